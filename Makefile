@@ -1,0 +1,117 @@
+# Every command of the tree, for people and CI alike. `make help` lists them.
+# Needs python3 (3.10 or later), cargo and a C compiler; the rest is installed, pinned, into .venv.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMPS := $(VENV)/stamps
+# By file and not by an index of ours: where packages come from is the machine's setting.
+PIP_INSTALL = $(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes
+# One test worker a core; `make test WORKERS=0` runs them in one process, for a debugger.
+WORKERS ?= auto
+UV_VERSION := 0.13.7
+
+RUST_SOURCES := Cargo.toml Cargo.lock pyproject.toml $(shell find crates -name '*.rs' -o -name Cargo.toml)
+PYTHON_SOURCES := LICENSE $(wildcard README.md) $(shell find python -type f ! -name '*.so' ! -name '*.pyc')
+LINTED := python tests benchmarks examples scripts
+
+export PYO3_PYTHON = $(abspath $(BIN)/python)
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.PHONY: help run build test test-fast test-rust test-pythons soak bench lint format wheel lock fresh-check clean
+
+help: ## this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+run: build ## set up, build, and run the main job (bloomery demo)
+	@$(BIN)/bloomery demo
+
+build: $(STAMPS)/run $(STAMPS)/build ## set up .venv and build the extension in release mode
+
+test: export CI = true
+test: lint test-rust $(STAMPS)/wheel ## everything CI runs: set-up, lint, Rust tests, Python tests
+	HYPOTHESIS_PROFILE=ci $(BIN)/python -m pytest -n $(WORKERS)
+
+test-fast: build $(STAMPS)/dev ## the tests to run while working: under a minute once built
+	HYPOTHESIS_PROFILE=fast $(BIN)/python -m pytest -n $(WORKERS) -m "not slow and not soak"
+
+# The extension crate has no tests of its own: it cannot link outside an interpreter, and pytest covers it.
+test-rust: $(STAMPS)/venv ## the Rust core's tests
+	cargo test --locked --quiet --workspace --exclude bloomery-python
+
+test-pythons: build $(STAMPS)/dev ## the wheel and its tests on every other CPython found (PATH, pyenv, PYTHONS=...)
+	$(BIN)/python scripts/test_pythons.py
+
+soak: build $(STAMPS)/dev $(STAMPS)/wheel ## the long runs: many more examples, more hostile bytes
+	HYPOTHESIS_PROFILE=soak $(BIN)/python -m pytest -n $(WORKERS) --timeout 3600
+
+bench: build $(STAMPS)/dev $(STAMPS)/bench ## measure against the peers (BENCH="--help" for what it can do)
+	$(BIN)/python -m benchmarks $(BENCH)
+
+lint: build $(STAMPS)/dev ## ruff, mypy --strict, stubtest, rustfmt, clippy
+	$(BIN)/ruff check $(LINTED)
+	$(BIN)/ruff format --check $(LINTED)
+	$(BIN)/mypy --strict
+	$(BIN)/python -m mypy.stubtest --mypy-config-file pyproject.toml bloomery._native
+	cargo fmt --all --check
+	cargo clippy --locked --quiet --workspace --all-targets -- -D warnings
+
+format: $(STAMPS)/dev ## put Python and Rust into the house format
+	$(BIN)/ruff check --fix-only --quiet $(LINTED)
+	$(BIN)/ruff format $(LINTED)
+	cargo fmt --all
+
+wheel: $(STAMPS)/wheel ## an installable wheel, in dist/
+	@ls -t dist/*.whl | head -1
+
+lock: $(STAMPS)/venv ## resolve requirements/*.in again into the pinned, hashed *.txt
+	$(BIN)/python -m pip install --quiet uv==$(UV_VERSION)
+	$(call compile,dev)
+	$(call compile,build,-c requirements/dev.txt)
+	$(call compile,run,-c requirements/dev.txt)
+	$(call compile,bench,-c requirements/dev.txt)
+	$(call compile,bench-build,-c requirements/bench.txt)
+
+fresh-check: ## clone HEAD into an empty folder with an empty HOME; run `make run` and `make test` there
+	PYTHON="$(PYTHON)" scripts/fresh-check
+
+clean: ## remove everything that was made
+	rm -rf $(VENV) target dist python/bloomery/_native.*.so .hypothesis .mypy_cache .pytest_cache .ruff_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# One resolution for every Python we support; dev.txt first, and the others agree with it.
+compile = $(BIN)/uv pip compile --quiet --no-config --upgrade --universal --generate-hashes \
+	--python $(BIN)/python --python-version 3.10 --no-python-downloads \
+	--custom-compile-command "make lock" $(2) -o requirements/$(1).txt requirements/$(1).in
+
+# ---- stamps: a file for each step of the set-up, older than what it was made from when it must run again
+
+$(STAMPS)/venv:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10) and "bloomery needs Python 3.10 or later; say which: make PYTHON=python3.12")'
+	@command -v cargo > /dev/null || { echo "bloomery needs Rust (cargo): https://rustup.rs" >&2; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+	@mkdir -p $(STAMPS) && touch $@
+
+$(STAMPS)/run: requirements/build.txt requirements/run.txt | $(STAMPS)/venv
+	$(PIP_INSTALL) -r requirements/build.txt -r requirements/run.txt
+	@touch $@
+
+$(STAMPS)/dev: requirements/dev.txt | $(STAMPS)/venv
+	$(PIP_INSTALL) -r requirements/dev.txt
+	@touch $@
+
+# Without build isolation: what builds a peer is pinned too.
+$(STAMPS)/bench: requirements/bench-build.txt requirements/bench.txt | $(STAMPS)/dev
+	$(PIP_INSTALL) -r requirements/bench-build.txt
+	$(PIP_INSTALL) --no-build-isolation -r requirements/bench.txt
+	@touch $@
+
+$(STAMPS)/build: $(RUST_SOURCES) | $(STAMPS)/run
+	VIRTUAL_ENV=$(abspath $(VENV)) PIP_QUIET=1 $(BIN)/maturin develop --quiet --release --locked
+	@touch $@
+
+$(STAMPS)/wheel: $(RUST_SOURCES) $(PYTHON_SOURCES) | $(STAMPS)/build
+	rm -f dist/*.whl
+	$(BIN)/maturin build --quiet --release --locked --interpreter $(BIN)/python --out dist
+	@touch $@

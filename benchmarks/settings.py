@@ -1,0 +1,88 @@
+"""How much to measure: the full run (about 20 minutes) and the quick one (about 2)."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+Record = dict[str, Any]
+"""One measurement, as it stands in the JSON; every part returns a list of these."""
+
+KINDS = ("str", "int", "bytes")
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Sizes and rounds of one run; `scale` shrinks all sizes, to try the harness itself."""
+
+    quick: bool = False
+    scale: float = 1.0
+
+    def size(self, keys: int) -> int:
+        return max(1000, int(keys * self.scale))
+
+    @property
+    def rounds(self) -> int:
+        return 3 if self.quick else 5
+
+    @property
+    def few_rounds(self) -> int:
+        """For the slow peers, and at 10 M keys for all that no *must* is held against."""
+        return 1 if self.quick else 2
+
+    @property
+    def capacities(self) -> list[int]:
+        sizes = [1_000_000] if self.quick else [1_000_000, 10_000_000]
+        return [self.size(keys) for keys in sizes]
+
+    @property
+    def many(self) -> int:
+        """From this capacity on, only the contenders run every round and every rate."""
+        return self.size(10_000_000)
+
+    @property
+    def error_rates(self) -> list[float]:
+        return [0.01] if self.quick else [0.01, 0.001]
+
+    @property
+    def ask_cap(self) -> int:
+        """Single-key questions timed in one pass: at 10 M keys 2 M of them say what 10 M would."""
+        return self.size(2_000_000)
+
+    @property
+    def memory_keys(self) -> int:
+        return self.size(10_000_000)
+
+    @property
+    def memory_absent(self) -> int:
+        """At 0.1%, 100 M absent keys give 100,000 errors: one deviation is 0.3% of the rate."""
+        return self.size(20_000_000 if self.quick else 100_000_000)
+
+    @property
+    def large_keys(self) -> int:
+        return self.size(20_000_000 if self.quick else 100_000_000)
+
+    @property
+    def thread_keys(self) -> list[int]:
+        sizes = [10_000_000] if self.quick else [10_000_000, 50_000_000]
+        return [self.size(keys) for keys in sizes]
+
+    @property
+    def billion_keys(self) -> int:
+        return self.size(50_000_000 if self.quick else 1_000_000_000)
+
+    @property
+    def billion_absent(self) -> int:
+        return self.size(10_000_000 if self.quick else 100_000_000)
+
+    @property
+    def billion_chunk(self) -> int:
+        return self.size(10_000_000)
+
+    @property
+    def dedup_lines(self) -> int:
+        return self.size(1_000_000 if self.quick else 10_000_000)
+
+    def as_record(self) -> Record:
+        """What the JSON says about how the figures were made."""
+        return {**asdict(self), "rounds": self.rounds, "few_rounds": self.few_rounds}

@@ -1,0 +1,103 @@
+"""The timed loops (the same for every peer), and the quiet in which they run."""
+
+from __future__ import annotations
+
+import gc
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """No garbage collection in the timed region: a collection walks every key in the list."""
+    gc.collect()
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
+
+
+def time_empty(keys: list[Any]) -> int:
+    """The floor: what the loop itself costs."""
+    start = time.perf_counter_ns()
+    for _key in keys:
+        pass
+    return time.perf_counter_ns() - start
+
+
+def time_add(add: Callable[[Any], object], keys: list[Any]) -> int:
+    start = time.perf_counter_ns()
+    for key in keys:
+        add(key)
+    return time.perf_counter_ns() - start
+
+
+def time_in(container: Any, keys: list[Any]) -> int:
+    start = time.perf_counter_ns()
+    for key in keys:
+        key in container  # noqa: B015
+    return time.perf_counter_ns() - start
+
+
+def time_call(call: Callable[..., object], *arguments: Any) -> int:
+    """One call, its result freed after the clock stopped."""
+    start = time.perf_counter_ns()
+    result = call(*arguments)
+    elapsed = time.perf_counter_ns() - start
+    del result
+    return elapsed
+
+
+class Best:
+    """The best time a key of each labelled pass, over the rounds."""
+
+    def __init__(self) -> None:
+        self.ns: dict[str, float] = {}
+        self.passes: dict[str, int] = {}
+
+    def note(self, label: str, elapsed_ns: int, keys: int) -> None:
+        value = elapsed_ns / keys
+        self.ns[label] = min(value, self.ns.get(label, value))
+        self.passes[label] = self.passes.get(label, 0) + 1
+
+
+def rotated(items: list[Any], by: int) -> list[Any]:
+    """Another one goes first each round, so that no peer always inherits the same cache."""
+    turn = by % len(items) if items else 0
+    return items[turn:] + items[:turn]
+
+
+class Progress:
+    """One line on standard error: rewritten on a terminal, one a step elsewhere."""
+
+    def __init__(self, total: int = 0) -> None:
+        self.started = time.monotonic()
+        self.total = total
+        self.done = 0
+        self.tty = sys.stderr.isatty()
+
+    def step(self, text: str) -> None:
+        self.done += 1
+        clock = int(time.monotonic() - self.started)
+        line = f"[{clock // 60:2d}:{clock % 60:02d}] {text}"
+        if self.tty:
+            print(f"\r\033[K{line[:110]}", end="", file=sys.stderr, flush=True)
+        else:
+            print(line, file=sys.stderr, flush=True)
+
+    def end(self) -> None:
+        if self.tty:
+            print("\r\033[K", end="", file=sys.stderr, flush=True)
+
+
+progress = Progress()
+
+
+def count_true(answers: Iterable[object]) -> int:
+    """How many are True, for a list or a NumPy mask."""
+    counted = getattr(answers, "sum", None)
+    return int(counted()) if counted is not None else sum(map(bool, answers))

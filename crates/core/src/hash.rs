@@ -1,0 +1,221 @@
+//! Canonical bytes to 64 bits. The same key gives the same hash in every process and on every
+//! machine; golden tests freeze it. Hashes are never folded to 32 bits on the way.
+
+use siphasher::sip::SipHasher13;
+use xxhash_rust::xxh3::xxh3_64_with_seed;
+
+/// What kind of key the bytes came from. Each kind hashes under its own tag, so that the int 97
+/// and the bytes `b"a\0\0\0\0\0\0\0"`, whose canonical bytes are the same, are different keys.
+/// Bytes (and str) have tag 0: with seed 0 their hash is the plain, published one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Domain {
+    Bytes = 0,
+    Int = 1,
+    Tuple = 2,
+    Uuid = 3,
+    InstantUtc = 4,
+    InstantNaive = 5,
+}
+
+impl Domain {
+    /// Multiples of the golden ratio: far apart in every bit, so no tag can be cancelled by a
+    /// first byte (FNV-1a) or a small seed.
+    #[inline(always)]
+    const fn tag(self) -> u64 {
+        (self as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15)
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum HashKind {
+    Xxh3 = 1,
+    Murmur3 = 2,
+    Fnv1a = 3,
+    SipHash = 4,
+}
+
+impl HashKind {
+    pub const ALL: [(HashKind, &'static str); 4] = [
+        (HashKind::Xxh3, "xxh3"),
+        (HashKind::Murmur3, "murmur3"),
+        (HashKind::Fnv1a, "fnv1a"),
+        (HashKind::SipHash, "siphash"),
+    ];
+
+    pub fn name(self) -> &'static str {
+        Self::ALL[self as usize - 1].1
+    }
+
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.iter().find(|(_, n)| *n == name).map(|(k, _)| *k)
+    }
+
+    pub fn from_id(id: u8) -> Option<Self> {
+        Self::ALL
+            .iter()
+            .find(|(k, _)| *k as u8 == id)
+            .map(|(k, _)| *k)
+    }
+}
+
+/// A hash function with its seed. For siphash the 128 bits of the seed are the key; the others
+/// use the low 64.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct KeyHasher {
+    pub kind: HashKind,
+    pub seed: u128,
+}
+
+impl KeyHasher {
+    #[inline(always)]
+    pub fn hash(&self, domain: Domain, bytes: &[u8]) -> u64 {
+        let seed = self.seed as u64 ^ domain.tag();
+        match self.kind {
+            HashKind::Xxh3 => xxh3_64_with_seed(bytes, seed),
+            HashKind::Murmur3 => murmur3(bytes, seed),
+            HashKind::Fnv1a => fnv1a(bytes, seed),
+            HashKind::SipHash => {
+                SipHasher13::new_with_keys(seed, (self.seed >> 64) as u64).hash(bytes)
+            }
+        }
+    }
+
+    #[inline(always)]
+    pub fn hash_bytes(&self, bytes: &[u8]) -> u64 {
+        self.hash(Domain::Bytes, bytes)
+    }
+
+    /// An int that fits 64 signed bits is its 8 little-endian bytes. For xxh3 this is the hash of
+    /// those bytes written out without the length dispatch: 1.5 ns instead of 3.
+    #[inline(always)]
+    pub fn hash_i64(&self, value: i64) -> u64 {
+        match self.kind {
+            HashKind::Xxh3 => xxh3_of_8(value as u64, self.seed as u64 ^ Domain::Int.tag()),
+            _ => self.hash(Domain::Int, &value.to_le_bytes()),
+        }
+    }
+
+    /// A larger one has a ninth byte, which holds its sign.
+    #[inline(always)]
+    pub fn hash_u64(&self, value: u64) -> u64 {
+        match i64::try_from(value) {
+            Ok(small) => self.hash_i64(small),
+            Err(_) => {
+                let mut bytes = [0u8; 9];
+                bytes[..8].copy_from_slice(&value.to_le_bytes());
+                self.hash(Domain::Int, &bytes)
+            }
+        }
+    }
+}
+
+/// XXH3-64 of exactly eight bytes (its "4 to 8" case): a bijection, so no two ints collide.
+#[inline(always)]
+fn xxh3_of_8(value: u64, seed: u64) -> u64 {
+    const FLIP: u64 = 0x1CAD_21F7_2C81_017C ^ 0xDB97_9083_E96D_D4DE; // bytes 8..24 of its secret
+    const PRIME_MX2: u64 = 0x9FB2_1C65_1E98_DF25;
+    let seed = seed ^ (u64::from((seed as u32).swap_bytes()) << 32);
+    let mut h = value.rotate_left(32) ^ FLIP.wrapping_sub(seed);
+    h ^= h.rotate_left(49) ^ h.rotate_left(24);
+    h = h.wrapping_mul(PRIME_MX2);
+    h ^= (h >> 35).wrapping_add(8);
+    h = h.wrapping_mul(PRIME_MX2);
+    h ^ (h >> 28)
+}
+
+/// Murmur's 64-bit finaliser: a bijection in which every input bit reaches every output bit.
+#[inline(always)]
+pub fn remix(mut h: u64) -> u64 {
+    h ^= h >> 33;
+    h = h.wrapping_mul(0xFF51_AFD7_ED55_8CCD);
+    h ^= h >> 33;
+    h = h.wrapping_mul(0xC4CE_B9FE_1A85_EC53);
+    h ^ (h >> 33)
+}
+
+/// The first 64 bits of MurmurHash3 x64 128; its seed taken as 64 bits instead of 32.
+fn murmur3(bytes: &[u8], seed: u64) -> u64 {
+    const C1: u64 = 0x87C3_7B91_1142_53D5;
+    const C2: u64 = 0x4CF5_AD43_2745_937F;
+    let word = |b: &[u8]| {
+        let mut w = [0u8; 8];
+        w[..b.len()].copy_from_slice(b);
+        u64::from_le_bytes(w)
+    };
+    let scramble1 = |k: u64| k.wrapping_mul(C1).rotate_left(31).wrapping_mul(C2);
+    let scramble2 = |k: u64| k.wrapping_mul(C2).rotate_left(33).wrapping_mul(C1);
+    let (mut h1, mut h2) = (seed, seed);
+    let mut blocks = bytes.chunks_exact(16);
+    for block in &mut blocks {
+        h1 ^= scramble1(word(&block[..8]));
+        h1 = h1
+            .rotate_left(27)
+            .wrapping_add(h2)
+            .wrapping_mul(5)
+            .wrapping_add(0x52DC_E729);
+        h2 ^= scramble2(word(&block[8..]));
+        h2 = h2
+            .rotate_left(31)
+            .wrapping_add(h1)
+            .wrapping_mul(5)
+            .wrapping_add(0x3849_5AB5);
+    }
+    let tail = blocks.remainder();
+    let (low, high) = tail.split_at(tail.len().min(8));
+    h2 ^= scramble2(word(high));
+    h1 ^= scramble1(word(low));
+    h1 ^= bytes.len() as u64;
+    h2 ^= bytes.len() as u64;
+    h1 = h1.wrapping_add(h2);
+    h2 = h2.wrapping_add(h1);
+    remix(h1).wrapping_add(remix(h2))
+}
+
+/// FNV-1a 64, the seed folded into its offset basis, then remixed: on its own the high bits of
+/// short keys hardly move, and the high bits choose the line.
+fn fnv1a(bytes: &[u8], seed: u64) -> u64 {
+    let start = 0xCBF2_9CE4_8422_2325 ^ seed;
+    remix(bytes.iter().fold(start, |h, b| {
+        (h ^ u64::from(*b)).wrapping_mul(0x0100_0000_01B3)
+    }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The fast path for ints is the published XXH3 of their eight bytes.
+    #[test]
+    fn ints_take_the_published_hash() {
+        for seed in [0u64, 1, 0xDEAD_BEEF, u64::MAX] {
+            for v in [0i64, 1, -1, -2, 5, 1 << 40, i64::MIN, i64::MAX] {
+                let slow = xxh3_64_with_seed(&v.to_le_bytes(), seed);
+                assert_eq!(xxh3_of_8(v as u64, seed), slow);
+            }
+        }
+    }
+
+    /// Known answers of MurmurHash3_x64_128 (first half) and FNV-1a before its remix.
+    #[test]
+    fn published_vectors() {
+        assert_eq!(murmur3(b"", 0), 0);
+        assert_eq!(murmur3(b"hello", 0), 0xCBD8_A7B3_41BD_9B02);
+        assert_eq!(
+            murmur3(b"The quick brown fox jumps over the lazy dog", 0),
+            0xE34B_BC7B_BC07_1B6C
+        );
+        assert_eq!(fnv1a(b"a", 0), remix(0xAF63_DC4C_8601_EC8C));
+    }
+
+    /// Unsigned and signed 64-bit ints of one value are one key.
+    #[test]
+    fn unsigned_agrees_with_signed() {
+        for (kind, _) in HashKind::ALL {
+            let hasher = KeyHasher { kind, seed: 7 };
+            assert_eq!(hasher.hash_u64(99), hasher.hash_i64(99));
+            assert_ne!(hasher.hash_u64(u64::MAX), hasher.hash_i64(-1));
+        }
+    }
+}

@@ -1,0 +1,12 @@
+//! The core of bloomery: bits, hashes, probes and the file format. Pure Rust: no Python, no I/O;
+//! what can go wrong is a `Result`.
+
+#[cfg(target_arch = "x86_64")]
+mod avx2;
+pub mod batch;
+pub mod bits;
+pub mod fold;
+pub mod format;
+pub mod hash;
+pub mod probe;
+pub mod shape;

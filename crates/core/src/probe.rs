@@ -1,0 +1,252 @@
+//! Where a key's bits are, and setting and asking them.
+//!
+//! blocked: the line is the high bits of h scaled to the number of lines; the bits within it come
+//! from patterns, of which AVX2 (avx2.rs) reads eight at once. Two lines a key: the same again with remix(h).
+//! classic: enhanced double hashing in 64 bits, scaled to the number of bits.
+//!
+//! Both scale by `mulhi`, never by a remainder: no power of two is needed, and a filter can be
+//! folded to any smaller size (see fold.rs).
+
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+#[cfg(target_arch = "x86_64")]
+use crate::avx2;
+use crate::bits::{Bits, WORDS_PER_LINE};
+use crate::hash::remix;
+use crate::shape::{Layout, Shape};
+
+/// Six positions of nine bits are cut from each pattern of 64: three from each half, from the top.
+/// One multiplication serves six; a multiplication for each, as others do, gives the same rate.
+const PATTERN: u64 = 0xD6E8_FEB8_6659_FD93;
+const NEXT_PATTERN: u64 = 0xA076_1D64_78BD_642F;
+
+/// The pattern of positions 0 to 5. Its high half depends on every bit of the hash: the high bits
+/// alone have already chosen the line.
+#[inline(always)]
+pub(crate) fn pattern(h: u64) -> u64 {
+    h.wrapping_mul(PATTERN)
+}
+
+/// The pattern of the next six positions.
+#[inline(always)]
+pub(crate) fn next(pattern: u64) -> u64 {
+    (pattern ^ (pattern >> 32)).wrapping_mul(NEXT_PATTERN)
+}
+
+#[inline(always)]
+pub fn mulhi(a: u64, b: u64) -> u64 {
+    ((u128::from(a) * u128::from(b)) >> 64) as u64
+}
+
+/// One way of laying a key's bits. `ATOMIC` on the writers: other writers may be at work on the
+/// same memory (another process on a mapped file, free-threaded Python); it costs a locked
+/// instruction for each bit not yet set, so it is not the default.
+pub trait Probe: Sync {
+    fn prefetch(&self, h: u64);
+    fn contains(&self, h: u64) -> bool;
+    /// Sets the bits; true if one of them was not set, so that the key is definitely new.
+    fn add<const ATOMIC: bool>(&self, h: u64) -> bool;
+}
+
+#[inline(always)]
+fn set<const ATOMIC: bool>(word: &AtomicU64, bit: u64) -> bool {
+    let old = word.load(Relaxed);
+    if !ATOMIC {
+        word.store(old | bit, Relaxed);
+        return old & bit == 0;
+    }
+    old & bit == 0 && word.fetch_or(bit, Relaxed) & bit == 0
+}
+
+#[inline(always)]
+fn prefetch(at: *const AtomicU64) {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: a prefetch never faults, whatever the address.
+    unsafe {
+        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+        _mm_prefetch::<_MM_HINT_T0>(at.cast());
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = at;
+}
+
+/// The blocked layout. `LINES` a key; `AVX2` only where the processor has it.
+pub struct Blocked<'a, const LINES: usize, const AVX2: bool> {
+    words: &'a [AtomicU64],
+    lines: u64,
+    hashes: usize,
+}
+
+impl<'a, const LINES: usize, const AVX2: bool> Blocked<'a, LINES, AVX2> {
+    #[inline(always)]
+    pub fn new(bits: &'a Bits, shape: &Shape) -> Self {
+        let words = bits.words();
+        let hashes = shape.num_hashes as usize / LINES;
+        Blocked {
+            words,
+            lines: (words.len() / WORDS_PER_LINE) as u64,
+            hashes,
+        }
+    }
+
+    #[inline(always)]
+    fn line(&self, h: u64) -> &'a [AtomicU64; WORDS_PER_LINE] {
+        let start = mulhi(h, self.lines) as usize * WORDS_PER_LINE;
+        // SAFETY: mulhi(h, n) < n, and `words` is `lines` whole lines. The check costs 8% of a
+        // batch in cache.
+        unsafe { &*self.words.as_ptr().add(start).cast() }
+    }
+
+    /// Word and bit within the line of each of the key's positions.
+    #[inline(always)]
+    fn positions(&self, h: u64) -> impl Iterator<Item = (usize, u64)> {
+        let mut pattern = pattern(h);
+        (0..self.hashes).map(move |i| {
+            let cut = i % 6;
+            if i > 0 && cut == 0 {
+                pattern = next(pattern);
+            }
+            let half = (pattern >> ((cut & 1) * 32)) as u32;
+            let p = (half << (9 * (cut >> 1))) >> 23;
+            ((p >> 6) as usize, 1 << (p & 63))
+        })
+    }
+
+    #[inline(always)]
+    fn line_contains(&self, h: u64) -> bool {
+        let line = self.line(h);
+        #[cfg(target_arch = "x86_64")]
+        if AVX2 {
+            // SAFETY: AVX2 is only true where it was detected; the line is 64 aligned bytes.
+            return unsafe { avx2::contains(line.as_ptr().cast(), pattern(h), self.hashes) };
+        }
+        self.positions(h)
+            .all(|(word, bit)| line[word].load(Relaxed) & bit != 0)
+    }
+
+    #[inline(always)]
+    fn line_add<const ATOMIC: bool>(&self, h: u64) -> bool {
+        let line = self.line(h);
+        #[cfg(target_arch = "x86_64")]
+        if AVX2 && !ATOMIC {
+            // SAFETY: as in `line_contains`; not ATOMIC means that there is no other writer.
+            return unsafe { avx2::add(line.as_ptr().cast_mut().cast(), pattern(h), self.hashes) };
+        }
+        self.positions(h).fold(false, |new, (word, bit)| {
+            set::<ATOMIC>(&line[word], bit) | new
+        })
+    }
+}
+
+impl<const LINES: usize, const AVX2: bool> Probe for Blocked<'_, LINES, AVX2> {
+    #[inline(always)]
+    fn prefetch(&self, h: u64) {
+        prefetch(self.line(h).as_ptr());
+        if LINES == 2 {
+            prefetch(self.line(remix(h)).as_ptr());
+        }
+    }
+
+    #[inline(always)]
+    fn contains(&self, h: u64) -> bool {
+        self.line_contains(h) && (LINES == 1 || self.line_contains(remix(h)))
+    }
+
+    #[inline(always)]
+    fn add<const ATOMIC: bool>(&self, h: u64) -> bool {
+        let new = self.line_add::<ATOMIC>(h);
+        if LINES == 1 {
+            new
+        } else {
+            self.line_add::<ATOMIC>(remix(h)) | new
+        }
+    }
+}
+
+/// The classic layout: k positions anywhere.
+pub struct Classic<'a> {
+    words: &'a [AtomicU64],
+    num_bits: u64,
+    hashes: u32,
+}
+
+impl<'a> Classic<'a> {
+    #[inline(always)]
+    pub fn new(bits: &'a Bits, shape: &Shape) -> Self {
+        Classic {
+            words: bits.words(),
+            num_bits: shape.num_bits,
+            hashes: shape.num_hashes,
+        }
+    }
+
+    /// Enhanced double hashing: the step itself grows by an even amount, so that it stays odd and
+    /// no step, however small or regular, sends the probes to the same few bits.
+    #[inline(always)]
+    fn positions(&self, h: u64) -> impl Iterator<Item = (usize, u64)> {
+        const GROWTH: u64 = 0x9E37_79B9_7F4A_7C14;
+        let (num_bits, mut x, mut step) = (self.num_bits, h, remix(h) | 1);
+        (1..=u64::from(self.hashes)).map(move |i| {
+            let p = mulhi(x, num_bits);
+            x = x.wrapping_add(step);
+            step = step.wrapping_add(i.wrapping_mul(GROWTH));
+            ((p >> 6) as usize, 1 << (p & 63))
+        })
+    }
+}
+
+impl Probe for Classic<'_> {
+    #[inline(always)]
+    fn prefetch(&self, h: u64) {
+        self.positions(h)
+            .for_each(|(word, _)| prefetch(self.words.as_ptr().wrapping_add(word)));
+    }
+
+    #[inline(always)]
+    fn contains(&self, h: u64) -> bool {
+        self.positions(h)
+            .all(|(word, bit)| self.words[word].load(Relaxed) & bit != 0)
+    }
+
+    #[inline(always)]
+    fn add<const ATOMIC: bool>(&self, h: u64) -> bool {
+        self.positions(h).fold(false, |new, (word, bit)| {
+            set::<ATOMIC>(&self.words[word], bit) | new
+        })
+    }
+}
+
+/// Work that is the same for every way of probing, compiled once for each.
+pub trait Job {
+    type Output;
+    fn run<P: Probe>(self, probe: &P) -> Self::Output;
+}
+
+/// Runs `job` with the probe that suits the shape and this processor.
+#[inline(always)]
+pub fn with_probe<J: Job>(bits: &Bits, shape: &Shape, job: J) -> J::Output {
+    match (shape.layout, shape.lines_per_key) {
+        (Layout::Classic, _) => job.run(&Classic::new(bits, shape)),
+        (Layout::Blocked, 1) => with_blocked::<1, J>(bits, shape, job),
+        (Layout::Blocked, _) => with_blocked::<2, J>(bits, shape, job),
+    }
+}
+
+#[inline(always)]
+fn with_blocked<const LINES: usize, J: Job>(bits: &Bits, shape: &Shape, job: J) -> J::Output {
+    #[cfg(target_arch = "x86_64")]
+    {
+        #[target_feature(enable = "avx2,bmi1,bmi2")]
+        fn run<const LINES: usize, J: Job>(bits: &Bits, shape: &Shape, job: J) -> J::Output {
+            job.run(&Blocked::<LINES, true>::new(bits, shape))
+        }
+        if std::is_x86_feature_detected!("avx2")
+            && std::is_x86_feature_detected!("bmi1")
+            && std::is_x86_feature_detected!("bmi2")
+        {
+            // SAFETY: the processor was just asked.
+            return unsafe { run::<LINES, J>(bits, shape, job) };
+        }
+    }
+    job.run(&Blocked::<LINES, false>::new(bits, shape))
+}

@@ -1,0 +1,212 @@
+//! Many keys in one call: finds the door a batch comes through, and what its mask looks like.
+
+use std::convert::Infallible;
+
+use bloomery_core::batch::{self, BLOCK, Op};
+use pyo3::prelude::*;
+use pyo3::types::{PyByteArray, PyBytes, PyIterator, PyList, PyString, PyTuple};
+use pyo3::{ffi, intern};
+
+use crate::bloom::Bloom;
+use crate::buffer::{Array, Held, column};
+use crate::column::Column;
+use crate::errors::{error, invalid};
+use crate::key::hash_key;
+use crate::arrow;
+
+/// Below this many rows a batch is done before another thread could have taken over.
+const DETACH_FROM: usize = 2048;
+pub const MAX_THREADS: usize = 64;
+
+/// How a batch is to be taken.
+pub struct Options {
+    pub op: Op,
+    pub skip_nulls: bool,
+    pub threads: usize,
+}
+
+impl Options {
+    pub fn new(py: Python<'_>, op: Op, nulls: &str, threads: usize) -> PyResult<Options> {
+        let skip_nulls = match nulls {
+            "error" => false,
+            "skip" => true,
+            _ => return Err(invalid(py, format!("nulls is {nulls:?}, must be 'error' or 'skip'"))),
+        };
+        if threads == 0 || threads > MAX_THREADS {
+            let message = format!("threads is {threads}, must be 1 to {MAX_THREADS}");
+            return Err(invalid(py, message));
+        }
+        Ok(Options { op, skip_nulls, threads })
+    }
+}
+
+/// One byte a row, and whether the batch was an array (NumPy out) or Python objects (list out).
+pub struct Mask {
+    rows: Vec<u8>,
+    array: bool,
+}
+
+impl Mask {
+    pub fn into_python(self, py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
+        if self.array {
+            // Without NumPy a column's mask is a list as well: an answer, not an error.
+            if let Ok(numpy) = py.import("numpy") {
+                let bytes = PyByteArray::new(py, &self.rows);
+                return numpy.call_method1("frombuffer", (bytes, numpy.getattr("bool_")?));
+            }
+        }
+        Ok(PyList::new(py, self.rows.iter().map(|row| *row != 0))?.into_any())
+    }
+}
+
+/// Takes every key of the batch, through whichever door it comes.
+pub fn run(filter: &Bloom, keys: &Bound<'_, PyAny>, options: &Options) -> PyResult<Mask> {
+    let py = keys.py();
+    if let Ok(list) = keys.cast_exact::<PyList>() {
+        return objects(filter, options.op, list.len(), |i| list.get_item(i).ok().map(Ok));
+    }
+    if let Ok(tuple) = keys.cast_exact::<PyTuple>() {
+        return objects(filter, options.op, tuple.len(), |i| tuple.get_item(i).ok().map(Ok));
+    }
+    if keys.is_instance_of::<PyString>()
+        || keys.is_instance_of::<PyBytes>()
+        || keys.is_instance_of::<PyByteArray>()
+    {
+        let name = keys.get_type().name()?;
+        let message = format!("one {name} is not a batch of keys: pass [key], or use add(key)");
+        return Err(error(py, "UnsupportedBatch", message));
+    }
+    let mut mask = Mask { rows: Vec::new(), array: true };
+    if keys.hasattr(intern!(py, "__arrow_c_stream__"))?
+        || keys.hasattr(intern!(py, "__arrow_c_array__"))?
+    {
+        arrow::each_chunk(keys, &filter.hasher, options.skip_nulls, &mut |chunk| {
+            rows(py, filter, &chunk, options, &mut mask.rows)
+        })?;
+        return Ok(mask);
+    }
+    if let Some(held) = Held::get(keys, ffi::PyBUF_RECORDS_RO) {
+        if let Array::Column(column, _held) = column(keys, held)? {
+            rows(py, filter, &column, options, &mut mask.rows)?;
+            return Ok(mask);
+        }
+        let mut found = run(filter, &keys.call_method0("tolist")?, options)?;
+        found.array = true;
+        return Ok(found);
+    }
+    if let Ok(dtype) = keys.getattr("dtype") {
+        return array_without_buffer(filter, keys, &dtype, options);
+    }
+    let Ok(iterator) = PyIterator::from_object(keys) else {
+        let name = keys.get_type().fully_qualified_name()?;
+        let message = format!(
+            "{name} is not a batch of keys: pass a list or other iterable, a NumPy array, or an \
+             Arrow, Polars, DuckDB or pandas column"
+        );
+        return Err(error(py, "UnsupportedBatch", message));
+    };
+    let mut iterator = iterator;
+    objects(filter, options.op, keys.len().unwrap_or(0), |_| iterator.next())
+}
+
+/// pandas before 3.0, and NumPy types without a buffer: variable-width str can be listed, what is
+/// neither int nor text (dates, say, which would become ints of some unit) is refused.
+fn array_without_buffer(
+    filter: &Bloom,
+    keys: &Bound<'_, PyAny>,
+    dtype: &Bound<'_, PyAny>,
+    options: &Options,
+) -> PyResult<Mask> {
+    let array = keys.call_method0("__array__")?;
+    let kind: String = dtype.getattr("kind").and_then(|k| k.extract()).unwrap_or_default();
+    let mut mask = if kind == "T" {
+        run(filter, &array.call_method0("tolist")?, options)?
+    } else if Held::get(&array, ffi::PyBUF_RECORDS_RO).is_some() {
+        run(filter, &array, options)?
+    } else {
+        let message = format!(
+            "an array of dtype {dtype} is not a batch of keys: use .astype('int64') or .astype(str)"
+        );
+        return Err(error(keys.py(), "UnsupportedBatch", message));
+    };
+    mask.array = true;
+    Ok(mask)
+}
+
+/// Python objects, one by one: the interpreter lock is needed to read each.
+fn objects<'py>(
+    filter: &Bloom,
+    op: Op,
+    expected: usize,
+    mut item: impl FnMut(usize) -> Option<PyResult<Bound<'py, PyAny>>>,
+) -> PyResult<Mask> {
+    let mut mask = Mask { rows: Vec::with_capacity(expected), array: false };
+    let mut at = 0;
+    let mut fill = |block: &mut [u64; BLOCK]| {
+        for (n, h) in block.iter_mut().enumerate() {
+            match item(at) {
+                None => return Ok(n),
+                Some(key) => *h = hash_key(key?.as_borrowed(), &filter.hasher)?,
+            }
+            at += 1;
+        }
+        Ok::<usize, PyErr>(BLOCK)
+    };
+    // SAFETY: called from a method, so attached.
+    let py = unsafe { Python::assume_attached() };
+    let mut done = |answers: &[u8]| mask.rows.extend_from_slice(answers);
+    filter.write_or_read(py, op, |filter, op| {
+        batch::run(&filter.bits, &filter.shape, op, &mut fill, &mut done)
+    })??;
+    Ok(mask)
+}
+
+/// A column: the interpreter lock is released while it is hashed and probed.
+fn rows(
+    py: Python<'_>,
+    filter: &Bloom,
+    column: &Column,
+    options: &Options,
+    mask: &mut Vec<u8>,
+) -> PyResult<()> {
+    let start = mask.len();
+    mask.resize(start + column.keys(), 0);
+    let answers = &mut mask[start..];
+    let work = |filter: &Bloom, op: Op| column_pass(filter, op, options.threads, column, answers);
+    if column.keys() < DETACH_FROM {
+        filter.write_or_read(py, options.op, work)?;
+    } else {
+        filter.write_or_read_detached(py, options.op, work)?;
+    }
+    if let Some(valid) = &column.valid {
+        let found = mask.split_off(start);
+        mask.resize(start + column.len, 0);
+        valid.iter().zip(found).for_each(|(row, answer)| mask[start + row] = answer);
+    }
+    Ok(())
+}
+
+fn column_pass(filter: &Bloom, op: Op, threads: usize, column: &Column, answers: &mut [u8]) {
+    let Bloom { bits, shape, hasher, .. } = filter;
+    let hash = |from: usize, out: &mut [u64]| column.hash(hasher, from, out);
+    // A thread costs some 20 µs to start: not worth it for fewer keys than this each.
+    if threads > 1 && answers.len() >= threads * 16_384 {
+        return match op {
+            Op::Contains => batch::contains_threads(bits, shape, threads, &hash, answers),
+            _ => batch::add_threads(bits, shape, op == Op::AddAtomic, threads, &hash, answers),
+        };
+    }
+    let (mut at, mut done) = (0, 0);
+    let len = answers.len();
+    let mut fill = |block: &mut [u64; BLOCK]| {
+        let n = BLOCK.min(len - at);
+        hash(at, &mut block[..n]);
+        at += n;
+        Ok::<usize, Infallible>(n)
+    };
+    let _ = batch::run(bits, shape, op, &mut fill, &mut |some| {
+        answers[done..done + some.len()].copy_from_slice(some);
+        done += some.len();
+    });
+}
+

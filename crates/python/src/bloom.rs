@@ -1,0 +1,408 @@
+//! The native half of `bloomery.BloomFilter`: one key, many keys, and the bits as a buffer.
+//! Everything else about a filter is Python (`filters/bloom.py`).
+
+use std::os::raw::c_int;
+use std::sync::atomic::{AtomicU8, Ordering::*};
+use std::sync::{Mutex, PoisonError};
+
+use bloomery_core::batch::Op;
+use bloomery_core::bits::Bits;
+use bloomery_core::fold::fold;
+use bloomery_core::format::Header;
+use bloomery_core::hash::{HashKind, KeyHasher};
+use bloomery_core::probe::{Job, Probe, with_probe};
+use bloomery_core::shape::{Layout, Shape};
+use pyo3::ffi;
+use pyo3::prelude::*;
+use pyo3::types::PyBytes;
+
+use crate::batch::{self, Options};
+use crate::buffer::Held;
+use crate::errors::{error, invalid, read_only};
+use crate::key::hash_key;
+use crate::lines;
+
+/// What stands between a single-key write and the bits; 0 means nothing.
+const READ_ONLY: u8 = 1;
+/// A batch is writing without the interpreter lock and without locked instructions.
+const BUSY: u8 = 2;
+
+#[pyclass(subclass, frozen, module = "bloomery._native")]
+pub struct Bloom {
+    pub bits: Bits,
+    pub shape: Shape,
+    pub hasher: KeyHasher,
+    capacity: u64,
+    error_rate: f64,
+    /// Every write is a locked instruction: the memory is shared with other processes, or there
+    /// is no interpreter lock.
+    atomic: bool,
+    gate: AtomicU8,
+    writer: Mutex<()>,
+}
+
+/// One key's question or addition.
+struct One<const ADD: bool, const ATOMIC: bool>(u64);
+
+impl<const ADD: bool, const ATOMIC: bool> Job for One<ADD, ATOMIC> {
+    type Output = bool;
+
+    #[inline(always)]
+    fn run<P: Probe>(self, probe: &P) -> bool {
+        if ADD { probe.add::<ATOMIC>(self.0) } else { probe.contains(self.0) }
+    }
+}
+
+impl Bloom {
+    #[inline(always)]
+    pub fn contains(&self, h: u64) -> bool {
+        with_probe(&self.bits, &self.shape, One::<false, false>(h))
+    }
+
+    /// Adds one key with the interpreter lock held, which keeps other single writers out.
+    #[inline(always)]
+    pub fn add(&self, py: Python<'_>, h: u64) -> PyResult<bool> {
+        if self.atomic || self.gate.load(Acquire) != 0 {
+            return self.add_with_care(py, h);
+        }
+        Ok(with_probe(&self.bits, &self.shape, One::<true, false>(h)))
+    }
+
+    #[cold]
+    fn add_with_care(&self, py: Python<'_>, h: u64) -> PyResult<bool> {
+        self.write_or_read(py, Op::Add, |filter, op| match op {
+            Op::AddAtomic => with_probe(&filter.bits, &filter.shape, One::<true, true>(h)),
+            _ => with_probe(&filter.bits, &filter.shape, One::<true, false>(h)),
+        })
+    }
+
+    /// Runs `work` with the interpreter lock held; if it writes, when no batch does.
+    pub fn write_or_read<T>(
+        &self,
+        py: Python<'_>,
+        op: Op,
+        work: impl FnOnce(&Bloom, Op) -> T,
+    ) -> PyResult<T> {
+        if op == Op::Contains {
+            return Ok(work(self, op));
+        }
+        if self.gate.load(Acquire) & READ_ONLY != 0 {
+            return Err(read_only(py));
+        }
+        if self.atomic {
+            return Ok(work(self, Op::AddAtomic));
+        }
+        while self.gate.load(Acquire) & BUSY != 0 {
+            py.detach(|| drop(self.writer.lock().unwrap_or_else(PoisonError::into_inner)));
+        }
+        Ok(work(self, Op::Add))
+    }
+
+    /// Runs `work` without the interpreter lock. A writer closes the gate while it still holds the
+    /// lock, so that no single write can be under way beside it.
+    pub fn write_or_read_detached<T: Send>(
+        &self,
+        py: Python<'_>,
+        op: Op,
+        work: impl FnOnce(&Bloom, Op) -> T + Send,
+    ) -> PyResult<T> {
+        let op = match op {
+            Op::Contains => Op::Contains,
+            _ => self.write_or_read(py, op, |_, op| op)?,
+        };
+        if op != Op::Add {
+            return Ok(py.detach(|| work(self, op)));
+        }
+        self.gate.fetch_or(BUSY, AcqRel);
+        Ok(py.detach(|| {
+            let guard = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
+            let result = work(self, op);
+            self.gate.fetch_and(!BUSY, AcqRel);
+            drop(guard);
+            result
+        }))
+    }
+
+    fn header(&self, checksum: u64) -> Header {
+        Header {
+            shape: self.shape,
+            hasher: self.hasher,
+            capacity: self.capacity,
+            error_rate: self.error_rate,
+            checksum,
+        }
+    }
+}
+
+/// The numbers of a filter as Python passes them.
+pub fn shape(
+    py: Python<'_>,
+    layout: &str,
+    num_bits: u64,
+    num_hashes: u32,
+    lines_per_key: u32,
+) -> PyResult<Shape> {
+    let Some(layout) = Layout::from_name(layout) else {
+        let message = format!("layout is {layout:?}, must be 'blocked' or 'classic'");
+        return Err(invalid(py, message));
+    };
+    let shape = Shape { layout, num_bits, num_hashes, lines_per_key };
+    shape.check().map_err(|message| invalid(py, message))?;
+    Ok(shape)
+}
+
+#[pymethods]
+impl Bloom {
+    /// `memory`: an aligned buffer to use in place of new memory, such as a mapped file's.
+    #[new]
+    #[pyo3(signature = (capacity, error_rate, layout, num_bits, num_hashes, lines_per_key, hasher,
+                        seed, memory=None, offset=0))]
+    #[expect(clippy::too_many_arguments, reason = "private: filters/bloom.py is the only caller")]
+    fn new(
+        py: Python<'_>,
+        capacity: u64,
+        error_rate: f64,
+        layout: &str,
+        num_bits: u64,
+        num_hashes: u32,
+        lines_per_key: u32,
+        hasher: &str,
+        seed: u128,
+        memory: Option<&Bound<'_, PyAny>>,
+        offset: usize,
+    ) -> PyResult<Bloom> {
+        let shape = shape(py, layout, num_bits, num_hashes, lines_per_key)?;
+        let Some(kind) = HashKind::from_name(hasher) else {
+            let names = HashKind::ALL.map(|(_, name)| name).join(", ");
+            return Err(invalid(py, format!("hasher is {hasher:?}, must be one of {names}")));
+        };
+        let nbytes = shape.nbytes() as usize;
+        let (bits, gate) = match memory {
+            None => (Bits::zeroed(nbytes), 0),
+            Some(object) => {
+                let held = Held::get(object, ffi::PyBUF_SIMPLE)
+                    .ok_or_else(|| invalid(py, "memory must be a contiguous buffer".into()))?;
+                let gate = if held.read_only() { READ_ONLY } else { 0 };
+                if held.nbytes().checked_sub(offset) != Some(nbytes) {
+                    let message = format!("memory must have {nbytes} bytes after the offset");
+                    return Err(invalid(py, message));
+                }
+                let start = held.start().wrapping_add(offset);
+                // SAFETY: `held` keeps the buffer alive and in place; the gate holds off writes
+                // if it is read-only.
+                (unsafe { Bits::borrowed(start, nbytes, Box::new(held)) }, gate)
+            }
+        };
+        let Some(bits) = bits else {
+            let message = format!("{nbytes} bytes for the filter's bits could not be had");
+            return Err(error(py, "NotEnoughMemory", message));
+        };
+        let atomic = cfg!(Py_GIL_DISABLED) || (memory.is_some() && gate == 0);
+        Ok(Bloom {
+            bits,
+            shape,
+            hasher: KeyHasher { kind, seed },
+            capacity,
+            error_rate,
+            atomic,
+            gate: AtomicU8::new(gate),
+            writer: Mutex::new(()),
+        })
+    }
+
+    fn __contains__(&self, key: &Bound<'_, PyAny>) -> PyResult<bool> {
+        Ok(self.contains(hash_key(key.as_borrowed(), &self.hasher)?))
+    }
+
+    #[pyo3(signature = (keys, *, nulls="error", threads=1))]
+    fn add_many<'py>(
+        &self,
+        keys: &Bound<'py, PyAny>,
+        nulls: &str,
+        threads: usize,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let options = Options::new(keys.py(), Op::Add, nulls, threads)?;
+        batch::run(self, keys, &options)?.into_python(keys.py())
+    }
+
+    #[pyo3(signature = (keys, *, nulls="error", threads=1))]
+    fn contains_many<'py>(
+        &self,
+        keys: &Bound<'py, PyAny>,
+        nulls: &str,
+        threads: usize,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let options = Options::new(keys.py(), Op::Contains, nulls, threads)?;
+        batch::run(self, keys, &options)?.into_python(keys.py())
+    }
+
+    #[pyo3(signature = (keys, *, nulls="error", threads=1))]
+    fn update(&self, keys: &Bound<'_, PyAny>, nulls: &str, threads: usize) -> PyResult<()> {
+        let options = Options::new(keys.py(), Op::Add, nulls, threads)?;
+        batch::run(self, keys, &options).map(drop)
+    }
+
+    #[pyo3(signature = (data, *, r#final=false))]
+    fn add_lines<'py>(
+        &self,
+        data: &Bound<'py, PyAny>,
+        r#final: bool,
+    ) -> PyResult<(Bound<'py, PyBytes>, usize, usize, usize)> {
+        lines::run(self, data, Op::Add, r#final, true)
+    }
+
+    #[pyo3(signature = (data, *, r#final=false, invert=false))]
+    fn contains_lines<'py>(
+        &self,
+        data: &Bound<'py, PyAny>,
+        r#final: bool,
+        invert: bool,
+    ) -> PyResult<(Bound<'py, PyBytes>, usize, usize, usize)> {
+        lines::run(self, data, Op::Contains, r#final, !invert)
+    }
+
+    fn hash_of(&self, key: &Bound<'_, PyAny>) -> PyResult<u64> {
+        hash_key(key.as_borrowed(), &self.hasher)
+    }
+
+    #[getter]
+    fn capacity(&self) -> u64 {
+        self.capacity
+    }
+
+    #[getter]
+    fn error_rate(&self) -> f64 {
+        self.error_rate
+    }
+
+    #[getter]
+    fn layout(&self) -> &'static str {
+        self.shape.layout.name()
+    }
+
+    #[getter]
+    fn num_bits(&self) -> u64 {
+        self.shape.num_bits
+    }
+
+    #[getter]
+    fn num_hashes(&self) -> u32 {
+        self.shape.num_hashes
+    }
+
+    #[getter]
+    fn lines_per_key(&self) -> u32 {
+        self.shape.lines_per_key
+    }
+
+    #[getter]
+    fn hasher(&self) -> &'static str {
+        self.hasher.kind.name()
+    }
+
+    #[getter]
+    fn seed(&self) -> u128 {
+        self.hasher.seed
+    }
+
+    #[getter]
+    fn nbytes(&self) -> usize {
+        self.bits.nbytes()
+    }
+
+    #[getter]
+    fn read_only(&self) -> bool {
+        self.gate.load(Relaxed) & READ_ONLY != 0
+    }
+
+    fn _header<'py>(&self, py: Python<'py>, checksum: u64) -> Bound<'py, PyBytes> {
+        PyBytes::new(py, &self.header(checksum).encode())
+    }
+
+    fn _line_histogram(&self, py: Python<'_>) -> Vec<u64> {
+        py.detach(|| self.bits.line_histogram())
+    }
+
+    /// Overwrites the bits from a byte offset (a multiple of 8) on, as a loader does.
+    fn _write(&self, py: Python<'_>, offset: usize, data: &Bound<'_, PyAny>) -> PyResult<()> {
+        let held = Held::get(data, ffi::PyBUF_SIMPLE)
+            .ok_or_else(|| invalid(py, "data must be a contiguous buffer".into()))?;
+        if !offset.is_multiple_of(8) || offset.saturating_add(held.nbytes()) > self.bits.nbytes() {
+            return Err(invalid(py, format!("{} bytes at {offset} do not fit", held.nbytes())));
+        }
+        self.write_or_read(py, Op::Add, |filter, _| {
+            // SAFETY: contiguous, and the interpreter lock is held while it is copied.
+            filter.bits.fill_from(offset, unsafe { held.bytes() });
+        })
+    }
+
+    fn _clear(&self, py: Python<'_>) -> PyResult<()> {
+        self.write_or_read_detached(py, Op::Add, |filter, _| filter.bits.clear())
+    }
+
+    fn _or(&self, py: Python<'_>, other: &Bloom) -> PyResult<()> {
+        self.write_or_read_detached(py, Op::Add, |filter, _| filter.bits.or_with(&other.bits))
+    }
+
+    fn _and(&self, py: Python<'_>, other: &Bloom) -> PyResult<()> {
+        self.write_or_read_detached(py, Op::Add, |filter, _| filter.bits.and_with(&other.bits))
+    }
+
+    fn _is_subset(&self, py: Python<'_>, other: &Bloom) -> bool {
+        py.detach(|| self.bits.is_subset_of(&other.bits))
+    }
+
+    /// Folds the bits of `other`, which has more of them, into this empty filter.
+    fn _fold_from(&self, py: Python<'_>, other: &Bloom) -> PyResult<()> {
+        self.write_or_read_detached(py, Op::Add, |filter, _| {
+            fold(&other.bits, &other.shape, &filter.bits, filter.shape.num_bits);
+        })
+    }
+
+    /// The bits, read-only.
+    ///
+    /// # Safety
+    /// Called by the interpreter with a view to fill.
+    unsafe fn __getbuffer__(
+        slf: Bound<'_, Self>,
+        view: *mut ffi::Py_buffer,
+        flags: c_int,
+    ) -> PyResult<()> {
+        let bits = &slf.get().bits;
+        let (start, len) = (bits.as_ptr().cast_mut().cast(), bits.nbytes() as ffi::Py_ssize_t);
+        // SAFETY: the bits never move and live as long as the filter, which the view keeps alive.
+        match unsafe { ffi::PyBuffer_FillInfo(view, slf.as_ptr(), start, len, 1, flags) } {
+            0 => Ok(()),
+            _ => Err(PyErr::fetch(slf.py())),
+        }
+    }
+}
+
+/// `add` as a plain one-argument C method: the interpreter calls it without packing or parsing
+/// arguments, which a method made by PyO3 costs (measured: docs/decisions/0003).
+///
+/// # Safety
+/// Called by the interpreter: `slf` is a Bloom, which the method descriptor has checked.
+pub unsafe extern "C" fn add_one(
+    slf: *mut ffi::PyObject,
+    key: *mut ffi::PyObject,
+) -> *mut ffi::PyObject {
+    // SAFETY: as promised above; a panic cannot cross, since nothing here panics on input.
+    unsafe {
+        let py = Python::assume_attached();
+        let filter = Borrowed::from_ptr(py, slf).cast_unchecked::<Bloom>();
+        let filter = filter.get();
+        let key = Borrowed::from_ptr(py, key);
+        match hash_key(key, &filter.hasher).and_then(|h| filter.add(py, h)) {
+            Ok(new) => {
+                let answer = if new { ffi::Py_True() } else { ffi::Py_False() };
+                ffi::Py_IncRef(answer);
+                answer
+            }
+            Err(problem) => {
+                problem.restore(py);
+                std::ptr::null_mut()
+            }
+        }
+    }
+}

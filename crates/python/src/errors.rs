@@ -1,0 +1,31 @@
+//! Errors as `bloomery.errors` defines them: the classes live there, in Python, once.
+
+use bloomery_core::format::FormatError;
+use pyo3::prelude::*;
+
+/// An instance of the class of that name, ready to be raised.
+#[cold]
+pub fn error(py: Python<'_>, class: &str, message: String) -> PyErr {
+    let build = || py.import("bloomery.errors")?.getattr(class)?.call1((message,));
+    match build() {
+        Ok(value) => PyErr::from_value(value),
+        Err(problem) => problem,
+    }
+}
+
+pub fn invalid(py: Python<'_>, message: String) -> PyErr {
+    error(py, "InvalidParameter", message)
+}
+
+pub fn format(py: Python<'_>, problem: FormatError) -> PyErr {
+    match problem {
+        FormatError::Corrupt(message) => error(py, "CorruptData", message),
+        FormatError::Newer(message) => error(py, "UnsupportedVersion", message),
+    }
+}
+
+#[cold]
+pub fn read_only(py: Python<'_>) -> PyErr {
+    let message = "this filter is mapped read-only: load it with writable=True, or without mmap";
+    error(py, "ReadOnlyFilter", message.into())
+}

@@ -1,0 +1,231 @@
+//! Python objects to hashes. docs/format.md describes the canonical bytes; golden tests freeze them.
+
+use std::os::raw::c_int;
+
+use bloomery_core::hash::{Domain, KeyHasher};
+use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
+use pyo3::types::string::PyStringData;
+use pyo3::types::{
+    PyByteArray, PyBytes, PyDateTime, PyDelta, PyDeltaAccess, PyInt, PyMemoryView, PyString,
+    PyTuple, PyTzInfo, PyTzInfoAccess,
+};
+use pyo3::{Borrowed, ffi};
+
+use crate::errors::error;
+
+/// Tuples within tuples deeper than this are refused, before the stack runs out.
+const MAX_DEPTH: usize = 64;
+
+/// The hash of one key. str, bytes and int of exactly these types are told apart by one comparison
+/// each and hashed where they lie; all else takes the long way.
+#[inline(always)]
+pub fn hash_key(key: Borrowed<'_, '_, PyAny>, hasher: &KeyHasher) -> PyResult<u64> {
+    let object = key.as_ptr();
+    // SAFETY: `key` is a live object and its exact type is checked before its fields are read.
+    unsafe {
+        let class = ffi::Py_TYPE(object);
+        if class == &raw mut ffi::PyUnicode_Type {
+            if let Some(ascii) = compact_ascii(object) {
+                return Ok(hasher.hash_bytes(ascii));
+            }
+        } else if class == &raw mut ffi::PyLong_Type {
+            let mut overflow: c_int = 0;
+            let value = ffi::PyLong_AsLongLongAndOverflow(object, &raw mut overflow);
+            if overflow == 0 {
+                return Ok(hasher.hash_i64(value));
+            }
+        } else if class == &raw mut ffi::PyBytes_Type {
+            let start = ffi::PyBytes_AS_STRING(object).cast();
+            let len = ffi::Py_SIZE(object) as usize;
+            return Ok(hasher.hash_bytes(std::slice::from_raw_parts(start, len)));
+        }
+    }
+    hash_any(key, hasher)
+}
+
+/// The bytes of an ASCII str, which CPython stores right behind its head.
+///
+/// # Safety
+/// `object` is a live, exact str.
+#[inline(always)]
+unsafe fn compact_ascii<'a>(object: *mut ffi::PyObject) -> Option<&'a [u8]> {
+    // SAFETY: as promised above.
+    unsafe {
+        if ffi::PyUnicode_IS_COMPACT_ASCII(object) == 0 {
+            return None;
+        }
+        let start = object.cast::<ffi::PyASCIIObject>().add(1).cast::<u8>();
+        Some(std::slice::from_raw_parts(start, ffi::PyUnicode_GET_LENGTH(object) as usize))
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn hash_any(key: Borrowed<'_, '_, PyAny>, hasher: &KeyHasher) -> PyResult<u64> {
+    let mut bytes = Vec::with_capacity(64);
+    let domain = encode(&key, &mut bytes, 0)?;
+    Ok(hasher.hash(domain, &bytes))
+}
+
+/// Appends the key's canonical bytes.
+fn encode(key: &Bound<'_, PyAny>, out: &mut Vec<u8>, depth: usize) -> PyResult<Domain> {
+    if let Ok(text) = key.cast::<PyString>() {
+        encode_str(text, out)?;
+        Ok(Domain::Bytes)
+    } else if let Ok(bytes) = key.cast::<PyBytes>() {
+        out.extend_from_slice(bytes.as_bytes());
+        Ok(Domain::Bytes)
+    } else if let Ok(int) = key.cast::<PyInt>() {
+        encode_int(int, out)?;
+        Ok(Domain::Int)
+    } else if let Ok(tuple) = key.cast::<PyTuple>() {
+        encode_tuple(tuple, out, depth)?;
+        Ok(Domain::Tuple)
+    } else if key.is_instance_of::<PyByteArray>() || key.is_instance_of::<PyMemoryView>() {
+        encode_buffer(key, out)?;
+        Ok(Domain::Bytes)
+    } else if let Ok(instant) = key.cast::<PyDateTime>() {
+        encode_datetime(instant, out)
+    } else if is_uuid(key)? {
+        out.extend_from_slice(key.getattr("bytes")?.cast::<PyBytes>()?.as_bytes());
+        Ok(Domain::Uuid)
+    } else if !key.hasattr("dtype")? || key.getattr("ndim")?.extract::<i64>()? == 0 {
+        // NumPy's ints and others that say they are ints; an array is not, whatever its length.
+        // SAFETY: PyNumber_Index returns a new reference or null with an exception set.
+        let int = unsafe {
+            if ffi::PyIndex_Check(key.as_ptr()) == 0 {
+                return Err(unsupported(key));
+            }
+            Bound::from_owned_ptr_or_err(key.py(), ffi::PyNumber_Index(key.as_ptr()))
+        };
+        encode_int(int.map_err(|_| unsupported(key))?.cast::<PyInt>()?, out)?;
+        Ok(Domain::Int)
+    } else {
+        Err(unsupported(key))
+    }
+}
+
+/// UTF-8, made here: asking Python for it would leave a copy in every non-ASCII str.
+fn encode_str(text: &Bound<'_, PyString>, out: &mut Vec<u8>) -> PyResult<()> {
+    // SAFETY: the data is read at once, while the str is alive and nothing else runs.
+    match unsafe { text.data() }? {
+        PyStringData::Ucs1(units) => utf8(units.iter().map(|u| u32::from(*u)), out),
+        PyStringData::Ucs2(units) => utf8(units.iter().map(|u| u32::from(*u)), out),
+        PyStringData::Ucs4(units) => utf8(units.iter().copied(), out),
+    }
+    .map_err(|at| {
+        let message = format!(
+            "a str key has a lone surrogate at index {at}, which UTF-8 cannot hold: encode it \
+             yourself, as in key.encode('utf-8', 'surrogatepass')"
+        );
+        error(text.py(), "InvalidKey", message)
+    })
+}
+
+/// Code points to UTF-8; the index of the first that is not a character, if there is one.
+pub fn utf8(points: impl Iterator<Item = u32>, out: &mut Vec<u8>) -> Result<(), usize> {
+    for (at, point) in points.enumerate() {
+        let c = char::from_u32(point).ok_or(at)?;
+        out.extend_from_slice(c.encode_utf8(&mut [0; 4]).as_bytes());
+    }
+    Ok(())
+}
+
+/// Two's complement, little-endian: 8 bytes where they are enough, else bit_length // 8 + 1.
+fn encode_int(int: &Bound<'_, PyInt>, out: &mut Vec<u8>) -> PyResult<()> {
+    if let Ok(small) = int.extract::<i64>() {
+        out.extend_from_slice(&small.to_le_bytes());
+        return Ok(());
+    }
+    let py = int.py();
+    let class = py.get_type::<PyInt>();
+    let bits: usize = class.call_method1("bit_length", (int,))?.extract()?;
+    let options = pyo3::types::PyDict::new(py);
+    options.set_item("signed", true)?;
+    let bytes = class.call_method("to_bytes", (int, bits / 8 + 1, "little"), Some(&options))?;
+    out.extend_from_slice(bytes.cast::<PyBytes>()?.as_bytes());
+    Ok(())
+}
+
+/// For each part its kind, its length in 4 bytes, and its bytes: ("ab", "c") is not ("a", "bc").
+fn encode_tuple(tuple: &Bound<'_, PyTuple>, out: &mut Vec<u8>, depth: usize) -> PyResult<()> {
+    let py = tuple.py();
+    if depth == MAX_DEPTH {
+        let message = format!("a tuple key is nested more than {MAX_DEPTH} deep");
+        return Err(error(py, "InvalidKey", message));
+    }
+    for part in tuple.iter() {
+        let start = out.len();
+        out.extend_from_slice(&[0; 5]);
+        let domain = encode(&part, out, depth + 1)?;
+        let len = out.len() - start - 5;
+        let Ok(len) = u32::try_from(len) else {
+            let message = format!("a part of a tuple key has {len} bytes, at most 4 GiB are allowed");
+            return Err(error(py, "InvalidKey", message));
+        };
+        out[start] = domain as u8;
+        out[start + 1..start + 5].copy_from_slice(&len.to_le_bytes());
+    }
+    Ok(())
+}
+
+fn encode_buffer(key: &Bound<'_, PyAny>, out: &mut Vec<u8>) -> PyResult<()> {
+    // SAFETY: PyObject_GetBuffer fills `view` or fails; it is released once, after the copy.
+    unsafe {
+        let mut view = std::mem::zeroed::<ffi::Py_buffer>();
+        if ffi::PyObject_GetBuffer(key.as_ptr(), &raw mut view, ffi::PyBUF_SIMPLE) != 0 {
+            PyErr::take(key.py());
+            let message = "a memoryview key must be contiguous: use bytes(key)".to_string();
+            return Err(error(key.py(), "InvalidKey", message));
+        }
+        if view.len > 0 {
+            let bytes = std::slice::from_raw_parts(view.buf.cast::<u8>(), view.len as usize);
+            out.extend_from_slice(bytes);
+        }
+        ffi::PyBuffer_Release(&raw mut view);
+    }
+    Ok(())
+}
+
+/// Microseconds since 1970 as 8 bytes: in UTC if it has a time zone, so that equal instants are one
+/// key; else as the clock shows, in a domain of its own, since Python holds the two unequal.
+fn encode_datetime(instant: &Bound<'_, PyDateTime>, out: &mut Vec<u8>) -> PyResult<Domain> {
+    let py = instant.py();
+    let aware = instant.get_tzinfo().is_some() && !instant.call_method0("utcoffset")?.is_none();
+    let utc = PyTzInfo::utc(py)?.to_owned();
+    let epoch = PyDateTime::new(py, 1970, 1, 1, 0, 0, 0, 0, aware.then_some(&utc))?;
+    // datetime's own subtraction: a subclass (pandas' Timestamp) may return something else.
+    let since = py.get_type::<PyDateTime>().call_method1("__sub__", (instant, epoch))?;
+    let since = since.cast::<PyDelta>()?;
+    let seconds = i64::from(since.get_days()) * 86_400 + i64::from(since.get_seconds());
+    let micros = seconds * 1_000_000 + i64::from(since.get_microseconds());
+    out.extend_from_slice(&micros.to_le_bytes());
+    Ok(if aware { Domain::InstantUtc } else { Domain::InstantNaive })
+}
+
+fn is_uuid(key: &Bound<'_, PyAny>) -> PyResult<bool> {
+    static UUID: PyOnceLock<Py<pyo3::types::PyType>> = PyOnceLock::new();
+    key.is_instance(UUID.import(key.py(), "uuid", "UUID")?)
+}
+
+/// Names the type, never the value: keys do not belong in messages and logs.
+#[cold]
+fn unsupported(key: &Bound<'_, PyAny>) -> PyErr {
+    let name = key.get_type().fully_qualified_name().map_or("?".into(), |n| n.to_string());
+    let advice = match name.as_str() {
+        "NoneType" => "leave None out, or give it a name of your own, as in \"none\"",
+        "float" | "numpy.float64" | "numpy.float32" => "use repr(key), or struct.pack('<d', key)",
+        "list" => "use tuple(key); for many keys at once use add_many or contains_many",
+        "dict" => "use json.dumps(key, sort_keys=True)",
+        "set" | "frozenset" => "use tuple(sorted(key))",
+        "datetime.date" | "datetime.time" => "use key.isoformat()",
+        "numpy.ndarray" => "for many keys at once use add_many or contains_many",
+        _ => "use a str, bytes or tuple that names it",
+    };
+    let message = format!(
+        "{name} cannot be a key: a key is a str, bytes, int, UUID, datetime or a tuple of these; \
+         {advice}"
+    );
+    error(key.py(), "UnsupportedKey", message)
+}

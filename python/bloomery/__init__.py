@@ -1,0 +1,7 @@
+"""Have I seen this before? A no is certain; a maybe is wrong no more often than you allowed."""
+
+from bloomery import errors, sizing
+from bloomery._native import __version__
+from bloomery.filters import BloomFilter
+
+__all__ = ["BloomFilter", "__version__", "errors", "sizing"]

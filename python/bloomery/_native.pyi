@@ -1,0 +1,99 @@
+"""The native core. `Bloom` is the base of `bloomery.BloomFilter`; names that begin with an
+underscore are for that class alone."""
+
+from typing import Final
+
+from typing_extensions import Buffer, Self
+
+from bloomery.types import Batch, Hasher, Key, Layout, Mask, Nulls
+
+__version__: Final[str]
+HEADER_BYTES: Final[int]
+CHUNK_BYTES: Final[int]
+LIVE: Final[int]
+
+class Bloom:
+    def __new__(
+        cls,
+        capacity: int,
+        error_rate: float,
+        layout: Layout,
+        num_bits: int,
+        num_hashes: int,
+        lines_per_key: int,
+        hasher: Hasher,
+        seed: int,
+        memory: Buffer | None = None,
+        offset: int = 0,
+    ) -> Self: ...
+    def add(self, key: Key, /) -> bool:
+        """Add the key; True if it is definitely new, False if it may have been there."""
+    def __contains__(self, key: Key, /) -> bool:
+        """False: definitely not added. True: maybe."""
+    def add_many(self, keys: Batch, *, nulls: Nulls = "error", threads: int = 1) -> Mask:
+        """Add every key; a mask that is True where a key is definitely new.
+
+        A list or iterable gives a list of bool, a NumPy array or Arrow column a NumPy array. A key
+        that stands twice in the batch is new once. `nulls="skip"` leaves nulls out (their row is
+        False). Columns are taken without the interpreter lock; `threads` splits them.
+        """
+    def contains_many(self, keys: Batch, *, nulls: Nulls = "error", threads: int = 1) -> Mask:
+        """Ask for every key: False is certain, True is maybe. The mask is as for `add_many`."""
+    def update(self, keys: Batch, *, nulls: Nulls = "error", threads: int = 1) -> None:
+        """Add every key and say nothing about which were new."""
+    def add_lines(self, data: Buffer, *, final: bool = False) -> tuple[bytes, int, int, int]:
+        r"""Add each line of `data`, without its newline.
+
+        Returns the lines that were definitely new, each with a newline; the number of bytes used,
+        up to the last newline (all of them if `final`); the lines seen; and the lines that were new.
+        """
+    def contains_lines(
+        self, data: Buffer, *, final: bool = False, invert: bool = False
+    ) -> tuple[bytes, int, int, int]:
+        """As `add_lines`, but asks: keeps the lines that may be there (`invert`: that are not)."""
+    def hash_of(self, key: Key) -> int:
+        """The key's 64-bit hash in this filter, the same in every process and on every machine."""
+    @property
+    def capacity(self) -> int:
+        """How many distinct keys it is made for."""
+    @property
+    def error_rate(self) -> float:
+        """The share of absent keys that may be answered with a maybe, at full capacity."""
+    @property
+    def layout(self) -> Layout:
+        """`blocked` or `classic`."""
+    @property
+    def num_bits(self) -> int:
+        """The number of bits, m."""
+    @property
+    def num_hashes(self) -> int:
+        """The number of bits a key sets, k."""
+    @property
+    def lines_per_key(self) -> int:
+        """How many lines of 64 bytes a key touches; 0 in the classic layout."""
+    @property
+    def hasher(self) -> Hasher:
+        """The hash function."""
+    @property
+    def seed(self) -> int:
+        """The hash function's seed; for siphash its key."""
+    @property
+    def nbytes(self) -> int:
+        """Bytes of memory for the bits."""
+    @property
+    def read_only(self) -> bool:
+        """True if it is mapped from a file without `writable`."""
+    def _header(self, checksum: int) -> bytes: ...
+    def _line_histogram(self) -> list[int]: ...
+    def _write(self, offset: int, data: Buffer) -> None: ...
+    def _clear(self) -> None: ...
+    def _or(self, other: Bloom) -> None: ...
+    def _and(self, other: Bloom) -> None: ...
+    def _is_subset(self, other: Bloom) -> bool: ...
+    def _fold_from(self, other: Bloom) -> None: ...
+    def __buffer__(self, flags: int, /) -> memoryview: ...
+
+def parse_header(
+    head: bytes, total: int
+) -> tuple[int, float, Layout, int, int, int, Hasher, int, int]: ...
+def checksum(data: Buffer, before: int = 0) -> int: ...

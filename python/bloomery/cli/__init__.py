@@ -1,0 +1,106 @@
+"""The `bloomery` command: arguments to library calls, answers to output and exit codes.
+
+    main ──> app (typer) ──> plan · create · info · add · contains · dedup · demo
+     │                          │
+     │                          └──> sources, pump, state (bytes in, lines through, filter file)
+     └── the one place where a failure becomes one line on stderr and an exit code
+
+Exit codes: 0 done (for `contains`: a key was found), 1 `contains` found none, 2 an error,
+130 Ctrl-C (128 + the signal), 141 the reader of our output went away.
+
+Start-up is part of the interface: nothing here imports typer, rich or zstandard at the top, and a
+run that shows nothing (a small `dedup` in a pipe) never imports rich at all.
+"""
+
+import errno
+import os
+import sys
+
+from bloomery.cli import terminal
+from bloomery.errors import BloomeryError, MissingExtra, NotEnoughMemory
+
+EXIT_ERROR = 2
+EXIT_CLOSED_PIPE = 141
+
+_NEXT_STEP = {
+    errno.ENOSPC: "free some space and run it again",
+    errno.EFBIG: "the limit on file sizes (`ulimit -f`) is in the way",
+    errno.EACCES: "check the permissions",
+}
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Run the command line; the exit code. A failure is one line, never a traceback."""
+    try:
+        terminal.occupy_closed_descriptors()
+        code = _run(sys.argv[1:] if argv is None else argv)
+        if sys.stdout is not None:  # only --help goes through it; everything else is os.write
+            sys.stdout.flush()
+        return code
+    except BrokenPipeError:
+        terminal.discard_output()
+        return EXIT_CLOSED_PIPE
+    except KeyboardInterrupt as stop:
+        terminal.discard_output()
+        signum = getattr(stop, "signum", 2)
+        terminal.say(getattr(stop, "message", "") or "interrupted")
+        return 128 + int(signum)
+    except (BloomeryError, OSError, MemoryError) as failure:
+        terminal.discard_output()
+        terminal.say(describe(failure))
+        return EXIT_ERROR
+    except ModuleNotFoundError as missing:
+        package = (missing.name or "").partition(".")[0]
+        if package == "bloomery":  # a broken install, not a missing extra
+            raise
+        needed = MissingExtra(f"the command line needs {package}: pip install 'bloomery[cli]'")
+        terminal.say(describe(needed))
+        return EXIT_ERROR
+
+def _run(argv: list[str]) -> int:
+    import typer
+
+    from bloomery.cli.app import build
+
+    command = build()
+    if "_BLOOMERY_COMPLETE" in os.environ:  # a shell asks for completions
+        command.main(argv, prog_name="bloomery")
+        return 0
+    # command.main() would turn Ctrl-C and a closed pipe into codes of its own, so the two halves
+    # of it are called here. UsageError has no public name in typer; it is BadParameter's base.
+    usage_error = typer.BadParameter.__mro__[1]
+    try:
+        with command.make_context("bloomery", list(argv)) as context:
+            result = command.invoke(context)
+    except typer.Exit as stop:
+        return stop.exit_code
+    except usage_error as wrong:
+        return _usage(wrong)
+    return result if isinstance(result, int) else 0
+
+
+def _usage(wrong: BaseException) -> int:
+    context = getattr(wrong, "ctx", None)
+    message = str(getattr(wrong, "format_message", wrong.__str__)())
+    if type(wrong).__name__ == "NoArgsIsHelpError":
+        terminal.emit(message.encode())  # empty if rich has printed the help already
+        return EXIT_ERROR
+    name = context.command_path if context is not None else "bloomery"
+    terminal.say(f"{' '.join(message.split()).rstrip('.')} (see `{name} --help`)")
+    return EXIT_ERROR
+
+
+def describe(failure: BaseException) -> str:
+    """One line: what failed, on what, and the next step where there is one."""
+    step = str(getattr(failure, "next_step", ""))
+    if isinstance(failure, OSError) and failure.strerror:
+        # Two file names: a rename. The second is the one that the person named.
+        name = failure.filename2 if failure.filename2 is not None else failure.filename
+        place = f"{os.fsdecode(name)}: " if isinstance(name, (str, bytes, os.PathLike)) else ""
+        text = f"{place}{failure.strerror}"
+        step = step or _NEXT_STEP.get(failure.errno or 0, "")
+    elif isinstance(failure, MemoryError) and not isinstance(failure, NotEnoughMemory):
+        text, step = "out of memory", step or "a smaller --capacity needs less"
+    else:
+        text = str(failure) or type(failure).__name__
+    return " ".join(f"{text}; {step}".split()) if step else " ".join(text.split())

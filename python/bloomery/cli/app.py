@@ -1,0 +1,53 @@
+"""The commands and their help, as one typer application."""
+
+from collections.abc import Callable
+from typing import Annotated, Any
+
+import typer
+from typer.main import get_command
+
+from bloomery import __version__
+from bloomery.cli import dedup, demo, filterfile, membership, plan
+from bloomery.cli.terminal import emit_line
+
+_COMMANDS: list[tuple[str, Callable[..., int], str]] = [
+    ("plan", plan.plan, plan.EXAMPLE),
+    ("create", filterfile.create, filterfile.CREATE_EXAMPLE),
+    ("add", membership.add, membership.ADD_EXAMPLE),
+    ("contains", membership.contains, membership.CONTAINS_EXAMPLE),
+    ("info", filterfile.info, filterfile.INFO_EXAMPLE),
+    ("dedup", dedup.dedup, dedup.EXAMPLE),
+    ("demo", demo.demo, demo.EXAMPLE),
+]
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        emit_line(f"bloomery {__version__}")
+        raise typer.Exit
+
+
+def _main(
+    version: Annotated[
+        bool,
+        typer.Option("--version", help="Print the version.", callback=_version, is_eager=True),
+    ] = False,
+) -> None:
+    """Have I seen this before? A no is certain; a maybe is wrong no more often than you allowed."""
+
+
+def build() -> Any:
+    """The command object; `Any`, because typer keeps the types it is made of to itself."""
+    app = typer.Typer(
+        name="bloomery",
+        no_args_is_help=True,
+        pretty_exceptions_enable=False,
+        context_settings={"help_option_names": ["-h", "--help"]},
+        rich_markup_mode="rich",
+        epilog="Example: bloomery plan 1e9 1%",
+    )
+    app.callback()(_main)
+    for name, function, example in _COMMANDS:
+        epilog = "Example: " + "\n\nExample: ".join(example.split("; "))
+        app.command(name, epilog=epilog)(function)
+    return get_command(app)

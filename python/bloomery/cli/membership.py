@@ -1,0 +1,117 @@
+"""`bloomery add` and `bloomery contains`: keys go in, keys are asked for.
+
+Keys are bytes: an argument as the shell passed it, a line as it is without its line end. Like
+grep, `contains` prints what it selects and says by its exit code whether there was any.
+"""
+
+import os
+from typing import Annotated
+
+import typer
+
+from bloomery.cli import options, state
+from bloomery.cli.pump import Interrupted, Interrupts, LinePump
+from bloomery.cli.sources import Source
+from bloomery.cli.terminal import emit, emit_line, say, with_step
+
+ADD_EXAMPLE = "bloomery add seen.bloom alice bob; bloomery add seen.bloom < urls.txt"
+CONTAINS_EXAMPLE = "bloomery contains seen.bloom alice; bloomery contains -v seen.bloom < urls.txt"
+
+
+class _Found(Exception):
+    """`contains -q` has its answer."""
+
+
+def add(
+    file: options.FilterFile,
+    keys: options.Keys = None,
+    new: Annotated[
+        bool, typer.Option("--new", help="Print the keys that were definitely new.")
+    ] = False,
+) -> int:
+    """Add keys to a filter and save it, in one step, at the end."""
+    with Interrupts() as interrupts, state.locked(file):
+        filter = state.load(file)
+        recorded = True  # what was printed and what was added are the same set
+
+        def take(data: memoryview, final: bool) -> int:
+            nonlocal recorded
+            recorded = False
+            lines, consumed, _, _ = filter.add_lines(data, final=final)
+            if new:
+                emit(lines)
+            recorded = True
+            return consumed
+
+        def keep(consequence: str) -> None:
+            with interrupts.held_off():
+                state.save(filter, file, consequence)
+
+        try:
+            if keys:
+                fresh = [key for key in map(os.fsencode, keys) if filter.add(key)]
+                if new:
+                    emit(b"".join(key + b"\n" for key in fresh))
+            else:
+                with Source("-") as source:
+                    LinePump(interrupts).run(source, take)
+        except Interrupted as stop:
+            if recorded and not keys:
+                keep(f"{file} is unchanged")
+                end = "has what came before"
+            else:
+                end = "is unchanged"
+            raise Interrupted(stop.signum, f"interrupted; {file} {end}") from None
+        except BrokenPipeError:
+            say(f"the reader of the output went away; {file} is unchanged")
+            raise
+        except OSError as failure:
+            raise with_step(failure, f"{file} is unchanged") from None
+        keep(f"{file} is unchanged")
+    return 0
+
+
+def contains(
+    file: options.FilterFile,
+    keys: options.Keys = None,
+    invert: Annotated[
+        bool, typer.Option("--invert", "-v", help="Select the keys that are definitely not in it.")
+    ] = False,
+    quiet: Annotated[
+        bool, typer.Option("--quiet", "-q", help="Print nothing; stop at the first one selected.")
+    ] = False,
+    count: Annotated[
+        bool, typer.Option("--count", "-c", help="Print only how many were selected.")
+    ] = False,
+) -> int:
+    """Print the keys that may have been added (or, with -v, those that definitely were not).
+
+    Exits with 0 when a key was selected, 1 when none was, 2 on an error.
+    """
+    filter = state.load(file, mmap=True)
+    selected = 0
+
+    def ask(data: memoryview, final: bool) -> int:
+        nonlocal selected
+        lines, consumed, _, matched = filter.contains_lines(data, final=final, invert=invert)
+        selected += matched
+        if quiet and selected:
+            raise _Found
+        if not (quiet or count):
+            emit(lines)
+        return int(consumed)
+
+    if keys:
+        chosen = [key for key in map(os.fsencode, keys) if (key in filter) != invert]
+        selected = len(chosen)
+        if not (quiet or count):
+            emit(b"".join(key + b"\n" for key in chosen))
+    else:
+        try:
+            with Interrupts() as interrupts, Source("-") as source:
+                LinePump(interrupts).run(source, ask)
+        except _Found:
+            pass
+    if count and not quiet:
+        emit_line(str(selected))
+    return 0 if selected else 1

@@ -1,0 +1,134 @@
+"""`bloomery plan`: how much memory for how many keys, before anything is built."""
+
+from typing import Annotated
+
+import typer
+
+from bloomery import sizing
+from bloomery.cli import options
+from bloomery.cli.amounts import parse_count, parse_memory, parse_rate, show_memory, show_rate
+from bloomery.cli.terminal import emit_line, render
+from bloomery.errors import InvalidParameter
+
+EXAMPLE = "bloomery plan 1e9 1%; bloomery plan 10M --memory 16MB; bloomery plan --memory 1GB -e 1%"
+
+
+def plan(
+    capacity: Annotated[
+        int | None,
+        typer.Argument(
+            parser=parse_count, metavar="[CAPACITY]", help="Distinct keys: 1e9, 10M, 1_000_000."
+        ),
+    ] = None,
+    rate: Annotated[
+        float | None,
+        typer.Argument(
+            parser=parse_rate, metavar="[ERROR_RATE]", help="Allowed share of wrong maybes: 1%."
+        ),
+    ] = None,
+    error_rate: Annotated[
+        float | None,
+        typer.Option(
+            "--error-rate",
+            "-e",
+            parser=parse_rate,
+            metavar="RATE",
+            help="The same as an option, for a plan without a capacity.",
+        ),
+    ] = None,
+    memory: Annotated[
+        int | None,
+        typer.Option(
+            "--memory", "-m", parser=parse_memory, metavar="SIZE", help="Memory: 64MB, 1.5GB, 1GiB."
+        ),
+    ] = None,
+    hashes: Annotated[
+        int | None,
+        typer.Option(
+            "--hashes", "-k", parser=parse_count, metavar="K", help="Bits that a key sets."
+        ),
+    ] = None,
+    layout: Annotated[
+        options.Layout | None,
+        typer.Option("--layout", help="Only this layout; both if not given."),
+    ] = None,
+    json: options.Json = False,
+) -> int:
+    """Size a filter: from any two or three of capacity, error rate, memory and hashes, the rest."""
+    if rate is not None and error_rate is not None:
+        raise typer.BadParameter("the error rate is given twice", param_hint="--error-rate")
+    wanted = rate if rate is not None else error_rate
+    if capacity is not None and wanted is None and memory is None and hashes is None:
+        wanted = 0.01  # the library's default
+    plans: list[sizing.Plan] = []
+    refused: dict[str, InvalidParameter] = {}
+    for name in [layout] if layout else ["blocked", "classic"]:
+        solved = _solve(capacity, wanted, memory, hashes, name)
+        if isinstance(solved, InvalidParameter):
+            refused[name] = solved
+        else:
+            plans.append(solved)
+    if not plans:
+        raise next(iter(refused.values()))
+    if json:
+        from json import dumps
+
+        found: dict[str, object] = {made.layout: made.as_dict() for made in plans}
+        found.update({name: {"error": str(why)} for name, why in refused.items()})
+        emit_line(dumps(found[layout] if layout else found, indent=2))
+        return 0
+    emit_line(_table(plans))
+    for name, why in refused.items():
+        emit_line(f"{name}: {why}")
+    return 0
+
+
+def _solve(
+    capacity: int | None, rate: float | None, memory: int | None, hashes: int | None, layout: str
+) -> sizing.Plan | InvalidParameter:
+    """The plan, or why this layout has none (9 hashes do not fit the blocked one)."""
+    try:
+        return sizing.solve(
+            capacity=capacity, error_rate=rate, memory=memory, num_hashes=hashes, layout=layout
+        )
+    except InvalidParameter as why:
+        return why
+
+
+def _table(plans: list[sizing.Plan]) -> str:
+    from rich.table import Table
+
+    table = Table(
+        title=_title(plans), title_justify="left", title_style="bold", pad_edge=True, expand=False
+    )
+    table.add_column("layout")
+    for made in plans:
+        table.add_column(made.layout, justify="right")
+    if len({(made.capacity, made.error_rate) for made in plans}) > 1:
+        table.add_row("capacity", *(f"{made.capacity:,} keys" for made in plans))
+        table.add_row("error rate", *(show_rate(made.error_rate) for made in plans))
+    table.add_row("memory", *(f"[bold]{show_memory(made.nbytes)}[/bold]" for made in plans))
+    table.add_row("bits a key", *(f"{made.bits_per_key:.2f}" for made in plans))
+    table.add_row("hashes", *(_hashes(made) for made in plans))
+    expected = [show_rate(made.expected_error_rate) for made in plans]
+    table.add_row("expected rate when full", *expected)
+    table.add_row("above the textbook optimum", *(f"{made.overhead:.1%}" for made in plans))
+    table.add_row("memory accesses a key", *(_accesses(made) for made in plans))
+    return render(table)
+
+
+def _title(plans: list[sizing.Plan]) -> str:
+    first = plans[0]
+    if len({(made.capacity, made.error_rate) for made in plans}) > 1:
+        return f"In {show_memory(max(made.nbytes for made in plans))}"
+    return f"{first.capacity:,} keys, wrong maybes at most {show_rate(first.error_rate)}"
+
+
+def _hashes(made: sizing.Plan) -> str:
+    if made.lines_per_key == 2:
+        return f"{made.num_hashes} (2 x {made.num_hashes // 2})"
+    return str(made.num_hashes)
+
+
+def _accesses(made: sizing.Plan) -> str:
+    return str(made.lines_per_key or f"up to {made.num_hashes}")

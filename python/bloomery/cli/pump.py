@@ -1,0 +1,135 @@
+"""Lines through a native call, a chunk at a time, and signals held off while one is in the air.
+
+No Python runs for a line: a chunk of about a megabyte is read into one buffer, handed over, and the
+unfinished line at its end moved to the front. Memory is the buffer and, for a line that is longer,
+at most twice that line.
+"""
+
+import errno
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import FrameType, TracebackType
+from typing import Any
+
+from bloomery.cli.sources import Source
+
+CHUNK = 1 << 20
+MAX_LINE = 256 << 20
+
+Step = Callable[[memoryview, bool], int]
+
+
+class Interrupted(KeyboardInterrupt):
+    """A signal asked us to stop. `message` is the line that `main` prints."""
+
+    def __init__(self, signum: int, message: str = "") -> None:
+        super().__init__(signum)
+        self.signum = signum
+        self.message = message
+
+
+class Interrupts:
+    """Ctrl-C, SIGTERM and SIGHUP stop the run between two chunks.
+
+    While a chunk is being added and its lines written, a signal only leaves a mark, so that what
+    the filter recorded and what came out stay the same set; while waiting for input it raises at
+    once. A second signal inside a chunk (the reader of our output is stuck) raises there.
+    """
+
+    def __init__(self) -> None:
+        self._inside = False
+        self._pending = 0
+        self._before: dict[int, Any] = {}
+
+    def __enter__(self) -> "Interrupts":
+        for name in ("SIGINT", "SIGTERM", "SIGHUP"):
+            signum = getattr(signal, name, None)
+            # An ignored signal stays ignored: nohup, and jobs that a script starts with `&`.
+            if signum is not None and signal.getsignal(signum) is not signal.SIG_IGN:
+                self._before[signum] = signal.signal(signum, self._arrived)
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        for signum, handler in self._before.items():
+            signal.signal(signum, handler)
+
+    def _arrived(self, signum: int, frame: FrameType | None) -> None:
+        if self._inside and not self._pending:
+            self._pending = signum
+            return
+        raise Interrupted(signum)
+
+    @contextmanager
+    def held_off(self) -> Iterator[None]:
+        """A stretch that must not be torn apart by a signal."""
+        self._inside = True
+        try:
+            yield
+        finally:
+            self._inside = False
+        if self._pending:
+            raise Interrupted(self._pending)
+
+
+class LinePump:
+    """Feeds sources to a step, chunk by chunk, from one buffer.
+
+    The step gets a view and whether it ends the source, and returns how many bytes it consumed:
+    all up to the last line end, everything when it is final. A source always ends a line: the
+    last line of one file and the first of the next are two lines even without a line end between.
+    """
+
+    def __init__(self, interrupts: Interrupts) -> None:
+        self._interrupts = interrupts
+        self._buffer = bytearray(CHUNK)
+        self._held = 0  # bytes at the front: a line whose end has not been read yet
+
+    def prime(self, source: Source) -> memoryview:
+        """Read a first piece without consuming it, to estimate from."""
+        while self._held < len(self._buffer):
+            count = self._read(source)
+            self._held += count
+            if not count or source.size is None:  # a pipe: take what there is, do not wait
+                break
+        return memoryview(self._buffer)[: self._held]
+
+    def run(self, source: Source, step: Step) -> None:
+        """All of the source through the step."""
+        searched = 0  # a long line that trickles in is searched for its end once, not every time
+        while True:
+            if self._buffer.find(b"\n", searched, self._held) >= 0:
+                self._hand_over(step, final=False)
+            searched = self._held
+            if self._held == len(self._buffer):
+                self._grow(source)
+            count = self._read(source)
+            if not count:
+                break
+            self._held += count
+        if self._held:
+            self._hand_over(step, final=True)
+
+    def _hand_over(self, step: Step, *, final: bool) -> None:
+        end = self._held
+        with memoryview(self._buffer) as view, self._interrupts.held_off():
+            consumed = step(view[:end], final)
+            self._held = end - consumed
+            if self._held and consumed:
+                view[: self._held] = bytes(view[consumed:end])
+
+    def _read(self, source: Source) -> int:
+        with memoryview(self._buffer) as view:
+            return source.readinto(view[self._held :])
+
+    def _grow(self, source: Source) -> None:
+        if len(self._buffer) >= MAX_LINE:
+            raise OSError(
+                errno.EFBIG, f"a line is longer than {MAX_LINE >> 20} MiB; is it text?", source.name
+            )
+        self._buffer.extend(bytes(len(self._buffer)))

@@ -1,0 +1,84 @@
+"""The filter file behind `create`, `add` and `dedup --filter`: found, locked, loaded, saved.
+
+Two processes that load one file, add and save would lose the keys of whoever saves first, and a
+lost key breaks the promise. So whoever is going to save holds a lock from the load to the save.
+Readers need none: a save replaces the file in one step.
+"""
+
+import errno
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from bloomery import BloomFilter
+from bloomery.cli.terminal import say, with_step
+
+# Where locks do not exist (some network file systems) the file can still be used.
+_NO_LOCKS = {errno.ENOLCK, errno.ENOTSUP, errno.EINVAL, errno.ENOSYS}
+
+
+def load(path: str, *, mmap: bool = False) -> BloomFilter:
+    """The filter in a file; a missing file says how to make one."""
+    try:
+        return BloomFilter.load(path, mmap=mmap)
+    except FileNotFoundError as failure:
+        raise with_step(failure, f"make it with `bloomery create {path} --capacity N`") from None
+
+
+@contextmanager
+def locked(path: str) -> Iterator[None]:
+    """Nobody else saves this file meanwhile; waits for a process that is about to."""
+    fd = _lock(path)
+    try:
+        yield
+    finally:
+        if fd is not None:
+            os.close(fd)
+
+
+def _lock(path: str) -> int | None:
+    try:
+        import fcntl
+    except ImportError:  # no such locks on this system
+        return None
+    told = False
+    while True:
+        try:
+            fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        except FileNotFoundError as failure:
+            raise with_step(
+                failure, f"make it with `bloomery create {path} --capacity N`"
+            ) from None
+        try:
+            try:
+                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                if not told:
+                    say(f"waiting for another process to finish with {path}")
+                    told = True
+                fcntl.flock(fd, fcntl.LOCK_EX)
+            # The one we waited for has put a new file in its place: lock that one.
+            if os.path.samestat(os.fstat(fd), Path(path).stat()):
+                return fd
+        except FileNotFoundError:
+            pass
+        except OSError as failure:
+            os.close(fd)
+            if failure.errno in _NO_LOCKS:
+                return None
+            raise
+        except BaseException:
+            os.close(fd)
+            raise
+        os.close(fd)
+
+
+def save(filter: BloomFilter, path: str, consequence: str) -> None:
+    """Save in one step; if that fails the old file stands, and the message says what follows."""
+    try:
+        filter.save(path)
+    except OSError as failure:
+        # The library may name the temporary file beside it; the person named this one.
+        named = OSError(failure.errno, failure.strerror or str(failure), path)
+        raise with_step(named, consequence) from None

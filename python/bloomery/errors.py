@@ -1,0 +1,91 @@
+"""Every error bloomery raises, each with a stable code.
+
+    BloomeryError
+    ├── InvalidParameter     (ValueError)   invalid-parameter
+    ├── UnsupportedKey       (TypeError)    unsupported-key
+    ├── InvalidKey           (ValueError)   invalid-key
+    │   └── NullKey                         null-key
+    ├── UnsupportedBatch     (TypeError)    unsupported-batch
+    ├── IncompatibleFilters  (ValueError)   incompatible-filters
+    ├── CorruptData          (ValueError)   corrupt-data
+    │   └── UnsupportedVersion              unsupported-version
+    ├── ReadOnlyFilter       (TypeError)    read-only-filter
+    ├── NotEnoughMemory      (MemoryError)  not-enough-memory
+    └── MissingExtra         (ImportError)  missing-extra
+
+Each also derives from the built-in that a caller would reach for (in brackets). The code is what
+a program matches on; the message is for a person: what was given, and what would be right.
+Files that are missing or cannot be read stay the OSError that Python raises.
+"""
+
+
+class BloomeryError(Exception):
+    """The base of every error of ours."""
+
+    code = "error"
+
+
+class InvalidParameter(BloomeryError, ValueError):
+    """A parameter is out of its range; the message shows the value and the range."""
+
+    code = "invalid-parameter"
+
+
+class UnsupportedKey(BloomeryError, TypeError):
+    """An object of this type cannot be a key; the message says what to turn it into."""
+
+    code = "unsupported-key"
+
+
+class InvalidKey(BloomeryError, ValueError):
+    """The type can be a key but this value has no canonical bytes (a lone surrogate, say)."""
+
+    code = "invalid-key"
+
+
+class NullKey(InvalidKey):
+    """A column holds a null; the message says at which row."""
+
+    code = "null-key"
+
+
+class UnsupportedBatch(BloomeryError, TypeError):
+    """This object cannot be taken as a batch of keys; the message says what can."""
+
+    code = "unsupported-batch"
+
+
+class IncompatibleFilters(BloomeryError, ValueError):
+    """Two filters differ in a parameter that must be equal; the message shows both values."""
+
+    code = "incompatible-filters"
+
+
+class CorruptData(BloomeryError, ValueError):
+    """Bytes are not a saved filter, or not an undamaged one."""
+
+    code = "corrupt-data"
+
+
+class UnsupportedVersion(CorruptData):
+    """Saved by a newer bloomery, with a format or a choice this one does not know."""
+
+    code = "unsupported-version"
+
+
+class ReadOnlyFilter(BloomeryError, TypeError):
+    """The filter is mapped read-only from a file and cannot be changed."""
+
+    code = "read-only-filter"
+
+
+class NotEnoughMemory(BloomeryError, MemoryError):
+    """The filter would not fit into the memory that is free; nothing was allocated."""
+
+    code = "not-enough-memory"
+
+
+class MissingExtra(BloomeryError, ImportError):
+    """An optional dependency is needed; the message says what to install."""
+
+    code = "missing-extra"

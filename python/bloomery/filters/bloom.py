@@ -1,0 +1,338 @@
+"""The plain Bloom filter. Adding, asking and batches are native (`_native.Bloom`); here is the rest
+of what a filter can do."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any
+
+from bloomery import _native, errors, sizing
+from bloomery.filters import memory
+
+if TYPE_CHECKING:
+    from typing_extensions import Buffer, Self
+
+    from bloomery.types import Batch, Hasher, Layout
+
+__all__ = ["BloomFilter"]
+
+_HASHERS = ("xxh3", "murmur3", "fnv1a", "siphash")
+# What two filters must share for their bits to mean the same.
+_SHAPE = ("layout", "num_bits", "num_hashes", "lines_per_key", "hasher", "seed")
+
+
+class BloomFilter(_native.Bloom):
+    """Have I seen this key before? `key in filter` is False: definitely not; True: maybe.
+
+    >>> seen = BloomFilter(capacity=1_000_000, error_rate=0.01)
+    >>> seen.add("https://example.org/")
+    True
+    >>> "https://example.org/" in seen
+    True
+
+    A *maybe* for a key that was never added comes up with at most `error_rate` probability while no
+    more than `capacity` distinct keys were added. Adding more loses no key; the rate climbs.
+    """
+
+    __slots__ = ()
+    __hash__ = None  # type: ignore[assignment]  # filters change and compare by their bits
+
+    def __new__(
+        cls,
+        capacity: int,
+        error_rate: float = 0.01,
+        *,
+        layout: Layout = "blocked",
+        hasher: Hasher = "xxh3",
+        seed: int = 0,
+    ) -> Self:
+        """Make an empty filter for `capacity` distinct keys."""
+        plan = sizing.plan(capacity, error_rate, layout=layout)
+        _check_hasher(hasher, seed)
+        memory.check(plan.nbytes)
+        return cls._with(
+            plan.capacity,
+            plan.error_rate,
+            plan.layout,
+            plan.num_bits,
+            plan.num_hashes,
+            plan.lines_per_key,
+            hasher,
+            seed,
+        )
+
+    @classmethod
+    def _with(cls, *parts: Any) -> Self:
+        """Make one from the native class's own arguments."""
+        return _native.Bloom.__new__(cls, *parts)
+
+    @classmethod
+    def from_keys(
+        cls,
+        keys: Batch,
+        error_rate: float = 0.01,
+        *,
+        layout: Layout = "blocked",
+        hasher: Hasher = "xxh3",
+        seed: int = 0,
+    ) -> Self:
+        """Make a filter that holds these keys, sized for as many; an iterator is listed first."""
+        if not hasattr(keys, "__len__"):
+            keys = list(keys)  # type: ignore[arg-type]
+        capacity = max(1, len(keys))  # type: ignore[arg-type]
+        made = cls(capacity, error_rate, layout=layout, hasher=hasher, seed=seed)
+        made.update(keys)
+        return made
+
+    # How full it is. Each of these reads all of the bits: 0.1 s for a gigabyte.
+
+    def _bits_set(self, histogram: list[int]) -> int:
+        return sum(bits * lines for bits, lines in enumerate(histogram))
+
+    @property
+    def fill_ratio(self) -> float:
+        """The share of bits that are set."""
+        return self._bits_set(self._line_histogram()) / self.num_bits
+
+    @property
+    def estimated_count(self) -> int:
+        """How many distinct keys were added, estimated from the fill."""
+        return self._count(self._line_histogram())
+
+    def _count(self, histogram: list[int]) -> int:
+        shape = (self.layout, self.num_bits, self.num_hashes, self.lines_per_key)
+        return round(sizing.estimated_count(*shape, self._bits_set(histogram)))
+
+    @property
+    def estimated_error_rate(self) -> float:
+        """The share of absent keys answered with a maybe, as the bits stand now."""
+        return self._rate(self._line_histogram())
+
+    def _rate(self, histogram: list[int]) -> float:
+        if self.layout == "classic":
+            return float((self._bits_set(histogram) / self.num_bits) ** self.num_hashes)
+        # Line by line: fuller lines err more often than the mean fill says.
+        hashes = self.num_hashes // self.lines_per_key
+        lines = self.num_bits // sizing.LINE_BITS
+        rate = sum(n * (bits / sizing.LINE_BITS) ** hashes for bits, n in enumerate(histogram))
+        return float((rate / lines) ** self.lines_per_key)
+
+    @property
+    def saturated(self) -> bool:
+        """True once it holds more keys than its capacity and errs more often than was asked."""
+        histogram = self._line_histogram()
+        return self._count(histogram) > self.capacity and self._rate(histogram) > self.error_rate
+
+    def info(self) -> dict[str, Any]:
+        """All that is known about the filter, ready for JSON."""
+        histogram = self._line_histogram()
+        count, rate = self._count(histogram), self._rate(histogram)
+        return {
+            "kind": "bloom",
+            "capacity": self.capacity,
+            "error_rate": self.error_rate,
+            "layout": self.layout,
+            "hasher": self.hasher,
+            "seed": self.seed,
+            "num_bits": self.num_bits,
+            "num_hashes": self.num_hashes,
+            "lines_per_key": self.lines_per_key,
+            "nbytes": self.nbytes,
+            "bits_per_key": self.num_bits / self.capacity,
+            "fill_ratio": self._bits_set(histogram) / self.num_bits,
+            "estimated_count": count,
+            "estimated_error_rate": rate,
+            "saturated": count > self.capacity and rate > self.error_rate,
+            "read_only": self.read_only,
+        }
+
+    def __repr__(self) -> str:
+        """Show what it was made with and how full it is."""
+        extras = "".join(
+            f", {name}={value!r}"
+            for name, value, usual in (
+                ("layout", self.layout, "blocked"),
+                ("hasher", self.hasher, "xxh3"),
+                ("seed", self.seed if self.hasher != "siphash" else 0, 0),  # that one is a secret
+            )
+            if value != usual
+        )
+        # A repr must be quick, whatever the size: no count of a filter that takes a while to read.
+        count = f"~{self.estimated_count:,} keys, " if self.nbytes <= memory.ASK_FROM else ""
+        return (
+            f"<{type(self).__name__}(capacity={self.capacity}, error_rate={self.error_rate:g}"
+            f"{extras}): {count}{self.nbytes:,} bytes>"
+        )
+
+    # Filters together.
+
+    def _check_compatible(self, other: object, operation: str) -> _native.Bloom:
+        if not isinstance(other, BloomFilter):
+            raise errors.IncompatibleFilters(
+                f"{operation} takes another BloomFilter, not {type(other).__name__}"
+            )
+        for name in _SHAPE:
+            mine, theirs = getattr(self, name), getattr(other, name)
+            if mine != theirs:
+                if name == "seed" and "siphash" in (self.hasher, other.hasher):
+                    mine, theirs = "one", "another"
+                raise errors.IncompatibleFilters(
+                    f"{operation} needs filters of the same {name}: this one has {mine}, the "
+                    f"other {theirs}; make both with the same capacity, error_rate, layout, "
+                    "hasher and seed"
+                )
+        return other
+
+    def union(self, *others: BloomFilter) -> Self:
+        """Return a filter that holds every key of this one and of the others."""
+        result = self.copy()
+        for other in others:
+            result |= other
+        return result
+
+    def intersection(self, *others: BloomFilter) -> Self:
+        """Return a filter that holds every key that all of them hold (and a maybe for some more)."""
+        result = self.copy()
+        for other in others:
+            result &= other
+        return result
+
+    def __or__(self, other: BloomFilter) -> Self:
+        """Return the union."""
+        return self.union(other) if isinstance(other, BloomFilter) else NotImplemented
+
+    def __and__(self, other: BloomFilter) -> Self:
+        """Return the intersection."""
+        return self.intersection(other) if isinstance(other, BloomFilter) else NotImplemented
+
+    def __ior__(self, other: BloomFilter) -> Self:
+        """Add every key of the other filter."""
+        self._or(self._check_compatible(other, "a union"))
+        return self
+
+    def __iand__(self, other: BloomFilter) -> Self:
+        """Keep only what the other filter may hold too."""
+        self._and(self._check_compatible(other, "an intersection"))
+        return self
+
+    def __eq__(self, other: object) -> bool:
+        """True if both give the same answer for every key: same shape, same bits."""
+        if not isinstance(other, BloomFilter):
+            return NotImplemented
+        if any(getattr(self, name) != getattr(other, name) for name in _SHAPE):
+            return False
+        return self._is_subset(other) and other._is_subset(self)
+
+    def __le__(self, other: BloomFilter) -> bool:
+        """True if every maybe of this filter is a maybe of the other."""
+        if not isinstance(other, BloomFilter):
+            return NotImplemented
+        return self._is_subset(self._check_compatible(other, "a comparison"))
+
+    def clear(self) -> None:
+        """Forget every key."""
+        self._clear()
+
+    def _parts(self) -> tuple[Any, ...]:
+        return (
+            self.capacity,
+            self.error_rate,
+            self.layout,
+            self.num_bits,
+            self.num_hashes,
+            self.lines_per_key,
+            self.hasher,
+            self.seed,
+        )
+
+    def copy(self) -> Self:
+        """Return a filter with the same keys, in memory of its own."""
+        memory.check(self.nbytes)
+        made = self._with(*self._parts())
+        made._or(self)
+        return made
+
+    def __copy__(self) -> Self:
+        """Return a copy."""
+        return self.copy()
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
+        """Return a copy."""
+        return self.copy()
+
+    def fold(self) -> Self:
+        """Return a filter with the same keys in the fewest bits that keep the error rate.
+
+        For a filter that was made larger than it turned out to need. No key is lost. Where the new
+        size does not divide the old one, the two lines a boundary runs through share their keys, so
+        `estimated_count` comes out higher, at most by the ratio of new size to old.
+        """
+        from bloomery.filters.folding import smaller_sizes
+
+        for num_bits in smaller_sizes(self):
+            shape = (num_bits, self.num_hashes, self.lines_per_key)
+            capacity = max(1, sizing.capacity_for(*shape, self.error_rate, self.layout))
+            parts = (capacity, self.error_rate, self.layout, *shape, self.hasher, self.seed)
+            folded = self._with(*parts)
+            folded._fold_from(self)
+            if folded.estimated_error_rate <= self.error_rate:
+                return folded
+        return self.copy()
+
+    # Bytes.
+
+    def to_bytes(self) -> bytes:
+        """Return the filter as bytes, checksummed; what `save` would write."""
+        body = bytes(memoryview(self))
+        return self._header(_native.checksum(body)) + body
+
+    @classmethod
+    def from_bytes(cls, data: Buffer) -> Self:
+        """Make the filter that `to_bytes` gave; CorruptData if the bytes are not that."""
+        from bloomery.storage import files
+
+        return files.from_bytes(cls, data)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle as the bytes."""
+        return type(self).from_bytes, (self.to_bytes(),)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the filter to a file: checksummed, and all of it or nothing.
+
+        Keys added by other threads while it is written may or may not be in the file.
+        """
+        from bloomery.storage import files
+
+        files.save(self, path)
+
+    @classmethod
+    def load(
+        cls,
+        path: str | os.PathLike[str],
+        *,
+        mmap: bool = False,
+        writable: bool = False,
+        verify: bool | None = None,
+    ) -> Self:
+        """Read a saved filter.
+
+        With `mmap` the file itself is the memory: it opens at once, and processes that map the same
+        file share it. It is read-only, unless `writable`: then every process sees what any of them
+        adds. `verify` compares the checksum of the bits, which reads all of them (the default
+        without mmap).
+        """
+        from bloomery.storage import files
+
+        return files.load(cls, path, mmap=mmap, writable=writable, verify=verify)
+
+
+def _check_hasher(hasher: object, seed: object) -> None:
+    if hasher not in _HASHERS:
+        raise errors.InvalidParameter(f"hasher is {hasher!r}, must be one of {', '.join(_HASHERS)}")
+    bits = 128 if hasher == "siphash" else 64
+    if isinstance(seed, bool) or not isinstance(seed, int) or not 0 <= seed < 1 << bits:
+        shown = repr(seed) if hasher != "siphash" else f"a {type(seed).__name__} out of range"
+        raise errors.InvalidParameter(
+            f"seed is {shown}, must be an int of at least 0 and below 2**{bits}"
+        )

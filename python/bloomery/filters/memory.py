@@ -1,0 +1,48 @@
+"""Is there room? Asked before a large filter is allocated: the kernel promises memory it does not
+have and kills the process when it is touched, which no exception handler sees."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from bloomery import errors
+
+# Below this no machine is worth asking (a read of /proc costs 40 µs).
+ASK_FROM = 64 << 20
+
+_MEMINFO = Path("/proc/meminfo")
+_CGROUPS = (
+    (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory.current")),
+    (
+        Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"),
+        Path("/sys/fs/cgroup/memory/memory.usage_in_bytes"),
+    ),
+)
+
+
+def available() -> int | None:
+    """Bytes that can be had without swapping, within the cgroup's limit; None where unknown."""
+    free: list[int] = []
+    try:
+        lines = _MEMINFO.read_text().splitlines()
+        free += [int(line.split()[1]) << 10 for line in lines if line.startswith("MemAvailable:")]
+    except (OSError, ValueError):
+        pass
+    for limit, used in _CGROUPS:
+        try:
+            free.append(int(limit.read_text()) - int(used.read_text()))
+        except (OSError, ValueError):  # no such cgroup, or "max"
+            continue
+    return max(0, min(free)) if free else None
+
+
+def check(nbytes: int) -> None:
+    """Raise NotEnoughMemory if a filter of this size cannot be held."""
+    if nbytes < ASK_FROM:
+        return
+    free = available()
+    if free is not None and nbytes > free:
+        raise errors.NotEnoughMemory(
+            f"the filter needs {nbytes:,} bytes, {free:,} are free: use a smaller capacity or a "
+            "larger error_rate, or map a saved filter with load(path, mmap=True)"
+        )

@@ -1,0 +1,483 @@
+"""How large a filter must be: the pure maths, for both layouts. docs/sizing.md has the formulas.
+
+`plan` is what BloomFilter uses; `solve` turns any two or three of capacity, error rate, memory
+and hashes into the rest. A rate here is always the chance that a key never added is answered
+*maybe*; the size never affects the other promise, that a *no* is certain.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from decimal import Context, Decimal, localcontext
+from functools import lru_cache
+from numbers import Integral, Real
+from typing import Literal, cast
+
+from bloomery.errors import InvalidParameter
+
+Layout = Literal["blocked", "classic"]
+
+LINE_BITS = 512
+LINE_BYTES = 64
+MIN_ERROR_RATE = 1e-9
+MAX_ERROR_RATE = 0.5
+MAX_CAPACITY = 2**40
+MAX_MEMORY = 2**44  # bytes; MAX_CAPACITY keys at the lowest rate the hash allows need less
+MAX_HASHES = 32
+MAX_ONE_LINE_HASHES = 8
+
+# One line is one memory access, so it is kept until it costs 12% more than the textbook.
+_ONE_LINE_WASTE = 1.12
+_ONE_LINE_TIE = 1.005  # within these, fewer hashes win: less work for the same memory
+_TWO_LINES_TIE = 1.02
+_HASHES = 2.0**64
+# Two keys of one 64-bit hash cannot be told apart by any number of bits. Past this share of
+# the error rate the bits left to pay for the rest would grow without bound.
+_MAX_HASH_SHARE = 0.75
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """A filter's size. `expected_error_rate` is the rate once `capacity` keys are in it."""
+
+    capacity: int
+    error_rate: float
+    layout: Layout
+    num_bits: int
+    num_hashes: int
+    lines_per_key: int  # 1 or 2; 0 in the classic layout, which has no lines
+    expected_error_rate: float
+    nbytes: int  # num_bits in bytes, up to a whole line
+
+    @property
+    def bits_per_key(self) -> float:
+        return self.num_bits / self.capacity
+
+    @property
+    def overhead(self) -> float:
+        """Memory above the textbook optimum: 0.035 is 3.5% more bits."""
+        return self.bits_per_key / optimal_bits_per_key(self.error_rate) - 1.0
+
+    def as_dict(self) -> dict[str, int | float | str]:
+        """Every figure by name, ready for JSON."""
+        return {**asdict(self), "bits_per_key": self.bits_per_key, "overhead": self.overhead}
+
+    def describe(self) -> list[tuple[str, str]]:
+        """The plan as (label, text) rows for a person."""
+        probes = {
+            0: f"{self.num_hashes} bits anywhere",
+            1: f"{self.num_hashes} bits in one 64-byte line",
+            2: f"{self.num_hashes // 2} bits in each of two 64-byte lines",
+        }[self.lines_per_key]
+        textbook = optimal_bits_per_key(self.error_rate)
+        return [
+            ("capacity", f"{self.capacity:,} keys"),
+            ("error rate", _percent(self.error_rate)),
+            ("expected error rate", f"{_percent(self.expected_error_rate)} when full"),
+            ("layout", f"{self.layout}: {probes}"),
+            ("memory", f"{_bytes(self.nbytes)} ({self.nbytes:,} bytes)"),
+            ("bits", f"{self.num_bits:,}"),
+            ("bits a key", f"{self.bits_per_key:.2f} (textbook optimum {textbook:.2f})"),
+            ("hashes", str(self.num_hashes)),
+        ]
+
+
+def plan(capacity: int | float, error_rate: float, *, layout: str = "blocked") -> Plan:
+    """The size BloomFilter takes for this capacity and error rate."""
+    n, rate, kind = check_capacity(capacity), check_error_rate(error_rate), check_layout(layout)
+    _check_hash_width(n, rate)
+    return _plan(n, rate, kind, None)
+
+
+def solve(
+    *,
+    capacity: int | float | None = None,
+    error_rate: float | None = None,
+    memory: int | None = None,
+    num_hashes: int | None = None,
+    layout: str = "blocked",
+) -> Plan:
+    """The rest from any two or three of capacity, error rate, memory (bytes) and hashes.
+
+    Memory is used whole, down to the 64-byte line. Hashes without a rate mean the rate at which
+    that many are the textbook's choice, 2**-num_hashes.
+    """
+    kind = check_layout(layout)
+    n = None if capacity is None else check_capacity(capacity)
+    rate = None if error_rate is None else check_error_rate(error_rate)
+    lines = None if memory is None else _check_memory(memory) // LINE_BYTES
+    k = None if num_hashes is None else _check_num_hashes(num_hashes, kind)
+    given = 4 - [n, rate, lines, k].count(None)
+    if given == 4:
+        raise InvalidParameter(
+            "capacity, error_rate, memory and num_hashes are all given: leave out at least one"
+        )
+    if given < 2 or (n is None and lines is None):
+        raise InvalidParameter(
+            "too little to size a filter: give capacity or memory, and at least one more of"
+            " capacity, error_rate, memory and num_hashes"
+        )
+    if rate is None and k is not None and (n is None or lines is None):
+        rate = max(MIN_ERROR_RATE, 2.0**-k)
+    if n is not None and rate is not None:
+        _check_hash_width(n, rate)
+        wanted = _plan(n, rate, kind, k)
+        return wanted if lines is None else _in_memory(wanted, lines)
+    if n is None:
+        return _most_keys(cast(float, rate), cast(int, lines), kind, k)
+    return _lowest_rate(n, cast(int, lines), kind, k)
+
+
+def expected_error_rate(
+    layout: str, num_bits: int, num_hashes: int, lines_per_key: int, count: float
+) -> float:
+    """The chance of a wrong *maybe* once `count` distinct keys are in.
+
+    Blocked: exact for one line; for two, exact but for taking the loads of two different lines
+    as independent, which errs upwards. Classic: the textbook formula.
+    """
+    if count <= 0:
+        return 0.0
+    if not math.isfinite(count):
+        return 1.0
+    if layout == "classic":
+        clear = num_hashes * count * math.log1p(-1.0 / num_bits) if num_bits > 1 else -math.inf
+        rate = (-math.expm1(clear)) ** num_hashes
+    else:
+        lines, draws = num_bits // LINE_BITS, num_hashes // lines_per_key
+        visits = lines_per_key * math.ceil(count)
+        rate = _line_rate(draws, draws, visits, lines)
+        if lines_per_key == 2:
+            # A key's two lines are one line once in `lines`, and then its answers agree.
+            same = _line_rate(num_hashes, draws, visits, lines)
+            rate = rate * rate * (1.0 - 1.0 / lines) + same / lines
+    return min(1.0, rate + (1.0 - rate) * (count / _HASHES))
+
+
+def estimated_count(
+    layout: str, num_bits: int, num_hashes: int, lines_per_key: int, bits_set: int
+) -> float:
+    """Distinct keys added, from the number of bits set; finite when all of them are."""
+    if bits_set <= 0:
+        return 0.0
+    # The last clear bit is taken as half clear, so a full filter has a finite estimate.
+    clear = math.log(max(num_bits - bits_set, 0.5) / num_bits)
+    if layout == "classic":
+        return clear / (num_hashes * math.log1p(-1.0 / num_bits)) if num_bits > 1 else 1.0
+    lines, draws = num_bits // LINE_BITS, num_hashes // lines_per_key
+    touched = -math.expm1(draws * math.log1p(-1.0 / LINE_BITS))  # of a line's bit, by one visit
+    return clear / (lines_per_key * math.log1p(-touched / lines))
+
+
+def capacity_for(
+    num_bits: int, num_hashes: int, lines_per_key: int, error_rate: float, layout: str
+) -> int:
+    """The most keys these bits hold within the error rate; 0 when not even one."""
+
+    if layout == "classic":
+        guess = num_bits / optimal_bits_per_key(error_rate)
+    else:
+        draws = num_hashes // lines_per_key
+        load = _load(draws, error_rate ** (1.0 / lines_per_key)) / lines_per_key
+        guess = num_bits // LINE_BITS * load
+
+    def holds(count: int) -> bool:
+        rate = expected_error_rate(layout, num_bits, num_hashes, lines_per_key, count)
+        return rate <= error_rate
+
+    return _last(holds, guess, 1, MAX_CAPACITY)
+
+
+def optimal_bits_per_key(error_rate: float) -> float:
+    """The textbook optimum, -ln p / (ln 2)**2: no Bloom filter does with less."""
+    return -math.log(error_rate) / math.log(2) ** 2
+
+
+def check_capacity(value: object) -> int:
+    """The capacity as an int, or InvalidParameter. 1e9 will do for 1_000_000_000."""
+    number = _number(value)
+    if number is not None and 1 <= number <= MAX_CAPACITY and number == int(number):
+        return int(number)
+    raise InvalidParameter(
+        f"capacity must be a whole number from 1 to {MAX_CAPACITY:,}, not {_show(value)}"
+    )
+
+
+def check_error_rate(value: object) -> float:
+    """The error rate as a float, or InvalidParameter."""
+    number = _number(value)
+    if number is not None and MIN_ERROR_RATE <= number <= MAX_ERROR_RATE:
+        return float(number)
+    raise InvalidParameter(
+        f"error_rate must be a number from {MIN_ERROR_RATE:g} to {MAX_ERROR_RATE:g},"
+        f" not {_show(value)}"
+    )
+
+
+def check_layout(value: object) -> Layout:
+    """The layout, or InvalidParameter."""
+    if value == "blocked":
+        return "blocked"
+    if value == "classic":
+        return "classic"
+    raise InvalidParameter(f"layout must be 'blocked' or 'classic', not {_show(value)}")
+
+
+def _check_memory(value: object) -> int:
+    number = _number(value)
+    if isinstance(number, int) and LINE_BYTES <= number <= MAX_MEMORY:
+        return number
+    raise InvalidParameter(
+        f"memory must be whole bytes from {LINE_BYTES} to {MAX_MEMORY:,}, not {_show(value)}"
+    )
+
+
+def _check_num_hashes(value: object, layout: Layout) -> int:
+    possible, shown = set(range(1, MAX_HASHES + 1)), "1 to 32"
+    if layout == "blocked":
+        possible -= set(range(MAX_ONE_LINE_HASHES + 1, MAX_HASHES, 2))
+        shown = "1 to 8 or an even number to 32"
+    number = _number(value)
+    if isinstance(number, int) and number in possible:
+        return number
+    raise InvalidParameter(f"num_hashes must be {shown} ({layout} layout), not {_show(value)}")
+
+
+def _check_hash_width(capacity: int, error_rate: float) -> None:
+    most = int(error_rate * _MAX_HASH_SHARE * _HASHES)
+    if capacity > most:
+        raise InvalidParameter(
+            f"capacity {capacity:,} is too large for error_rate {error_rate:g}: 64-bit hashes"
+            f" alone collide that often past {most:,} keys"
+        )
+
+
+@lru_cache(maxsize=1024)
+def _plan(capacity: int, rate: float, layout: Layout, num_hashes: int | None) -> Plan:
+    if layout == "classic":
+        num_bits = _classic_bits(capacity, rate, num_hashes)
+        k = num_hashes or _classic_hashes(num_bits, capacity)
+        return _made(capacity, rate, layout, num_bits, k, 0)
+    lines_per_key, k, load = _shape(rate, num_hashes)
+
+    def too_high(lines: int) -> bool:
+        bits = lines * LINE_BITS
+        return expected_error_rate("blocked", bits, k, lines_per_key, capacity) > rate
+
+    # The load is the limit of many lines, so the guess is a few lines off: two lines that
+    # coincide ask for more, as do keys enough for their hashes to collide.
+    lines = 1 + _last(too_high, capacity / load, 1, MAX_MEMORY // LINE_BYTES)
+    return _made(capacity, rate, layout, lines * LINE_BITS, k, lines_per_key)
+
+
+@lru_cache(maxsize=256)
+def _shape(rate: float, num_hashes: int | None) -> tuple[int, int, float]:
+    """(lines a key, hashes, keys a line) for a blocked filter of many lines; about 3 ms."""
+    one = {k: _load(k, rate) for k in range(1, MAX_ONE_LINE_HASHES + 1)}
+    two = {2 * k: _load(k, math.sqrt(rate)) / 2 for k in range(1, MAX_HASHES // 2 + 1)}
+    if num_hashes is not None:
+        one, two = ({k: d[k] for k in d if k == num_hashes} for d in (one, two))
+    if one:
+        k = min(k for k in one if one[k] * _ONE_LINE_TIE >= max(one.values()))
+        within = LINE_BITS / one[k] <= _ONE_LINE_WASTE * optimal_bits_per_key(rate)
+        if within or not two or max(two.values()) <= one[k]:
+            return 1, k, one[k]
+    k = min(k for k in two if two[k] * _TWO_LINES_TIE >= max(two.values()))
+    return 2, k, two[k]
+
+
+def _load(draws: int, rate: float) -> float:
+    """Visits a line, on average over many lines, at which one line's rate is `rate`."""
+    signed, touched = _terms(draws, draws)
+    low, high = 0.0, 4.0 * LINE_BITS
+    for _ in range(56):
+        middle = (low + high) / 2
+        sums = sum(c * math.exp(-middle * t) for c, t in zip(signed, touched, strict=True))
+        low, high = (middle, high) if sums <= rate else (low, middle)
+    return low
+
+
+def _line_rate(asked: int, draws: int, visits: int, lines: int) -> float:
+    """The chance that `asked` random bits of a random line are all set, exactly.
+
+    `visits` fall on `lines` at random and each sets `draws` random bits, repeats allowed. Bits
+    are all set = inclusion and exclusion over those still clear, and the chance that i given
+    bits of a line stay clear has a closed form, so there is no sum over loads. Putting a line's
+    *mean* fill to the power instead is 1% too low at an error rate of 1%, 7% at 1e-9.
+    """
+    signed, touched = _terms(asked, draws)
+    rate = math.fsum(
+        c * math.exp(visits * math.log1p(-t / lines)) for c, t in zip(signed, touched, strict=True)
+    )
+    # The terms are up to 2**asked times the sum's rounding: below that, decimals.
+    if rate > 2.0**asked * sys.float_info.epsilon * 1e6:
+        return rate
+    with localcontext(Context(prec=50, traps=[])):
+        total = Decimal(0)
+        for i, c in enumerate(_weights(asked)):
+            stay = Decimal((LINE_BITS - i) ** draws) / LINE_BITS**draws
+            total += c * (1 - (1 - stay) / lines) ** visits
+        return max(0.0, float(total / LINE_BITS**asked))
+
+
+@lru_cache(maxsize=64)
+def _terms(asked: int, draws: int) -> tuple[list[float], list[float]]:
+    """Weights of inclusion and exclusion, and the chance that a visit touches one of i bits."""
+    signed = [c / LINE_BITS**asked for c in _weights(asked)]
+    return signed, [1.0 - (1.0 - i / LINE_BITS) ** draws for i in range(asked + 1)]
+
+
+@lru_cache(maxsize=64)
+def _weights(asked: int) -> list[int]:
+    """Weights times 512**asked: `asked` draws hit d distinct bits in stirling(asked, d) * (512)_d
+    ways, and i of those d are clear with sign (-1)**i."""
+    stirling = [1]
+    for _ in range(asked):
+        shifted = [0, *stirling]
+        stirling = [s + d * t for d, (s, t) in enumerate(zip(shifted, [*stirling, 0], strict=True))]
+    ways = [s * math.perm(LINE_BITS, d) for d, s in enumerate(stirling)]
+    return [
+        (-1) ** i * sum(w * math.comb(d, i) for d, w in enumerate(ways)) for i in range(asked + 1)
+    ]
+
+
+def _classic_bits(capacity: int, rate: float, num_hashes: int | None) -> int:
+    if num_hashes is None:
+        return math.ceil(capacity * optimal_bits_per_key(rate))
+    clear = math.log1p(-(rate ** (1.0 / num_hashes))) / (num_hashes * capacity)
+    return math.ceil(-1.0 / math.expm1(clear))
+
+
+def _classic_hashes(num_bits: int, capacity: int) -> int:
+    # 30 are the textbook's choice at 1e-9: memory beyond that needs no more.
+    return min(30, max(1, round(num_bits / capacity * math.log(2))))
+
+
+def _made(
+    capacity: int, rate: float, layout: Layout, num_bits: int, num_hashes: int, lines_per_key: int
+) -> Plan:
+    nbytes = -(-num_bits // LINE_BITS) * LINE_BYTES
+    if nbytes > MAX_MEMORY:
+        raise InvalidParameter(
+            f"{capacity:,} keys at error_rate {rate:g} with {num_hashes} hashes need more than"
+            f" {MAX_MEMORY:,} bytes"
+        )
+    expected = expected_error_rate(layout, num_bits, num_hashes, lines_per_key, capacity)
+    return Plan(capacity, rate, layout, num_bits, num_hashes, lines_per_key, expected, nbytes)
+
+
+def _in_memory(wanted: Plan, lines: int) -> Plan:
+    """The wanted plan spread over all of the memory, if it fits."""
+    if wanted.nbytes > lines * LINE_BYTES:
+        raise InvalidParameter(
+            f"{lines * LINE_BYTES:,} bytes of memory cannot hold {wanted.capacity:,} keys at"
+            f" error_rate {wanted.error_rate:g} with {wanted.num_hashes} hashes: that takes"
+            f" {wanted.nbytes:,} bytes"
+        )
+    w = wanted
+    num_bits = lines * LINE_BITS
+    return _made(w.capacity, w.error_rate, w.layout, num_bits, w.num_hashes, w.lines_per_key)
+
+
+def _most_keys(rate: float, lines: int, layout: Layout, num_hashes: int | None) -> Plan:
+    """Memory and rate given: the most keys for which a plan still fits."""
+    num_bits = lines * LINE_BITS
+    most = min(MAX_CAPACITY, int(rate * _MAX_HASH_SHARE * _HASHES))
+    if layout == "classic":
+        guess = num_bits / optimal_bits_per_key(rate)
+        capacity = _last(lambda n: _classic_bits(n, rate, num_hashes) <= num_bits, guess, 1, most)
+        k, lines_per_key = num_hashes or _classic_hashes(num_bits, max(1, capacity)), 0
+    else:
+        lines_per_key, k, _ = _shape(rate, num_hashes)
+        capacity = min(most, capacity_for(num_bits, k, lines_per_key, rate, layout))
+    if capacity == 0:
+        raise InvalidParameter(
+            f"{lines * LINE_BYTES:,} bytes of memory hold no key at error_rate {rate:g} with"
+            f" {k} hashes: give more memory, or other hashes"
+        )
+    return _made(capacity, rate, layout, num_bits, k, lines_per_key)
+
+
+def _lowest_rate(capacity: int, lines: int, layout: Layout, num_hashes: int | None) -> Plan:
+    """Capacity and memory given: the hashes, if not given too, with the lowest rate."""
+    num_bits = lines * LINE_BITS
+    if layout == "classic":
+        shapes = [(0, num_hashes or _classic_hashes(num_bits, capacity))]
+    else:
+        shapes = [(1, k) for k in range(1, MAX_ONE_LINE_HASHES + 1)]
+        shapes += [(2, k) for k in range(2, MAX_HASHES + 1, 2)]
+        shapes = [s for s in shapes if num_hashes in (None, s[1])]
+    rates = {s: expected_error_rate(layout, num_bits, s[1], s[0], capacity) for s in shapes}
+    if min(rates.values()) < MIN_ERROR_RATE:  # memory to spare: no more hashes than that takes
+        shapes = [s for s in shapes if rates[s] <= MIN_ERROR_RATE]
+        return _made(capacity, MIN_ERROR_RATE, layout, num_bits, *shapes[0][::-1])
+    shape = min(shapes, key=rates.__getitem__)
+    if shape[0] == 2 and _shape(rates[shape], num_hashes)[0] == 1:  # one line serves as well
+        shape = min((s for s in shapes if s[0] == 1), key=rates.__getitem__)
+    expected = rates[shape]
+    if expected > MAX_ERROR_RATE:
+        raise InvalidParameter(
+            f"{lines * LINE_BYTES:,} bytes of memory for {capacity:,} keys"
+            + (f" with {num_hashes} hashes" if num_hashes else "")
+            + f" give an error rate of {expected:.3g}, above {MAX_ERROR_RATE:g}: give more memory"
+        )
+    return _made(capacity, expected, layout, num_bits, shape[1], shape[0])
+
+
+def _last(holds: Callable[[int], bool], guess: float, low: int, high: int) -> int:
+    """The last x of low..high for which `holds` is still true; low - 1 when it never is.
+
+    Steps out from the guess, doubling, then halves: few calls when the guess is good.
+    """
+    start = min(max(int(guess), low), high)
+    step = 1
+    if holds(start):
+        true, false = start, min(start + step, high + 1)
+        while false <= high and holds(false):
+            step *= 2
+            true, false = false, min(false + step, high + 1)
+    else:
+        true, false = max(start - step, low - 1), start
+        while true >= low and not holds(true):
+            step *= 2
+            true, false = max(true - step, low - 1), true
+    while false - true > 1:
+        middle = (true + false) // 2
+        true, false = (middle, false) if holds(middle) else (true, middle)
+    return true
+
+
+def _number(value: object) -> int | float | None:
+    """A plain int or float, from NumPy's scalars too; None for the rest: True, "10"."""
+    if isinstance(value, bool):
+        return None
+    try:
+        if isinstance(value, Integral):
+            return int(value)
+        return float(value) if isinstance(value, Real) else None
+    except OverflowError:
+        return math.inf  # a Fraction past the floats
+
+
+def _show(value: object) -> str:
+    if isinstance(value, int) and value.bit_length() > 128:
+        return "an integer too long to show"  # str() itself refuses from 4,300 digits on
+    text = repr(value)
+    text = text if len(text) <= 40 else text[:37] + "..."
+    return text if type(value) in (int, float) else f"{text} ({type(value).__name__})"
+
+
+def _percent(rate: float) -> str:
+    return f"{rate * 100:.4g}% (1 in {1 / rate:,.4g})" if rate > 0 else "0%"
+
+
+def _bytes(count: int) -> str:
+    size, unit = float(count), "bytes"
+    for larger in ("kB", "MB", "GB", "TB"):
+        if size < 1000:
+            break
+        size, unit = size / 1000, larger
+    return f"{size:.4g} {unit}"

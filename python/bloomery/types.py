@@ -1,0 +1,39 @@
+"""The types that signatures name: what can be a key, a batch of keys, and a batch's answer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Literal, Protocol, SupportsIndex, TypeAlias
+from uuid import UUID
+
+if TYPE_CHECKING:
+    import numpy as np
+
+__all__ = ["ArrowArray", "ArrowStream", "Batch", "Hasher", "Key", "Layout", "Mask", "Nulls"]
+
+Key: TypeAlias = (
+    "str | bytes | bytearray | memoryview | SupportsIndex | UUID | datetime | tuple[Key, ...]"
+)
+
+
+class ArrowArray(Protocol):
+    """One Arrow array behind the PyCapsule interface."""
+
+    def __arrow_c_array__(self, requested_schema: object | None = None) -> tuple[object, object]:
+        """Return the capsules of schema and array."""
+
+
+class ArrowStream(Protocol):
+    """A chunked column behind the PyCapsule interface."""
+
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
+        """Return the capsule of the stream."""
+
+
+Batch: TypeAlias = "Iterable[Key] | np.ndarray[Any, Any] | ArrowArray | ArrowStream"
+# A list for Python objects, a NumPy array for NumPy and Arrow (a list if NumPy is not installed).
+Mask: TypeAlias = "list[bool] | np.ndarray[Any, np.dtype[np.bool_]]"
+Nulls: TypeAlias = Literal["error", "skip"]
+Layout: TypeAlias = Literal["blocked", "classic"]
+Hasher: TypeAlias = Literal["xxh3", "murmur3", "fnv1a", "siphash"]

@@ -1,0 +1,62 @@
+"""What every test shares: how hard hypothesis tries, and what a missing component means.
+
+HYPOTHESIS_PROFILE chooses the effort: `fast` while working, `ci` in `make test`, `soak` for the
+long runs (which also bring in the tests marked `soak`). Without it: `ci` under CI, else `fast`.
+"""
+
+import importlib
+import os
+from typing import Any, NoReturn
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+# The tests share two cores with each other and, on a developer's machine, with a build: a deadline
+# for each example would fail on the neighbour's load. pytest-timeout catches a real hang.
+_SHARED: dict[str, Any] = {
+    "deadline": None,
+    "suppress_health_check": [HealthCheck.too_slow, HealthCheck.data_too_large],
+}
+settings.register_profile("fast", max_examples=25, **_SHARED)
+# Derandomised: a red run is the change's fault and can be repeated. New examples are soak's job.
+settings.register_profile("ci", max_examples=150, derandomize=True, print_blob=True, **_SHARED)
+settings.register_profile("soak", max_examples=5000, print_blob=True, **_SHARED)
+
+
+def under_ci() -> bool:
+    """Whether a component that is missing is an error (CI=true) or a reason to skip."""
+    return os.environ.get("CI", "").lower() in {"1", "true", "yes"}
+
+
+PROFILE = os.environ.get("HYPOTHESIS_PROFILE") or ("ci" if under_ci() else "fast")
+settings.load_profile(PROFILE)
+
+
+def effort(fast: int, ci: int, soak: int) -> int:
+    """How many rounds a loop of our own (mutations, threads) makes under the profile chosen."""
+    return {"fast": fast, "ci": ci, "soak": soak}[PROFILE]
+
+
+def missing(what: str) -> NoReturn:
+    """Skip the test for want of `what`, or fail it under CI, so that nothing rots unrun."""
+    if under_ci():
+        pytest.fail(f"{what} is missing, and under CI nothing may be", pytrace=False)
+    pytest.skip(f"{what} is missing")
+
+
+def require(module: str) -> Any:
+    """An optional module, imported; without it the test is skipped, or fails under CI."""
+    try:
+        return importlib.import_module(module)
+    except ImportError:
+        missing(f"the module {module}")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave the tests marked `soak` to `make soak`."""
+    if PROFILE == "soak":
+        return
+    kept = [item for item in items if item.get_closest_marker("soak") is None]
+    if len(kept) < len(items):
+        config.hook.pytest_deselected(items=[i for i in items if i not in set(kept)])
+        items[:] = kept

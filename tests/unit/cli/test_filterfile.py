@@ -1,0 +1,91 @@
+"""`bloomery create` and `bloomery info`."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+Run = Callable[..., Any]
+OneLine = Callable[[bytes], str]
+
+
+def test_create_then_info(run: Run) -> None:
+    """What create was given is what info shows."""
+    options = ["--capacity", "1_000", "--error-rate", "0.1%", "--layout", "classic"]
+    said = run("create", "f.bloom", *options, "--hasher", "siphash", "--seed", "0x5eed").stdout
+    assert said.startswith(b"f.bloom: room for 1,000 keys at 0.1%")
+    facts = json.loads(run("info", "f.bloom", "--json").stdout)
+    assert facts["file"] == "f.bloom"
+    assert (facts["capacity"], facts["error_rate"]) == (1000, 0.001)
+    assert (facts["layout"], facts["hasher"], facts["seed"]) == ("classic", "siphash", 0x5EED)
+
+
+def test_info_for_a_person(run: Run) -> None:
+    """Without --json info is a table with the keys it holds and the rate by now."""
+    run("create", "f.bloom", "--capacity", "1000")
+    run("add", "f.bloom", "a", "b", "c")
+    text = run("info", "f.bloom").stdout.decode()
+    for word in ("capacity", "1,000", "estimated count", "estimated error rate", "saturated"):
+        assert word in text
+
+
+def test_info_of_a_full_filter_says_so(run: Run) -> None:
+    """A filter with more keys than it was made for is reported as such."""
+    run("create", "f.bloom", "--capacity", "10")
+    run("add", "f.bloom", stdin=b"".join(b"%d\n" % n for n in range(1000)))
+    assert "more keys than it was made for" in run("info", "f.bloom").stdout.decode()
+
+
+def test_create_does_not_overwrite(run: Run, one_line: OneLine, tmp_path: Path) -> None:
+    """An existing file stays as it is, and the message says what would replace it."""
+    run("create", "f.bloom", "--capacity", "1000")
+    run("add", "f.bloom", "a")
+    before = (tmp_path / "f.bloom").read_bytes()
+    message = one_line(run("create", "f.bloom", "--capacity", "1000", code=2).stderr)
+    assert "--force" in message
+    assert (tmp_path / "f.bloom").read_bytes() == before
+
+
+def test_force_starts_over(run: Run) -> None:
+    """--force replaces the file by an empty filter."""
+    run("create", "f.bloom", "--capacity", "1000")
+    run("add", "f.bloom", "a")
+    run("create", "f.bloom", "--capacity", "1000", "--force")
+    run("contains", "f.bloom", "a", code=1)
+
+
+@pytest.mark.parametrize(
+    ("args", "message"),
+    [
+        (["--capacity", "0"], "capacity must be"),
+        (["--capacity", "10", "--error-rate", "1"], "error_rate must be"),
+        (["--capacity", "10", "--layout", "square"], "'square'"),
+        (["--capacity", "10", "--hasher", "md5"], "'md5'"),
+        (["--capacity", "10", "--seed", "zz"], "'zz' is not a seed"),
+        (["--capacity", "10", "--seed", "-1"], "seed"),
+        ([], "--capacity"),
+    ],
+)
+def test_nonsense_makes_no_file(
+    run: Run, one_line: OneLine, tmp_path: Path, args: list[str], message: str
+) -> None:
+    """A filter that cannot be is one line on stderr, exit code 2 and no file."""
+    assert message in one_line(run("create", "f.bloom", *args, code=2).stderr)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_create_in_a_missing_folder(run: Run, one_line: OneLine) -> None:
+    """The message names the file that was asked for, not a temporary one."""
+    message = one_line(run("create", "no/f.bloom", "--capacity", "10", code=2).stderr)
+    assert message.startswith("no/f.bloom: No such file or directory")
+
+
+@pytest.mark.parametrize("content", [b"", b"hello\n", b"\0" * 5000])
+def test_info_of_something_else(
+    run: Run, one_line: OneLine, tmp_path: Path, content: bytes
+) -> None:
+    """A file that is no filter is one line on stderr and exit code 2."""
+    (tmp_path / "f.bloom").write_bytes(content)
+    one_line(run("info", "f.bloom", code=2).stderr)

@@ -1,0 +1,85 @@
+"""`bloomery plan`: sizes for a person and for a program."""
+
+import json
+from collections.abc import Callable
+
+import pytest
+
+
+def test_a_billion_keys(run: Callable[..., object]) -> None:
+    """10**9 keys at 1% are shown with both layouts and about 1.2 GB."""
+    text = run("plan", "1e9", "0.01").stdout.decode()
+    assert "1,000,000,000 keys" in text
+    assert "1.24 GB" in text
+    assert "1.20 GB" in text
+    for word in ("blocked", "classic", "memory", "bits a key", "hashes", "expected rate"):
+        assert word in text
+
+
+def test_json_has_the_textbook_figures(run: Callable[..., object]) -> None:
+    """--json gives every figure by name; 10**7 keys at 1% are 95,850,584 bits and 7 hashes."""
+    plans = json.loads(run("plan", "10M", "1%", "--json").stdout)
+    assert set(plans) == {"blocked", "classic"}
+    assert abs(plans["classic"]["num_bits"] - 95_850_584) <= 1
+    assert plans["classic"]["num_hashes"] == 7
+    assert plans["blocked"]["bits_per_key"] <= 10.0
+
+
+def test_one_layout(run: Callable[..., object]) -> None:
+    """--layout shows only that one, and its JSON is the plan itself."""
+    made = json.loads(run("plan", "10M", "1%", "--layout", "classic", "--json").stdout)
+    assert made["layout"] == "classic"
+    assert "blocked" not in run("plan", "10M", "1%", "--layout", "classic").stdout.decode()
+
+
+@pytest.mark.parametrize(
+    "args",
+    [
+        ("10M", "--memory", "16MB"),
+        ("--memory", "1GB", "--error-rate", "1%"),
+        ("10M", "--hashes", "4"),
+        ("10M", "1%", "--hashes", "4"),
+        ("10M", "1%", "--memory", "64MB"),
+        ("10M", "--memory", "16MB", "--hashes", "4"),
+        ("--memory", "1GB", "--hashes", "4"),
+        ("10M",),
+    ],
+)
+def test_any_two_or_three_give_the_rest(run: Callable[..., object], args: tuple[str, ...]) -> None:
+    """Any two or three of capacity, rate, memory and hashes are enough, in both outputs."""
+    for made in json.loads(run("plan", *args, "--json").stdout).values():
+        assert made["capacity"] > 0
+        assert made["nbytes"] > 0
+        assert made["num_hashes"] > 0
+        assert 0 < made["expected_error_rate"] < 1
+    assert b"memory" in run("plan", *args).stdout
+
+
+def test_a_layout_that_cannot_says_why(run: Callable[..., object]) -> None:
+    """Where one layout has no plan the other is shown, and the reason is printed."""
+    text = run("plan", "10M", "1%", "--hashes", "9").stdout.decode()
+    assert "classic" in text
+    assert "blocked: num_hashes must be" in text
+
+
+@pytest.mark.parametrize(
+    ("args", "message"),
+    [
+        (("0", "1%"), "capacity must be"),
+        (("1e30", "1%"), "capacity must be"),
+        (("10M", "1.5"), "error_rate must be"),
+        (("10M", "0"), "error_rate must be"),
+        (("ten", "1%"), "'ten' is not a whole number such as"),
+        (("10M", "1%", "--memory", "1MB"), "cannot hold 10,000,000 keys"),
+        (("10M", "1%", "--error-rate", "2%"), "given twice"),
+        ((), "too little to size a filter"),
+    ],
+)
+def test_nonsense_is_one_line(
+    run: Callable[..., object],
+    one_line: Callable[[bytes], str],
+    args: tuple[str, ...],
+    message: str,
+) -> None:
+    """What cannot be planned is one line on stderr and exit code 2."""
+    assert message in one_line(run("plan", *args, code=2).stderr)

@@ -1,0 +1,196 @@
+"""The rules of the tree that no linter knows: layers, the public surface, what may be committed."""
+
+import ast
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import bloomery
+from conftest import missing
+
+TREE = Path(__file__).resolve().parents[2]
+PACKAGE = TREE / "python" / "bloomery"
+
+# Which parts of the package a part may import (docs/architecture.md): imports point one way. A new
+# part gets a row here on the day it is made. `bloomery` is the package itself, with its re-exports.
+_BASE = {"_native", "errors", "sizing", "types"}
+MAY_IMPORT = {
+    "errors": set(),
+    "_native": {"errors", "types"},
+    "types": set(),
+    "sizing": {"_native", "errors", "types"},
+    "filters": _BASE,
+    "storage": _BASE | {"filters"},
+    "bloomery": _BASE | {"filters"},
+    "guard": _BASE | {"bloomery", "filters", "storage"},
+    "integrations": _BASE | {"bloomery", "filters", "storage", "guard"},
+    "service": _BASE | {"bloomery", "filters", "storage", "guard"},
+    "dashboard": {"bloomery", "errors", "service", "sizing", "types"},
+    "cli": _BASE | {"bloomery", "filters", "storage", "guard", "integrations", "service"},
+    "__main__": {"cli"},
+}
+# Inside a function only: `save` and `load` are methods of the filter, and the files are storage's.
+MAY_IMPORT_LATE = {"filters": {"storage"}}
+
+OPTIONAL = {"duckdb", "numpy", "pandas", "polars", "pyarrow", "rich", "typer", "zstandard"}
+
+
+def part_of(source: Path) -> str:
+    """The part of the package that a file belongs to: `filters`, `errors`, `bloomery` itself."""
+    name = source.relative_to(PACKAGE).parts[0].split(".")[0]
+    return "bloomery" if name == "__init__" else name
+
+
+def parts() -> set[str]:
+    """Every part there is."""
+    return {part_of(p) for p in PACKAGE.rglob("*.py*") if p.suffix in {".py", ".pyi"}}
+
+
+def imports(source: Path) -> Iterator[tuple[str, bool, int]]:
+    """Each import of ours in a file: the part it names, whether inside a function, its line."""
+    known = parts()
+
+    def visit(node: ast.AST, late: bool) -> Iterator[tuple[str, bool, int]]:
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            prefix = f"{node.module}." if isinstance(node, ast.ImportFrom) else ""
+            for name in (prefix + alias.name for alias in node.names):
+                first, _, rest = name.partition(".")
+                part = rest.split(".")[0]
+                if first == "bloomery":
+                    yield (part if part in known else "bloomery"), late, node.lineno
+        inside = late or isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
+        for child in ast.iter_child_nodes(node):
+            yield from visit(child, inside)
+
+    yield from visit(ast.parse(source.read_text("utf-8")), late=False)
+
+
+def committed() -> list[Path]:
+    """Every file that is, or would be, committed."""
+    listed = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
+    try:
+        found = subprocess.run(listed, cwd=TREE, capture_output=True, check=True).stdout
+    except (OSError, subprocess.CalledProcessError):
+        missing("a git checkout")
+    return [p for name in found.decode().split("\0") if name and (p := TREE / name).is_file()]
+
+
+def text_of(path: Path) -> str:
+    """A file's text; nothing for a binary one."""
+    data = path.read_bytes()
+    return "" if b"\0" in data else data.decode("utf-8", "replace")
+
+
+def test_imports_point_one_way() -> None:
+    """No part of the package imports one that stands on it, except late where the table says so."""
+    wrong = []
+    for source in sorted(PACKAGE.rglob("*.py*")):
+        if source.suffix not in {".py", ".pyi"}:
+            continue
+        part = part_of(source)
+        assert part in MAY_IMPORT, f"{source.name}: a new part needs a row in MAY_IMPORT"
+        for target, late, line in imports(source):
+            allowed = MAY_IMPORT[part] | (MAY_IMPORT_LATE.get(part, set()) if late else set())
+            if target not in allowed | {part}:
+                wrong.append(f"{source.relative_to(TREE)}:{line}: {part} may not import {target}")
+    assert not wrong, "\n".join(wrong)
+
+
+def test_integrations_do_not_know_each_other() -> None:
+    """One integration can be removed without touching another."""
+    folder = PACKAGE / "integrations"
+    for source in folder.rglob("*.py"):
+        own = source.relative_to(folder).parts[0].removesuffix(".py")
+        named = re.findall(r"bloomery\.integrations(?:\.| import )(\w+)", text_of(source))
+        assert own == "__init__" or set(named) <= {own}, source.relative_to(TREE)
+
+
+def test_public_surface_is_all() -> None:
+    """`bloomery.__all__` is sorted and is exactly what a person sees in the package."""
+    assert list(bloomery.__all__) == sorted(bloomery.__all__)
+    modules = {name for name in vars(bloomery) if isinstance(vars(bloomery)[name], type(sys))}
+    seen = {name for name in vars(bloomery) if not name.startswith("_")} - modules
+    assert seen <= set(bloomery.__all__)
+    assert set(bloomery.__all__) == seen | {"__version__", "errors", "sizing"}
+
+
+def test_init_holds_no_logic() -> None:
+    """`bloomery/__init__.py` is a docstring, imports of our own parts and names: nothing runs."""
+    for node in ast.parse((PACKAGE / "__init__.py").read_text("utf-8")).body:
+        plain = isinstance(node, ast.Import | ast.ImportFrom | ast.Assign)
+        docstring = isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+        assert plain or docstring, ast.unparse(node)
+
+
+def test_import_brings_no_optional_package() -> None:
+    """`import bloomery` imports none of the optional packages, even where they are installed."""
+    program = "import sys, bloomery; print(*{m.partition('.')[0] for m in sys.modules})"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True)
+    assert not set(done.stdout.decode().split()) & OPTIONAL
+
+
+def test_no_file_names_a_machine() -> None:
+    """No committed file holds a path of somebody's machine."""
+    # After a letter or a dot it is a URL's or a relative path's middle, and no machine's.
+    machine = re.compile(r"(?<![\w.}])/(?:work|root|home|Users|opt/wheels|tmp/spec)(?:/|\b(?=\W))")
+    own = re.compile(r"\(\?:work\|root\|home")  # the line above
+    found = [
+        f"{path.relative_to(TREE)}:{number}: {line.strip()[:80]}"
+        for path in committed()
+        for number, line in enumerate(text_of(path).splitlines(), 1)
+        if machine.search(line) and not own.search(line)
+    ]
+    assert not found, "\n".join(found)
+
+
+def test_locks_name_canonical_hosts_only() -> None:
+    """What pins dependencies names no package host but the public ones, and no index."""
+    canonical = {"crates.io", "files.pythonhosted.org", "github.com", "index.crates.io", "pypi.org"}
+    locks = [*(TREE / "requirements").iterdir(), TREE / "Cargo.lock"]
+    for path in locks:
+        text = text_of(path)
+        assert set(re.findall(r"https?://([\w.:@-]+)", text)) <= canonical, path.name
+        assert not re.search(r"^--|index-url|find-links", text, re.M), path.name
+    index = r"registry\+https://(?!github\.com/rust-lang/crates\.io-index)"
+    assert not re.search(index, text_of(TREE / "Cargo.lock"))
+
+
+def test_locks_pin_every_requirement() -> None:
+    """Every requirement in a lock is an exact version with a hash, and maturin's is pyproject's."""
+    for path in sorted((TREE / "requirements").glob("*.in")):
+        lock = path.with_suffix(".txt").read_text("utf-8")
+        entries = re.findall(r"^[a-z0-9].*?(?=^\S|\Z)", lock, re.M | re.S)
+        assert entries, path.name
+        for entry in entries:
+            assert re.match(r"[\w.-]+(\[\w+\])?==\S+", entry), entry.splitlines()[0]
+            assert "--hash=sha256:" in entry, entry.splitlines()[0]
+    (maturin,) = re.findall(r"^maturin==\S+", (TREE / "requirements/build.txt").read_text(), re.M)
+    assert f'requires = ["{maturin}"]' in (TREE / "pyproject.toml").read_text("utf-8")
+
+
+def test_version_is_the_same_everywhere() -> None:
+    """The package, Cargo.toml and the newest heading of the changelog agree on the version."""
+    cargo = (TREE / "Cargo.toml").read_text("utf-8")
+    assert f'version = "{bloomery.__version__}"' in cargo
+    newest = re.search(r"^## (\S+)", (TREE / "CHANGELOG.md").read_text("utf-8"), re.M)
+    assert newest is not None
+    assert newest[1] == bloomery.__version__
+
+
+def make_targets() -> list[str]:
+    """The commands of the Makefile, which are its phony targets."""
+    found = re.search(r"^\.PHONY: (.*)$", (TREE / "Makefile").read_text("utf-8"), re.M)
+    assert found is not None
+    return found[1].split()
+
+
+@pytest.mark.parametrize("target", make_targets())
+def test_every_make_target_is_explained(target: str) -> None:
+    """Each command is in `make help`, and CONTRIBUTING.md says when to use it."""
+    makefile = (TREE / "Makefile").read_text("utf-8")
+    assert re.search(rf"^{target}:.*## \S", makefile, re.M), f"{target} has no `## help`"
+    assert f"`make {target}`" in (TREE / "CONTRIBUTING.md").read_text("utf-8")
