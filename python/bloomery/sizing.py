@@ -8,26 +8,25 @@ and hashes into the rest. A rate here is always the chance that a key never adde
 from __future__ import annotations
 
 import math
-import sys
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
-from decimal import Context, Decimal, localcontext
 from functools import lru_cache
 from numbers import Integral, Real
 from typing import Literal, cast
 
 from bloomery.errors import InvalidParameter
+from bloomery.line_rates import LINE_BITS, LINE_BYTES, line_load, line_rate, touched_by_visit
 
 Layout = Literal["blocked", "classic"]
 
-LINE_BITS = 512
-LINE_BYTES = 64
 MIN_ERROR_RATE = 1e-9
 MAX_ERROR_RATE = 0.5
 MAX_CAPACITY = 2**40
 MAX_MEMORY = 2**44  # bytes; MAX_CAPACITY keys at the lowest rate the hash allows need less
 MAX_HASHES = 32
-MAX_ONE_LINE_HASHES = 8
+# Blocked: as many bits in each half of a line, so these and no others.
+ONE_LINE_HASHES = range(2, 9, 2)
+TWO_LINES_HASHES = range(4, MAX_HASHES + 1, 4)
 
 # One line is one memory access, so it is kept until it costs 12% more than the textbook.
 _ONE_LINE_WASTE = 1.12
@@ -149,10 +148,10 @@ def expected_error_rate(
     else:
         lines, draws = num_bits // LINE_BITS, num_hashes // lines_per_key
         visits = lines_per_key * math.ceil(count)
-        rate = _line_rate(draws, draws, visits, lines)
+        rate = line_rate(draws, draws, visits, lines)
         if lines_per_key == 2:
             # A key's two lines are one line once in `lines`, and then its answers agree.
-            same = _line_rate(num_hashes, draws, visits, lines)
+            same = line_rate(num_hashes, draws, visits, lines)
             rate = rate * rate * (1.0 - 1.0 / lines) + same / lines
     return min(1.0, rate + (1.0 - rate) * (count / _HASHES))
 
@@ -168,8 +167,7 @@ def estimated_count(
     if layout == "classic":
         return clear / (num_hashes * math.log1p(-1.0 / num_bits)) if num_bits > 1 else 1.0
     lines, draws = num_bits // LINE_BITS, num_hashes // lines_per_key
-    touched = -math.expm1(draws * math.log1p(-1.0 / LINE_BITS))  # of a line's bit, by one visit
-    return clear / (lines_per_key * math.log1p(-touched / lines))
+    return clear / (lines_per_key * math.log1p(-touched_by_visit(draws) / lines))
 
 
 def capacity_for(
@@ -181,7 +179,7 @@ def capacity_for(
         guess = num_bits / optimal_bits_per_key(error_rate)
     else:
         draws = num_hashes // lines_per_key
-        load = _load(draws, error_rate ** (1.0 / lines_per_key)) / lines_per_key
+        load = line_load(draws, error_rate ** (1.0 / lines_per_key)) / lines_per_key
         guess = num_bits // LINE_BITS * load
 
     def holds(count: int) -> bool:
@@ -236,10 +234,10 @@ def _check_memory(value: object) -> int:
 
 
 def _check_num_hashes(value: object, layout: Layout) -> int:
-    possible, shown = set(range(1, MAX_HASHES + 1)), "1 to 32"
+    possible, shown = {*range(1, MAX_HASHES + 1)}, "1 to 32"
     if layout == "blocked":
-        possible -= set(range(MAX_ONE_LINE_HASHES + 1, MAX_HASHES, 2))
-        shown = "1 to 8 or an even number to 32"
+        possible = {*ONE_LINE_HASHES, *TWO_LINES_HASHES}
+        shown = "2, 4, 6, 8 or another multiple of 4 to 32"
     number = _number(value)
     if isinstance(number, int) and number in possible:
         return number
@@ -276,8 +274,8 @@ def _plan(capacity: int, rate: float, layout: Layout, num_hashes: int | None) ->
 @lru_cache(maxsize=256)
 def _shape(rate: float, num_hashes: int | None) -> tuple[int, int, float]:
     """(lines a key, hashes, keys a line) for a blocked filter of many lines; about 3 ms."""
-    one = {k: _load(k, rate) for k in range(1, MAX_ONE_LINE_HASHES + 1)}
-    two = {2 * k: _load(k, math.sqrt(rate)) / 2 for k in range(1, MAX_HASHES // 2 + 1)}
+    one = {k: line_load(k, rate) for k in ONE_LINE_HASHES}
+    two = {k: line_load(k // 2, math.sqrt(rate)) / 2 for k in TWO_LINES_HASHES}
     if num_hashes is not None:
         one, two = ({k: d[k] for k in d if k == num_hashes} for d in (one, two))
     if one:
@@ -287,61 +285,6 @@ def _shape(rate: float, num_hashes: int | None) -> tuple[int, int, float]:
             return 1, k, one[k]
     k = min(k for k in two if two[k] * _TWO_LINES_TIE >= max(two.values()))
     return 2, k, two[k]
-
-
-def _load(draws: int, rate: float) -> float:
-    """Visits a line, on average over many lines, at which one line's rate is `rate`."""
-    signed, touched = _terms(draws, draws)
-    low, high = 0.0, 4.0 * LINE_BITS
-    for _ in range(56):
-        middle = (low + high) / 2
-        sums = sum(c * math.exp(-middle * t) for c, t in zip(signed, touched, strict=True))
-        low, high = (middle, high) if sums <= rate else (low, middle)
-    return low
-
-
-def _line_rate(asked: int, draws: int, visits: int, lines: int) -> float:
-    """The chance that `asked` random bits of a random line are all set, exactly.
-
-    `visits` fall on `lines` at random and each sets `draws` random bits, repeats allowed. Bits
-    are all set = inclusion and exclusion over those still clear, and the chance that i given
-    bits of a line stay clear has a closed form, so there is no sum over loads. Putting a line's
-    *mean* fill to the power instead is 1% too low at an error rate of 1%, 7% at 1e-9.
-    """
-    signed, touched = _terms(asked, draws)
-    rate = math.fsum(
-        c * math.exp(visits * math.log1p(-t / lines)) for c, t in zip(signed, touched, strict=True)
-    )
-    # The terms are up to 2**asked times the sum's rounding: below that, decimals.
-    if rate > 2.0**asked * sys.float_info.epsilon * 1e6:
-        return rate
-    with localcontext(Context(prec=50, traps=[])):
-        total = Decimal(0)
-        for i, c in enumerate(_weights(asked)):
-            stay = Decimal((LINE_BITS - i) ** draws) / LINE_BITS**draws
-            total += c * (1 - (1 - stay) / lines) ** visits
-        return max(0.0, float(total / LINE_BITS**asked))
-
-
-@lru_cache(maxsize=64)
-def _terms(asked: int, draws: int) -> tuple[list[float], list[float]]:
-    """Weights of inclusion and exclusion, and the chance that a visit touches one of i bits."""
-    signed = [c / LINE_BITS**asked for c in _weights(asked)]
-    return signed, [1.0 - (1.0 - i / LINE_BITS) ** draws for i in range(asked + 1)]
-
-
-@lru_cache(maxsize=64)
-def _weights(asked: int) -> list[int]:
-    """Weights times 512**asked: `asked` draws hit d distinct bits in stirling(asked, d) * (512)_d
-    ways, and i of those d are clear with sign (-1)**i."""
-    stirling = [1]
-    for _ in range(asked):
-        shifted = [0, *stirling]
-        stirling = [s + d * t for d, (s, t) in enumerate(zip(shifted, [*stirling, 0], strict=True))]
-    ways = [s * math.perm(LINE_BITS, d) for d, s in enumerate(stirling)]
-    return [
-        (-1) ** i * sum(w * math.comb(d, i) for d, w in enumerate(ways)) for i in range(asked + 1)
-    ]
 
 
 def _classic_bits(capacity: int, rate: float, num_hashes: int | None) -> int:
@@ -407,8 +350,7 @@ def _lowest_rate(capacity: int, lines: int, layout: Layout, num_hashes: int | No
     if layout == "classic":
         shapes = [(0, num_hashes or _classic_hashes(num_bits, capacity))]
     else:
-        shapes = [(1, k) for k in range(1, MAX_ONE_LINE_HASHES + 1)]
-        shapes += [(2, k) for k in range(2, MAX_HASHES + 1, 2)]
+        shapes = [(1, k) for k in ONE_LINE_HASHES] + [(2, k) for k in TWO_LINES_HASHES]
         shapes = [s for s in shapes if num_hashes in (None, s[1])]
     rates = {s: expected_error_rate(layout, num_bits, s[1], s[0], capacity) for s in shapes}
     if min(rates.values()) < MIN_ERROR_RATE:  # memory to spare: no more hashes than that takes

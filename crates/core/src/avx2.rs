@@ -1,115 +1,133 @@
-//! A whole line at once: the blocked layout's two inner loops in AVX2, eight positions a vector.
-//! `probe.rs` defines the positions; these agree with it bit for bit.
+//! A whole line at once: the blocked layout's two inner loops in AVX2. `probe.rs` defines the
+//! positions; these agree with it bit for bit.
 
 use std::arch::x86_64::*;
 
 use crate::probe::next;
 
-/// How far the nine bits of each lane lie below the top of its half.
-static CUTS: [[u32; 8]; 2] = [[0, 0, 9, 9, 18, 18, 0, 0], [9, 9, 18, 18, 0, 0, 9, 9]];
-/// Eight ones, eight zeros: the eight from 8 - n on mark the first n lanes.
-static LANES: [u32; 16] = [1, 1, 1, 1, 1, 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0];
-/// The first bit of each of the line's sixteen words.
-static STARTS: [[u32; 8]; 2] = [
-    [0, 32, 64, 96, 128, 160, 192, 224],
-    [256, 288, 320, 352, 384, 416, 448, 480],
+/// By number of bits in each half of the line: the lanes that count, from the top byte down.
+static LANES: [[u32; 8]; 5] = [
+    [0, 0, 0, 0, 0, 0, 0, 0],
+    [0, 0, 0, 1, 0, 0, 0, 1],
+    [0, 0, 1, 1, 0, 0, 1, 1],
+    [0, 1, 1, 1, 0, 1, 1, 1],
+    [1, 1, 1, 1, 1, 1, 1, 1],
 ];
 
-/// Positions 0 to 7 (`SECOND`: 8 to 15), each in the top nine bits of its lane.
-///
-/// # Safety
-/// AVX2.
-#[inline(always)]
-unsafe fn positions<const SECOND: bool>(pattern: u64, n: usize) -> __m256i {
-    // SAFETY: as promised above; the load stays within CUTS.
-    unsafe {
-        let cuts = _mm256_loadu_si256(CUTS[usize::from(SECOND)].as_ptr().cast());
-        let lanes = match SECOND {
-            false if n <= 6 => _mm256_set1_epi64x(pattern as i64),
-            false => _mm256_blend_epi32::<0b1100_0000>(
-                _mm256_set1_epi64x(pattern as i64),
-                _mm256_set1_epi64x(next(pattern) as i64),
-            ),
-            true => {
-                let from = _mm256_set1_epi64x(next(pattern) as i64);
-                let then = _mm256_set1_epi64x(next(next(pattern)) as i64);
-                _mm256_blend_epi32::<0b1111_0000>(from, then)
-            }
-        };
-        _mm256_sllv_epi32(lanes, cuts)
+/// Half a line with one bit set is a window of 32 bytes into this: the window that begins at word
+/// `byte`, the word part of the byte reversed, has bit `byte >> 3` in word `byte & 7` and no other.
+/// 1 KiB instead of the 8 that a table of all 256 would take from the first-level cache.
+#[repr(align(64))]
+struct Windows([u32; 33 * 8]);
+static WINDOWS: Windows = {
+    let mut words = [0; 33 * 8];
+    let mut bit = 0;
+    while bit < 32 {
+        words[bit * 8 + 7] = 1 << bit;
+        bit += 1;
     }
-}
+    Windows(words)
+};
+/// Reverses the word part of all eight bytes of a pattern.
+const REVERSE: u64 = 0x0707_0707_0707_0707;
 
-/// Are the bits at the first `n` (1 to 8) positions set in the line's two halves?
-///
-/// # Safety
-/// AVX2.
-#[inline(always)]
-unsafe fn eight(low: __m256i, high: __m256i, x: __m256i, n: usize) -> bool {
-    // SAFETY: as promised above; the load stays within LANES.
-    unsafe {
-        let lanes = _mm256_loadu_si256(LANES.as_ptr().add(8 - n).cast());
-        // The top bit picks the half of the line, three more the word, the next five the bit.
-        let word = _mm256_srli_epi32::<28>(x);
-        let from_low = _mm256_castsi256_ps(_mm256_permutevar8x32_epi32(low, word));
-        let from_high = _mm256_castsi256_ps(_mm256_permutevar8x32_epi32(high, word));
-        let words = _mm256_blendv_ps(from_low, from_high, _mm256_castsi256_ps(x));
-        let shift = _mm256_srli_epi32::<27>(_mm256_slli_epi32::<4>(x));
-        let bits = _mm256_sllv_epi32(lanes, shift);
-        _mm256_testc_si256(_mm256_castps_si256(words), bits) != 0
-    }
-}
-
-/// Are the key's `n` (1 to 16) bits all set?
+/// Are the key's bits all set, `each` (1 to 8) in either half? `MOST` is 4 or 8: what is not needed
+/// for so many is not compiled in.
 ///
 /// # Safety
 /// AVX2; 64 readable bytes at `line`.
 #[inline(always)]
-pub unsafe fn contains(line: *const u8, pattern: u64, n: usize) -> bool {
-    // SAFETY: as promised above; the loads stay within the line.
+pub unsafe fn contains<const MOST: usize>(line: *const u8, pattern: u64, each: usize) -> bool {
+    // SAFETY: as promised above.
     unsafe {
         let low = _mm256_loadu_si256(line.cast());
         let high = _mm256_loadu_si256(line.add(32).cast());
-        eight(low, high, positions::<false>(pattern, n), n.min(8))
-            && (n <= 8 || eight(low, high, positions::<true>(pattern, n), n - 8))
+        let first = eight(low, high, pattern, each.min(4));
+        if MOST <= 4 || each <= 4 {
+            return first;
+        }
+        first && eight(low, high, next(pattern), each - 4)
     }
 }
 
-/// Sets the key's `n` (1 to 16) bits; true if one of them was not set.
+/// Are the bits of one pattern set? A lane a byte: its low three bits are the word, which is just
+/// what the permutation reads, the high five the bit.
 ///
-/// The mask is made in registers. Setting bit after bit in memory took 20 ns a key in cache, this
-/// 6: whether a load meets the store before it is chance, and each wrong guess is a stall.
+/// # Safety
+/// AVX2.
+#[inline(always)]
+unsafe fn eight(low: __m256i, high: __m256i, pattern: u64, each: usize) -> bool {
+    // SAFETY: as promised above; `each` is at most 4.
+    unsafe {
+        let lanes = _mm256_loadu_si256(LANES.get_unchecked(each).as_ptr().cast());
+        let bytes = _mm256_cvtepu8_epi32(_mm_cvtsi64_si128(pattern as i64));
+        let from_low = _mm256_permutevar8x32_epi32(low, bytes);
+        let from_high = _mm256_permutevar8x32_epi32(high, bytes);
+        let words = _mm256_blend_epi32::<0b1111_0000>(from_low, from_high);
+        let bits = _mm256_sllv_epi32(lanes, _mm256_srli_epi32::<3>(bytes));
+        _mm256_testc_si256(words, bits) != 0
+    }
+}
+
+/// Sets the key's bits, `each` (1 to 8) in either half; true if one of them was not set.
+///
+/// The mask is made in registers, from loads that do not depend on each other. Setting bit after
+/// bit in memory took three times as long: whether a load meets the store before it is chance, and
+/// each wrong guess is a stall.
 ///
 /// # Safety
 /// AVX2; 64 bytes at `line` that nobody else writes. Others may read them: the hardware keeps each
 /// aligned word whole, and a key half-written is not yet added.
 #[inline(always)]
-pub unsafe fn add(line: *mut u8, pattern: u64, n: usize) -> bool {
-    // SAFETY: as promised above; `n` is at most the 16 positions stored.
+pub unsafe fn add<const MOST: usize>(line: *mut u8, pattern: u64, each: usize) -> bool {
+    // SAFETY: as promised above.
     unsafe {
-        let mut stored = [0i32; 16];
-        let at = stored.as_mut_ptr().cast::<__m256i>();
-        _mm256_storeu_si256(at, _mm256_srli_epi32::<23>(positions::<false>(pattern, n)));
-        if n > 8 {
-            let x = positions::<true>(pattern, n);
-            _mm256_storeu_si256(at.add(1), _mm256_srli_epi32::<23>(x));
-        }
-        let one = _mm256_set1_epi32(1);
-        let starts_low = _mm256_loadu_si256(STARTS[0].as_ptr().cast());
-        let starts_high = _mm256_loadu_si256(STARTS[1].as_ptr().cast());
-        let (mut low, mut high) = (_mm256_setzero_si256(), _mm256_setzero_si256());
-        for position in stored.get_unchecked(..n) {
-            // A shift by 32 or more, or by less than 0, gives 0: only its own word gets the bit.
-            let p = _mm256_set1_epi32(*position);
-            let in_low = _mm256_sllv_epi32(one, _mm256_sub_epi32(p, starts_low));
-            let in_high = _mm256_sllv_epi32(one, _mm256_sub_epi32(p, starts_high));
-            low = _mm256_or_si256(low, in_low);
-            high = _mm256_or_si256(high, in_high);
+        let (mut low, mut high) = mask(pattern, each.min(4));
+        if MOST > 4 && each > 4 {
+            let (more_low, more_high) = mask(next(pattern), each - 4);
+            low = _mm256_or_si256(low, more_low);
+            high = _mm256_or_si256(high, more_high);
         }
         let (at_low, at_high) = (line.cast::<__m256i>(), line.add(32).cast::<__m256i>());
         let (old_low, old_high) = (_mm256_loadu_si256(at_low), _mm256_loadu_si256(at_high));
         _mm256_storeu_si256(at_low, _mm256_or_si256(old_low, low));
         _mm256_storeu_si256(at_high, _mm256_or_si256(old_high, high));
-        _mm256_testc_si256(old_low, low) & _mm256_testc_si256(old_high, high) == 0
+        let missing_low = _mm256_andnot_si256(old_low, low);
+        let missing = _mm256_or_si256(missing_low, _mm256_andnot_si256(old_high, high));
+        _mm256_testz_si256(missing, missing) == 0
     }
+}
+
+/// The bits of one pattern in the two halves of a line.
+///
+/// # Safety
+/// AVX2.
+#[inline(always)]
+unsafe fn mask(pattern: u64, each: usize) -> (__m256i, __m256i) {
+    let bytes = pattern ^ REVERSE;
+    // SAFETY: as promised above.
+    unsafe {
+        let (mut low, mut high) = (window(bytes >> 24), window(bytes >> 56));
+        if each > 1 {
+            low = _mm256_or_si256(low, window(bytes >> 16));
+            high = _mm256_or_si256(high, window(bytes >> 48));
+        }
+        if each > 2 {
+            low = _mm256_or_si256(low, window(bytes >> 8));
+            high = _mm256_or_si256(high, window(bytes >> 40));
+        }
+        if each > 3 {
+            low = _mm256_or_si256(low, window(bytes));
+            high = _mm256_or_si256(high, window(bytes >> 32));
+        }
+        (low, high)
+    }
+}
+
+/// # Safety
+/// AVX2.
+#[inline(always)]
+unsafe fn window(byte: u64) -> __m256i {
+    // SAFETY: a window begins at word 255 at the latest and ends within WINDOWS.
+    unsafe { _mm256_loadu_si256(WINDOWS.0.as_ptr().add(byte as usize & 255).cast()) }
 }

@@ -52,20 +52,15 @@ impl<E> Pass<'_, '_, '_, E> {
         let mut ring = [[0u64; BLOCK]; 2];
         let mut answers = [0u8; BLOCK];
         let mut have = (self.fill)(&mut ring[0])?;
-        ring[0][..self.ahead]
-            .iter()
-            .for_each(|h| probe.prefetch(*h));
+        ring[0][..self.ahead].iter().for_each(|h| probe.prefetch(*h));
         loop {
             // An error in the block ahead is reported after this block is done.
-            let next = if have == BLOCK {
-                (self.fill)(&mut ring[1])
-            } else {
-                Ok(0)
-            };
+            let next = if have == BLOCK { (self.fill)(&mut ring[1]) } else { Ok(0) };
             let flat = ring.as_flattened();
-            for i in 0..have {
-                probe.prefetch(flat[i + self.ahead]);
-                answers[i] = u8::from(one(flat[i]));
+            let later = &flat[self.ahead..];
+            for ((h, later), answer) in flat[..have].iter().zip(later).zip(&mut answers) {
+                probe.prefetch(*later);
+                *answer = u8::from(one(*h));
             }
             (self.out)(&answers[..have]);
             have = next?;
@@ -94,16 +89,7 @@ pub fn run<E>(
     fill: &mut Fill<'_, E>,
     out: &mut dyn FnMut(&[u8]),
 ) -> Result<(), E> {
-    with_probe(
-        bits,
-        shape,
-        Pass {
-            op,
-            ahead: ahead(shape),
-            fill,
-            out,
-        },
-    )
+    with_probe(bits, shape, Pass { op, ahead: ahead(shape), fill, out })
 }
 
 /// Keys hashed between two meetings of the threads: long enough that meeting costs nothing, short
@@ -157,11 +143,7 @@ pub fn add_threads(
 ) {
     let len = answers.len();
     let atomic = atomic || shape.lines_per_key != 1;
-    let slots = if atomic {
-        1 << 32
-    } else {
-        shape.num_bits / crate::bits::LINE_BITS
-    };
+    let slots = if atomic { 1 << 32 } else { shape.num_bits / crate::bits::LINE_BITS };
     let hashes: Vec<AtomicU64> = (0..STRIDE.min(len)).map(|_| AtomicU64::new(0)).collect();
     // SAFETY: u8 and AtomicU8 have the same size and alignment, and the slice is borrowed mutably
     // for as long as the atomics are in use.
@@ -186,12 +168,7 @@ pub fn add_threads(
                     }
                     meet.wait(); // the hashes may be overwritten from here on
                     let answers = &answers[from..from + rows];
-                    let job = Share {
-                        atomic,
-                        ahead: ahead(shape),
-                        mine: &mine[..n],
-                        answers,
-                    };
+                    let job = Share { atomic, ahead: ahead(shape), mine: &mine[..n], answers };
                     with_probe(bits, shape, job);
                 }
             });
@@ -206,9 +183,7 @@ fn hash_share(hashes: &[AtomicU64], from: usize, me: usize, threads: usize, hash
     let mut row = from + start;
     for some in hashes[start..hashes.len().min(start + share)].chunks(BLOCK) {
         hash(row, &mut block[..some.len()]);
-        some.iter()
-            .zip(&block)
-            .for_each(|(to, h)| to.store(*h, Relaxed));
+        some.iter().zip(&block).for_each(|(to, h)| to.store(*h, Relaxed));
         row += some.len();
     }
 }
@@ -230,11 +205,7 @@ impl Job for Share<'_> {
             if let Some((_, later)) = self.mine.get(i + self.ahead) {
                 probe.prefetch(*later);
             }
-            let new = if self.atomic {
-                probe.add::<true>(*h)
-            } else {
-                probe.add::<false>(*h)
-            };
+            let new = if self.atomic { probe.add::<true>(*h) } else { probe.add::<false>(*h) };
             self.answers[*row as usize].store(u8::from(new), Relaxed);
         }
     }

@@ -41,21 +41,11 @@ impl Bits {
             let map = MmapMut::map_anon(bytes).ok()?;
             #[cfg(target_os = "linux")]
             let _ = map.advise(memmap2::Advice::HugePage); // only a wish
-            return Some(Bits {
-                words: map.as_ptr().cast(),
-                len,
-                _owner: Box::new(map),
-            });
+            return Some(Bits { words: map.as_ptr().cast(), len, _owner: Box::new(map) });
         }
         let slack = vec![0u64; len + WORDS_PER_LINE - 1];
-        let words = slack[slack.as_ptr().align_offset(LINE_BYTES)..]
-            .as_ptr()
-            .cast();
-        Some(Bits {
-            words,
-            len,
-            _owner: Box::new(slack),
-        })
+        let words = slack[slack.as_ptr().align_offset(LINE_BYTES)..].as_ptr().cast();
+        Some(Bits { words, len, _owner: Box::new(slack) })
     }
 
     /// Memory that belongs to `owner` (a mapped file). `None` unless aligned and in whole lines.
@@ -69,11 +59,7 @@ impl Bits {
         owner: Box<dyn Any + Send + Sync>,
     ) -> Option<Bits> {
         let fits = start.align_offset(LINE_BYTES) == 0 && bytes.is_multiple_of(LINE_BYTES);
-        fits.then(|| Bits {
-            words: start.cast(),
-            len: bytes / 8,
-            _owner: owner,
-        })
+        fits.then(|| Bits { words: start.cast(), len: bytes / 8, _owner: owner })
     }
 
     #[inline(always)]
@@ -123,19 +109,32 @@ impl Bits {
     }
 
     pub fn is_subset_of(&self, other: &Bits) -> bool {
-        self.words()
-            .iter()
-            .zip(other.words())
-            .all(|(a, b)| a.load(Relaxed) & !b.load(Relaxed) == 0)
+        self.words().iter().zip(other.words()).all(|(a, b)| a.load(Relaxed) & !b.load(Relaxed) == 0)
     }
 
-    /// How many lines have 0, 1, … 512 bits set: the fill, the count and the error rate follow.
-    pub fn line_histogram(&self) -> Vec<u64> {
-        let mut histogram = vec![0u64; LINE_BITS as usize + 1];
+    /// Is no bit set past the first `num_bits`? Such bits would count as fill and never be asked.
+    pub fn padding_is_clear(&self, num_bits: u64) -> bool {
+        let (word, bit) = ((num_bits / 64) as usize, num_bits % 64);
+        self.words()[word..].iter().enumerate().all(|(i, w)| {
+            let kept = if i == 0 { (1u64 << bit) - 1 } else { 0 };
+            w.load(Relaxed) & !kept == 0
+        })
+    }
+
+    /// How many bits are set; and the chance that all of a key's bits in one line are, `each` of
+    /// them in either half: the mean over the lines, since a fuller line errs more often.
+    pub fn fill(&self, each: u32) -> (u64, f64) {
+        let powers: Vec<f64> =
+            (0..=256).map(|set| (f64::from(set) / 256.0).powi(each as i32)).collect();
+        let (mut set, mut chance) = (0u64, 0.0);
         for line in self.words().chunks_exact(WORDS_PER_LINE) {
-            let set: u32 = line.iter().map(|w| w.load(Relaxed).count_ones()).sum();
-            histogram[set as usize] += 1;
+            let half = |words: &[AtomicU64]| {
+                words.iter().map(|w| w.load(Relaxed).count_ones()).sum::<u32>() as usize
+            };
+            let (low, high) = (half(&line[..4]), half(&line[4..]));
+            set += (low + high) as u64;
+            chance += powers[low] * powers[high];
         }
-        histogram
+        (set, chance / (self.len / WORDS_PER_LINE) as f64)
     }
 }

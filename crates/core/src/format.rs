@@ -39,10 +39,7 @@ impl Header {
         let mut put = |at: usize, bytes: &[u8]| out[at..at + bytes.len()].copy_from_slice(bytes);
         put(0, &MAGIC);
         put(8, &VERSION.to_le_bytes());
-        put(
-            10,
-            &[KIND_BLOOM, self.shape.layout as u8, self.hasher.kind as u8],
-        );
+        put(10, &[KIND_BLOOM, self.shape.layout as u8, self.hasher.kind as u8]);
         put(13, &[self.shape.lines_per_key as u8]);
         put(14, &(self.shape.num_hashes as u16).to_le_bytes());
         put(16, &self.shape.num_bits.to_le_bytes());
@@ -135,17 +132,6 @@ impl Header {
         }
         Ok(header)
     }
-
-    /// Refuses bits that are not those the header was written with.
-    pub fn verify(&self, found: u64) -> Result<(), FormatError> {
-        if self.checksum == LIVE || self.checksum == found {
-            return Ok(());
-        }
-        Err(FormatError::Corrupt(format!(
-            "damaged bits: checksum {found:#018x}, expected {:#018x}",
-            self.checksum
-        )))
-    }
 }
 
 fn word(bytes: &[u8], at: usize) -> u64 {
@@ -156,8 +142,5 @@ fn word(bytes: &[u8], at: usize) -> u64 {
 
 /// The sum of one more chunk after those summed to `before` (0 at first). Never `LIVE`.
 pub fn checksum(chunk: &[u8], before: u64) -> u64 {
-    chunk
-        .chunks(CHUNK_BYTES)
-        .fold(before, |sum, part| xxh3_64_with_seed(part, sum))
-        .min(LIVE - 1)
+    chunk.chunks(CHUNK_BYTES).fold(before, |sum, part| xxh3_64_with_seed(part, sum).min(LIVE - 1))
 }

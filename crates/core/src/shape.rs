@@ -19,19 +19,15 @@ impl Layout {
     }
 
     pub fn from_name(name: &str) -> Option<Self> {
-        [Layout::Blocked, Layout::Classic]
-            .into_iter()
-            .find(|l| l.name() == name)
+        [Layout::Blocked, Layout::Classic].into_iter().find(|l| l.name() == name)
     }
 
     pub fn from_id(id: u8) -> Option<Self> {
-        [Layout::Blocked, Layout::Classic]
-            .into_iter()
-            .find(|l| *l as u8 == id)
+        [Layout::Blocked, Layout::Classic].into_iter().find(|l| *l as u8 == id)
     }
 }
 
-/// Two AVX2 vectors of eight lanes: no line holds more bits of one key.
+/// Two patterns of eight bytes: no line holds more bits of one key.
 pub const MAX_HASHES_PER_LINE: u32 = 16;
 /// The textbook's k at 1e-9 is 30; twice that leaves room and bounds the work hostile bytes ask for.
 pub const MAX_HASHES: u32 = 64;
@@ -51,34 +47,30 @@ pub struct Shape {
 impl Shape {
     pub fn check(&self) -> Result<(), String> {
         if self.num_bits == 0 || self.num_bits > MAX_BITS {
-            return Err(format!(
-                "num_bits is {}, must be 1 to {MAX_BITS}",
-                self.num_bits
-            ));
+            return Err(format!("num_bits is {}, must be 1 to {MAX_BITS}", self.num_bits));
         }
         let (lines, hashes) = (self.lines_per_key, self.num_hashes);
         match self.layout {
-            Layout::Classic if lines != 0 => Err(format!(
-                "lines_per_key is {lines}, must be 0 in the classic layout"
-            )),
+            Layout::Classic if lines != 0 => {
+                Err(format!("lines_per_key is {lines}, must be 0 in the classic layout"))
+            }
             Layout::Classic if hashes == 0 || hashes > MAX_HASHES => {
                 Err(format!("num_hashes is {hashes}, must be 1 to {MAX_HASHES}"))
             }
-            Layout::Blocked if !self.num_bits.is_multiple_of(LINE_BITS) => Err(format!(
-                "num_bits is {}, must be whole lines of {LINE_BITS}",
-                self.num_bits
-            )),
+            Layout::Blocked if !self.num_bits.is_multiple_of(LINE_BITS) => {
+                Err(format!("num_bits is {}, must be whole lines of {LINE_BITS}", self.num_bits))
+            }
             Layout::Blocked if lines != 1 && lines != 2 => {
                 Err(format!("lines_per_key is {lines}, must be 1 or 2"))
             }
             Layout::Blocked
                 if hashes == 0
-                    || !hashes.is_multiple_of(lines)
+                    || !hashes.is_multiple_of(2 * lines)
                     || hashes / lines > MAX_HASHES_PER_LINE =>
             {
                 Err(format!(
-                    "num_hashes is {hashes}, must be 1 to {MAX_HASHES_PER_LINE} for each of the \
-                     {lines} lines"
+                    "num_hashes is {hashes}, must be even and at most {MAX_HASHES_PER_LINE} for \
+                     each line of a key, of which there are {lines}"
                 ))
             }
             _ => Ok(()),

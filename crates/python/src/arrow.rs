@@ -8,7 +8,7 @@ use pyo3::ffi;
 use pyo3::prelude::*;
 
 use crate::column::{Column, Data, Int};
-use crate::errors::error;
+use crate::errors::{error, null_error};
 
 /// The three structures of the Arrow C data and stream interfaces; their layout is fixed there.
 #[repr(C)]
@@ -47,37 +47,42 @@ struct Stream {
     private_data: *mut c_void,
 }
 
-/// A structure that was filled for us and that we therefore release.
-struct Owned<T> {
-    inner: Box<T>,
-    release: fn(&mut T),
+/// A structure that a producer fills for us and that we therefore release.
+struct Owned<T: Release>(Box<T>);
+
+trait Release {
+    fn release(&mut self);
 }
 
-impl<T> Drop for Owned<T> {
-    fn drop(&mut self) {
-        (self.release)(&mut self.inner);
+impl Release for Schema {
+    fn release(&mut self) {
+        if let Some(release) = self.release {
+            // SAFETY: the producer's own callback, called once; it clears itself.
+            unsafe { release(self) }
+        }
     }
 }
 
-fn empty_schema() -> Owned<Schema> {
-    // SAFETY: null pointers and no release callback are what "released" means in the interface;
-    // a callback, once there, is called once.
-    let release = |s: &mut Schema| {
-        if let Some(release) = s.release {
-            unsafe { release(s) }
+impl Release for Chunk {
+    fn release(&mut self) {
+        if let Some(release) = self.release {
+            // SAFETY: as above.
+            unsafe { release(self) }
         }
-    };
-    Owned { inner: Box::new(unsafe { std::mem::zeroed() }), release }
+    }
 }
 
-fn empty_chunk() -> Owned<Chunk> {
-    // SAFETY: as above.
-    let release = |c: &mut Chunk| {
-        if let Some(release) = c.release {
-            unsafe { release(c) }
-        }
-    };
-    Owned { inner: Box::new(unsafe { std::mem::zeroed() }), release }
+impl<T: Release> Owned<T> {
+    fn empty() -> Self {
+        // SAFETY: null pointers and no callback are what the interface means by "released".
+        Owned(Box::new(unsafe { std::mem::zeroed() }))
+    }
+}
+
+impl<T: Release> Drop for Owned<T> {
+    fn drop(&mut self) {
+        self.0.release();
+    }
 }
 
 /// Calls `each` with every chunk of the column as it comes; `skip_nulls` or refuse them.
@@ -103,21 +108,21 @@ pub fn each_chunk(
     // SAFETY: the capsule keeps the stream alive; its callbacks are called as the interface says.
     unsafe {
         let stream = pointer::<Stream>(&capsule, c"arrow_array_stream")?;
-        let mut schema = empty_schema();
+        let mut schema = Owned::<Schema>::empty();
         let get_schema = (*stream).get_schema.ok_or_else(|| broken(py, "no get_schema"))?;
-        if get_schema(stream, &raw mut *schema.inner) != 0 {
+        if get_schema(stream, &raw mut *schema.0) != 0 {
             return Err(stream_error(py, stream));
         }
         let get_next = (*stream).get_next.ok_or_else(|| broken(py, "no get_next"))?;
         loop {
-            let mut chunk = empty_chunk();
-            if get_next(stream, &raw mut *chunk.inner) != 0 {
+            let mut chunk = Owned::<Chunk>::empty();
+            if get_next(stream, &raw mut *chunk.0) != 0 {
                 return Err(stream_error(py, stream));
             }
-            if chunk.inner.release.is_none() {
+            if chunk.0.release.is_none() {
                 return Ok(());
             }
-            each(reader.column(&schema.inner, &chunk.inner)?)?;
+            each(reader.column(&schema.0, &chunk.0)?)?;
             py.check_signals()?;
         }
     }
@@ -160,15 +165,22 @@ impl Reader<'_, '_> {
     /// `schema` and `chunk` are valid as the Arrow C data interface describes them, and outlive
     /// the column.
     unsafe fn column(&mut self, schema: &Schema, chunk: &Chunk) -> PyResult<Column> {
-        // SAFETY: as promised above, here and below.
+        // SAFETY: as promised above.
         let format = unsafe { CStr::from_ptr(schema.format) }.to_string_lossy();
         if format == "+s" {
+            // SAFETY: as promised above.
             return unsafe { self.only_column(schema, chunk) };
         }
         let (len, offset) = (chunk.length as usize, chunk.offset as usize);
+        // SAFETY: as promised above.
         let data = unsafe { self.data(&format, schema, chunk, offset)? };
         let mut column = Column { data, len, valid: None };
-        let validity = if chunk.n_buffers > 0 { unsafe { *chunk.buffers } } else { std::ptr::null() };
+        let validity = if chunk.n_buffers > 0 {
+            // SAFETY: there is a first buffer.
+            unsafe { *chunk.buffers }
+        } else {
+            std::ptr::null()
+        };
         if chunk.null_count != 0 && !validity.is_null() {
             let is_valid = |row: &usize| {
                 let bit = offset + row;
@@ -180,8 +192,7 @@ impl Reader<'_, '_> {
                 let first = valid.iter().enumerate().find(|(i, row)| i != *row);
                 let row = self.rows + first.map_or(valid.len(), |(i, _)| i);
                 if !self.skip_nulls {
-                    let message = format!("row {row} is null: drop nulls first, or pass nulls=\"skip\"");
-                    return Err(error(self.py, "NullKey", message));
+                    return Err(null_error(self.py, row));
                 }
                 column.valid = Some(valid);
             }
@@ -209,8 +220,10 @@ impl Reader<'_, '_> {
         chunk: &Chunk,
         offset: usize,
     ) -> PyResult<Data> {
-        // SAFETY (both): each format has the buffers the interface lists for it.
-        let buffer = |i: usize| unsafe { *chunk.buffers.add(i) }.cast::<u8>();
+        let buffer = |i: usize| {
+            // SAFETY: each format has the buffers that the interface lists for it.
+            unsafe { *chunk.buffers.add(i) }.cast::<u8>()
+        };
         let from = |i: usize, width: usize| buffer(i).wrapping_add(offset * width);
         let int = match format {
             "c" | "s" | "i" | "l" => Some(true),

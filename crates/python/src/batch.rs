@@ -3,16 +3,19 @@
 use std::convert::Infallible;
 
 use bloomery_core::batch::{self, BLOCK, Op};
+use bloomery_core::hash::KeyHasher;
+use bloomery_core::probe::prefetch;
+use pyo3::Borrowed;
 use pyo3::prelude::*;
-use pyo3::types::{PyByteArray, PyBytes, PyIterator, PyList, PyString, PyTuple};
+use pyo3::types::{PyByteArray, PyBytes, PyIterator, PyList, PyMemoryView, PyString, PyTuple};
 use pyo3::{ffi, intern};
 
+use crate::arrow;
 use crate::bloom::Bloom;
 use crate::buffer::{Array, Held, column};
 use crate::column::Column;
-use crate::errors::{error, invalid};
+use crate::errors::{error, invalid, null_error};
 use crate::key::hash_key;
-use crate::arrow;
 
 /// Below this many rows a batch is done before another thread could have taken over.
 const DETACH_FROM: usize = 2048;
@@ -30,7 +33,9 @@ impl Options {
         let skip_nulls = match nulls {
             "error" => false,
             "skip" => true,
-            _ => return Err(invalid(py, format!("nulls is {nulls:?}, must be 'error' or 'skip'"))),
+            _ => {
+                return Err(invalid(py, format!("nulls is {nulls:?}, must be 'error' or 'skip'")));
+            }
         };
         if threads == 0 || threads > MAX_THREADS {
             let message = format!("threads is {threads}, must be 1 to {MAX_THREADS}");
@@ -55,22 +60,42 @@ impl Mask {
                 return numpy.call_method1("frombuffer", (bytes, numpy.getattr("bool_")?));
             }
         }
-        Ok(PyList::new(py, self.rows.iter().map(|row| *row != 0))?.into_any())
+        list_of_bools(py, &self.rows)
+    }
+}
+
+/// A new list of True and False.
+fn list_of_bools<'py>(py: Python<'py>, rows: &[u8]) -> PyResult<Bound<'py, PyAny>> {
+    // SAFETY: PyList_New gives a list of as many empty places, each of which is filled once with a
+    // new reference. One by one through `PyList::new` takes 3 ns a row, this 1.
+    unsafe {
+        let list = ffi::PyList_New(rows.len() as ffi::Py_ssize_t);
+        let list = Bound::from_owned_ptr_or_err(py, list)?;
+        let answers = [ffi::Py_False(), ffi::Py_True()];
+        for (i, row) in rows.iter().enumerate() {
+            let answer = answers[usize::from(*row != 0)];
+            ffi::Py_INCREF(answer);
+            ffi::PyList_SET_ITEM(list.as_ptr(), i as ffi::Py_ssize_t, answer);
+        }
+        Ok(list)
     }
 }
 
 /// Takes every key of the batch, through whichever door it comes.
 pub fn run(filter: &Bloom, keys: &Bound<'_, PyAny>, options: &Options) -> PyResult<Mask> {
     let py = keys.py();
+    let hasher = &filter.hasher;
     if let Ok(list) = keys.cast_exact::<PyList>() {
-        return objects(filter, options.op, list.len(), |i| list.get_item(i).ok().map(Ok));
+        return objects(filter, options, list.len(), |i| hash_item(list, i, hasher));
     }
     if let Ok(tuple) = keys.cast_exact::<PyTuple>() {
-        return objects(filter, options.op, tuple.len(), |i| tuple.get_item(i).ok().map(Ok));
+        let hash = |key: Bound<'_, PyAny>| hash_object(key.as_borrowed(), hasher);
+        return objects(filter, options, tuple.len(), |i| tuple.get_item(i).ok().map(hash));
     }
     if keys.is_instance_of::<PyString>()
         || keys.is_instance_of::<PyBytes>()
         || keys.is_instance_of::<PyByteArray>()
+        || (keys.is_instance_of::<PyMemoryView>() && keys.getattr("itemsize")?.eq(1)?)
     {
         let name = keys.get_type().name()?;
         let message = format!("one {name} is not a batch of keys: pass [key], or use add(key)");
@@ -106,7 +131,32 @@ pub fn run(filter: &Bloom, keys: &Bound<'_, PyAny>, options: &Options) -> PyResu
         return Err(error(py, "UnsupportedBatch", message));
     };
     let mut iterator = iterator;
-    objects(filter, options.op, keys.len().unwrap_or(0), |_| iterator.next())
+    let hash = |key: PyResult<Bound<'_, PyAny>>| hash_object(key?.as_borrowed(), hasher);
+    objects(filter, options, keys.len().unwrap_or(0), |_| iterator.next().map(hash))
+}
+
+/// How many items ahead to fetch: their objects lie anywhere in memory.
+const ITEMS_AHEAD: usize = 16;
+
+/// The hash of a list's item, if it has that many (a key's own code may shorten the list).
+#[inline(always)]
+fn hash_item(list: &Bound<'_, PyList>, i: usize, hasher: &KeyHasher) -> Option<PyResult<Hashed>> {
+    if cfg!(Py_GIL_DISABLED) {
+        return list.get_item(i).ok().map(|key| hash_object(key.as_borrowed(), hasher));
+    }
+    if i >= list.len() {
+        return None;
+    }
+    // SAFETY: within the list, and the interpreter lock is held: the item is there until Python
+    // code runs, and `hash_key` takes a reference of its own before it runs any.
+    unsafe {
+        if i + ITEMS_AHEAD < list.len() {
+            let ahead = (i + ITEMS_AHEAD) as ffi::Py_ssize_t;
+            prefetch(ffi::PyList_GET_ITEM(list.as_ptr(), ahead).cast());
+        }
+        let item = ffi::PyList_GET_ITEM(list.as_ptr(), i as ffi::Py_ssize_t);
+        Some(hash_object(Borrowed::from_ptr(list.py(), item), hasher))
+    }
 }
 
 /// pandas before 3.0, and NumPy types without a buffer: variable-width str can be listed, what is
@@ -133,32 +183,72 @@ fn array_without_buffer(
     Ok(mask)
 }
 
-/// Python objects, one by one: the interpreter lock is needed to read each.
-fn objects<'py>(
+/// Objects hashed before their bits are touched.
+const OBJECTS: usize = 4096;
+
+/// Python objects, one by one: the interpreter lock is needed to read each. All of a chunk's hashes
+/// are made before the first of its bits is set: hashing may run Python code, which may let another
+/// thread's batch start writing, and `write_or_read` looks out for that once, at its start.
+#[inline(always)]
+fn objects(
     filter: &Bloom,
-    op: Op,
+    options: &Options,
     expected: usize,
-    mut item: impl FnMut(usize) -> Option<PyResult<Bound<'py, PyAny>>>,
+    mut hash: impl FnMut(usize) -> Option<PyResult<Hashed>>,
 ) -> PyResult<Mask> {
-    let mut mask = Mask { rows: Vec::with_capacity(expected), array: false };
-    let mut at = 0;
-    let mut fill = |block: &mut [u64; BLOCK]| {
-        for (n, h) in block.iter_mut().enumerate() {
-            match item(at) {
-                None => return Ok(n),
-                Some(key) => *h = hash_key(key?.as_borrowed(), &filter.hasher)?,
-            }
-            at += 1;
-        }
-        Ok::<usize, PyErr>(BLOCK)
-    };
     // SAFETY: called from a method, so attached.
     let py = unsafe { Python::assume_attached() };
-    let mut done = |answers: &[u8]| mask.rows.extend_from_slice(answers);
-    filter.write_or_read(py, op, |filter, op| {
-        batch::run(&filter.bits, &filter.shape, op, &mut fill, &mut done)
-    })??;
-    Ok(mask)
+    let mut mask = Mask { rows: Vec::with_capacity(expected), array: false };
+    let mut hashes = Vec::with_capacity(OBJECTS.min(expected.max(1)));
+    let mut nulls = Vec::new();
+    let mut row = 0;
+    loop {
+        hashes.clear();
+        let mut stopped = None;
+        while hashes.len() < OBJECTS {
+            match hash(row) {
+                Some(Ok(Hashed::Key(h))) => hashes.push(h),
+                Some(Ok(Hashed::Null)) if options.skip_nulls => nulls.push(row),
+                Some(Ok(Hashed::Null)) => stopped = Some(Err(null_error(py, row))),
+                Some(Err(problem)) => stopped = Some(Err(problem)),
+                None => stopped = Some(Ok(())),
+            }
+            if stopped.is_some() {
+                break;
+            }
+            row += 1;
+        }
+        let mut left = hashes.chunks(BLOCK);
+        let mut fill = |block: &mut [u64; BLOCK]| {
+            let some = left.next().unwrap_or_default();
+            block[..some.len()].copy_from_slice(some);
+            Ok::<usize, Infallible>(some.len())
+        };
+        filter.write_or_read(py, options.op, |filter, op| {
+            let mut done = |answers: &[u8]| mask.rows.extend_from_slice(answers);
+            let _ = batch::run(&filter.bits, &filter.shape, op, &mut fill, &mut done);
+        })?;
+        if let Some(end) = stopped {
+            end?;
+            nulls.iter().for_each(|row| mask.rows.insert(*row, 0));
+            return Ok(mask);
+        }
+        py.check_signals()?;
+    }
+}
+
+/// A key's hash, or the None that stands where there is none.
+enum Hashed {
+    Key(u64),
+    Null,
+}
+
+#[inline(always)]
+fn hash_object(key: Borrowed<'_, '_, PyAny>, hasher: &KeyHasher) -> PyResult<Hashed> {
+    if key.is_none() {
+        return Ok(Hashed::Null);
+    }
+    hash_key(key, hasher).map(Hashed::Key)
 }
 
 /// A column: the interpreter lock is released while it is hashed and probed.
@@ -209,4 +299,3 @@ fn column_pass(filter: &Bloom, op: Op, threads: usize, column: &Column, answers:
         done += some.len();
     });
 }
-

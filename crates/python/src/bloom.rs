@@ -26,6 +26,9 @@ use crate::lines;
 const READ_ONLY: u8 = 1;
 /// A batch is writing without the interpreter lock and without locked instructions.
 const BUSY: u8 = 2;
+/// Every write is a locked instruction: the memory is shared with other processes, or there is no
+/// interpreter lock.
+const ATOMIC: u8 = 4;
 
 #[pyclass(subclass, frozen, module = "bloomery._native")]
 pub struct Bloom {
@@ -34,9 +37,6 @@ pub struct Bloom {
     pub hasher: KeyHasher,
     capacity: u64,
     error_rate: f64,
-    /// Every write is a locked instruction: the memory is shared with other processes, or there
-    /// is no interpreter lock.
-    atomic: bool,
     gate: AtomicU8,
     writer: Mutex<()>,
 }
@@ -62,7 +62,7 @@ impl Bloom {
     /// Adds one key with the interpreter lock held, which keeps other single writers out.
     #[inline(always)]
     pub fn add(&self, py: Python<'_>, h: u64) -> PyResult<bool> {
-        if self.atomic || self.gate.load(Acquire) != 0 {
+        if self.gate.load(Acquire) != 0 {
             return self.add_with_care(py, h);
         }
         Ok(with_probe(&self.bits, &self.shape, One::<true, false>(h)))
@@ -86,10 +86,11 @@ impl Bloom {
         if op == Op::Contains {
             return Ok(work(self, op));
         }
-        if self.gate.load(Acquire) & READ_ONLY != 0 {
+        let gate = self.gate.load(Acquire);
+        if gate & READ_ONLY != 0 {
             return Err(read_only(py));
         }
-        if self.atomic {
+        if gate & ATOMIC != 0 {
             return Ok(work(self, Op::AddAtomic));
         }
         while self.gate.load(Acquire) & BUSY != 0 {
@@ -178,11 +179,11 @@ impl Bloom {
         };
         let nbytes = shape.nbytes() as usize;
         let (bits, gate) = match memory {
-            None => (Bits::zeroed(nbytes), 0),
+            None => (Bits::zeroed(nbytes), if cfg!(Py_GIL_DISABLED) { ATOMIC } else { 0 }),
             Some(object) => {
                 let held = Held::get(object, ffi::PyBUF_SIMPLE)
                     .ok_or_else(|| invalid(py, "memory must be a contiguous buffer".into()))?;
-                let gate = if held.read_only() { READ_ONLY } else { 0 };
+                let gate = if held.read_only() { READ_ONLY } else { ATOMIC };
                 if held.nbytes().checked_sub(offset) != Some(nbytes) {
                     let message = format!("memory must have {nbytes} bytes after the offset");
                     return Err(invalid(py, message));
@@ -197,14 +198,12 @@ impl Bloom {
             let message = format!("{nbytes} bytes for the filter's bits could not be had");
             return Err(error(py, "NotEnoughMemory", message));
         };
-        let atomic = cfg!(Py_GIL_DISABLED) || (memory.is_some() && gate == 0);
         Ok(Bloom {
             bits,
             shape,
             hasher: KeyHasher { kind, seed },
             capacity,
             error_rate,
-            atomic,
             gate: AtomicU8::new(gate),
             writer: Mutex::new(()),
         })
@@ -319,8 +318,15 @@ impl Bloom {
         PyBytes::new(py, &self.header(checksum).encode())
     }
 
-    fn _line_histogram(&self, py: Python<'_>) -> Vec<u64> {
-        py.detach(|| self.bits.line_histogram())
+    /// The number of bits set, and the estimated error rate that they make.
+    fn _fill(&self, py: Python<'_>) -> (u64, f64) {
+        let Shape { layout, num_bits, num_hashes, lines_per_key } = self.shape;
+        let each = num_hashes / 2 / lines_per_key.max(1);
+        let (set, line) = py.detach(|| self.bits.fill(each));
+        match layout {
+            Layout::Blocked => (set, line.powi(lines_per_key as i32)),
+            Layout::Classic => (set, (set as f64 / num_bits as f64).powi(num_hashes as i32)),
+        }
     }
 
     /// Overwrites the bits from a byte offset (a multiple of 8) on, as a loader does.
@@ -334,6 +340,10 @@ impl Bloom {
             // SAFETY: contiguous, and the interpreter lock is held while it is copied.
             filter.bits.fill_from(offset, unsafe { held.bytes() });
         })
+    }
+
+    fn _padding_is_clear(&self) -> bool {
+        self.bits.padding_is_clear(self.shape.num_bits)
     }
 
     fn _clear(&self, py: Python<'_>) -> PyResult<()> {
@@ -396,7 +406,7 @@ pub unsafe extern "C" fn add_one(
         match hash_key(key, &filter.hasher).and_then(|h| filter.add(py, h)) {
             Ok(new) => {
                 let answer = if new { ffi::Py_True() } else { ffi::Py_False() };
-                ffi::Py_IncRef(answer);
+                ffi::Py_INCREF(answer);
                 answer
             }
             Err(problem) => {

@@ -107,7 +107,9 @@ pub fn column(object: &Bound<'_, PyAny>, held: Held) -> PyResult<Array> {
         "O" => return Ok(Array::Objects),
         other => {
             let advice = match other {
-                "f" | "d" | "e" | "g" => "; floats have no stable keys: use .astype(str) or .view('int64')",
+                "f" | "d" | "e" | "g" => {
+                    "; floats have no stable keys: use .astype(str) or .view('int64')"
+                }
                 _ => "",
             };
             return refuse(format!(

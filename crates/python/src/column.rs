@@ -14,17 +14,42 @@ pub struct Column {
 
 /// Whoever builds one promises that the pointers stay readable for `len` rows while it lives.
 pub enum Data {
-    Ints { start: *const u8, stride: isize, kind: Int },
+    Ints {
+        start: *const u8,
+        stride: isize,
+        kind: Int,
+    },
     /// Byte strings between offsets; `wide` offsets have 64 bits.
-    Offsets { offsets: *const u8, wide: bool, bytes: *const u8 },
+    Offsets {
+        offsets: *const u8,
+        wide: bool,
+        bytes: *const u8,
+    },
     /// Arrow's views: 16 bytes a row, short strings within, long ones in one of the buffers.
-    Views { views: *const u8, buffers: Vec<*const u8> },
+    Views {
+        views: *const u8,
+        buffers: Vec<*const u8>,
+    },
     /// `width` bytes a row; `trim` drops the NULs at the end, as NumPy does.
-    Fixed { start: *const u8, stride: isize, width: usize, trim: bool },
+    Fixed {
+        start: *const u8,
+        stride: isize,
+        width: usize,
+        trim: bool,
+    },
     /// NumPy's str: UCS-4, the NULs at the end dropped.
-    Ucs4 { start: *const u8, stride: isize, width: usize, swapped: bool },
+    Ucs4 {
+        start: *const u8,
+        stride: isize,
+        width: usize,
+        swapped: bool,
+    },
     /// A dictionary's hashes and each row's index into them.
-    Dictionary { hashes: Vec<u64>, start: *const u8, kind: Int },
+    Dictionary {
+        hashes: Vec<u64>,
+        start: *const u8,
+        kind: Int,
+    },
 }
 
 // SAFETY: the memory is only read.
@@ -58,56 +83,55 @@ impl Column {
     }
 
     fn hash_rows(&self, hasher: &KeyHasher, from: usize, out: &mut [u64]) {
-        // SAFETY (all blocks): rows `from..from + out.len()` exist, as the builder promised.
-        match &self.data {
-            Data::Ints { start, stride, kind } => unsafe {
-                hash_ints(hasher, start.offset(from as isize * stride), *stride, *kind, out);
-            },
-            Data::Offsets { offsets, wide, bytes } => {
-                let at = |row: usize| unsafe {
-                    if *wide {
-                        offsets.cast::<i64>().add(row).read_unaligned() as usize
-                    } else {
-                        offsets.cast::<i32>().add(row).read_unaligned() as usize
+        let rows = from..from + out.len();
+        let each = out.iter_mut().zip(rows);
+        // SAFETY: these rows exist, as whoever built the column promised.
+        unsafe {
+            match &self.data {
+                Data::Ints { start, stride, kind } => {
+                    hash_ints(hasher, start.offset(from as isize * stride), *stride, *kind, out);
+                }
+                Data::Offsets { offsets, wide, bytes } => {
+                    let offset = |row: usize| match wide {
+                        true => offsets.cast::<i64>().add(row).read_unaligned() as usize,
+                        false => offsets.cast::<i32>().add(row).read_unaligned() as usize,
+                    };
+                    let mut begin = offset(from);
+                    for (h, row) in each {
+                        let end = offset(row + 1);
+                        *h = hasher.hash_bytes(slice(*bytes, begin, end - begin));
+                        begin = end;
                     }
-                };
-                let mut begin = at(from);
-                for (i, h) in out.iter_mut().enumerate() {
-                    let end = at(from + i + 1);
-                    *h = hasher.hash_bytes(unsafe { slice(*bytes, begin, end - begin) });
-                    begin = end;
                 }
-            }
-            Data::Views { views, buffers } => {
-                for (i, h) in out.iter_mut().enumerate() {
-                    *h = hasher.hash_bytes(unsafe { view(views.add((from + i) * 16), buffers) });
+                Data::Views { views, buffers } => {
+                    each.for_each(|(h, row)| {
+                        *h = hasher.hash_bytes(view(views.add(row * 16), buffers));
+                    });
                 }
-            }
-            Data::Fixed { start, stride, width, trim } => {
-                for (i, h) in out.iter_mut().enumerate() {
-                    let mut key =
-                        unsafe { slice(start.offset((from + i) as isize * stride), 0, *width) };
-                    if *trim {
-                        let end = key.iter().rposition(|b| *b != 0).map_or(0, |last| last + 1);
-                        key = &key[..end];
+                Data::Fixed { start, stride, width, trim } => {
+                    for (h, row) in each {
+                        let mut key = slice(start.offset(row as isize * stride), 0, *width);
+                        if *trim {
+                            let end = key.iter().rposition(|b| *b != 0).map_or(0, |last| last + 1);
+                            key = &key[..end];
+                        }
+                        *h = hasher.hash_bytes(key);
                     }
-                    *h = hasher.hash_bytes(key);
                 }
-            }
-            Data::Ucs4 { start, stride, width, swapped } => {
-                let mut key = Vec::with_capacity(*width);
-                for (i, h) in out.iter_mut().enumerate() {
-                    let points =
-                        unsafe { ucs4(start.offset((from + i) as isize * stride), *width, *swapped) };
-                    key.clear();
-                    let _ = utf8(points, &mut key); // checked when the column was made
-                    *h = hasher.hash_bytes(&key);
+                Data::Ucs4 { start, stride, width, swapped } => {
+                    let mut key = Vec::with_capacity(*width);
+                    for (h, row) in each {
+                        let points = ucs4(start.offset(row as isize * stride), *width, *swapped);
+                        key.clear();
+                        let _ = utf8(points, &mut key); // checked when the column was made
+                        *h = hasher.hash_bytes(&key);
+                    }
                 }
-            }
-            Data::Dictionary { hashes, start, kind } => {
-                for (i, h) in out.iter_mut().enumerate() {
-                    let index = unsafe { read_int(start.add((from + i) * kind.width), *kind) };
-                    *h = hashes.get(index as usize).copied().unwrap_or_default();
+                Data::Dictionary { hashes, start, kind } => {
+                    for (h, row) in each {
+                        let index = read_int(start.add(row * kind.width), *kind);
+                        *h = hashes.get(index as usize).copied().unwrap_or_default();
+                    }
                 }
             }
         }
@@ -115,10 +139,13 @@ impl Column {
 
     /// The first row of a NumPy str column that is not text, if there is one.
     pub fn first_bad_row(&self) -> Option<usize> {
-        let Data::Ucs4 { start, stride, width, swapped } = &self.data else { return None };
+        let Data::Ucs4 { start, stride, width, swapped } = &self.data else {
+            return None;
+        };
         (0..self.len).find(|row| {
             // SAFETY: the row exists, as the builder promised.
-            let mut points = unsafe { ucs4(start.offset(*row as isize * stride), *width, *swapped) };
+            let mut points =
+                unsafe { ucs4(start.offset(*row as isize * stride), *width, *swapped) };
             points.any(|p| char::from_u32(p).is_none())
         })
     }
@@ -181,19 +208,16 @@ unsafe fn hash_ints(
     out: &mut [u64],
 ) {
     macro_rules! dense {
-        ($int:ty, $hash:expr) => {
-            for (i, h) in out.iter_mut().enumerate() {
-                // SAFETY: as promised above.
-                *h = $hash(unsafe { start.cast::<$int>().add(i).read_unaligned() }.into());
-            }
-        };
+        ($int:ty) => {{
+            // SAFETY: as promised above.
+            let at = |i: usize| unsafe { start.cast::<$int>().add(i).read_unaligned() };
+            hasher.hash_i64s((0..out.len()).map(|i| i64::from(at(i))), out)
+        }};
     }
-    let signed = |v: i64| hasher.hash_i64(v);
     match (kind.width, kind.signed, stride == kind.width as isize && !kind.swapped) {
-        (8, true, true) => dense!(i64, signed),
-        (4, true, true) => dense!(i32, signed),
-        (4, false, true) => dense!(u32, signed),
-        (8, false, true) => dense!(u64, |v: u64| hasher.hash_u64(v)),
+        (8, true, true) => dense!(i64),
+        (4, true, true) => dense!(i32),
+        (4, false, true) => dense!(u32),
         _ => {
             for (i, h) in out.iter_mut().enumerate() {
                 // SAFETY: as promised above.

@@ -29,3 +29,9 @@ pub fn read_only(py: Python<'_>) -> PyErr {
     let message = "this filter is mapped read-only: load it with writable=True, or without mmap";
     error(py, "ReadOnlyFilter", message.into())
 }
+
+#[cold]
+pub fn null_error(py: Python<'_>, row: usize) -> PyErr {
+    let message = format!("row {row} is null: drop nulls first, or pass nulls=\"skip\"");
+    error(py, "NullKey", message)
+}

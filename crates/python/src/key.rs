@@ -63,6 +63,7 @@ unsafe fn compact_ascii<'a>(object: *mut ffi::PyObject) -> Option<&'a [u8]> {
 #[cold]
 #[inline(never)]
 fn hash_any(key: Borrowed<'_, '_, PyAny>, hasher: &KeyHasher) -> PyResult<u64> {
+    let key = key.to_owned(); // Python code may run below, and drop what was only borrowed
     let mut bytes = Vec::with_capacity(64);
     let domain = encode(&key, &mut bytes, 0)?;
     Ok(hasher.hash(domain, &bytes))
@@ -161,7 +162,8 @@ fn encode_tuple(tuple: &Bound<'_, PyTuple>, out: &mut Vec<u8>, depth: usize) -> 
         let domain = encode(&part, out, depth + 1)?;
         let len = out.len() - start - 5;
         let Ok(len) = u32::try_from(len) else {
-            let message = format!("a part of a tuple key has {len} bytes, at most 4 GiB are allowed");
+            let message =
+                format!("a part of a tuple key has {len} bytes, at most 4 GiB are allowed");
             return Err(error(py, "InvalidKey", message));
         };
         out[start] = domain as u8;

@@ -33,19 +33,28 @@ pub fn run<'py>(
     Ok((PyBytes::new(py, &kept), used, seen, count))
 }
 
-fn take(filter: &Bloom, text: &[u8], op: Op, end: bool, keep: bool) -> (Vec<u8>, usize, usize, usize) {
+fn take(
+    filter: &Bloom,
+    text: &[u8],
+    op: Op,
+    end: bool,
+    keep: bool,
+) -> (Vec<u8>, usize, usize, usize) {
     let used = match memchr::memrchr(b'\n', text) {
         _ if end => text.len(),
         Some(last) => last + 1,
         None => 0,
     };
     let text = &text[..used];
-    let mut ends = memchr::memchr_iter(b'\n', text).chain(text.last().filter(|b| **b != b'\n').map(|_| used));
+    let mut ends =
+        memchr::memchr_iter(b'\n', text).chain(text.last().filter(|b| **b != b'\n').map(|_| used));
     let mut spans = Vec::with_capacity(text.len() / 32);
     let mut begin = 0;
     let mut fill = |block: &mut [u64; BLOCK]| {
         for (n, h) in block.iter_mut().enumerate() {
-            let Some(stop) = ends.next() else { return Ok::<usize, Infallible>(n) };
+            let Some(stop) = ends.next() else {
+                return Ok::<usize, Infallible>(n);
+            };
             *h = filter.hasher.hash_bytes(&text[begin..stop]);
             spans.push((begin, stop));
             begin = stop + 1;

@@ -15,6 +15,7 @@ run that shows nothing (a small `dedup` in a pipe) never imports rich at all.
 import errno
 import os
 import sys
+from typing import cast
 
 from bloomery.cli import terminal
 from bloomery.errors import BloomeryError, MissingExtra, NotEnoughMemory
@@ -57,6 +58,7 @@ def main(argv: list[str] | None = None) -> int:
         terminal.say(describe(needed))
         return EXIT_ERROR
 
+
 def _run(argv: list[str]) -> int:
     import typer
 
@@ -68,7 +70,7 @@ def _run(argv: list[str]) -> int:
         return 0
     # command.main() would turn Ctrl-C and a closed pipe into codes of its own, so the two halves
     # of it are called here. UsageError has no public name in typer; it is BadParameter's base.
-    usage_error = typer.BadParameter.__mro__[1]
+    usage_error = cast("type[Exception]", typer.BadParameter.__mro__[1])
     try:
         with command.make_context("bloomery", list(argv)) as context:
             result = command.invoke(context)

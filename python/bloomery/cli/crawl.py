@@ -28,6 +28,7 @@ _TRACKING = ("?utm_source=feed", "?utm_source=mail&utm_medium=weekly", "?ref=top
 _WORDS = ("bridge", "furnace", "ore", "slag", "anvil", "forge", "market", "road")
 _POPULAR = 8  # links a page to what everybody links to
 _RELATED = 9  # links a page to articles of its own neighbourhood, mostly unseen
+LINKS_ON_A_PAGE = len(_PATHS) + len(_SECTIONS) + _POPULAR + _RELATED + 2
 _MULTIPLIER = 6364136223846793005  # Knuth's, for a 64-bit linear congruential generator
 _WORD = (1 << 64) - 1
 _LONGEST_QUEUE = 50_000  # a crawler drops what it cannot get to

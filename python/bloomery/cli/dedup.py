@@ -16,12 +16,12 @@ from typing import Annotated
 import typer
 
 from bloomery import BloomFilter
-from bloomery.cli import state
+from bloomery.cli import estimate, state
 from bloomery.cli.amounts import parse_count, parse_rate, show_rate
 from bloomery.cli.progress import LineProgress
 from bloomery.cli.pump import Interrupted, Interrupts, LinePump
 from bloomery.cli.sources import Source
-from bloomery.cli.terminal import emit, say, with_step
+from bloomery.cli.terminal import STDIN, emit, say, with_step
 
 EXAMPLE = "zcat -f logs/* | bloomery dedup > unique.txt; bloomery dedup --filter seen.bloom new.zst"
 
@@ -29,7 +29,7 @@ EXAMPLE = "zcat -f logs/* | bloomery dedup > unique.txt; bloomery dedup --filter
 # ten million lines lose about one. It costs 31 bits a line: 39 MB for ten million.
 DEFAULT_ERROR_RATE = 1e-6
 DEFAULT_CAPACITY = 10_000_000  # where the input's length is unknown: a pipe
-_MARGIN = 1.25  # over an estimate from the first megabyte
+_MARGIN = 1.25  # over the estimate
 _RUNS = 4  # a kept filter has room for this many inputs like the first
 
 
@@ -72,8 +72,8 @@ def dedup(
 ) -> int:
     """Print each line once, the first time it comes. The input is never held in memory."""
     paths = files or ["-"]
-    total = _total_size(paths)
-    progress = LineProgress(total, quiet)
+    sizes = _sizes(paths)
+    progress = LineProgress(sum(sizes) if sizes else None, quiet)
     with ExitStack() as stack:
         stack.callback(progress.stop)
         interrupts = stack.enter_context(Interrupts())
@@ -84,11 +84,9 @@ def dedup(
             seen = state.load(filter)
             _check_same(seen, filter, capacity, error_rate)
         else:
-            estimate = _estimate(pump, source, total) if capacity is None else 0
-            seen = BloomFilter(
-                capacity or _room(estimate, kept=filter is not None, known=total is not None),
-                DEFAULT_ERROR_RATE if error_rate is None else error_rate,
-            )
+            if capacity is None:
+                capacity = _room(paths, sizes, pump, source, kept=filter is not None)
+            seen = BloomFilter(capacity, DEFAULT_ERROR_RATE if error_rate is None else error_rate)
             if filter is not None:
                 # Saved while empty: a path that cannot be written fails now, not after hours.
                 state.save(seen, filter, "nothing was read")
@@ -168,43 +166,36 @@ class _Run:
             return ""
         if not self._agree:
             return f"; {self._path} is as it was before, so this run's lines will come out again"
-        with self._interrupts.held_off():
+        with self._interrupts.held_off(last=True):
             state.save(
                 self._seen, self._path, "it is as it was, so this run's lines will come out again"
             )
         return f"; {self._path} has the lines that came out"
 
 
-def _total_size(paths: list[str]) -> int | None:
-    """Bytes in all, if every input is a regular file. A missing one fails before any output."""
-    total: int | None = 0
+def _sizes(paths: list[str]) -> list[int] | None:
+    """Bytes of each, if every input is a regular file. A missing one fails before any output."""
+    sizes: list[int] = []
+    regular = True
     for path in paths:
-        try:
-            status = os.fstat(0) if path == "-" else Path(path).stat()
-        except OSError as failure:
-            if path == "-":
-                return None  # closed: reading it says so
-            raise failure from None
+        status = os.fstat(STDIN) if path == "-" else Path(path).stat()
         if stat.S_ISDIR(status.st_mode):
             raise IsADirectoryError(errno.EISDIR, "is a directory; name the files in it", path)
-        regular = total is not None and stat.S_ISREG(status.st_mode)
-        total = (total or 0) + status.st_size if regular else None
-    return total
+        regular = regular and stat.S_ISREG(status.st_mode)
+        sizes.append(status.st_size)
+    return sizes if regular else None
 
 
-def _estimate(pump: LinePump, source: Source, total: int | None) -> int:
-    """Lines in all, from the first megabyte's lines and the bytes it took; 0 if unknown."""
-    if total is None:
-        return 0
-    first = bytes(pump.prime(source))
-    lines = first.count(b"\n") + 1
-    return int(lines * max(1.0, total / max(1, source.position)))
-
-
-def _room(estimate: int, *, kept: bool, known: bool) -> int:
-    if kept or not known:
-        return max(DEFAULT_CAPACITY, int(estimate * _RUNS))
-    return max(1000, int(estimate * _MARGIN))
+def _room(
+    paths: list[str], sizes: list[int] | None, pump: LinePump, source: Source, *, kept: bool
+) -> int:
+    """The capacity, where none was given."""
+    if not sizes or not any(sizes):  # /proc and the like have files of no size and many lines
+        return DEFAULT_CAPACITY
+    lines = estimate.from_samples(paths, sizes)
+    if lines is None:
+        lines = estimate.from_first_chunk(pump, source, sum(sizes))
+    return max(DEFAULT_CAPACITY, lines * _RUNS) if kept else max(1000, int(lines * _MARGIN))
 
 
 def _check_same(

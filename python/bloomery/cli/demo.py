@@ -14,7 +14,7 @@ import typer
 from bloomery import BloomFilter
 from bloomery.cli import options
 from bloomery.cli.amounts import parse_count, show_memory, show_rate
-from bloomery.cli.crawl import Crawler
+from bloomery.cli.crawl import LINKS_ON_A_PAGE, Crawler
 from bloomery.cli.terminal import STDOUT, emit_line, is_terminal, render
 
 EXAMPLE = "bloomery demo --capacity 2M --error-rate 0.1%"
@@ -49,7 +49,7 @@ def demo(
         typer.Option(
             "--capacity", "-n", parser=parse_count, metavar="N", help="Distinct URLs to crawl to."
         ),
-    ] = 1_500_000,
+    ] = 2_000_000,
     error_rate: options.ErrorRate = 0.01,
 ) -> int:
     """Crawl a made-up web for about ten seconds with a filter as its memory, checked by a set."""
@@ -58,9 +58,9 @@ def demo(
     exact: set[str] = set()
     crawler = Crawler()
     with _Display(filter, tally) as display:
-        while tally.distinct < capacity:
-            room = capacity - tally.distinct  # full to the key: what was promised is for capacity
-            links = crawler.visit(min(_BATCH, room))[:room]
+        # Up to the last page that fits: what is promised is promised for the capacity.
+        while (room := capacity - tally.distinct) >= LINKS_ON_A_PAGE:
+            links = crawler.visit(min(_BATCH, room - LINKS_ON_A_PAGE + 1))
             if not links:
                 break
             crawler.enqueue(_ask(filter, tally, exact, links))
@@ -123,6 +123,7 @@ def _rows(filter: BloomFilter, tally: Tally) -> list[tuple[str, str]]:
 
 
 def _table(filter: BloomFilter, tally: Tally) -> Any:
+    from rich.progress_bar import ProgressBar
     from rich.table import Table
 
     seconds = time.perf_counter() - tally.started
@@ -132,6 +133,7 @@ def _table(filter: BloomFilter, tally: Tally) -> Any:
     table.add_column(justify="right", min_width=34)
     for name, text in _rows(filter, tally):
         table.add_row(name, text)
+    table.add_row("", ProgressBar(filter.capacity, tally.distinct, width=34))
     return table
 
 

@@ -44,7 +44,7 @@ def add(
             return consumed
 
         def keep(consequence: str) -> None:
-            with interrupts.held_off():
+            with interrupts.held_off(last=True):
                 state.save(filter, file, consequence)
 
         try:

@@ -66,15 +66,16 @@ class Interrupts:
         raise Interrupted(signum)
 
     @contextmanager
-    def held_off(self) -> Iterator[None]:
-        """A stretch that must not be torn apart by a signal."""
+    def held_off(self, *, last: bool = False) -> Iterator[None]:
+        """A stretch that must not be torn apart; after the last one there is nothing to stop."""
         self._inside = True
         try:
             yield
         finally:
             self._inside = False
-        if self._pending:
-            raise Interrupted(self._pending)
+            signum, self._pending = self._pending, 0
+        if signum and not last:
+            raise Interrupted(signum)
 
 
 class LinePump:
@@ -88,15 +89,19 @@ class LinePump:
     def __init__(self, interrupts: Interrupts) -> None:
         self._interrupts = interrupts
         self._buffer = bytearray(CHUNK)
+        self._failure: OSError | None = None
         self._held = 0  # bytes at the front: a line whose end has not been read yet
 
     def prime(self, source: Source) -> memoryview:
-        """Read a first piece without consuming it, to estimate from."""
-        while self._held < len(self._buffer):
-            count = self._read(source)
-            self._held += count
-            if not count or source.size is None:  # a pipe: take what there is, do not wait
-                break
+        """Read the first chunk of a file without consuming it, to estimate from.
+
+        A failure is kept for `run`, after the lines before it.
+        """
+        try:
+            while self._held < len(self._buffer) and (count := self._read(source)):
+                self._held += count
+        except OSError as failure:
+            self._failure = failure
         return memoryview(self._buffer)[: self._held]
 
     def run(self, source: Source, step: Step) -> None:
@@ -124,6 +129,8 @@ class LinePump:
                 view[: self._held] = bytes(view[consumed:end])
 
     def _read(self, source: Source) -> int:
+        if self._failure is not None:
+            raise self._failure
         with memoryview(self._buffer) as view:
             return source.readinto(view[self._held :])
 

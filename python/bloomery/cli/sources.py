@@ -158,12 +158,21 @@ def _could_be_magic(head: bytes) -> bool:
     return skippable or _GZIP.startswith(head) or _ZSTD.startswith(head)
 
 
+def is_compressed(head: bytes) -> bool:
+    """Whether a file that starts like this is gzip or zstd."""
+    return head.startswith((_GZIP, _ZSTD)) or _is_skippable(head)
+
+
+def _is_skippable(head: bytes) -> bool:
+    return head[1:4] == _ZSTD_SKIPPABLE and head[0] & 0xF0 == 0x50
+
+
 def _decoder_for(head: bytes, name: str) -> _Decoder | None:
     if head.startswith(_GZIP):
         import zlib
 
         return _Decoder(name, "gzip", lambda: zlib.decompressobj(31), zlib.error)
-    if head.startswith(_ZSTD) or (head[1:4] == _ZSTD_SKIPPABLE and head[0] & 0xF0 == 0x50):
+    if head.startswith(_ZSTD) or _is_skippable(head):
         try:
             import zstandard
         except ModuleNotFoundError:

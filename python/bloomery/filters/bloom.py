@@ -3,8 +3,9 @@ of what a filter can do."""
 
 from __future__ import annotations
 
+import operator
 import os
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, SupportsIndex, cast
 
 from bloomery import _native, errors, sizing
 from bloomery.filters import memory
@@ -12,7 +13,9 @@ from bloomery.filters import memory
 if TYPE_CHECKING:
     from typing_extensions import Buffer, Self
 
-    from bloomery.types import Batch, Hasher, Layout
+    from collections.abc import Iterable
+
+    from bloomery.types import Batch, Hasher, Key, Layout, Nulls
 
 __all__ = ["BloomFilter"]
 
@@ -48,7 +51,7 @@ class BloomFilter(_native.Bloom):
     ) -> Self:
         """Make an empty filter for `capacity` distinct keys."""
         plan = sizing.plan(capacity, error_rate, layout=layout)
-        _check_hasher(hasher, seed)
+        seed = _check_hasher(hasher, seed)
         memory.check(plan.nbytes)
         return cls._with(
             plan.capacity,
@@ -75,71 +78,68 @@ class BloomFilter(_native.Bloom):
         layout: Layout = "blocked",
         hasher: Hasher = "xxh3",
         seed: int = 0,
+        nulls: Nulls = "error",
     ) -> Self:
         """Make a filter that holds these keys, sized for as many; an iterator is listed first."""
-        if not hasattr(keys, "__len__"):
-            keys = list(keys)  # type: ignore[arg-type]
-        capacity = max(1, len(keys))  # type: ignore[arg-type]
-        made = cls(capacity, error_rate, layout=layout, hasher=hasher, seed=seed)
-        made.update(keys)
+        if hasattr(keys, "__len__"):
+            capacity = len(keys)
+        elif hasattr(keys, "__arrow_c_stream__"):
+            raise errors.UnsupportedBatch(
+                f"{type(keys).__name__} is a stream of unknown length: make a BloomFilter with a "
+                "capacity and update it, or read the stream into a column first"
+            )
+        else:
+            keys = list(cast("Iterable[Key]", keys))
+            capacity = len(keys)
+        made = cls(max(1, capacity), error_rate, layout=layout, hasher=hasher, seed=seed)
+        made.update(keys, nulls=nulls)
         return made
 
     # How full it is. Each of these reads all of the bits: 0.1 s for a gigabyte.
 
-    def _bits_set(self, histogram: list[int]) -> int:
-        return sum(bits * lines for bits, lines in enumerate(histogram))
-
     @property
     def fill_ratio(self) -> float:
         """The share of bits that are set."""
-        return self._bits_set(self._line_histogram()) / self.num_bits
+        return self._fill()[0] / self.num_bits
 
     @property
     def estimated_count(self) -> int:
         """How many distinct keys were added, estimated from the fill."""
-        return self._count(self._line_histogram())
+        return self._count(self._fill()[0])
 
-    def _count(self, histogram: list[int]) -> int:
+    def _count(self, bits_set: int) -> int:
         shape = (self.layout, self.num_bits, self.num_hashes, self.lines_per_key)
-        return round(sizing.estimated_count(*shape, self._bits_set(histogram)))
+        return round(sizing.estimated_count(*shape, bits_set))
 
     @property
     def estimated_error_rate(self) -> float:
         """The share of absent keys answered with a maybe, as the bits stand now."""
-        return self._rate(self._line_histogram())
-
-    def _rate(self, histogram: list[int]) -> float:
-        if self.layout == "classic":
-            return float((self._bits_set(histogram) / self.num_bits) ** self.num_hashes)
-        # Line by line: fuller lines err more often than the mean fill says.
-        hashes = self.num_hashes // self.lines_per_key
-        lines = self.num_bits // sizing.LINE_BITS
-        rate = sum(n * (bits / sizing.LINE_BITS) ** hashes for bits, n in enumerate(histogram))
-        return float((rate / lines) ** self.lines_per_key)
+        return self._fill()[1]
 
     @property
     def saturated(self) -> bool:
         """True once it holds more keys than its capacity and errs more often than was asked."""
-        histogram = self._line_histogram()
-        return self._count(histogram) > self.capacity and self._rate(histogram) > self.error_rate
+        bits_set, rate = self._fill()
+        return self._count(bits_set) > self.capacity and rate > self.error_rate
 
     def info(self) -> dict[str, Any]:
         """All that is known about the filter, ready for JSON."""
-        histogram = self._line_histogram()
-        count, rate = self._count(histogram), self._rate(histogram)
+        bits_set, rate = self._fill()
+        count = self._count(bits_set)
         return {
             "kind": "bloom",
             "capacity": self.capacity,
             "error_rate": self.error_rate,
             "layout": self.layout,
             "hasher": self.hasher,
-            "seed": self.seed,
+            # A siphash seed is a key: it has no business in logs and on screens.
+            "seed": "secret" if self.hasher == "siphash" else self.seed,
             "num_bits": self.num_bits,
             "num_hashes": self.num_hashes,
             "lines_per_key": self.lines_per_key,
             "nbytes": self.nbytes,
             "bits_per_key": self.num_bits / self.capacity,
-            "fill_ratio": self._bits_set(histogram) / self.num_bits,
+            "fill_ratio": bits_set / self.num_bits,
             "estimated_count": count,
             "estimated_error_rate": rate,
             "saturated": count > self.capacity and rate > self.error_rate,
@@ -327,12 +327,15 @@ class BloomFilter(_native.Bloom):
         return files.load(cls, path, mmap=mmap, writable=writable, verify=verify)
 
 
-def _check_hasher(hasher: object, seed: object) -> None:
+def _check_hasher(hasher: object, seed: object) -> int:
     if hasher not in _HASHERS:
         raise errors.InvalidParameter(f"hasher is {hasher!r}, must be one of {', '.join(_HASHERS)}")
     bits = 128 if hasher == "siphash" else 64
-    if isinstance(seed, bool) or not isinstance(seed, int) or not 0 <= seed < 1 << bits:
-        shown = repr(seed) if hasher != "siphash" else f"a {type(seed).__name__} out of range"
-        raise errors.InvalidParameter(
-            f"seed is {shown}, must be an int of at least 0 and below 2**{bits}"
-        )
+    if isinstance(seed, SupportsIndex) and not isinstance(seed, bool):
+        number = operator.index(seed)
+        if 0 <= number < 1 << bits:
+            return number
+    shown = repr(seed) if hasher != "siphash" else f"a {type(seed).__name__} out of range"
+    raise errors.InvalidParameter(
+        f"seed is {shown}, must be an int of at least 0 and below 2**{bits}"
+    )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import mmap as memory_map
 import os
 import stat
@@ -45,6 +46,8 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
     """Open a new file that takes the path's place when all went well; else nothing has changed."""
     target = os.path.realpath(path)
     folder, name = os.path.split(target)
+    if os.path.isdir(target):
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), os.fspath(path))
     handle, temporary = tempfile.mkstemp(prefix=f".{name}.", suffix=".tmp", dir=folder)
     try:
         with open(handle, "wb") as file:
@@ -107,7 +110,7 @@ def load(
             made._write(offset, chunk[:count])
             offset += count
         _verify(expected, checksum, offset == total - HEADER_BYTES, verify)
-        return made
+        return _checked(made)
 
 
 def _map(
@@ -124,7 +127,7 @@ def _map(
     if writable:
         # From now on the bits change in place and no checksum of them can hold.
         mapped[_CHECKSUM] = _native.LIVE.to_bytes(8, "little")
-    return kind._with(*parts, mapped, HEADER_BYTES)
+    return _checked(kind._with(*parts, mapped, HEADER_BYTES))
 
 
 def from_bytes(kind: type[F], data: Buffer) -> F:
@@ -135,6 +138,12 @@ def from_bytes(kind: type[F], data: Buffer) -> F:
     _verify(expected, _native.checksum(view[HEADER_BYTES:]), True, None)
     made = kind._with(*parts)
     made._write(0, view[HEADER_BYTES:])
+    return _checked(made)
+
+
+def _checked(made: F) -> F:
+    if not made._padding_is_clear():
+        raise errors.CorruptData("bits are set in the padding behind the last bit")
     return made
 
 
