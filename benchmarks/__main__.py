@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 import time
 import traceback
@@ -12,7 +13,7 @@ from importlib import import_module
 from pathlib import Path
 
 from benchmarks import report, verdict
-from benchmarks.machine import describe
+from benchmarks.machine import BUSY, describe
 from benchmarks.settings import Record, Settings
 from benchmarks.timing import progress
 
@@ -73,6 +74,8 @@ def main(argv: list[str]) -> int:
     settings = Settings(quick=options.quick, scale=options.scale)
     machine = describe()
     print(report.machine_lines(machine))
+    if machine["load_at_start"] > BUSY:
+        print("NOTE      the machine is busy: times, ratios and verdicts below mean little")
     parts: dict[str, list[Record]] = {}
     seconds: dict[str, float] = {}
     failed: list[str] = []
@@ -85,6 +88,7 @@ def main(argv: list[str]) -> int:
         if not parts[name]:
             failed.append(name)
         print(report.heading(f"{name}: {title}") + f"\n{text}", flush=True)
+    machine["load_at_end"] = round(os.getloadavg()[0], 2)
     lines = verdict.judge(parts, settings)
     print(report.heading("verdict") + "\n" + verdict.render(lines, settings))
     report.write_json(

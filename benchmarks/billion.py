@@ -17,7 +17,7 @@ import numpy as np
 
 from benchmarks.report import Column, table
 from benchmarks.settings import Record, Settings
-from benchmarks.timing import progress
+from benchmarks.timing import count_true, progress
 
 ERROR_RATE = 0.01
 
@@ -57,7 +57,7 @@ def measure(keys: int, absent: int, chunk: int) -> Record:
     wrong = 0
     for low in range(keys, keys + absent, chunk):
         numbers = np.arange(low, min(low + chunk, keys + absent), dtype=np.int64)
-        wrong += int(filter_.contains_many(numbers).sum())
+        wrong += count_true(filter_.contains_many(numbers))
         del numbers
     ended = time.monotonic()
     return {

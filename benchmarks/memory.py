@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Literal
 
 import bloomery
 from benchmarks.keys import ABSENT, int64s
@@ -11,17 +12,19 @@ from benchmarks.settings import Record, Settings
 from benchmarks.timing import count_true, progress
 
 CHUNK = 10_000_000
+Layout = Literal["blocked", "classic"]
+LAYOUTS: tuple[Layout, ...] = ("blocked", "classic")
 
 
 def run(settings: Settings) -> list[Record]:
     return [
         _measure(layout, error_rate, settings.memory_keys, settings.memory_absent)
-        for layout in ("blocked", "classic")
+        for layout in LAYOUTS
         for error_rate in (0.01, 0.001)
     ]
 
 
-def _measure(layout: str, error_rate: float, keys: int, absent: int) -> Record:
+def _measure(layout: Layout, error_rate: float, keys: int, absent: int) -> Record:
     progress.step(f"memory: {layout}, {keys:,} keys at {error_rate:.1%}, {absent:,} absent ones")
     filter_ = bloomery.BloomFilter(keys, error_rate, layout=layout)
     for low in range(0, keys, CHUNK):

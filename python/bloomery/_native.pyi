@@ -3,15 +3,25 @@ underscore are for that class alone."""
 
 from typing import Final
 
-from typing_extensions import Buffer, Self
+from typing_extensions import Buffer, Self, disjoint_base
 
 from bloomery.types import Batch, Hasher, Key, Layout, Mask, Nulls
 
+__all__ = [
+    "CHUNK_BYTES",
+    "HEADER_BYTES",
+    "LIVE",
+    "Bloom",
+    "__version__",
+    "checksum",
+    "parse_header",
+]
 __version__: Final[str]
 HEADER_BYTES: Final[int]
 CHUNK_BYTES: Final[int]
 LIVE: Final[int]
 
+@disjoint_base
 class Bloom:
     def __new__(
         cls,
@@ -45,7 +55,7 @@ class Bloom:
         r"""Add each line of `data`, without its newline.
 
         Returns the lines that were definitely new, each with a newline; the number of bytes used,
-        up to the last newline (all of them if `final`); the lines seen; and the lines that were new.
+        up to the last newline (all if `final`); the lines seen; and the lines that were new.
         """
     def contains_lines(
         self, data: Buffer, *, final: bool = False, invert: bool = False
@@ -95,6 +105,6 @@ class Bloom:
     def __buffer__(self, flags: int, /) -> memoryview: ...
 
 def parse_header(
-    head: bytes, total: int
+    head: bytes, total: int | None
 ) -> tuple[int, float, Layout, int, int, int, Hasher, int, int]: ...
 def checksum(data: Buffer, before: int = 0) -> int: ...

@@ -15,7 +15,9 @@ from numbers import Integral, Real
 from typing import Literal, cast
 
 from bloomery.errors import InvalidParameter
-from bloomery.line_rates import LINE_BITS, LINE_BYTES, line_load, line_rate, touched_by_visit
+from bloomery.line_rates import LINE_BITS as LINE_BITS
+from bloomery.line_rates import LINE_BYTES as LINE_BYTES
+from bloomery.line_rates import line_load, line_rate, touched_by_visit
 
 Layout = Literal["blocked", "classic"]
 
@@ -200,7 +202,7 @@ def check_capacity(value: object) -> int:
     if number is not None and 1 <= number <= MAX_CAPACITY and number == int(number):
         return int(number)
     raise InvalidParameter(
-        f"capacity must be a whole number from 1 to {MAX_CAPACITY:,}, not {_show(value)}"
+        f"capacity must be a whole number from 1 to {MAX_CAPACITY:,}, not {show(value)}"
     )
 
 
@@ -211,7 +213,7 @@ def check_error_rate(value: object) -> float:
         return float(number)
     raise InvalidParameter(
         f"error_rate must be a number from {MIN_ERROR_RATE:g} to {MAX_ERROR_RATE:g},"
-        f" not {_show(value)}"
+        f" not {show(value)}"
     )
 
 
@@ -221,7 +223,7 @@ def check_layout(value: object) -> Layout:
         return "blocked"
     if value == "classic":
         return "classic"
-    raise InvalidParameter(f"layout must be 'blocked' or 'classic', not {_show(value)}")
+    raise InvalidParameter(f"layout must be 'blocked' or 'classic', not {show(value)}")
 
 
 def _check_memory(value: object) -> int:
@@ -229,7 +231,7 @@ def _check_memory(value: object) -> int:
     if isinstance(number, int) and LINE_BYTES <= number <= MAX_MEMORY:
         return number
     raise InvalidParameter(
-        f"memory must be whole bytes from {LINE_BYTES} to {MAX_MEMORY:,}, not {_show(value)}"
+        f"memory must be whole bytes from {LINE_BYTES} to {MAX_MEMORY:,}, not {show(value)}"
     )
 
 
@@ -241,7 +243,7 @@ def _check_num_hashes(value: object, layout: Layout) -> int:
     number = _number(value)
     if isinstance(number, int) and number in possible:
         return number
-    raise InvalidParameter(f"num_hashes must be {shown} ({layout} layout), not {_show(value)}")
+    raise InvalidParameter(f"num_hashes must be {shown} ({layout} layout), not {show(value)}")
 
 
 def _check_hash_width(capacity: int, error_rate: float) -> None:
@@ -404,7 +406,8 @@ def _number(value: object) -> int | float | None:
         return math.inf  # a Fraction past the floats
 
 
-def _show(value: object) -> str:
+def show(value: object) -> str:
+    """A value as an error message shows it: short, with its type if that may surprise."""
     if isinstance(value, int) and value.bit_length() > 128:
         return "an integer too long to show"  # str() itself refuses from 4,300 digits on
     text = repr(value)

@@ -53,8 +53,8 @@ impl Header {
         out
     }
 
-    /// Reads a header. `total` is how many bytes the file has in all.
-    pub fn parse(head: &[u8], total: u64) -> Result<Header, FormatError> {
+    /// Reads a header. `total` is how many bytes the file has in all, where that is known.
+    pub fn parse(head: &[u8], total: Option<u64>) -> Result<Header, FormatError> {
         let corrupt = |message: String| Err(FormatError::Corrupt(message));
         if head.len() >= 8 && head[..8] != MAGIC {
             return corrupt(format!(
@@ -111,6 +111,12 @@ impl Header {
             error_rate: f64::from_bits(word(head, 32)),
             checksum: word(head, 120),
         };
+        if kind != HashKind::SipHash && header.hasher.seed >> 64 != 0 {
+            return corrupt(format!(
+                "a seed of more than 64 bits, which {} cannot take",
+                kind.name()
+            ));
+        }
         if header.capacity == 0 {
             return corrupt("capacity is 0, must be at least 1".into());
         }
@@ -124,11 +130,10 @@ impl Header {
         if body != shape.nbytes() {
             return corrupt(format!("{body} bytes of bits, expected {}", shape.nbytes()));
         }
-        if total != body + HEADER_BYTES as u64 {
-            return corrupt(format!(
-                "{total} bytes in all, expected {}: cut off or overgrown",
-                body + HEADER_BYTES as u64
-            ));
+        let whole = body + HEADER_BYTES as u64;
+        if let Some(total) = total.filter(|total| *total != whole) {
+            let message = format!("{total} bytes in all, expected {whole}: cut off or overgrown");
+            return corrupt(message);
         }
         Ok(header)
     }

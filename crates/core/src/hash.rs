@@ -106,6 +106,13 @@ impl KeyHasher {
         }
     }
 
+    /// The hash of ints as a function of its own, for loops that compile it in; xxh3 only.
+    #[inline(always)]
+    pub fn int_hash(&self) -> Option<impl Fn(i64) -> u64 + Copy + use<>> {
+        let seed = self.seed as u64 ^ Domain::Int.tag();
+        (self.kind == HashKind::Xxh3).then_some(move |value: i64| xxh3_of_8(value as u64, seed))
+    }
+
     /// A larger one has a ninth byte, which holds its sign.
     #[inline(always)]
     pub fn hash_u64(&self, value: u64) -> u64 {

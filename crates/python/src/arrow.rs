@@ -172,6 +172,9 @@ impl Reader<'_, '_> {
             return unsafe { self.only_column(schema, chunk) };
         }
         let (len, offset) = (chunk.length as usize, chunk.offset as usize);
+        if format == "n" {
+            return self.nothing(len);
+        }
         // SAFETY: as promised above.
         let data = unsafe { self.data(&format, schema, chunk, offset)? };
         let mut column = Column { data, len, valid: None };
@@ -201,16 +204,36 @@ impl Reader<'_, '_> {
         Ok(column)
     }
 
+    /// A column of the null type, which an empty list of objects becomes: rows, but no key.
+    fn nothing(&mut self, len: usize) -> PyResult<Column> {
+        if len > 0 && !self.skip_nulls {
+            return Err(null_error(self.py, self.rows));
+        }
+        self.rows += len;
+        let data = Data::Fixed { start: std::ptr::null(), stride: 0, width: 0, trim: false };
+        Ok(Column { data, len, valid: Some(Vec::new()) })
+    }
+
     /// A table, a record batch or a relation with one column is that column.
     unsafe fn only_column(&mut self, schema: &Schema, chunk: &Chunk) -> PyResult<Column> {
-        if schema.n_children != 1 || chunk.offset != 0 || chunk.null_count > 0 {
+        if schema.n_children != 1 || chunk.null_count > 0 {
             return self.refuse(format!(
                 "a table of {} columns is not a batch of keys: pick one column",
                 schema.n_children
             ));
         }
-        // SAFETY: there is one child.
-        unsafe { self.column(&**schema.children, &**chunk.children) }
+        // SAFETY: there is one child; what is copied is only read here, and not released.
+        unsafe {
+            let child = &**chunk.children;
+            let rows = Chunk {
+                length: chunk.length,
+                offset: child.offset + chunk.offset,
+                null_count: -1, // not known of a slice
+                release: None,
+                ..*child
+            };
+            self.column(&**schema.children, &rows)
+        }
     }
 
     unsafe fn data(

@@ -1,6 +1,8 @@
 //! Many keys in one call: finds the door a batch comes through, and what its mask looks like.
 
+use std::cell::UnsafeCell;
 use std::convert::Infallible;
+use std::os::raw::c_int;
 
 use bloomery_core::batch::{self, BLOCK, Op};
 use bloomery_core::hash::KeyHasher;
@@ -21,6 +23,23 @@ use crate::key::hash_key;
 const DETACH_FROM: usize = 2048;
 pub const MAX_THREADS: usize = 64;
 
+/// A number of threads, 1 to 64; anything else is one clear error.
+pub struct Threads(pub usize);
+
+impl<'py> FromPyObject<'_, 'py> for Threads {
+    type Error = PyErr;
+
+    fn extract(object: Borrowed<'_, 'py, PyAny>) -> PyResult<Threads> {
+        match object.extract::<usize>() {
+            Ok(threads @ 1..=MAX_THREADS) => Ok(Threads(threads)),
+            _ => {
+                let message = format!("threads is {}, must be 1 to {MAX_THREADS}", object.repr()?);
+                Err(invalid(object.py(), message))
+            }
+        }
+    }
+}
+
 /// How a batch is to be taken.
 pub struct Options {
     pub op: Op,
@@ -29,7 +48,7 @@ pub struct Options {
 }
 
 impl Options {
-    pub fn new(py: Python<'_>, op: Op, nulls: &str, threads: usize) -> PyResult<Options> {
+    pub fn new(py: Python<'_>, op: Op, nulls: &str, threads: Threads) -> PyResult<Options> {
         let skip_nulls = match nulls {
             "error" => false,
             "skip" => true,
@@ -37,11 +56,7 @@ impl Options {
                 return Err(invalid(py, format!("nulls is {nulls:?}, must be 'error' or 'skip'")));
             }
         };
-        if threads == 0 || threads > MAX_THREADS {
-            let message = format!("threads is {threads}, must be 1 to {MAX_THREADS}");
-            return Err(invalid(py, message));
-        }
-        Ok(Options { op, skip_nulls, threads })
+        Ok(Options { op, skip_nulls, threads: threads.0 })
     }
 }
 
@@ -52,15 +67,57 @@ pub struct Mask {
 }
 
 impl Mask {
+    /// Puts a False at each of these rows, which had no key; the others keep their order.
+    fn leave_out(&mut self, nulls: &[usize]) {
+        if nulls.is_empty() {
+            return;
+        }
+        let total = self.rows.len() + nulls.len();
+        let (mut found, mut nulls) = (self.rows.iter().copied(), nulls.iter().peekable());
+        self.rows = (0..total)
+            .map(|row| match nulls.next_if(|null| **null == row) {
+                Some(_) => 0,
+                None => found.next().unwrap_or_default(),
+            })
+            .collect();
+    }
+
     pub fn into_python(self, py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
         if self.array {
             // Without NumPy a column's mask is a list as well: an answer, not an error.
             if let Ok(numpy) = py.import("numpy") {
-                let bytes = PyByteArray::new(py, &self.rows);
-                return numpy.call_method1("frombuffer", (bytes, numpy.getattr("bool_")?));
+                let memory = MaskMemory(UnsafeCell::new(self.rows));
+                return numpy.call_method1("frombuffer", (memory, numpy.getattr("bool_")?));
             }
         }
         list_of_bools(py, &self.rows)
+    }
+}
+
+/// A mask's memory, lent to the NumPy array that is made of it.
+#[pyclass(frozen, module = "bloomery._native")]
+struct MaskMemory(UnsafeCell<Vec<u8>>);
+
+// SAFETY: after it is made, only the NumPy array touches it, and NumPy arrays are shared under
+// their own rules.
+unsafe impl Sync for MaskMemory {}
+
+#[pymethods]
+impl MaskMemory {
+    /// # Safety
+    /// Called by the interpreter with a view to fill.
+    unsafe fn __getbuffer__(
+        slf: Bound<'_, Self>,
+        view: *mut ffi::Py_buffer,
+        flags: c_int,
+    ) -> PyResult<()> {
+        // SAFETY: the rows never move and live as long as the object, which the view keeps alive.
+        let filled = unsafe {
+            let rows = &mut *slf.get().0.get();
+            let (start, len) = (rows.as_mut_ptr().cast(), rows.len() as ffi::Py_ssize_t);
+            ffi::PyBuffer_FillInfo(view, slf.as_ptr(), start, len, 0, flags)
+        };
+        if filled == 0 { Ok(()) } else { Err(PyErr::fetch(slf.py())) }
     }
 }
 
@@ -100,6 +157,11 @@ pub fn run(filter: &Bloom, keys: &Bound<'_, PyAny>, options: &Options) -> PyResu
         let name = keys.get_type().name()?;
         let message = format!("one {name} is not a batch of keys: pass [key], or use add(key)");
         return Err(error(py, "UnsupportedBatch", message));
+    }
+    if keys.get_type().name()? == "MaskedArray" {
+        let message = "a masked array is not a batch of keys: use .compressed(), which leaves \
+                       masked rows out";
+        return Err(error(py, "UnsupportedBatch", message.into()));
     }
     let mut mask = Mask { rows: Vec::new(), array: true };
     if keys.hasattr(intern!(py, "__arrow_c_stream__"))?
@@ -198,6 +260,8 @@ fn objects(
 ) -> PyResult<Mask> {
     // SAFETY: called from a method, so attached.
     let py = unsafe { Python::assume_attached() };
+    // A length is only a hint: it may be a lie.
+    let expected = expected.min(1 << 20);
     let mut mask = Mask { rows: Vec::with_capacity(expected), array: false };
     let mut hashes = Vec::with_capacity(OBJECTS.min(expected.max(1)));
     let mut nulls = Vec::new();
@@ -230,7 +294,7 @@ fn objects(
         })?;
         if let Some(end) = stopped {
             end?;
-            nulls.iter().for_each(|row| mask.rows.insert(*row, 0));
+            mask.leave_out(&nulls);
             return Ok(mask);
         }
         py.check_signals()?;
@@ -260,7 +324,11 @@ fn rows(
     mask: &mut Vec<u8>,
 ) -> PyResult<()> {
     let start = mask.len();
-    mask.resize(start + column.keys(), 0);
+    if start == 0 {
+        *mask = vec![0; column.keys()]; // zeroed by the kernel, not touched twice
+    } else {
+        mask.resize(start + column.keys(), 0);
+    }
     let answers = &mut mask[start..];
     let work = |filter: &Bloom, op: Op| column_pass(filter, op, options.threads, column, answers);
     if column.keys() < DETACH_FROM {
@@ -285,6 +353,9 @@ fn column_pass(filter: &Bloom, op: Op, threads: usize, column: &Column, answers:
             Op::Contains => batch::contains_threads(bits, shape, threads, &hash, answers),
             _ => batch::add_threads(bits, shape, op == Op::AddAtomic, threads, &hash, answers),
         };
+    }
+    if let (Some(values), Some(hash)) = (column.dense_i64(), hasher.int_hash()) {
+        return batch::run_indexed(bits, shape, op, |row| hash(values.get(row)), answers);
     }
     let (mut at, mut done) = (0, 0);
     let len = answers.len();

@@ -16,7 +16,7 @@ use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
-use crate::batch::{self, Options};
+use crate::batch::{self, Options, Threads};
 use crate::buffer::Held;
 use crate::errors::{error, invalid, read_only};
 use crate::key::hash_key;
@@ -213,30 +213,33 @@ impl Bloom {
         Ok(self.contains(hash_key(key.as_borrowed(), &self.hasher)?))
     }
 
-    #[pyo3(signature = (keys, *, nulls="error", threads=1))]
+    #[pyo3(signature = (keys, *, nulls="error", threads=Threads(1)))]
+    #[pyo3(text_signature = "($self, keys, *, nulls='error', threads=1)")]
     fn add_many<'py>(
         &self,
         keys: &Bound<'py, PyAny>,
         nulls: &str,
-        threads: usize,
+        threads: Threads,
     ) -> PyResult<Bound<'py, PyAny>> {
         let options = Options::new(keys.py(), Op::Add, nulls, threads)?;
         batch::run(self, keys, &options)?.into_python(keys.py())
     }
 
-    #[pyo3(signature = (keys, *, nulls="error", threads=1))]
+    #[pyo3(signature = (keys, *, nulls="error", threads=Threads(1)))]
+    #[pyo3(text_signature = "($self, keys, *, nulls='error', threads=1)")]
     fn contains_many<'py>(
         &self,
         keys: &Bound<'py, PyAny>,
         nulls: &str,
-        threads: usize,
+        threads: Threads,
     ) -> PyResult<Bound<'py, PyAny>> {
         let options = Options::new(keys.py(), Op::Contains, nulls, threads)?;
         batch::run(self, keys, &options)?.into_python(keys.py())
     }
 
-    #[pyo3(signature = (keys, *, nulls="error", threads=1))]
-    fn update(&self, keys: &Bound<'_, PyAny>, nulls: &str, threads: usize) -> PyResult<()> {
+    #[pyo3(signature = (keys, *, nulls="error", threads=Threads(1)))]
+    #[pyo3(text_signature = "($self, keys, *, nulls='error', threads=1)")]
+    fn update(&self, keys: &Bound<'_, PyAny>, nulls: &str, threads: Threads) -> PyResult<()> {
         let options = Options::new(keys.py(), Op::Add, nulls, threads)?;
         batch::run(self, keys, &options).map(drop)
     }
@@ -412,6 +415,26 @@ pub unsafe extern "C" fn add_one(
             Err(problem) => {
                 problem.restore(py);
                 std::ptr::null_mut()
+            }
+        }
+    }
+}
+
+/// `in`, called by the interpreter without PyO3's trampoline (measured: docs/decisions/0003).
+///
+/// # Safety
+/// As for `add_one`.
+pub unsafe extern "C" fn contains_one(slf: *mut ffi::PyObject, key: *mut ffi::PyObject) -> c_int {
+    // SAFETY: as for `add_one`.
+    unsafe {
+        let py = Python::assume_attached();
+        let filter = Borrowed::from_ptr(py, slf).cast_unchecked::<Bloom>();
+        let filter = filter.get();
+        match hash_key(Borrowed::from_ptr(py, key), &filter.hasher) {
+            Ok(h) => c_int::from(filter.contains(h)),
+            Err(problem) => {
+                problem.restore(py);
+                -1
             }
         }
     }

@@ -57,6 +57,20 @@ unsafe impl Send for Column {}
 // SAFETY: as above.
 unsafe impl Sync for Column {}
 
+/// As many ints as the column it came from has rows, and no longer alive than it.
+#[derive(Clone, Copy)]
+pub struct Dense {
+    start: *const i64,
+}
+
+impl Dense {
+    #[inline(always)]
+    pub fn get(self, row: usize) -> i64 {
+        // SAFETY: the callers ask for rows of the column only (its mask has as many).
+        unsafe { self.start.add(row).read_unaligned() }
+    }
+}
+
 #[derive(Clone, Copy)]
 pub struct Int {
     pub width: usize,
@@ -67,6 +81,18 @@ pub struct Int {
 impl Column {
     pub fn keys(&self) -> usize {
         self.valid.as_ref().map_or(self.len, Vec::len)
+    }
+
+    /// The column as what most columns of ints are: 64 bits each, side by side, none of them null.
+    pub fn dense_i64(&self) -> Option<Dense> {
+        match self.data {
+            Data::Ints {
+                start,
+                stride: 8,
+                kind: Int { width: 8, signed: true, swapped: false },
+            } if self.valid.is_none() => Some(Dense { start: start.cast() }),
+            _ => None,
+        }
     }
 
     /// Hashes the keys from the `from`th on.

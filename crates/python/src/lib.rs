@@ -23,9 +23,9 @@ use crate::errors::invalid;
 /// of `Bloom`, and the checksum.
 type Parsed = (u64, f64, &'static str, u64, u32, u32, &'static str, u128, u64);
 
-/// Reads and checks the head of a saved filter of `total` bytes.
+/// Reads and checks the head of a saved filter of `total` bytes, if that is known.
 #[pyfunction]
-fn parse_header(py: Python<'_>, head: &[u8], total: u64) -> PyResult<Parsed> {
+fn parse_header(py: Python<'_>, head: &[u8], total: Option<u64>) -> PyResult<Parsed> {
     let header = Header::parse(&head[..head.len().min(HEADER_BYTES)], total)
         .map_err(|problem| errors::format(py, problem))?;
     let (shape, hasher) = (header.shape, header.hasher);
@@ -69,10 +69,24 @@ fn install_add(class: &Bound<'_, PyType>) -> PyResult<()> {
     class.setattr("add", method)
 }
 
+/// Puts `in` on the class without PyO3's trampoline.
+fn install_contains(class: &Bound<'_, PyType>) -> PyResult<()> {
+    let wrapper = class.getattr("__contains__")?;
+    // SAFETY: a slot's wrapper is a PyWrapperDescrObject; both places hold an objobjproc, and the
+    // new one has the same contract. Subclasses, made later, copy it from the wrapper.
+    unsafe {
+        let contains: ffi::objobjproc = bloom::contains_one;
+        (*wrapper.as_ptr().cast::<ffi::PyWrapperDescrObject>()).d_wrapped = contains as *mut _;
+        (*(*class.as_type_ptr()).tp_as_sequence).sq_contains = Some(contains);
+    }
+    Ok(())
+}
+
 #[pymodule(gil_used = false)]
 fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<Bloom>()?;
     install_add(&module.py().get_type::<Bloom>())?;
+    install_contains(&module.py().get_type::<Bloom>())?;
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
     module.add("HEADER_BYTES", HEADER_BYTES)?;
     module.add("CHUNK_BYTES", format::CHUNK_BYTES)?;

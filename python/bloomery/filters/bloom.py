@@ -5,7 +5,8 @@ from __future__ import annotations
 
 import operator
 import os
-from typing import TYPE_CHECKING, Any, SupportsIndex, cast
+from collections.abc import Iterable, Sized
+from typing import TYPE_CHECKING, Any, SupportsIndex
 
 from bloomery import _native, errors, sizing
 from bloomery.filters import memory
@@ -13,9 +14,7 @@ from bloomery.filters import memory
 if TYPE_CHECKING:
     from typing_extensions import Buffer, Self
 
-    from collections.abc import Iterable
-
-    from bloomery.types import Batch, Hasher, Key, Layout, Nulls
+    from bloomery.types import Batch, Hasher, Layout, Nulls
 
 __all__ = ["BloomFilter"]
 
@@ -81,7 +80,7 @@ class BloomFilter(_native.Bloom):
         nulls: Nulls = "error",
     ) -> Self:
         """Make a filter that holds these keys, sized for as many; an iterator is listed first."""
-        if hasattr(keys, "__len__"):
+        if isinstance(keys, Sized):
             capacity = len(keys)
         elif hasattr(keys, "__arrow_c_stream__"):
             raise errors.UnsupportedBatch(
@@ -89,7 +88,9 @@ class BloomFilter(_native.Bloom):
                 "capacity and update it, or read the stream into a column first"
             )
         else:
-            keys = list(cast("Iterable[Key]", keys))
+            if not isinstance(keys, Iterable):
+                raise errors.UnsupportedBatch(f"{type(keys).__name__} is not a batch of keys")
+            keys = list(keys)
             capacity = len(keys)
         made = cls(max(1, capacity), error_rate, layout=layout, hasher=hasher, seed=seed)
         made.update(keys, nulls=nulls)
@@ -191,26 +192,26 @@ class BloomFilter(_native.Bloom):
         return result
 
     def intersection(self, *others: BloomFilter) -> Self:
-        """Return a filter that holds every key that all of them hold (and a maybe for some more)."""
+        """Return a filter that holds every key that all of them hold, and a maybe for some more."""
         result = self.copy()
         for other in others:
             result &= other
         return result
 
-    def __or__(self, other: BloomFilter) -> Self:
+    def __or__(self, other: object) -> Self:
         """Return the union."""
         return self.union(other) if isinstance(other, BloomFilter) else NotImplemented
 
-    def __and__(self, other: BloomFilter) -> Self:
+    def __and__(self, other: object) -> Self:
         """Return the intersection."""
         return self.intersection(other) if isinstance(other, BloomFilter) else NotImplemented
 
-    def __ior__(self, other: BloomFilter) -> Self:
+    def __ior__(self, other: object) -> Self:
         """Add every key of the other filter."""
         self._or(self._check_compatible(other, "a union"))
         return self
 
-    def __iand__(self, other: BloomFilter) -> Self:
+    def __iand__(self, other: object) -> Self:
         """Keep only what the other filter may hold too."""
         self._and(self._check_compatible(other, "an intersection"))
         return self
@@ -223,7 +224,7 @@ class BloomFilter(_native.Bloom):
             return False
         return self._is_subset(other) and other._is_subset(self)
 
-    def __le__(self, other: BloomFilter) -> bool:
+    def __le__(self, other: object) -> bool:
         """True if every maybe of this filter is a maybe of the other."""
         if not isinstance(other, BloomFilter):
             return NotImplemented
@@ -335,7 +336,7 @@ def _check_hasher(hasher: object, seed: object) -> int:
         number = operator.index(seed)
         if 0 <= number < 1 << bits:
             return number
-    shown = repr(seed) if hasher != "siphash" else f"a {type(seed).__name__} out of range"
+    shown = sizing.show(seed) if hasher != "siphash" else f"a {type(seed).__name__} out of range"
     raise errors.InvalidParameter(
         f"seed is {shown}, must be an int of at least 0 and below 2**{bits}"
     )

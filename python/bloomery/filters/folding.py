@@ -19,17 +19,20 @@ def smaller_sizes(filter: BloomFilter) -> Iterator[int]:
     unit = 1 if filter.layout == "classic" else sizing.LINE_BITS
     old = filter.num_bits // unit
     need = _places_needed(filter, max(1, filter.estimated_count), unit, old)
+    # Memory comes in lines: fewer bits than one holds save nothing, and a classic filter of a few
+    # dozen bits has too few places for its probes to be independent.
+    need = max(need, sizing.LINE_BITS // unit)
     if need >= old:
         return
     # A size that divides the old one folds exactly; another lets each new place share a boundary
     # with its neighbour, which costs the load of one old place more: new = need * (1 + new / old).
-    exact = next((old // by for by in range(old // need, 1, -1) if old % by == 0), old)
-    shared = int(need / (1 - need / old)) + 1
-    while shared < min(exact, old):
-        yield shared * unit
-        shared = int(shared * _STEP) + 1
-    if exact < old:
-        yield exact * unit
+    sizes = {old // by for by in range(2, old // need + 1) if old % by == 0}
+    shared = need / (1 - need / old)
+    while shared < old - 1:
+        sizes.add(int(shared) + 1)
+        shared = max(shared * _STEP, shared + 1)
+    for size in sorted(sizes):
+        yield size * unit
 
 
 def _places_needed(filter: BloomFilter, count: int, unit: int, most: int) -> int:

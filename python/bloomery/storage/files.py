@@ -6,12 +6,12 @@ import contextlib
 import errno
 import mmap as memory_map
 import os
+import secrets
 import stat
-import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, BinaryIO, TypeVar
 
-from bloomery import _native, errors
+from bloomery import _native, errors, sizing
 from bloomery.filters import memory
 
 if TYPE_CHECKING:
@@ -48,29 +48,21 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
     folder, name = os.path.split(target)
     if os.path.isdir(target):
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), os.fspath(path))
-    handle, temporary = tempfile.mkstemp(prefix=f".{name}.", suffix=".tmp", dir=folder)
+    temporary = os.path.join(folder, f".{name}.{secrets.token_hex(8)}.tmp")
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
     try:
-        with open(handle, "wb") as file:
+        with open(os.open(temporary, flags, 0o666), "wb") as file:
+            with contextlib.suppress(FileNotFoundError):
+                os.chmod(temporary, stat.S_IMODE(os.stat(target).st_mode))
             yield file
             file.flush()
             os.fsync(file.fileno())
-        os.chmod(temporary, _mode(target))
         os.replace(temporary, target)
     except BaseException:
         with contextlib.suppress(OSError):
             os.unlink(temporary)
         raise
     _sync_folder(folder)
-
-
-def _mode(target: str) -> int:
-    """Return the permissions of the file to be replaced, or those a new file gets."""
-    try:
-        return stat.S_IMODE(os.stat(target).st_mode)
-    except FileNotFoundError:
-        mask = os.umask(0)
-        os.umask(mask)
-        return 0o666 & ~mask
 
 
 def _sync_folder(folder: str) -> None:
@@ -96,7 +88,7 @@ def load(
         raise errors.InvalidParameter("writable=True needs mmap=True: without it, load and save")
     with _named(path), open(path, "r+b" if writable else "rb") as file:
         if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-            return from_bytes(kind, file.read())
+            return _load_stream(kind, file)
         total = os.fstat(file.fileno()).st_size
         head = file.read(HEADER_BYTES)
         *parts, expected = _native.parse_header(head, total)
@@ -114,7 +106,12 @@ def load(
 
 
 def _map(
-    kind: type[F], file: BinaryIO, parts: list[object], expected: int, writable: bool, verify: bool
+    kind: type[F],
+    file: BinaryIO,
+    parts: Sequence[object],
+    expected: int,
+    writable: bool,
+    verify: bool,
 ) -> F:
     access = memory_map.ACCESS_WRITE if writable else memory_map.ACCESS_READ
     mapped = memory_map.mmap(file.fileno(), 0, access=access)
@@ -128,6 +125,15 @@ def _map(
         # From now on the bits change in place and no checksum of them can hold.
         mapped[_CHECKSUM] = _native.LIVE.to_bytes(8, "little")
     return _checked(kind._with(*parts, mapped, HEADER_BYTES))
+
+
+def _load_stream(kind: type[F], file: BinaryIO) -> F:
+    """Read from a pipe or device: no further than the header says, lest it never end."""
+    head = file.read(HEADER_BYTES)
+    num_bits = _native.parse_header(head, None)[3]
+    nbytes = -(-num_bits // sizing.LINE_BITS) * sizing.LINE_BYTES
+    memory.check(2 * nbytes)
+    return from_bytes(kind, head + file.read(nbytes + 1))
 
 
 def from_bytes(kind: type[F], data: Buffer) -> F:

@@ -1,6 +1,7 @@
 """Numbers as people write them."""
 
 import pytest
+
 from conftest import require
 
 require("typer")

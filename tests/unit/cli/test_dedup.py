@@ -105,7 +105,7 @@ def test_full_filter_warns_once(run: Run, tmp_path: Path) -> None:
 
 
 def test_files_get_a_filter_that_is_large_enough(run: Run, tmp_path: Path) -> None:
-    """The capacity estimated from the first megabyte holds a file of some more, without a warning."""
+    """The capacity estimated from samples holds the whole file: no warning."""
     lines = b"".join(b"https://host.example/%d\n" % n for n in range(150_000))
     (tmp_path / "lines").write_bytes(lines)
     done = run("dedup", "lines")

@@ -4,16 +4,17 @@ A line that came out but was not kept comes out again; a line that was kept but 
 lost. Only the first is allowed.
 """
 
-import os
 import signal
 import subprocess
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
+
 from bloomery import BloomFilter
 
 Run = Callable[..., Any]
@@ -108,10 +109,8 @@ def test_stopped_at_any_moment(start: Start, tmp_path: Path, delay: float) -> No
     process.stdout.close()
     process.stderr.close()
     feeder.join()
-    try:
+    with suppress(BrokenPipeError):
         process.stdin.close()
-    except BrokenPipeError:
-        pass
     assert b"has the lines that came out" in err
     came_out = out.split(b"\n")[:-1]
     kept = BloomFilter.load(tmp_path / "f.bloom")
@@ -124,7 +123,7 @@ def test_stopped_at_any_moment(start: Start, tmp_path: Path, delay: float) -> No
 def test_a_second_ctrl_c_does_not_wait_for_the_reader(
     start: Start, run: Run, one_line: OneLine, tmp_path: Path
 ) -> None:
-    """If the reader of our output is stuck, a second Ctrl-C ends the run and keeps nothing of it."""
+    """If the reader of our output is stuck, a second Ctrl-C ends the run and keeps nothing."""
     run("dedup", "--filter", "f.bloom", stdin=b"a\n")
     before = (tmp_path / "f.bloom").read_bytes()
     (tmp_path / "lines").write_bytes(LINES)
@@ -165,7 +164,7 @@ def test_output_disk_full(run: Run, one_line: OneLine, tmp_path: Path) -> None:
     """Output that cannot be written: an error, and the filter as it was."""
     run("dedup", "--filter", "f.bloom", stdin=b"a\n")
     before = (tmp_path / "f.bloom").read_bytes()
-    with open("/dev/full", "wb") as full:
+    with Path("/dev/full").open("wb") as full:
         done = run("dedup", "--filter", "f.bloom", stdin=b"b\n", stdout=full, code=2)
     message = one_line(done.stderr)
     assert message.startswith("standard output: No space left on device")
@@ -188,7 +187,7 @@ def test_filter_disk_full(run: Run, one_line: OneLine, tmp_path: Path) -> None:
     assert message.startswith("f.bloom: ")
     assert "will come out again" in message
     assert (tmp_path / "f.bloom").read_bytes() == before
-    assert sorted(os.listdir(tmp_path)) == ["f.bloom"]
+    assert [path.name for path in tmp_path.iterdir()] == ["f.bloom"]
 
 
 def test_a_missing_second_file_fails_first(run: Run, one_line: OneLine, tmp_path: Path) -> None:
@@ -214,7 +213,7 @@ def test_damaged_input_keeps_what_came_out(run: Run, one_line: OneLine, tmp_path
 
 
 def test_two_runs_wait_for_each_other(start: Start, tmp_path: Path) -> None:
-    """A second run with the same filter says that it waits, and then knows the first one's lines."""
+    """A second run with the same filter says that it waits, then knows the first's lines."""
     first = start("dedup", "--filter", "f.bloom")
     first.stdin.write(b"a\n")
     first.stdin.flush()

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from conftest import require
 
 Run = Callable[..., Any]
@@ -18,6 +19,11 @@ READS_STDIN = [["dedup"], ["dedup", "-"], ["add", "f.bloom"], ["contains", "f.bl
 PRINTS = [["plan", "10M"], ["plan", "10M", "--json"], ["info", "f.bloom"], ["--version"]]
 PRINTS += [["info", "f.bloom", "--json"], ["contains", "f.bloom", "a"], ["--help"], ["plan", "-h"]]
 PRINTS += [["contains", "-c", "f.bloom", "a"], ["add", "f.bloom", "--new", "x"]]
+
+
+def files(folder: Path) -> list[str]:
+    """What is in the folder, by name."""
+    return sorted(path.name for path in folder.iterdir())
 
 
 @pytest.fixture
@@ -40,13 +46,13 @@ def test_standard_input_closed(run: Run, one_line: OneLine, folder: Path, args: 
 @pytest.mark.parametrize("args", [*PRINTS, ["dedup"]])
 def test_standard_output_closed(run: Run, folder: Path, args: list[str]) -> None:
     """`>&-` is an error if there is something to print, and nothing is written elsewhere."""
-    before = sorted(os.listdir(folder))
+    before = files(folder)
     done = run(*args, stdin=b"x\n", code=None, preexec_fn=lambda: os.close(1))
     assert done.stdout == b""
     if args[-1] not in {"--help", "-h"}:  # typer prints help nowhere, quietly
         assert done.returncode == 2
         assert b"standard output: is closed" in done.stderr
-    assert sorted(os.listdir(folder)) == before
+    assert files(folder) == before
 
 
 @pytest.mark.parametrize("args", [*PRINTS, ["create", "g.bloom", "-n", "0"]])
@@ -60,7 +66,7 @@ def test_standard_error_closed(run: Run, folder: Path, args: list[str]) -> None:
 def test_output_disk_full(run: Run, one_line: OneLine, folder: Path, args: list[str]) -> None:
     """Output to a full disk is an error, not a silent loss."""
     before = (folder / "f.bloom").read_bytes()
-    with open("/dev/full", "wb") as full:
+    with Path("/dev/full").open("wb") as full:
         done = run(*args, stdin=b"x\n", stdout=full, code=2)
     assert "No space left on device" in one_line(done.stderr)
     assert (folder / "f.bloom").read_bytes() == before
@@ -78,7 +84,7 @@ def test_filter_disk_full(run: Run, one_line: OneLine, folder: Path, args: list[
     done = run(*args, code=2, preexec_fn=limit)
     assert one_line(done.stderr).startswith("f.bloom: ")
     assert (folder / "f.bloom").read_bytes() == before
-    assert os.listdir(folder) == ["f.bloom"]
+    assert files(folder) == ["f.bloom"]
 
 
 @pytest.mark.parametrize("args", [["dedup"], ["contains", "-v", "f.bloom"]])
@@ -95,12 +101,13 @@ def test_reader_gone(start: Callable[..., Any], folder: Path, args: list[str]) -
 
 
 def test_reader_gone_before_new_keys(
-    start: Callable[..., Any], folder: Path, one_line: OneLine
+    run: Run, start: Callable[..., Any], tmp_path: Path, one_line: OneLine
 ) -> None:
     """`add --new | head -1` does not keep keys that nobody was told of."""
-    before = (folder / "f.bloom").read_bytes()
-    (folder / "lines").write_bytes(b"".join(b"%d\n" % n for n in range(500_000)))
-    with (folder / "lines").open("rb") as lines:
+    run("create", "f.bloom", "--capacity", "1M")
+    before = (tmp_path / "f.bloom").read_bytes()
+    (tmp_path / "lines").write_bytes(b"".join(b"%d\n" % n for n in range(500_000)))
+    with (tmp_path / "lines").open("rb") as lines:
         process = start("add", "--new", "f.bloom", stdin=lines)
         process.stdout.readline()
         process.stdout.close()
@@ -108,7 +115,7 @@ def test_reader_gone_before_new_keys(
         process.stderr.close()
         assert process.wait(timeout=60) == 141
     assert "f.bloom is unchanged" in one_line(message)
-    assert (folder / "f.bloom").read_bytes() == before
+    assert (tmp_path / "f.bloom").read_bytes() == before
 
 
 @pytest.mark.parametrize("args", READS_STDIN)
@@ -130,7 +137,7 @@ def test_ctrl_c(
     assert process.returncode == 130
     assert one_line(err).startswith("interrupted")
     assert out == b""
-    assert os.listdir(folder) == ["f.bloom"]
+    assert files(folder) == ["f.bloom"]
 
 
 def test_ctrl_c_in_demo(start: Callable[..., Any], one_line: OneLine) -> None:
@@ -160,7 +167,7 @@ def test_ctrl_c_in_demo(start: Callable[..., Any], one_line: OneLine) -> None:
 def test_mistakes(run: Run, one_line: OneLine, folder: Path, args: list[str], message: str) -> None:
     """A mistake on the command line is one line, exit code 2, and no new file."""
     assert message in one_line(run(*args, code=2).stderr)
-    assert os.listdir(folder) == ["f.bloom"]
+    assert files(folder) == ["f.bloom"]
 
 
 def test_no_arguments_shows_the_help(run: Run) -> None:

@@ -14,12 +14,19 @@ OneLine = Callable[[bytes], str]
 def test_create_then_info(run: Run) -> None:
     """What create was given is what info shows."""
     options = ["--capacity", "1_000", "--error-rate", "0.1%", "--layout", "classic"]
-    said = run("create", "f.bloom", *options, "--hasher", "siphash", "--seed", "0x5eed").stdout
+    said = run("create", "f.bloom", *options, "--hasher", "murmur3", "--seed", "0x5eed").stdout
     assert said.startswith(b"f.bloom: room for 1,000 keys at 0.1%")
     facts = json.loads(run("info", "f.bloom", "--json").stdout)
     assert facts["file"] == "f.bloom"
     assert (facts["capacity"], facts["error_rate"]) == (1000, 0.001)
-    assert (facts["layout"], facts["hasher"], facts["seed"]) == ("classic", "siphash", 0x5EED)
+    assert (facts["layout"], facts["hasher"], facts["seed"]) == ("classic", "murmur3", 0x5EED)
+
+
+def test_info_keeps_the_secret(run: Run) -> None:
+    """The key of siphash is not shown, neither to a person nor to a program."""
+    run("create", "f.bloom", "--capacity", "1000", "--hasher", "siphash", "--seed", "123456789")
+    assert b"123456789" not in run("info", "f.bloom").stdout
+    assert b"123456789" not in run("info", "f.bloom", "--json").stdout
 
 
 def test_info_for_a_person(run: Run) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from conftest import require
 
 require("typer")
@@ -83,7 +84,7 @@ def test_completion(run: Run, tmp_path: Path) -> None:
 
 
 def test_start_up_imports_little() -> None:
-    """A small dedup in a pipe starts without rich, zstandard or pydantic, which cost more than it."""
+    """A small dedup in a pipe starts without what would cost more than it does itself."""
     program = (
         "import sys\nfrom bloomery.cli import main\ncode = main(['dedup'])\n"
         "heavy = {'rich.console', 'zstandard', 'pydantic', 'numpy', 'json', 'asyncio'}\n"

@@ -2,11 +2,14 @@
 
 import json
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
+Run = Callable[..., Any]
 
-def test_a_billion_keys(run: Callable[..., object]) -> None:
+
+def test_a_billion_keys(run: Run) -> None:
     """10**9 keys at 1% are shown with both layouts and about 1.2 GB."""
     text = run("plan", "1e9", "0.01").stdout.decode()
     assert "1,000,000,000 keys" in text
@@ -16,7 +19,7 @@ def test_a_billion_keys(run: Callable[..., object]) -> None:
         assert word in text
 
 
-def test_json_has_the_textbook_figures(run: Callable[..., object]) -> None:
+def test_json_has_the_textbook_figures(run: Run) -> None:
     """--json gives every figure by name; 10**7 keys at 1% are 95,850,584 bits and 7 hashes."""
     plans = json.loads(run("plan", "10M", "1%", "--json").stdout)
     assert set(plans) == {"blocked", "classic"}
@@ -25,7 +28,7 @@ def test_json_has_the_textbook_figures(run: Callable[..., object]) -> None:
     assert plans["blocked"]["bits_per_key"] <= 10.0
 
 
-def test_one_layout(run: Callable[..., object]) -> None:
+def test_one_layout(run: Run) -> None:
     """--layout shows only that one, and its JSON is the plan itself."""
     made = json.loads(run("plan", "10M", "1%", "--layout", "classic", "--json").stdout)
     assert made["layout"] == "classic"
@@ -45,7 +48,7 @@ def test_one_layout(run: Callable[..., object]) -> None:
         ("10M",),
     ],
 )
-def test_any_two_or_three_give_the_rest(run: Callable[..., object], args: tuple[str, ...]) -> None:
+def test_any_two_or_three_give_the_rest(run: Run, args: tuple[str, ...]) -> None:
     """Any two or three of capacity, rate, memory and hashes are enough, in both outputs."""
     for made in json.loads(run("plan", *args, "--json").stdout).values():
         assert made["capacity"] > 0
@@ -55,7 +58,7 @@ def test_any_two_or_three_give_the_rest(run: Callable[..., object], args: tuple[
     assert b"memory" in run("plan", *args).stdout
 
 
-def test_a_layout_that_cannot_says_why(run: Callable[..., object]) -> None:
+def test_a_layout_that_cannot_says_why(run: Run) -> None:
     """Where one layout has no plan the other is shown, and the reason is printed."""
     text = run("plan", "10M", "1%", "--hashes", "9").stdout.decode()
     assert "classic" in text
@@ -76,7 +79,7 @@ def test_a_layout_that_cannot_says_why(run: Callable[..., object]) -> None:
     ],
 )
 def test_nonsense_is_one_line(
-    run: Callable[..., object],
+    run: Run,
     one_line: Callable[[bytes], str],
     args: tuple[str, ...],
     message: str,

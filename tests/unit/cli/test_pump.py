@@ -6,10 +6,11 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import pytest
-from bloomery.cli import pump as module
-from bloomery.cli.pump import Interrupted, Interrupts, LinePump
 from hypothesis import given
 from hypothesis import strategies as st
+
+from bloomery.cli import pump as module
+from bloomery.cli.pump import Interrupted, Interrupts, LinePump
 
 
 class Pieces:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from conftest import require
 
 Run = Callable[..., Any]
@@ -84,7 +85,7 @@ def test_plain_text_that_starts_like_magic_is_not_held_back(start: Callable[...,
 
 
 def test_highly_compressed_input_stays_small(run: Run) -> None:
-    """A bomb of 100 MB of line ends in a few kilobytes is just read through."""
-    data = compressed("zstd", b"\n" * 100_000_000)
+    """20 MB of line ends in a few kilobytes is just read through."""
+    data = compressed("zstd", b"\n" * 20_000_000)
     assert len(data) < 20_000
     assert run("dedup", stdin=data).stdout == b"\n"

@@ -1,0 +1,127 @@
+"""What the documentation shows runs, and gives what it says."""
+
+import ast
+import gzip
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import zstandard
+
+from conftest import require
+from docs.pages import TREE, blocks, name_of, pages
+
+PAGES = [pytest.param(page, id=name_of(page)) for page in pages()]
+EXAMPLES = sorted((TREE / "examples").glob("*.py"))
+# Block languages that may stand on a page; anything else is a spelling mistake or a way round.
+LANGUAGES = {"python", "console", ""}
+
+
+def stated_value(line: str) -> object:
+    """The value that a comment behind an expression states: `# 3` or `# True: maybe`."""
+    comment = line.rpartition("  # ")[2]
+    for text in (comment, comment.partition(": ")[0]):
+        try:
+            return ast.literal_eval(text.strip())
+        except (SyntaxError, ValueError):
+            continue
+    return NotImplemented
+
+
+def run(text: str, first_line: int, page: Path, names: dict[str, object]) -> None:
+    """Run a block, statement by statement; an expression has the value its comment states."""
+    module = ast.parse("\n" * (first_line - 1) + text, name_of(page))
+    for node in module.body:
+        if isinstance(node, ast.Expr):
+            value = eval(compile(ast.Expression(node.value), name_of(page), "eval"), names)
+            line = text.splitlines()[(node.end_lineno or node.lineno) - first_line]
+            if "  # " in line and (stated := stated_value(line)) is not NotImplemented:
+                assert value == stated, f"{name_of(page)}:{node.lineno}: {line.strip()}"
+        else:
+            exec(compile(ast.Module([node], []), name_of(page), "exec"), names)
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_python_blocks_run(
+    page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The Python blocks of a page run in order, in one namespace, in an empty folder."""
+    for module in ("numpy", "pyarrow"):
+        require(module)
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, object] = {"__name__": "__main__"}
+    for block in blocks(page):
+        if block.info == "python":
+            run(block.text, block.line, page, names)
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_no_block_escapes(page: Path) -> None:
+    """Every fenced block is Python that runs, a console session, or plain text."""
+    assert {block.info for block in blocks(page)} <= LANGUAGES
+
+
+def make_inputs(folder: Path) -> None:
+    """The files that console sessions name."""
+    lines = b"".join(b"https://example.org/%d\n" % (n % 700) for n in range(1000))
+    (folder / "logs").mkdir()
+    (folder / "urls.txt").write_bytes(lines)
+    (folder / "logs" / "a.gz").write_bytes(gzip.compress(lines))
+    (folder / "today.zst").write_bytes(zstandard.compress(lines))
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_console_sessions_run(page: Path, tmp_path: Path) -> None:
+    """Each `$ bloomery …` of a page succeeds, and prints what the page shows below it."""
+    make_inputs(tmp_path)
+    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+    environment = {**os.environ, "PATH": path, "COLUMNS": "80", "LC_ALL": "C.UTF-8"}
+    for block in blocks(page):
+        if block.info != "console":
+            continue
+        for command, shown in re.findall(r"^\$ (.*)\n((?:(?!\$ ).*\n)*)", block.text, re.M):
+            done = subprocess.run(
+                command, shell=True, cwd=tmp_path, env=environment, capture_output=True, timeout=60
+            )
+            assert done.returncode == 0, f"{command}: {done.stderr.decode()}"
+            printed = [line.rstrip() for line in done.stdout.decode().strip().splitlines()]
+            expected = [line.rstrip() for line in shown.strip().splitlines()]
+            assert not expected or printed == expected, command
+
+
+def test_commands_on_the_first_screen() -> None:
+    """The README names `make run` and `make test` in its first screen; the Makefile has both."""
+    first = (TREE / "README.md").read_text("utf-8").splitlines()[:15]
+    makefile = (TREE / "Makefile").read_text("utf-8")
+    for target in ("run", "test"):
+        assert any(line.startswith(f"make {target} ") for line in first)
+        assert re.search(rf"^{target}:", makefile, re.M)
+
+
+def test_there_are_examples() -> None:
+    """The examples are there, are short, and the table of examples lists each."""
+    table = (TREE / "examples" / "README.md").read_text("utf-8")
+    assert len(EXAMPLES) >= 4
+    for example in EXAMPLES:
+        assert f"[{example.name}]({example.name})" in table
+        assert len(example.read_text("utf-8").splitlines()) < 60, example.name
+
+
+@pytest.mark.parametrize("example", EXAMPLES, ids=lambda p: p.stem)
+def test_examples_run(example: Path, tmp_path: Path) -> None:
+    """Each example runs from anywhere, checks itself, and says what it found."""
+    for module in ("numpy", "pyarrow"):
+        require(module)
+    done = subprocess.run(
+        [sys.executable, "-W", "error", str(example)],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.strip()
+    assert not list(tmp_path.iterdir()), "an example leaves nothing behind"
