@@ -26,7 +26,10 @@ def smaller_sizes(filter: BloomFilter) -> Iterator[int]:
         return
     # A size that divides the old one folds exactly; another lets each new place share a boundary
     # with its neighbour, which costs the load of one old place more: new = need * (1 + new / old).
-    sizes = {old // by for by in range(2, old // need + 1) if old % by == 0}
+    # From 64 parts on that is so little that the size needed may do as it is.
+    sizes = {old // by for by in range(2, min(old // need, 64) + 1) if old % by == 0}
+    if need * 64 <= old:
+        sizes.add(need)
     shared = need / (1 - need / old)
     while shared < old - 1:
         sizes.add(int(shared) + 1)
