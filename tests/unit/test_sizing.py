@@ -11,6 +11,7 @@ from fractions import Fraction
 from typing import Any
 
 import pytest
+
 from bloomery import sizing
 from bloomery.errors import InvalidParameter
 

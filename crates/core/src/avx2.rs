@@ -31,19 +31,20 @@ static WINDOWS: Windows = {
 /// Reverses the word part of all eight bytes of a pattern.
 const REVERSE: u64 = 0x0707_0707_0707_0707;
 
-/// Are the key's bits all set, `each` (1 to 8) in either half? `MOST` is 4 or 8: what is not needed
-/// for so many is not compiled in.
+/// Are the key's bits all set, `each` (1 to 8) in either half? Code is compiled for just 3 or 4 in
+/// each (`EACH`: the usual 1% and 0.1%) and for any number (0).
 ///
 /// # Safety
 /// AVX2; 64 readable bytes at `line`.
 #[inline(always)]
-pub unsafe fn contains<const MOST: usize>(line: *const u8, pattern: u64, each: usize) -> bool {
+pub unsafe fn contains<const EACH: usize>(line: *const u8, pattern: u64, each: usize) -> bool {
     // SAFETY: as promised above.
     unsafe {
+        let each = if EACH > 0 { EACH } else { each };
         let low = _mm256_loadu_si256(line.cast());
         let high = _mm256_loadu_si256(line.add(32).cast());
         let first = eight(low, high, pattern, each.min(4));
-        if MOST <= 4 || each <= 4 {
+        if each <= 4 {
             return first;
         }
         first && eight(low, high, next(pattern), each - 4)
@@ -79,11 +80,12 @@ unsafe fn eight(low: __m256i, high: __m256i, pattern: u64, each: usize) -> bool 
 /// AVX2; 64 bytes at `line` that nobody else writes. Others may read them: the hardware keeps each
 /// aligned word whole, and a key half-written is not yet added.
 #[inline(always)]
-pub unsafe fn add<const MOST: usize>(line: *mut u8, pattern: u64, each: usize) -> bool {
+pub unsafe fn add<const EACH: usize>(line: *mut u8, pattern: u64, each: usize) -> bool {
     // SAFETY: as promised above.
     unsafe {
+        let each = if EACH > 0 { EACH } else { each };
         let (mut low, mut high) = mask(pattern, each.min(4));
-        if MOST > 4 && each > 4 {
+        if each > 4 {
             let (more_low, more_high) = mask(next(pattern), each - 4);
             low = _mm256_or_si256(low, more_low);
             high = _mm256_or_si256(high, more_high);

@@ -89,7 +89,7 @@ impl KeyHasher {
     #[inline(always)]
     pub fn hash_i64(&self, value: i64) -> u64 {
         match self.kind {
-            HashKind::Xxh3 => xxh3_of_8(value as u64, self.seed as u64 ^ Domain::Int.tag()),
+            HashKind::Xxh3 => IntHash::new(self.seed as u64 ^ Domain::Int.tag()).hash(value),
             _ => self.hash(Domain::Int, &value.to_le_bytes()),
         }
     }
@@ -99,8 +99,8 @@ impl KeyHasher {
     pub fn hash_i64s(&self, values: impl Iterator<Item = i64>, out: &mut [u64]) {
         match self.kind {
             HashKind::Xxh3 => {
-                let seed = self.seed as u64 ^ Domain::Int.tag();
-                out.iter_mut().zip(values).for_each(|(h, v)| *h = xxh3_of_8(v as u64, seed));
+                let ints = IntHash::new(self.seed as u64 ^ Domain::Int.tag());
+                out.iter_mut().zip(values).for_each(|(h, v)| *h = ints.hash(v));
             }
             _ => out.iter_mut().zip(values).for_each(|(h, v)| *h = self.hash_i64(v)),
         }
@@ -109,8 +109,8 @@ impl KeyHasher {
     /// The hash of ints as a function of its own, for loops that compile it in; xxh3 only.
     #[inline(always)]
     pub fn int_hash(&self) -> Option<impl Fn(i64) -> u64 + Copy + use<>> {
-        let seed = self.seed as u64 ^ Domain::Int.tag();
-        (self.kind == HashKind::Xxh3).then_some(move |value: i64| xxh3_of_8(value as u64, seed))
+        let ints = IntHash::new(self.seed as u64 ^ Domain::Int.tag());
+        (self.kind == HashKind::Xxh3).then_some(move |value: i64| ints.hash(value))
     }
 
     /// A larger one has a ninth byte, which holds its sign.
@@ -127,18 +127,31 @@ impl KeyHasher {
     }
 }
 
-/// XXH3-64 of exactly eight bytes (its "4 to 8" case): a bijection, so no two ints collide.
-#[inline(always)]
-fn xxh3_of_8(value: u64, seed: u64) -> u64 {
-    const FLIP: u64 = 0x1CAD_21F7_2C81_017C ^ 0xDB97_9083_E96D_D4DE; // bytes 8..24 of its secret
-    const PRIME_MX2: u64 = 0x9FB2_1C65_1E98_DF25;
-    let seed = seed ^ (u64::from((seed as u32).swap_bytes()) << 32);
-    let mut h = value.rotate_left(32) ^ FLIP.wrapping_sub(seed);
-    h ^= h.rotate_left(49) ^ h.rotate_left(24);
-    h = h.wrapping_mul(PRIME_MX2);
-    h ^= (h >> 35).wrapping_add(8);
-    h = h.wrapping_mul(PRIME_MX2);
-    h ^ (h >> 28)
+/// XXH3-64 of exactly eight bytes (its "4 to 8" case): a bijection, so no two ints collide. What
+/// depends on the seed alone is made once.
+#[derive(Clone, Copy)]
+struct IntHash {
+    flip: u64,
+}
+
+impl IntHash {
+    #[inline(always)]
+    fn new(seed: u64) -> Self {
+        const SECRET: u64 = 0x1CAD_21F7_2C81_017C ^ 0xDB97_9083_E96D_D4DE; // its bytes 8 to 24
+        let seed = seed ^ (u64::from((seed as u32).swap_bytes()) << 32);
+        IntHash { flip: SECRET.wrapping_sub(seed) }
+    }
+
+    #[inline(always)]
+    fn hash(self, value: i64) -> u64 {
+        const PRIME_MX2: u64 = 0x9FB2_1C65_1E98_DF25;
+        let mut h = (value as u64).rotate_left(32) ^ self.flip;
+        h ^= h.rotate_left(49) ^ h.rotate_left(24);
+        h = h.wrapping_mul(PRIME_MX2);
+        h ^= (h >> 35).wrapping_add(8);
+        h = h.wrapping_mul(PRIME_MX2);
+        h ^ (h >> 28)
+    }
 }
 
 /// Murmur's 64-bit finaliser: a bijection in which every input bit reaches every output bit.
@@ -198,7 +211,7 @@ mod tests {
         for seed in [0u64, 1, 0xDEAD_BEEF, u64::MAX] {
             for v in [0i64, 1, -1, -2, 5, 1 << 40, i64::MIN, i64::MAX] {
                 let slow = xxh3_64_with_seed(&v.to_le_bytes(), seed);
-                assert_eq!(xxh3_of_8(v as u64, seed), slow);
+                assert_eq!(IntHash::new(seed).hash(v), slow);
             }
         }
     }

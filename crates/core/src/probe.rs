@@ -83,16 +83,16 @@ pub fn prefetch(at: *const u8) {
     let _ = at;
 }
 
-/// The blocked layout: `LINES` a key, and with AVX2, which only `with_blocked` may choose, at most
-/// `MOST` bits in each half of a line (without it 0).
-pub struct Blocked<'a, const LINES: usize, const MOST: usize> {
+/// The blocked layout: `LINES` a key, by `AVX2`, which only `with_blocked` may choose, and there with
+/// code for just `EACH` bits in each half of a line (0: for any number).
+pub struct Blocked<'a, const LINES: usize, const AVX2: bool, const EACH: usize> {
     words: &'a [AtomicU64],
     lines: u64,
     /// Bits of a key in each half of a line.
     each: usize,
 }
 
-impl<'a, const LINES: usize, const MOST: usize> Blocked<'a, LINES, MOST> {
+impl<'a, const LINES: usize, const AVX2: bool, const EACH: usize> Blocked<'a, LINES, AVX2, EACH> {
     #[inline(always)]
     pub fn new(bits: &'a Bits, shape: &Shape) -> Self {
         let words = bits.words();
@@ -128,9 +128,9 @@ impl<'a, const LINES: usize, const MOST: usize> Blocked<'a, LINES, MOST> {
     fn line_contains(&self, h: u64) -> bool {
         let line = self.line(h);
         #[cfg(target_arch = "x86_64")]
-        if MOST > 0 {
-            // SAFETY: MOST is not 0 only where AVX2 was detected; the line is 64 aligned bytes.
-            return unsafe { avx2::contains::<MOST>(line.as_ptr().cast(), pattern(h), self.each) };
+        if AVX2 {
+            // SAFETY: AVX2 is only true where it was detected; the line is 64 aligned bytes.
+            return unsafe { avx2::contains::<EACH>(line.as_ptr().cast(), pattern(h), self.each) };
         }
         self.positions(h).all(|(word, bit)| line[word].load(Relaxed) & bit != 0)
     }
@@ -139,17 +139,19 @@ impl<'a, const LINES: usize, const MOST: usize> Blocked<'a, LINES, MOST> {
     fn line_add<const ATOMIC: bool>(&self, h: u64) -> bool {
         let line = self.line(h);
         #[cfg(target_arch = "x86_64")]
-        if MOST > 0 && !ATOMIC {
+        if AVX2 && !ATOMIC {
             // SAFETY: as in `line_contains`; not ATOMIC means that there is no other writer.
             return unsafe {
-                avx2::add::<MOST>(line.as_ptr().cast_mut().cast(), pattern(h), self.each)
+                avx2::add::<EACH>(line.as_ptr().cast_mut().cast(), pattern(h), self.each)
             };
         }
         self.positions(h).fold(false, |new, (word, bit)| set::<ATOMIC>(&line[word], bit) | new)
     }
 }
 
-impl<const LINES: usize, const MOST: usize> Probe for Blocked<'_, LINES, MOST> {
+impl<const LINES: usize, const AVX2: bool, const EACH: usize> Probe
+    for Blocked<'_, LINES, AVX2, EACH>
+{
     #[inline(always)]
     fn prefetch(&self, h: u64) {
         prefetch(self.line(h).as_ptr().cast());
@@ -238,25 +240,25 @@ fn with_blocked<const LINES: usize, J: Job>(bits: &Bits, shape: &Shape, job: J) 
     #[cfg(target_arch = "x86_64")]
     {
         #[target_feature(enable = "avx2,bmi1,bmi2")]
-        fn run<const LINES: usize, const MOST: usize, J: Job>(
+        fn run<const LINES: usize, const EACH: usize, J: Job>(
             bits: &Bits,
             shape: &Shape,
             job: J,
         ) -> J::Output {
-            job.run(&Blocked::<LINES, MOST>::new(bits, shape))
+            job.run(&Blocked::<LINES, true, EACH>::new(bits, shape))
         }
         if has_avx2() {
             // SAFETY: the processor was just asked.
             return unsafe {
-                if shape.num_hashes as usize / LINES <= 8 {
-                    run::<LINES, 4, J>(bits, shape, job)
-                } else {
-                    run::<LINES, 8, J>(bits, shape, job)
+                match shape.num_hashes as usize / LINES / 2 {
+                    3 => run::<LINES, 3, J>(bits, shape, job),
+                    4 => run::<LINES, 4, J>(bits, shape, job),
+                    _ => run::<LINES, 0, J>(bits, shape, job),
                 }
             };
         }
     }
-    job.run(&Blocked::<LINES, 0>::new(bits, shape))
+    job.run(&Blocked::<LINES, false, 0>::new(bits, shape))
 }
 
 /// Asked once: three look-ups in std's own cache would be a tenth of a single question's time.

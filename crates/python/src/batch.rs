@@ -355,7 +355,7 @@ fn column_pass(filter: &Bloom, op: Op, threads: usize, column: &Column, answers:
         };
     }
     if let (Some(values), Some(hash)) = (column.dense_i64(), hasher.int_hash()) {
-        return batch::run_indexed(bits, shape, op, |row| hash(values.get(row)), answers);
+        return batch::run_indexed(bits, shape, op, move |row| hash(values.get(row)), answers);
     }
     let (mut at, mut done) = (0, 0);
     let len = answers.len();

@@ -121,10 +121,11 @@ def _map(
             for start in range(HEADER_BYTES, len(view), CHUNK_BYTES):
                 checksum = _native.checksum(view[start : start + CHUNK_BYTES], checksum)
         _verify(expected, checksum, True, verify)
+    made = _checked(kind._with(*parts, mapped, HEADER_BYTES))
     if writable:
         # From now on the bits change in place and no checksum of them can hold.
         mapped[_CHECKSUM] = _native.LIVE.to_bytes(8, "little")
-    return _checked(kind._with(*parts, mapped, HEADER_BYTES))
+    return made
 
 
 def _load_stream(kind: type[F], file: BinaryIO) -> F:
