@@ -4,9 +4,9 @@
 //! `AHEAD` further on are on their way from memory: 100 M keys take the time of touching their
 //! lines, not the sum of as many cache misses.
 
-use std::convert::Infallible;
-use std::sync::atomic::{AtomicU8, AtomicU64, Ordering::Relaxed};
-use std::sync::{Barrier, Mutex, OnceLock, PoisonError, RwLock};
+use std::ops::Range;
+use std::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering::*};
+use std::sync::{Mutex, OnceLock, PoisonError, RwLock};
 use std::thread::Builder;
 
 use crate::bits::{Bits, LINE_BITS};
@@ -174,53 +174,36 @@ pub fn run<E>(
     with_probe(bits, shape, Pass { op, ahead: ahead(shape), fill, out })
 }
 
-/// Keys hashed between two meetings of the threads: long enough that meeting costs nothing, short
-/// enough that the hashes stay in the second-level cache.
-const STRIDE: usize = 1 << 15;
+/// Rows a thread takes at a time, and between two meetings of those that add: few enough that what
+/// they deal to each other, 16 bytes a row, stays in the cache.
+const STRIDE: usize = 1 << 16;
 
 /// Hashes the keys from a row on; called by several threads at once.
 pub type HashRows<'a> = dyn Fn(usize, &mut [u64]) + Sync + 'a;
 
-/// Asks for keys `0..answers.len()` with up to so many threads: each takes the next rows that nobody
-/// has, so that it does not matter how many threads could be had.
-pub fn contains_threads(
-    bits: &Bits,
-    shape: &Shape,
-    threads: usize,
-    hash: &HashRows<'_>,
-    answers: &mut [u8],
-) {
+/// Answers rows `0..answers.len()` with up to so many threads, `work(first row, its answers)`: each
+/// takes the next rows that nobody has, so that it does not matter how many threads could be had.
+pub fn share(threads: usize, answers: &mut [u8], work: &(dyn Fn(usize, &mut [u8]) + Sync)) {
     let strides = Mutex::new(answers.chunks_mut(STRIDE).enumerate());
     let next = || strides.lock().unwrap_or_else(PoisonError::into_inner).next();
-    let work = || {
+    let take = || {
         while let Some((stride, mine)) = next() {
-            let (mut row, mut left) = (stride * STRIDE, mine.len());
-            let mut fill = |block: &mut [u64; BLOCK]| {
-                let n = left.min(BLOCK);
-                hash(row, &mut block[..n]);
-                (row, left) = (row + n, left - n);
-                Ok::<usize, Infallible>(n)
-            };
-            let mut done = 0;
-            let _ = run(bits, shape, Op::Contains, &mut fill, &mut |some| {
-                mine[done..done + some.len()].copy_from_slice(some);
-                done += some.len();
-            });
+            work(stride * STRIDE, mine);
         }
     };
     std::thread::scope(|scope| {
         for _ in 1..threads {
-            let _ = Builder::new().spawn_scoped(scope, work);
+            let _ = Builder::new().spawn_scoped(scope, take);
         }
-        work();
+        take();
     });
 }
 
 /// Adds keys `0..answers.len()` with up to so many threads.
 ///
-/// Keys are dealt out by hash, not by row: equal keys meet in one thread, in order, so that a
-/// duplicate is new once. With one line a key each thread also owns a range of lines and needs no
-/// locked instruction.
+/// All hash a part of the rows; then each adds, of all rows, the keys whose hashes are its own. Equal
+/// keys meet in one thread, in order, so that a duplicate is new once; and with one line a key each
+/// thread owns a range of lines and needs no locked instruction.
 pub fn add_threads(
     bits: &Bits,
     shape: &Shape,
@@ -229,24 +212,20 @@ pub fn add_threads(
     hash: &HashRows<'_>,
     answers: &mut [u8],
 ) {
-    let rows = STRIDE.min(answers.len());
-    let hashes: Vec<AtomicU64> = (0..rows).map(|_| AtomicU64::new(0)).collect();
     // SAFETY: u8 and AtomicU8 have the same size and alignment, and the slice is borrowed mutably
     // for as long as the atomics are in use.
     let answers: &[AtomicU8] = unsafe { &*(std::ptr::from_mut(answers) as *const [AtomicU8]) };
     let atomic = atomic || shape.lines_per_key != 1;
-    let team = Team { bits, shape, atomic, hash, hashes, answers };
-    // How many threads could be had is known only when all are started: until then they wait here.
-    let (start, meet) = (RwLock::new(()), OnceLock::new());
+    // How many threads could be had is known only when all are started: until then they wait.
+    let team = OnceLock::new();
     std::thread::scope(|scope| {
-        let starting = start.write();
         let mut started = 1;
         for me in 1..threads {
-            let (start, meet, team) = (&start, &meet, &team);
+            let team: &OnceLock<Team> = &team;
             let work = move || {
-                drop(start.read());
-                if let Some((threads, meet)) = meet.get() {
-                    team.work(me, *threads, meet);
+                spin_until(|| team.get().is_some());
+                if let Some(team) = team.get() {
+                    team.work(me);
                 }
             };
             match Builder::new().spawn_scoped(scope, work) {
@@ -254,10 +233,49 @@ pub fn add_threads(
                 Err(_) => break,
             }
         }
-        let (threads, meet) = meet.get_or_init(|| (started, Barrier::new(started)));
-        drop(starting);
-        team.work(0, *threads, meet);
+        let team = team.get_or_init(|| Team {
+            bits,
+            shape,
+            atomic,
+            hash,
+            answers,
+            hashes: (0..STRIDE).map(|_| AtomicU64::new(0)).collect(),
+            news: (0..started).map(|_| RwLock::new(vec![0; STRIDE])).collect(),
+            meet: Meeting::of(started),
+        });
+        team.work(0);
     });
+}
+
+/// Waits without sleeping: to be woken takes longer than the wait, on a virtual machine up to 1 ms.
+fn spin_until(done: impl Fn() -> bool) {
+    let mut spins = 0;
+    while !done() {
+        spins += 1;
+        if spins < 1000 { std::hint::spin_loop() } else { std::thread::yield_now() }
+    }
+}
+
+/// A barrier that does not sleep: the threads meet every 0.2 ms.
+struct Meeting {
+    of: usize,
+    here: AtomicUsize,
+    held: AtomicUsize,
+}
+
+impl Meeting {
+    fn of(of: usize) -> Self {
+        Meeting { of, here: AtomicUsize::new(0), held: AtomicUsize::new(0) }
+    }
+
+    fn wait(&self) {
+        let held = self.held.load(Acquire);
+        if self.here.fetch_add(1, AcqRel) + 1 == self.of {
+            self.here.store(0, Relaxed);
+            self.held.fetch_add(1, Release);
+        }
+        spin_until(|| self.held.load(Acquire) != held);
+    }
 }
 
 /// What the threads of `add_threads` share.
@@ -266,43 +284,77 @@ struct Team<'a> {
     shape: &'a Shape,
     atomic: bool,
     hash: &'a HashRows<'a>,
-    hashes: Vec<AtomicU64>,
     answers: &'a [AtomicU8],
+    /// The hashes of the stride at hand.
+    hashes: Vec<AtomicU64>,
+    /// For each thread which rows of the stride it found new. Written straight into the answers,
+    /// their lines would go back and forth between the threads: that cost more than all the rest.
+    news: Vec<RwLock<Vec<u8>>>,
+    meet: Meeting,
 }
 
 impl Team<'_> {
-    fn work(&self, me: usize, threads: usize, meet: &Barrier) {
-        let slots = if self.atomic { 1 << 32 } else { self.shape.num_bits / LINE_BITS };
-        let bound = |t: usize| (u128::from(slots) * t as u128 / threads as u128) as u64;
-        let (low, high) = (bound(me), bound(me + 1));
-        let mut mine: Vec<(u32, u64)> = vec![(0, 0); STRIDE];
+    fn work(&self, me: usize) {
+        let mut mine = vec![(0, 0); STRIDE];
         for (stride, answers) in self.answers.chunks(STRIDE).enumerate() {
-            let hashes = &self.hashes[..answers.len()];
-            hash_share(hashes, stride * STRIDE, me, threads, self.hash);
-            meet.wait();
-            let mut n = 0;
-            for (row, h) in hashes.iter().enumerate() {
-                let h = h.load(Relaxed);
-                let slot = mulhi(h, slots);
-                mine[n] = (row as u32, h); // kept only if n moves on: no branch to miss
-                n += usize::from(low <= slot && slot < high);
-            }
-            meet.wait(); // the hashes may be overwritten from here on
-            let (atomic, ahead, mine) = (self.atomic, ahead(self.shape), &mine[..n]);
-            with_probe(self.bits, self.shape, Share { atomic, ahead, mine, answers });
+            let share = answers.len().div_ceil(self.news.len());
+            let rows = answers.len().min(me * share)..answers.len().min((me + 1) * share);
+            self.hash(stride * STRIDE, rows.clone());
+            self.meet.wait();
+            let count = self.pick(me, answers.len(), &mut mine);
+            self.add(me, &mine[..count]);
+            self.meet.wait();
+            self.answer(&answers[rows.clone()], rows);
         }
     }
-}
 
-fn hash_share(hashes: &[AtomicU64], from: usize, me: usize, threads: usize, hash: &HashRows<'_>) {
-    let share = hashes.len().div_ceil(threads).max(1);
-    let start = hashes.len().min(me * share);
-    let mut block = [0u64; BLOCK];
-    let mut row = from + start;
-    for some in hashes[start..hashes.len().min(start + share)].chunks(BLOCK) {
-        hash(row, &mut block[..some.len()]);
-        some.iter().zip(&block).for_each(|(to, h)| to.store(*h, Relaxed));
-        row += some.len();
+    fn hash(&self, from: usize, rows: Range<usize>) {
+        let mut block = [0u64; BLOCK];
+        let mut row = from + rows.start;
+        for some in self.hashes[rows].chunks(BLOCK) {
+            (self.hash)(row, &mut block[..some.len()]);
+            some.iter().zip(&block).for_each(|(to, h)| to.store(*h, Relaxed));
+            row += some.len();
+        }
+    }
+
+    /// Picks this thread's keys, with their rows, from the stride's; returns how many.
+    fn pick(&self, me: usize, rows: usize, mine: &mut [(u32, u64)]) -> usize {
+        // A place is a line where a thread must own whole lines, else a part of all hashes.
+        let places = if self.atomic { 1 << 32 } else { self.shape.num_bits / LINE_BITS };
+        let bound = |t: usize| (u128::from(places) * t as u128 / self.news.len() as u128) as u64;
+        let (first, count) = (bound(me), bound(me + 1) - bound(me));
+        let mut n = 0;
+        for (row, h) in self.hashes[..rows].iter().enumerate() {
+            let h = h.load(Relaxed);
+            mine[n] = (row as u32, h); // kept only if n moves on: no branch to miss
+            n += usize::from(mulhi(h, places).wrapping_sub(first) < count);
+        }
+        n
+    }
+
+    fn add(&self, me: usize, mine: &[(u32, u64)]) {
+        let mut news = self.news[me].write().unwrap_or_else(PoisonError::into_inner);
+        news.fill(0);
+        let (atomic, ahead) = (self.atomic, ahead(self.shape));
+        with_probe(self.bits, self.shape, Share { atomic, ahead, mine, news: &mut news });
+    }
+
+    /// Writes what any thread found new in these rows. The first is copied without a look at what
+    /// was there: a page that is read before it is written costs the kernel two faults and both
+    /// processors an interrupt.
+    fn answer(&self, answers: &[AtomicU8], rows: Range<usize>) {
+        let (start, len) = (answers.as_ptr().cast_mut().cast::<u8>(), answers.len());
+        // SAFETY: these rows are this thread's own: nobody else reads or writes them meanwhile.
+        let answers = unsafe { std::slice::from_raw_parts_mut(start, len) };
+        for (thread, news) in self.news.iter().enumerate() {
+            let news = &news.read().unwrap_or_else(PoisonError::into_inner)[rows.clone()];
+            if thread == 0 {
+                answers.copy_from_slice(news);
+            } else {
+                answers.iter_mut().zip(news).for_each(|(answer, new)| *answer |= new);
+            }
+        }
     }
 }
 
@@ -311,7 +363,7 @@ struct Share<'a> {
     atomic: bool,
     ahead: usize,
     mine: &'a [(u32, u64)],
-    answers: &'a [AtomicU8],
+    news: &'a mut [u8],
 }
 
 impl Job for Share<'_> {
@@ -324,7 +376,7 @@ impl Job for Share<'_> {
                 probe.prefetch(*later);
             }
             let new = if self.atomic { probe.add::<true>(*h) } else { probe.add::<false>(*h) };
-            self.answers[*row as usize].store(u8::from(new), Relaxed);
+            self.news[*row as usize] = u8::from(new);
         }
     }
 }

@@ -346,22 +346,30 @@ fn rows(
 
 fn column_pass(filter: &Bloom, op: Op, threads: usize, column: &Column, answers: &mut [u8]) {
     let Bloom { bits, shape, hasher, .. } = filter;
-    let hash = |from: usize, out: &mut [u64]| column.hash(hasher, from, out);
     // A thread costs some 20 µs to start: not worth it for fewer keys than this each.
-    if threads > 1 && answers.len() >= threads * 16_384 {
-        return match op {
-            Op::Contains => batch::contains_threads(bits, shape, threads, &hash, answers),
-            _ => batch::add_threads(bits, shape, op == Op::AddAtomic, threads, &hash, answers),
-        };
+    if threads == 1 || answers.len() < threads * 16_384 {
+        return some_rows(filter, op, column, 0, answers);
     }
+    let work = |from: usize, mine: &mut [u8]| some_rows(filter, op, column, from, mine);
+    let hash = |from: usize, out: &mut [u64]| column.hash(hasher, from, out);
+    match op {
+        Op::Contains => batch::share(threads, answers, &work),
+        _ => batch::add_threads(bits, shape, op == Op::AddAtomic, threads, &hash, answers),
+    }
+}
+
+/// The keys from the `from`th on, as many as there are answers.
+fn some_rows(filter: &Bloom, op: Op, column: &Column, from: usize, answers: &mut [u8]) {
+    let Bloom { bits, shape, hasher, .. } = filter;
     if let (Some(values), Some(hash)) = (column.dense_i64(), hasher.int_hash()) {
-        return batch::run_indexed(bits, shape, op, move |row| hash(values.get(row)), answers);
+        let hash = move |row: usize| hash(values.get(from + row));
+        return batch::run_indexed(bits, shape, op, hash, answers);
     }
-    let (mut at, mut done) = (0, 0);
-    let len = answers.len();
+    let (mut at, mut done) = (from, 0);
+    let end = from + answers.len();
     let mut fill = |block: &mut [u64; BLOCK]| {
-        let n = BLOCK.min(len - at);
-        hash(at, &mut block[..n]);
+        let n = BLOCK.min(end - at);
+        column.hash(hasher, at, &mut block[..n]);
         at += n;
         Ok::<usize, Infallible>(n)
     };
