@@ -97,7 +97,7 @@ impl<E> Pass<'_, '_, '_, E> {
 }
 
 /// Keys ahead in `run_indexed`: a power of two, so that the ring needs one instruction.
-const RING: usize = 32;
+const RING: usize = 64;
 
 struct Indexed<'o, H> {
     op: Op,
@@ -240,7 +240,7 @@ pub fn add_threads(
             hash,
             answers,
             hashes: (0..STRIDE).map(|_| AtomicU64::new(0)).collect(),
-            news: (0..started).map(|_| RwLock::new(vec![0; STRIDE])).collect(),
+            news: (0..started).map(|_| RwLock::new(Box::new([0; STRIDE]))).collect(),
             meet: Meeting::of(started),
         });
         team.work(0);
@@ -278,6 +278,9 @@ impl Meeting {
     }
 }
 
+/// A byte for each row of a stride; of a fixed size, so that a row needs no check.
+type News = Box<[u8; STRIDE]>;
+
 /// What the threads of `add_threads` share.
 struct Team<'a> {
     bits: &'a Bits,
@@ -289,13 +292,13 @@ struct Team<'a> {
     hashes: Vec<AtomicU64>,
     /// For each thread which rows of the stride it found new. Written straight into the answers,
     /// their lines would go back and forth between the threads: that cost more than all the rest.
-    news: Vec<RwLock<Vec<u8>>>,
+    news: Vec<RwLock<News>>,
     meet: Meeting,
 }
 
 impl Team<'_> {
     fn work(&self, me: usize) {
-        let mut mine = vec![(0, 0); STRIDE];
+        let mut mine: Vec<(u32, u64)> = vec![(0, 0); STRIDE];
         for (stride, answers) in self.answers.chunks(STRIDE).enumerate() {
             let share = answers.len().div_ceil(self.news.len());
             let rows = answers.len().min(me * share)..answers.len().min((me + 1) * share);
@@ -320,6 +323,7 @@ impl Team<'_> {
 
     /// Picks this thread's keys, with their rows, from the stride's; returns how many.
     fn pick(&self, me: usize, rows: usize, mine: &mut [(u32, u64)]) -> usize {
+        let mine = &mut mine[..STRIDE];
         // A place is a line where a thread must own whole lines, else a part of all hashes.
         let places = if self.atomic { 1 << 32 } else { self.shape.num_bits / LINE_BITS };
         let bound = |t: usize| (u128::from(places) * t as u128 / self.news.len() as u128) as u64;
@@ -327,7 +331,7 @@ impl Team<'_> {
         let mut n = 0;
         for (row, h) in self.hashes[..rows].iter().enumerate() {
             let h = h.load(Relaxed);
-            mine[n] = (row as u32, h); // kept only if n moves on: no branch to miss
+            mine[n % STRIDE] = (row as u32, h); // kept only if n moves on: no branch to miss
             n += usize::from(mulhi(h, places).wrapping_sub(first) < count);
         }
         n
@@ -363,7 +367,7 @@ struct Share<'a> {
     atomic: bool,
     ahead: usize,
     mine: &'a [(u32, u64)],
-    news: &'a mut [u8],
+    news: &'a mut [u8; STRIDE],
 }
 
 impl Job for Share<'_> {
@@ -371,12 +375,21 @@ impl Job for Share<'_> {
 
     #[inline(always)]
     fn run<P: Probe>(self, probe: &P) {
-        for (i, (row, h)) in self.mine.iter().enumerate() {
-            if let Some((_, later)) = self.mine.get(i + self.ahead) {
-                probe.prefetch(*later);
-            }
-            let new = if self.atomic { probe.add::<true>(*h) } else { probe.add::<false>(*h) };
-            self.news[*row as usize] = u8::from(new);
+        if self.atomic {
+            self.pass::<P, Add<true>>(probe)
+        } else {
+            self.pass::<P, Add<false>>(probe)
+        }
+    }
+}
+
+impl Share<'_> {
+    #[inline(always)]
+    fn pass<P: Probe, O: One>(self, probe: &P) {
+        let later = self.mine.iter().skip(self.ahead).chain(self.mine.last().into_iter().cycle());
+        for ((row, h), (_, later)) in self.mine.iter().zip(later) {
+            probe.prefetch(*later);
+            self.news[*row as usize % STRIDE] = u8::from(O::one(probe, *h));
         }
     }
 }

@@ -45,6 +45,8 @@ pub struct Options {
     pub op: Op,
     pub skip_nulls: bool,
     pub threads: usize,
+    /// Are the answers wanted?
+    pub mask: bool,
 }
 
 impl Options {
@@ -56,7 +58,7 @@ impl Options {
                 return Err(invalid(py, format!("nulls is {nulls:?}, must be 'error' or 'skip'")));
             }
         };
-        Ok(Options { op, skip_nulls, threads: threads.0 })
+        Ok(Options { op, skip_nulls, threads: threads.0, mask: true })
     }
 }
 
@@ -323,6 +325,14 @@ fn rows(
     options: &Options,
     mask: &mut Vec<u8>,
 ) -> PyResult<()> {
+    let detached = column.keys() >= DETACH_FROM;
+    if !options.mask && options.threads == 1 {
+        let work = |filter: &Bloom, op: Op| unmasked(filter, op, column);
+        return match detached {
+            true => filter.write_or_read_detached(py, options.op, work),
+            false => filter.write_or_read(py, options.op, work),
+        };
+    }
     let start = mask.len();
     if start == 0 {
         *mask = vec![0; column.keys()]; // zeroed by the kernel, not touched twice
@@ -331,10 +341,10 @@ fn rows(
     }
     let answers = &mut mask[start..];
     let work = |filter: &Bloom, op: Op| column_pass(filter, op, options.threads, column, answers);
-    if column.keys() < DETACH_FROM {
-        filter.write_or_read(py, options.op, work)?;
-    } else {
+    if detached {
         filter.write_or_read_detached(py, options.op, work)?;
+    } else {
+        filter.write_or_read(py, options.op, work)?;
     }
     if let Some(valid) = &column.valid {
         let found = mask.split_off(start);
@@ -342,6 +352,15 @@ fn rows(
         valid.iter().zip(found).for_each(|(row, answer)| mask[start + row] = answer);
     }
     Ok(())
+}
+
+/// For `update`: the same few answers' memory over and over, not a page fault every 4096 rows.
+fn unmasked(filter: &Bloom, op: Op, column: &Column) {
+    let mut answers = [0u8; 8192];
+    for from in (0..column.keys()).step_by(answers.len()) {
+        let count = answers.len().min(column.keys() - from);
+        some_rows(filter, op, column, from, &mut answers[..count]);
+    }
 }
 
 fn column_pass(filter: &Bloom, op: Op, threads: usize, column: &Column, answers: &mut [u8]) {

@@ -241,7 +241,7 @@ impl Bloom {
     #[pyo3(text_signature = "($self, keys, *, nulls='error', threads=1)")]
     fn update(&self, keys: &Bound<'_, PyAny>, nulls: &str, threads: Threads) -> PyResult<()> {
         let options = Options::new(keys.py(), Op::Add, nulls, threads)?;
-        batch::run(self, keys, &options).map(drop)
+        batch::run(self, keys, &Options { mask: false, ..options }).map(drop)
     }
 
     #[pyo3(signature = (data, *, r#final=false))]
