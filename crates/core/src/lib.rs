@@ -10,3 +10,4 @@ pub mod format;
 pub mod hash;
 pub mod probe;
 pub mod shape;
+pub mod threads;

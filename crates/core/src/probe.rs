@@ -280,3 +280,69 @@ fn has_avx2() -> bool {
         known => known == 1,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct One<const ATOMIC: bool>(u64);
+    impl<const ATOMIC: bool> Job for One<ATOMIC> {
+        type Output = (bool, bool, bool);
+
+        fn run<P: Probe>(self, probe: &P) -> Self::Output {
+            probe.prefetch(self.0);
+            (probe.contains(self.0), probe.add::<ATOMIC>(self.0), probe.contains(self.0))
+        }
+    }
+
+    fn same_bits<const LINES: usize>(each: u32) {
+        let lines = 7;
+        let num_hashes = each * 2 * LINES as u32;
+        let shape = Shape {
+            layout: Layout::Blocked,
+            num_bits: lines * 512,
+            num_hashes,
+            lines_per_key: LINES as u32,
+        };
+        assert_eq!(shape.check(), Ok(()));
+        let bits = || Bits::zeroed(shape.nbytes() as usize).expect("a few lines");
+        let (fast, plain, locked) = (bits(), bits(), bits());
+        let portable = Blocked::<LINES, false, 0>::new(&plain, &shape);
+        let mut h = u64::from(each);
+        for _ in 0..40 {
+            h = remix(h.wrapping_add(0x9E37_79B9_7F4A_7C15));
+            let expected = One::<false>(h).run(&portable);
+            assert!(expected.2, "a key that was added is there");
+            assert_eq!(with_probe(&fast, &shape, One::<false>(h)), expected);
+            assert_eq!(with_probe(&locked, &shape, One::<true>(h)), expected);
+            for other in [&fast, &locked] {
+                assert!(other.is_subset_of(&plain) && plain.is_subset_of(other));
+            }
+        }
+    }
+
+    /// AVX2, portable code and locked instructions set the same bits and give the same answers.
+    #[test]
+    fn every_way_of_probing_agrees() {
+        for each in 1..=8 {
+            same_bits::<1>(each);
+            same_bits::<2>(each);
+        }
+    }
+
+    /// A key sets as many bits in either half of its line, whatever its hash.
+    #[test]
+    fn half_of_the_bits_in_each_half() {
+        let shape =
+            Shape { layout: Layout::Blocked, num_bits: 512, num_hashes: 16, lines_per_key: 1 };
+        for h in [0, 1, u64::MAX, 0x0123_4567_89AB_CDEF] {
+            let bits = Bits::zeroed(64).expect("a line");
+            with_probe(&bits, &shape, One::<false>(h));
+            let half = |words: &[AtomicU64]| -> u32 {
+                words.iter().map(|w| w.load(Relaxed).count_ones()).sum()
+            };
+            let (low, high) = (half(&bits.words()[..4]), half(&bits.words()[4..]));
+            assert!((6..=8).contains(&low) && (6..=8).contains(&high), "{h}: {low}, {high}");
+        }
+    }
+}

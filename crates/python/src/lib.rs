@@ -9,11 +9,12 @@ mod column;
 mod errors;
 mod key;
 mod lines;
+mod mask;
+mod slots;
 
 use bloomery_core::format::{self, HEADER_BYTES, Header};
 use pyo3::ffi;
 use pyo3::prelude::*;
-use pyo3::types::PyType;
 
 use crate::bloom::Bloom;
 use crate::buffer::Held;
@@ -52,41 +53,10 @@ fn checksum(py: Python<'_>, data: &Bound<'_, PyAny>, before: u64) -> PyResult<u6
     Ok(py.detach(|| format::checksum(unsafe { held.bytes() }, before)))
 }
 
-/// Puts `add` on the class as a one-argument method of the fastest kind there is.
-fn install_add(class: &Bound<'_, PyType>) -> PyResult<()> {
-    // A method definition must outlive the class, which is never freed.
-    let definition = Box::leak(Box::new(ffi::PyMethodDef {
-        ml_name: c"add".as_ptr(),
-        ml_meth: ffi::PyMethodDefPointer { PyCFunction: bloom::add_one },
-        ml_flags: ffi::METH_O,
-        ml_doc: c"add($self, key, /)\n--\n\nAdd the key; True if it is definitely new.".as_ptr(),
-    }));
-    // SAFETY: the class is a live type object and the definition lives for ever.
-    let method = unsafe {
-        let made = ffi::PyDescr_NewMethod(class.as_type_ptr(), &raw mut *definition);
-        Bound::from_owned_ptr_or_err(class.py(), made)?
-    };
-    class.setattr("add", method)
-}
-
-/// Puts `in` on the class without PyO3's trampoline.
-fn install_contains(class: &Bound<'_, PyType>) -> PyResult<()> {
-    let wrapper = class.getattr("__contains__")?;
-    // SAFETY: a slot's wrapper is a PyWrapperDescrObject; both places hold an objobjproc, and the
-    // new one has the same contract. Subclasses, made later, copy it from the wrapper.
-    unsafe {
-        let contains: ffi::objobjproc = bloom::contains_one;
-        (*wrapper.as_ptr().cast::<ffi::PyWrapperDescrObject>()).d_wrapped = contains as *mut _;
-        (*(*class.as_type_ptr()).tp_as_sequence).sq_contains = Some(contains);
-    }
-    Ok(())
-}
-
 #[pymodule(gil_used = false)]
 fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<Bloom>()?;
-    install_add(&module.py().get_type::<Bloom>())?;
-    install_contains(&module.py().get_type::<Bloom>())?;
+    slots::install(&module.py().get_type::<Bloom>())?;
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
     module.add("HEADER_BYTES", HEADER_BYTES)?;
     module.add("CHUNK_BYTES", format::CHUNK_BYTES)?;
