@@ -29,7 +29,8 @@ EXAMPLE = "zcat -f logs/* | bloomery dedup > unique.txt; bloomery dedup --filter
 # ten million lines lose about one. It costs 31 bits a line: 39 MB for ten million.
 DEFAULT_ERROR_RATE = 1e-6
 DEFAULT_CAPACITY = 10_000_000  # where the input's length is unknown: a pipe
-_MARGIN = 1.25  # over the estimate
+# Room to spare: samples of a plain file err upwards, the first megabyte of a packed one anywhere.
+_SPARE_SAMPLED, _SPARE_GUESSED = 1.05, 1.25
 _RUNS = 4  # a kept filter has room for this many inputs like the first
 
 
@@ -192,10 +193,11 @@ def _room(
     """The capacity, where none was given."""
     if not sizes or not any(sizes):  # /proc and the like have files of no size and many lines
         return DEFAULT_CAPACITY
-    lines = estimate.from_samples(paths, sizes)
+    lines, spare = estimate.from_samples(paths, sizes), _SPARE_SAMPLED
     if lines is None:
         lines = estimate.from_first_chunk(pump, source, sum(sizes))
-    return max(DEFAULT_CAPACITY, lines * _RUNS) if kept else max(1000, int(lines * _MARGIN))
+        spare = _SPARE_GUESSED
+    return max(DEFAULT_CAPACITY, lines * _RUNS) if kept else max(1000, int(lines * spare))
 
 
 def _check_same(
