@@ -17,6 +17,9 @@ import pytest
 
 from bloomery import BloomFilter
 
+# A process for each: seconds in all.
+pytestmark = pytest.mark.slow
+
 Run = Callable[..., Any]
 Start = Callable[..., Any]
 OneLine = Callable[[bytes], str]

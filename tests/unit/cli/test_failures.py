@@ -12,6 +12,9 @@ import pytest
 
 from conftest import require
 
+# A process for each: seconds in all.
+pytestmark = pytest.mark.slow
+
 Run = Callable[..., Any]
 OneLine = Callable[[bytes], str]
 
