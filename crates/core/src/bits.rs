@@ -16,11 +16,11 @@ pub const LINE_BITS: u64 = 512;
 pub const WORDS_PER_LINE: usize = 8;
 
 /// Up to here memory is touched when it is made, in one call, and not page by page by the first
-/// keys: 1 ns a key less for a million. Beyond it, memory that no key touches is never taken.
+/// keys. Beyond it, memory that no key touches is never taken.
 const TOUCH_TO: usize = 64 << 20;
 
 /// From here on memory comes from the kernel with huge pages asked for. At 124 MB (100 M keys at
-/// 1%) they halve the time of a random access, since a 4 KiB page costs a page walk each.
+/// 1%) a C loop that touches random lines takes 8.7 ns with them and 12.1 without.
 const HUGE_FROM: usize = 1 << 20;
 
 /// Owned or borrowed memory. All access is through atomics with relaxed order, which compile to

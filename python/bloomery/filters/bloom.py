@@ -96,7 +96,7 @@ class BloomFilter(_native.Bloom):
         made.update(keys, nulls=nulls)
         return made
 
-    # How full it is. Each of these reads all of the bits: 0.1 s for a gigabyte.
+    # How full it is. Each of these reads all of the bits.
 
     @property
     def fill_ratio(self) -> float:

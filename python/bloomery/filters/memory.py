@@ -7,7 +7,7 @@ from pathlib import Path
 
 from bloomery import errors
 
-# Below this no machine is worth asking (a read of /proc costs 40 µs).
+# Below this no machine is worth asking.
 ASK_FROM = 64 << 20
 
 _MEMINFO = Path("/proc/meminfo")
