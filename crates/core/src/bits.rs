@@ -2,6 +2,7 @@
 //! alone. Bit p is bit `p & 63` of word `p >> 6`: least significant first in little-endian bytes.
 
 use std::any::Any;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use memmap2::MmapMut;
@@ -23,12 +24,13 @@ const TOUCH_TO: usize = 64 << 20;
 /// 1%) a C loop that touches random lines takes 8.7 ns with them and 12.1 without.
 const HUGE_FROM: usize = 1 << 20;
 
-/// Owned or borrowed memory. All access is through atomics with relaxed order, which compile to
-/// plain moves: a reader may run beside a writer.
+/// Owned or borrowed memory; a clone is the same memory. All access is through atomics with relaxed
+/// order, which compile to plain moves: a reader may run beside a writer.
+#[derive(Clone)]
 pub struct Bits {
     words: *const AtomicU64,
     len: usize,
-    _owner: Box<dyn Any + Send + Sync>,
+    _owner: Arc<dyn Any + Send + Sync>,
 }
 
 // SAFETY: the pointer is to memory kept alive by `_owner`, reached only through atomics.
@@ -51,11 +53,11 @@ impl Bits {
                     let _ = map.advise(memmap2::Advice::PopulateWrite);
                 }
             }
-            return Some(Bits { words: map.as_ptr().cast(), len, _owner: Box::new(map) });
+            return Some(Bits { words: map.as_ptr().cast(), len, _owner: Arc::new(map) });
         }
         let slack = vec![0u64; len + WORDS_PER_LINE - 1];
         let words = slack[slack.as_ptr().align_offset(LINE_BYTES)..].as_ptr().cast();
-        Some(Bits { words, len, _owner: Box::new(slack) })
+        Some(Bits { words, len, _owner: Arc::new(slack) })
     }
 
     /// Memory that belongs to `owner` (a mapped file). `None` unless aligned and in whole lines.
@@ -66,10 +68,21 @@ impl Bits {
     pub unsafe fn borrowed(
         start: *const u8,
         bytes: usize,
-        owner: Box<dyn Any + Send + Sync>,
+        owner: Arc<dyn Any + Send + Sync>,
     ) -> Option<Bits> {
         let fits = start.align_offset(LINE_BYTES) == 0 && bytes.is_multiple_of(LINE_BYTES);
         fits.then(|| Bits { words: start.cast(), len: bytes / 8, _owner: owner })
+    }
+
+    /// A part of the same memory, whole lines each; `None` if it does not lie within.
+    pub fn part(&self, offset: usize, bytes: usize) -> Option<Bits> {
+        let lines = offset.is_multiple_of(LINE_BYTES) && bytes.is_multiple_of(LINE_BYTES);
+        let fits = lines && offset.checked_add(bytes)? <= self.nbytes();
+        fits.then(|| Bits {
+            words: self.words.wrapping_add(offset / 8),
+            len: bytes / 8,
+            _owner: Arc::clone(&self._owner),
+        })
     }
 
     #[inline(always)]

@@ -2,14 +2,12 @@
 //! docs/format.md describes it for other readers; golden files freeze it.
 
 use crate::hash::{HashKind, KeyHasher};
-use crate::shape::{Layout, Shape};
+use crate::shape::MAX_BITS;
 use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 
 pub const HEADER_BYTES: usize = 128;
 pub const MAGIC: [u8; 8] = *b"BLOOMERY";
 pub const VERSION: u16 = 1;
-/// The kind of filter; others of the family will have their own number.
-pub const KIND_BLOOM: u8 = 1;
 /// In place of the bits' checksum: the file is mapped for writing, so none can hold. Switching to
 /// it is one aligned store of 8 bytes; a crash cannot leave the header half-changed.
 pub const LIVE: u64 = u64::MAX;
@@ -17,12 +15,60 @@ pub const LIVE: u64 = u64::MAX;
 /// writer sums what it writes, chunk by chunk, while keys are still being added.
 pub const CHUNK_BYTES: usize = 1 << 20;
 
+/// Which filter of the family a file holds. The numbers are frozen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum KindId {
+    Bloom = 1,
+    Scalable = 2,
+    Counting = 3,
+    Deletable = 4,
+    Cuckoo = 5,
+    Rotating = 6,
+    Static = 7,
+    Bank = 8,
+}
+
+impl KindId {
+    pub const ALL: [(KindId, &'static str); 8] = [
+        (KindId::Bloom, "bloom"),
+        (KindId::Scalable, "scalable"),
+        (KindId::Counting, "counting"),
+        (KindId::Deletable, "deletable"),
+        (KindId::Cuckoo, "cuckoo"),
+        (KindId::Rotating, "rotating"),
+        (KindId::Static, "static"),
+        (KindId::Bank, "bank"),
+    ];
+
+    pub fn name(self) -> &'static str {
+        Self::ALL[self as usize - 1].1
+    }
+
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.iter().find(|(_, n)| *n == name).map(|(k, _)| *k)
+    }
+
+    fn from_id(id: u8) -> Option<Self> {
+        Self::ALL.iter().find(|(k, _)| *k as u8 == id).map(|(k, _)| *k)
+    }
+}
+
+/// What every saved filter says about itself. `layout` to `num_bits` and `extra` mean what the kind
+/// makes of them (docs/format.md): its own `open` checks them.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Header {
-    pub shape: Shape,
+    pub kind: KindId,
+    pub layout: u8,
+    pub lines_per_key: u8,
+    pub num_hashes: u16,
+    pub num_bits: u64,
     pub hasher: KeyHasher,
     pub capacity: u64,
     pub error_rate: f64,
+    /// Bytes after the header.
+    pub nbytes: u64,
+    pub extra: [u64; 6],
     pub checksum: u64,
 }
 
@@ -39,22 +85,24 @@ impl Header {
         let mut put = |at: usize, bytes: &[u8]| out[at..at + bytes.len()].copy_from_slice(bytes);
         put(0, &MAGIC);
         put(8, &VERSION.to_le_bytes());
-        put(10, &[KIND_BLOOM, self.shape.layout as u8, self.hasher.kind as u8]);
-        put(13, &[self.shape.lines_per_key as u8]);
-        put(14, &(self.shape.num_hashes as u16).to_le_bytes());
-        put(16, &self.shape.num_bits.to_le_bytes());
+        put(10, &[self.kind as u8, self.layout, self.hasher.kind as u8, self.lines_per_key]);
+        put(14, &self.num_hashes.to_le_bytes());
+        put(16, &self.num_bits.to_le_bytes());
         put(24, &self.capacity.to_le_bytes());
         put(32, &self.error_rate.to_le_bytes());
         put(40, &self.hasher.seed.to_le_bytes());
-        put(56, &self.shape.nbytes().to_le_bytes());
+        put(56, &self.nbytes.to_le_bytes());
+        for (i, extra) in self.extra.iter().enumerate() {
+            put(64 + 8 * i, &extra.to_le_bytes());
+        }
         let sum = xxh3_64(&out[..112]);
         out[112..120].copy_from_slice(&sum.to_le_bytes());
         out[120..128].copy_from_slice(&self.checksum.to_le_bytes());
         out
     }
 
-    /// Reads a header. `total` is how many bytes the file has in all, where that is known.
-    pub fn parse(head: &[u8], total: Option<u64>) -> Result<Header, FormatError> {
+    /// Reads what is common to all kinds.
+    pub fn parse(head: &[u8]) -> Result<Header, FormatError> {
         let corrupt = |message: String| Err(FormatError::Corrupt(message));
         if head.len() >= 8 && head[..8] != MAGIC {
             return corrupt(format!(
@@ -82,39 +130,36 @@ impl Header {
                 "damaged header: checksum {found:#018x}, expected {expected:#018x}"
             ));
         }
-        if head[10] != KIND_BLOOM {
+        let Some(kind) = KindId::from_id(head[10]) else {
+            let known = KindId::ALL.len();
             return Err(FormatError::Newer(format!(
-                "filter kind {}, this bloomery knows kind {KIND_BLOOM} (bloom)",
+                "filter kind {}, this bloomery knows kinds 1 to {known}",
                 head[10]
             )));
-        }
-        let Some(layout) = Layout::from_id(head[11]) else {
-            return Err(FormatError::Newer(format!("unknown layout {}", head[11])));
         };
-        let Some(kind) = HashKind::from_id(head[12]) else {
+        let Some(hash) = HashKind::from_id(head[12]) else {
             return Err(FormatError::Newer(format!("unknown hasher {}", head[12])));
         };
-        let shape = Shape {
-            layout,
-            num_bits: word(head, 16),
-            num_hashes: u32::from(u16::from_le_bytes([head[14], head[15]])),
-            lines_per_key: u32::from(head[13]),
-        };
-        shape.check().map_err(FormatError::Corrupt)?;
         let header = Header {
-            shape,
+            kind,
+            layout: head[11],
+            lines_per_key: head[13],
+            num_hashes: u16::from_le_bytes([head[14], head[15]]),
+            num_bits: word(head, 16),
             hasher: KeyHasher {
-                kind,
+                kind: hash,
                 seed: u128::from(word(head, 40)) | u128::from(word(head, 48)) << 64,
             },
             capacity: word(head, 24),
             error_rate: f64::from_bits(word(head, 32)),
+            nbytes: word(head, 56),
+            extra: std::array::from_fn(|i| word(head, 64 + 8 * i)),
             checksum: word(head, 120),
         };
-        if kind != HashKind::SipHash && header.hasher.seed >> 64 != 0 {
+        if hash != HashKind::SipHash && header.hasher.seed >> 64 != 0 {
             return corrupt(format!(
                 "a seed of more than 64 bits, which {} cannot take",
-                kind.name()
+                hash.name()
             ));
         }
         if header.capacity == 0 {
@@ -126,16 +171,24 @@ impl Header {
                 header.error_rate
             ));
         }
-        let body = word(head, 56);
-        if body != shape.nbytes() {
-            return corrupt(format!("{body} bytes of bits, expected {}", shape.nbytes()));
-        }
-        let whole = body + HEADER_BYTES as u64;
-        if let Some(total) = total.filter(|total| *total != whole) {
-            let message = format!("{total} bytes in all, expected {whole}: cut off or overgrown");
-            return corrupt(message);
+        if header.nbytes > MAX_BITS / 8 {
+            return corrupt(format!(
+                "{} bytes of bits, must be at most {}",
+                header.nbytes,
+                MAX_BITS / 8
+            ));
         }
         Ok(header)
+    }
+
+    /// Are there as many bytes in all, header included, as the header says?
+    pub fn check_total(&self, total: u64) -> Result<(), FormatError> {
+        let whole = self.nbytes + HEADER_BYTES as u64;
+        if total == whole {
+            return Ok(());
+        }
+        let message = format!("{total} bytes in all, expected {whole}: cut off or overgrown");
+        Err(FormatError::Corrupt(message))
     }
 }
 

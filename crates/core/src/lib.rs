@@ -8,6 +8,7 @@ pub mod bits;
 pub mod fold;
 pub mod format;
 pub mod hash;
+pub mod kind;
 pub mod probe;
 pub mod shape;
 pub mod threads;

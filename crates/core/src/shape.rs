@@ -2,6 +2,7 @@
 //! and an error rate is `bloomery.sizing`'s business; here they are only checked.
 
 use crate::bits::{LINE_BITS, LINE_BYTES};
+use crate::format::{FormatError, Header};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
@@ -45,6 +46,26 @@ pub struct Shape {
 }
 
 impl Shape {
+    /// The shape that a saved Bloom filter's header gives.
+    pub fn of(header: &Header) -> Result<Shape, FormatError> {
+        let Some(layout) = Layout::from_id(header.layout) else {
+            return Err(FormatError::Newer(format!("unknown layout {}", header.layout)));
+        };
+        let shape = Shape {
+            layout,
+            num_bits: header.num_bits,
+            num_hashes: u32::from(header.num_hashes),
+            lines_per_key: u32::from(header.lines_per_key),
+        };
+        shape.check().map_err(FormatError::Corrupt)?;
+        if header.nbytes != shape.nbytes() {
+            let (found, expected) = (header.nbytes, shape.nbytes());
+            let message = format!("{found} bytes of bits, expected {expected}");
+            return Err(FormatError::Corrupt(message));
+        }
+        Ok(shape)
+    }
+
     pub fn check(&self) -> Result<(), String> {
         if self.num_bits == 0 || self.num_bits > MAX_BITS {
             return Err(format!("num_bits is {}, must be 1 to {MAX_BITS}", self.num_bits));

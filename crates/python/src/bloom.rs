@@ -8,7 +8,7 @@ use std::sync::{Mutex, PoisonError};
 use bloomery_core::batch::Op;
 use bloomery_core::bits::Bits;
 use bloomery_core::fold::fold;
-use bloomery_core::format::Header;
+use bloomery_core::format::{Header, KindId};
 use bloomery_core::hash::{HashKind, KeyHasher};
 use bloomery_core::probe::{Job, Probe, with_probe};
 use bloomery_core::shape::{Layout, Shape};
@@ -125,11 +125,18 @@ impl Bloom {
     }
 
     fn header(&self, checksum: u64) -> Header {
+        let Shape { layout, num_bits, num_hashes, lines_per_key } = self.shape;
         Header {
-            shape: self.shape,
+            kind: KindId::Bloom,
+            layout: layout as u8,
+            lines_per_key: lines_per_key as u8,
+            num_hashes: num_hashes as u16,
+            num_bits,
             hasher: self.hasher,
             capacity: self.capacity,
             error_rate: self.error_rate,
+            nbytes: self.shape.nbytes(),
+            extra: [0; 6],
             checksum,
         }
     }
@@ -191,7 +198,7 @@ impl Bloom {
                 let start = held.start().wrapping_add(offset);
                 // SAFETY: `held` keeps the buffer alive and in place; the gate holds off writes
                 // if it is read-only.
-                (unsafe { Bits::borrowed(start, nbytes, Box::new(held)) }, gate)
+                (unsafe { Bits::borrowed(start, nbytes, std::sync::Arc::new(held)) }, gate)
             }
         };
         let Some(bits) = bits else {

@@ -13,6 +13,7 @@ mod mask;
 mod slots;
 
 use bloomery_core::format::{self, HEADER_BYTES, Header};
+use bloomery_core::shape::Shape;
 use pyo3::ffi;
 use pyo3::prelude::*;
 
@@ -27,9 +28,14 @@ type Parsed = (u64, f64, &'static str, u64, u32, u32, &'static str, u128, u64);
 /// Reads and checks the head of a saved filter of `total` bytes, if that is known.
 #[pyfunction]
 fn parse_header(py: Python<'_>, head: &[u8], total: Option<u64>) -> PyResult<Parsed> {
-    let header = Header::parse(&head[..head.len().min(HEADER_BYTES)], total)
-        .map_err(|problem| errors::format(py, problem))?;
-    let (shape, hasher) = (header.shape, header.hasher);
+    let read = || {
+        let header = Header::parse(&head[..head.len().min(HEADER_BYTES)])?;
+        let shape = Shape::of(&header)?;
+        total.map_or(Ok(()), |total| header.check_total(total))?;
+        Ok((header, shape))
+    };
+    let (header, shape) = read().map_err(|problem| errors::format(py, problem))?;
+    let hasher = header.hasher;
     Ok((
         header.capacity,
         header.error_rate,
