@@ -106,11 +106,11 @@ impl KeyHasher {
         }
     }
 
-    /// The hash of ints as a function of its own, for loops that compile it in; xxh3 only.
+    /// The hash of ints on its own, for loops that compile it in; xxh3 only.
     #[inline(always)]
-    pub fn int_hash(&self) -> Option<impl Fn(i64) -> u64 + Copy + use<>> {
+    pub fn int_hash(&self) -> Option<IntHash> {
         let ints = IntHash::new(self.seed as u64 ^ Domain::Int.tag());
-        (self.kind == HashKind::Xxh3).then_some(move |value: i64| ints.hash(value))
+        (self.kind == HashKind::Xxh3).then_some(ints)
     }
 
     /// A larger one has a ninth byte, which holds its sign.
@@ -130,7 +130,7 @@ impl KeyHasher {
 /// XXH3-64 of exactly eight bytes (its "4 to 8" case): a bijection, so no two ints collide. What
 /// depends on the seed alone is made once.
 #[derive(Clone, Copy)]
-struct IntHash {
+pub struct IntHash {
     flip: u64,
 }
 
@@ -143,7 +143,7 @@ impl IntHash {
     }
 
     #[inline(always)]
-    fn hash(self, value: i64) -> u64 {
+    pub fn hash(self, value: i64) -> u64 {
         const PRIME_MX2: u64 = 0x9FB2_1C65_1E98_DF25;
         let mut h = (value as u64).rotate_left(32) ^ self.flip;
         h ^= h.rotate_left(49) ^ h.rotate_left(24);

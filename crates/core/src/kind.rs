@@ -4,9 +4,9 @@
 //! Writers have the filter to themselves (`&mut`): unlike the plain filter's bits, fingerprints
 //! move and counters go down, so a reader must not look on. The Python side keeps them apart.
 
-use crate::batch::{BLOCK, Fill};
-use crate::bits::Bits;
+use crate::bits::{Bits, LINE_BYTES};
 use crate::format::{FormatError, Header, KindId};
+pub use crate::loops::{AnyKind, Ints};
 
 /// Why a filter did not do what it was asked to; nothing has changed.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -28,6 +28,13 @@ pub enum Removal {
     Removed,
     /// It may be there and cannot be taken out (a collision, a saturated counter).
     Kept,
+}
+
+/// How two filters become one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Merge {
+    Union,
+    Intersection,
 }
 
 /// A figure for `info()`.
@@ -64,8 +71,8 @@ pub trait Kind: Send + Sync + 'static {
     /// The memory in the order in which it is saved; `header().nbytes` in all.
     fn sections(&self) -> Vec<Bits>;
 
-    /// What `info()` tells beside the header's figures. Every kind gives `estimated_count` and
-    /// `estimated_error_rate`.
+    /// What `info()` tells beside the header's figures. Every kind gives `estimated_count`,
+    /// `estimated_error_rate` and `fill_ratio`.
     fn facts(&self) -> Vec<(&'static str, Fact)>;
 
     /// Unix time at which `tick` is next wanted.
@@ -78,82 +85,31 @@ pub trait Kind: Send + Sync + 'static {
         Ok(())
     }
 
-    /// What only this kind can do, by name (rotate, removable, …); `None` if it has no such thing.
+    /// What only this kind can tell of a key, by name (removable, …); `None` if it has no such thing.
     fn ask(&self, _what: &str, _h: u64) -> Option<Fact> {
         None
     }
-}
 
-/// Int64 keys that lie side by side, hashed in the loop that probes.
-#[derive(Clone, Copy)]
-pub struct Ints {
-    pub start: *const i64,
-    pub flip: u64,
-}
-
-/// `Kind` with its loops compiled in: what a `dyn` can be asked for a whole batch.
-pub trait AnyKind: Kind {
-    fn contains_all(&self, fill: &mut Fill<'_, Refusal>, out: &mut dyn FnMut(&[u8]));
-    fn add_all(
-        &mut self,
-        fill: &mut Fill<'_, Refusal>,
-        out: &mut dyn FnMut(&[u8]),
-    ) -> Result<(), Refusal>;
-}
-
-/// How many keys ahead to prefetch: untuned, as for the plain filter's ring.
-const AHEAD: usize = 48;
-
-impl<K: Kind> AnyKind for K {
-    fn contains_all(&self, fill: &mut Fill<'_, Refusal>, out: &mut dyn FnMut(&[u8])) {
-        let _ = ring(&mut &*self, fill, out, |k, h| k.prefetch(h), |k, h| Ok(k.contains(h)));
+    /// What only this kind can do, by name (rotate, …); `None` if it has no such thing.
+    fn act(&mut self, _what: &str, _value: f64) -> Result<Option<Fact>, Refusal> {
+        Ok(None)
     }
 
-    fn add_all(
-        &mut self,
-        fill: &mut Fill<'_, Refusal>,
-        out: &mut dyn FnMut(&[u8]),
-    ) -> Result<(), Refusal> {
-        ring(&mut &mut *self, fill, out, |k, h| k.prefetch(h), |k, h| k.add(h))
+    /// Takes in another filter, which the caller has found to be of the same kind, hasher and seed;
+    /// its sizes are still to be checked.
+    fn merge(&mut self, _other: &dyn Kind, _how: Merge) -> Result<(), Refusal> {
+        Err(Refusal::Never("filters of this kind cannot be merged: add the keys to one of them"))
     }
 }
 
-/// As in batch.rs: two blocks of hashes, one probed while the next is asked for. After a refusal
-/// the answers so far are handed out.
-#[inline(always)]
-fn ring<T>(
-    target: &mut T,
-    fill: &mut Fill<'_, Refusal>,
-    out: &mut dyn FnMut(&[u8]),
-    prefetch: impl Fn(&T, u64),
-    mut one: impl FnMut(&mut T, u64) -> Result<bool, Refusal>,
-) -> Result<(), Refusal> {
-    let mut ring = [[0u64; BLOCK]; 2];
-    let mut answers = [0u8; BLOCK];
-    let mut have = fill(&mut ring[0])?;
-    ring[0][..AHEAD].iter().for_each(|h| prefetch(target, *h));
-    while have > 0 {
-        let next = if have == BLOCK { fill(&mut ring[1]) } else { Ok(0) };
-        let flat = ring.as_flattened();
-        for i in 0..have {
-            prefetch(target, flat[i + AHEAD]);
-            match one(target, flat[i]) {
-                Ok(answer) => answers[i] = u8::from(answer),
-                Err(refusal) => {
-                    out(&answers[..i]);
-                    return Err(refusal);
-                }
-            }
-        }
-        out(&answers[..have]);
-        have = next?;
-        ring.swap(0, 1);
+/// An empty filter as the header describes it (`body` is `None`), or a saved one. The body may be
+/// memory that must not be written, and that another process changes.
+pub fn open(header: &Header, body: Option<Bits>) -> Result<Box<dyn AnyKind>, FormatError> {
+    let found = body.as_ref().map_or(header.nbytes, |body| body.nbytes() as u64);
+    if found != header.nbytes || !found.is_multiple_of(LINE_BYTES as u64) {
+        let message = format!("{found} bytes, expected {} in whole lines", header.nbytes);
+        return Err(FormatError::Corrupt(message));
     }
-    Ok(())
-}
-
-/// An empty filter as the header describes it (`body` is `None`), or a saved one.
-pub fn open(header: &Header, _body: Option<Bits>) -> Result<Box<dyn AnyKind>, FormatError> {
     match header.kind {
         KindId::Bloom | KindId::Bank => {
             let message = format!("a {} filter has its own class", header.kind.name());

@@ -9,6 +9,7 @@ pub mod fold;
 pub mod format;
 pub mod hash;
 pub mod kind;
+pub mod loops;
 pub mod probe;
 pub mod shape;
 pub mod threads;

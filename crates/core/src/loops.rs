@@ -1,0 +1,288 @@
+//! Many keys through any kind of filter: batch.rs for those that are reached through `dyn Kind`. The
+//! loops are compiled for each kind, so that a batch costs one virtual call and not one a key.
+
+use std::convert::Infallible;
+
+use crate::batch::{BLOCK, Fill};
+use crate::hash::IntHash;
+use crate::kind::{Kind, Refusal, Removal};
+
+/// Brings hashes, and never fails at it.
+pub type Hashes<'a> = Fill<'a, Infallible>;
+
+/// Int64 keys that lie side by side, little-endian and not aligned, hashed in the loop that probes.
+#[derive(Clone, Copy)]
+pub struct Ints<'a> {
+    pub keys: &'a [[u8; 8]],
+    pub hash: IntHash,
+}
+
+impl Ints<'_> {
+    #[inline(always)]
+    fn hash(self, key: &[u8; 8]) -> u64 {
+        self.hash.hash(i64::from_le_bytes(*key))
+    }
+}
+
+/// `Kind` with its loops. `out` receives a byte for each key, in order; after a refusal the keys
+/// before the one refused are in and answered, those after it are not.
+pub trait AnyKind: Kind {
+    fn contains_all(&self, fill: &mut Hashes<'_>, out: &mut dyn FnMut(&[u8]));
+
+    fn add_all(&mut self, fill: &mut Hashes<'_>, out: &mut dyn FnMut(&[u8]))
+    -> Result<(), Refusal>;
+
+    /// Answers 1 where the key was removed.
+    fn remove_all(
+        &mut self,
+        fill: &mut Hashes<'_>,
+        out: &mut dyn FnMut(&[u8]),
+    ) -> Result<(), Refusal>;
+
+    /// As many answers as there are keys, or fewer keys are taken.
+    fn contains_ints(&self, ints: Ints<'_>, answers: &mut [u8]);
+
+    fn add_ints(&mut self, ints: Ints<'_>, answers: &mut [u8]) -> Result<(), Refusal>;
+}
+
+impl<K: Kind> AnyKind for K {
+    fn contains_all(&self, fill: &mut Hashes<'_>, out: &mut dyn FnMut(&[u8])) {
+        let _ = blocks(&mut &*self, fill, out, |k, h| k.prefetch(h), |k, h| Ok(k.contains(h)));
+    }
+
+    fn add_all(
+        &mut self,
+        fill: &mut Hashes<'_>,
+        out: &mut dyn FnMut(&[u8]),
+    ) -> Result<(), Refusal> {
+        blocks(self, fill, out, K::prefetch, K::add)
+    }
+
+    fn remove_all(
+        &mut self,
+        fill: &mut Hashes<'_>,
+        out: &mut dyn FnMut(&[u8]),
+    ) -> Result<(), Refusal> {
+        blocks(self, fill, out, K::prefetch, |k, h| Ok(k.remove(h)? == Removal::Removed))
+    }
+
+    fn contains_ints(&self, ints: Ints<'_>, answers: &mut [u8]) {
+        let _ = rows(&mut &*self, ints, answers, |k, h| k.prefetch(h), |k, h| Ok(k.contains(h)));
+    }
+
+    fn add_ints(&mut self, ints: Ints<'_>, answers: &mut [u8]) -> Result<(), Refusal> {
+        rows(self, ints, answers, K::prefetch, K::add)
+    }
+}
+
+/// How many keys ahead to prefetch: untuned, as for the plain filter's ring.
+const AHEAD: usize = 48;
+
+/// Two blocks of hashes, one probed while the next is asked for.
+#[inline(always)]
+fn blocks<T>(
+    target: &mut T,
+    fill: &mut Hashes<'_>,
+    out: &mut dyn FnMut(&[u8]),
+    prefetch: impl Fn(&T, u64),
+    mut one: impl FnMut(&mut T, u64) -> Result<bool, Refusal>,
+) -> Result<(), Refusal> {
+    let mut ring = [[0u64; BLOCK]; 2];
+    let mut answers = [0u8; BLOCK];
+    let Ok(mut have) = fill(&mut ring[0]);
+    ring[0][..AHEAD].iter().for_each(|h| prefetch(target, *h));
+    while have > 0 {
+        let Ok(next) = if have == BLOCK { fill(&mut ring[1]) } else { Ok(0) };
+        let flat = ring.as_flattened();
+        let later = &flat[AHEAD..];
+        for (i, (h, later)) in flat[..have].iter().zip(later).enumerate() {
+            prefetch(target, *later);
+            match one(target, *h) {
+                Ok(answer) => answers[i % BLOCK] = u8::from(answer),
+                Err(refusal) => {
+                    out(&answers[..i]);
+                    return Err(refusal);
+                }
+            }
+        }
+        out(&answers[..have]);
+        have = next;
+        ring.swap(0, 1);
+    }
+    Ok(())
+}
+
+/// A power of two, so that the ring needs one instruction; measured for the plain filter.
+const RING: usize = 64;
+
+/// As `run_indexed` of the plain filter: hashing fills the gaps of probing.
+#[inline(always)]
+fn rows<T>(
+    target: &mut T,
+    ints: Ints<'_>,
+    answers: &mut [u8],
+    prefetch: impl Fn(&T, u64),
+    mut one: impl FnMut(&mut T, u64) -> Result<bool, Refusal>,
+) -> Result<(), Refusal> {
+    let mut ring = [0u64; RING];
+    for (slot, key) in ring.iter_mut().zip(ints.keys) {
+        *slot = ints.hash(key);
+        prefetch(target, *slot);
+    }
+    let later = ints.keys.get(RING..).unwrap_or_default();
+    for (i, (answer, key)) in answers.iter_mut().zip(later).enumerate() {
+        let later = ints.hash(key);
+        prefetch(target, later);
+        let h = std::mem::replace(&mut ring[i % RING], later);
+        *answer = u8::from(one(target, h)?);
+    }
+    let last = later.len()..ints.keys.len();
+    for (i, answer) in last.clone().zip(answers.iter_mut().skip(last.start)) {
+        *answer = u8::from(one(target, ring[i % RING])?);
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use super::*;
+    use crate::bits::Bits;
+    use crate::format::{Header, KindId};
+    use crate::hash::{HashKind, KeyHasher};
+    use crate::kind::{Fact, open};
+
+    /// A set of hashes that is full at some number of them.
+    struct Exact(HashSet<u64>, usize);
+
+    impl Kind for Exact {
+        fn prefetch(&self, _h: u64) {}
+
+        fn contains(&self, h: u64) -> bool {
+            self.0.contains(&h)
+        }
+
+        fn add(&mut self, h: u64) -> Result<bool, Refusal> {
+            if self.0.len() == self.1 {
+                return Err(Refusal::Full("full".into()));
+            }
+            Ok(self.0.insert(h))
+        }
+
+        fn remove(&mut self, h: u64) -> Result<Removal, Refusal> {
+            Ok(if self.0.remove(&h) { Removal::Removed } else { Removal::Absent })
+        }
+
+        fn clear(&mut self) -> Result<(), Refusal> {
+            self.0.clear();
+            Ok(())
+        }
+
+        fn header(&self) -> Header {
+            header()
+        }
+
+        fn sections(&self) -> Vec<Bits> {
+            Vec::new()
+        }
+
+        fn facts(&self) -> Vec<(&'static str, Fact)> {
+            Vec::new()
+        }
+    }
+
+    fn header() -> Header {
+        Header {
+            kind: KindId::Counting,
+            layout: 0,
+            lines_per_key: 0,
+            num_hashes: 0,
+            num_bits: 0,
+            hasher: KeyHasher { kind: HashKind::Xxh3, seed: 0 },
+            capacity: 1,
+            error_rate: 0.5,
+            nbytes: 64,
+            extra: [0; 6],
+            checksum: 0,
+        }
+    }
+
+    fn filler(hashes: &[u64]) -> impl FnMut(&mut [u64; BLOCK]) -> Result<usize, Infallible> {
+        let mut left = hashes.chunks(BLOCK);
+        move |block| {
+            let some = left.next().unwrap_or_default();
+            block[..some.len()].copy_from_slice(some);
+            Ok(some.len())
+        }
+    }
+
+    /// Every number of keys around the sizes of block and ring is taken whole and in order.
+    #[test]
+    fn no_key_is_lost_or_moved() {
+        for count in (0..140u64).chain(250..520).chain([1024, 1025]) {
+            let hashes: Vec<u64> = (0..count).map(|i| i / 2 * 3).collect();
+            let mut set = Exact(HashSet::new(), usize::MAX);
+            let mut answers = Vec::new();
+            let mut keep = |some: &[u8]| answers.extend_from_slice(some);
+            set.add_all(&mut filler(&hashes), &mut keep).unwrap();
+            let new: Vec<u8> = (0..count).map(|i| u8::from(i % 2 == 0)).collect();
+            assert_eq!(answers, new);
+            answers.clear();
+            set.0.remove(&0);
+            set.contains_all(&mut filler(&hashes), &mut |some| answers.extend_from_slice(some));
+            assert!(answers.iter().enumerate().all(|(i, a)| *a == u8::from(i >= 2)));
+            answers.clear();
+            let mut keep = |some: &[u8]| answers.extend_from_slice(some);
+            set.remove_all(&mut filler(&hashes), &mut keep).unwrap();
+            assert!(
+                answers.iter().zip(&new).enumerate().all(|(i, (a, n))| *a == *n * u8::from(i >= 2))
+            );
+            assert!(set.0.is_empty());
+        }
+    }
+
+    /// Ints take the same way as their hashes do, whatever their number.
+    #[test]
+    fn ints_are_their_hashes() {
+        let hasher = header().hasher;
+        for count in (0..200i64).chain([1000]) {
+            let keys: Vec<[u8; 8]> = (0..count).map(|i| (i % 70 - 7).to_le_bytes()).collect();
+            let ints = Ints { keys: &keys, hash: hasher.int_hash().unwrap() };
+            let mut set = Exact(HashSet::new(), usize::MAX);
+            let mut answers = vec![9; keys.len()];
+            set.add_ints(ints, &mut answers).unwrap();
+            assert!(answers.iter().enumerate().all(|(i, a)| *a == u8::from(i < 70)));
+            set.0.remove(&hasher.hash_i64(-7));
+            set.contains_ints(ints, &mut answers);
+            assert!(answers.iter().enumerate().all(|(i, a)| *a == u8::from(i % 70 != 0)));
+        }
+    }
+
+    /// What stands before a refusal is in, and what stands after it is not.
+    #[test]
+    fn a_refusal_stops_where_it_comes() {
+        let hashes: Vec<u64> = (0..1000).collect();
+        for room in [0, 1, 255, 256, 257, 999] {
+            let (mut set, mut answers) = (Exact(HashSet::new(), room), Vec::new());
+            let mut keep = |some: &[u8]| answers.extend_from_slice(some);
+            assert!(set.add_all(&mut filler(&hashes), &mut keep).is_err());
+            assert_eq!((set.0.len(), answers.len()), (room, room));
+            let keys: Vec<[u8; 8]> = (0..1000i64).map(i64::to_le_bytes).collect();
+            let ints = Ints { keys: &keys, hash: header().hasher.int_hash().unwrap() };
+            let mut set = Exact(HashSet::new(), room);
+            assert!(set.add_ints(ints, &mut [0; 1000]).is_err());
+            assert_eq!(set.0.len(), room);
+        }
+    }
+
+    /// A body of another size than the header says is refused before any kind sees it.
+    #[test]
+    fn bodies_must_fit() {
+        for (kind, _) in KindId::ALL {
+            let body = Bits::zeroed(128);
+            assert!(open(&Header { kind, ..header() }, body.clone()).is_err());
+            assert!(open(&Header { kind, nbytes: 100, ..header() }, None).is_err());
+        }
+    }
+}
