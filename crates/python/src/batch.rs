@@ -2,20 +2,20 @@
 
 use std::convert::Infallible;
 
-use bloomery_core::batch::{self, BLOCK, Op};
+use bloomery_core::batch::BLOCK;
 use bloomery_core::hash::KeyHasher;
+use bloomery_core::kind::Refusal;
+use bloomery_core::loops::Hashes;
 use bloomery_core::probe::prefetch;
-use bloomery_core::threads;
 use pyo3::Borrowed;
 use pyo3::prelude::*;
 use pyo3::types::{PyByteArray, PyBytes, PyIterator, PyList, PyMemoryView, PyString, PyTuple};
 use pyo3::{ffi, intern};
 
 use crate::arrow;
-use crate::bloom::Bloom;
 use crate::buffer::{Array, Held, column};
 use crate::column::Column;
-use crate::errors::{error, invalid, null_error};
+use crate::errors::{error, invalid, null_error, refused};
 use crate::key::hash_key;
 use crate::mask::Mask;
 
@@ -42,7 +42,6 @@ impl<'py> FromPyObject<'_, 'py> for Threads {
 
 /// How a batch is to be taken.
 pub struct Options {
-    pub op: Op,
     pub skip_nulls: bool,
     pub threads: usize,
     /// Are the answers wanted?
@@ -50,7 +49,7 @@ pub struct Options {
 }
 
 impl Options {
-    pub fn new(py: Python<'_>, op: Op, nulls: &str, threads: Threads) -> PyResult<Options> {
+    pub fn new(py: Python<'_>, nulls: &str, threads: Threads) -> PyResult<Options> {
         let skip_nulls = match nulls {
             "error" => false,
             "skip" => true,
@@ -58,20 +57,53 @@ impl Options {
                 return Err(invalid(py, format!("nulls is {nulls:?}, must be 'error' or 'skip'")));
             }
         };
-        Ok(Options { op, skip_nulls, threads: threads.0, mask: true })
+        Ok(Options { skip_nulls, threads: threads.0, mask: true })
+    }
+}
+
+/// What takes the keys of a batch: a filter and what it is to do with each.
+pub trait Target {
+    fn hasher(&self) -> KeyHasher;
+
+    /// Runs `work` where the filter may be touched, and no Python code with it; if it is `long`,
+    /// without the interpreter lock.
+    fn enter<T: Send>(
+        &mut self,
+        py: Python<'_>,
+        long: bool,
+        work: impl FnOnce(&mut dyn Inside) -> T + Send,
+    ) -> PyResult<T>;
+}
+
+/// A target that may be touched.
+pub trait Inside {
+    /// Takes all hashes that `fill` brings; `out` receives one byte a key, in order.
+    fn hashes(&mut self, fill: &mut Hashes<'_>, out: &mut dyn FnMut(&[u8])) -> Result<(), Refusal>;
+
+    /// The column's keys from the `from`th on, as many as there are answers.
+    fn rows(&mut self, column: &Column, from: usize, answers: &mut [u8]) -> Result<(), Refusal>;
+
+    /// All of the column's keys, with more than one thread if it can.
+    fn shared(
+        &mut self,
+        column: &Column,
+        _threads: usize,
+        answers: &mut [u8],
+    ) -> Result<(), Refusal> {
+        self.rows(column, 0, answers)
     }
 }
 
 /// Takes every key of the batch, through whichever door it comes.
-pub fn run(filter: &Bloom, keys: &Bound<'_, PyAny>, options: &Options) -> PyResult<Mask> {
+pub fn run(target: &mut impl Target, keys: &Bound<'_, PyAny>, options: &Options) -> PyResult<Mask> {
     let py = keys.py();
-    let hasher = &filter.hasher;
+    let hasher = &target.hasher();
     if let Ok(list) = keys.cast_exact::<PyList>() {
-        return objects(filter, options, list.len(), |i| hash_item(list, i, hasher));
+        return objects(target, options, list.len(), |i| hash_item(list, i, hasher));
     }
     if let Ok(tuple) = keys.cast_exact::<PyTuple>() {
         let hash = |key: Bound<'_, PyAny>| hash_object(key.as_borrowed(), hasher);
-        return objects(filter, options, tuple.len(), |i| tuple.get_item(i).ok().map(hash));
+        return objects(target, options, tuple.len(), |i| tuple.get_item(i).ok().map(hash));
     }
     if keys.is_instance_of::<PyString>()
         || keys.is_instance_of::<PyBytes>()
@@ -91,22 +123,22 @@ pub fn run(filter: &Bloom, keys: &Bound<'_, PyAny>, options: &Options) -> PyResu
     if keys.hasattr(intern!(py, "__arrow_c_stream__"))?
         || keys.hasattr(intern!(py, "__arrow_c_array__"))?
     {
-        arrow::each_chunk(keys, &filter.hasher, options.skip_nulls, &mut |chunk| {
-            rows(py, filter, &chunk, options, &mut mask.rows)
+        arrow::each_chunk(keys, hasher, options.skip_nulls, &mut |chunk| {
+            rows(py, target, &chunk, options, &mut mask.rows)
         })?;
         return Ok(mask);
     }
     if let Some(held) = Held::get(keys, ffi::PyBUF_RECORDS_RO) {
         if let Array::Column(column, _held) = column(keys, held)? {
-            rows(py, filter, &column, options, &mut mask.rows)?;
+            rows(py, target, &column, options, &mut mask.rows)?;
             return Ok(mask);
         }
-        let mut found = run(filter, &keys.call_method0("tolist")?, options)?;
+        let mut found = run(target, &keys.call_method0("tolist")?, options)?;
         found.array = true;
         return Ok(found);
     }
     if let Ok(dtype) = keys.getattr("dtype") {
-        return array_without_buffer(filter, keys, &dtype, options);
+        return array_without_buffer(target, keys, &dtype, options);
     }
     let Ok(iterator) = PyIterator::from_object(keys) else {
         let name = keys.get_type().fully_qualified_name()?;
@@ -118,7 +150,7 @@ pub fn run(filter: &Bloom, keys: &Bound<'_, PyAny>, options: &Options) -> PyResu
     };
     let mut iterator = iterator;
     let hash = |key: PyResult<Bound<'_, PyAny>>| hash_object(key?.as_borrowed(), hasher);
-    objects(filter, options, keys.len().unwrap_or(0), |_| iterator.next().map(hash))
+    objects(target, options, keys.len().unwrap_or(0), |_| iterator.next().map(hash))
 }
 
 /// How many items ahead to fetch: their objects lie anywhere in memory.
@@ -148,7 +180,7 @@ fn hash_item(list: &Bound<'_, PyList>, i: usize, hasher: &KeyHasher) -> Option<P
 /// pandas before 3.0, and NumPy types without a buffer: variable-width str can be listed, what is
 /// neither int nor text (dates, say, which would become ints of some unit) is refused.
 fn array_without_buffer(
-    filter: &Bloom,
+    target: &mut impl Target,
     keys: &Bound<'_, PyAny>,
     dtype: &Bound<'_, PyAny>,
     options: &Options,
@@ -156,9 +188,9 @@ fn array_without_buffer(
     let array = keys.call_method0("__array__")?;
     let kind: String = dtype.getattr("kind").and_then(|k| k.extract()).unwrap_or_default();
     let mut mask = if kind == "T" {
-        run(filter, &array.call_method0("tolist")?, options)?
+        run(target, &array.call_method0("tolist")?, options)?
     } else if Held::get(&array, ffi::PyBUF_RECORDS_RO).is_some() {
-        run(filter, &array, options)?
+        run(target, &array, options)?
     } else {
         let message = format!(
             "an array of dtype {dtype} is not a batch of keys: use .astype('int64') or .astype(str)"
@@ -174,10 +206,10 @@ const OBJECTS: usize = 4096;
 
 /// Python objects, one by one: the interpreter lock is needed to read each. All of a chunk's hashes
 /// are made before the first of its bits is set: hashing may run Python code, which may let another
-/// thread's batch start writing, and `write_or_read` looks out for that once, at its start.
+/// thread's batch start writing, and `enter` looks out for that once, at its start.
 #[inline(always)]
 fn objects(
-    filter: &Bloom,
+    target: &mut impl Target,
     options: &Options,
     expected: usize,
     mut hash: impl FnMut(usize) -> Option<PyResult<Hashed>>,
@@ -210,12 +242,11 @@ fn objects(
         let mut fill = |block: &mut [u64; BLOCK]| {
             let some = left.next().unwrap_or_default();
             block[..some.len()].copy_from_slice(some);
-            Ok::<usize, Infallible>(some.len())
+            Ok(some.len())
         };
-        filter.write_or_read(py, options.op, |filter, op| {
-            let mut done = |answers: &[u8]| mask.rows.extend_from_slice(answers);
-            let _ = batch::run(&filter.bits, &filter.shape, op, &mut fill, &mut done);
-        })?;
+        let mut done = |answers: &[u8]| mask.rows.extend_from_slice(answers);
+        let taken = target.enter(py, false, |inside| inside.hashes(&mut fill, &mut done))?;
+        taken.map_err(|refusal| refused(py, refusal))?;
         if let Some(end) = stopped {
             end?;
             mask.leave_out(&nulls);
@@ -242,18 +273,15 @@ fn hash_object(key: Borrowed<'_, '_, PyAny>, hasher: &KeyHasher) -> PyResult<Has
 /// A column: the interpreter lock is released while it is hashed and probed.
 fn rows(
     py: Python<'_>,
-    filter: &Bloom,
+    target: &mut impl Target,
     column: &Column,
     options: &Options,
     mask: &mut Vec<u8>,
 ) -> PyResult<()> {
-    let detached = column.keys() >= DETACH_FROM;
+    let long = column.keys() >= DETACH_FROM;
+    let refused = |refusal| refused(py, refusal);
     if !options.mask && options.threads == 1 {
-        let work = |filter: &Bloom, op: Op| unmasked(filter, op, column);
-        return match detached {
-            true => filter.write_or_read_detached(py, options.op, work),
-            false => filter.write_or_read(py, options.op, work),
-        };
+        return target.enter(py, long, |inside| unmasked(inside, column))?.map_err(refused);
     }
     let start = mask.len();
     if start == 0 {
@@ -262,12 +290,13 @@ fn rows(
         mask.resize(start + column.keys(), 0);
     }
     let answers = &mut mask[start..];
-    let work = |filter: &Bloom, op: Op| column_pass(filter, op, options.threads, column, answers);
-    if detached {
-        filter.write_or_read_detached(py, options.op, work)?;
-    } else {
-        filter.write_or_read(py, options.op, work)?;
-    }
+    // Starting a thread is not worth it for fewer keys than this each (a guess, not a measurement).
+    let alone = options.threads == 1 || answers.len() < options.threads * 16_384;
+    let work = |inside: &mut dyn Inside| match alone {
+        true => inside.rows(column, 0, answers),
+        false => inside.shared(column, options.threads, answers),
+    };
+    target.enter(py, long, work)?.map_err(refused)?;
     if let Some(valid) = &column.valid {
         let found = mask.split_off(start);
         mask.resize(start + column.len, 0);
@@ -277,45 +306,36 @@ fn rows(
 }
 
 /// For `update`: the same few answers' memory over and over, not a page fault every 4096 rows.
-fn unmasked(filter: &Bloom, op: Op, column: &Column) {
+fn unmasked(inside: &mut dyn Inside, column: &Column) -> Result<(), Refusal> {
     let mut answers = [0u8; 8192];
     for from in (0..column.keys()).step_by(answers.len()) {
         let count = answers.len().min(column.keys() - from);
-        some_rows(filter, op, column, from, &mut answers[..count]);
+        inside.rows(column, from, &mut answers[..count])?;
     }
+    Ok(())
 }
 
-fn column_pass(filter: &Bloom, op: Op, threads: usize, column: &Column, answers: &mut [u8]) {
-    let Bloom { bits, shape, hasher, .. } = filter;
-    // Starting a thread is not worth it for fewer keys than this each (a guess, not a measurement).
-    if threads == 1 || answers.len() < threads * 16_384 {
-        return some_rows(filter, op, column, 0, answers);
-    }
-    let work = |from: usize, mine: &mut [u8]| some_rows(filter, op, column, from, mine);
-    let hash = |from: usize, out: &mut [u64]| column.hash(hasher, from, out);
-    match op {
-        Op::Contains => threads::share(threads, answers, &work),
-        _ => threads::add_threads(bits, shape, op == Op::AddAtomic, threads, &hash, answers),
-    }
-}
-
-/// The keys from the `from`th on, as many as there are answers.
-fn some_rows(filter: &Bloom, op: Op, column: &Column, from: usize, answers: &mut [u8]) {
-    let Bloom { bits, shape, hasher, .. } = filter;
-    if let (Some(values), Some(hash)) = (column.dense_i64(), hasher.int_hash()) {
-        let hash = move |row: usize| hash(values.get(from + row));
-        return batch::run_indexed(bits, shape, op, hash, answers);
-    }
-    let (mut at, mut done) = (from, 0);
-    let end = from + answers.len();
-    let mut fill = |block: &mut [u64; BLOCK]| {
+/// Brings the hashes of so many of a column's keys, from the `from`th on.
+pub fn column_hashes(
+    column: &Column,
+    hasher: KeyHasher,
+    from: usize,
+    count: usize,
+) -> impl FnMut(&mut [u64; BLOCK]) -> Result<usize, Infallible> {
+    let (mut at, end) = (from, from + count);
+    move |block| {
         let n = BLOCK.min(end - at);
-        column.hash(hasher, at, &mut block[..n]);
+        column.hash(&hasher, at, &mut block[..n]);
         at += n;
-        Ok::<usize, Infallible>(n)
-    };
-    let _ = batch::run(bits, shape, op, &mut fill, &mut |some| {
+        Ok(n)
+    }
+}
+
+/// Copies answers, as they come, one behind the other.
+pub fn in_order(answers: &mut [u8]) -> impl FnMut(&[u8]) {
+    let mut done = 0;
+    move |some| {
         answers[done..done + some.len()].copy_from_slice(some);
         done += some.len();
-    });
+    }
 }

@@ -5,22 +5,27 @@ use std::os::raw::c_int;
 use std::sync::atomic::{AtomicU8, Ordering::*};
 use std::sync::{Mutex, PoisonError};
 
-use bloomery_core::batch::Op;
+use bloomery_core::batch::{Op, run, run_indexed};
 use bloomery_core::bits::Bits;
 use bloomery_core::fold::fold;
 use bloomery_core::format::{Header, KindId};
-use bloomery_core::hash::{HashKind, KeyHasher};
+use bloomery_core::hash::KeyHasher;
+use bloomery_core::kind::Refusal;
+use bloomery_core::loops::Hashes;
 use bloomery_core::probe::{Job, Probe, with_probe};
 use bloomery_core::shape::{Layout, Shape};
+use bloomery_core::threads;
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
-use crate::batch::{self, Options, Threads};
+use crate::batch::{self, Inside, Options, Target, Threads, column_hashes, in_order};
 use crate::buffer::Held;
-use crate::errors::{error, invalid, read_only};
-use crate::key::hash_key;
-use crate::lines;
+use crate::column::Column;
+use crate::errors::{invalid, no_memory, read_only};
+use crate::key::{hash_key, hasher_of};
+use crate::lines::{self, Lines};
+use crate::slots::OneKey;
 
 /// What stands between a single-key write and the bits; 0 means nothing.
 const READ_ONLY: u8 = 1;
@@ -54,20 +59,6 @@ impl<const ADD: bool, const ATOMIC: bool> Job for One<ADD, ATOMIC> {
 }
 
 impl Bloom {
-    #[inline(always)]
-    pub fn contains(&self, h: u64) -> bool {
-        with_probe(&self.bits, &self.shape, One::<false, false>(h))
-    }
-
-    /// Adds one key with the interpreter lock held, which keeps other single writers out.
-    #[inline(always)]
-    pub fn add(&self, py: Python<'_>, h: u64) -> PyResult<bool> {
-        if self.gate.load(Acquire) != 0 {
-            return self.add_with_care(py, h);
-        }
-        Ok(with_probe(&self.bits, &self.shape, One::<true, false>(h)))
-    }
-
     #[cold]
     fn add_with_care(&self, py: Python<'_>, h: u64) -> PyResult<bool> {
         self.write_or_read(py, Op::Add, |filter, op| match op {
@@ -142,6 +133,85 @@ impl Bloom {
     }
 }
 
+impl OneKey for Bloom {
+    #[inline(always)]
+    fn hasher(&self) -> &KeyHasher {
+        &self.hasher
+    }
+
+    #[inline(always)]
+    fn contains(&self, _py: Python<'_>, h: u64) -> PyResult<bool> {
+        Ok(with_probe(&self.bits, &self.shape, One::<false, false>(h)))
+    }
+
+    /// Adds one key with the interpreter lock held, which keeps other single writers out.
+    #[inline(always)]
+    fn add(&self, py: Python<'_>, h: u64) -> PyResult<bool> {
+        if self.gate.load(Acquire) != 0 {
+            return self.add_with_care(py, h);
+        }
+        Ok(with_probe(&self.bits, &self.shape, One::<true, false>(h)))
+    }
+}
+
+/// The filter and what a batch is to do with it.
+struct Batch<'a>(&'a Bloom, Op);
+
+impl Target for Batch<'_> {
+    fn hasher(&self) -> KeyHasher {
+        self.0.hasher
+    }
+
+    fn enter<T: Send>(
+        &mut self,
+        py: Python<'_>,
+        long: bool,
+        work: impl FnOnce(&mut dyn Inside) -> T + Send,
+    ) -> PyResult<T> {
+        let work = |filter: &Bloom, op: Op| work(&mut Batch(filter, op));
+        match long {
+            true => self.0.write_or_read_detached(py, self.1, work),
+            false => self.0.write_or_read(py, self.1, work),
+        }
+    }
+}
+
+impl Inside for Batch<'_> {
+    fn hashes(&mut self, fill: &mut Hashes<'_>, out: &mut dyn FnMut(&[u8])) -> Result<(), Refusal> {
+        let Ok(()) = run(&self.0.bits, &self.0.shape, self.1, fill, out);
+        Ok(())
+    }
+
+    fn rows(&mut self, column: &Column, from: usize, answers: &mut [u8]) -> Result<(), Refusal> {
+        let Batch(Bloom { bits, shape, hasher, .. }, op) = *self;
+        if let (Some(values), Some(hash)) = (column.dense_i64(), hasher.int_hash()) {
+            let hash = move |row: usize| hash.hash(values.get(from + row));
+            run_indexed(bits, shape, op, hash, answers);
+            return Ok(());
+        }
+        let mut fill = column_hashes(column, *hasher, from, answers.len());
+        self.hashes(&mut fill, &mut in_order(answers))
+    }
+
+    fn shared(
+        &mut self,
+        column: &Column,
+        threads: usize,
+        answers: &mut [u8],
+    ) -> Result<(), Refusal> {
+        let Batch(filter @ Bloom { bits, shape, hasher, .. }, op) = *self;
+        if op == Op::Contains {
+            threads::share(threads, answers, &|from, mine| {
+                let _ = Batch(filter, op).rows(column, from, mine);
+            });
+        } else {
+            let hash = |from: usize, out: &mut [u64]| column.hash(hasher, from, out);
+            threads::add_threads(bits, shape, op == Op::AddAtomic, threads, &hash, answers);
+        }
+        Ok(())
+    }
+}
+
 /// The numbers of a filter as Python passes them.
 pub fn shape(
     py: Python<'_>,
@@ -180,10 +250,7 @@ impl Bloom {
         offset: usize,
     ) -> PyResult<Bloom> {
         let shape = shape(py, layout, num_bits, num_hashes, lines_per_key)?;
-        let Some(kind) = HashKind::from_name(hasher) else {
-            let names = HashKind::ALL.map(|(_, name)| name).join(", ");
-            return Err(invalid(py, format!("hasher is {hasher:?}, must be one of {names}")));
-        };
+        let hasher = hasher_of(py, hasher, seed)?;
         let nbytes = shape.nbytes() as usize;
         let (bits, gate) = match memory {
             None => (Bits::zeroed(nbytes), if cfg!(Py_GIL_DISABLED) { ATOMIC } else { 0 }),
@@ -202,13 +269,12 @@ impl Bloom {
             }
         };
         let Some(bits) = bits else {
-            let message = format!("{nbytes} bytes for the filter's bits could not be had");
-            return Err(error(py, "NotEnoughMemory", message));
+            return Err(no_memory(py, nbytes as u64));
         };
         Ok(Bloom {
             bits,
             shape,
-            hasher: KeyHasher { kind, seed },
+            hasher,
             capacity,
             error_rate,
             gate: AtomicU8::new(gate),
@@ -217,7 +283,7 @@ impl Bloom {
     }
 
     fn __contains__(&self, key: &Bound<'_, PyAny>) -> PyResult<bool> {
-        Ok(self.contains(hash_key(key.as_borrowed(), &self.hasher)?))
+        self.contains(key.py(), hash_key(key.as_borrowed(), &self.hasher)?)
     }
 
     #[pyo3(signature = (keys, *, nulls="error", threads=Threads(1)))]
@@ -228,8 +294,8 @@ impl Bloom {
         nulls: &str,
         threads: Threads,
     ) -> PyResult<Bound<'py, PyAny>> {
-        let options = Options::new(keys.py(), Op::Add, nulls, threads)?;
-        batch::run(self, keys, &options)?.into_python(keys.py())
+        let options = Options::new(keys.py(), nulls, threads)?;
+        batch::run(&mut Batch(self, Op::Add), keys, &options)?.into_python(keys.py())
     }
 
     #[pyo3(signature = (keys, *, nulls="error", threads=Threads(1)))]
@@ -240,24 +306,20 @@ impl Bloom {
         nulls: &str,
         threads: Threads,
     ) -> PyResult<Bound<'py, PyAny>> {
-        let options = Options::new(keys.py(), Op::Contains, nulls, threads)?;
-        batch::run(self, keys, &options)?.into_python(keys.py())
+        let options = Options::new(keys.py(), nulls, threads)?;
+        batch::run(&mut Batch(self, Op::Contains), keys, &options)?.into_python(keys.py())
     }
 
     #[pyo3(signature = (keys, *, nulls="error", threads=Threads(1)))]
     #[pyo3(text_signature = "($self, keys, *, nulls='error', threads=1)")]
     fn update(&self, keys: &Bound<'_, PyAny>, nulls: &str, threads: Threads) -> PyResult<()> {
-        let options = Options::new(keys.py(), Op::Add, nulls, threads)?;
-        batch::run(self, keys, &Options { mask: false, ..options }).map(drop)
+        let options = Options { mask: false, ..Options::new(keys.py(), nulls, threads)? };
+        batch::run(&mut Batch(self, Op::Add), keys, &options).map(drop)
     }
 
     #[pyo3(signature = (data, *, r#final=false))]
-    fn add_lines<'py>(
-        &self,
-        data: &Bound<'py, PyAny>,
-        r#final: bool,
-    ) -> PyResult<(Bound<'py, PyBytes>, usize, usize, usize)> {
-        lines::run(self, data, Op::Add, r#final, true)
+    fn add_lines<'py>(&self, data: &Bound<'py, PyAny>, r#final: bool) -> PyResult<Lines<'py>> {
+        lines::run(&mut Batch(self, Op::Add), data, r#final, true)
     }
 
     #[pyo3(signature = (data, *, r#final=false, invert=false))]
@@ -266,8 +328,8 @@ impl Bloom {
         data: &Bound<'py, PyAny>,
         r#final: bool,
         invert: bool,
-    ) -> PyResult<(Bound<'py, PyBytes>, usize, usize, usize)> {
-        lines::run(self, data, Op::Contains, r#final, !invert)
+    ) -> PyResult<Lines<'py>> {
+        lines::run(&mut Batch(self, Op::Contains), data, r#final, !invert)
     }
 
     fn hash_of(&self, key: &Bound<'_, PyAny>) -> PyResult<u64> {

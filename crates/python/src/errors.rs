@@ -1,6 +1,7 @@
 //! Errors as `bloomery.errors` defines them: the classes live there, in Python, once.
 
 use bloomery_core::format::FormatError;
+use bloomery_core::kind::Refusal;
 use pyo3::prelude::*;
 
 /// An instance of the class of that name, ready to be raised.
@@ -22,6 +23,20 @@ pub fn format(py: Python<'_>, problem: FormatError) -> PyErr {
         FormatError::Corrupt(message) => error(py, "CorruptData", message),
         FormatError::Newer(message) => error(py, "UnsupportedVersion", message),
     }
+}
+
+#[cold]
+pub fn refused(py: Python<'_>, refusal: Refusal) -> PyErr {
+    match refusal {
+        Refusal::Full(message) => error(py, "FilterFull", message),
+        Refusal::NoMemory(nbytes) => no_memory(py, nbytes),
+        Refusal::Never(message) => error(py, "ReadOnlyFilter", message.into()),
+    }
+}
+
+#[cold]
+pub fn no_memory(py: Python<'_>, nbytes: u64) -> PyErr {
+    error(py, "NotEnoughMemory", format!("{nbytes} bytes for the filter could not be had"))
 }
 
 #[cold]

@@ -2,7 +2,7 @@
 
 use std::os::raw::c_int;
 
-use bloomery_core::hash::{Domain, KeyHasher};
+use bloomery_core::hash::{Domain, HashKind, KeyHasher};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::string::PyStringData;
@@ -12,12 +12,21 @@ use pyo3::types::{
 };
 use pyo3::{Borrowed, ffi};
 
-use crate::errors::error;
+use crate::errors::{error, invalid};
 
 /// Tuples within tuples deeper than this are refused, before the stack runs out.
 const MAX_DEPTH: usize = 64;
 /// And larger ones than this: (t, t) of a (t, t) of … doubles with each level.
 const MAX_TUPLE_BYTES: usize = 1 << 30;
+
+/// The hasher of this name.
+pub fn hasher_of(py: Python<'_>, name: &str, seed: u128) -> PyResult<KeyHasher> {
+    let Some(kind) = HashKind::from_name(name) else {
+        let names = HashKind::ALL.map(|(_, name)| name).join(", ");
+        return Err(invalid(py, format!("hasher is {name:?}, must be one of {names}")));
+    };
+    Ok(KeyHasher { kind, seed })
+}
 
 /// The hash of one key. str, bytes and int of exactly these types are told apart by one comparison
 /// each and hashed where they lie; all else takes the long way.

@@ -62,7 +62,7 @@ fn checksum(py: Python<'_>, data: &Bound<'_, PyAny>, before: u64) -> PyResult<u6
 #[pymodule(gil_used = false)]
 fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<Bloom>()?;
-    slots::install(&module.py().get_type::<Bloom>())?;
+    slots::install::<Bloom>(module.py())?;
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
     module.add("HEADER_BYTES", HEADER_BYTES)?;
     module.add("CHUNK_BYTES", format::CHUNK_BYTES)?;

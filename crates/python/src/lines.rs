@@ -1,45 +1,49 @@
 //! Lines of text as keys, a chunk of input at a time: what `bloomery dedup` and `contains` run on.
 
-use std::convert::Infallible;
-
-use bloomery_core::batch::{self, BLOCK, Op};
+use bloomery_core::batch::BLOCK;
+use bloomery_core::hash::KeyHasher;
+use bloomery_core::kind::Refusal;
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
-use crate::bloom::Bloom;
+use crate::batch::{Inside, Target};
 use crate::buffer::Held;
-use crate::errors::error;
+use crate::errors::{error, refused};
+
+/// The lines kept, the bytes used, the lines seen, and how many were kept.
+pub type Lines<'py> = (Bound<'py, PyBytes>, usize, usize, usize);
 
 /// Takes each line of `data`, without its newline, as a key; keeps those whose answer is `keep`.
 /// Returns the kept lines, each with a newline; how many bytes of `data` were used (up to its last
 /// newline, or all at the `end` of the input); and how many lines there were and were kept.
 pub fn run<'py>(
-    filter: &Bloom,
+    target: &mut impl Target,
     data: &Bound<'py, PyAny>,
-    op: Op,
     end: bool,
     keep: bool,
-) -> PyResult<(Bound<'py, PyBytes>, usize, usize, usize)> {
+) -> PyResult<Lines<'py>> {
     let py = data.py();
     let Some(held) = Held::get(data, ffi::PyBUF_SIMPLE) else {
         let message = "lines are taken from bytes or another contiguous buffer".to_string();
         return Err(error(py, "UnsupportedBatch", message));
     };
-    let (kept, used, seen, count) = filter.write_or_read_detached(py, op, |filter, op| {
+    let hasher = target.hasher();
+    let taken = target.enter(py, true, |inside| {
         // SAFETY: contiguous; the caller hands the buffer over for the time of the call.
-        take(filter, unsafe { held.bytes() }, op, end, keep)
+        take(inside, hasher, unsafe { held.bytes() }, end, keep)
     })?;
+    let (kept, used, seen, count) = taken.map_err(|refusal| refused(py, refusal))?;
     Ok((PyBytes::new(py, &kept), used, seen, count))
 }
 
 fn take(
-    filter: &Bloom,
+    inside: &mut dyn Inside,
+    hasher: KeyHasher,
     text: &[u8],
-    op: Op,
     end: bool,
     keep: bool,
-) -> (Vec<u8>, usize, usize, usize) {
+) -> Result<(Vec<u8>, usize, usize, usize), Refusal> {
     let used = match memchr::memrchr(b'\n', text) {
         _ if end => text.len(),
         Some(last) => last + 1,
@@ -53,18 +57,16 @@ fn take(
     let mut fill = |block: &mut [u64; BLOCK]| {
         for (n, h) in block.iter_mut().enumerate() {
             let Some(stop) = ends.next() else {
-                return Ok::<usize, Infallible>(n);
+                return Ok(n);
             };
-            *h = filter.hasher.hash_bytes(&text[begin..stop]);
+            *h = hasher.hash_bytes(&text[begin..stop]);
             spans.push((begin, stop));
             begin = stop + 1;
         }
         Ok(BLOCK)
     };
     let mut answers = Vec::new();
-    let _ = batch::run(&filter.bits, &filter.shape, op, &mut fill, &mut |some| {
-        answers.extend_from_slice(some);
-    });
+    inside.hashes(&mut fill, &mut |some| answers.extend_from_slice(some))?;
     let mut kept = Vec::with_capacity(text.len());
     let mut count = 0;
     for ((begin, stop), answer) in spans.iter().zip(&answers) {
@@ -74,5 +76,5 @@ fn take(
             count += 1;
         }
     }
-    (kept, used, answers.len(), count)
+    Ok((kept, used, answers.len(), count))
 }
