@@ -77,6 +77,8 @@ pub struct Header {
 pub enum FormatError {
     Corrupt(String),
     Newer(String),
+    /// The bytes are right, but the filter needs this many, which could not be had.
+    NoMemory(u64),
 }
 
 impl Header {

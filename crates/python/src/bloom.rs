@@ -25,6 +25,7 @@ use crate::column::Column;
 use crate::errors::{invalid, no_memory, read_only};
 use crate::key::{hash_key, hasher_of};
 use crate::lines::{self, Lines};
+use crate::memory::fill_view;
 use crate::slots::OneKey;
 
 /// What stands between a single-key write and the bits; 0 means nothing.
@@ -185,7 +186,8 @@ impl Inside for Batch<'_> {
     fn rows(&mut self, column: &Column, from: usize, answers: &mut [u8]) -> Result<(), Refusal> {
         let Batch(Bloom { bits, shape, hasher, .. }, op) = *self;
         if let (Some(values), Some(hash)) = (column.dense_i64(), hasher.int_hash()) {
-            let hash = move |row: usize| hash.hash(values.get(from + row));
+            let values = &values[from..from + answers.len()];
+            let hash = move |row: usize| hash.hash(i64::from_le_bytes(values[row]));
             run_indexed(bits, shape, op, hash, answers);
             return Ok(());
         }
@@ -450,12 +452,7 @@ impl Bloom {
         view: *mut ffi::Py_buffer,
         flags: c_int,
     ) -> PyResult<()> {
-        let bits = &slf.get().bits;
-        let (start, len) = (bits.as_ptr().cast_mut().cast(), bits.nbytes() as ffi::Py_ssize_t);
-        // SAFETY: the bits never move and live as long as the filter, which the view keeps alive.
-        match unsafe { ffi::PyBuffer_FillInfo(view, slf.as_ptr(), start, len, 1, flags) } {
-            0 => Ok(()),
-            _ => Err(PyErr::fetch(slf.py())),
-        }
+        // SAFETY: the filter keeps its bits, and the view the filter.
+        unsafe { fill_view(slf.as_any(), &slf.get().bits, view, flags) }
     }
 }

@@ -57,20 +57,6 @@ unsafe impl Send for Column {}
 // SAFETY: as above.
 unsafe impl Sync for Column {}
 
-/// As many ints as the column it came from has rows, and no longer alive than it.
-#[derive(Clone, Copy)]
-pub struct Dense {
-    start: *const i64,
-}
-
-impl Dense {
-    #[inline(always)]
-    pub fn get(self, row: usize) -> i64 {
-        // SAFETY: the callers ask for rows of the column only (its mask has as many).
-        unsafe { self.start.add(row).read_unaligned() }
-    }
-}
-
 #[derive(Clone, Copy)]
 pub struct Int {
     pub width: usize,
@@ -83,14 +69,18 @@ impl Column {
         self.valid.as_ref().map_or(self.len, Vec::len)
     }
 
-    /// The column as what most columns of ints are: 64 bits each, side by side, none of them null.
-    pub fn dense_i64(&self) -> Option<Dense> {
+    /// The column as what most columns of ints are: 64 bits each, side by side, none of them null;
+    /// as bytes, since they may lie at any address.
+    pub fn dense_i64(&self) -> Option<&[[u8; 8]]> {
         match self.data {
             Data::Ints {
                 start,
                 stride: 8,
                 kind: Int { width: 8, signed: true, swapped: false },
-            } if self.valid.is_none() => Some(Dense { start: start.cast() }),
+            } if self.valid.is_none() && self.len > 0 => {
+                // SAFETY: as many rows can be read as there are; bytes need no alignment.
+                Some(unsafe { std::slice::from_raw_parts(start.cast(), self.len) })
+            }
             _ => None,
         }
     }

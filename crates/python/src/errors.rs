@@ -22,6 +22,7 @@ pub fn format(py: Python<'_>, problem: FormatError) -> PyErr {
     match problem {
         FormatError::Corrupt(message) => error(py, "CorruptData", message),
         FormatError::Newer(message) => error(py, "UnsupportedVersion", message),
+        FormatError::NoMemory(nbytes) => no_memory(py, nbytes),
     }
 }
 

@@ -1,0 +1,62 @@
+//! A batch's hashes and nothing else, for filters that need all of them before they start.
+
+use bloomery_core::hash::KeyHasher;
+use bloomery_core::kind::Refusal;
+use bloomery_core::loops;
+use pyo3::prelude::*;
+
+use crate::batch::{Inside, Options, Target, run};
+use crate::column::Column;
+
+/// Keeps the hash of every key it is given.
+struct Hashes {
+    hasher: KeyHasher,
+    found: Vec<u64>,
+}
+
+impl Target for Hashes {
+    fn hasher(&self) -> KeyHasher {
+        self.hasher
+    }
+
+    fn enter<T: Send>(
+        &mut self,
+        py: Python<'_>,
+        long: bool,
+        work: impl FnOnce(&mut dyn Inside) -> T + Send,
+    ) -> PyResult<T> {
+        Ok(if long { py.detach(|| work(self)) } else { work(self) })
+    }
+}
+
+impl Inside for Hashes {
+    fn hashes(
+        &mut self,
+        fill: &mut loops::Hashes<'_>,
+        _out: &mut dyn FnMut(&[u8]),
+    ) -> Result<(), Refusal> {
+        let mut block = [0; _];
+        loop {
+            let Ok(count) = fill(&mut block);
+            self.found.extend_from_slice(&block[..count]);
+            if count < block.len() {
+                return Ok(());
+            }
+        }
+    }
+
+    fn rows(&mut self, column: &Column, from: usize, answers: &mut [u8]) -> Result<(), Refusal> {
+        let start = self.found.len();
+        self.found.resize(start + answers.len(), 0);
+        column.hash(&self.hasher, from, &mut self.found[start..]);
+        Ok(())
+    }
+}
+
+/// The hash of every key of the batch, in order; nulls are skipped or refused.
+#[expect(dead_code, reason = "for filters that are built at once")]
+pub fn hashes(keys: &Bound<'_, PyAny>, hasher: KeyHasher, skip_nulls: bool) -> PyResult<Vec<u64>> {
+    let mut target = Hashes { hasher, found: Vec::new() };
+    run(&mut target, keys, &Options { skip_nulls, threads: 1, mask: false })?;
+    Ok(target.found)
+}
