@@ -3,5 +3,6 @@
 from bloomery import errors, sizing
 from bloomery._native import __version__
 from bloomery.filters import BloomFilter
+from bloomery.storage.anyfile import open
 
-__all__ = ["BloomFilter", "__version__", "errors", "sizing"]
+__all__ = ["BloomFilter", "__version__", "errors", "open", "sizing"]

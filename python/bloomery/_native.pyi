@@ -1,7 +1,8 @@
-"""The native core. `Bloom` is the base of `bloomery.BloomFilter`; names that begin with an
-underscore are for that class alone."""
+"""The native core. `Bloom` is the base of `bloomery.BloomFilter`, `Family` that of every other
+filter; names that begin with an underscore are for these classes alone."""
 
-from typing import Final
+from collections.abc import Callable, Sequence
+from typing import Final, SupportsFloat, final
 
 from typing_extensions import Buffer, Self, disjoint_base
 
@@ -9,17 +10,24 @@ from bloomery.types import Batch, Hasher, Key, Layout, Mask, Nulls
 
 __all__ = [
     "CHUNK_BYTES",
+    "HASHERS",
     "HEADER_BYTES",
     "LIVE",
     "Bloom",
+    "Family",
+    "Memory",
+    "Section",
     "__version__",
     "checksum",
+    "make_header",
     "parse_header",
+    "read_header",
 ]
 __version__: Final[str]
 HEADER_BYTES: Final[int]
 CHUNK_BYTES: Final[int]
 LIVE: Final[int]
+HASHERS: Final[tuple[str, ...]]
 
 @disjoint_base
 class Bloom:
@@ -33,7 +41,7 @@ class Bloom:
         lines_per_key: int,
         hasher: Hasher,
         seed: int,
-        memory: Buffer | None = None,
+        memory: Memory | Buffer | None = None,
         offset: int = 0,
     ) -> Self: ...
     def add(self, key: Key, /) -> bool:
@@ -104,6 +112,110 @@ class Bloom:
     def _fold_from(self, other: Bloom) -> None: ...
     def __buffer__(self, flags: int, /) -> memoryview: ...
 
+@disjoint_base
+class Family:
+    def __new__(
+        cls, header: bytes, body: Memory | Buffer | None = None, offset: int = 0
+    ) -> Self: ...
+    def add(self, key: Key, /) -> bool:
+        """Add the key; True if it is definitely new, False if it may have been there."""
+    def __contains__(self, key: Key, /) -> bool:
+        """False: definitely not there. True: maybe."""
+    def add_many(self, keys: Batch, *, nulls: Nulls = "error", threads: int = 1) -> Mask:
+        """Add every key; a mask that is True where a key is definitely new.
+
+        A list or iterable gives a list of bool, a NumPy array or Arrow column a NumPy array.
+        `nulls="skip"` leaves nulls out (their row is False). One thread adds, whatever `threads`
+        says: it is there so that all filters are called alike.
+        """
+    def contains_many(self, keys: Batch, *, nulls: Nulls = "error", threads: int = 1) -> Mask:
+        """Ask for every key: False is certain, True is maybe. `threads` splits a column."""
+    def update(self, keys: Batch, *, nulls: Nulls = "error", threads: int = 1) -> None:
+        """Add every key and say nothing about which were new."""
+    def add_lines(self, data: Buffer, *, final: bool = False) -> tuple[bytes, int, int, int]:
+        r"""Add each line of `data`, without its newline.
+
+        Returns the lines that were definitely new, each with a newline; the number of bytes used,
+        up to the last newline (all if `final`); the lines seen; and the lines that were new.
+        """
+    def contains_lines(
+        self, data: Buffer, *, final: bool = False, invert: bool = False
+    ) -> tuple[bytes, int, int, int]:
+        """As `add_lines`, but asks: keeps the lines that may be there (`invert`: that are not)."""
+    def hash_of(self, key: Key) -> int:
+        """The key's 64-bit hash in this filter, the same in every process and on every machine."""
+    @property
+    def _kind(self) -> str: ...
+    @property
+    def capacity(self) -> int:
+        """How many distinct keys it is made for."""
+    @property
+    def error_rate(self) -> float:
+        """The share of absent keys that may be answered with a maybe."""
+    @property
+    def num_bits(self) -> int:
+        """The number of bits, m; 0 where that has no meaning."""
+    @property
+    def num_hashes(self) -> int:
+        """The number of places a key takes, k; 0 where that has no meaning."""
+    @property
+    def lines_per_key(self) -> int:
+        """How many lines of 64 bytes a key touches; 0 where that has no meaning."""
+    @property
+    def hasher(self) -> Hasher:
+        """The hash function."""
+    @property
+    def seed(self) -> int:
+        """The hash function's seed; for siphash its key."""
+    @property
+    def nbytes(self) -> int:
+        """Bytes of memory."""
+    @property
+    def read_only(self) -> bool:
+        """True if it is mapped from a file."""
+    @property
+    def _layout(self) -> int: ...
+    @property
+    def _extra(self) -> tuple[int, int, int, int, int, int]: ...
+    def _remove(self, key: Key) -> int: ...
+    def _remove_many(self, keys: Batch, nulls: Nulls = "error") -> Mask: ...
+    def _remove_lines(self, data: Buffer, final: bool = False) -> tuple[bytes, int, int, int]: ...
+    def _count(self, key: Key) -> int: ...
+    def _ask(self, what: str, key: Key) -> float | None: ...
+    def _act(self, what: str, value: float = 0.0) -> float | None: ...
+    def _merge(self, other: Family, intersection: bool) -> None: ...
+    def _clear(self) -> None: ...
+    def _set_clock(self, clock: Callable[[], SupportsFloat] | None) -> None: ...
+    def _facts(self) -> dict[str, float]: ...
+    def _header(self, checksum: int) -> bytes: ...
+    def _sections(self) -> list[Section]: ...
+    def _changes(self) -> int: ...
+    def _snapshot(self) -> tuple[bytes, Memory]: ...
+
+@final
+class Memory:
+    def __new__(cls, nbytes: int) -> Self: ...
+    def write(self, offset: int, data: Buffer) -> None: ...
+
+@final
+class Section:
+    def __buffer__(self, flags: int, /) -> memoryview: ...
+
+def make_header(
+    kind: str,
+    capacity: int,
+    error_rate: float,
+    hasher: Hasher,
+    seed: int,
+    *,
+    layout: int = 0,
+    lines_per_key: int = 0,
+    num_hashes: int = 0,
+    num_bits: int = 0,
+    nbytes: int = 0,
+    extra: Sequence[int] = (),
+) -> bytes: ...
+def read_header(head: bytes, total: int | None) -> tuple[str, int, int]: ...
 def parse_header(
     head: bytes, total: int | None
 ) -> tuple[int, float, Layout, int, int, int, Hasher, int, int]: ...

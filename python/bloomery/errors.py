@@ -10,6 +10,7 @@
     ├── CorruptData          (ValueError)   corrupt-data
     │   └── UnsupportedVersion              unsupported-version
     ├── ReadOnlyFilter       (TypeError)    read-only-filter
+    ├── FilterFull           (RuntimeError) filter-full
     ├── NotEnoughMemory      (MemoryError)  not-enough-memory
     └── MissingExtra         (ImportError)  missing-extra
 
@@ -74,9 +75,15 @@ class UnsupportedVersion(CorruptData):
 
 
 class ReadOnlyFilter(BloomeryError, TypeError):
-    """The filter is mapped read-only from a file and cannot be changed."""
+    """The filter cannot be changed: it is mapped read-only, or its kind cannot do that at all."""
 
     code = "read-only-filter"
+
+
+class FilterFull(BloomeryError, RuntimeError):
+    """No room for another key, and the filter is not to grow; the key was not added."""
+
+    code = "filter-full"
 
 
 class NotEnoughMemory(BloomeryError, MemoryError):

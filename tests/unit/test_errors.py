@@ -23,6 +23,7 @@ CATALOGUE = {
     "CorruptData": ("corrupt-data", ValueError),
     "UnsupportedVersion": ("unsupported-version", ValueError),
     "ReadOnlyFilter": ("read-only-filter", TypeError),
+    "FilterFull": ("filter-full", RuntimeError),
     "NotEnoughMemory": ("not-enough-memory", MemoryError),
     "MissingExtra": ("missing-extra", ImportError),
 }

@@ -26,7 +26,7 @@ MAY_IMPORT = {
     "sizing": {"_native", "errors", "line_rates", "types"},
     "filters": _BASE,
     "storage": _BASE | {"filters"},
-    "bloomery": _BASE | {"filters"},
+    "bloomery": _BASE | {"filters", "storage"},
     "guard": _BASE | {"bloomery", "filters", "storage"},
     "integrations": _BASE | {"bloomery", "filters", "storage", "guard"},
     "service": _BASE | {"bloomery", "filters", "storage", "guard"},

@@ -25,7 +25,7 @@ use crate::column::Column;
 use crate::errors::{invalid, no_memory, read_only};
 use crate::key::{hash_key, hasher_of};
 use crate::lines::{self, Lines};
-use crate::memory::fill_view;
+use crate::memory::{Memory, fill_view};
 use crate::slots::OneKey;
 
 /// What stands between a single-key write and the bits; 0 means nothing.
@@ -187,7 +187,9 @@ impl Inside for Batch<'_> {
         let Batch(Bloom { bits, shape, hasher, .. }, op) = *self;
         if let (Some(values), Some(hash)) = (column.dense_i64(), hasher.int_hash()) {
             let values = &values[from..from + answers.len()];
-            let hash = move |row: usize| hash.hash(i64::from_le_bytes(values[row]));
+            // SAFETY: `run_indexed` asks for rows that have an answer; a check took 3% more time.
+            let value = move |row: usize| unsafe { *values.get_unchecked(row) };
+            let hash = move |row: usize| hash.hash(i64::from_le_bytes(value(row)));
             run_indexed(bits, shape, op, hash, answers);
             return Ok(());
         }
@@ -231,9 +233,17 @@ pub fn shape(
     Ok(shape)
 }
 
+fn check_room(py: Python<'_>, found: usize, offset: usize, nbytes: usize) -> PyResult<()> {
+    if found.checked_sub(offset) == Some(nbytes) {
+        return Ok(());
+    }
+    Err(invalid(py, format!("memory must have {nbytes} bytes after the offset")))
+}
+
 #[pymethods]
 impl Bloom {
-    /// `memory`: an aligned buffer to use in place of new memory, such as a mapped file's.
+    /// `memory`: what to use in place of new memory: a `Memory`, which becomes the filter's own, or
+    /// an aligned buffer, such as a mapped file's.
     #[new]
     #[pyo3(signature = (capacity, error_rate, layout, num_bits, num_hashes, lines_per_key, hasher,
                         seed, memory=None, offset=0))]
@@ -254,16 +264,19 @@ impl Bloom {
         let shape = shape(py, layout, num_bits, num_hashes, lines_per_key)?;
         let hasher = hasher_of(py, hasher, seed)?;
         let nbytes = shape.nbytes() as usize;
-        let (bits, gate) = match memory {
-            None => (Bits::zeroed(nbytes), if cfg!(Py_GIL_DISABLED) { ATOMIC } else { 0 }),
-            Some(object) => {
+        let own = if cfg!(Py_GIL_DISABLED) { ATOMIC } else { 0 };
+        let (bits, gate) = match memory.map(|object| (object, object.cast::<Memory>())) {
+            None => (Bits::zeroed(nbytes), own),
+            Some((_, Ok(memory))) => {
+                let bits = memory.get().take(py)?;
+                check_room(py, bits.nbytes(), 0, nbytes)?;
+                (Some(bits), own)
+            }
+            Some((object, Err(_))) => {
                 let held = Held::get(object, ffi::PyBUF_SIMPLE)
                     .ok_or_else(|| invalid(py, "memory must be a contiguous buffer".into()))?;
                 let gate = if held.read_only() { READ_ONLY } else { ATOMIC };
-                if held.nbytes().checked_sub(offset) != Some(nbytes) {
-                    let message = format!("memory must have {nbytes} bytes after the offset");
-                    return Err(invalid(py, message));
-                }
+                check_room(py, held.nbytes(), offset, nbytes)?;
                 let start = held.start().wrapping_add(offset);
                 // SAFETY: `held` keeps the buffer alive and in place; the gate holds off writes
                 // if it is read-only.

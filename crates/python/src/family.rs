@@ -369,7 +369,7 @@ impl Family {
     }
 
     #[getter]
-    fn kind(&self) -> &'static str {
+    fn _kind(&self) -> &'static str {
         self.id.name()
     }
 

@@ -70,6 +70,9 @@ pub fn read_header(
 ) -> PyResult<(&'static str, u64, u64)> {
     let read = || {
         let header = Header::parse(head)?;
+        if header.kind == KindId::Bloom {
+            Shape::of(&header)?; // the other kinds check theirs when they are opened
+        }
         total.map_or(Ok(()), |total| header.check_total(total))?;
         Ok((header.kind.name(), header.nbytes, header.checksum))
     };

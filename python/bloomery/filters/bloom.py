@@ -3,13 +3,13 @@ of what a filter can do."""
 
 from __future__ import annotations
 
-import operator
 import os
 from collections.abc import Iterable, Sized
-from typing import TYPE_CHECKING, Any, SupportsIndex
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from bloomery import _native, errors, sizing
 from bloomery.filters import memory
+from bloomery.filters.hashers import check_hasher, shown_seed
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer, Self
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
 __all__ = ["BloomFilter"]
 
-_HASHERS = ("xxh3", "murmur3", "fnv1a", "siphash")
 # What two filters must share for their bits to mean the same.
 _SHAPE = ("layout", "num_bits", "num_hashes", "lines_per_key", "hasher", "seed")
 
@@ -39,6 +38,8 @@ class BloomFilter(_native.Bloom):
     __slots__ = ()
     __hash__ = None  # type: ignore[assignment]  # filters change and compare by their bits
 
+    kind: ClassVar[str] = "bloom"
+
     def __new__(
         cls,
         capacity: int,
@@ -50,7 +51,7 @@ class BloomFilter(_native.Bloom):
     ) -> Self:
         """Make an empty filter for `capacity` distinct keys."""
         plan = sizing.plan(capacity, error_rate, layout=layout)
-        seed = _check_hasher(hasher, seed)
+        seed = check_hasher(hasher, seed)
         memory.check(plan.nbytes)
         return cls._with(
             plan.capacity,
@@ -67,6 +68,15 @@ class BloomFilter(_native.Bloom):
     def _with(cls, *parts: Any) -> Self:
         """Make one from the native class's own arguments."""
         return _native.Bloom.__new__(cls, *parts)
+
+    @classmethod
+    def _open(cls, head: bytes, body: _native.Memory | Buffer, offset: int = 0) -> Self:
+        """Make one from its head and its bits."""
+        *parts, _ = _native.parse_header(head, None)
+        made = cls._with(*parts, body, offset)
+        if not made._padding_is_clear():
+            raise errors.CorruptData("bits are set in the padding behind the last bit")
+        return made
 
     @classmethod
     def from_keys(
@@ -128,13 +138,12 @@ class BloomFilter(_native.Bloom):
         bits_set, rate = self._fill()
         count = self._count(bits_set)
         return {
-            "kind": "bloom",
+            "kind": self.kind,
             "capacity": self.capacity,
             "error_rate": self.error_rate,
             "layout": self.layout,
             "hasher": self.hasher,
-            # A siphash seed is a key: it has no business in logs and on screens.
-            "seed": "secret" if self.hasher == "siphash" else self.seed,
+            "seed": shown_seed(self),
             "num_bits": self.num_bits,
             "num_hashes": self.num_hashes,
             "lines_per_key": self.lines_per_key,
@@ -282,6 +291,12 @@ class BloomFilter(_native.Bloom):
 
     # Bytes.
 
+    def _sections(self) -> list[Buffer]:
+        return [self]
+
+    def _changes(self) -> int:
+        return 0  # a bit that is set meanwhile does no harm to those that are saved
+
     def to_bytes(self) -> bytes:
         """Return the filter as bytes, checksummed; what `save` would write."""
         body = bytes(memoryview(self))
@@ -326,17 +341,3 @@ class BloomFilter(_native.Bloom):
         from bloomery.storage import files
 
         return files.load(cls, path, mmap=mmap, writable=writable, verify=verify)
-
-
-def _check_hasher(hasher: object, seed: object) -> int:
-    if hasher not in _HASHERS:
-        raise errors.InvalidParameter(f"hasher is {hasher!r}, must be one of {', '.join(_HASHERS)}")
-    bits = 128 if hasher == "siphash" else 64
-    if isinstance(seed, SupportsIndex) and not isinstance(seed, bool):
-        number = operator.index(seed)
-        if 0 <= number < 1 << bits:
-            return number
-    shown = sizing.show(seed) if hasher != "siphash" else f"a {type(seed).__name__} out of range"
-    raise errors.InvalidParameter(
-        f"seed is {shown}, must be an int of at least 0 and below 2**{bits}"
-    )

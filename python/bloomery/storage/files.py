@@ -1,4 +1,4 @@
-"""Saved filters: a header of 128 bytes, then the bits as they are in memory (docs/format.md)."""
+"""Saved filters: a header of 128 bytes, then the memory as it is (docs/format.md)."""
 
 from __future__ import annotations
 
@@ -8,37 +8,61 @@ import mmap as memory_map
 import os
 import secrets
 import stat
-from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, BinaryIO, TypeVar
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar, cast
 
-from bloomery import _native, errors, sizing
-from bloomery.filters import memory
+from bloomery import _native, errors
+from bloomery.filters import KINDS, AnyFilter, memory
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
-    from bloomery.filters.bloom import BloomFilter
-
-    F = TypeVar("F", bound=BloomFilter)
+    F = TypeVar("F", bound=AnyFilter)
 
 HEADER_BYTES = _native.HEADER_BYTES
 CHUNK_BYTES = _native.CHUNK_BYTES
 _CHECKSUM = slice(HEADER_BYTES - 8, HEADER_BYTES)
 
 
-def save(filter: BloomFilter, path: str | os.PathLike[str]) -> None:
+def save(filter: AnyFilter, path: str | os.PathLike[str]) -> None:
     """Write to a new file beside the old one, then put it in its place."""
     with replacing(path) as file:
-        file.seek(HEADER_BYTES)
-        checksum = 0
-        body = memoryview(filter)
-        for start in range(0, len(body), CHUNK_BYTES):
-            # A copy: the sum must be of what is written, though other threads go on adding.
-            chunk = bytes(body[start : start + CHUNK_BYTES])
-            checksum = _native.checksum(chunk, checksum)
-            file.write(chunk)
-        file.seek(0)
-        file.write(filter._header(checksum))
+        write(filter, file)
+
+
+def write(filter: AnyFilter, file: BinaryIO) -> None:
+    """Write to an empty file that can seek."""
+    changes = filter._changes()
+    file.seek(HEADER_BYTES)
+    checksum = 0
+    for chunk in _chunks(filter._sections()):
+        checksum = _native.checksum(chunk, checksum)
+        file.write(chunk)
+    header = filter._header(checksum)
+    file.seek(0)
+    if filter._changes() == changes:
+        file.write(header)
+    else:
+        # Half of one state and half of the next may be neither: a key that moved is in no half.
+        file.truncate()
+        write(filter.copy(), file)
+
+
+def _chunks(sections: Iterable[Buffer]) -> Iterator[bytes]:
+    """The sections end to end, in the chunks in which they are summed. Each is a copy: the sum must
+    be of what is written, though other threads go on adding."""
+    rest = bytearray()
+    for section in sections:
+        view = memoryview(section)
+        while view:
+            count = CHUNK_BYTES - len(rest)
+            rest += view[:count]
+            view = view[count:]
+            if len(rest) == CHUNK_BYTES:
+                yield bytes(rest)
+                rest.clear()
+    if rest:
+        yield bytes(rest)
 
 
 @contextlib.contextmanager
@@ -76,43 +100,65 @@ def _sync_folder(folder: str) -> None:
 
 
 def load(
-    kind: type[F],
+    cls: type[F] | None,
     path: str | os.PathLike[str],
     *,
     mmap: bool = False,
     writable: bool = False,
     verify: bool | None = None,
 ) -> F:
-    """Read or map a saved filter."""
+    """Read or map a saved filter of this class, or of any if it is None."""
     if writable and not mmap:
         raise errors.InvalidParameter("writable=True needs mmap=True: without it, load and save")
     with _named(path), open(path, "r+b" if writable else "rb") as file:
-        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-            return _load_stream(kind, file)
-        total = os.fstat(file.fileno()).st_size
         head = file.read(HEADER_BYTES)
-        *parts, expected = _native.parse_header(head, total)
+        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+            return _load_stream(cls, file, head)
+        total = os.fstat(file.fileno()).st_size
+        cls, nbytes, expected = _expect(cls, head, total)
         if mmap:
-            return _map(kind, file, parts, expected, writable, bool(verify))
+            return _map(cls, file, head, expected, writable, bool(verify))
         memory.check(total)
-        made = kind._with(*parts)
+        body = _native.Memory(nbytes)
         checksum, offset, chunk = 0, 0, memoryview(bytearray(CHUNK_BYTES))
         while count := file.readinto(chunk):  # type: ignore[attr-defined]
             checksum = _native.checksum(chunk[:count], checksum)
-            made._write(offset, chunk[:count])
+            body.write(offset, chunk[:count])
             offset += count
-        _verify(expected, checksum, offset == total - HEADER_BYTES, verify)
-        return _checked(made)
+        _verify(expected, checksum, offset == nbytes, verify)
+        return _open(cls, head, body)
+
+
+def _expect(cls: type[F] | None, head: bytes, total: int | None) -> tuple[type[F], int, int]:
+    """Return the class that a head asks for, the bytes behind it and their checksum."""
+    kind, nbytes, expected = _native.read_header(head, total)
+    right: Any = KINDS.get(kind)
+    if right is None:
+        raise errors.UnsupportedVersion(f"filter kind {kind}, for which there is no class")
+    if cls is None:
+        cls = right
+    elif cls.kind != kind:
+        raise errors.IncompatibleFilters(
+            f"this is a {right.__name__}, not a {cls.__name__}: load it with "
+            f"{right.__name__}, or with bloomery.open, which takes any kind"
+        )
+    if expected == _native.LIVE and kind != "bloom":
+        raise errors.CorruptData(f"no checksum: a {kind} filter always has one")
+    return cls, nbytes, expected
+
+
+def _open(cls: type[F], head: bytes, body: _native.Memory | Buffer, offset: int = 0) -> F:
+    return cast("F", cls._open(head, body, offset))  # in a union mypy does not see the class
 
 
 def _map(
-    kind: type[F],
-    file: BinaryIO,
-    parts: Sequence[object],
-    expected: int,
-    writable: bool,
-    verify: bool,
+    cls: type[F], file: BinaryIO, head: bytes, expected: int, writable: bool, verify: bool
 ) -> F:
+    if writable and cls.kind != "bloom":
+        raise errors.InvalidParameter(
+            f"writable is True, must be False for a {cls.__name__}: what it holds moves as keys "
+            "come, so two processes that write would lose keys; load it without mmap and save it"
+        )
     access = memory_map.ACCESS_WRITE if writable else memory_map.ACCESS_READ
     mapped = memory_map.mmap(file.fileno(), 0, access=access)
     if verify:
@@ -121,37 +167,30 @@ def _map(
             for start in range(HEADER_BYTES, len(view), CHUNK_BYTES):
                 checksum = _native.checksum(view[start : start + CHUNK_BYTES], checksum)
         _verify(expected, checksum, True, verify)
-    made = _checked(kind._with(*parts, mapped, HEADER_BYTES))
+    made = _open(cls, head, mapped, HEADER_BYTES)
     if writable:
         # From now on the bits change in place and no checksum of them can hold.
         mapped[_CHECKSUM] = _native.LIVE.to_bytes(8, "little")
     return made
 
 
-def _load_stream(kind: type[F], file: BinaryIO) -> F:
+def _load_stream(cls: type[F] | None, file: BinaryIO, head: bytes) -> F:
     """Read from a pipe or device: no further than the header says, lest it never end."""
-    head = file.read(HEADER_BYTES)
-    num_bits = _native.parse_header(head, None)[3]
-    nbytes = -(-num_bits // sizing.LINE_BITS) * sizing.LINE_BYTES
+    cls, nbytes, _ = _expect(cls, head, None)
     memory.check(2 * nbytes)
-    return from_bytes(kind, head + file.read(nbytes + 1))
+    return from_bytes(cls, head + file.read(nbytes + 1))
 
 
-def from_bytes(kind: type[F], data: Buffer) -> F:
+def from_bytes(cls: type[F], data: Buffer) -> F:
     """Make a filter from the bytes of a saved one."""
     view = memoryview(data).cast("B")
-    *parts, expected = _native.parse_header(bytes(view[:HEADER_BYTES]), len(view))
+    head = bytes(view[:HEADER_BYTES])
+    cls, nbytes, expected = _expect(cls, head, len(view))
     memory.check(len(view))
     _verify(expected, _native.checksum(view[HEADER_BYTES:]), True, None)
-    made = kind._with(*parts)
-    made._write(0, view[HEADER_BYTES:])
-    return _checked(made)
-
-
-def _checked(made: F) -> F:
-    if not made._padding_is_clear():
-        raise errors.CorruptData("bits are set in the padding behind the last bit")
-    return made
+    body = _native.Memory(nbytes)
+    body.write(0, view[HEADER_BYTES:])
+    return _open(cls, head, body)
 
 
 def _verify(expected: int, found: int, whole: bool, verify: bool | None) -> None:
@@ -169,5 +208,5 @@ def _named(path: str | os.PathLike[str]) -> Iterator[None]:
     """Say in every complaint about the bytes which file they are from."""
     try:
         yield
-    except errors.CorruptData as problem:
+    except (errors.CorruptData, errors.IncompatibleFilters) as problem:
         raise type(problem)(f"{os.fspath(path)}: {problem}") from None

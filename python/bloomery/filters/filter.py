@@ -1,0 +1,294 @@
+"""What every kind but the plain filter has in common. Adding, asking and batches are native
+(`_native.Family`); a kind is a class of its own that names itself and makes its header."""
+
+from __future__ import annotations
+
+import io
+import os
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from bloomery import _native, errors
+from bloomery.filters import memory
+from bloomery.filters.hashers import check_hasher, shown_seed
+
+if TYPE_CHECKING:
+    from typing_extensions import Buffer, Self
+
+    from bloomery.types import Batch, Hasher, Key, Mask, Nulls
+
+__all__ = ["Filter", "RemovingFilter"]
+
+
+class Filter(_native.Family):
+    """A filter of any kind: `key in filter` is False: definitely not there; True: maybe."""
+
+    __slots__ = ()
+    __hash__ = None  # type: ignore[assignment]  # filters change and compare by their memory
+
+    kind: ClassVar[str]  # as the header names it
+    # What two filters must share for one to take in the other.
+    _SHAPE: ClassVar[tuple[str, ...]] = (
+        "num_bits",
+        "num_hashes",
+        "lines_per_key",
+        "hasher",
+        "seed",
+    )
+
+    @classmethod
+    def _make(
+        cls,
+        capacity: int,
+        error_rate: float,
+        hasher: Hasher,
+        seed: int,
+        *,
+        nbytes: int,
+        layout: int = 0,
+        lines_per_key: int = 0,
+        num_hashes: int = 0,
+        num_bits: int = 0,
+        extra: tuple[int, ...] = (),
+    ) -> Self:
+        """Make an empty filter, whose memory is `nbytes`."""
+        seed = check_hasher(hasher, seed)
+        memory.check(nbytes)
+        header = _native.make_header(
+            cls.kind,
+            capacity,
+            error_rate,
+            hasher,
+            seed,
+            layout=layout,
+            lines_per_key=lines_per_key,
+            num_hashes=num_hashes,
+            num_bits=num_bits,
+            nbytes=nbytes,
+            extra=extra,
+        )
+        return cls._open(header)
+
+    @classmethod
+    def _open(
+        cls, head: bytes, body: _native.Memory | Buffer | None = None, offset: int = 0
+    ) -> Self:
+        """Make one from its head and, if it was saved, its memory."""
+        made = _native.Family.__new__(cls, head, body, offset)
+        if made._kind != cls.kind:
+            raise errors.IncompatibleFilters(f"a {made._kind} filter is no {cls.kind} filter")
+        return made
+
+    # How full it is. Each of these may read all of the memory.
+
+    @property
+    def fill_ratio(self) -> float:
+        """The share of its places that are taken."""
+        return self._facts()["fill_ratio"]
+
+    @property
+    def estimated_count(self) -> int:
+        """How many distinct keys it holds, estimated where it is not known."""
+        return int(self._facts()["estimated_count"])
+
+    @property
+    def estimated_error_rate(self) -> float:
+        """The share of absent keys answered with a maybe, as the filter stands now."""
+        return self._facts()["estimated_error_rate"]
+
+    @property
+    def saturated(self) -> bool:
+        """True once it holds more keys than its capacity and errs more often than was asked."""
+        return self._saturated(self._facts())
+
+    def _saturated(self, facts: dict[str, Any]) -> bool:
+        over = facts["estimated_count"] > self.capacity
+        return bool(over and facts["estimated_error_rate"] > self.error_rate)
+
+    def info(self) -> dict[str, Any]:
+        """All that is known about the filter, ready for JSON."""
+        facts: dict[str, Any] = self._facts()
+        nbytes = self.nbytes
+        return {
+            "kind": self.kind,
+            "capacity": self.capacity,
+            "error_rate": self.error_rate,
+            "hasher": self.hasher,
+            "seed": shown_seed(self),
+            "nbytes": nbytes,
+            "bits_per_key": 8 * nbytes / self.capacity,
+            **facts,
+            "saturated": self._saturated(facts),
+            "read_only": self.read_only,
+        }
+
+    def _shown(self) -> dict[str, tuple[object, object]]:
+        """Return what `repr` shows besides capacity and error rate: name to value and default."""
+        seed = self.seed if self.hasher != "siphash" else 0  # that one is a secret
+        return {"hasher": (self.hasher, "xxh3"), "seed": (seed, 0)}
+
+    def __repr__(self) -> str:
+        """Show what it was made with and how full it is."""
+        shown = self._shown().items()
+        extras = "".join(f", {name}={value!r}" for name, (value, usual) in shown if value != usual)
+        # A repr must be quick, whatever the size: no count of a filter that takes a while to read.
+        count = f"~{self.estimated_count:,} keys, " if self.nbytes <= memory.ASK_FROM else ""
+        return (
+            f"<{type(self).__name__}(capacity={self.capacity}, error_rate={self.error_rate:g}"
+            f"{extras}): {count}{self.nbytes:,} bytes>"
+        )
+
+    # Filters together.
+
+    def _check_compatible(self, other: object, operation: str) -> Filter:
+        if not isinstance(other, Filter) or other.kind != self.kind:
+            raise errors.IncompatibleFilters(
+                f"{operation} takes another {type(self).__name__}, not {type(other).__name__}"
+            )
+        for name in self._SHAPE:
+            mine, theirs = getattr(self, name), getattr(other, name)
+            if mine != theirs:
+                if name == "seed" and self.hasher == "siphash":
+                    mine, theirs = "one", "another"
+                raise errors.IncompatibleFilters(
+                    f"{operation} needs filters of the same {name}: this one has {mine}, the "
+                    f"other {theirs}; make both with the same parameters"
+                )
+        return other.copy() if other is self else other
+
+    def union(self, *others: Filter) -> Self:
+        """Return a filter that holds every key of this one and of the others."""
+        result = self.copy()
+        for other in others:
+            result |= other
+        return result
+
+    def intersection(self, *others: Filter) -> Self:
+        """Return a filter that holds every key that all of them hold, and a maybe for some more."""
+        result = self.copy()
+        for other in others:
+            result &= other
+        return result
+
+    def __or__(self, other: object) -> Self:
+        """Return the union."""
+        return self.union(other) if isinstance(other, Filter) else NotImplemented
+
+    def __and__(self, other: object) -> Self:
+        """Return the intersection."""
+        return self.intersection(other) if isinstance(other, Filter) else NotImplemented
+
+    def __ior__(self, other: object) -> Self:
+        """Add every key of the other filter."""
+        self._merge(self._check_compatible(other, "a union"), False)
+        return self
+
+    def __iand__(self, other: object) -> Self:
+        """Keep only what the other filter may hold too."""
+        self._merge(self._check_compatible(other, "an intersection"), True)
+        return self
+
+    def __eq__(self, other: object) -> bool:
+        """True if both are the same in every byte, so that they give the same answers."""
+        if not isinstance(other, Filter):
+            return NotImplemented
+        if self is other:
+            return True
+        if self._header(0) != other._header(0):
+            return False
+        mine, theirs = self._sections(), other._sections()
+        return all(memoryview(a) == memoryview(b) for a, b in zip(mine, theirs, strict=True))
+
+    def clear(self) -> None:
+        """Forget every key."""
+        self._clear()
+
+    def copy(self) -> Self:
+        """Return a filter with the same keys, in memory of its own."""
+        memory.check(self.nbytes)
+        return self._open(*self._snapshot())
+
+    def __copy__(self) -> Self:
+        """Return a copy."""
+        return self.copy()
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
+        """Return a copy."""
+        return self.copy()
+
+    # Bytes.
+
+    def to_bytes(self) -> bytes:
+        """Return the filter as bytes, checksummed; what `save` would write."""
+        from bloomery.storage import files
+
+        memory.check(self.nbytes)
+        file = io.BytesIO()
+        files.write(self, file)
+        return file.getvalue()
+
+    @classmethod
+    def from_bytes(cls, data: Buffer) -> Self:
+        """Make the filter that `to_bytes` gave; CorruptData if the bytes are not that."""
+        from bloomery.storage import files
+
+        return files.from_bytes(cls, data)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle as the bytes."""
+        return type(self).from_bytes, (self.to_bytes(),)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the filter to a file: checksummed, and all of it or nothing.
+
+        If other threads change it while it is written, a copy is made and written instead.
+        """
+        from bloomery.storage import files
+
+        files.save(self, path)
+
+    @classmethod
+    def load(
+        cls,
+        path: str | os.PathLike[str],
+        *,
+        mmap: bool = False,
+        writable: bool = False,
+        verify: bool | None = None,
+    ) -> Self:
+        """Read a saved filter.
+
+        With `mmap` the file itself is the memory: it opens at once, processes that map the same
+        file share it, and it is read-only. `verify` compares the checksum, which reads all of the
+        file (the default without mmap). `writable` is for `BloomFilter` alone.
+        """
+        from bloomery.storage import files
+
+        return files.load(cls, path, mmap=mmap, writable=writable, verify=verify)
+
+
+class RemovingFilter(Filter):
+    """A filter from which keys can be taken out again.
+
+    Remove only what was added: a key that never was, but is answered with a maybe, takes the place
+    of another key with it. That cannot be known.
+    """
+
+    __slots__ = ()
+
+    def remove(self, key: Key) -> bool:
+        """Take one copy of the key out; KeyError if it is definitely not there.
+
+        True: it was taken out. False: it may be there and cannot be.
+        """
+        removed = self._remove(key)
+        if not removed:
+            raise KeyError(key)
+        return removed == 1
+
+    def discard(self, key: Key) -> bool:
+        """Take one copy of the key out if it is there; True if it was."""
+        return self._remove(key) == 1
+
+    def remove_many(self, keys: Batch, *, nulls: Nulls = "error") -> Mask:
+        """Take one copy of each key out; a mask that is True where there was one."""
+        return self._remove_many(keys, nulls)
