@@ -99,6 +99,29 @@ impl Bits {
         self.words.cast()
     }
 
+    /// Makes the memory larger, the new part zeroed; moved or copied, so that clones no longer share
+    /// it. False if it could not be had, and then nothing has changed.
+    pub fn grow(&mut self, bytes: usize) -> bool {
+        #[cfg(target_os = "linux")]
+        if bytes.is_multiple_of(LINE_BYTES)
+            && let Some(owner) = Arc::get_mut(&mut self._owner)
+            && let Some(map) = owner.downcast_mut::<MmapMut>()
+        {
+            let may_move = memmap2::RemapOptions::new().may_move(true);
+            // SAFETY: the map is ours alone, and the pointer is set anew.
+            if unsafe { map.remap(bytes, may_move) }.is_ok() {
+                (self.words, self.len) = (map.as_ptr().cast(), bytes / 8);
+                return true;
+            }
+        }
+        let Some(grown) = Bits::zeroed(bytes) else { return false };
+        for (new, old) in grown.words().iter().zip(self.words()) {
+            new.store(old.load(Relaxed), Relaxed);
+        }
+        *self = grown;
+        true
+    }
+
     /// Overwrites the bits from byte `offset`, a multiple of 8, on.
     pub fn fill_from(&self, offset: usize, bytes: &[u8]) {
         for (word, chunk) in self.words()[offset / 8..].iter().zip(bytes.chunks(8)) {

@@ -7,6 +7,7 @@
 use crate::bits::{Bits, LINE_BYTES};
 use crate::format::{FormatError, Header, KindId};
 pub use crate::loops::{AnyKind, Ints};
+use crate::{cuckoo, rotating, scalable};
 
 /// Why a filter did not do what it was asked to; nothing has changed.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -115,6 +116,9 @@ pub fn open(header: &Header, body: Option<Bits>) -> Result<Box<dyn AnyKind>, For
             let message = format!("a {} filter has its own class", header.kind.name());
             Err(FormatError::Corrupt(message))
         }
+        KindId::Scalable => scalable::open(header, body),
+        KindId::Cuckoo => cuckoo::open(header, body),
+        KindId::Rotating => rotating::open(header, body),
         other => Err(FormatError::Newer(format!("filter kind {}", other.name()))),
     }
 }

@@ -5,11 +5,15 @@
 mod avx2;
 pub mod batch;
 pub mod bits;
+pub mod cuckoo;
 pub mod fold;
 pub mod format;
 pub mod hash;
 pub mod kind;
 pub mod loops;
 pub mod probe;
+pub mod rotating;
+pub mod scalable;
 pub mod shape;
+pub mod table;
 pub mod threads;

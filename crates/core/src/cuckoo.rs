@@ -1,0 +1,124 @@
+//! The filter that removes at low error rates in little memory: a table of fingerprints in which a
+//! key added twice has two entries.
+
+use crate::bits::Bits;
+use crate::format::{FormatError, Header};
+use crate::kind::{AnyKind, Fact, Kind, Refusal, Removal};
+use crate::table::{Geometry, Table};
+
+/// Copies of one key: its two buckets have eight slots, and one is left for others.
+pub const MOST_COPIES: u64 = 7;
+
+pub struct Cuckoo {
+    table: Table,
+    made: Header,
+    /// Keys in it, each as often as it was added.
+    keys: u64,
+}
+
+pub fn open(header: &Header, body: Option<Bits>) -> Result<Box<dyn AnyKind>, FormatError> {
+    let table = Table::open(header, body)?;
+    if table.geometry().mark_bits != 0 || header.extra[4..] != [0; 2] {
+        return Err(FormatError::Corrupt("figures that a cuckoo filter does not have".into()));
+    }
+    Ok(Box::new(Cuckoo { table, made: *header, keys: header.extra[3] }))
+}
+
+impl Cuckoo {
+    fn grows(&self) -> bool {
+        !self.table.geometry().ring
+    }
+
+    #[cold]
+    fn full(&self) -> Refusal {
+        Refusal::Full(format!(
+            "the filter is full: {} keys, made for {}; make it larger, or with grow=True",
+            self.keys, self.made.capacity
+        ))
+    }
+
+    /// Makes room, for as long as that helps: keys chosen to collide would have it grow for ever.
+    #[cold]
+    fn insert_growing(&mut self, h: u64) -> Result<(), Refusal> {
+        while self.table.is_full() || !self.table.insert(h, 0) {
+            if self.table.load() < 0.5 {
+                return Err(self.full());
+            }
+            self.table.grow(self.made.error_rate)?;
+        }
+        Ok(())
+    }
+}
+
+impl Kind for Cuckoo {
+    #[inline(always)]
+    fn prefetch(&self, h: u64) {
+        self.table.prefetch(h);
+    }
+
+    #[inline(always)]
+    fn contains(&self, h: u64) -> bool {
+        self.table.contains(h)
+    }
+
+    #[inline(always)]
+    fn add(&mut self, h: u64) -> Result<bool, Refusal> {
+        let new = !self.table.contains(h);
+        if !new && self.count(h) >= MOST_COPIES {
+            return Err(Refusal::Full(format!(
+                "this key is in the filter {MOST_COPIES} times, the most there can be"
+            )));
+        }
+        if self.grows() {
+            self.insert_growing(h)?;
+        } else if !self.table.insert(h, 0) {
+            return Err(self.full());
+        }
+        self.keys += 1;
+        Ok(new)
+    }
+
+    fn remove(&mut self, h: u64) -> Result<Removal, Refusal> {
+        if !self.table.remove(h) {
+            return Ok(Removal::Absent);
+        }
+        self.keys = self.keys.saturating_sub(1);
+        Ok(Removal::Removed)
+    }
+
+    fn count(&self, h: u64) -> u64 {
+        self.table.matches(h).count() as u64
+    }
+
+    fn clear(&mut self) -> Result<(), Refusal> {
+        let Header { capacity, error_rate, .. } = self.made;
+        let start = match self.grows() {
+            true => Geometry::growing(capacity, error_rate),
+            false => self.table.geometry(),
+        };
+        self.table = Table::empty(start).ok_or(Refusal::NoMemory(start.nbytes()))?;
+        self.keys = 0;
+        Ok(())
+    }
+
+    fn header(&self) -> Header {
+        let mut header = self.made;
+        self.table.describe(&mut header);
+        header.extra[3] = self.keys;
+        header
+    }
+
+    fn sections(&self) -> Vec<Bits> {
+        vec![self.table.bits().clone()]
+    }
+
+    fn facts(&self) -> Vec<(&'static str, Fact)> {
+        vec![
+            ("estimated_count", Fact::Int(self.keys)),
+            ("estimated_error_rate", Fact::Float(self.table.rate().min(1.0))),
+            ("fill_ratio", Fact::Float(self.table.load())),
+            ("grow", Fact::Bool(self.grows())),
+            ("slot_bits", Fact::Int(self.table.geometry().slot_bits().into())),
+        ]
+    }
+}

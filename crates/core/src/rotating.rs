@@ -1,0 +1,188 @@
+//! The filter that forgets: a table of fingerprints, each marked with the generation in which its
+//! key was last added.
+//!
+//! There are `generations` whole ones and the current one. A key added in a generation is there until
+//! as many more have passed after it: for the window at least, and for one generation more at most.
+//! All share one table, so one look tells in which of them a key was seen, and a burst in one of them
+//! takes the room that the others leave.
+
+use crate::bits::Bits;
+use crate::format::{FormatError, Header};
+use crate::kind::{AnyKind, Fact, Kind, Refusal};
+use crate::scalable::insert;
+use crate::table::{Geometry, Table};
+
+pub const MOST_GENERATIONS: u64 = 254;
+
+pub struct Rotating {
+    table: Table,
+    made: Header,
+    generations: u64,
+    /// Seconds; 0 if it rotates by fill.
+    window: f64,
+    /// Unix time at which the current generation began.
+    started: f64,
+    /// The current generation's mark.
+    current: u64,
+    /// Keys added to, or seen again in, the current generation.
+    filled: u64,
+}
+
+/// Bits of a mark: there is one for each whole generation and one for the current one.
+pub fn mark_bits(generations: u64) -> u32 {
+    (generations + 1).next_power_of_two().ilog2()
+}
+
+/// The table for so many keys in the window: the current generation comes on top.
+pub fn geometry(capacity: u64, error_rate: f64, generations: u64) -> Geometry {
+    let most = capacity.saturating_add(capacity.div_ceil(generations));
+    Geometry::roomy(most, error_rate, mark_bits(generations))
+}
+
+pub fn open(header: &Header, body: Option<Bits>) -> Result<Box<dyn AnyKind>, FormatError> {
+    let corrupt = |message: String| Err(FormatError::Corrupt(message));
+    let table = Table::open(header, body)?;
+    let (window, started) = (f64::from_bits(header.extra[3]), f64::from_bits(header.extra[4]));
+    let packed = header.extra[5];
+    let (generations, current, filled) = (packed & 255, packed >> 8 & 255, packed >> 16);
+    if generations == 0 || generations > MOST_GENERATIONS {
+        return corrupt(format!("{generations} generations, must be 1 to {MOST_GENERATIONS}"));
+    }
+    let marks = table.geometry().mark_bits;
+    if table.geometry().ring || marks != mark_bits(generations) || current >> marks != 0 {
+        return corrupt(format!("mark {current} of {marks} bits, for {generations} generations"));
+    }
+    if !(0.0..=1e12).contains(&window) || !(-1e12..=1e12).contains(&started) {
+        return corrupt(format!("a window of {window} seconds, begun at {started}"));
+    }
+    let made = *header;
+    Ok(Box::new(Rotating { table, made, generations, window, started, current, filled }))
+}
+
+impl Rotating {
+    fn generation_seconds(&self) -> f64 {
+        self.window / self.generations as f64
+    }
+
+    /// How many generations ago an entry was last added.
+    fn age(&self, value: u64) -> u64 {
+        let marks = (1 << self.table.geometry().mark_bits) - 1;
+        self.current.wrapping_sub(self.table.mark(value)) & marks
+    }
+
+    /// Begins a new generation and forgets the oldest.
+    fn rotate(&mut self) {
+        let marks = (1 << self.table.geometry().mark_bits) - 1;
+        self.current = (self.current + 1) & marks;
+        self.filled = 0;
+        let (shift, next, most) = (self.table.mark_shift(), self.current, self.generations);
+        // What has the new mark already is as old as marks go; others may be older than allowed.
+        self.table.sweep(|value| {
+            let age = next.wrapping_sub(value >> shift) & marks;
+            age == 0 || age > most
+        });
+    }
+
+    /// Keys that fill a generation, where that is what rotates it.
+    fn keys_each(&self) -> u64 {
+        self.made.capacity.div_ceil(self.generations)
+    }
+}
+
+impl Kind for Rotating {
+    #[inline(always)]
+    fn prefetch(&self, h: u64) {
+        self.table.prefetch(h);
+    }
+
+    #[inline(always)]
+    fn contains(&self, h: u64) -> bool {
+        self.table.contains(h)
+    }
+
+    fn add(&mut self, h: u64) -> Result<bool, Refusal> {
+        let newest = self.table.matches(h).min_by_key(|(_, value)| self.age(*value));
+        match newest {
+            Some((_, value)) if self.table.mark(value) == self.current => return Ok(false),
+            Some((spot, _)) => self.table.set_mark(spot, self.current),
+            None => insert(&mut self.table, h, self.current, self.made.error_rate)?,
+        }
+        self.filled += 1;
+        if self.window == 0.0 && self.filled >= self.keys_each() {
+            self.rotate();
+        }
+        Ok(newest.is_none())
+    }
+
+    fn clear(&mut self) -> Result<(), Refusal> {
+        let start = geometry(self.made.capacity, self.made.error_rate, self.generations);
+        self.table = Table::empty(start).ok_or(Refusal::NoMemory(start.nbytes()))?;
+        self.filled = 0;
+        Ok(())
+    }
+
+    fn due(&self) -> f64 {
+        if self.window == 0.0 { f64::INFINITY } else { self.started + self.generation_seconds() }
+    }
+
+    /// Rotates once for every generation that has passed; a clock that goes back waits.
+    fn tick(&mut self, now: f64) -> Result<(), Refusal> {
+        let each = self.generation_seconds();
+        let passed = ((now - self.started) / each).floor();
+        if self.window == 0.0 || passed < 1.0 || passed.is_nan() {
+            return Ok(());
+        }
+        if passed > self.generations as f64 {
+            self.table.clear(); // all of it is older than the window and a generation
+            self.filled = 0;
+        } else {
+            (0..passed as u64).for_each(|_| self.rotate());
+        }
+        self.started += passed * each;
+        Ok(())
+    }
+
+    fn header(&self) -> Header {
+        let mut header = self.made;
+        self.table.describe(&mut header);
+        header.extra[3] = self.window.to_bits();
+        header.extra[4] = self.started.to_bits();
+        header.extra[5] = self.generations | self.current << 8 | self.filled << 16;
+        header
+    }
+
+    fn sections(&self) -> Vec<Bits> {
+        vec![self.table.bits().clone()]
+    }
+
+    fn facts(&self) -> Vec<(&'static str, Fact)> {
+        vec![
+            ("estimated_count", Fact::Int(self.table.entries())),
+            ("estimated_error_rate", Fact::Float(self.table.rate().min(1.0))),
+            ("fill_ratio", Fact::Float(self.table.load())),
+            ("generations", Fact::Int(self.generations)),
+            ("window", Fact::Float(self.window)),
+            ("generation_started", Fact::Float(self.started)),
+            ("generation_count", Fact::Int(self.filled)),
+            ("slot_bits", Fact::Int(self.table.geometry().slot_bits().into())),
+        ]
+    }
+
+    /// `generation`: how many generations ago the key was last added.
+    fn ask(&self, what: &str, h: u64) -> Option<Fact> {
+        let ages = self.table.matches(h).map(|(_, value)| self.age(value));
+        if what == "generation" { ages.min().map(Fact::Int) } else { None }
+    }
+
+    /// `rotate`: a new generation begins now (at the time given, where time rotates it).
+    fn act(&mut self, what: &str, value: f64) -> Result<Option<Fact>, Refusal> {
+        if what != "rotate" {
+            return Ok(None);
+        }
+        self.rotate();
+        if self.window != 0.0 && value.is_finite() {
+            self.started = value;
+        }
+        Ok(Some(Fact::Int(self.table.entries())))
+    }
+}

@@ -1,0 +1,94 @@
+//! The filter that grows: a table of fingerprints that takes what it is given.
+
+use crate::bits::Bits;
+use crate::format::{FormatError, Header};
+use crate::kind::{AnyKind, Fact, Kind, Refusal};
+use crate::table::{Geometry, Table};
+
+pub struct Scalable {
+    table: Table,
+    /// As it was made: hasher, first capacity, error rate.
+    made: Header,
+    /// Keys that were new when they were added.
+    keys: u64,
+}
+
+pub fn open(header: &Header, body: Option<Bits>) -> Result<Box<dyn AnyKind>, FormatError> {
+    let table = Table::open(header, body)?;
+    if table.geometry().ring || table.geometry().mark_bits != 0 {
+        return Err(FormatError::Corrupt(
+            "a scalable filter's table grows and has no marks".into(),
+        ));
+    }
+    if header.extra[4..] != [0; 2] {
+        return Err(FormatError::Corrupt("figures that a scalable filter does not have".into()));
+    }
+    Ok(Box::new(Scalable { table, made: *header, keys: header.extra[3] }))
+}
+
+/// Adds an entry to a table that may grow. One that is not even half full and still has no slot for
+/// a key was given keys that collide on purpose.
+pub(crate) fn insert(table: &mut Table, h: u64, mark: u64, limit: f64) -> Result<(), Refusal> {
+    if table.is_full() {
+        table.grow(limit)?;
+    }
+    while !table.insert(h, mark) {
+        if table.load() < 0.5 && table.absorb(h) {
+            return Ok(());
+        }
+        table.grow(limit)?;
+    }
+    Ok(())
+}
+
+impl Kind for Scalable {
+    #[inline(always)]
+    fn prefetch(&self, h: u64) {
+        self.table.prefetch(h);
+    }
+
+    #[inline(always)]
+    fn contains(&self, h: u64) -> bool {
+        self.table.contains(h)
+    }
+
+    #[inline(always)]
+    fn add(&mut self, h: u64) -> Result<bool, Refusal> {
+        // A key that is found is covered by the entry that was found, however the table grows: an
+        // entry only ever forgets bits.
+        if self.table.contains(h) {
+            return Ok(false);
+        }
+        insert(&mut self.table, h, 0, self.made.error_rate)?;
+        self.keys += 1;
+        Ok(true)
+    }
+
+    fn clear(&mut self) -> Result<(), Refusal> {
+        let start = Geometry::growing(self.made.capacity, self.made.error_rate);
+        self.table = Table::empty(start).ok_or(Refusal::NoMemory(start.nbytes()))?;
+        self.keys = 0;
+        Ok(())
+    }
+
+    fn header(&self) -> Header {
+        let mut header = self.made;
+        self.table.describe(&mut header);
+        header.extra[3] = self.keys;
+        header
+    }
+
+    fn sections(&self) -> Vec<Bits> {
+        vec![self.table.bits().clone()]
+    }
+
+    fn facts(&self) -> Vec<(&'static str, Fact)> {
+        let rate = self.table.rate().min(1.0);
+        vec![
+            ("estimated_count", Fact::Int(self.keys)),
+            ("estimated_error_rate", Fact::Float(rate)),
+            ("fill_ratio", Fact::Float(self.table.load())),
+            ("slot_bits", Fact::Int(self.table.geometry().slot_bits().into())),
+        ]
+    }
+}
