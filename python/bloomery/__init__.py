@@ -2,7 +2,21 @@
 
 from bloomery import errors, sizing
 from bloomery._native import __version__
-from bloomery.filters import BloomFilter
+from bloomery.filters import (
+    BloomFilter,
+    CuckooFilter,
+    RotatingBloomFilter,
+    ScalableBloomFilter,
+)
 from bloomery.storage.anyfile import open
 
-__all__ = ["BloomFilter", "__version__", "errors", "open", "sizing"]
+__all__ = [
+    "BloomFilter",
+    "CuckooFilter",
+    "RotatingBloomFilter",
+    "ScalableBloomFilter",
+    "__version__",
+    "errors",
+    "open",
+    "sizing",
+]

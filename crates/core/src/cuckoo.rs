@@ -4,7 +4,7 @@
 use crate::bits::Bits;
 use crate::format::{FormatError, Header};
 use crate::kind::{AnyKind, Fact, Kind, Refusal, Removal};
-use crate::table::{Geometry, Table};
+use crate::table::{GROWTH, Geometry, Table};
 
 /// Copies of one key: its two buckets have eight slots, and one is left for others.
 pub const MOST_COPIES: u64 = 7;
@@ -44,7 +44,7 @@ impl Cuckoo {
             if self.table.load() < 0.5 {
                 return Err(self.full());
             }
-            self.table.grow(self.made.error_rate)?;
+            self.table.grow(GROWTH, self.made.error_rate)?;
         }
         Ok(())
     }

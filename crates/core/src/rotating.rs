@@ -10,7 +10,7 @@ use crate::bits::Bits;
 use crate::format::{FormatError, Header};
 use crate::kind::{AnyKind, Fact, Kind, Refusal};
 use crate::scalable::insert;
-use crate::table::{Geometry, Table};
+use crate::table::{GROWTH, Geometry, Table};
 
 pub const MOST_GENERATIONS: u64 = 254;
 
@@ -105,7 +105,7 @@ impl Kind for Rotating {
         match newest {
             Some((_, value)) if self.table.mark(value) == self.current => return Ok(false),
             Some((spot, _)) => self.table.set_mark(spot, self.current),
-            None => insert(&mut self.table, h, self.current, self.made.error_rate)?,
+            None => insert(&mut self.table, h, self.current, GROWTH, self.made.error_rate)?,
         }
         self.filled += 1;
         if self.window == 0.0 && self.filled >= self.keys_each() {

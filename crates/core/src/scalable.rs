@@ -3,7 +3,7 @@
 use crate::bits::Bits;
 use crate::format::{FormatError, Header};
 use crate::kind::{AnyKind, Fact, Kind, Refusal};
-use crate::table::{Geometry, Table};
+use crate::table::{GROWTH, Geometry, MOST_GROWTH, Table};
 
 pub struct Scalable {
     table: Table,
@@ -11,6 +11,8 @@ pub struct Scalable {
     made: Header,
     /// Keys that were new when they were added.
     keys: u64,
+    /// How much larger it becomes at a time.
+    growth: f64,
 }
 
 pub fn open(header: &Header, body: Option<Bits>) -> Result<Box<dyn AnyKind>, FormatError> {
@@ -20,23 +22,31 @@ pub fn open(header: &Header, body: Option<Bits>) -> Result<Box<dyn AnyKind>, For
             "a scalable filter's table grows and has no marks".into(),
         ));
     }
-    if header.extra[4..] != [0; 2] {
-        return Err(FormatError::Corrupt("figures that a scalable filter does not have".into()));
+    let growth = f64::from_bits(header.extra[4]);
+    if !(GROWTH..=MOST_GROWTH).contains(&growth) || header.extra[5] != 0 {
+        let message = format!("growth is {growth}, must be {GROWTH} to {MOST_GROWTH}");
+        return Err(FormatError::Corrupt(message));
     }
-    Ok(Box::new(Scalable { table, made: *header, keys: header.extra[3] }))
+    Ok(Box::new(Scalable { table, made: *header, keys: header.extra[3], growth }))
 }
 
 /// Adds an entry to a table that may grow. One that is not even half full and still has no slot for
 /// a key was given keys that collide on purpose.
-pub(crate) fn insert(table: &mut Table, h: u64, mark: u64, limit: f64) -> Result<(), Refusal> {
+pub(crate) fn insert(
+    table: &mut Table,
+    h: u64,
+    mark: u64,
+    growth: f64,
+    limit: f64,
+) -> Result<(), Refusal> {
     if table.is_full() {
-        table.grow(limit)?;
+        table.grow(growth, limit)?;
     }
     while !table.insert(h, mark) {
         if table.load() < 0.5 && table.absorb(h) {
             return Ok(());
         }
-        table.grow(limit)?;
+        table.grow(growth, limit)?;
     }
     Ok(())
 }
@@ -59,7 +69,7 @@ impl Kind for Scalable {
         if self.table.contains(h) {
             return Ok(false);
         }
-        insert(&mut self.table, h, 0, self.made.error_rate)?;
+        insert(&mut self.table, h, 0, self.growth, self.made.error_rate)?;
         self.keys += 1;
         Ok(true)
     }
@@ -88,6 +98,7 @@ impl Kind for Scalable {
             ("estimated_count", Fact::Int(self.keys)),
             ("estimated_error_rate", Fact::Float(rate)),
             ("fill_ratio", Fact::Float(self.table.load())),
+            ("growth", Fact::Float(self.growth)),
             ("slot_bits", Fact::Int(self.table.geometry().slot_bits().into())),
         ]
     }

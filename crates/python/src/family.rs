@@ -92,7 +92,8 @@ impl Family {
         if self.timed { self.tick(py) } else { Ok(()) }
     }
 
-    fn tick(&self, py: Python<'_>) -> PyResult<()> {
+    /// Unix time, by the filter's clock.
+    fn now(&self, py: Python<'_>) -> PyResult<f64> {
         let place = self.clock.lock().unwrap_or_else(PoisonError::into_inner);
         let clock = place.as_ref().map(|clock| clock.clone_ref(py));
         drop(place); // the clock may be Python code that sets another
@@ -103,6 +104,11 @@ impl Family {
         if !now.is_finite() {
             return Err(invalid(py, format!("the clock says {now}, must be seconds since 1970")));
         }
+        Ok(now)
+    }
+
+    fn tick(&self, py: Python<'_>) -> PyResult<()> {
+        let now = self.now(py)?;
         if self.gate.read(py, false, |state| now >= state.kind.due()) {
             let tick = |kind: &mut dyn AnyKind| match now >= kind.due() {
                 true => kind.tick(now),
@@ -319,6 +325,15 @@ impl Family {
     }
 
     /// Who tells the time, in seconds since 1970; None: the machine.
+    fn _time(&self, py: Python<'_>) -> PyResult<f64> {
+        self.now(py)
+    }
+
+    fn _clock(&self, py: Python<'_>) -> Option<Py<PyAny>> {
+        let place = self.clock.lock().unwrap_or_else(PoisonError::into_inner);
+        place.as_ref().map(|clock| clock.clone_ref(py))
+    }
+
     fn _set_clock(&self, clock: Option<Py<PyAny>>) {
         let mut place = self.clock.lock().unwrap_or_else(PoisonError::into_inner);
         let before = std::mem::replace(&mut *place, clock);

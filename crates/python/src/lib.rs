@@ -17,6 +17,7 @@ mod lines;
 mod mask;
 mod memory;
 mod slots;
+mod tables;
 
 use bloomery_core::format::{CHUNK_BYTES, HEADER_BYTES, LIVE};
 use bloomery_core::hash::HashKind;
@@ -44,5 +45,8 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(header::make_header, module)?)?;
     module.add_function(wrap_pyfunction!(header::read_header, module)?)?;
     module.add_function(wrap_pyfunction!(header::parse_header, module)?)?;
-    module.add_function(wrap_pyfunction!(header::checksum, module)?)
+    module.add_function(wrap_pyfunction!(header::checksum, module)?)?;
+    module.add_function(wrap_pyfunction!(tables::growing_table, module)?)?;
+    module.add_function(wrap_pyfunction!(tables::fixed_table, module)?)?;
+    module.add_function(wrap_pyfunction!(tables::rotating_table, module)?)
 }

@@ -3,11 +3,27 @@
 from typing import TypeAlias
 
 from bloomery.filters.bloom import BloomFilter
+from bloomery.filters.cuckoo import CuckooFilter
 from bloomery.filters.filter import Filter
+from bloomery.filters.rotating import RotatingBloomFilter
+from bloomery.filters.scalable import ScalableBloomFilter
 
-__all__ = ["KINDS", "AnyFilter", "BloomFilter", "Filter"]
+__all__ = [
+    "KINDS",
+    "AnyFilter",
+    "BloomFilter",
+    "CuckooFilter",
+    "Filter",
+    "RotatingBloomFilter",
+    "ScalableBloomFilter",
+]
 
 AnyFilter: TypeAlias = BloomFilter | Filter
 # The class of each kind, by the name that a header gives it.
-_CLASSES: tuple[type[AnyFilter], ...] = (BloomFilter,)
+_CLASSES: tuple[type[AnyFilter], ...] = (
+    BloomFilter,
+    ScalableBloomFilter,
+    CuckooFilter,
+    RotatingBloomFilter,
+)
 KINDS = {one.kind: one for one in _CLASSES}

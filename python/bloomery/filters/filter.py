@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import io
 import os
+import struct
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from bloomery import _native, errors
@@ -16,7 +17,12 @@ if TYPE_CHECKING:
 
     from bloomery.types import Batch, Hasher, Key, Mask, Nulls
 
-__all__ = ["Filter", "RemovingFilter"]
+__all__ = ["Filter", "RemovingFilter", "float_bits"]
+
+
+def float_bits(value: float) -> int:
+    """Return a float as the word that a header holds."""
+    return int.from_bytes(struct.pack("<d", value), "little")
 
 
 class Filter(_native.Family):

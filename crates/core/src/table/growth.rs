@@ -6,6 +6,9 @@ use super::{
 };
 use crate::kind::Refusal;
 
+/// The usual step, the smallest there is, and the largest.
+pub const GROWTH: f64 = 1.125;
+pub const MOST_GROWTH: f64 = 2.0;
 /// New entries from one doubling of the buckets to the next, four a bucket, each found by two
 /// streams: what a doubling adds to the error rate if entries kept no bits.
 const RATE_PER_DOUBLING: f64 = 2.0 * MAX_LOAD * MOST_PAIR as f64 / 4.0;
@@ -24,11 +27,17 @@ impl Table {
         self.entries as f64 >= MAX_LOAD * self.geometry.slots() as f64
     }
 
-    /// Grows to the next size, or to one after that if entries chosen to collide do not fit; nothing
-    /// has changed if there is no memory for it. Slots become wide enough to keep the error rate
-    /// within `limit`.
-    pub fn grow(&mut self, limit: f64) -> Result<(), Refusal> {
+    /// Grows to at most `growth` times its size, and one size at least, or further if entries chosen
+    /// to collide do not fit; nothing has changed if there is no memory for it. Slots become wide
+    /// enough to keep the error rate within `limit`.
+    pub fn grow(&mut self, growth: f64, limit: f64) -> Result<(), Refusal> {
         let mut next = self.next_geometry(self.geometry, limit)?;
+        let most = self.geometry.slots() as f64 * growth.min(MOST_GROWTH);
+        while let Ok(larger) = self.next_geometry(next, limit)
+            && larger.slots() as f64 <= most
+        {
+            next = larger;
+        }
         for _ in 0..MOST_STEPS {
             let Some(mut grown) = Table::empty(next) else {
                 return Err(Refusal::NoMemory(next.nbytes()));
@@ -38,6 +47,9 @@ impl Table {
                 return Ok(());
             }
             next = self.next_geometry(next, limit)?;
+            if next.buckets > 2 * self.geometry.buckets {
+                break;
+            }
         }
         Err(Refusal::Full(
             "too many of its keys collide for it to grow: use hasher=\"siphash\"".into(),

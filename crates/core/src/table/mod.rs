@@ -22,6 +22,8 @@ mod growth;
 mod saved;
 mod search;
 
+pub use growth::{GROWTH, MOST_GROWTH};
+
 use std::ops::Range;
 
 use crate::bits::{Bits, LINE_BYTES};

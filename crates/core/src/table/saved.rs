@@ -1,8 +1,9 @@
 //! A table in a file: its numbers in the header, its slots as they are in memory.
 //!
-//! `layout` is the number of slots of two buckets, `lines_per_key` the bits of a mark, `num_hashes`
-//! the bits of a tag and, in its upper byte, of a stream; `num_bits` all bits of all slots. The first
-//! three words of `extra` are the buckets, the entries and the error rate; the rest is the kind's.
+//! `layout` is the number of slots of two buckets, `num_bits` all bits of all slots; `lines_per_key`
+//! and `num_hashes` are 2, the buckets of a key. The first word of `extra` has the number of buckets
+//! and the bits of a tag, a stream and a mark, the second the entries, the third the error rate; the
+//! rest is the kind's.
 
 use super::{Geometry, RING_PAIR, Table};
 use crate::bits::Bits;
@@ -15,6 +16,9 @@ impl Table {
         let geometry = Geometry::of(header);
         if let Err(message) = geometry.check() {
             return corrupt(message);
+        }
+        if header.lines_per_key != 2 || header.num_hashes != 2 {
+            return corrupt(format!("{} buckets a key, must be 2", header.num_hashes));
         }
         if header.num_bits != geometry.num_bits() || header.nbytes != geometry.nbytes() {
             return corrupt(format!(
@@ -49,24 +53,38 @@ impl Table {
     }
 }
 
+/// Where the bits of tag, stream and mark stand in the word whose lower part are the buckets.
+const TAG: u32 = 48;
+const STREAM: u32 = 54;
+const MARK: u32 = 59;
+
 impl Geometry {
     fn of(header: &Header) -> Geometry {
+        let word = header.extra[0];
+        let bits = |from: u32, to: u32| (word >> from) as u32 & ((1 << (to - from)) - 1);
         Geometry {
-            buckets: header.extra[0],
+            buckets: word & ((1 << TAG) - 1),
             pair: u32::from(header.layout),
-            tag_bits: u32::from(header.num_hashes & 255),
-            stream_bits: u32::from(header.num_hashes >> 8),
-            mark_bits: u32::from(header.lines_per_key),
+            tag_bits: bits(TAG, STREAM),
+            stream_bits: bits(STREAM, MARK),
+            mark_bits: bits(MARK, 64),
             ring: u32::from(header.layout) == RING_PAIR,
         }
     }
 
-    pub fn describe(&self, header: &mut Header) {
+    /// The numbers as one word; with `pair` it is all that there is to know.
+    pub fn packed(&self) -> u64 {
+        let Geometry { buckets, tag_bits, stream_bits, mark_bits, .. } = *self;
+        let bits = |value: u32, at: u32| u64::from(value) << at;
+        buckets | bits(tag_bits, TAG) | bits(stream_bits, STREAM) | bits(mark_bits, MARK)
+    }
+
+    fn describe(&self, header: &mut Header) {
         header.layout = self.pair as u8;
-        header.lines_per_key = self.mark_bits as u8;
-        header.num_hashes = (self.tag_bits | self.stream_bits << 8) as u16;
+        header.lines_per_key = 2;
+        header.num_hashes = 2;
         header.num_bits = self.num_bits();
         header.nbytes = self.nbytes();
-        header.extra[0] = self.buckets;
+        header.extra[0] = self.packed();
     }
 }

@@ -1,0 +1,75 @@
+"""The filter from which keys can be removed, in little memory."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from bloomery import _native, errors, sizing
+from bloomery.filters.filter import RemovingFilter
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+    from bloomery.types import Hasher, Key
+
+__all__ = ["CuckooFilter"]
+
+
+class CuckooFilter(RemovingFilter):
+    """A filter of fingerprints from which keys can be removed; below 1% it takes less memory than
+    a Bloom filter.
+
+    >>> seen = CuckooFilter(capacity=1_000_000, error_rate=0.001)
+    >>> seen.add("alice"), seen.add("alice"), seen.count("alice")
+    (True, False, 2)
+    >>> seen.remove("alice"), "alice" in seen
+    (True, True)
+
+    A key that is added twice is there twice, up to 7 times. When the filter is full, `add` raises
+    FilterFull and nothing has changed; with `grow=True` it grows instead, for 2 or 3 bits a key more.
+    """
+
+    __slots__ = ()
+    kind = "cuckoo"
+
+    def __new__(
+        cls,
+        capacity: int,
+        error_rate: float = 0.01,
+        *,
+        grow: bool = False,
+        hasher: Hasher = "xxh3",
+        seed: int = 0,
+    ) -> Self:
+        """Make an empty filter for `capacity` keys."""
+        count, rate = sizing.check_capacity(capacity), sizing.check_error_rate(error_rate)
+        if not isinstance(grow, bool):
+            raise errors.InvalidParameter(f"grow is {sizing.show(grow)}, must be True or False")
+        plan = _native.growing_table if grow else _native.fixed_table
+        layout, num_bits, nbytes, word = plan(count, rate)
+        return cls._make(
+            count,
+            rate,
+            hasher,
+            seed,
+            nbytes=nbytes,
+            layout=layout,
+            lines_per_key=2,
+            num_hashes=2,
+            num_bits=num_bits,
+            extra=(word,),
+        )
+
+    def count(self, key: Key) -> int:
+        """How often the key was added: never less, while nothing was removed that was not there."""
+        return self._count(key)
+
+    def _shown(self) -> dict[str, tuple[object, object]]:
+        return {"grow": (bool(self._facts()["grow"]), False), **super()._shown()}
+
+    def info(self) -> dict[str, Any]:
+        """All that is known about the filter, ready for JSON."""
+        facts = super().info()
+        if facts["grow"]:
+            facts["bits_per_key"] = 8 * self.nbytes / max(1, facts["estimated_count"])
+        return facts

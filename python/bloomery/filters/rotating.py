@@ -1,0 +1,191 @@
+"""The filter that forgets."""
+
+from __future__ import annotations
+
+import math
+import re
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import timedelta
+from numbers import Real
+from typing import TYPE_CHECKING, Any, SupportsFloat
+
+from bloomery import _native, errors, sizing
+from bloomery.filters.filter import Filter, float_bits
+
+if TYPE_CHECKING:
+    import os
+
+    from typing_extensions import Self
+
+    from bloomery.types import Hasher, Key
+
+__all__ = ["Generation", "RotatingBloomFilter"]
+
+MAX_GENERATIONS = 254
+MAX_WINDOW = 1e11  # seconds, some 3,000 years
+_UNITS = {"s": 1, "m": 60, "min": 60, "h": 3600, "d": 86400, "w": 604800}
+
+
+@dataclass(frozen=True, slots=True)
+class Generation:
+    """When a key was last added: `age` whole generations ago, that is, between two times ago."""
+
+    age: int
+    newest: float  # seconds ago, at least
+    oldest: float  # seconds ago, at most; both are nan where keys, not time, turn generations over
+
+    def __str__(self) -> str:
+        if math.isnan(self.oldest):
+            return "seen in the current generation" if not self.age else f"seen {self.age} ago"
+        if self.age == 0:
+            return f"seen in the last {_for_a_person(self.oldest)}"
+        return f"seen {_for_a_person(self.newest)} to {_for_a_person(self.oldest)} ago"
+
+
+class RotatingBloomFilter(Filter):
+    """Seen in the last 7 days? A key added within the window is certainly seen; it is forgotten at
+    the latest after the window and one generation more.
+
+    >>> seen = RotatingBloomFilter(capacity=1_000_000, window="7d", generations=7)
+    >>> seen.add("alice"), str(seen.generation_of("alice"))
+    (True, 'seen in the last 0 s')
+
+    `capacity` is how many distinct keys come in a window. More make the filter grow: none is
+    forgotten early. With `window=None` keys turn the generations over instead of time: the last
+    `capacity` keys are certainly seen. Adding a key again makes it new again.
+    """
+
+    __slots__ = ()
+    kind = "rotating"
+
+    def __new__(
+        cls,
+        capacity: int,
+        error_rate: float = 0.01,
+        *,
+        window: str | float | timedelta | None = "7d",
+        generations: int = 8,
+        clock: Callable[[], SupportsFloat] | None = None,
+        hasher: Hasher = "xxh3",
+        seed: int = 0,
+    ) -> Self:
+        """Make an empty filter. `clock` gives Unix time in seconds; the machine's if there is none."""
+        count, rate = sizing.check_capacity(capacity), sizing.check_error_rate(error_rate)
+        seconds = 0.0 if window is None else parse_window(window)
+        number = _check_generations(generations)
+        layout, num_bits, nbytes, word = _native.rotating_table(count, rate, number)
+        started = float(clock() if clock is not None else time.time()) if seconds else 0.0
+        made = cls._make(
+            count,
+            rate,
+            hasher,
+            seed,
+            nbytes=nbytes,
+            layout=layout,
+            lines_per_key=2,
+            num_hashes=2,
+            num_bits=num_bits,
+            extra=(word, 0, 0, float_bits(seconds), float_bits(started), number),
+        )
+        if clock is not None:
+            made._set_clock(clock)
+        return made
+
+    @property
+    def window(self) -> float | None:
+        """Seconds for which a key is certainly remembered; None if keys turn generations over."""
+        return self._facts()["window"] or None
+
+    @property
+    def generations(self) -> int:
+        """How many whole generations make up the window."""
+        return int(self._facts()["generations"])
+
+    def rotate(self) -> None:
+        """Begin a new generation now and forget the oldest, before its time."""
+        self._act("rotate", self._time())
+
+    def generation_of(self, key: Key) -> Generation | None:
+        """When the key was last added; None: definitely not in the window."""
+        age = self._ask("generation", key)
+        if age is None:
+            return None
+        window = self.window
+        if window is None:
+            return Generation(int(age), math.nan, math.nan)
+        each, since = window / self.generations, self._time() - self._facts()["generation_started"]
+        since = max(0.0, since)
+        newest = 0.0 if age == 0 else since + (age - 1) * each
+        return Generation(int(age), newest, since + age * each)
+
+    def set_clock(self, clock: Callable[[], SupportsFloat] | None) -> None:
+        """Take the time from here: a filter that was loaded takes the machine's again."""
+        self._set_clock(clock)
+
+    def _shown(self) -> dict[str, tuple[object, object]]:
+        window = self.window
+        shown = None if window is None else _for_a_person(window).replace(" ", "")
+        return {"window": (shown, "7d"), "generations": (self.generations, 8), **super()._shown()}
+
+    def info(self) -> dict[str, Any]:
+        """All that is known about the filter, ready for JSON."""
+        facts = super().info()
+        return {**facts, "window": facts["window"] or None}
+
+    def copy(self) -> Self:
+        """Return a filter with the same keys and clock, in memory of its own."""
+        made = super().copy()
+        made._set_clock(self._clock())
+        return made
+
+    @classmethod
+    def load(
+        cls,
+        path: str | os.PathLike[str],
+        *,
+        mmap: bool = False,
+        writable: bool = False,
+        verify: bool | None = None,
+    ) -> Self:
+        """As for every filter; time that passed while it was saved counts.
+
+        One that is mapped is read-only and so forgets nothing: it stays as it was saved.
+        """
+        return super().load(path, mmap=mmap, writable=writable, verify=verify)
+
+
+def parse_window(value: object) -> float:
+    """Seconds from a number, a timedelta, or text such as "15min", "12h", "7d"."""
+    seconds = math.nan
+    if isinstance(value, timedelta):
+        seconds = value.total_seconds()
+    elif isinstance(value, Real) and not isinstance(value, bool):
+        seconds = float(value)
+    elif isinstance(value, str):
+        found = re.fullmatch(r"\s*([0-9.]+)\s*(s|m|min|h|d|w)\s*", value)
+        if found is not None and found[1].count(".") <= 1 and found[1] != ".":
+            seconds = float(found[1]) * _UNITS[found[2]]
+    if 1e-3 <= seconds <= MAX_WINDOW:
+        return seconds
+    raise errors.InvalidParameter(
+        f"window is {sizing.show(value)}, must be seconds, a timedelta, or text such as '15min', "
+        "'12h' or '7d'; None to rotate by fill"
+    )
+
+
+def _check_generations(value: object) -> int:
+    if isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= MAX_GENERATIONS:
+        return value
+    raise errors.InvalidParameter(
+        f"generations is {sizing.show(value)}, must be an int from 1 to {MAX_GENERATIONS}"
+    )
+
+
+def _for_a_person(seconds: float) -> str:
+    """'15 min', '2 d', '36 h': the largest unit that leaves a small number."""
+    for unit in ("d", "h", "min"):
+        if seconds >= 2 * _UNITS[unit] or (seconds >= _UNITS[unit] and seconds % _UNITS[unit] == 0):
+            return f"{seconds / _UNITS[unit]:.3g} {unit}"
+    return f"{seconds:.3g} s" if seconds >= 1 else f"{math.ceil(seconds)} s"

@@ -1,0 +1,90 @@
+"""The filter that grows."""
+
+from __future__ import annotations
+
+from numbers import Real
+from typing import TYPE_CHECKING, Any
+
+from bloomery import _native, errors, sizing
+from bloomery.filters.filter import Filter, float_bits
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+    from bloomery.types import Hasher
+
+__all__ = ["ScalableBloomFilter"]
+
+
+LEAST_GROWTH = 1.125
+MOST_GROWTH = 2.0
+
+
+class ScalableBloomFilter(Filter):
+    """A filter that grows with what it is given, within the error rate at any size.
+
+    >>> seen = ScalableBloomFilter(initial_capacity=1_000, error_rate=0.01)
+    >>> seen.update(range(100_000))
+    >>> 5 in seen, seen.saturated
+    (True, False)
+
+    There are no layers: fingerprints of keys lie in one table, which grows by an eighth or less at a
+    time, and a question looks at two places in it however often it grew. `initial_capacity` is the
+    size to begin with; a filter that never outgrows it is better a BloomFilter.
+    """
+
+    __slots__ = ()
+    kind = "scalable"
+
+    def __new__(
+        cls,
+        initial_capacity: int = 1000,
+        error_rate: float = 0.01,
+        *,
+        growth: float = 1.125,
+        hasher: Hasher = "xxh3",
+        seed: int = 0,
+    ) -> Self:
+        """Make an empty filter with room for `initial_capacity` keys.
+
+        `growth` is how many times larger it becomes at most when it is full: 1.125 wastes least
+        memory, 2 takes a third less time to grow.
+        """
+        capacity = sizing.check_capacity(initial_capacity)
+        rate = sizing.check_error_rate(error_rate)
+        step = _check_growth(growth)
+        layout, num_bits, nbytes, word = _native.growing_table(capacity, rate)
+        return cls._make(
+            capacity,
+            rate,
+            hasher,
+            seed,
+            nbytes=nbytes,
+            layout=layout,
+            lines_per_key=2,
+            num_hashes=2,
+            num_bits=num_bits,
+            extra=(word, 0, 0, 0, float_bits(step)),
+        )
+
+    def _saturated(self, facts: dict[str, Any]) -> bool:
+        # It has room for what it holds; only keys chosen to collide can make it err more often.
+        return bool(facts["estimated_error_rate"] > self.error_rate)
+
+    def _shown(self) -> dict[str, tuple[object, object]]:
+        return {"growth": (self._facts()["growth"], LEAST_GROWTH), **super()._shown()}
+
+    def info(self) -> dict[str, Any]:
+        """All that is known about the filter, ready for JSON."""
+        facts = super().info()
+        # What it was made for says little about a filter that grew.
+        return {**facts, "bits_per_key": 8 * self.nbytes / max(1, facts["estimated_count"])}
+
+
+def _check_growth(value: object) -> float:
+    if isinstance(value, Real) and not isinstance(value, bool):
+        if LEAST_GROWTH <= float(value) <= MOST_GROWTH:
+            return float(value)
+    raise errors.InvalidParameter(
+        f"growth is {sizing.show(value)}, must be a number from {LEAST_GROWTH} to {MOST_GROWTH:g}"
+    )
