@@ -7,7 +7,7 @@
 use crate::bits::{Bits, LINE_BYTES};
 use crate::format::{FormatError, Header, KindId};
 pub use crate::loops::{AnyKind, Ints};
-use crate::{cuckoo, rotating, scalable};
+use crate::{counting, cuckoo, deletable, rotating, scalable};
 
 /// Why a filter did not do what it was asked to; nothing has changed.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -117,6 +117,8 @@ pub fn open(header: &Header, body: Option<Bits>) -> Result<Box<dyn AnyKind>, For
             Err(FormatError::Corrupt(message))
         }
         KindId::Scalable => scalable::open(header, body),
+        KindId::Counting => counting::open(header, body),
+        KindId::Deletable => deletable::open(header, body),
         KindId::Cuckoo => cuckoo::open(header, body),
         KindId::Rotating => rotating::open(header, body),
         other => Err(FormatError::Newer(format!("filter kind {}", other.name()))),

@@ -5,7 +5,10 @@
 mod avx2;
 pub mod batch;
 pub mod bits;
+mod cells;
+pub mod counting;
 pub mod cuckoo;
+pub mod deletable;
 pub mod fold;
 pub mod format;
 pub mod hash;

@@ -42,7 +42,7 @@ pub(crate) fn next(pattern: u64) -> u64 {
 
 /// Another hash of the same key: for its second line, or its step.
 #[inline(always)]
-fn second(h: u64) -> u64 {
+pub(crate) fn second(h: u64) -> u64 {
     remix(h ^ PATTERN_START)
 }
 
@@ -264,7 +264,7 @@ fn with_blocked<const LINES: usize, J: Job>(bits: &Bits, shape: &Shape, job: J) 
 /// Asked once, not three look-ups in std's cache for every single question.
 #[cfg(target_arch = "x86_64")]
 #[inline(always)]
-fn has_avx2() -> bool {
+pub(crate) fn has_avx2() -> bool {
     const UNKNOWN: u8 = 2;
     static KNOWN: AtomicU8 = AtomicU8::new(UNKNOWN);
     #[cold]
