@@ -4,29 +4,35 @@
 use crate::bits::Bits;
 use crate::format::{FormatError, Header};
 use crate::kind::{AnyKind, Fact, Kind, Refusal, Removal};
-use crate::table::{GROWTH, Geometry, Table};
+use crate::table::{GROWTH, Geometry, RING_PAIR, Table};
 
 /// Copies of one key: its two buckets have eight slots, and one is left for others.
 pub const MOST_COPIES: u64 = 7;
 
-pub struct Cuckoo {
-    table: Table,
+struct Cuckoo<const RING: bool> {
+    table: Table<RING>,
     made: Header,
     /// Keys in it, each as often as it was added.
     keys: u64,
 }
 
 pub fn open(header: &Header, body: Option<Bits>) -> Result<Box<dyn AnyKind>, FormatError> {
-    let table = Table::open(header, body)?;
-    if table.geometry().mark_bits != 0 || header.extra[4..] != [0; 2] {
+    if header.extra[4..] != [0; 2] {
         return Err(FormatError::Corrupt("figures that a cuckoo filter does not have".into()));
     }
-    Ok(Box::new(Cuckoo { table, made: *header, keys: header.extra[3] }))
+    if u32::from(header.layout) == RING_PAIR {
+        return Ok(Box::new(Cuckoo::<true>::open(header, body)?));
+    }
+    Ok(Box::new(Cuckoo::<false>::open(header, body)?))
 }
 
-impl Cuckoo {
-    fn grows(&self) -> bool {
-        !self.table.geometry().ring
+impl<const RING: bool> Cuckoo<RING> {
+    fn open(header: &Header, body: Option<Bits>) -> Result<Self, FormatError> {
+        let table = Table::open(header, body)?;
+        if table.geometry().mark_bits != 0 {
+            return Err(FormatError::Corrupt("a cuckoo filter's slots have no marks".into()));
+        }
+        Ok(Cuckoo { table, made: *header, keys: header.extra[3] })
     }
 
     #[cold]
@@ -36,21 +42,59 @@ impl Cuckoo {
             self.keys, self.made.capacity
         ))
     }
+}
 
-    /// Makes room, for as long as that helps: keys chosen to collide would have it grow for ever.
-    #[cold]
-    fn insert_growing(&mut self, h: u64) -> Result<(), Refusal> {
-        while self.table.is_full() || !self.table.insert(h, 0) {
-            if self.table.load() < 0.5 {
-                return Err(self.full());
-            }
-            self.table.grow(GROWTH, self.made.error_rate)?;
+impl<const RING: bool> Cuckoo<RING>
+where
+    Cuckoo<RING>: Room,
+{
+    #[inline(never)]
+    fn add_with_care(&mut self, h: u64) -> Result<bool, Refusal> {
+        let new = !self.table.contains(h);
+        if !new && self.count(h) >= MOST_COPIES {
+            return Err(Refusal::Full(format!(
+                "this key is in the filter {MOST_COPIES} times, the most there can be"
+            )));
         }
-        Ok(())
+        if !self.take(h)? {
+            return Err(self.full());
+        }
+        self.keys += 1;
+        Ok(new)
     }
 }
 
-impl Kind for Cuckoo {
+/// What tables that grow do, and those that do not.
+trait Room {
+    /// Adds an entry; false if there is no slot for it.
+    fn take(&mut self, h: u64) -> Result<bool, Refusal>;
+}
+
+impl Room for Cuckoo<true> {
+    #[inline(always)]
+    fn take(&mut self, h: u64) -> Result<bool, Refusal> {
+        Ok(self.table.insert(h, 0))
+    }
+}
+
+impl Room for Cuckoo<false> {
+    #[inline(always)]
+    fn take(&mut self, h: u64) -> Result<bool, Refusal> {
+        while self.table.is_full() || !self.table.insert(h, 0) {
+            // Keys chosen to collide would have it grow for ever.
+            if self.table.load() < 0.5 {
+                return Ok(false);
+            }
+            self.table.grow(GROWTH, self.made.error_rate)?;
+        }
+        Ok(true)
+    }
+}
+
+impl<const RING: bool> Kind for Cuckoo<RING>
+where
+    Cuckoo<RING>: Room,
+{
     #[inline(always)]
     fn prefetch(&self, h: u64) {
         self.table.prefetch(h);
@@ -63,19 +107,11 @@ impl Kind for Cuckoo {
 
     #[inline(always)]
     fn add(&mut self, h: u64) -> Result<bool, Refusal> {
-        let new = !self.table.contains(h);
-        if !new && self.count(h) >= MOST_COPIES {
-            return Err(Refusal::Full(format!(
-                "this key is in the filter {MOST_COPIES} times, the most there can be"
-            )));
+        if self.table.insert_new(h) {
+            self.keys += 1;
+            return Ok(true);
         }
-        if self.grows() {
-            self.insert_growing(h)?;
-        } else if !self.table.insert(h, 0) {
-            return Err(self.full());
-        }
-        self.keys += 1;
-        Ok(new)
+        self.add_with_care(h)
     }
 
     fn remove(&mut self, h: u64) -> Result<Removal, Refusal> {
@@ -92,9 +128,9 @@ impl Kind for Cuckoo {
 
     fn clear(&mut self) -> Result<(), Refusal> {
         let Header { capacity, error_rate, .. } = self.made;
-        let start = match self.grows() {
-            true => Geometry::growing(capacity, error_rate),
-            false => self.table.geometry(),
+        let start = match RING {
+            true => self.table.geometry(),
+            false => Geometry::growing(capacity, error_rate),
         };
         self.table = Table::empty(start).ok_or(Refusal::NoMemory(start.nbytes()))?;
         self.keys = 0;
@@ -117,7 +153,7 @@ impl Kind for Cuckoo {
             ("estimated_count", Fact::Int(self.keys)),
             ("estimated_error_rate", Fact::Float(self.table.rate().min(1.0))),
             ("fill_ratio", Fact::Float(self.table.load())),
-            ("grow", Fact::Bool(self.grows())),
+            ("grow", Fact::Bool(!RING)),
             ("slot_bits", Fact::Int(self.table.geometry().slot_bits().into())),
         ]
     }

@@ -6,6 +6,8 @@ use std::convert::Infallible;
 use crate::batch::{BLOCK, Fill};
 use crate::hash::IntHash;
 use crate::kind::{Kind, Refusal, Removal};
+#[cfg(target_arch = "x86_64")]
+use crate::probe::has_avx2;
 
 /// Brings hashes, and never fails at it.
 pub type Hashes<'a> = Fill<'a, Infallible>;
@@ -45,9 +47,55 @@ pub trait AnyKind: Kind {
     fn add_ints(&mut self, ints: Ints<'_>, answers: &mut [u8]) -> Result<(), Refusal>;
 }
 
+/// What is done with each key, as a type: a closure may not be inlined, and then a key takes five
+/// times as long.
+trait One<K: Kind> {
+    fn target(&self) -> &K;
+    fn one(&mut self, h: u64) -> Result<bool, Refusal>;
+}
+
+struct Contains<'a, K>(&'a K);
+impl<K: Kind> One<K> for Contains<'_, K> {
+    #[inline(always)]
+    fn target(&self) -> &K {
+        self.0
+    }
+
+    #[inline(always)]
+    fn one(&mut self, h: u64) -> Result<bool, Refusal> {
+        Ok(self.0.contains(h))
+    }
+}
+
+struct Add<'a, K>(&'a mut K);
+impl<K: Kind> One<K> for Add<'_, K> {
+    #[inline(always)]
+    fn target(&self) -> &K {
+        self.0
+    }
+
+    #[inline(always)]
+    fn one(&mut self, h: u64) -> Result<bool, Refusal> {
+        self.0.add(h)
+    }
+}
+
+struct Remove<'a, K>(&'a mut K);
+impl<K: Kind> One<K> for Remove<'_, K> {
+    #[inline(always)]
+    fn target(&self) -> &K {
+        self.0
+    }
+
+    #[inline(always)]
+    fn one(&mut self, h: u64) -> Result<bool, Refusal> {
+        Ok(self.0.remove(h)? == Removal::Removed)
+    }
+}
+
 impl<K: Kind> AnyKind for K {
     fn contains_all(&self, fill: &mut Hashes<'_>, out: &mut dyn FnMut(&[u8])) {
-        let _ = blocks(&mut &*self, fill, out, |k, h| k.prefetch(h), |k, h| Ok(k.contains(h)));
+        let _ = with_bmi(Blocks { op: Contains(self), fill, out });
     }
 
     fn add_all(
@@ -55,7 +103,7 @@ impl<K: Kind> AnyKind for K {
         fill: &mut Hashes<'_>,
         out: &mut dyn FnMut(&[u8]),
     ) -> Result<(), Refusal> {
-        blocks(self, fill, out, K::prefetch, K::add)
+        with_bmi(Blocks { op: Add(self), fill, out })
     }
 
     fn remove_all(
@@ -63,82 +111,119 @@ impl<K: Kind> AnyKind for K {
         fill: &mut Hashes<'_>,
         out: &mut dyn FnMut(&[u8]),
     ) -> Result<(), Refusal> {
-        blocks(self, fill, out, K::prefetch, |k, h| Ok(k.remove(h)? == Removal::Removed))
+        with_bmi(Blocks { op: Remove(self), fill, out })
     }
 
     fn contains_ints(&self, ints: Ints<'_>, answers: &mut [u8]) {
-        let _ = rows(&mut &*self, ints, answers, |k, h| k.prefetch(h), |k, h| Ok(k.contains(h)));
+        let _ = with_bmi(Rows { op: Contains(self), ints, answers });
     }
 
     fn add_ints(&mut self, ints: Ints<'_>, answers: &mut [u8]) -> Result<(), Refusal> {
-        rows(self, ints, answers, K::prefetch, K::add)
+        with_bmi(Rows { op: Add(self), ints, answers })
     }
+}
+
+/// A loop, as a type: to be compiled twice.
+trait Loop<K: Kind> {
+    fn run(self) -> Result<(), Refusal>;
+}
+
+/// Runs a loop compiled for what this processor has: shifts and products without fixed registers
+/// take a fifth off a table's questions.
+#[inline(always)]
+fn with_bmi<K: Kind>(work: impl Loop<K>) -> Result<(), Refusal> {
+    #[cfg(target_arch = "x86_64")]
+    {
+        #[target_feature(enable = "avx2,bmi1,bmi2")]
+        fn fast<K: Kind>(work: impl Loop<K>) -> Result<(), Refusal> {
+            work.run()
+        }
+        if has_avx2() {
+            // SAFETY: the processor was just asked.
+            return unsafe { fast(work) };
+        }
+    }
+    work.run()
 }
 
 /// How many keys ahead to prefetch: untuned, as for the plain filter's ring.
 const AHEAD: usize = 48;
 
 /// Two blocks of hashes, one probed while the next is asked for.
-#[inline(always)]
-fn blocks<T>(
-    target: &mut T,
-    fill: &mut Hashes<'_>,
-    out: &mut dyn FnMut(&[u8]),
-    prefetch: impl Fn(&T, u64),
-    mut one: impl FnMut(&mut T, u64) -> Result<bool, Refusal>,
-) -> Result<(), Refusal> {
-    let mut ring = [[0u64; BLOCK]; 2];
-    let mut answers = [0u8; BLOCK];
-    let Ok(mut have) = fill(&mut ring[0]);
-    ring[0][..AHEAD].iter().for_each(|h| prefetch(target, *h));
-    while have > 0 {
-        let Ok(next) = if have == BLOCK { fill(&mut ring[1]) } else { Ok(0) };
-        let flat = ring.as_flattened();
-        let later = &flat[AHEAD..];
-        for (i, (h, later)) in flat[..have].iter().zip(later).enumerate() {
-            prefetch(target, *later);
-            match one(target, *h) {
-                Ok(answer) => answers[i % BLOCK] = u8::from(answer),
-                Err(refusal) => {
-                    out(&answers[..i]);
-                    return Err(refusal);
+struct Blocks<'a, 'b, O> {
+    op: O,
+    fill: &'a mut Hashes<'b>,
+    out: &'a mut dyn FnMut(&[u8]),
+}
+
+impl<K: Kind, O: One<K>> Loop<K> for Blocks<'_, '_, O> {
+    #[inline(always)]
+    fn run(self) -> Result<(), Refusal> {
+        let Blocks { mut op, fill, out } = self;
+        let mut ring = [[0u64; BLOCK]; 2];
+        let mut answers = [0u8; BLOCK];
+        let Ok(mut have) = fill(&mut ring[0]);
+        for h in &ring[0][..AHEAD] {
+            op.target().prefetch(*h);
+        }
+        while have > 0 {
+            let Ok(next) = if have == BLOCK { fill(&mut ring[1]) } else { Ok(0) };
+            let flat = ring.as_flattened();
+            let later = &flat[AHEAD..];
+            for (i, (h, later)) in flat[..have].iter().zip(later).enumerate() {
+                op.target().prefetch(*later);
+                match op.one(*h) {
+                    Ok(answer) => answers[i % BLOCK] = u8::from(answer),
+                    Err(refusal) => {
+                        out(&answers[..i]);
+                        return Err(refusal);
+                    }
                 }
             }
+            out(&answers[..have]);
+            have = next;
+            ring.swap(0, 1);
         }
-        out(&answers[..have]);
-        have = next;
-        ring.swap(0, 1);
+        Ok(())
     }
-    Ok(())
 }
 
 /// A power of two, so that the ring needs one instruction; measured for the plain filter.
 const RING: usize = 64;
 
 /// As `run_indexed` of the plain filter: hashing fills the gaps of probing.
+struct Rows<'a, O> {
+    op: O,
+    ints: Ints<'a>,
+    answers: &'a mut [u8],
+}
+
+impl<K: Kind, O: One<K>> Loop<K> for Rows<'_, O> {
+    #[inline(always)]
+    fn run(self) -> Result<(), Refusal> {
+        rows(self.op, self.ints, self.answers)
+    }
+}
+
+/// The answers as an argument of their own: the compiler then knows that writing them changes nothing
+/// of the filter.
 #[inline(always)]
-fn rows<T>(
-    target: &mut T,
-    ints: Ints<'_>,
-    answers: &mut [u8],
-    prefetch: impl Fn(&T, u64),
-    mut one: impl FnMut(&mut T, u64) -> Result<bool, Refusal>,
-) -> Result<(), Refusal> {
+fn rows<K: Kind>(mut op: impl One<K>, ints: Ints<'_>, answers: &mut [u8]) -> Result<(), Refusal> {
     let mut ring = [0u64; RING];
     for (slot, key) in ring.iter_mut().zip(ints.keys) {
         *slot = ints.hash(key);
-        prefetch(target, *slot);
+        op.target().prefetch(*slot);
     }
     let later = ints.keys.get(RING..).unwrap_or_default();
     for (i, (answer, key)) in answers.iter_mut().zip(later).enumerate() {
         let later = ints.hash(key);
-        prefetch(target, later);
+        op.target().prefetch(later);
         let h = std::mem::replace(&mut ring[i % RING], later);
-        *answer = u8::from(one(target, h)?);
+        *answer = u8::from(op.one(h)?);
     }
     let last = later.len()..ints.keys.len();
     for (i, answer) in last.clone().zip(answers.iter_mut().skip(last.start)) {
-        *answer = u8::from(one(target, ring[i % RING])?);
+        *answer = u8::from(op.one(ring[i % RING])?);
     }
     Ok(())
 }

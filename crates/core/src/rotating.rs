@@ -15,7 +15,7 @@ use crate::table::{GROWTH, Geometry, Table};
 pub const MOST_GENERATIONS: u64 = 254;
 
 pub struct Rotating {
-    table: Table,
+    table: Table<false>,
     made: Header,
     generations: u64,
     /// Seconds; 0 if it rotates by fill.
@@ -49,7 +49,7 @@ pub fn open(header: &Header, body: Option<Bits>) -> Result<Box<dyn AnyKind>, For
         return corrupt(format!("{generations} generations, must be 1 to {MOST_GENERATIONS}"));
     }
     let marks = table.geometry().mark_bits;
-    if table.geometry().ring || marks != mark_bits(generations) || current >> marks != 0 {
+    if marks != mark_bits(generations) || current >> marks != 0 {
         return corrupt(format!("mark {current} of {marks} bits, for {generations} generations"));
     }
     if !(0.0..=1e12).contains(&window) || !(-1e12..=1e12).contains(&started) {

@@ -6,7 +6,7 @@ use crate::kind::{AnyKind, Fact, Kind, Refusal};
 use crate::table::{GROWTH, Geometry, MOST_GROWTH, Table};
 
 pub struct Scalable {
-    table: Table,
+    table: Table<false>,
     /// As it was made: hasher, first capacity, error rate.
     made: Header,
     /// Keys that were new when they were added.
@@ -17,7 +17,7 @@ pub struct Scalable {
 
 pub fn open(header: &Header, body: Option<Bits>) -> Result<Box<dyn AnyKind>, FormatError> {
     let table = Table::open(header, body)?;
-    if table.geometry().ring || table.geometry().mark_bits != 0 {
+    if table.geometry().mark_bits != 0 {
         return Err(FormatError::Corrupt(
             "a scalable filter's table grows and has no marks".into(),
         ));
@@ -33,7 +33,7 @@ pub fn open(header: &Header, body: Option<Bits>) -> Result<Box<dyn AnyKind>, For
 /// Adds an entry to a table that may grow. One that is not even half full and still has no slot for
 /// a key was given keys that collide on purpose.
 pub(crate) fn insert(
-    table: &mut Table,
+    table: &mut Table<false>,
     h: u64,
     mark: u64,
     growth: f64,

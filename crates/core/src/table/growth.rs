@@ -20,7 +20,7 @@ const MOST_STEPS: u32 = 7;
 /// Tables are planned to grow up to here.
 const MOST_ENTRIES: f64 = 1e12;
 
-impl Table {
+impl Table<false> {
     /// Is it time to grow before the next entry?
     #[inline(always)]
     pub fn is_full(&self) -> bool {
@@ -39,7 +39,7 @@ impl Table {
             next = larger;
         }
         for _ in 0..MOST_STEPS {
-            let Some(mut grown) = Table::empty(next) else {
+            let Some(mut grown) = Table::<false>::empty(next) else {
                 return Err(Refusal::NoMemory(next.nbytes()));
             };
             if self.copy_into(&mut grown) {
@@ -73,7 +73,7 @@ impl Table {
     }
 
     /// Puts every entry into an empty table of a later size; false if one of them did not fit.
-    pub fn copy_into(&self, grown: &mut Table) -> bool {
+    pub fn copy_into(&self, grown: &mut Table<false>) -> bool {
         let same = Geometry { pair: self.geometry.pair, ..grown.geometry } == self.geometry;
         if same {
             self.copy_buckets(grown);
@@ -82,7 +82,7 @@ impl Table {
     }
 
     /// The same entries in larger buckets: bits are copied, as many at a time as a word holds.
-    fn copy_buckets(&self, grown: &mut Table) {
+    fn copy_buckets(&self, grown: &mut Table<false>) {
         (grown.entries, grown.rate) = (self.entries, self.rate);
         for bucket in 0..self.geometry.buckets {
             let (from, to) = (self.spots(bucket), grown.spots(bucket).start);
@@ -100,7 +100,7 @@ impl Table {
     }
 
     /// The entries one by one, each where it belongs in the grown table and as it looks there.
-    fn deal_entries(&self, grown: &mut Table) -> bool {
+    fn deal_entries(&self, grown: &mut Table<false>) -> bool {
         // Entries that found their half full; with a tenth of the slots free they will find others.
         let mut left = Vec::new();
         for bucket in 0..self.geometry.buckets {
@@ -138,7 +138,7 @@ impl Table {
     /// What an entry looks like in the grown table: in its bucket, or in the near and the far half of
     /// it. It is in both if it knows no bit to choose by.
     #[inline(always)]
-    fn halves(&self, value: u64, grown: &Table) -> [u64; 2] {
+    fn halves(&self, value: u64, grown: &Table<false>) -> [u64; 2] {
         let (mut field, mut kept) = (value & self.field_mask, self.kept(value));
         let above = value >> self.tag_shift << grown.tag_shift;
         let first = field >> self.geometry.stream_bits;

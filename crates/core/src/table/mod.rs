@@ -27,7 +27,7 @@ pub use growth::{GROWTH, MOST_GROWTH};
 use std::ops::Range;
 
 use crate::bits::{Bits, LINE_BYTES};
-use crate::probe::{mulhi, pattern, prefetch};
+use crate::probe::{mulhi, prefetch};
 
 /// Slots of two buckets, the even one and the odd one after it: a ring's, and the least and the most
 /// of a table that grows.
@@ -107,7 +107,7 @@ impl Geometry {
     }
 }
 
-pub struct Table {
+pub struct Table<const RING: bool> {
     bits: Bits,
     geometry: Geometry,
     /// Entries, copies included.
@@ -124,6 +124,8 @@ pub struct Table {
     level: u32,
     pair: u64,
     even: u64,
+    pair_bits: u64,
+    even_bits: u64,
     /// Slots that are looked at in one word; and masks for so many of them.
     together: u64,
     lanes: [Lanes; MOST_PAIR as usize / 2 + 1],
@@ -168,10 +170,10 @@ fn low(bits: u32) -> u64 {
     (1u64 << bits) - 1
 }
 
-impl Table {
+impl<const RING: bool> Table<RING> {
     /// A table over this memory: zeros for an empty one, else with so many entries in it.
-    pub fn over(bits: Bits, geometry: Geometry, entries: u64, rate: f64) -> Table {
-        debug_assert!(bits.nbytes() as u64 >= geometry.nbytes());
+    pub fn over(bits: Bits, geometry: Geometry, entries: u64, rate: f64) -> Table<RING> {
+        debug_assert!(bits.nbytes() as u64 >= geometry.nbytes() && geometry.ring == RING);
         let (width, tag_shift) = (geometry.slot_bits(), geometry.field_bits());
         let (tag_mask, field_mask) = (low(geometry.tag_bits), low(tag_shift));
         let compared = tag_mask << tag_shift | field_mask;
@@ -198,12 +200,14 @@ impl Table {
             level: geometry.buckets.ilog2(),
             pair: u64::from(geometry.pair),
             even: u64::from(geometry.pair.div_ceil(2)),
+            pair_bits: u64::from(geometry.pair * width),
+            even_bits: u64::from(geometry.pair.div_ceil(2) * width),
             together,
             lanes: std::array::from_fn(lanes),
         }
     }
 
-    pub fn empty(geometry: Geometry) -> Option<Table> {
+    pub fn empty(geometry: Geometry) -> Option<Table<RING>> {
         let bits = Bits::zeroed(usize::try_from(geometry.nbytes()).ok()?)?;
         Some(Table::over(bits, geometry, 0, 0.0))
     }
@@ -238,17 +242,18 @@ impl Table {
 
     #[inline(always)]
     fn places(&self, h: u64) -> Places {
-        if self.geometry.ring {
+        if RING {
             // No tag is 0: an empty slot is.
-            let tag = 1 + mulhi(h, self.tag_mask);
-            let first = mulhi(pattern(h), self.geometry.buckets);
+            let top = h >> (64 - self.geometry.tag_bits);
+            let tag = top | u64::from(top == 0);
+            let first = mulhi(h.rotate_left(self.geometry.tag_bits), self.geometry.buckets);
             return Places { buckets: [first, self.across(first, tag)], entries: [tag; 2] };
         }
         let tag = h & self.tag_mask;
-        let streams = [h, h ^ partner(tag)];
+        let other = h ^ partner(tag);
         Places {
-            buckets: streams.map(|stream| stream >> (64 - self.level)),
-            entries: streams.map(|stream| self.entry(tag, stream << self.level)),
+            buckets: [h >> (64 - self.level), other >> (64 - self.level)],
+            entries: [self.entry(tag, h << self.level), self.entry(tag, other << self.level)],
         }
     }
 
@@ -262,22 +267,29 @@ impl Table {
     /// The other bucket of a tag, in a ring.
     #[inline(always)]
     fn across(&self, bucket: u64, tag: u64) -> u64 {
-        let sum = mulhi(partner(tag), self.geometry.buckets);
+        let sum = mulhi(tag << (64 - self.geometry.tag_bits), self.geometry.buckets);
         if sum >= bucket { sum - bucket } else { sum + self.geometry.buckets - bucket }
     }
 
     #[inline(always)]
     pub fn prefetch(&self, h: u64) {
-        self.places(h).buckets.iter().for_each(|bucket| self.prefetch_bucket(*bucket));
+        let buckets = self.places(h).buckets;
+        self.prefetch_bucket(buckets[0]);
+        self.prefetch_bucket(buckets[1]);
     }
 
     #[inline(always)]
     fn prefetch_bucket(&self, bucket: u64) {
-        let bit = self.spots(bucket).start * u64::from(self.slot_bits);
+        let bit = self.first_bit(bucket);
         prefetch(self.bits.as_ptr().wrapping_add((bit / 8) as usize));
     }
 
     // Slots, by their number in the table.
+
+    #[inline(always)]
+    fn first_bit(&self, bucket: u64) -> u64 {
+        (bucket >> 1) * self.pair_bits + ((bucket & 1).wrapping_neg() & self.even_bits)
+    }
 
     #[inline(always)]
     fn spots(&self, bucket: u64) -> Range<u64> {
@@ -320,21 +332,6 @@ impl Table {
         }
     }
 
-    /// Shows the slots of a bucket, as many at a time as a word holds: the first one's number, and
-    /// how many. Stops when `look` has found something.
-    #[inline(always)]
-    fn scan<T>(&self, bucket: u64, look: impl Fn(u64, u64) -> Option<T>) -> Option<T> {
-        let Range { start: mut at, end } = self.spots(bucket);
-        while at < end {
-            let count = self.together.min(end - at);
-            if let Some(found) = look(at, count) {
-                return Some(found);
-            }
-            at += count;
-        }
-        None
-    }
-
     /// Masks for so many slots: at most as many as are looked at in one word.
     #[inline(always)]
     fn lanes(&self, count: u64) -> &Lanes {
@@ -346,37 +343,63 @@ impl Table {
     /// The first empty slot of a bucket.
     #[inline(always)]
     fn free(&self, bucket: u64) -> Option<u64> {
-        self.scan(bucket, |at, count| {
+        let Range { start: mut at, end } = self.spots(bucket);
+        while at < end {
+            let count = self.together.min(end - at);
             let lanes = self.lanes(count);
             let word = self.read(at * u64::from(self.slot_bits)) & lanes.compared;
             // Borrows may mark slots above an empty one, never below: the lowest is right.
             let empty = word.wrapping_sub(lanes.ones) & !word & lanes.tops;
-            (empty != 0).then(|| at + u64::from(empty.trailing_zeros() / self.slot_bits))
-        })
+            if empty != 0 {
+                return Some(at + u64::from(empty.trailing_zeros() / self.slot_bits));
+            }
+            at += count;
+        }
+        None
     }
 
     #[inline(always)]
     pub fn contains(&self, h: u64) -> bool {
         let Places { buckets, entries } = self.places(h);
-        let width = u64::from(self.slot_bits);
-        let look = |at: u64, count: u64, entry: u64| {
-            let lanes = self.lanes(count);
-            lanes.any_zero(self.differences(self.read(at * width), entry, lanes))
-        };
         if self.slot_bits <= 14 {
             // Two words hold any bucket (a ring's, one): all are looked at, without a branch.
-            let bucket = |i: usize| {
-                let spots = self.spots(buckets[i]);
-                let (count, first) = (spots.end - spots.start, self.together.min(4));
-                let found = look(spots.start, first, entries[i]);
-                let more = !self.geometry.ring;
-                found | (more && look(spots.start + first, count - first, entries[i]))
-            };
-            return bucket(0) | bucket(1);
+            return self.in_two_words(buckets[0], entries[0])
+                | self.in_two_words(buckets[1], entries[1]);
         }
-        let one_of =
-            |i: usize| self.scan(buckets[i], |at, count| look(at, count, entries[i]).then_some(()));
-        one_of(0).is_some() || one_of(1).is_some()
+        self.in_words(buckets[0], entries[0]) || self.in_words(buckets[1], entries[1])
+    }
+
+    #[inline(always)]
+    fn in_two_words(&self, bucket: u64, entry: u64) -> bool {
+        const FIRST: u64 = RING_PAIR as u64 / 2;
+        let bit = self.first_bit(bucket);
+        let found = self.in_word(bit, FIRST, entry);
+        if RING {
+            return found;
+        }
+        let count = if bucket & 1 == 0 { self.even } else { self.pair - self.even };
+        found | self.in_word(bit + FIRST * u64::from(self.slot_bits), count - FIRST, entry)
+    }
+
+    #[inline(always)]
+    fn in_words(&self, bucket: u64, entry: u64) -> bool {
+        let Range { start: mut at, end } = self.spots(bucket);
+        while at < end {
+            let count = self.together.min(end - at);
+            if self.in_word(at * u64::from(self.slot_bits), count, entry) {
+                return true;
+            }
+            at += count;
+        }
+        false
+    }
+
+    /// Does one of so many slots, from this bit on, hold the key of this entry?
+    #[inline(always)]
+    fn in_word(&self, bit: u64, count: u64, entry: u64) -> bool {
+        let lanes = self.lanes(count);
+        let word = self.read(bit);
+        lanes.any_zero(self.differences(word, entry, lanes))
     }
 
     /// In each slot, the bits in which it differs from the entry of a key; of its field only those
@@ -384,7 +407,7 @@ impl Table {
     #[inline(always)]
     fn differences(&self, word: u64, entry: u64, lanes: &Lanes) -> u64 {
         let differs = (word ^ lanes.ones.wrapping_mul(entry)) & lanes.compared;
-        if self.geometry.ring {
+        if RING {
             return differs;
         }
         let fields = word & lanes.fields;
@@ -420,7 +443,7 @@ impl Table {
     /// The share of all keys that an entry lets through: by either stream, 2^(1 - known bits).
     #[inline(always)]
     fn weight(&self, value: u64) -> f64 {
-        if self.geometry.ring {
+        if RING {
             return 2.0 / (self.geometry.buckets as f64 * self.tag_mask as f64);
         }
         let known = self.geometry.tag_bits + self.level + self.kept(value);
@@ -432,19 +455,52 @@ impl Table {
     #[inline(always)]
     pub fn insert(&mut self, h: u64, mark: u64) -> bool {
         let Places { buckets, entries } = self.places(h);
-        self.place(buckets, entries.map(|entry| entry | mark << self.mark_shift()))
+        let mark = mark << self.mark_shift();
+        self.place(buckets, [entries[0] | mark, entries[1] | mark])
+    }
+
+    /// Adds an entry for a key that is definitely new, where that takes no more than a look at its
+    /// two buckets, a word each; false if it did not, and then nothing has changed.
+    #[inline(always)]
+    pub fn insert_new(&mut self, h: u64) -> bool {
+        if !RING || self.slot_bits > 14 {
+            return false;
+        }
+        let Places { buckets, entries } = self.places(h);
+        let lanes = *self.lanes(u64::from(RING_PAIR) / 2);
+        let [a, b] = [self.first_bit(buckets[0]), self.first_bit(buckets[1])];
+        let [left, right] = [self.read(a) & lanes.compared, self.read(b) & lanes.compared];
+        let tags = lanes.ones.wrapping_mul(entries[0]);
+        if lanes.any_zero(left ^ tags) | lanes.any_zero(right ^ tags) {
+            return false;
+        }
+        // The lowest empty slot of each; the emptier bucket is the one where it comes first.
+        let empty = |word: u64| word.wrapping_sub(lanes.ones) & !word & lanes.tops;
+        let [l, r] = [empty(left).trailing_zeros(), empty(right).trailing_zeros()];
+        let (bit, top) = if r < l { (b, r) } else { (a, l) };
+        if top == 64 {
+            return false;
+        }
+        let at = bit + u64::from(top + 1 - self.slot_bits);
+        self.write(at, self.slot_mask, entries[0]);
+        self.entries += 1;
+        self.rate += self.weight(entries[0]);
+        true
     }
 
     /// Puts an entry into one of two buckets, as it looks in either: into the emptier one, so that
     /// few searches are needed later.
     #[inline(always)]
     fn place(&mut self, buckets: [u64; 2], entries: [u64; 2]) -> bool {
-        let taken = |bucket: u64, free: u64| free - self.spots(bucket).start;
-        let found = match buckets.map(|bucket| self.free(bucket)) {
-            [Some(a), Some(b)] if taken(buckets[1], b) < taken(buckets[0], a) => Some((1, b)),
-            [Some(a), _] => Some((0, a)),
-            [None, Some(b)] => Some((1, b)),
-            [None, None] => self.make_room(buckets),
+        let found = match (self.free(buckets[0]), self.free(buckets[1])) {
+            (Some(a), Some(b)) => {
+                let (taken, there) =
+                    (a - self.spots(buckets[0]).start, self.spots(buckets[1]).start);
+                Some(if b - there < taken { (1, b) } else { (0, a) })
+            }
+            (Some(a), None) => Some((0, a)),
+            (None, Some(b)) => Some((1, b)),
+            (None, None) => self.make_room(buckets),
         };
         let Some((which, spot)) = found else { return false };
         self.put(spot, entries[which]);

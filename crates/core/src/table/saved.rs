@@ -9,13 +9,19 @@ use super::{Geometry, RING_PAIR, Table};
 use crate::bits::Bits;
 use crate::format::{FormatError, Header};
 
-impl Table {
+impl<const RING: bool> Table<RING> {
     /// An empty table as the header says, or the one that was saved.
-    pub fn open(header: &Header, body: Option<Bits>) -> Result<Table, FormatError> {
+    pub fn open(header: &Header, body: Option<Bits>) -> Result<Table<RING>, FormatError> {
         let corrupt = |message: String| Err(FormatError::Corrupt(message));
         let geometry = Geometry::of(header);
         if let Err(message) = geometry.check() {
             return corrupt(message);
+        }
+        if geometry.ring != RING {
+            return corrupt(format!(
+                "{} slots a pair of buckets in a table that is",
+                geometry.pair
+            ));
         }
         if header.lines_per_key != 2 || header.num_hashes != 2 {
             return corrupt(format!("{} buckets a key, must be 2", header.num_hashes));

@@ -18,7 +18,7 @@ struct Node {
 
 const ROOT: u32 = u32::MAX;
 
-impl Table {
+impl<const RING: bool> Table<RING> {
     /// Frees a slot in one of these buckets: in which one, and the slot. `None` if that takes too
     /// long, and then nothing moved.
     #[cold]
@@ -62,7 +62,7 @@ impl Table {
     #[inline(always)]
     pub(super) fn moved(&self, bucket: u64, value: u64) -> (u64, u64) {
         let tag = value >> self.tag_shift & self.tag_mask;
-        if self.geometry.ring {
+        if RING {
             return (self.across(bucket, tag), value);
         }
         let across = partner(tag);
