@@ -32,6 +32,7 @@ def create(
     regions: options.Regions = None,
     window: options.Window = None,
     generations: options.Generations = None,
+    growth: options.Growth = None,
     grow: options.Grow = None,
     force: Annotated[
         bool, typer.Option("--force", "-f", help="Replace FILE, and forget the keys in it.")
@@ -48,6 +49,7 @@ def create(
         "regions": regions,
         "window": window,
         "generations": generations,
+        "growth": growth,
         "grow": grow,
     }
     common = {"error_rate": error_rate, "hasher": hasher, "seed": seed}

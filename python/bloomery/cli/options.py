@@ -87,6 +87,10 @@ Generations = Annotated[
     int | None,
     typer.Option("--generations", metavar="N", help="rotating: in how many steps it forgets."),
 ]
+Growth = Annotated[
+    float | None,
+    typer.Option("--growth", metavar="X", help="scalable: how much larger each time it grows."),
+]
 Grow = Annotated[
     bool | None,
     typer.Option("--grow/--no-grow", help="cuckoo: grow when it is full, or refuse keys."),
