@@ -81,6 +81,12 @@ pub trait Kind: Send + Sync + 'static {
         f64::INFINITY
     }
 
+    /// Tells the filter that its memory must never be written (it is mapped). True if time can pass
+    /// all the same: `tick` then forgets without writing.
+    fn freeze(&mut self) -> bool {
+        false
+    }
+
     /// Lets time pass (rotation).
     fn tick(&mut self, _now: f64) -> Result<(), Refusal> {
         Ok(())

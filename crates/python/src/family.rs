@@ -70,6 +70,16 @@ impl Family {
         work: impl FnOnce(&mut dyn AnyKind) -> Result<T, Refusal> + Send,
     ) -> PyResult<T> {
         self.check_writable(py)?;
+        self.write(py, long, work)
+    }
+
+    #[inline(always)]
+    fn write<T: Send>(
+        &self,
+        py: Python<'_>,
+        long: bool,
+        work: impl FnOnce(&mut dyn AnyKind) -> Result<T, Refusal> + Send,
+    ) -> PyResult<T> {
         let done = self.gate.write(py, long, |state| {
             state.changes += 1;
             work(&mut *state.kind)
@@ -85,8 +95,7 @@ impl Family {
         Ok(())
     }
 
-    /// Lets a filter that forgets by time do so. What is mapped read-only cannot: it stays as it
-    /// was saved.
+    /// Lets a filter that forgets by time do so.
     #[inline(always)]
     pub fn pass_time(&self, py: Python<'_>) -> PyResult<()> {
         if self.timed { self.tick(py) } else { Ok(()) }
@@ -114,7 +123,7 @@ impl Family {
                 true => kind.tick(now),
                 false => Ok(()), // another thread came first
             };
-            self.change(py, true, tick)?;
+            self.write(py, true, tick)?; // of what is read-only too, if it said that it can
         }
         Ok(())
     }
@@ -169,9 +178,9 @@ impl Family {
             Some((buffer, Err(_))) => (Some(borrow(py, buffer, offset)?), true),
         };
         let kind = py.detach(|| kind::open(&header, bits));
-        let kind = kind.map_err(|problem| errors::format(py, problem))?;
+        let mut kind = kind.map_err(|problem| errors::format(py, problem))?;
         Ok(Family {
-            timed: kind.due().is_finite() && !read_only,
+            timed: (!read_only || kind.freeze()) && kind.due().is_finite(),
             gate: Gate::new(State { kind, changes: 0 }),
             hasher: header.hasher,
             id: header.kind,

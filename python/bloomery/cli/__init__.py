@@ -1,11 +1,11 @@
 """The `bloomery` command: arguments to library calls, answers to output and exit codes.
 
-    main ──> app (typer) ──> plan · create · info · add · contains · dedup · demo
+    main ──> app (typer) ──> plan · create · info · add · contains · remove · dedup · demo
      │                          │
      │                          └──> sources, pump, state (bytes in, lines through, filter file)
      └── the one place where a failure becomes one line on stderr and an exit code
 
-Exit codes: 0 done (for `contains`: a key was found), 1 `contains` found none, 2 an error,
+Exit codes: 0 done (for `contains` and `remove`: a key was found), 1 they found none, 2 an error,
 130 Ctrl-C (128 + the signal), 141 the reader of our output went away.
 
 Start-up is part of the interface: nothing here imports typer, rich or zstandard at the top, and a

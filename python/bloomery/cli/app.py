@@ -7,14 +7,15 @@ import typer
 from typer.main import get_command
 
 from bloomery import __version__
-from bloomery.cli import dedup, demo, filterfile, membership, plan
+from bloomery.cli import create, dedup, demo, filterfile, membership, plan
 from bloomery.cli.terminal import emit_line
 
 _COMMANDS: list[tuple[str, Callable[..., int], str]] = [
     ("plan", plan.plan, plan.EXAMPLE),
-    ("create", filterfile.create, filterfile.CREATE_EXAMPLE),
+    ("create", create.create, create.EXAMPLE),
     ("add", membership.add, membership.ADD_EXAMPLE),
     ("contains", membership.contains, membership.CONTAINS_EXAMPLE),
+    ("remove", membership.remove, membership.REMOVE_EXAMPLE),
     ("info", filterfile.info, filterfile.INFO_EXAMPLE),
     ("dedup", dedup.dedup, dedup.EXAMPLE),
     ("demo", demo.demo, demo.EXAMPLE),

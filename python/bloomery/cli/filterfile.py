@@ -1,48 +1,17 @@
-"""`bloomery create` and `bloomery info`: a filter file is made, a filter file is described."""
+"""`bloomery info`: a filter file is described."""
 
-import errno
-import os
-from typing import Annotated, Any
+from typing import Any
 
-import typer
-
-from bloomery import BloomFilter
 from bloomery.cli import options, state
 from bloomery.cli.amounts import show_memory, show_rate
-from bloomery.cli.terminal import emit_line, render, with_step
+from bloomery.cli.terminal import emit_line, render
 
-CREATE_EXAMPLE = "bloomery create seen.bloom --capacity 10M --error-rate 0.1%"
 INFO_EXAMPLE = "bloomery info seen.bloom --json"
-
-
-def create(
-    file: Annotated[str, typer.Argument(metavar="FILE", help="Where to save the filter.")],
-    capacity: options.Capacity,
-    error_rate: options.ErrorRate = 0.01,
-    layout: options.LayoutOption = "blocked",
-    hasher: options.HasherOption = "xxh3",
-    seed: options.Seed = 0,
-    force: Annotated[
-        bool, typer.Option("--force", "-f", help="Replace FILE, and forget the keys in it.")
-    ] = False,
-) -> int:
-    """Make an empty filter and save it."""
-    if not force and os.path.lexists(file):
-        raise with_step(
-            FileExistsError(errno.EEXIST, "is there already", file), "--force replaces it"
-        )
-    made = BloomFilter(capacity, error_rate, layout=layout, hasher=hasher, seed=seed)
-    state.save(made, file, "nothing was written")
-    emit_line(
-        f"{file}: room for {made.capacity:,} keys at {show_rate(made.error_rate)}"
-        f" in {show_memory(made.nbytes)}"
-    )
-    return 0
 
 
 def info(file: options.FilterFile, json: options.Json = False) -> int:
     """Show what a filter was made for, how full it is, and how often a maybe is wrong by now."""
-    facts = state.load(file, mmap=True).info()
+    facts = state.load_any(file, mmap=True).info()
     if json:
         from json import dumps
 

@@ -1,10 +1,11 @@
-"""`bloomery add` and `bloomery contains`: keys go in, keys are asked for.
+"""`bloomery add`, `contains` and `remove`: keys go in, are asked for, and go out again.
 
 Keys are bytes: an argument as the shell passed it, a line as it is without its line end. Like
 grep, `contains` prints what it selects and says by its exit code whether there was any.
 """
 
 import os
+from collections.abc import Callable
 from typing import Annotated
 
 import typer
@@ -13,9 +14,16 @@ from bloomery.cli import options, state
 from bloomery.cli.pump import Interrupted, Interrupts, LinePump
 from bloomery.cli.sources import Source
 from bloomery.cli.terminal import emit, emit_line, say, with_step
+from bloomery.errors import FilterFull, IncompatibleFilters, NotEnoughMemory
+from bloomery.filters import KINDS, AnyFilter, RemovingFilter
 
 ADD_EXAMPLE = "bloomery add seen.bloom alice bob; bloomery add seen.bloom < urls.txt"
 CONTAINS_EXAMPLE = "bloomery contains seen.bloom alice; bloomery contains -v seen.bloom < urls.txt"
+REMOVE_EXAMPLE = "bloomery remove seen.bloom alice; bloomery remove -v seen.bloom < urls.txt"
+
+# What is to happen to one key, and to lines of them.
+One = Callable[[bytes], bool]
+Lines = Callable[..., tuple[bytes, int, int, int]]
 
 
 class _Found(Exception):
@@ -30,15 +38,53 @@ def add(
     ] = False,
 ) -> int:
     """Add keys to a filter and save it, in one step, at the end."""
+    _change(file, keys, new, lambda filter: (filter.add, filter.add_lines))
+    return 0
+
+
+def remove(
+    file: options.FilterFile,
+    keys: options.Keys = None,
+    verbose: Annotated[
+        bool, typer.Option("--verbose", "-v", help="Print the keys that were removed.")
+    ] = False,
+) -> int:
+    """Remove keys from a filter that can do that, and save it, in one step, at the end.
+
+    Remove only what was added. Exits with 0 when a key was removed, 1 when none was, 2 on an error.
+    """
+
+    def pick(filter: AnyFilter) -> tuple[One, Lines]:
+        if not isinstance(filter, RemovingFilter):
+            able = [name for name, one in KINDS.items() if issubclass(one, RemovingFilter)]
+            raise IncompatibleFilters(
+                f"{file}: no key can be removed from a {filter.kind} filter; "
+                f"filters of kind {', '.join(able)} can do that"
+            )
+        return filter.discard, filter.remove_lines
+
+    return 0 if _change(file, keys, verbose, pick) else 1
+
+
+def _change(
+    file: str,
+    keys: list[str] | None,
+    show: bool,
+    pick: Callable[[AnyFilter], tuple[One, Lines]],
+) -> int:
+    """Change the filter by each key, print those that changed it, and save; how many did."""
     with Interrupts() as interrupts, state.locked(file):
-        filter = state.load(file)
-        recorded = True  # what was printed and what was added are the same set
+        filter = state.load_any(file)
+        one, lines_of = pick(filter)
+        changed = 0
+        recorded = True  # what was printed and what was changed are the same set
 
         def take(data: memoryview, final: bool) -> int:
-            nonlocal recorded
+            nonlocal recorded, changed
             recorded = False
-            lines, consumed, _, _ = filter.add_lines(data, final=final)
-            if new:
+            lines, consumed, _, count = lines_of(data, final=final)
+            changed += count
+            if show:
                 emit(lines)
             recorded = True
             return consumed
@@ -49,9 +95,10 @@ def add(
 
         try:
             if keys:
-                fresh = [key for key in map(os.fsencode, keys) if filter.add(key)]
-                if new:
-                    emit(b"".join(key + b"\n" for key in fresh))
+                chosen = [key for key in map(os.fsencode, keys) if one(key)]
+                changed = len(chosen)
+                if show:
+                    emit(b"".join(key + b"\n" for key in chosen))
             else:
                 with Source("-") as source:
                     LinePump(interrupts).run(source, take)
@@ -65,10 +112,10 @@ def add(
         except BrokenPipeError:
             say(f"the reader of the output went away; {file} is unchanged")
             raise
-        except OSError as failure:
+        except (OSError, FilterFull, NotEnoughMemory) as failure:
             raise with_step(failure, f"{file} is unchanged") from None
         keep(f"{file} is unchanged")
-    return 0
+    return changed
 
 
 def contains(
@@ -88,7 +135,7 @@ def contains(
 
     Exits with 0 when a key was selected, 1 when none was, 2 on an error.
     """
-    filter = state.load(file, mmap=True)
+    filter = state.load_any(file, mmap=True)
     selected = 0
 
     def ask(data: memoryview, final: bool) -> int:
@@ -99,7 +146,7 @@ def contains(
             raise _Found
         if not (quiet or count):
             emit(lines)
-        return int(consumed)
+        return consumed
 
     if keys:
         chosen = [key for key in map(os.fsencode, keys) if (key in filter) != invert]

@@ -5,17 +5,29 @@ from typing import Annotated, Literal
 import typer
 
 from bloomery.cli.amounts import parse_count, parse_rate, parse_seed
+from bloomery.filters import KINDS
 
 Layout = Literal["blocked", "classic"]
 Hasher = Literal["xxh3", "murmur3", "fnv1a", "siphash"]
 
+
+def _parse_kind(text: str) -> str:
+    if text not in KINDS:
+        raise typer.BadParameter(f"{text!r} is not one of {', '.join(KINDS)}")
+    return text
+
+
+Kind = Annotated[
+    str,
+    typer.Option("--kind", parser=_parse_kind, metavar="KIND", help=f"One of {', '.join(KINDS)}."),
+]
 FilterFile = Annotated[str, typer.Argument(metavar="FILE", help="A saved filter.")]
 Keys = Annotated[
     list[str] | None,
     typer.Argument(metavar="[KEY]...", help="Keys; without any, the lines of standard input."),
 ]
 Capacity = Annotated[
-    int,
+    int | None,
     typer.Option(
         "--capacity",
         "-n",
@@ -35,7 +47,7 @@ ErrorRate = Annotated[
     ),
 ]
 LayoutOption = Annotated[
-    Layout,
+    Layout | None,
     typer.Option(
         "--layout", help="blocked: one cache line a key, fastest; classic: the textbook layout."
     ),
@@ -49,5 +61,38 @@ Seed = Annotated[
     typer.Option(
         "--seed", parser=parse_seed, metavar="N", help="Seed of the hasher; siphash: its key."
     ),
+]
+CounterBits = Annotated[
+    int | None,
+    typer.Option("--counter-bits", metavar="4|8", help="counting: how far a counter counts."),
+]
+Regions = Annotated[
+    int | None,
+    typer.Option(
+        "--regions",
+        parser=parse_count,
+        metavar="N",
+        help="deletable: more regions, more keys that can be removed.",
+    ),
+]
+Window = Annotated[
+    str | None,
+    typer.Option(
+        "--window",
+        metavar="TIME",
+        help="rotating: how long a key is kept: 7d, 12h; none: until CAPACITY more have come.",
+    ),
+]
+Generations = Annotated[
+    int | None,
+    typer.Option("--generations", metavar="N", help="rotating: in how many steps it forgets."),
+]
+Growth = Annotated[
+    float | None,
+    typer.Option("--growth", metavar="X", help="scalable: how much larger each time it grows."),
+]
+Grow = Annotated[
+    bool | None,
+    typer.Option("--grow/--no-grow", help="cuckoo: grow when it is full, or refuse keys."),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON, for a program.")]

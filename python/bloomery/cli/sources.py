@@ -7,8 +7,10 @@ dedup that loses the end of its input without a word is worse than none.
 """
 
 import errno
+import io
 import os
 import stat
+from collections.abc import Iterator
 from types import TracebackType
 from typing import Any
 
@@ -111,6 +113,25 @@ class Source:
         trace: TracebackType | None,
     ) -> None:
         self.close()
+
+
+class _Reader(io.RawIOBase):
+    """A source as Python's own files are, for its search for line ends."""
+
+    def __init__(self, source: Source) -> None:
+        self._source = source
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        return self._source.readinto(memoryview(buffer))
+
+
+def lines_of(source: Source) -> Iterator[bytes]:
+    """Each line, without its newline."""
+    for line in io.BufferedReader(_Reader(source), _READ):
+        yield line.removesuffix(b"\n")
 
 
 class _Decoder:

@@ -11,17 +11,33 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from bloomery import BloomFilter
+import bloomery
+from bloomery import BloomFilter, RotatingBloomFilter
 from bloomery.cli.terminal import say, with_step
+from bloomery.filters import AnyFilter
 
 # Where locks do not exist (some network file systems) the file can still be used.
 _NO_LOCKS = {errno.ENOLCK, errno.ENOTSUP, errno.EINVAL, errno.ENOSYS}
 
 
-def load(path: str, *, mmap: bool = False) -> BloomFilter:
-    """The filter in a file; a missing file says how to make one."""
+def load(path: str) -> BloomFilter:
+    """The plain filter in a file; a missing file says how to make one."""
+    with _made(path):
+        return BloomFilter.load(path)
+
+
+def load_any(path: str, *, mmap: bool = False) -> AnyFilter:
+    """The filter in a file, of whatever kind."""
+    with _made(path):
+        found = bloomery.open(path, mmap=mmap)
+        # What is mapped forgets nothing, however much time has passed: that kind is read.
+        return bloomery.open(path) if mmap and isinstance(found, RotatingBloomFilter) else found
+
+
+@contextmanager
+def _made(path: str) -> Iterator[None]:
     try:
-        return BloomFilter.load(path, mmap=mmap)
+        yield
     except FileNotFoundError as failure:
         raise with_step(failure, f"make it with `bloomery create {path} --capacity N`") from None
 
@@ -44,12 +60,8 @@ def _lock(path: str) -> int | None:
         return None
     told = False
     while True:
-        try:
+        with _made(path):
             fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-        except FileNotFoundError as failure:
-            raise with_step(
-                failure, f"make it with `bloomery create {path} --capacity N`"
-            ) from None
         try:
             try:
                 fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -74,7 +86,7 @@ def _lock(path: str) -> int | None:
         os.close(fd)
 
 
-def save(filter: BloomFilter, path: str, consequence: str) -> None:
+def save(filter: AnyFilter, path: str, consequence: str) -> None:
     """Save in one step; if that fails the old file stands, and the message says what follows."""
     try:
         filter.save(path)

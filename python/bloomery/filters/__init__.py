@@ -4,7 +4,7 @@ from typing import TypeAlias
 
 from bloomery.filters.bloom import BloomFilter
 from bloomery.filters.cuckoo import CuckooFilter
-from bloomery.filters.filter import Filter
+from bloomery.filters.filter import Filter, RemovingFilter
 from bloomery.filters.rotating import RotatingBloomFilter
 from bloomery.filters.scalable import ScalableBloomFilter
 
@@ -14,6 +14,7 @@ __all__ = [
     "BloomFilter",
     "CuckooFilter",
     "Filter",
+    "RemovingFilter",
     "RotatingBloomFilter",
     "ScalableBloomFilter",
 ]

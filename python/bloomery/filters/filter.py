@@ -298,3 +298,7 @@ class RemovingFilter(Filter):
     def remove_many(self, keys: Batch, *, nulls: Nulls = "error") -> Mask:
         """Take one copy of each key out; a mask that is True where there was one."""
         return self._remove_many(keys, nulls)
+
+    def remove_lines(self, data: Buffer, *, final: bool = False) -> tuple[bytes, int, int, int]:
+        """Take one copy of each line out; returns as `add_lines` does, with the lines removed."""
+        return self._remove_lines(data, final)

@@ -1,0 +1,93 @@
+"""`bloomery create`: a filter file of any kind is made."""
+
+import errno
+import inspect
+import os
+from typing import Annotated, Any
+
+import typer
+
+from bloomery.cli import options, state
+from bloomery.cli.amounts import show_memory, show_rate
+from bloomery.cli.sources import Source, lines_of
+from bloomery.cli.terminal import emit_line, with_step
+from bloomery.filters import KINDS, AnyFilter
+
+EXAMPLE = (
+    "bloomery create seen.bloom --capacity 10M --error-rate 0.1%; "
+    "bloomery create week.bloom --kind rotating --capacity 1M --window 7d; "
+    "bloomery create words.bloom --kind static < words.txt"
+)
+
+
+def create(
+    file: Annotated[str, typer.Argument(metavar="FILE", help="Where to save the filter.")],
+    kind: options.Kind = "bloom",
+    capacity: options.Capacity = None,
+    error_rate: options.ErrorRate = 0.01,
+    layout: options.LayoutOption = None,
+    hasher: options.HasherOption = "xxh3",
+    seed: options.Seed = 0,
+    counter_bits: options.CounterBits = None,
+    regions: options.Regions = None,
+    window: options.Window = None,
+    generations: options.Generations = None,
+    growth: options.Growth = None,
+    grow: options.Grow = None,
+    force: Annotated[
+        bool, typer.Option("--force", "-f", help="Replace FILE, and forget the keys in it.")
+    ] = False,
+) -> int:
+    """Make an empty filter and save it; a static one is made of the lines of standard input."""
+    if not force and os.path.lexists(file):
+        raise with_step(
+            FileExistsError(errno.EEXIST, "is there already", file), "--force replaces it"
+        )
+    given: dict[str, Any] = {
+        "layout": layout,
+        "counter_bits": counter_bits,
+        "regions": regions,
+        "window": window,
+        "generations": generations,
+        "growth": growth,
+        "grow": grow,
+    }
+    common = {"error_rate": error_rate, "hasher": hasher, "seed": seed}
+    given = {name: value for name, value in given.items() if value is not None}
+    if window == "none":
+        given["window"] = None
+    made = _make(kind, capacity, common, given)
+    state.save(made, file, "nothing was written")
+    emit_line(
+        f"{file}: room for {made.capacity:,} keys at {show_rate(made.error_rate)}"
+        f" in {show_memory(made.nbytes)}"
+    )
+    return 0
+
+
+def _make(
+    kind: str, capacity: int | None, common: dict[str, Any], given: dict[str, Any]
+) -> AnyFilter:
+    """The filter. Which options fit is what the kind's own arguments say."""
+    build: Any = getattr(KINDS[kind], "build", None)  # made at once, of all of its keys
+    make: Any = build or KINDS[kind]
+    parameters = inspect.signature(make).parameters
+    for name in given:
+        if name not in parameters:
+            raise _refuse(name, f"a filter of kind {kind} takes no such option")
+    made: AnyFilter
+    if build is None:
+        first = next(iter(parameters.values()))
+        if capacity is None and first.default is first.empty:
+            raise _refuse("capacity", "say for how many keys, as in 10M")
+        made = make(*([] if capacity is None else [capacity]), **common, **given)
+    elif capacity is not None:
+        raise _refuse("capacity", "a static filter has room for its lines, and no more")
+    else:
+        with Source("-") as source:
+            made = build(lines_of(source), **common, **given)
+    return made
+
+
+def _refuse(name: str, reason: str) -> Exception:
+    return typer.BadParameter(reason, param_hint=f"--{name.replace('_', '-')}")
