@@ -3,6 +3,7 @@
 
 #[cfg(target_arch = "x86_64")]
 mod avx2;
+pub mod bank;
 pub mod batch;
 pub mod bits;
 mod cells;
