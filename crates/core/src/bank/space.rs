@@ -117,6 +117,8 @@ impl Space {
             self.publish(JOURNAL, u64::from(line));
         }
         change(self.page_mut(line)?);
+        #[cfg(test)]
+        super::tests::watch_words(self, line);
         if self.lasts {
             self.publish(JOURNAL, 0);
         }
