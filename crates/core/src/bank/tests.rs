@@ -32,6 +32,7 @@ pub fn watch_words(space: &mut Space, line: u32) {
     for at in 0..after.len() {
         if before[at] != after[at] {
             let page = space.page_mut(line).expect("a page");
+            page[..at].copy_from_slice(&after[..at]);
             page[at..].copy_from_slice(&before[at..]);
             watch(space.words());
         }
