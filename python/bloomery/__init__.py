@@ -4,7 +4,9 @@ from bloomery import errors, sizing
 from bloomery._native import __version__
 from bloomery.filters import (
     BloomFilter,
+    CountingBloomFilter,
     CuckooFilter,
+    DeletableBloomFilter,
     RotatingBloomFilter,
     ScalableBloomFilter,
 )
@@ -12,7 +14,9 @@ from bloomery.storage.anyfile import open
 
 __all__ = [
     "BloomFilter",
+    "CountingBloomFilter",
     "CuckooFilter",
+    "DeletableBloomFilter",
     "RotatingBloomFilter",
     "ScalableBloomFilter",
     "__version__",

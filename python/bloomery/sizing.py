@@ -8,23 +8,30 @@ and hashes into the rest. A rate here is always the chance that a key never adde
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from functools import lru_cache
-from numbers import Integral, Real
 from typing import Literal, cast
 
+from bloomery.cell_sizing import CellPlan as CellPlan
+from bloomery.cell_sizing import counting_plan as counting_plan
+from bloomery.cell_sizing import deletable_plan as deletable_plan
+from bloomery.cell_sizing import removable_share as removable_share
 from bloomery.errors import InvalidParameter
 from bloomery.line_rates import LINE_BITS as LINE_BITS
 from bloomery.line_rates import LINE_BYTES as LINE_BYTES
-from bloomery.line_rates import line_load, line_rate, touched_by_visit
+from bloomery.line_rates import expected_rate, line_load, touched_by_visit, with_collisions
+from bloomery.line_rates import optimal_bits_per_key as optimal_bits_per_key
+from bloomery.parameters import HASHES, MAX_HASH_SHARE, check_hash_width, last_true, number
+from bloomery.parameters import MAX_CAPACITY as MAX_CAPACITY
+from bloomery.parameters import MAX_ERROR_RATE as MAX_ERROR_RATE
+from bloomery.parameters import MAX_MEMORY as MAX_MEMORY
+from bloomery.parameters import MIN_ERROR_RATE as MIN_ERROR_RATE
+from bloomery.parameters import check_capacity as check_capacity
+from bloomery.parameters import check_error_rate as check_error_rate
+from bloomery.parameters import show as show
 
 Layout = Literal["blocked", "classic"]
 
-MIN_ERROR_RATE = 1e-9
-MAX_ERROR_RATE = 0.5
-MAX_CAPACITY = 2**40
-MAX_MEMORY = 2**44  # bytes; MAX_CAPACITY keys at the lowest rate the hash allows need less
 MAX_HASHES = 32
 # Blocked: as many bits in each half of a line, so these and no others.
 ONE_LINE_HASHES = range(2, 9, 2)
@@ -34,10 +41,6 @@ TWO_LINES_HASHES = range(4, MAX_HASHES + 1, 4)
 _ONE_LINE_WASTE = 1.12
 _ONE_LINE_TIE = 1.005  # within these, fewer hashes win: less work for the same memory
 _TWO_LINES_TIE = 1.02
-_HASHES = 2.0**64
-# Two keys of one 64-bit hash cannot be told apart by any number of bits. Past this share of
-# the error rate the bits left to pay for the rest would grow without bound.
-_MAX_HASH_SHARE = 0.75
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +92,7 @@ class Plan:
 def plan(capacity: int | float, error_rate: float, *, layout: str = "blocked") -> Plan:
     """The size BloomFilter takes for this capacity and error rate."""
     n, rate, kind = check_capacity(capacity), check_error_rate(error_rate), check_layout(layout)
-    _check_hash_width(n, rate)
+    check_hash_width(n, rate)
     return _plan(n, rate, kind, None)
 
 
@@ -124,7 +127,7 @@ def solve(
     if rate is None and k is not None and (n is None or lines is None):
         rate = max(MIN_ERROR_RATE, 2.0**-k)
     if n is not None and rate is not None:
-        _check_hash_width(n, rate)
+        check_hash_width(n, rate)
         wanted = _plan(n, rate, kind, k)
         return wanted if lines is None else _in_memory(wanted, lines)
     if n is None:
@@ -137,25 +140,17 @@ def expected_error_rate(
 ) -> float:
     """The chance of a wrong *maybe* once `count` distinct keys are in.
 
-    Blocked: exact for one line; for two, exact but for taking the loads of two different lines
-    as independent, which errs upwards. Classic: the textbook formula.
+    Blocked: `line_rates.expected_rate`. Classic: the textbook formula.
     """
     if count <= 0:
         return 0.0
     if not math.isfinite(count):
         return 1.0
-    if layout == "classic":
-        clear = num_hashes * count * math.log1p(-1.0 / num_bits) if num_bits > 1 else -math.inf
-        rate = (-math.expm1(clear)) ** num_hashes
-    else:
-        lines, draws = num_bits // LINE_BITS, num_hashes // lines_per_key
-        visits = lines_per_key * math.ceil(count)
-        rate = line_rate(draws, draws, visits, lines)
-        if lines_per_key == 2:
-            # A key's two lines are one line once in `lines`, and then its answers agree.
-            same = line_rate(num_hashes, draws, visits, lines)
-            rate = rate * rate * (1.0 - 1.0 / lines) + same / lines
-    return min(1.0, rate + (1.0 - rate) * (count / _HASHES))
+    if layout == "blocked":
+        draws = num_hashes // lines_per_key
+        return expected_rate(draws, lines_per_key, count, num_bits // LINE_BITS)
+    clear = num_hashes * count * math.log1p(-1.0 / num_bits) if num_bits > 1 else -math.inf
+    return min(1.0, with_collisions((-math.expm1(clear)) ** num_hashes, count))
 
 
 def estimated_count(
@@ -188,33 +183,7 @@ def capacity_for(
         rate = expected_error_rate(layout, num_bits, num_hashes, lines_per_key, count)
         return rate <= error_rate
 
-    return _last(holds, guess, 1, MAX_CAPACITY)
-
-
-def optimal_bits_per_key(error_rate: float) -> float:
-    """The textbook optimum, -ln p / (ln 2)**2: no Bloom filter does with less."""
-    return -math.log(error_rate) / math.log(2) ** 2
-
-
-def check_capacity(value: object) -> int:
-    """The capacity as an int, or InvalidParameter. 1e9 will do for 1_000_000_000."""
-    number = _number(value)
-    if number is not None and 1 <= number <= MAX_CAPACITY and number == int(number):
-        return int(number)
-    raise InvalidParameter(
-        f"capacity must be a whole number from 1 to {MAX_CAPACITY:,}, not {show(value)}"
-    )
-
-
-def check_error_rate(value: object) -> float:
-    """The error rate as a float, or InvalidParameter."""
-    number = _number(value)
-    if number is not None and MIN_ERROR_RATE <= number <= MAX_ERROR_RATE:
-        return float(number)
-    raise InvalidParameter(
-        f"error_rate must be a number from {MIN_ERROR_RATE:g} to {MAX_ERROR_RATE:g},"
-        f" not {show(value)}"
-    )
+    return last_true(holds, guess, 1, MAX_CAPACITY)
 
 
 def check_layout(value: object) -> Layout:
@@ -227,9 +196,9 @@ def check_layout(value: object) -> Layout:
 
 
 def _check_memory(value: object) -> int:
-    number = _number(value)
-    if isinstance(number, int) and LINE_BYTES <= number <= MAX_MEMORY:
-        return number
+    found = number(value)
+    if isinstance(found, int) and LINE_BYTES <= found <= MAX_MEMORY:
+        return found
     raise InvalidParameter(
         f"memory must be whole bytes from {LINE_BYTES} to {MAX_MEMORY:,}, not {show(value)}"
     )
@@ -240,19 +209,10 @@ def _check_num_hashes(value: object, layout: Layout) -> int:
     if layout == "blocked":
         possible = {*ONE_LINE_HASHES, *TWO_LINES_HASHES}
         shown = "2, 4, 6, 8 or another multiple of 4 to 32"
-    number = _number(value)
-    if isinstance(number, int) and number in possible:
-        return number
+    found = number(value)
+    if isinstance(found, int) and found in possible:
+        return found
     raise InvalidParameter(f"num_hashes must be {shown} ({layout} layout), not {show(value)}")
-
-
-def _check_hash_width(capacity: int, error_rate: float) -> None:
-    most = int(error_rate * _MAX_HASH_SHARE * _HASHES)
-    if capacity > most:
-        raise InvalidParameter(
-            f"capacity {capacity:,} is too large for error_rate {error_rate:g}: 64-bit hashes"
-            f" alone collide that often past {most:,} keys"
-        )
 
 
 @lru_cache(maxsize=1024)
@@ -269,7 +229,7 @@ def _plan(capacity: int, rate: float, layout: Layout, num_hashes: int | None) ->
 
     # The load is the limit of many lines, so the guess is a few lines off: two lines that
     # coincide ask for more, as do keys enough for their hashes to collide.
-    lines = 1 + _last(too_high, capacity / load, 1, MAX_MEMORY // LINE_BYTES)
+    lines = 1 + last_true(too_high, capacity / load, 1, MAX_MEMORY // LINE_BYTES)
     return _made(capacity, rate, layout, lines * LINE_BITS, k, lines_per_key)
 
 
@@ -330,10 +290,12 @@ def _in_memory(wanted: Plan, lines: int) -> Plan:
 def _most_keys(rate: float, lines: int, layout: Layout, num_hashes: int | None) -> Plan:
     """Memory and rate given: the most keys for which a plan still fits."""
     num_bits = lines * LINE_BITS
-    most = min(MAX_CAPACITY, int(rate * _MAX_HASH_SHARE * _HASHES))
+    most = min(MAX_CAPACITY, int(rate * MAX_HASH_SHARE * HASHES))
     if layout == "classic":
         guess = num_bits / optimal_bits_per_key(rate)
-        capacity = _last(lambda n: _classic_bits(n, rate, num_hashes) <= num_bits, guess, 1, most)
+        capacity = last_true(
+            lambda n: _classic_bits(n, rate, num_hashes) <= num_bits, guess, 1, most
+        )
         k, lines_per_key = num_hashes or _classic_hashes(num_bits, max(1, capacity)), 0
     else:
         lines_per_key, k, _ = _shape(rate, num_hashes)
@@ -369,50 +331,6 @@ def _lowest_rate(capacity: int, lines: int, layout: Layout, num_hashes: int | No
             + f" give an error rate of {expected:.3g}, above {MAX_ERROR_RATE:g}: give more memory"
         )
     return _made(capacity, expected, layout, num_bits, shape[1], shape[0])
-
-
-def _last(holds: Callable[[int], bool], guess: float, low: int, high: int) -> int:
-    """The last x of low..high for which `holds` is still true; low - 1 when it never is.
-
-    Steps out from the guess, doubling, then halves: few calls when the guess is good.
-    """
-    start = min(max(int(guess), low), high)
-    step = 1
-    if holds(start):
-        true, false = start, min(start + step, high + 1)
-        while false <= high and holds(false):
-            step *= 2
-            true, false = false, min(false + step, high + 1)
-    else:
-        true, false = max(start - step, low - 1), start
-        while true >= low and not holds(true):
-            step *= 2
-            true, false = max(true - step, low - 1), true
-    while false - true > 1:
-        middle = (true + false) // 2
-        true, false = (middle, false) if holds(middle) else (true, middle)
-    return true
-
-
-def _number(value: object) -> int | float | None:
-    """A plain int or float, from NumPy's scalars too; None for the rest: True, "10"."""
-    if isinstance(value, bool):
-        return None
-    try:
-        if isinstance(value, Integral):
-            return int(value)
-        return float(value) if isinstance(value, Real) else None
-    except OverflowError:
-        return math.inf  # a Fraction past the floats
-
-
-def show(value: object) -> str:
-    """A value as an error message shows it: short, with its type if that may surprise."""
-    if isinstance(value, int) and value.bit_length() > 128:
-        return "an integer too long to show"  # str() itself refuses from 4,300 digits on
-    text = repr(value)
-    text = text if len(text) <= 40 else text[:37] + "..."
-    return text if type(value) in (int, float) else f"{text} ({type(value).__name__})"
 
 
 def _percent(rate: float) -> str:

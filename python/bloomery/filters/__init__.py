@@ -3,7 +3,9 @@
 from typing import TypeAlias
 
 from bloomery.filters.bloom import BloomFilter
+from bloomery.filters.counting import CountingBloomFilter
 from bloomery.filters.cuckoo import CuckooFilter
+from bloomery.filters.deletable import DeletableBloomFilter
 from bloomery.filters.filter import Filter, RemovingFilter
 from bloomery.filters.rotating import RotatingBloomFilter
 from bloomery.filters.scalable import ScalableBloomFilter
@@ -12,7 +14,9 @@ __all__ = [
     "KINDS",
     "AnyFilter",
     "BloomFilter",
+    "CountingBloomFilter",
     "CuckooFilter",
+    "DeletableBloomFilter",
     "Filter",
     "RemovingFilter",
     "RotatingBloomFilter",
@@ -24,6 +28,8 @@ AnyFilter: TypeAlias = BloomFilter | Filter
 _CLASSES: tuple[type[AnyFilter], ...] = (
     BloomFilter,
     ScalableBloomFilter,
+    CountingBloomFilter,
+    DeletableBloomFilter,
     CuckooFilter,
     RotatingBloomFilter,
 )

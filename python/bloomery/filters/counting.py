@@ -1,0 +1,71 @@
+"""The filter that counts: keys can be added more than once, and removed."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from bloomery import sizing
+from bloomery.filters.filter import RemovingFilter
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+    from bloomery.types import Hasher, Key
+
+__all__ = ["CountingBloomFilter"]
+
+
+class CountingBloomFilter(RemovingFilter):
+    """A Bloom filter with counters in place of bits: keys can be removed, and counted.
+
+    >>> seen = CountingBloomFilter(capacity=1_000_000, error_rate=0.01)
+    >>> seen.add("alice"), seen.add("alice"), seen.count("alice")
+    (True, False, 2)
+    >>> seen.remove("alice"), "alice" in seen
+    (True, True)
+
+    A counter of 4 bits counts to 15, one of 8 bits to 255. One that got there stays there for ever,
+    since it no longer knows for how many keys it stands: such a key may never be gone.
+
+    `|` adds the counts of both filters up, `&` takes the lesser.
+    """
+
+    __slots__ = ()
+    kind = "counting"
+    _SHAPE = (*RemovingFilter._SHAPE, "counter_bits")
+
+    def __new__(
+        cls,
+        capacity: int,
+        error_rate: float = 0.01,
+        *,
+        counter_bits: int = 4,
+        hasher: Hasher = "xxh3",
+        seed: int = 0,
+    ) -> Self:
+        """Make an empty filter for `capacity` distinct keys."""
+        plan = sizing.counting_plan(capacity, error_rate, counter_bits=counter_bits)
+        return cls._make(
+            plan.capacity,
+            plan.error_rate,
+            hasher,
+            seed,
+            nbytes=plan.nbytes,
+            lines_per_key=plan.lines_per_key,
+            num_hashes=plan.num_hashes,
+            num_bits=plan.num_bits,
+            extra=(sizing.LINE_BITS // plan.line_cells,),
+        )
+
+    @property
+    def counter_bits(self) -> int:
+        """Bits of a counter: 4 or 8."""
+        return self._extra[0]
+
+    def count(self, key: Key) -> int:
+        """How often the key was added: never less, but for keys added more often than a counter can
+        count (15 or 255), and while nothing was removed that was not there."""
+        return self._count(key)
+
+    def _shown(self) -> dict[str, tuple[object, object]]:
+        return {"counter_bits": (self.counter_bits, 4), **super()._shown()}

@@ -1,0 +1,93 @@
+"""What a capacity and an error rate may be, and how a message shows what they may not."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from numbers import Integral, Real
+
+from bloomery.errors import InvalidParameter
+
+MIN_ERROR_RATE = 1e-9
+MAX_ERROR_RATE = 0.5
+MAX_CAPACITY = 2**40
+MAX_MEMORY = 2**44  # bytes; MAX_CAPACITY keys at the lowest rate the hash allows need less
+HASHES = 2.0**64
+# Two keys of one 64-bit hash cannot be told apart by any number of bits. Past this share of
+# the error rate the bits left to pay for the rest would grow without bound.
+MAX_HASH_SHARE = 0.75
+
+
+def check_capacity(value: object) -> int:
+    """The capacity as an int, or InvalidParameter. 1e9 will do for 1_000_000_000."""
+    found = number(value)
+    if found is not None and 1 <= found <= MAX_CAPACITY and found == int(found):
+        return int(found)
+    raise InvalidParameter(
+        f"capacity must be a whole number from 1 to {MAX_CAPACITY:,}, not {show(value)}"
+    )
+
+
+def check_error_rate(value: object) -> float:
+    """The error rate as a float, or InvalidParameter."""
+    found = number(value)
+    if found is not None and MIN_ERROR_RATE <= found <= MAX_ERROR_RATE:
+        return float(found)
+    raise InvalidParameter(
+        f"error_rate must be a number from {MIN_ERROR_RATE:g} to {MAX_ERROR_RATE:g},"
+        f" not {show(value)}"
+    )
+
+
+def check_hash_width(capacity: int, error_rate: float) -> None:
+    """Raise InvalidParameter where 64-bit hashes alone spoil the error rate."""
+    most = int(error_rate * MAX_HASH_SHARE * HASHES)
+    if capacity > most:
+        raise InvalidParameter(
+            f"capacity {capacity:,} is too large for error_rate {error_rate:g}: 64-bit hashes"
+            f" alone collide that often past {most:,} keys"
+        )
+
+
+def last_true(holds: Callable[[int], bool], guess: float, low: int, high: int) -> int:
+    """The last x of low..high for which `holds` is still true; low - 1 when it never is.
+
+    Steps out from the guess, doubling, then halves: few calls when the guess is good.
+    """
+    start = min(max(int(guess), low), high)
+    step = 1
+    if holds(start):
+        true, false = start, min(start + step, high + 1)
+        while false <= high and holds(false):
+            step *= 2
+            true, false = false, min(false + step, high + 1)
+    else:
+        true, false = max(start - step, low - 1), start
+        while true >= low and not holds(true):
+            step *= 2
+            true, false = max(true - step, low - 1), true
+    while false - true > 1:
+        middle = (true + false) // 2
+        true, false = (middle, false) if holds(middle) else (true, middle)
+    return true
+
+
+def number(value: object) -> int | float | None:
+    """A plain int or float, from NumPy's scalars too; None for the rest: True, "10"."""
+    if isinstance(value, bool):
+        return None
+    try:
+        if isinstance(value, Integral):
+            return int(value)
+        return float(value) if isinstance(value, Real) else None
+    except OverflowError:
+        return math.inf  # a Fraction past the floats
+
+
+def show(value: object) -> str:
+    """A value as an error message shows it: short, with its type if that may surprise."""
+    if isinstance(value, int) and value.bit_length() > 128:
+        return "an integer too long to show"  # str() itself refuses from 4,300 digits on
+    text = repr(value)
+    text = text if len(text) <= 40 else text[:37] + "..."
+    return text if type(value) in (int, float) else f"{text} ({type(value).__name__})"
