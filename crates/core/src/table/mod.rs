@@ -93,6 +93,11 @@ impl Geometry {
         Ok(())
     }
 
+    /// The most bits of a stream that a slot has room for, beside tag and mark.
+    fn most_stream_bits(&self) -> u32 {
+        MOST_STREAM_BITS.min(MAX_SLOT_BITS - 1 - self.tag_bits - self.mark_bits)
+    }
+
     /// Bytes of memory, in whole lines, with room for the last slot to be read as 8 bytes.
     pub fn nbytes(&self) -> u64 {
         (self.num_bits().div_ceil(8) + 8).next_multiple_of(LINE_BYTES as u64)
