@@ -104,11 +104,11 @@ impl Geometry {
     }
 
     pub fn slots(&self) -> u64 {
-        self.buckets.div_ceil(2) * u64::from(self.pair)
+        self.buckets.div_ceil(2).saturating_mul(self.pair.into())
     }
 
     pub fn num_bits(&self) -> u64 {
-        self.slots() * u64::from(self.slot_bits())
+        self.slots().saturating_mul(self.slot_bits().into())
     }
 }
 
@@ -212,7 +212,9 @@ impl<const RING: bool> Table<RING> {
         }
     }
 
+    /// `None` if it cannot be had: a saved filter may name any capacity, which clearing goes back to.
     pub fn empty(geometry: Geometry) -> Option<Table<RING>> {
+        geometry.check().ok()?;
         let bits = Bits::zeroed(usize::try_from(geometry.nbytes()).ok()?)?;
         Some(Table::over(bits, geometry, 0, 0.0))
     }
