@@ -558,8 +558,9 @@ impl<const RING: bool> Table<RING> {
     }
 
     /// Where no slot can be had though most are free, because somebody chose keys that collide: an
-    /// entry of the same tag forgets the bits in which it differs from the key, and covers both.
-    pub fn absorb(&mut self, h: u64) -> bool {
+    /// entry of the same tag forgets the bits in which it differs from the key, and covers both. It
+    /// takes the key's mark, which is the newer one.
+    pub fn absorb(&mut self, h: u64, mark: u64) -> bool {
         let Places { buckets, entries } = self.places(h);
         let mut best = None;
         for (bucket, entry) in buckets.into_iter().zip(entries) {
@@ -574,7 +575,9 @@ impl<const RING: bool> Table<RING> {
         }
         let Some((common, spot, entry)) = best else { return false };
         let old = self.get(spot);
-        let new = old & !self.field_mask | self.cut(entry & self.field_mask, common);
+        let tag = old & low(self.mark_shift()) & !self.field_mask;
+        let field = self.cut(entry & self.field_mask, common);
+        let new = mark << self.mark_shift() | tag | field;
         self.rate += self.weight(new) - self.weight(old);
         self.put(spot, new);
         true
