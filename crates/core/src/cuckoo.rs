@@ -59,7 +59,7 @@ where
         if !self.take(h)? {
             return Err(self.full());
         }
-        self.keys += 1;
+        self.keys = self.keys.saturating_add(1);
         Ok(new)
     }
 }
@@ -108,7 +108,7 @@ where
     #[inline(always)]
     fn add(&mut self, h: u64) -> Result<bool, Refusal> {
         if self.table.insert_new(h) {
-            self.keys += 1;
+            self.keys = self.keys.saturating_add(1);
             return Ok(true);
         }
         self.add_with_care(h)

@@ -13,6 +13,10 @@ use crate::scalable::insert;
 use crate::table::{GROWTH, Geometry, Table};
 
 pub const MOST_GENERATIONS: u64 = 254;
+/// Seconds; of a shorter one, generations pass faster than clocks go.
+pub const LEAST_WINDOW: f64 = 1e-3;
+/// Seconds before or after 1970, some 30,000 years. (A clock of milliseconds is past it, and noticed.)
+pub const MOST_TIME: f64 = 1e12;
 
 pub struct Rotating {
     table: Table<false>,
@@ -52,7 +56,8 @@ pub fn open(header: &Header, body: Option<Bits>) -> Result<Box<dyn AnyKind>, For
     if marks != mark_bits(generations) || current >> marks != 0 {
         return corrupt(format!("mark {current} of {marks} bits, for {generations} generations"));
     }
-    if !(0.0..=1e12).contains(&window) || !(-1e12..=1e12).contains(&started) {
+    let timed = window == 0.0 || (LEAST_WINDOW..=MOST_TIME).contains(&window);
+    if !timed || !(-MOST_TIME..=MOST_TIME).contains(&started) {
         return corrupt(format!("a window of {window} seconds, begun at {started}"));
     }
     let made = *header;

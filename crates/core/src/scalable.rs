@@ -43,7 +43,7 @@ pub(crate) fn insert(
         table.grow(growth, limit)?;
     }
     while !table.insert(h, mark) {
-        if table.load() < 0.5 && table.absorb(h) {
+        if table.load() < 0.5 && table.absorb(h, mark) {
             return Ok(());
         }
         table.grow(growth, limit)?;
@@ -70,7 +70,7 @@ impl Kind for Scalable {
             return Ok(false);
         }
         insert(&mut self.table, h, 0, self.growth, self.made.error_rate)?;
-        self.keys += 1;
+        self.keys = self.keys.saturating_add(1); // a header may have said anything
         Ok(true)
     }
 

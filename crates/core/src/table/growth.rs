@@ -197,7 +197,8 @@ fn stream_bits(geometry: Geometry, to_come: f64, left: impl Fn(u32) -> f64) -> u
         let share = if small { 1.0 / 32.0 } else { 0.4f64.max(1.0 / to_come) };
         RATE_PER_DOUBLING * 2f64.powi(-wide.kept()) <= share * left(*bits)
     };
-    (1..=MOST_STREAM_BITS).find(enough).unwrap_or(MOST_STREAM_BITS)
+    let most = geometry.most_stream_bits();
+    (1..=most).find(enough).unwrap_or(most)
 }
 
 impl Geometry {
@@ -221,7 +222,8 @@ impl Geometry {
             let kept = Geometry { stream_bits: *bits, ..start }.kept();
             each * 2f64.powi(-kept) <= error_rate
         };
-        let stream_bits = (1..=MOST_STREAM_BITS).find(fits).unwrap_or(MOST_STREAM_BITS);
+        let most = start.most_stream_bits();
+        let stream_bits = (1..=most).find(fits).unwrap_or(most);
         Geometry { stream_bits, ..start }
     }
 

@@ -93,17 +93,22 @@ impl Geometry {
         Ok(())
     }
 
+    /// The most bits of a stream that a slot has room for, beside tag and mark.
+    fn most_stream_bits(&self) -> u32 {
+        MOST_STREAM_BITS.min(MAX_SLOT_BITS - 1 - self.tag_bits - self.mark_bits)
+    }
+
     /// Bytes of memory, in whole lines, with room for the last slot to be read as 8 bytes.
     pub fn nbytes(&self) -> u64 {
         (self.num_bits().div_ceil(8) + 8).next_multiple_of(LINE_BYTES as u64)
     }
 
     pub fn slots(&self) -> u64 {
-        self.buckets.div_ceil(2) * u64::from(self.pair)
+        self.buckets.div_ceil(2).saturating_mul(self.pair.into())
     }
 
     pub fn num_bits(&self) -> u64 {
-        self.slots() * u64::from(self.slot_bits())
+        self.slots().saturating_mul(self.slot_bits().into())
     }
 }
 
@@ -207,7 +212,9 @@ impl<const RING: bool> Table<RING> {
         }
     }
 
+    /// `None` if it cannot be had: a saved filter may name any capacity, which clearing goes back to.
     pub fn empty(geometry: Geometry) -> Option<Table<RING>> {
+        geometry.check().ok()?;
         let bits = Bits::zeroed(usize::try_from(geometry.nbytes()).ok()?)?;
         Some(Table::over(bits, geometry, 0, 0.0))
     }
@@ -551,8 +558,9 @@ impl<const RING: bool> Table<RING> {
     }
 
     /// Where no slot can be had though most are free, because somebody chose keys that collide: an
-    /// entry of the same tag forgets the bits in which it differs from the key, and covers both.
-    pub fn absorb(&mut self, h: u64) -> bool {
+    /// entry of the same tag forgets the bits in which it differs from the key, and covers both. It
+    /// takes the key's mark, which is the newer one.
+    pub fn absorb(&mut self, h: u64, mark: u64) -> bool {
         let Places { buckets, entries } = self.places(h);
         let mut best = None;
         for (bucket, entry) in buckets.into_iter().zip(entries) {
@@ -567,7 +575,9 @@ impl<const RING: bool> Table<RING> {
         }
         let Some((common, spot, entry)) = best else { return false };
         let old = self.get(spot);
-        let new = old & !self.field_mask | self.cut(entry & self.field_mask, common);
+        let tag = old & low(self.mark_shift()) & !self.field_mask;
+        let field = self.cut(entry & self.field_mask, common);
+        let new = mark << self.mark_shift() | tag | field;
         self.rate += self.weight(new) - self.weight(old);
         self.put(spot, new);
         true

@@ -18,10 +18,7 @@ impl<const RING: bool> Table<RING> {
             return corrupt(message);
         }
         if geometry.ring != RING {
-            return corrupt(format!(
-                "{} slots a pair of buckets in a table that is",
-                geometry.pair
-            ));
+            return corrupt(format!("{} slots a pair of buckets", geometry.pair));
         }
         if header.lines_per_key != 2 || header.num_hashes != 2 {
             return corrupt(format!("{} buckets a key, must be 2", header.num_hashes));
@@ -54,7 +51,8 @@ impl<const RING: bool> Table<RING> {
     /// Writes the table's numbers into its kind's header.
     pub fn describe(&self, header: &mut Header) {
         self.geometry.describe(header);
-        header.extra[1] = self.entries;
+        // A header may have said more than there were; what is saved can be opened.
+        header.extra[1] = self.entries.min(self.geometry.slots());
         header.extra[2] = self.rate.to_bits();
     }
 }
@@ -65,7 +63,7 @@ const STREAM: u32 = 54;
 const MARK: u32 = 59;
 
 impl Geometry {
-    fn of(header: &Header) -> Geometry {
+    pub(super) fn of(header: &Header) -> Geometry {
         let word = header.extra[0];
         let bits = |from: u32, to: u32| (word >> from) as u32 & ((1 << (to - from)) - 1);
         Geometry {
