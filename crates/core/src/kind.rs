@@ -7,7 +7,7 @@
 use crate::bits::{Bits, LINE_BYTES};
 use crate::format::{FormatError, Header, KindId};
 pub use crate::loops::{AnyKind, Ints};
-use crate::{counting, cuckoo, deletable, rotating, scalable};
+use crate::{counting, cuckoo, deletable, fuse, rotating, scalable};
 
 /// Why a filter did not do what it was asked to; nothing has changed.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -51,6 +51,11 @@ pub trait Kind: Send + Sync + 'static {
     fn prefetch(&self, h: u64);
 
     fn contains(&self, h: u64) -> bool;
+
+    /// An answer for each hash, and true, if the kind has a faster way than one key after the other.
+    fn contains_block(&self, _hashes: &[u64], _answers: &mut [u8]) -> bool {
+        false
+    }
 
     /// Adds the key; true if it is definitely new.
     fn add(&mut self, h: u64) -> Result<bool, Refusal>;
@@ -127,6 +132,6 @@ pub fn open(header: &Header, body: Option<Bits>) -> Result<Box<dyn AnyKind>, For
         KindId::Deletable => deletable::open(header, body),
         KindId::Cuckoo => cuckoo::open(header, body),
         KindId::Rotating => rotating::open(header, body),
-        other => Err(FormatError::Newer(format!("filter kind {}", other.name()))),
+        KindId::Static => fuse::open(header, body),
     }
 }

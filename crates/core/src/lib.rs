@@ -12,6 +12,7 @@ pub mod cuckoo;
 pub mod deletable;
 pub mod fold;
 pub mod format;
+pub mod fuse;
 pub mod hash;
 pub mod kind;
 pub mod loops;

@@ -30,6 +30,8 @@ pub struct Rotating {
     current: u64,
     /// Keys added to, or seen again in, the current generation.
     filled: u64,
+    /// Generations that have passed over a memory that must not be written, if it must not.
+    lapsed: Option<u64>,
 }
 
 /// Bits of a mark: there is one for each whole generation and one for the current one.
@@ -61,7 +63,8 @@ pub fn open(header: &Header, body: Option<Bits>) -> Result<Box<dyn AnyKind>, For
         return corrupt(format!("a window of {window} seconds, begun at {started}"));
     }
     let made = *header;
-    Ok(Box::new(Rotating { table, made, generations, window, started, current, filled }))
+    let lapsed = None;
+    Ok(Box::new(Rotating { table, made, generations, window, started, current, filled, lapsed }))
 }
 
 impl Rotating {
@@ -69,10 +72,22 @@ impl Rotating {
         self.window / self.generations as f64
     }
 
+    /// When the current generation began, where time began it.
+    fn began(&self) -> f64 {
+        self.started + self.lapsed.unwrap_or_default() as f64 * self.generation_seconds()
+    }
+
     /// How many generations ago an entry was last added.
     fn age(&self, value: u64) -> u64 {
         let marks = (1 << self.table.geometry().mark_bits) - 1;
-        self.current.wrapping_sub(self.table.mark(value)) & marks
+        let age = self.current.wrapping_sub(self.table.mark(value)) & marks;
+        age + self.lapsed.unwrap_or_default()
+    }
+
+    /// How many generations ago the key was last added, if that is not too long ago.
+    fn last_seen(&self, h: u64) -> Option<u64> {
+        let ages = self.table.matches(h).map(|(_, value)| self.age(value));
+        ages.min().filter(|age| *age <= self.generations)
     }
 
     /// Begins a new generation and forgets the oldest.
@@ -102,7 +117,10 @@ impl Kind for Rotating {
 
     #[inline(always)]
     fn contains(&self, h: u64) -> bool {
-        self.table.contains(h)
+        match self.lapsed {
+            None => self.table.contains(h),
+            Some(_) => self.last_seen(h).is_some(),
+        }
     }
 
     fn add(&mut self, h: u64) -> Result<bool, Refusal> {
@@ -126,8 +144,18 @@ impl Kind for Rotating {
         Ok(())
     }
 
+    /// When the current generation ends.
     fn due(&self) -> f64 {
-        if self.window == 0.0 { f64::INFINITY } else { self.started + self.generation_seconds() }
+        if self.window == 0.0 {
+            return f64::INFINITY;
+        }
+        self.began() + self.generation_seconds()
+    }
+
+    /// What is mapped forgets as well: entries stay where they are, and too old ones do not count.
+    fn freeze(&mut self) -> bool {
+        self.lapsed = Some(0);
+        true
     }
 
     /// Rotates once for every generation that has passed; a clock that goes back waits.
@@ -135,6 +163,10 @@ impl Kind for Rotating {
         let each = self.generation_seconds();
         let passed = ((now - self.started) / each).floor();
         if self.window == 0.0 || passed < 1.0 || passed.is_nan() {
+            return Ok(());
+        }
+        if self.lapsed.is_some() {
+            self.lapsed = Some(passed as u64);
             return Ok(());
         }
         if passed > self.generations as f64 {
@@ -167,7 +199,7 @@ impl Kind for Rotating {
             ("fill_ratio", Fact::Float(self.table.load())),
             ("generations", Fact::Int(self.generations)),
             ("window", Fact::Float(self.window)),
-            ("generation_started", Fact::Float(self.started)),
+            ("generation_started", Fact::Float(self.began())),
             ("generation_count", Fact::Int(self.filled)),
             ("slot_bits", Fact::Int(self.table.geometry().slot_bits().into())),
         ]
@@ -175,8 +207,7 @@ impl Kind for Rotating {
 
     /// `generation`: how many generations ago the key was last added.
     fn ask(&self, what: &str, h: u64) -> Option<Fact> {
-        let ages = self.table.matches(h).map(|(_, value)| self.age(value));
-        if what == "generation" { ages.min().map(Fact::Int) } else { None }
+        if what == "generation" { self.last_seen(h).map(Fact::Int) } else { None }
     }
 
     /// `rotate`: a new generation begins now (at the time given, where time rotates it).

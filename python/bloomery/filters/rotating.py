@@ -15,8 +15,6 @@ from bloomery import _native, errors, sizing
 from bloomery.filters.filter import Filter, float_bits
 
 if TYPE_CHECKING:
-    import os
-
     from typing_extensions import Self
 
     from bloomery.types import Hasher, Key
@@ -139,21 +137,6 @@ class RotatingBloomFilter(Filter):
         made = super().copy()
         made._set_clock(self._clock())
         return made
-
-    @classmethod
-    def load(
-        cls,
-        path: str | os.PathLike[str],
-        *,
-        mmap: bool = False,
-        writable: bool = False,
-        verify: bool | None = None,
-    ) -> Self:
-        """As for every filter; time that passed while it was saved counts.
-
-        One that is mapped is read-only and so forgets nothing: it stays as it was saved.
-        """
-        return super().load(path, mmap=mmap, writable=writable, verify=verify)
 
 
 def parse_window(value: object) -> float:
