@@ -105,6 +105,11 @@ where
         self.table.contains(h)
     }
 
+    fn contains_block(&self, hashes: &[u64], answers: &mut [u8]) -> bool {
+        self.table.contains_block(hashes, answers);
+        true
+    }
+
     #[inline(always)]
     fn add(&mut self, h: u64) -> Result<bool, Refusal> {
         if self.table.insert_new(h) {

@@ -62,6 +62,11 @@ impl Kind for Scalable {
         self.table.contains(h)
     }
 
+    fn contains_block(&self, hashes: &[u64], answers: &mut [u8]) -> bool {
+        self.table.contains_block(hashes, answers);
+        true
+    }
+
     #[inline(always)]
     fn add(&mut self, h: u64) -> Result<bool, Refusal> {
         // A key that is found is covered by the entry that was found, however the table grows: an

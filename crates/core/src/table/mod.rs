@@ -18,6 +18,7 @@
 //! A table that is not to grow (a **ring**) has any number of buckets, of four slots, and keeps no
 //! stream bits, only the tag.
 
+mod block;
 mod growth;
 mod saved;
 mod search;
@@ -298,12 +299,16 @@ impl<const RING: bool> Table<RING> {
         (bucket >> 1) * self.pair_bits + ((bucket & 1).wrapping_neg() & self.even_bits)
     }
 
+    /// How many slots a bucket has.
+    #[inline(always)]
+    fn count(&self, bucket: u64) -> u64 {
+        if bucket & 1 == 0 { self.even } else { self.pair - self.even }
+    }
+
     #[inline(always)]
     fn spots(&self, bucket: u64) -> Range<u64> {
-        let odd = bucket & 1;
-        let start = (bucket >> 1) * self.pair + odd * self.even;
-        let end = start + if odd == 0 { self.even } else { self.pair - self.even };
-        start..end
+        let start = (bucket >> 1) * self.pair + (bucket & 1) * self.even;
+        start..start + self.count(bucket)
     }
 
     #[inline(always)]
@@ -367,36 +372,31 @@ impl<const RING: bool> Table<RING> {
 
     #[inline(always)]
     pub fn contains(&self, h: u64) -> bool {
-        let Places { buckets, entries } = self.places(h);
+        let Places { buckets: [a, b], entries } = self.places(h);
+        let first = self.bucket_holds(self.first_bit(a), self.count(a), entries[0]);
+        if self.slot_bits > 14 && first {
+            return true;
+        }
+        first | self.bucket_holds(self.first_bit(b), self.count(b), entries[1])
+    }
+
+    /// Does a bucket, by its first bit and its number of slots, hold the key of this entry?
+    #[inline(always)]
+    fn bucket_holds(&self, bit: u64, count: u64, entry: u64) -> bool {
+        const HALF: u64 = RING_PAIR as u64 / 2;
+        let width = u64::from(self.slot_bits);
         if self.slot_bits <= 14 {
-            // Two words hold any bucket (a ring's, one): all are looked at, without a branch.
-            return self.in_two_words(buckets[0], entries[0])
-                | self.in_two_words(buckets[1], entries[1]);
+            // Two words hold any bucket (a ring's, one): both are looked at, without a branch.
+            let found = self.in_word(bit, HALF, entry);
+            return found | (!RING && self.in_word(bit + HALF * width, count - HALF, entry));
         }
-        self.in_words(buckets[0], entries[0]) || self.in_words(buckets[1], entries[1])
-    }
-
-    #[inline(always)]
-    fn in_two_words(&self, bucket: u64, entry: u64) -> bool {
-        const FIRST: u64 = RING_PAIR as u64 / 2;
-        let bit = self.first_bit(bucket);
-        let found = self.in_word(bit, FIRST, entry);
-        if RING {
-            return found;
-        }
-        let count = if bucket & 1 == 0 { self.even } else { self.pair - self.even };
-        found | self.in_word(bit + FIRST * u64::from(self.slot_bits), count - FIRST, entry)
-    }
-
-    #[inline(always)]
-    fn in_words(&self, bucket: u64, entry: u64) -> bool {
-        let Range { start: mut at, end } = self.spots(bucket);
-        while at < end {
-            let count = self.together.min(end - at);
-            if self.in_word(at * u64::from(self.slot_bits), count, entry) {
+        let (mut at, mut left) = (bit, count);
+        while left > 0 {
+            let some = self.together.min(left);
+            if self.in_word(at, some, entry) {
                 return true;
             }
-            at += count;
+            (at, left) = (at + some * width, left - some);
         }
         false
     }
