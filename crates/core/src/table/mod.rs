@@ -21,8 +21,10 @@
 mod growth;
 mod saved;
 mod search;
+#[cfg(test)]
+mod tests;
 
-pub use growth::{GROWTH, MOST_GROWTH};
+pub use growth::{GROWTH, MOST_GROWTH, colliding};
 
 use std::ops::Range;
 
