@@ -18,6 +18,8 @@
 //! A table that is not to grow (a **ring**) has any number of buckets, of four slots, and keeps no
 //! stream bits, only the tag.
 
+#[cfg(test)]
+mod attacks;
 mod growth;
 mod saved;
 mod search;
