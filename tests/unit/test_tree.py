@@ -26,7 +26,7 @@ MAY_IMPORT = {
     "line_rates": {"errors", "parameters"},
     "cell_sizing": {"errors", "line_rates", "parameters"},
     "sizing": {"_native", "cell_sizing", "errors", "line_rates", "parameters", "types"},
-    "filters": _BASE,
+    "filters": _BASE | {"parameters"},
     "storage": _BASE | {"filters"},
     "bloomery": _BASE | {"filters", "storage"},
     "guard": _BASE | {"bloomery", "filters", "storage"},

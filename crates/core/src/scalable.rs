@@ -3,7 +3,7 @@
 use crate::bits::Bits;
 use crate::format::{FormatError, Header};
 use crate::kind::{AnyKind, Fact, Kind, Refusal};
-use crate::table::{GROWTH, Geometry, MOST_GROWTH, Table};
+use crate::table::{GROWTH, Geometry, MOST_GROWTH, Table, colliding};
 
 pub struct Scalable {
     table: Table<false>,
@@ -31,7 +31,7 @@ pub fn open(header: &Header, body: Option<Bits>) -> Result<Box<dyn AnyKind>, For
 }
 
 /// Adds an entry to a table that may grow. One that is not even half full and still has no slot for
-/// a key was given keys that collide on purpose.
+/// a key was given keys that collide on purpose: growing would not part them, however far.
 pub(crate) fn insert(
     table: &mut Table<false>,
     h: u64,
@@ -43,8 +43,8 @@ pub(crate) fn insert(
         table.grow(growth, limit)?;
     }
     while !table.insert(h, mark) {
-        if table.load() < 0.5 && table.absorb(h, mark) {
-            return Ok(());
+        if table.load() < 0.5 {
+            return if table.absorb(h, mark) { Ok(()) } else { Err(colliding()) };
         }
         table.grow(growth, limit)?;
     }

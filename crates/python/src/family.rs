@@ -8,6 +8,7 @@ use bloomery_core::bits::Bits;
 use bloomery_core::format::{Header, KindId};
 use bloomery_core::hash::KeyHasher;
 use bloomery_core::kind::{self, AnyKind, Fact, Merge, Refusal, Removal};
+use bloomery_core::rotating::MOST_TIME;
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyBytes, PyDict};
 use pyo3::{PyTraverseError, PyVisit, ffi};
@@ -110,7 +111,7 @@ impl Family {
             Some(clock) => clock.call0(py)?.extract(py)?,
             None => SystemTime::now().duration_since(UNIX_EPOCH).map_or(0.0, |t| t.as_secs_f64()),
         };
-        if !now.is_finite() {
+        if !(now.abs() <= MOST_TIME) {
             return Err(invalid(py, format!("the clock says {now}, must be seconds since 1970")));
         }
         Ok(now)

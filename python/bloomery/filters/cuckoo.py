@@ -26,7 +26,7 @@ class CuckooFilter(RemovingFilter):
     (True, True)
 
     A key that is added twice is there twice, up to 7 times. When the filter is full, `add` raises
-    FilterFull and nothing has changed; with `grow=True` it grows instead, for 2 or 3 bits a key more.
+    FilterFull and nothing has changed; with `grow=True` it grows, for 2 or 3 bits a key more.
     """
 
     __slots__ = ()

@@ -8,10 +8,9 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
-from numbers import Real
-from typing import TYPE_CHECKING, Any, SupportsFloat
+from typing import TYPE_CHECKING, Any, SupportsFloat, TypeAlias
 
-from bloomery import _native, errors, sizing
+from bloomery import _native, errors, parameters, sizing
 from bloomery.filters.filter import Filter, float_bits
 
 if TYPE_CHECKING:
@@ -23,6 +22,8 @@ __all__ = ["Generation", "RotatingBloomFilter"]
 
 MAX_GENERATIONS = 254
 MAX_WINDOW = 1e11  # seconds, some 3,000 years
+MAX_TIME = 1e12  # seconds before or after 1970
+_Clock: TypeAlias = Callable[[], SupportsFloat]
 _UNITS = {"s": 1, "m": 60, "min": 60, "h": 3600, "d": 86400, "w": 604800}
 
 
@@ -65,16 +66,16 @@ class RotatingBloomFilter(Filter):
         *,
         window: str | float | timedelta | None = "7d",
         generations: int = 8,
-        clock: Callable[[], SupportsFloat] | None = None,
+        clock: _Clock | None = None,
         hasher: Hasher = "xxh3",
         seed: int = 0,
     ) -> Self:
-        """Make an empty filter. `clock` gives Unix time in seconds; the machine's if there is none."""
+        """Make an empty filter. `clock` gives Unix time in seconds; by default the machine's."""
         count, rate = sizing.check_capacity(capacity), sizing.check_error_rate(error_rate)
         seconds = 0.0 if window is None else parse_window(window)
         number = _check_generations(generations)
         layout, num_bits, nbytes, word = _native.rotating_table(count, rate, number)
-        started = float(clock() if clock is not None else time.time()) if seconds else 0.0
+        started = _now(_check_clock(clock) or time.time) if seconds else 0.0
         made = cls._make(
             count,
             rate,
@@ -87,8 +88,7 @@ class RotatingBloomFilter(Filter):
             num_bits=num_bits,
             extra=(word, 0, 0, float_bits(seconds), float_bits(started), number),
         )
-        if clock is not None:
-            made._set_clock(clock)
+        made.set_clock(clock)
         return made
 
     @property
@@ -118,9 +118,9 @@ class RotatingBloomFilter(Filter):
         newest = 0.0 if age == 0 else since + (age - 1) * each
         return Generation(int(age), newest, since + age * each)
 
-    def set_clock(self, clock: Callable[[], SupportsFloat] | None) -> None:
+    def set_clock(self, clock: _Clock | None) -> None:
         """Take the time from here: a filter that was loaded takes the machine's again."""
-        self._set_clock(clock)
+        self._set_clock(_check_clock(clock))
 
     def _shown(self) -> dict[str, tuple[object, object]]:
         window = self.window
@@ -141,17 +141,15 @@ class RotatingBloomFilter(Filter):
 
 def parse_window(value: object) -> float:
     """Seconds from a number, a timedelta, or text such as "15min", "12h", "7d"."""
-    seconds = math.nan
+    seconds = parameters.number(value) or 0
     if isinstance(value, timedelta):
         seconds = value.total_seconds()
-    elif isinstance(value, Real) and not isinstance(value, bool):
-        seconds = float(value)
     elif isinstance(value, str):
         found = re.fullmatch(r"\s*([0-9.]+)\s*(s|m|min|h|d|w)\s*", value)
         if found is not None and found[1].count(".") <= 1 and found[1] != ".":
             seconds = float(found[1]) * _UNITS[found[2]]
     if 1e-3 <= seconds <= MAX_WINDOW:
-        return seconds
+        return float(seconds)
     raise errors.InvalidParameter(
         f"window is {sizing.show(value)}, must be seconds, a timedelta, or text such as '15min', "
         "'12h' or '7d'; None to rotate by fill"
@@ -164,6 +162,21 @@ def _check_generations(value: object) -> int:
     raise errors.InvalidParameter(
         f"generations is {sizing.show(value)}, must be an int from 1 to {MAX_GENERATIONS}"
     )
+
+
+def _check_clock(value: _Clock | None) -> _Clock | None:
+    if value is None or callable(value):
+        return value
+    raise errors.InvalidParameter(
+        f"clock is {sizing.show(value)}, must be a function that gives seconds since 1970, or None"
+    )
+
+
+def _now(clock: _Clock) -> float:
+    now = float(clock())
+    if abs(now) <= MAX_TIME:
+        return now
+    raise errors.InvalidParameter(f"the clock says {now}, must be seconds since 1970")
 
 
 def _for_a_person(seconds: float) -> str:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from numbers import Real
 from typing import TYPE_CHECKING, Any
 
-from bloomery import _native, errors, sizing
+from bloomery import _native, errors, parameters, sizing
 from bloomery.filters.filter import Filter, float_bits
 
 if TYPE_CHECKING:
@@ -28,9 +27,9 @@ class ScalableBloomFilter(Filter):
     >>> 5 in seen, seen.saturated
     (True, False)
 
-    There are no layers: fingerprints of keys lie in one table, which grows by an eighth or less at a
-    time, and a question looks at two places in it however often it grew. `initial_capacity` is the
-    size to begin with; a filter that never outgrows it is better a BloomFilter.
+    There are no layers: fingerprints of keys lie in one table, which grows by an eighth or less at
+    a time, and a question looks at two places in it however often it grew. `initial_capacity` is
+    the size to begin with; a filter that never outgrows it is better a BloomFilter.
     """
 
     __slots__ = ()
@@ -82,9 +81,9 @@ class ScalableBloomFilter(Filter):
 
 
 def _check_growth(value: object) -> float:
-    if isinstance(value, Real) and not isinstance(value, bool):
-        if LEAST_GROWTH <= float(value) <= MOST_GROWTH:
-            return float(value)
+    found = parameters.number(value)
+    if found is not None and LEAST_GROWTH <= found <= MOST_GROWTH:
+        return float(found)
     raise errors.InvalidParameter(
         f"growth is {sizing.show(value)}, must be a number from {LEAST_GROWTH} to {MOST_GROWTH:g}"
     )

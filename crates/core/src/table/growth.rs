@@ -20,6 +20,12 @@ const MOST_STEPS: u32 = 7;
 /// Tables are planned to grow up to here.
 const MOST_ENTRIES: f64 = 1e12;
 
+/// Keys chosen to collide, which a table cannot hold however large it becomes.
+#[cold]
+pub fn colliding() -> Refusal {
+    Refusal::Full("too many of its keys collide: use hasher=\"siphash\" with a secret seed".into())
+}
+
 impl Table<false> {
     /// Is it time to grow before the next entry?
     #[inline(always)]
@@ -51,9 +57,7 @@ impl Table<false> {
                 break;
             }
         }
-        Err(Refusal::Full(
-            "too many of its keys collide for it to grow: use hasher=\"siphash\"".into(),
-        ))
+        Err(colliding())
     }
 
     /// The size that comes after `from`, which is this table's or larger.

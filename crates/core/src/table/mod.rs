@@ -18,12 +18,16 @@
 //! A table that is not to grow (a **ring**) has any number of buckets, of four slots, and keeps no
 //! stream bits, only the tag.
 
+#[cfg(test)]
+mod attacks;
 mod block;
 mod growth;
 mod saved;
 mod search;
+#[cfg(test)]
+mod tests;
 
-pub use growth::{GROWTH, MOST_GROWTH};
+pub use growth::{GROWTH, MOST_GROWTH, colliding};
 
 use std::ops::Range;
 

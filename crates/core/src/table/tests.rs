@@ -1,0 +1,163 @@
+//! The table beside a model: whatever is done to it, no entry is lost and its figures add up.
+
+use std::collections::HashMap;
+
+use super::*;
+use crate::hash::remix;
+use crate::rotating;
+use crate::scalable::insert;
+
+pub(super) const RATES: [f64; 6] = [0.5, 0.1, 0.01, 1e-3, 1e-6, 1e-9];
+
+pub(super) fn hash(i: u64) -> u64 {
+    remix(i.wrapping_mul(0x9E37_79B9_7F4A_7C15) ^ 0xD6E8_FEB8_6659_FD93)
+}
+
+/// Entries and rate are those of the slots, and the geometry is one that could be saved.
+fn adds_up<const RING: bool>(table: &Table<RING>) {
+    let held = (0..table.geometry.slots()).map(|spot| table.get(spot)).filter(|value| *value != 0);
+    let (entries, rate) = held.fold((0, 0.0), |(n, sum), value| (n + 1, sum + table.weight(value)));
+    assert_eq!(table.entries, entries);
+    assert!((table.rate - rate).abs() <= 1e-9 * rate, "{} is not {rate}", table.rate);
+    assert_eq!(table.geometry.check(), Ok(()));
+    assert!(table.bits.nbytes() as u64 >= table.geometry.nbytes());
+}
+
+/// From a few slots on, by the smallest steps and by the largest: no key is lost, and where the
+/// limit was kept to from the start it holds.
+#[test]
+fn growing_loses_nothing() {
+    for (rate, growth) in RATES.into_iter().flat_map(|rate| [(rate, GROWTH), (rate, MOST_GROWTH)]) {
+        let mut table = Table::<false>::empty(Geometry::growing(7, rate)).unwrap();
+        let mut slots = table.geometry.slots();
+        for i in 0..6000 {
+            insert(&mut table, hash(i), 0, growth, rate).unwrap();
+            if table.geometry.slots() != slots || i == 5999 {
+                slots = table.geometry.slots();
+                assert!((0..=i).all(|i| table.contains(hash(i))), "lost at {rate} {growth}");
+                assert!(table.rate <= rate);
+                adds_up(&table);
+            }
+        }
+        assert!(table.load() > 0.45);
+    }
+}
+
+/// A table planned for a number of keys may grow past it, whatever its marks and its rate: also
+/// where the rate is used up and slots become as wide as they can.
+#[test]
+fn outgrowing_a_plan_loses_nothing() {
+    for step in 0..60 {
+        let rate = 1e-9 * 1.035f64.powi(step);
+        for generations in [1, 8, 254] {
+            let start = rotating::geometry(3, rate, generations);
+            let mut table = Table::<false>::empty(start).unwrap();
+            for i in 0..300 {
+                insert(&mut table, hash(i), i % 2, GROWTH, rate).unwrap();
+            }
+            assert!((0..300).all(|i| table.contains(hash(i))));
+            adds_up(&table);
+        }
+    }
+}
+
+/// Random additions and removals, with growth between them, beside a count of each key.
+#[test]
+fn removing_takes_nothing_else() {
+    for rate in [0.3, 0.01, 1e-4] {
+        let mut table = Table::<false>::empty(Geometry::growing(5, rate)).unwrap();
+        let mut model: HashMap<u64, usize> = HashMap::new();
+        let mut held: Vec<u64> = Vec::new();
+        for i in 0..20_000u64 {
+            let dice = hash(!i);
+            if !held.is_empty() && dice.is_multiple_of(3) {
+                let h = held.swap_remove((dice >> 8) as usize % held.len());
+                assert!(table.remove(h));
+                *model.get_mut(&h).unwrap() -= 1;
+            } else {
+                let h = hash(dice % 5000);
+                if model.get(&h) == Some(&7) || table.matches(h).count() >= 7 {
+                    continue;
+                }
+                while table.is_full() || !table.insert(h, 0) {
+                    table.grow(GROWTH, rate).unwrap();
+                }
+                *model.entry(h).or_default() += 1;
+                held.push(h);
+            }
+            if i % 1000 == 999 {
+                adds_up(&table);
+                assert!(model.iter().all(|(h, count)| table.matches(*h).count() >= *count));
+            }
+        }
+        assert!(held.drain(..).all(|h| table.remove(h)));
+        adds_up(&table);
+    }
+}
+
+/// A ring takes what it was made for, then refuses and changes nothing; emptied it is all zeros.
+#[test]
+fn a_ring_fills_up_and_empties() {
+    for (capacity, rate) in [(1, 0.01), (9, 0.5), (500, 0.1), (3000, 0.01), (3000, 1e-9)] {
+        let mut table = Table::<true>::empty(Geometry::ring(capacity, rate)).unwrap();
+        let slots = |table: &Table<true>| -> Vec<u64> {
+            (0..table.geometry.slots()).map(|spot| table.get(spot)).collect()
+        };
+        let (mut taken, mut before) = (Vec::new(), slots(&table));
+        for h in (0..).map(hash) {
+            if !table.insert(h, 0) {
+                break;
+            }
+            taken.push(h);
+            before = slots(&table);
+        }
+        assert_eq!(slots(&table), before);
+        assert!(taken.len() as u64 >= capacity, "{} of {capacity}", taken.len());
+        assert!(taken.iter().all(|h| table.contains(*h)));
+        adds_up(&table);
+        table.sweep(|_| true);
+        assert_eq!((table.entries, table.rate), (0, 0.0));
+        assert!(slots(&table).iter().all(|value| *value == 0));
+    }
+}
+
+/// What is swept is gone, and nothing else.
+#[test]
+fn a_sweep_leaves_the_others() {
+    let mut table = Table::<false>::empty(Geometry::roomy(2000, 1e-6, 4)).unwrap();
+    for i in 0..2000 {
+        assert!(table.insert(hash(i), i % 16));
+    }
+    let shift = table.mark_shift();
+    table.sweep(|value| value >> shift < 5);
+    assert!((0..2000).filter(|i| i % 16 >= 5).all(|i| table.contains(hash(i))));
+    assert!((0..2000).filter(|i| i % 16 < 5 && table.contains(hash(*i))).count() < 3);
+    adds_up(&table);
+}
+
+/// Whichever way a bucket is looked through, the answer is the same, for slots of every width.
+#[test]
+fn contains_agrees_with_matches() {
+    let small = Geometry::growing(300, 0.1);
+    let wide = |stream_bits| Geometry { tag_bits: 4, stream_bits, ..small };
+    let growing = (1..=MOST_STREAM_BITS).map(wide);
+    for geometry in growing.chain((LEAST_PAIR..=MOST_PAIR).map(|pair| Geometry { pair, ..small })) {
+        answers_agree(Table::<false>::empty(geometry).unwrap());
+    }
+    for tag_bits in 2..=MOST_TAG_BITS {
+        let geometry = Geometry { buckets: 37, tag_bits, ..Geometry::ring(1, 0.1) };
+        answers_agree(Table::<true>::empty(geometry).unwrap());
+    }
+}
+
+fn answers_agree<const RING: bool>(mut table: Table<RING>) {
+    for i in 0..table.geometry.slots() {
+        let (h, count) = (hash(i), table.matches(hash(i)).count());
+        let taken = table.insert_new(h);
+        assert!(!taken || count == 0);
+        let more = taken || table.insert(h, 0);
+        assert_eq!(table.matches(h).count(), count + usize::from(more));
+    }
+    assert!((0..2000).map(hash).all(|h| table.contains(h) == (table.matches(h).count() > 0)));
+    adds_up(&table);
+}
