@@ -111,7 +111,7 @@ impl Family {
             Some(clock) => clock.call0(py)?.extract(py)?,
             None => SystemTime::now().duration_since(UNIX_EPOCH).map_or(0.0, |t| t.as_secs_f64()),
         };
-        if !(now.abs() <= MOST_TIME) {
+        if now.is_nan() || now.abs() > MOST_TIME {
             return Err(invalid(py, format!("the clock says {now}, must be seconds since 1970")));
         }
         Ok(now)
