@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 import statistics
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -184,3 +185,34 @@ def test_the_usual_refusals(plan: Any) -> None:
             plan(capacity, error_rate)
     with pytest.raises(InvalidParameter, match="64-bit hashes"):
         plan(10**11, 1e-9)
+
+
+def rows(heading: str) -> list[list[str]]:
+    """The cells of the table under a heading row of docs/sizing.md."""
+    text = (Path(__file__).parents[2] / "docs" / "sizing.md").read_text("utf-8")
+    table = text.partition(heading)[2].partition("\n\n")[0].splitlines()[2:]
+    return [[cell.strip() for cell in line.strip("|").split("|")] for line in table]
+
+
+def test_the_tables_of_the_docs() -> None:
+    """docs/sizing.md has the figures that the functions give, for ten million keys."""
+    rates = {"10%": 0.1, "1%": 0.01, "0.1%": 1e-3, "0.01%": 1e-4, "10⁻⁶": 1e-6}
+    counting = rows("| error rate | 4 bits |")
+    assert len(counting) == len(rates)
+    for rate, *figures in counting:
+        for bits, (memory, cells, over) in ((4, figures[:3]), (8, figures[3:])):
+            made = sizing.counting_plan(10**7, rates[rate], counter_bits=bits)
+            draws = made.num_hashes // made.lines_per_key
+            more = made.cells_per_key / sizing.optimal_bits_per_key(rates[rate]) - 1
+            assert memory == f"{made.bits_per_key:.2f}"
+            assert cells == ("2 × " if made.lines_per_key == 2 else "") + str(draws)
+            assert over == f"{100 * more:+.1f}%"
+    deletable = rows("| regions a line | bits a key |")
+    assert [int(each.partition(",")[0]) for each, *_ in deletable] == [16, 32, 64, 128]
+    for each, memory, *shares in deletable:
+        regions = 200_000 * int(each.partition(",")[0])
+        made = sizing.deletable_plan(10**7, 0.01, regions=regions)
+        assert memory == f"{made.bits_per_key:.2f}"
+        for load, share in zip((0.25, 0.5, 0.75, 1, 1.5), shares, strict=True):
+            told = sizing.removable_share(10**7, 0.01, regions=regions, load=load)
+            assert share == f"{100 * told:.1f}%"
