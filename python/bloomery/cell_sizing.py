@@ -193,10 +193,8 @@ def _stuck(draws: int, cells: int, visits: int) -> float:
         ways = [w * math.perm(size, b) for b, w in enumerate(stirling(c)[: size + 1])]
         own = sum(w * f for w, f in zip(ways, free, strict=False)) / size**c
         series.append((1.0 - own) / (math.factorial(c) * regions**c))
-    power = [1.0]
-    for _ in range(regions):
-        power = [
-            math.fsum(power[i] * series[c - i] for i in range(min(c + 1, len(power))))
-            for c in range(draws + 1)
+    for _ in range(regions.bit_length() - 1):  # a power of two: squared so often
+        series = [
+            math.fsum(series[i] * series[c - i] for i in range(c + 1)) for c in range(draws + 1)
         ]
-    return power[draws] * math.factorial(draws)
+    return series[draws] * math.factorial(draws)
