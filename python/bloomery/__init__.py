@@ -5,6 +5,7 @@ from bloomery._native import __version__
 from bloomery.filters import (
     BloomFilter,
     CuckooFilter,
+    FilterBank,
     RotatingBloomFilter,
     ScalableBloomFilter,
 )
@@ -13,6 +14,7 @@ from bloomery.storage.anyfile import open
 __all__ = [
     "BloomFilter",
     "CuckooFilter",
+    "FilterBank",
     "RotatingBloomFilter",
     "ScalableBloomFilter",
     "__version__",

@@ -2,6 +2,7 @@
 
 from typing import TypeAlias
 
+from bloomery.filters.bank import FilterBank
 from bloomery.filters.bloom import BloomFilter
 from bloomery.filters.cuckoo import CuckooFilter
 from bloomery.filters.filter import Filter, RemovingFilter
@@ -14,6 +15,7 @@ __all__ = [
     "BloomFilter",
     "CuckooFilter",
     "Filter",
+    "FilterBank",
     "RemovingFilter",
     "RotatingBloomFilter",
     "ScalableBloomFilter",
