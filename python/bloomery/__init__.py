@@ -7,6 +7,7 @@ from bloomery.filters import (
     CountingBloomFilter,
     CuckooFilter,
     DeletableBloomFilter,
+    FilterBank,
     RotatingBloomFilter,
     ScalableBloomFilter,
 )
@@ -17,6 +18,7 @@ __all__ = [
     "CountingBloomFilter",
     "CuckooFilter",
     "DeletableBloomFilter",
+    "FilterBank",
     "RotatingBloomFilter",
     "ScalableBloomFilter",
     "__version__",

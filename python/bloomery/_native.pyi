@@ -1,8 +1,10 @@
-"""The native core. `Bloom` is the base of `bloomery.BloomFilter`, `Family` that of every other
-filter; names that begin with an underscore are for these classes alone."""
+"""The native core. `Bloom` is the base of `bloomery.BloomFilter`, `Bank` that of
+`bloomery.FilterBank`, `Family` that of every other filter; names that begin with an underscore are
+for these classes alone."""
 
+import os
 from collections.abc import Callable, Sequence
-from typing import Final, SupportsFloat, final
+from typing import Any, Final, SupportsFloat, final
 
 from typing_extensions import Buffer, Self, disjoint_base
 
@@ -13,13 +15,16 @@ __all__ = [
     "HASHERS",
     "HEADER_BYTES",
     "LIVE",
+    "Bank",
     "Bloom",
     "Family",
     "Memory",
     "Section",
     "__version__",
+    "bank_pages",
     "checksum",
     "fixed_table",
+    "forked",
     "growing_table",
     "make_header",
     "parse_header",
@@ -31,6 +36,71 @@ HEADER_BYTES: Final[int]
 CHUNK_BYTES: Final[int]
 LIVE: Final[int]
 HASHERS: Final[tuple[str, ...]]
+
+@disjoint_base
+class Bank:
+    def __new__(
+        cls,
+        source: Buffer | None,
+        path: str | os.PathLike[str] | None,
+        mode: str,
+        boot: int,
+    ) -> Self: ...
+    def add(self, user: Key, key: Key) -> bool:
+        """Add a key of a user; True if it is definitely new, False if it may have been there."""
+    def contains(self, user: Key, key: Key) -> bool:
+        """False: the user definitely never had the key. True: maybe."""
+    def add_many(self, users: Key | Batch, keys: Batch) -> Mask:
+        """Add every key, for one user or for one each; a mask that is True where it is new.
+
+        What can be a key is one user, a tuple too; anything else that has rows is one user a row.
+        The mask is a list, or a NumPy array if `keys` is an array or a column.
+        """
+    def contains_many(self, users: Key | Batch, keys: Batch) -> Mask:
+        """Ask for every key of one user, or of one each: False is certain, True is maybe."""
+    def __contains__(self, user: Key, /) -> bool:
+        """True if the user has a key."""
+    def __len__(self) -> int:
+        """How many users there are."""
+    def drop(self, user: Key) -> bool:
+        """Forget a user and all of its keys; False if there is no such user."""
+    def clear(self) -> None:
+        """Forget every user."""
+    def flush(self) -> None:
+        """Return once everything added is on the disk, where no power cut takes it back."""
+    def close(self) -> None:
+        """Flush and let go of the file; nothing can be asked any more."""
+    def hash_of(self, key: Key) -> int:
+        """The 64-bit hash of a key or a user, the same in every process and on every machine."""
+    @property
+    def keys_per_filter(self) -> int:
+        """The number of keys a user for which memory is used best."""
+    @property
+    def error_rate(self) -> float:
+        """The share of absent keys that may be answered with a maybe, for each user."""
+    @property
+    def hasher(self) -> Hasher:
+        """The hash function."""
+    @property
+    def seed(self) -> int:
+        """The hash function's seed; for siphash its key."""
+    @property
+    def nbytes(self) -> int:
+        """Bytes in use, all users and the directory of them."""
+    @property
+    def estimated_count(self) -> int:
+        """How many distinct keys all users have; one taken for another is not counted."""
+    @property
+    def read_only(self) -> bool:
+        """True if it was opened to be read."""
+    @property
+    def closed(self) -> bool:
+        """True once it is closed."""
+    def _unseen(self, user: Key, candidates: list[Any]) -> list[Any]: ...
+    def _user(self, user: Key) -> dict[str, Any] | None: ...
+    def _verify(self) -> None: ...
+    def _same(self, other: Bank) -> bool: ...
+    def _save(self, write: Callable[[bytes], object]) -> bytes: ...
 
 @disjoint_base
 class Bloom:
@@ -206,6 +276,8 @@ class Memory:
 class Section:
     def __buffer__(self, flags: int, /) -> memoryview: ...
 
+def bank_pages(keys_per_filter: int, error_rate: float) -> tuple[int, int]: ...
+def forked() -> None: ...
 def make_header(
     kind: str,
     capacity: int,

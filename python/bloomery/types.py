@@ -4,17 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Literal, Protocol, SupportsIndex, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, Protocol, SupportsIndex, TypeAlias, TypeVar
 from uuid import UUID
 
 if TYPE_CHECKING:
     import numpy as np
 
-__all__ = ["ArrowArray", "ArrowStream", "Batch", "Hasher", "Key", "Layout", "Mask", "Nulls"]
+__all__ = ["ArrowArray", "ArrowStream", "Batch", "Hasher", "K", "Key", "Layout", "Mask", "Nulls"]
 
 Key: TypeAlias = (
     "str | bytes | bytearray | memoryview | SupportsIndex | UUID | datetime | tuple[Key, ...]"
 )
+
+# Keys that come back as they were given.
+K = TypeVar("K")
 
 
 class ArrowArray(Protocol):

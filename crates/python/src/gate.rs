@@ -45,6 +45,11 @@ impl<T: Send + Sync> Gate<T> {
         Gate { value: UnsafeCell::new(value), detached, lock: RwLock::new(()) }
     }
 
+    /// The value, for whoever has the gate to itself.
+    pub fn get_mut(&mut self) -> &mut T {
+        self.value.get_mut()
+    }
+
     /// Lets `work` look; if it is `long`, without the interpreter lock.
     #[inline(always)]
     pub fn read<R: Send>(

@@ -53,10 +53,14 @@ impl Inside for Hashes {
     }
 }
 
-/// The hash of every key of the batch, in order; nulls are skipped or refused.
-#[expect(dead_code, reason = "for filters that are built at once")]
-pub fn hashes(keys: &Bound<'_, PyAny>, hasher: KeyHasher, skip_nulls: bool) -> PyResult<Vec<u64>> {
+/// The hash of every key of the batch, in order, and whether its mask is to be an array; nulls are
+/// skipped or refused.
+pub fn hashes(
+    keys: &Bound<'_, PyAny>,
+    hasher: KeyHasher,
+    skip_nulls: bool,
+) -> PyResult<(Vec<u64>, bool)> {
     let mut target = Hashes { hasher, found: Vec::new() };
-    run(&mut target, keys, &Options { skip_nulls, threads: 1, mask: false })?;
-    Ok(target.found)
+    let mask = run(&mut target, keys, &Options { skip_nulls, threads: 1, mask: false })?;
+    Ok((target.found, mask.array))
 }

@@ -2,6 +2,7 @@
 //! Python objects and errors out. No algorithms.
 
 mod arrow;
+mod bank;
 mod batch;
 mod bloom;
 mod buffer;
@@ -14,6 +15,7 @@ mod hashes;
 mod header;
 mod key;
 mod lines;
+mod mapped;
 mod mask;
 mod memory;
 mod slots;
@@ -24,6 +26,7 @@ use bloomery_core::hash::HashKind;
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 
+use crate::bank::Bank;
 use crate::bloom::Bloom;
 use crate::family::Family;
 use crate::memory::{Memory, Section};
@@ -31,6 +34,7 @@ use crate::memory::{Memory, Section};
 #[pymodule(gil_used = false)]
 fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     let py = module.py();
+    module.add_class::<Bank>()?;
     module.add_class::<Bloom>()?;
     module.add_class::<Family>()?;
     module.add_class::<Memory>()?;
@@ -42,6 +46,8 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("CHUNK_BYTES", CHUNK_BYTES)?;
     module.add("LIVE", LIVE)?;
     module.add("HASHERS", PyTuple::new(py, HashKind::ALL.map(|(_, name)| name))?)?;
+    module.add_function(wrap_pyfunction!(bank::bank_pages, module)?)?;
+    module.add_function(wrap_pyfunction!(bank::forked, module)?)?;
     module.add_function(wrap_pyfunction!(header::make_header, module)?)?;
     module.add_function(wrap_pyfunction!(header::read_header, module)?)?;
     module.add_function(wrap_pyfunction!(header::parse_header, module)?)?;

@@ -11,7 +11,7 @@ INFO_EXAMPLE = "bloomery info seen.bloom --json"
 
 def info(file: options.FilterFile, json: options.Json = False) -> int:
     """Show what a filter was made for, how full it is, and how often a maybe is wrong by now."""
-    facts = state.load_any(file, mmap=True).info()
+    facts = state.describe(file)
     if json:
         from json import dumps
 

@@ -10,9 +10,10 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import bloomery
-from bloomery import BloomFilter, RotatingBloomFilter
+from bloomery import BloomFilter, FilterBank, RotatingBloomFilter, errors
 from bloomery.cli.terminal import say, with_step
 from bloomery.filters import AnyFilter
 
@@ -30,8 +31,20 @@ def load_any(path: str, *, mmap: bool = False) -> AnyFilter:
     """The filter in a file, of whatever kind."""
     with _made(path):
         found = bloomery.open(path, mmap=mmap)
+        if isinstance(found, FilterBank):
+            raise errors.IncompatibleFilters(
+                f"{path}: a key in a bank belongs to a user, so it takes bloomery.FilterBank"
+            )
         # What is mapped forgets nothing, however much time has passed: that kind is read.
-        return bloomery.open(path) if mmap and isinstance(found, RotatingBloomFilter) else found
+        if mmap and isinstance(found, RotatingBloomFilter):
+            return RotatingBloomFilter.load(path)
+        return found
+
+
+def describe(path: str) -> dict[str, Any]:
+    """All that is known about a filter or a bank."""
+    with _made(path):
+        return bloomery.open(path, mmap=True).info()
 
 
 @contextmanager

@@ -2,6 +2,7 @@
 
 from typing import TypeAlias
 
+from bloomery.filters.bank import FilterBank
 from bloomery.filters.bloom import BloomFilter
 from bloomery.filters.counting import CountingBloomFilter
 from bloomery.filters.cuckoo import CuckooFilter
@@ -18,6 +19,7 @@ __all__ = [
     "CuckooFilter",
     "DeletableBloomFilter",
     "Filter",
+    "FilterBank",
     "RemovingFilter",
     "RotatingBloomFilter",
     "ScalableBloomFilter",

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import builtins
 import os
 
-from bloomery.filters import AnyFilter
+from bloomery import _native, errors
+from bloomery.filters import AnyFilter, FilterBank
 from bloomery.storage import files
 
 __all__ = ["open"]
@@ -16,10 +18,22 @@ def open(
     mmap: bool = False,
     writable: bool = False,
     verify: bool | None = None,
-) -> AnyFilter:
+) -> AnyFilter | FilterBank:
     """Read a saved filter of any kind; the arguments are those of `BloomFilter.load`.
 
-    `writable` is for the plain filter alone.
+    `writable` is for the plain filter and for banks alone.
     """
+    if _holds_a_bank(path):
+        return FilterBank.load(path, mmap=mmap, writable=writable, verify=verify)
     found: AnyFilter = files.load(None, path, mmap=mmap, writable=writable, verify=verify)
     return found
+
+
+def _holds_a_bank(path: str | os.PathLike[str]) -> bool:
+    if not os.path.isfile(path):
+        return False  # nothing may be read from a pipe that others are to read again
+    with builtins.open(path, "rb") as file:
+        try:
+            return _native.read_header(file.read(_native.HEADER_BYTES), None)[0] == "bank"
+        except errors.CorruptData:
+            return False  # whoever loads it says what is wrong

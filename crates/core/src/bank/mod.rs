@@ -21,11 +21,12 @@ mod recovery;
 mod space;
 mod user;
 
-use crate::format::{FormatError, HEADER_BYTES, Header, KindId, LIVE};
+use crate::format::{CHUNK_BYTES, FormatError, HEADER_BYTES, Header, KindId, LIVE};
 pub use batch::Users;
 use head::*;
 pub use memory::{Anonymous, Memory};
 use plan::Plan;
+pub use plan::suited;
 use space::Space;
 pub use user::UserFacts;
 
@@ -168,16 +169,15 @@ impl Bank {
         recovery::survey(&self.space, &self.plan, true).map(drop)
     }
 
-    /// The bank as a closed file would hold it, piece by piece but for the header.
-    pub fn image(&self, mut each: impl FnMut(&[u8])) {
-        let mut head: Vec<u64> =
-            self.space.words()[HEADER_BYTES / 8..FIRST_LINE as usize * 8].into();
-        let mut set = |word: usize, value: u64| head[word - HEADER_BYTES / 8] = value;
-        set(STATE, CLOSED);
-        set(FLUSHED, u64::from(self.space.epoch));
-        each(as_bytes(&head));
-        let body = &self.space.words()[FIRST_LINE as usize * 8..self.nbytes() / 8];
-        body.chunks(crate::format::CHUNK_BYTES / 8).for_each(|chunk| each(as_bytes(chunk)));
+    /// What is behind the header of a closed file with this bank, in the chunks that are summed.
+    pub fn image<E>(&self, mut each: impl FnMut(&[u8]) -> Result<(), E>) -> Result<(), E> {
+        let words = &self.space.words()[HEADER_BYTES / 8..self.nbytes() / 8];
+        let (first, rest) = words.split_at(words.len().min(CHUNK_BYTES / 8));
+        let mut first = first.to_vec();
+        first[STATE - HEADER_BYTES / 8] = CLOSED;
+        first[FLUSHED - HEADER_BYTES / 8] = u64::from(self.space.epoch);
+        each(as_bytes(&first))?;
+        rest.chunks(CHUNK_BYTES / 8).try_for_each(|chunk| each(as_bytes(chunk)))
     }
 }
 

@@ -103,7 +103,10 @@ fn in_memory(header: &Header) -> Bank {
 fn image(bank: &Bank) -> Vec<u8> {
     let nbytes = bank.nbytes() as u64 - HEADER_BYTES as u64;
     let mut bytes = Header { nbytes, checksum: 0, ..*bank.header() }.encode().to_vec();
-    bank.image(|piece| bytes.extend_from_slice(piece));
+    let _ = bank.image(|piece| {
+        bytes.extend_from_slice(piece);
+        Ok::<(), ()>(())
+    });
     bytes
 }
 

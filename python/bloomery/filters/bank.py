@@ -1,0 +1,271 @@
+"""Many small filters, one a user, packed. What is hot and what touches its memory is native
+(`_native.Bank`)."""
+
+from __future__ import annotations
+
+import io
+import os
+from typing import TYPE_CHECKING, Any, Literal, NoReturn, overload
+
+from bloomery import _native, errors, sizing
+from bloomery.filters import memory
+from bloomery.filters.hashers import check_hasher, shown_seed
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from types import TracebackType
+
+    from typing_extensions import Buffer, Self
+
+    from bloomery.types import Batch, Hasher, K, Key
+
+__all__ = ["FilterBank"]
+
+
+class FilterBank(_native.Bank):
+    """A filter for each of millions of users, who need not be known beforehand.
+
+    >>> bank = FilterBank(error_rate=0.01, keys_per_filter=5000)
+    >>> bank.add("ada", "article-1")
+    True
+    >>> bank.unseen("ada", ["article-1", "article-2"])
+    ['article-2']
+
+    `contains(user, key)` is False: definitely not added; True: maybe, wrong for at most
+    `error_rate` of the keys that a user never had, however many it has. `keys_per_filter` is the
+    size that is cheapest; a user with fewer or more keys takes memory for what it has.
+
+    With a `path` the bank lives in that file. A key is in it for good as soon as `add` has returned
+    if the process is killed, and as soon as `flush` has if the power fails.
+    """
+
+    __slots__ = ("_path",)
+    __hash__ = None  # type: ignore[assignment]  # banks change and compare by what they hold
+    _path: str | None
+
+    kind = "bank"
+
+    def __new__(
+        cls,
+        error_rate: float = 0.01,
+        keys_per_filter: int = 1000,
+        *,
+        path: str | os.PathLike[str] | None = None,
+        hasher: Hasher = "xxh3",
+        seed: int = 0,
+    ) -> Self:
+        """Make an empty bank, in memory or in a new file."""
+        rate = sizing.check_error_rate(error_rate)
+        try:
+            keys = sizing.check_capacity(keys_per_filter)
+        except errors.InvalidParameter as problem:
+            message = str(problem).replace("capacity", "keys_per_filter", 1)
+            raise errors.InvalidParameter(message) from None
+        seed = check_hasher(hasher, seed)
+        extra = _native.bank_pages(keys, rate)
+        header = _native.make_header(cls.kind, keys, rate, hasher, seed, extra=extra)
+        if path is None:
+            return cls._with(header, None, "new", 0)
+        from bloomery.storage import bankfile
+
+        return bankfile.create(cls, header, path)._at(path)
+
+    @classmethod
+    def _with(
+        cls,
+        source: Buffer | None,
+        path: str | os.PathLike[str] | None,
+        mode: str,
+        boot: int,
+    ) -> Self:
+        made = _native.Bank.__new__(cls, source, path, mode, boot)
+        made._path = None
+        return made
+
+    def _at(self, path: str | os.PathLike[str]) -> Self:
+        self._path = os.path.abspath(path)
+        return self
+
+    @classmethod
+    def open(
+        cls, path: str | os.PathLike[str], *, mode: Literal["r", "r+"] = "r+", verify: bool = False
+    ) -> Self:
+        """Open the bank in a file, which stays its memory.
+
+        One process at a time may have it open to be written (`mode="r+"`), or many to be read
+        (`"r"`). A bank that was not closed is repaired, which reads all of its records. `verify`
+        reads and checks everything.
+        """
+        from bloomery.storage import bankfile
+
+        return bankfile.open_bank(cls, path, mode, verify)._at(path)
+
+    @property
+    def path(self) -> str | None:
+        """The file it lives in; None if it is in memory."""
+        return self._path
+
+    def __enter__(self) -> Self:
+        """Return the bank, which is closed at the end of the `with` block."""
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        problem: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Close the bank."""
+        self.close()
+
+    # Keys.
+
+    def update(self, users: Key | Batch, keys: Batch) -> None:
+        """Add every key, for one user or for one each, and say nothing about which were new."""
+        self.add_many(users, keys)
+
+    @overload
+    def unseen(self, user: Key, candidates: list[K] | tuple[K, ...]) -> list[K]: ...
+    @overload
+    def unseen(self, user: Key, candidates: Iterable[K]) -> Any: ...
+
+    def unseen(self, user: Key, candidates: Any) -> Any:
+        """Return the candidates that the user has definitely not had, in their order.
+
+        A list, tuple or other iterable gives a list; an array or column gives one of its kind. Of
+        those left out, at most `error_rate` of what was never added is left out by mistake.
+        """
+        if isinstance(candidates, list):
+            return self._unseen(user, candidates)
+        arrow = hasattr(candidates, "__arrow_c_array__") or hasattr(
+            candidates, "__arrow_c_stream__"
+        )
+        if not arrow and not hasattr(candidates, "dtype"):
+            return self._unseen(user, list(candidates))
+        mask: Any = self.contains_many(user, candidates)
+        unseen = ~mask if hasattr(mask, "dtype") else [not seen for seen in mask]
+        if arrow and not hasattr(candidates, "iloc"):  # pandas' filter is another thing
+            return candidates.filter(unseen)
+        return candidates[unseen]
+
+    def count(self, user: Key) -> int:
+        """How many distinct keys the user has; a key taken for another is not counted."""
+        facts = self._user(user)
+        return 0 if facts is None else int(facts["keys"])
+
+    # What is known.
+
+    @property
+    def users(self) -> int:
+        """How many users there are."""
+        return len(self)
+
+    def info(self, user: Key | None = None) -> dict[str, Any]:
+        """All that is known about the bank, or about one user; KeyError if there is none such."""
+        if user is not None:
+            facts = self._user(user)
+            if facts is None:
+                raise KeyError(user)
+            return {**facts, "bits_per_key": 8 * facts["nbytes"] / max(1, facts["keys"])}
+        nbytes, count = self.nbytes, self.estimated_count
+        return {
+            "kind": self.kind,
+            "keys_per_filter": self.keys_per_filter,
+            "error_rate": self.error_rate,
+            "hasher": self.hasher,
+            "seed": shown_seed(self),
+            "users": len(self),
+            "estimated_count": count,
+            "nbytes": nbytes,
+            "bits_per_key": 8 * nbytes / max(1, count),
+            "path": self.path,
+            "read_only": self.read_only,
+        }
+
+    def __repr__(self) -> str:
+        """Show what it was made with and how much it holds."""
+        made = f"error_rate={self.error_rate:g}, keys_per_filter={self.keys_per_filter}"
+        if self.path is not None:
+            made += f", path={self.path!r}"
+        if self.closed:
+            return f"<{type(self).__name__}({made}): closed>"
+        holds = f"{len(self):,} users, {self.estimated_count:,} keys, {self.nbytes:,} bytes"
+        return f"<{type(self).__name__}({made}): {holds}>"
+
+    def __eq__(self, other: object) -> bool:
+        """True if both were made alike and hold the same for each user."""
+        if not isinstance(other, FilterBank):
+            return NotImplemented
+        return self is other or self._same(other)
+
+    def union(self, *others: object) -> NoReturn:
+        """Raise: banks cannot be merged."""
+        raise errors.IncompatibleFilters(
+            "banks cannot be merged, since what is kept of a key depends on how many its user has:"
+            " add the keys of both to one bank"
+        )
+
+    intersection = __or__ = __and__ = union
+
+    # Bytes.
+
+    def to_bytes(self) -> bytes:
+        """Return the bank as bytes, checksummed; what `save` would write."""
+        memory.check(self.nbytes)
+        file = io.BytesIO(bytes(_native.HEADER_BYTES))
+        file.seek(_native.HEADER_BYTES)
+        head = self._save(file.write)
+        file.seek(0)
+        file.write(head)
+        return file.getvalue()
+
+    @classmethod
+    def from_bytes(cls, data: Buffer) -> Self:
+        """Make the bank that `to_bytes` gave, in memory; CorruptData if the bytes are not that."""
+        from bloomery.storage import bankfile
+
+        view = memoryview(data).cast("B")
+        memory.check(len(view))
+        return cls._with(view, None, "load", bankfile.boot())
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write a copy to a file: checksummed, and all of it or nothing. `open` takes that too."""
+        from bloomery.storage import bankfile
+
+        bankfile.save(self, path)
+
+    @classmethod
+    def load(
+        cls,
+        path: str | os.PathLike[str],
+        *,
+        mmap: bool = False,
+        writable: bool = False,
+        verify: bool | None = None,
+    ) -> Self:
+        """Read a bank into memory; with `mmap` open its file, to be written if `writable`."""
+        from bloomery.storage import bankfile
+
+        if mmap:
+            return cls.open(path, mode="r+" if writable else "r", verify=bool(verify))
+        if writable:
+            raise errors.InvalidParameter(
+                "writable=True needs mmap=True: without it, load and save"
+            )
+        return bankfile.load(cls, path, verify)
+
+    def copy(self) -> Self:
+        """Return a bank with the same users and keys, in memory."""
+        return self.from_bytes(self.to_bytes())
+
+    def __copy__(self) -> Self:
+        """Return a copy."""
+        return self.copy()
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
+        """Return a copy."""
+        return self.copy()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle as the bytes."""
+        return type(self).from_bytes, (self.to_bytes(),)
