@@ -49,8 +49,9 @@ def run(settings: Settings) -> list[Record]:
 def _articles(users: Ints, numbers: Ints) -> Ints:
     """What a user saw as its n-th, as ids under 2**48 in no order."""
     ids = ((users * 7919 + numbers) % _ARTICLES).astype(np.uint64)
-    ids = (ids * _ODD) & np.uint64((1 << 48) - 1)
-    return ids.astype(np.int64)
+    ids *= _ODD
+    ids &= np.uint64((1 << 48) - 1)
+    return ids.view(np.int64)
 
 
 def _rows(sizes: Ints) -> Iterator[tuple[Ints, Ints]]:

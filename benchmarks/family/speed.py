@@ -175,8 +175,11 @@ def render_kinds(records: list[Record], notes: dict[str, list[str]]) -> str:
     """A table for each kind, sort of keys and rate, with the plain filter last; then the notes."""
     blocks: list[str] = []
     for kind, lines in notes.items():
-        mine = [r for r in records if r["kind"] == kind]
-        for first in {(r["keys_of"], r["error_rate"]): r for r in reversed(mine)}.values():
+        groups: dict[tuple[str, float], Record] = {}
+        for r in records:
+            if r["kind"] == kind:
+                groups.setdefault((r["keys_of"], r["error_rate"]), r)
+        for first in groups.values():
             rows = [*like(records, first, kind), *like(records, first, "plain")]
             blocks.append(_block(rows))
         blocks += ["\n".join(lines)] if lines else []

@@ -142,7 +142,16 @@ MEASURES: dict[str, Callable[[Settings], Iterator[Record]]] = {
 
 def render(records: list[Record]) -> str:
     columns = [Column("kind", left=True), Column("what", left=True)]
-    titles = ("keys", "bits/key", "limit", "asked for", "observed", "± (1 sd)", "removable", "told")
+    titles = (
+        "keys",
+        "bits/key",
+        "limit",
+        "asked for",
+        "observed",
+        "± (1 sd)",
+        "removable",
+        "predicted",
+    )
     columns += [Column(title) for title in titles]
     shown: tuple[tuple[str, Callable[[Any], str]], ...] = (
         ("keys", lambda v: f"{v:,}"),
