@@ -7,10 +7,12 @@ articles are known to some users and not to others.
 from __future__ import annotations
 
 import math
+import resource
 import statistics
 import sys
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -68,15 +70,27 @@ def _rows(sizes: Ints) -> Iterator[tuple[Ints, Ints]]:
         yield users[order], _articles(users, numbers)[order]
 
 
+def _resident() -> int:
+    """What the process has in memory; 0 where the system does not tell."""
+    try:
+        pages = int(Path("/proc/self/statm").read_text().split()[1])
+    except OSError:
+        return 0
+    return pages * resource.getpagesize()
+
+
 def _measure(what: str, sizes: Ints, planned: int, limit: float) -> Record:
     keys = int(sizes.sum())
     progress.step(f"family: bank, {len(sizes):,} users, {keys:,} keys, {what}")
+    before = _resident()
     bank = bloomery.FilterBank(error_rate=ERROR_RATE, keys_per_filter=planned)
     elapsed = 0
     for users, articles in _rows(sizes):
         start = time.perf_counter_ns()
         bank.add_many(users, articles)
         elapsed += time.perf_counter_ns() - start
+    del users, articles
+    resident = _resident() - before
     sample = np.random.default_rng(2).choice(len(sizes), min(SAMPLE, len(sizes)), replace=False)
     rates, lost = _rates(bank, sizes, sample)
     plain = bloomery.BloomFilter(1_000_000, ERROR_RATE).nbytes * 8 / 1_000_000
@@ -93,6 +107,7 @@ def _measure(what: str, sizes: Ints, planned: int, limit: float) -> Record:
         "bits_a_key": bits,
         "limit_bits": limit * plain,
         "to_plain": bits / plain,
+        "resident_bits_a_key": resident * 8 / keys,
         "limit": limit,
         "add_ns": elapsed / keys,
         "lost_keys": lost,
@@ -168,7 +183,17 @@ def _sets(sizes: Ints, sample: Ints) -> Record:
 
 def render(records: list[Record]) -> str:
     columns = [Column("users and keys", left=True)]
-    titles = ("users", "keys", "bits/key", "x plain", "limit", "observed", "worst user", "± (1 sd)")
+    titles = (
+        "users",
+        "keys",
+        "bits/key",
+        "resident",
+        "x plain",
+        "limit",
+        "observed",
+        "worst user",
+        "± (1 sd)",
+    )
     columns += [Column(title) for title in (*titles, "lost", "add ns", "sets: bits/key")]
     rows = [
         [
@@ -176,6 +201,7 @@ def render(records: list[Record]) -> str:
             f"{r['users']:,}",
             f"{r['keys']:,}",
             f"{r['bits_a_key']:.2f}",
+            f"{r['resident_bits_a_key']:.2f}",
             f"{r['to_plain']:.3f}",
             f"{r['limit']:.2f}",
             f"{r['observed_error_rate']:.3%}",
