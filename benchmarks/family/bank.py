@@ -59,15 +59,10 @@ def _articles(users: Ints, numbers: Ints) -> Ints:
 def _rows(sizes: Ints) -> Iterator[tuple[Ints, Ints]]:
     """Columns of users and articles. All users read at the same time: a run of rows is a few
     articles of every user who is not yet done."""
-    everyone = np.arange(len(sizes), dtype=np.int64)
     step = max(1, _ROWS // len(sizes))
     for done in range(0, int(sizes.max()), step):
-        counts = np.clip(sizes - done, 0, step)
-        users = np.repeat(everyone, counts)
-        first = np.repeat(np.cumsum(counts) - counts, counts)
-        numbers = np.arange(len(users), dtype=np.int64) - first + done
-        order = np.argsort(numbers, kind="stable")
-        yield users[order], _articles(users, numbers)[order]
+        numbers, users = np.nonzero(np.arange(done, done + step)[:, None] < sizes)
+        yield users, _articles(users, numbers + done)
 
 
 def _resident() -> int:
