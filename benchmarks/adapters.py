@@ -15,6 +15,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from benchmarks.settings import KINDS
 from benchmarks.textbook import TextbookFilter, TextbookFilterMmh3
 
 
@@ -30,6 +31,8 @@ class Handle:
     """Set where the peer has no `in`; then the loop calls this instead."""
     contains_many: Callable[[list[Any]], Any] | None = None
     serialise: Callable[[], bytes] | None = None
+    remove: Callable[[Any], object] | None = None
+    remove_many: Callable[[list[Any]], Any] | None = None
 
 
 @dataclass(frozen=True)
@@ -41,13 +44,18 @@ class Peer:
     make: Callable[[int, float, str], Handle]
     cap: int | None = None
     note: str = ""
+    takes: tuple[str, ...] = KINDS
 
     def available(self) -> bool:
-        try:
-            importlib.import_module(self.module)
-        except ImportError:
-            return False
-        return True
+        return installed(self.module)
+
+
+def installed(module: str) -> bool:
+    try:
+        importlib.import_module(module)
+    except ImportError:
+        return False
+    return True
 
 
 def _bloomery(capacity: int, error_rate: float, kind: str) -> Handle:

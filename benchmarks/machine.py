@@ -18,6 +18,11 @@ PACKAGES = (
     "fastbloom-rs",
     "pybloomfiltermmap3",
     "pybloom-live",
+    "pyprobables",
+    "cuckoopy",
+    "cuckoofilter",
+    "pyfusefilter",
+    "pyxorfilter",
     "numpy",
     "pyarrow",
 )

@@ -62,11 +62,11 @@ def _measure(
             )
             size = min(capacity, peer.cap or capacity)
             handle = peer.make(size, error_rate, kind)
-            _one_by_one(handle, best[peer.name], present, absent, size, settings.ask_cap)
+            one_by_one(handle, best[peer.name], present, absent, size, settings.ask_cap)
             if peer.name not in weighed:
                 weighed[peer.name] = _weigh(handle, absent, size)
             del handle
-            _bulk(peer.make(size, error_rate, kind), best[peer.name], present, absent, size)
+            bulk(peer.make(size, error_rate, kind), best[peer.name], present, absent, size)
     rows: list[Record] = [
         {"peer": FLOOR, "ns": best[FLOOR].ns, "keys": capacity, "rounds": settings.rounds}
     ]
@@ -96,7 +96,7 @@ def _floor(best: Best, present: Keys) -> None:
         best.note("add", time_empty(keys), len(keys))
 
 
-def _one_by_one(
+def one_by_one(
     handle: Handle, best: Best, present: Keys, absent: Keys, size: int, ask_cap: int
 ) -> None:
     keys = present.fresh(size)
@@ -113,7 +113,7 @@ def _one_by_one(
         del keys
 
 
-def _bulk(handle: Handle, best: Best, present: Keys, absent: Keys, size: int) -> None:
+def bulk(handle: Handle, best: Best, present: Keys, absent: Keys, size: int) -> None:
     if handle.update is None:
         return
     keys = present.fresh(size)

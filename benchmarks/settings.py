@@ -83,6 +83,19 @@ class Settings:
     def dedup_lines(self) -> int:
         return self.size(1_000_000 if self.quick else 10_000_000)
 
+    @property
+    def family_keys(self) -> int:
+        return self.size(1_000_000)
+
+    @property
+    def family_absent(self) -> int:
+        """At 1%, 10 M absent keys give 100,000 errors: one deviation is 0.3% of the rate."""
+        return self.size(1_000_000 if self.quick else 10_000_000)
+
+    @property
+    def bank_users(self) -> int:
+        return self.size(5_000 if self.quick else 100_000)
+
     def as_record(self) -> Record:
         """What the JSON says about how the figures were made."""
         return {**asdict(self), "rounds": self.rounds, "few_rounds": self.few_rounds}

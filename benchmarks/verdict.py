@@ -2,24 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from statistics import median
 
 from benchmarks.adapters import OURS
+from benchmarks.family import verdict as family
+from benchmarks.lines import Line, missing, word
 from benchmarks.report import Column, table
 from benchmarks.settings import Record, Settings
 
 Parts = dict[str, list[Record]]
 PEAK_LIMIT = 1.4e9
-
-
-@dataclass(frozen=True)
-class Line:
-    what: str
-    must: str
-    aim: str
-    measured: str
-    verdict: str
 
 
 def judge(parts: Parts, settings: Settings) -> list[Line]:
@@ -41,17 +34,8 @@ def judge(parts: Parts, settings: Settings) -> list[Line]:
         _threads(threads, "two Python threads", "contains_many, two threads", 1.7),
         _threads(threads, "add_many(threads=2)", "add_many(threads=2)", 1.5),
         *named,
+        *(family.judge(parts["family"], settings) if "family" in parts else []),
     ]
-
-
-def _word(must: bool, aim: bool | None = None) -> str:
-    if not must:
-        return "MISSED"
-    return "aim met" if aim else "must met"
-
-
-def _missing(what: str, must: str, aim: str = "-") -> Line:
-    return Line(what, must, aim, "-", "not measured")
 
 
 def _single(records: list[Record]) -> Line:
@@ -64,7 +48,7 @@ def _single(records: list[Record]) -> Line:
         if op in r["ratio"]
     ]
     if not ratios:
-        return _missing(what, must, aim)
+        return missing(what, must, aim)
     worst, where = max(ratios)
     middle = median(ratio for ratio, _ in ratios)
     return Line(
@@ -72,7 +56,7 @@ def _single(records: list[Record]) -> Line:
         must,
         aim,
         f"worst {worst:.2f}x ({where}); median {middle:.2f}x",
-        _word(worst <= 1.0, worst <= 0.8),
+        word(worst <= 1.0, worst <= 0.8),
     )
 
 
@@ -89,14 +73,14 @@ def _list_of_str(
         if op in r["ratio"]
     ]
     if not ratios:
-        return _missing(what, must, aim)
+        return missing(what, must, aim)
     worst, where = max(ratios)
     return Line(
         what,
         must,
         aim,
         f"worst {worst:.2f}x ({where}); best {min(ratios)[0]:.2f}x",
-        _word(worst <= limit, worst <= hoped),
+        word(worst <= limit, worst <= hoped),
     )
 
 
@@ -105,7 +89,7 @@ def _array(records: list[Record], capacity: int) -> Line:
     rows = [r for r in records if r["door"] == "int64 array" and r["capacity"] == capacity]
     operations = ("add_many", "hit", "miss")
     if not any(r["ratio"] for r in rows):
-        return _missing(what, must, aim)
+        return missing(what, must, aim)
     ratio = max(r["ratio"][op] for r in rows for op in operations)
     worst, op = max((r["ns"][op], op) for r in rows for op in operations)
     return Line(
@@ -113,7 +97,7 @@ def _array(records: list[Record], capacity: int) -> Line:
         must,
         aim,
         f"worst {ratio:.2f}x, {worst:.1f} ns ({op})",
-        _word(ratio <= 0.2, worst <= 6),
+        word(ratio <= 0.2, worst <= 6),
     )
 
 
@@ -127,8 +111,8 @@ def _memory(records: list[Record], error_rate: float, limit: float) -> Line:
                 f"({r['off_target']:+.2%} ± {r['sampling_error']:.2%})"
             )
             met = r["bits_a_key"] <= limit and abs(r["off_target"]) <= 0.02
-            return Line(what, must, "-", measured, _word(met))
-    return _missing(what, must)
+            return Line(what, must, "-", measured, word(met))
+    return missing(what, must)
 
 
 def _large(records: list[Record]) -> Line:
@@ -136,14 +120,14 @@ def _large(records: list[Record]) -> Line:
     wanted = ("add_many", "contains_many hit", "contains_many miss")
     ratios = [(r["ratio"], r["pass"]) for r in records if r["pass"] in wanted and r["ratio"]]
     if not ratios:
-        return _missing(what, must)
+        return missing(what, must)
     worst = max(ratios)[0]
     return Line(
         what,
         must,
         "-",
         ", ".join(f"{name} {ratio:.2f}x" for ratio, name in ratios),
-        _word(worst <= 1.3),
+        word(worst <= 1.3),
     )
 
 
@@ -151,14 +135,14 @@ def _threads(records: list[Record], label: str, what: str, limit: float) -> Line
     must = f">= {limit}x one"
     rows = [r for r in records if label in r["pass"] and "contains_many(" not in r["pass"]]
     if not rows:
-        return _missing(what, must)
+        return missing(what, must)
     worst = min(r["speedup"] for r in rows)
     return Line(
         what,
         must,
         "-",
         f"worst {worst:.2f}x, best {max(r['speedup'] for r in rows):.2f}x",
-        _word(worst >= limit),
+        word(worst >= limit),
     )
 
 
@@ -166,16 +150,16 @@ def _billion(records: list[Record]) -> Line:
     what, aim = "10^9 keys at 1%", "< 60 s"
     must = "finishes; <= 1.02%; peak <= 1.4 GB + a chunk"
     if not records:
-        return _missing(what, must, aim)
+        return missing(what, must, aim)
     r = records[0]
     if not r["finished"]:
-        return Line(what, must, aim, f"exit code {r['exit_code']}", _word(False))
+        return Line(what, must, aim, f"exit code {r['exit_code']}", word(False))
     met = r["observed_error_rate"] <= 0.0102 and r["peak_bytes"] <= PEAK_LIMIT + r["chunk_bytes"]
     measured = (
         f"{r['seconds']:.0f} s, {r['observed_error_rate']:.3%}, peak "
         f"{r['peak_bytes'] / 1e9:.2f} GB ({r['keys']:,} keys)"
     )
-    return Line(what, must, aim, measured, _word(met, r["seconds"] < 60))
+    return Line(what, must, aim, measured, word(met, r["seconds"] < 60))
 
 
 def _dedup(records: list[Record]) -> Line:
@@ -185,16 +169,16 @@ def _dedup(records: list[Record]) -> Line:
         by_mix.setdefault(r["mix"], {})["awk" if r["command"].startswith("awk") else OURS] = r
     pairs = [(mix, sides) for mix, sides in by_mix.items() if len(sides) == 2]
     if not pairs:
-        return _missing(what, must)
+        return missing(what, must)
     if any(sides[OURS]["exit_code"] for _, sides in pairs):
-        return Line(what, must, "-", "the command failed", _word(False))
+        return Line(what, must, "-", "the command failed", word(False))
     faster = [sides["awk"]["seconds"] / sides[OURS]["seconds"] for _, sides in pairs]
     smaller = [sides["awk"]["peak_bytes"] / sides[OURS]["peak_bytes"] for _, sides in pairs]
     measured = "; ".join(
         f"{mix}: {f:.1f}x faster, 1/{s:.1f} memory"
         for (mix, _), f, s in zip(pairs, faster, smaller, strict=True)
     )
-    return Line(what, must, "-", measured, _word(min(faster) >= 4 and min(smaller) >= 10))
+    return Line(what, must, "-", measured, word(min(faster) >= 4 and min(smaller) >= 10))
 
 
 def render(lines: list[Line], settings: Settings) -> str:

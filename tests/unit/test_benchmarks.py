@@ -1,0 +1,30 @@
+"""The benchmarks run; what they say about speed is for `make bench`."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+TREE = Path(__file__).parents[2]
+
+
+@pytest.mark.slow
+def test_family_runs_and_judges(tmp_path: Path) -> None:
+    """Every step of the family's part runs at the least size, loses no key, and gets its lines."""
+    result = tmp_path / "result.json"
+    options = ["--quick", "--scale", "0.001", "--only", "family", "--json", str(result)]
+    done = subprocess.run(
+        [sys.executable, "-m", "benchmarks", *options],
+        cwd=TREE,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
+    found = json.loads(result.read_text("utf-8"))
+    records = found["parts"]["family"]
+    assert {r["table"] for r in records} == {"speed", "static", "weights", "bank"}
+    assert not any(r["lost_keys"] for r in records if r.get("ours"))
+    assert any(line["what"].startswith("bank") for line in found["how_good"])
