@@ -10,6 +10,7 @@ from bloomery.filters import (
     FilterBank,
     RotatingBloomFilter,
     ScalableBloomFilter,
+    StaticFilter,
 )
 from bloomery.storage.anyfile import open
 
@@ -21,6 +22,7 @@ __all__ = [
     "FilterBank",
     "RotatingBloomFilter",
     "ScalableBloomFilter",
+    "StaticFilter",
     "__version__",
     "errors",
     "open",

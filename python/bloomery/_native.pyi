@@ -22,6 +22,7 @@ __all__ = [
     "Section",
     "__version__",
     "bank_pages",
+    "build_static",
     "checksum",
     "fixed_table",
     "forked",
@@ -297,6 +298,9 @@ def parse_header(
     head: bytes, total: int | None
 ) -> tuple[int, float, Layout, int, int, int, Hasher, int, int]: ...
 def checksum(data: Buffer, before: int = 0) -> int: ...
+def build_static(
+    keys: Batch, error_rate: float, hasher: Hasher, seed: int, nulls: Nulls
+) -> tuple[bytes, Memory]: ...
 def growing_table(capacity: int, error_rate: float) -> tuple[int, int, int, int]: ...
 def fixed_table(capacity: int, error_rate: float) -> tuple[int, int, int, int]: ...
 def rotating_table(

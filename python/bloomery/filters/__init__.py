@@ -10,6 +10,7 @@ from bloomery.filters.deletable import DeletableBloomFilter
 from bloomery.filters.filter import Filter, RemovingFilter
 from bloomery.filters.rotating import RotatingBloomFilter
 from bloomery.filters.scalable import ScalableBloomFilter
+from bloomery.filters.static import StaticFilter
 
 __all__ = [
     "KINDS",
@@ -23,6 +24,7 @@ __all__ = [
     "RemovingFilter",
     "RotatingBloomFilter",
     "ScalableBloomFilter",
+    "StaticFilter",
 ]
 
 AnyFilter: TypeAlias = BloomFilter | Filter
@@ -34,5 +36,6 @@ _CLASSES: tuple[type[AnyFilter], ...] = (
     DeletableBloomFilter,
     CuckooFilter,
     RotatingBloomFilter,
+    StaticFilter,
 )
 KINDS = {one.kind: one for one in _CLASSES}
