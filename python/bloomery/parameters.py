@@ -28,13 +28,13 @@ def check_capacity(value: object) -> int:
     )
 
 
-def check_error_rate(value: object) -> float:
+def check_error_rate(value: object, least: float = MIN_ERROR_RATE) -> float:
     """The error rate as a float, or InvalidParameter."""
     found = number(value)
-    if found is not None and MIN_ERROR_RATE <= found <= MAX_ERROR_RATE:
+    if found is not None and least <= found <= MAX_ERROR_RATE:
         return float(found)
     raise InvalidParameter(
-        f"error_rate must be a number from {MIN_ERROR_RATE:g} to {MAX_ERROR_RATE:g},"
+        f"error_rate must be a number from {least:g} to {MAX_ERROR_RATE:g},"
         f" not {show(value)}"
     )
 
