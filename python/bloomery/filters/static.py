@@ -34,7 +34,7 @@ class StaticFilter(Filter):
     def __new__(cls, *args: object, **options: object) -> Self:
         """Refuse: there is no empty one."""
         raise errors.InvalidParameter(
-            "a StaticFilter is made of all of its keys at once: StaticFilter.build(keys, error_rate)"
+            "a StaticFilter is made of all of its keys at once: StaticFilter.build(keys, rate)"
         )
 
     @classmethod
