@@ -103,6 +103,15 @@ impl Rotating {
         });
     }
 
+    /// Entries that are not too old: all, unless time has passed over a memory that is not written.
+    fn live(&self) -> u64 {
+        if self.lapsed.unwrap_or_default() == 0 {
+            return self.table.entries();
+        }
+        let slots = (0..self.table.geometry().slots()).map(|spot| self.table.get(spot));
+        slots.filter(|value| *value != 0 && self.age(*value) <= self.generations).count() as u64
+    }
+
     /// Keys that fill a generation, where that is what rotates it.
     fn keys_each(&self) -> u64 {
         self.made.capacity.div_ceil(self.generations)
@@ -193,10 +202,12 @@ impl Kind for Rotating {
     }
 
     fn facts(&self) -> Vec<(&'static str, Fact)> {
+        let live = self.live();
+        let share = live as f64 / self.table.entries().max(1) as f64;
         vec![
-            ("estimated_count", Fact::Int(self.table.entries())),
-            ("estimated_error_rate", Fact::Float(self.table.rate().min(1.0))),
-            ("fill_ratio", Fact::Float(self.table.load())),
+            ("estimated_count", Fact::Int(live)),
+            ("estimated_error_rate", Fact::Float((share * self.table.rate()).min(1.0))),
+            ("fill_ratio", Fact::Float(share * self.table.load())),
             ("generations", Fact::Int(self.generations)),
             ("window", Fact::Float(self.window)),
             ("generation_started", Fact::Float(self.began())),
