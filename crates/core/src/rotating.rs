@@ -74,7 +74,15 @@ impl Rotating {
 
     /// When the current generation began, where time began it.
     fn began(&self) -> f64 {
-        self.started + self.lapsed.unwrap_or_default() as f64 * self.generation_seconds()
+        self.after(self.lapsed.unwrap_or_default() as f64)
+    }
+
+    /// When so many generations will have passed. Rounded up: none may be shorter than its share of
+    /// the window, or a key is forgotten early.
+    fn after(&self, passed: f64) -> f64 {
+        let seconds = passed * self.generation_seconds();
+        let end = self.started + seconds;
+        if end - self.started < seconds { end.next_up() } else { end }
     }
 
     /// How many generations ago an entry was last added.
@@ -158,7 +166,7 @@ impl Kind for Rotating {
         if self.window == 0.0 {
             return f64::INFINITY;
         }
-        self.began() + self.generation_seconds()
+        self.after(self.lapsed.unwrap_or_default() as f64 + 1.0)
     }
 
     /// What is mapped forgets as well: entries stay where they are, and too old ones do not count.
@@ -169,8 +177,10 @@ impl Kind for Rotating {
 
     /// Rotates once for every generation that has passed; a clock that goes back waits.
     fn tick(&mut self, now: f64) -> Result<(), Refusal> {
-        let each = self.generation_seconds();
-        let passed = ((now - self.started) / each).floor();
+        let mut passed = ((now - self.started) / self.generation_seconds()).floor();
+        if self.after(passed) > now {
+            passed -= 1.0;
+        }
         if self.window == 0.0 || passed < 1.0 || passed.is_nan() {
             return Ok(());
         }
@@ -178,13 +188,14 @@ impl Kind for Rotating {
             self.lapsed = Some(passed as u64);
             return Ok(());
         }
+        let began = self.after(passed);
         if passed > self.generations as f64 {
             self.table.clear(); // all of it is older than the window and a generation
             self.filled = 0;
         } else {
             (0..passed as u64).for_each(|_| self.rotate());
         }
-        self.started += passed * each;
+        self.started = began;
         Ok(())
     }
 

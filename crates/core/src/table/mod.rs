@@ -15,8 +15,8 @@
 //! none left goes into both halves. An entry lets a share `2^(1 - known bits)` of all keys through,
 //! whatever the table's size: the error rate is a sum over the entries, and only adding raises it.
 //!
-//! A table that is not to grow (a **ring**) has any number of buckets, of four slots, and keeps no
-//! stream bits, only the tag.
+//! A table that is not to grow (a **ring**) has any even number of buckets, of four slots, and keeps
+//! no stream bits, only the tag.
 
 #[cfg(test)]
 mod attacks;
@@ -75,9 +75,10 @@ impl Geometry {
 
     pub fn check(&self) -> Result<(), String> {
         let Geometry { buckets, pair, tag_bits, stream_bits, mark_bits, ring } = *self;
-        let whole = ring || buckets.is_power_of_two() && buckets > 1;
-        if buckets == 0 || buckets > MOST_BUCKETS || !whole {
-            return Err(format!("{buckets} buckets, must be a power of two up to 2^40"));
+        let whole = if ring { buckets.is_multiple_of(2) } else { buckets.is_power_of_two() };
+        if !(2..=MOST_BUCKETS).contains(&buckets) || !whole {
+            let right = if ring { "even" } else { "a power of two" };
+            return Err(format!("{buckets} buckets, must be {right}, from 2 to 2^40"));
         }
         let (pairs, tags, streams) = match ring {
             true => (RING_PAIR..=RING_PAIR, 2..=MOST_TAG_BITS, 0..=0),
@@ -276,10 +277,12 @@ impl<const RING: bool> Table<RING> {
         tag << self.tag_shift | field
     }
 
-    /// The other bucket of a tag, in a ring.
+    /// The other bucket of a tag, in a ring. The sum of both is odd and their number even, so it is
+    /// another one. Sums in steps of equal size would lead back to where they came from: entries
+    /// could move among few buckets, and the fullest of such sets would refuse keys too early.
     #[inline(always)]
     fn across(&self, bucket: u64, tag: u64) -> u64 {
-        let sum = mulhi(tag << (64 - self.geometry.tag_bits), self.geometry.buckets);
+        let sum = mulhi(tag.wrapping_mul(0x9E37_79B9_7F4A_7C15), self.geometry.buckets) | 1;
         if sum >= bucket { sum - bucket } else { sum + self.geometry.buckets - bucket }
     }
 
@@ -428,13 +431,11 @@ impl<const RING: bool> Table<RING> {
         differs & !((fields ^ less) & lanes.fields) | guards & !less
     }
 
-    /// Every slot that the key may be in, with what it holds. (If both places are one bucket, each
-    /// of its slots comes once.)
+    /// Every slot that the key may be in, with what it holds.
     #[inline(always)]
     pub fn matches(&self, h: u64) -> impl Iterator<Item = (u64, u64)> + '_ {
         let Places { buckets, entries } = self.places(h);
-        let places = 1 + usize::from(buckets[1] != buckets[0]);
-        buckets.into_iter().zip(entries).take(places).flat_map(move |(bucket, entry)| {
+        buckets.into_iter().zip(entries).flat_map(move |(bucket, entry)| {
             self.spots(bucket).filter_map(move |spot| {
                 let value = self.get(spot);
                 let holds = self.differences(value, entry, &self.lanes[1]) == 0;

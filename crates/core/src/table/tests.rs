@@ -145,7 +145,7 @@ fn contains_agrees_with_matches() {
         answers_agree(Table::<false>::empty(geometry).unwrap());
     }
     for tag_bits in 2..=MOST_TAG_BITS {
-        let geometry = Geometry { buckets: 37, tag_bits, ..Geometry::ring(1, 0.1) };
+        let geometry = Geometry { buckets: 38, tag_bits, ..Geometry::ring(1, 0.1) };
         answers_agree(Table::<true>::empty(geometry).unwrap());
     }
 }
