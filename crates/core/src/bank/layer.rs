@@ -82,16 +82,14 @@ impl Record {
     pub fn place(&self, plan: &Plan, h: u64) -> (page::Geometry, u32, u64) {
         let layer = usize::from(self.layer);
         let (cell, geometry) = (mulhi(h, plan.cells(layer)), plan.geometry(layer, self.pages));
-        (geometry, (cell / geometry.range) as u32, cell % geometry.range)
+        let (number, cell) = geometry.page_of(cell);
+        (geometry, number, cell)
     }
 
     pub fn contains(&self, space: &Space, plan: &Plan, h: u64) -> Result<bool, Trouble> {
         let (geometry, number, cell) = self.place(plan, h);
         let page = space.page(self.page(space, number)?)?;
-        match page::find(&geometry, page, cell) {
-            Some(place) => Ok(place.there),
-            None => Err(bad_marks()),
-        }
+        page::contains(&geometry, page, cell).ok_or_else(bad_marks)
     }
 
     /// The line of the page with that number.
