@@ -3,6 +3,7 @@
 
 use super::Trouble;
 use super::head::WORDS_PER_LINE;
+use super::packing;
 use super::page;
 use super::plan::Plan;
 use super::space::Space;
@@ -147,7 +148,7 @@ impl Record {
         for number in 0..self.pages {
             let first = u64::from(number) * geometry.range;
             let page = space.page(self.page(space, number)?)?;
-            page::cells(&geometry, page, first, &mut cells);
+            packing::cells(&geometry, page, first, &mut cells);
         }
         // Pages of ours are sorted and hold nothing beyond the last cell.
         let most = plan.cells(usize::from(self.layer));
