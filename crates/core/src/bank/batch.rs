@@ -1,8 +1,8 @@
 //! Many keys in one pass.
 
-use super::layer::Record;
+use super::layer::{self, Record};
 use super::user::mixed;
-use super::{Bank, Trouble, directory};
+use super::{Bank, Trouble, directory, page};
 use crate::probe::prefetch;
 
 /// The users of a batch: one for all keys, or one for each.
@@ -25,24 +25,41 @@ impl Bank {
     ) -> Result<(), Trouble> {
         let each = match users {
             Users::Each(each) => each,
-            Users::One(user) => {
-                let layers = self.layers(user)?;
-                for h in keys {
-                    let h = mixed(user, *h);
-                    let mut found = false;
-                    for (_, record) in &layers {
-                        found = found || record.contains(&self.space, &self.plan, h)?;
-                    }
-                    out.push(u8::from(found));
-                }
-                return Ok(());
-            }
+            Users::One(user) => return self.contains_of_one(user, keys, out),
         };
         for (users, keys) in each.chunks(AHEAD).zip(keys.chunks(AHEAD)) {
             self.prefetch(users, keys);
             for (user, h) in users.iter().zip(keys) {
                 out.push(u8::from(self.contains(*user, *h)?));
             }
+        }
+        Ok(())
+    }
+
+    fn contains_of_one(&self, user: u64, keys: &[u64], out: &mut Vec<u8>) -> Result<(), Trouble> {
+        let first = out.len();
+        out.resize(first + keys.len(), 0);
+        let hashes: Vec<u64> = keys.iter().map(|h| mixed(user, *h)).collect();
+        for (_, record) in self.layers(user)? {
+            let (layer, out) = (usize::from(record.layer), &mut out[first..]);
+            // To look up all pages of a large user would take longer than a few questions do.
+            if record.pages as usize > keys.len() {
+                for (h, answer) in hashes.iter().zip(out) {
+                    *answer |= u8::from(record.contains(&self.space, &self.plan, *h)?);
+                }
+                continue;
+            }
+            let page = |number| self.space.page(record.page(&self.space, number)?);
+            let pages = (0..record.pages).map(page).collect::<Result<Vec<_>, _>>()?;
+            if record.pages as usize * self.plan.page_lines() <= keys.len() {
+                pages
+                    .iter()
+                    .for_each(|page| page.chunks(8).for_each(|l| prefetch(l.as_ptr().cast())));
+            }
+            let (geometry, cells) =
+                (self.plan.geometry(layer, record.pages), self.plan.cells(layer));
+            let done = page::contains_all(&geometry, &pages, cells, &hashes, out);
+            done.ok_or_else(layer::bad_marks)?;
         }
         Ok(())
     }
@@ -80,6 +97,9 @@ impl Bank {
         let start = self.space.words().as_ptr();
         roots.iter().for_each(|r| prefetch(start.wrapping_add(*r as usize * 8).cast()));
         for ((user, h), root) in users.iter().zip(keys).zip(roots) {
+            if root == 0 {
+                continue;
+            }
             let Ok(record) = Record::read(&self.space, &self.plan, root) else { continue };
             let (geometry, number, cell) = record.place(&self.plan, mixed(*user, *h));
             if let Ok(line) = record.page(&self.space, number) {

@@ -3,7 +3,8 @@
 
 use super::head::WORDS_PER_LINE;
 use super::layer::{MAX_PAGES, ROOTS, Record, numbers_a_page, span};
-use super::page::{self, Geometry};
+use super::packing;
+use super::page::Geometry;
 use super::space::List;
 use super::{Bank, Trouble};
 
@@ -53,7 +54,7 @@ impl Bank {
             let (first, line) = (number * geometry.range, self.space.take(List::Pages)?);
             made.push(line);
             let (mine, rest) = left.split_at(left.partition_point(|c| c - first < geometry.range));
-            page::build(geometry, self.space.page_mut(line)?, mine.iter().map(|c| c - first));
+            packing::build(geometry, self.space.page_mut(line)?, mine.iter().map(|c| c - first));
             left = rest;
         }
         // Pages of numbers, level by level, until the roots hold what is left.

@@ -3,6 +3,7 @@
 
 use super::Trouble;
 use super::head::WORDS_PER_LINE;
+use super::packing;
 use super::page;
 use super::plan::Plan;
 use super::space::Space;
@@ -82,16 +83,14 @@ impl Record {
     pub fn place(&self, plan: &Plan, h: u64) -> (page::Geometry, u32, u64) {
         let layer = usize::from(self.layer);
         let (cell, geometry) = (mulhi(h, plan.cells(layer)), plan.geometry(layer, self.pages));
-        (geometry, (cell / geometry.range) as u32, cell % geometry.range)
+        let (number, cell) = geometry.page_of(cell);
+        (geometry, number, cell)
     }
 
     pub fn contains(&self, space: &Space, plan: &Plan, h: u64) -> Result<bool, Trouble> {
         let (geometry, number, cell) = self.place(plan, h);
         let page = space.page(self.page(space, number)?)?;
-        match page::find(&geometry, page, cell) {
-            Some(place) => Ok(place.there),
-            None => Err(bad_marks()),
-        }
+        page::contains(&geometry, page, cell).ok_or_else(bad_marks)
     }
 
     /// The line of the page with that number.
@@ -149,7 +148,7 @@ impl Record {
         for number in 0..self.pages {
             let first = u64::from(number) * geometry.range;
             let page = space.page(self.page(space, number)?)?;
-            page::cells(&geometry, page, first, &mut cells);
+            packing::cells(&geometry, page, first, &mut cells);
         }
         // Pages of ours are sorted and hold nothing beyond the last cell.
         let most = plan.cells(usize::from(self.layer));

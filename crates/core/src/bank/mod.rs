@@ -15,6 +15,7 @@ mod growth;
 mod head;
 mod layer;
 mod memory;
+mod packing;
 mod page;
 mod plan;
 mod recovery;

@@ -2,7 +2,7 @@
 
 use super::head::*;
 use super::layer::{self, Record};
-use super::{Bank, Trouble, directory, page};
+use super::{Bank, Trouble, directory, packing, page};
 use crate::format::Header;
 use crate::probe::mulhi;
 
@@ -84,7 +84,7 @@ impl Bank {
             }
             let flushed = self.space.lasts && record.epoch != self.space.epoch;
             if !flushed && !geometry.is_full(page) {
-                self.space.change_page(at, |page| page::insert(&geometry, page, place, cell))?;
+                self.space.change_page(at, |page| packing::insert(&geometry, page, place, cell))?;
                 record.set_count(&mut self.space, line, record.count + 1);
                 return Ok(self.counted());
             }
