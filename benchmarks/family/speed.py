@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import traceback
 from collections.abc import Iterable
 from typing import Any
 
@@ -50,35 +51,27 @@ def _entries(keys_of: str, error_rate: float) -> list[Entry]:
 def _measure(
     settings: Settings, entries: list[Entry], keys: tuple[Keys, Keys], error_rate: float
 ) -> list[Record]:
-    present, absent = keys
+    """A contender that fails is told and left out; the others go on."""
+    present = keys[0]
     best = {(kind, peer.name): Best() for kind, peer in entries}
     weighed: dict[tuple[str, str], Record] = {}
+    failed: dict[tuple[str, str], Record] = {}
     for number in range(settings.rounds):
         for kind, peer in rotated(entries, number):
-            if peer.cap is not None and number >= settings.few_rounds:
-                continue
-            progress.step(
-                f"family: {present.count:,} {present.kind} at {error_rate:.1%}, round "
-                f"{number + 1}/{settings.rounds}: {kind}, {peer.name}"
-            )
             label = (kind, peer.name)
-            size = min(present.count, peer.cap or present.count)
-            handle = peer.make(size, error_rate, present.kind)
-            one_by_one(handle, best[label], present, absent, size, settings.ask_cap)
-            if label not in weighed:
-                asked = absent.count if peer.cap is None else SLOW_ABSENT
-                weighed[label] = weigh(handle, present, absent, size, asked)
-            if handle.remove is not None:
-                fresh = present.fresh(size)
-                with quiet():
-                    best[label].note("remove", time_add(handle.remove, fresh), size)
-            handle = peer.make(size, error_rate, present.kind)
-            _batches(handle, best[label], present, absent, size)
-            if present.kind == "int" and peer.module == "bloomery":
-                handle = peer.make(size, error_rate, present.kind)
-                _arrays(handle.target, best[label], present, absent)
-            del handle
-    return [
+            if label in failed or (peer.cap is not None and number >= settings.few_rounds):
+                continue
+            where = f"{kind}, {peer.name}, {present.count:,} {present.kind} at {error_rate:.1%}"
+            progress.step(f"family: round {number + 1}/{settings.rounds}: {where}")
+            try:
+                weighed[label] = _round(settings, peer, best[label], keys, error_rate)
+            except Exception:  # noqa: BLE001 (whatever a peer raises)
+                failed[label] = {
+                    "table": "failed",
+                    "step": where,
+                    "failure": traceback.format_exc(),
+                }
+    records = [
         {
             "table": "speed",
             "kind": kind,
@@ -91,7 +84,29 @@ def _measure(
             **weighed[kind, peer.name],
         }
         for kind, peer in entries
+        if (kind, peer.name) not in failed
     ]
+    return [*records, *failed.values()]
+
+
+def _round(
+    settings: Settings, peer: Peer, best: Best, keys: tuple[Keys, Keys], error_rate: float
+) -> Record:
+    """Every pass of one contender, and what it weighs before keys are removed."""
+    present, absent = keys
+    size = min(present.count, peer.cap or present.count)
+    handle = peer.make(size, error_rate, present.kind)
+    one_by_one(handle, best, present, absent, size, settings.ask_cap)
+    asked = absent.count if peer.cap is None else SLOW_ABSENT
+    weight = weigh(handle, present, absent, size, asked)
+    if handle.remove is not None:
+        fresh = present.fresh(size)
+        with quiet():
+            best.note("remove", time_add(handle.remove, fresh), size)
+    _batches(peer.make(size, error_rate, present.kind), best, present, absent, size)
+    if present.kind == "int" and peer.module == "bloomery":
+        _arrays(peer.make(size, error_rate, present.kind).target, best, present, absent)
+    return weight
 
 
 def _batches(handle: Handle, best: Best, present: Keys, absent: Keys, size: int) -> None:
@@ -141,7 +156,7 @@ def like(records: list[Record], row: Record, kind: str) -> list[Record]:
 
 def to_plain(records: list[Record], row: Record) -> dict[str, float]:
     """How many times the plain filter's time, for each operation that both have."""
-    plain = like(records, row, "plain")[0]["ns"]
+    plain = {op: ns for r in like(records, row, "plain") for op, ns in r["ns"].items()}
     return {op: ns / plain[op] for op, ns in row["ns"].items() if op in plain}
 
 
@@ -187,7 +202,7 @@ def render_kinds(records: list[Record], notes: dict[str, list[str]]) -> str:
 
 
 def _block(rows: list[Record]) -> str:
-    mine = rows[0]
+    first = rows[0]
     operations = [op for op in OPERATIONS if any(op in r["ns"] for r in rows)]
     columns = [Column("filter", left=True)]
     columns += [Column(op.replace("_", " ")) for op in operations]
@@ -204,15 +219,13 @@ def _block(rows: list[Record]) -> str:
         ]
         for r in rows
     ]
-    title = f"{mine['kind']}, {mine['keys_of']} keys at {mine['error_rate']:.2g}: ns a key"
+    title = f"{first['kind']}, {first['keys_of']} keys at {first['error_rate']:.2g}: ns a key"
     lines = [table(title, columns, cells)]
-    lines += [
-        f"  {r['peer']}: times {PLAIN}'s: " + _listed(to_plain(rows, r))
-        for r in rows
-        if r["ours"] and r["kind"] == mine["kind"]
-    ]
+    ours = [r for r in rows if r["ours"] and r["kind"] != "plain"]
+    lines += [f"  {r['peer']}: times {PLAIN}'s: " + _listed(to_plain(rows, r)) for r in ours]
     lines += [
         f"  {mine['peer']}: times faster than {r['peer']}: " + _listed(times_faster(mine, r))
+        for mine in ours[:1]
         for r in rows
         if not r["ours"]
     ]

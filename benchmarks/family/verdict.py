@@ -109,7 +109,7 @@ def _peer(speeds: list[Record], kind: str, name: str) -> Line:
         (mine, peer)
         for peer in speeds
         if peer["kind"] == kind and peer["peer"] == name
-        for mine in like(speeds, peer, kind)[:1]
+        for mine in [r for r in like(speeds, peer, kind) if r["ours"]][:1]
     ]
     ratios = [
         (ratio, f"{op} {mine['keys_of']}", op in SINGLE)
