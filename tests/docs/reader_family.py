@@ -4,8 +4,9 @@ docs/format.md and nothing else. Keys and hashes are `reader`'s."""
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import TypeVar
 
-from docs.reader import HASHERS, HEADER_BYTES, MASK, hash_key, mulhi, remix, rotl, second
+from docs.reader import HASHERS, HEADER_BYTES, LIVE, MASK, hash_key, mulhi, remix, rotl, second
 
 HEADER = struct.Struct("<8sH4BHQQd16sQ6QQQ")
 KINDS = {
@@ -15,8 +16,12 @@ KINDS = {
     5: "cuckoo",
     6: "rotating",
     7: "static",
+    8: "bank",
 }
 GOLDEN = 0x9E3779B97F4A7C15
+
+
+S = TypeVar("S", bound="Saved")
 
 
 def double(word: int) -> float:
@@ -49,6 +54,10 @@ class Saved:
         first, last = start // 8, (start + count + 7) // 8
         whole = int.from_bytes(self.body[first:last], "little")
         return whole >> start % 8 & ((1 << count) - 1)
+
+    def check(self) -> None:
+        """What the page asks to be checked of this kind."""
+        raise NotImplementedError
 
     def count(self, h: int) -> int:
         """How often the key with this hash was added, at most; 0: definitely not there."""
@@ -228,24 +237,23 @@ class Fuse(Saved):
 # ---- 4. Files
 
 
-def read(data: bytes) -> Table | Cells | Fuse:
-    """Take a saved filter apart, with the checks that need no XXH3."""
+def take_apart(data: bytes, cls: type[S]) -> S:
+    """A saved filter's fields and body, with the checks that all kinds share and need no XXH3."""
     assert data[:8] == b"BLOOMERY"
     assert len(data) >= HEADER_BYTES
     fields = HEADER.unpack_from(data)
     _, version, kind, layout, hasher, lines, hashes, num_bits, capacity, rate = fields[:10]
-    seed, nbytes, *extra = fields[10:18]
+    seed, nbytes, *extra, _, checksum = fields[10:]
     assert version == 1
     assert HASHERS[hasher] == "siphash" or not any(seed[8:])
     assert capacity >= 1
     assert 0 < rate < 1
-    assert nbytes % 64 == 0
-    assert len(data) == HEADER_BYTES + nbytes
-    name = KINDS[kind]
-    classes: dict[str, type[Table] | type[Cells] | type[Fuse]]
-    classes = {"counting": Cells, "deletable": Cells, "static": Fuse}
-    saved = classes.get(name, Table)(
-        name,
+    if checksum != LIVE or KINDS[kind] != "bank":
+        assert checksum != LIVE
+        assert nbytes % 64 == 0
+        assert len(data) == HEADER_BYTES + nbytes
+    saved = cls(
+        KINDS[kind],
         layout,
         HASHERS[hasher],
         lines,
@@ -259,3 +267,13 @@ def read(data: bytes) -> Table | Cells | Fuse:
     )
     saved.check()
     return saved
+
+
+def read(data: bytes) -> Table | Cells | Fuse:
+    """Take a saved filter apart."""
+    kind = KINDS[data[10]]
+    if kind == "static":
+        return take_apart(data, Fuse)
+    if kind in ("counting", "deletable"):
+        return take_apart(data, Cells)
+    return take_apart(data, Table)
