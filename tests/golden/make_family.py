@@ -16,6 +16,7 @@ from bloomery import (
     DeletableBloomFilter,
     RotatingBloomFilter,
     ScalableBloomFilter,
+    StaticFilter,
 )
 from golden.make import ABSENT, FOLDER, KEYS
 
@@ -64,6 +65,8 @@ BUILD: dict[str, Callable[[], Any]] = {
     "counting": lambda: filled(CountingBloomFilter(300, 0.05)),
     "counting-8": lambda: filled(CountingBloomFilter(200, 1e-4, counter_bits=8, **MIXED)),
     "deletable": lambda: filled(DeletableBloomFilter(300, 0.05)),
+    "static": lambda: StaticFilter.build(HELD, 0.05),
+    "static-murmur3": lambda: StaticFilter.build([*HELD, *HELD], 2**-16, **MIXED),
     "deletable-low": lambda: filled(DeletableBloomFilter(300, 1e-5, regions=500, **MIXED)),
 }
 
