@@ -1,30 +1,17 @@
 //! More buckets, or other slots: a table grows without its keys.
 
+use super::geometry::{MOST_ENTRIES, stream_bits};
 use super::{
     Geometry, LEAST_PAIR, MAX_LOAD, MAX_SLOT_BITS, MOST_BUCKETS, MOST_PAIR, MOST_STREAM_BITS,
-    MOST_TAG_BITS, RING_PAIR, Table, low,
+    Table, low,
 };
 use crate::kind::Refusal;
 
 /// The usual step, the smallest there is, and the largest.
 pub const GROWTH: f64 = 1.125;
 pub const MOST_GROWTH: f64 = 2.0;
-/// New entries from one doubling of the buckets to the next, four a bucket, each found by two
-/// streams: what a doubling adds to the error rate if entries kept no bits.
-const RATE_PER_DOUBLING: f64 = 2.0 * MAX_LOAD * MOST_PAIR as f64 / 4.0;
-/// Up to this many bytes wide slots cost little, and what they save of the error rate is there for
-/// the doublings to come.
-const SMALL: u64 = 1 << 18;
 /// Sizes tried before a table gives up growing: up to the next doubling, and no further.
 const MOST_STEPS: u32 = 7;
-/// Shorter tags lead to too few buckets to fill a ring: with 7 bits 4 M slots were refused a key at
-/// 91% load, with 8 at 94%, with 9 at 96%. In small ones it is chance: of 1,000 with 64 slots, the
-/// first was full at 83%, with 256 at 92%, with 1,000 at 94.5%.
-const LEAST_RING_TAG: u32 = 8;
-const RING_LOAD: f64 = 0.93;
-/// Tables are planned to grow up to here.
-const MOST_ENTRIES: f64 = 1e12;
-
 /// Keys chosen to collide, which a table cannot hold however large it becomes.
 #[cold]
 pub fn colliding() -> Refusal {
@@ -194,67 +181,5 @@ impl Table<false> {
         };
         let to_come = (MOST_ENTRIES / self.entries.max(1) as f64).log2().max(3.0);
         stream_bits(next, to_come, |most| limit - rate_with(most))
-    }
-}
-
-/// The fewest bits of a stream for which a doubling takes no more than its share of what is `left`
-/// of the error rate: a third, or what it would be if all doublings `to_come` took the same.
-fn stream_bits(geometry: Geometry, to_come: f64, left: impl Fn(u32) -> f64) -> u32 {
-    let enough = |bits: &u32| {
-        let wide = Geometry { stream_bits: *bits, ..geometry };
-        let small = wide.nbytes() < SMALL;
-        let share = if small { 1.0 / 32.0 } else { 0.4f64.max(1.0 / to_come) };
-        RATE_PER_DOUBLING * 2f64.powi(-wide.kept()) <= share * left(*bits)
-    };
-    let most = geometry.most_stream_bits();
-    (1..=most).find(enough).unwrap_or(most)
-}
-
-impl Geometry {
-    /// Bits of a hash that a new entry keeps in its slot.
-    fn kept(&self) -> i32 {
-        (self.tag_bits + self.stream_bits) as i32
-    }
-
-    /// A table that is to grow from `capacity` entries on, however far.
-    pub fn growing(capacity: u64, error_rate: f64) -> Geometry {
-        let start = Geometry::growable(capacity, error_rate, 0);
-        let to_come = (MOST_ENTRIES / capacity as f64).log2().max(3.0);
-        Geometry { stream_bits: stream_bits(start, to_come, |_| error_rate), ..start }
-    }
-
-    /// A table that is made for `capacity` entries and grows only if there are more.
-    pub fn roomy(capacity: u64, error_rate: f64, mark_bits: u32) -> Geometry {
-        let start = Geometry::growable(capacity, error_rate, mark_bits);
-        let each = 2.0 * MAX_LOAD * start.slots() as f64 / start.buckets as f64;
-        let fits = |bits: &u32| {
-            let kept = Geometry { stream_bits: *bits, ..start }.kept();
-            each * 2f64.powi(-kept) <= error_rate
-        };
-        let most = start.most_stream_bits();
-        let stream_bits = (1..=most).find(fits).unwrap_or(most);
-        Geometry { stream_bits, ..start }
-    }
-
-    /// Tags need a few bits to spread the entries of a bucket over others (with 5 instead of 6 the
-    /// search gives up at up to 5% less load); the rest is better kept as stream, which growth uses.
-    fn growable(capacity: u64, error_rate: f64, mark_bits: u32) -> Geometry {
-        let tag_bits = ((1.0 / error_rate).log2().ceil() as u32).saturating_sub(2).clamp(6, 28);
-        let slots = (capacity as f64 / MAX_LOAD).ceil() as u64;
-        let pairs = slots.div_ceil(u64::from(MOST_PAIR)).next_power_of_two();
-        let pair = slots.div_ceil(pairs).max(u64::from(LEAST_PAIR)) as u32;
-        Geometry { buckets: 2 * pairs, pair, tag_bits, stream_bits: 1, mark_bits, ring: false }
-    }
-
-    /// A table of just this size: tags only, as short as the error rate allows.
-    pub fn ring(capacity: u64, error_rate: f64) -> Geometry {
-        let looks = f64::from(RING_PAIR) * MAX_LOAD;
-        let fits = |bits: &u32| 1.0 - (1.0 - 1.0 / low(*bits) as f64).powf(looks) <= error_rate;
-        let tag_bits = (LEAST_RING_TAG..=MOST_TAG_BITS).find(fits).unwrap_or(MOST_TAG_BITS);
-        let load = if tag_bits == LEAST_RING_TAG { RING_LOAD } else { MAX_LOAD };
-        let count = capacity as f64;
-        let slots = (count / load).max((count + 1.25 * count.sqrt() + 4.0) / 0.97).ceil() as u64;
-        let (buckets, pair) = (2 * slots.div_ceil(RING_PAIR.into()), RING_PAIR);
-        Geometry { buckets, pair, tag_bits, stream_bits: 0, mark_bits: 0, ring: true }
     }
 }
