@@ -31,6 +31,7 @@ class CuckooFilter(RemovingFilter):
 
     __slots__ = ()
     kind = "cuckoo"
+    _UNMERGED = "add the keys of both to one filter"
 
     def __new__(
         cls,

@@ -32,6 +32,8 @@ class Filter(_native.Family):
     __hash__ = None  # type: ignore[assignment]  # filters change and compare by their memory
 
     kind: ClassVar[str]  # as the header names it
+    # What to do instead of merging two of them, where that cannot be done.
+    _UNMERGED: ClassVar[str | None] = None
     # What two filters must share for one to take in the other.
     _SHAPE: ClassVar[tuple[str, ...]] = (
         "num_bits",
@@ -146,6 +148,10 @@ class Filter(_native.Family):
     # Filters together.
 
     def _check_compatible(self, other: object, operation: str) -> Filter:
+        if self._UNMERGED is not None:
+            raise errors.IncompatibleFilters(
+                f"{operation} with a {type(self).__name__} cannot be made: {self._UNMERGED}"
+            )
         if not isinstance(other, Filter) or other.kind != self.kind:
             raise errors.IncompatibleFilters(
                 f"{operation} takes another {type(self).__name__}, not {type(other).__name__}"

@@ -37,7 +37,8 @@ class Generation:
 
     def __str__(self) -> str:
         if math.isnan(self.oldest):
-            return "seen in the current generation" if not self.age else f"seen {self.age} ago"
+            ago = f"{self.age} generation{'s' if self.age > 1 else ''} ago"
+            return f"seen {ago}" if self.age else "seen in the current generation"
         if self.age == 0:
             return f"seen in the last {_for_a_person(self.oldest)}"
         return f"seen {_for_a_person(self.newest)} to {_for_a_person(self.oldest)} ago"
@@ -49,7 +50,7 @@ class RotatingBloomFilter(Filter):
 
     >>> seen = RotatingBloomFilter(capacity=1_000_000, window="7d", generations=7)
     >>> seen.add("alice"), str(seen.generation_of("alice"))
-    (True, 'seen in the last 0 s')
+    (True, 'seen in the last 1 s')
 
     `capacity` is how many distinct keys come in a window. More make the filter grow: none is
     forgotten early. With `window=None` keys turn the generations over instead of time: the last
@@ -58,6 +59,7 @@ class RotatingBloomFilter(Filter):
 
     __slots__ = ()
     kind = "rotating"
+    _UNMERGED = "add the keys of both to one filter"
 
     def __new__(
         cls,

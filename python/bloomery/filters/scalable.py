@@ -34,6 +34,7 @@ class ScalableBloomFilter(Filter):
 
     __slots__ = ()
     kind = "scalable"
+    _UNMERGED = "add the keys of both to one filter"
 
     def __new__(
         cls,

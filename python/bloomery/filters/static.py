@@ -30,6 +30,7 @@ class StaticFilter(Filter):
 
     __slots__ = ()
     kind = "static"
+    _UNMERGED = "build one from the keys of both"
 
     def __new__(cls, *args: object, **options: object) -> Self:
         """Refuse: there is no empty one."""
