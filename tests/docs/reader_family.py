@@ -86,7 +86,8 @@ class Table(Saved):
         self.width = self.mark_bits + self.tag_bits + self.field_bits
         self.level = self.buckets.bit_length() - 1
         assert 8 <= self.layout <= 16
-        assert 1 <= self.buckets <= 2**40
+        assert 2 <= self.buckets <= 2**40
+        assert self.buckets % 2 == 0
         assert self.width <= 56
         if self.grows:
             assert self.buckets == 1 << self.level > 1
@@ -129,8 +130,8 @@ class Table(Saved):
         if not self.grows:
             tag = h >> (64 - self.tag_bits) or 1
             one = mulhi(rotl(h, self.tag_bits), self.buckets)
-            other = (mulhi(tag << (64 - self.tag_bits), self.buckets) - one) % self.buckets
-            for bucket in {one, other}:
+            both = mulhi(tag * GOLDEN & MASK, self.buckets) | 1
+            for bucket in (one, (both - one) % self.buckets):
                 yield from (value for value in self.bucket(bucket) if value == tag)
             return
         tag = h & (1 << self.tag_bits) - 1

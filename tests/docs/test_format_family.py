@@ -11,7 +11,7 @@ import pytest
 from bloomery import CuckooFilter, RotatingBloomFilter, ScalableBloomFilter, _native
 from bloomery.types import Hasher
 from docs import reader, reader_family
-from docs.reader_family import Cells, Saved, Table
+from docs.reader_family import GOLDEN, Cells, Saved, Table
 
 RATES = (0.5, 0.1, 0.01, 1e-3, 1e-6, 1e-9)
 KEYS = range(1200)
@@ -200,8 +200,8 @@ def test_a_table_written_by_the_page() -> None:
         if free < 4 * bucket + 4:
             slots[free] = tag
         else:
-            other = reader.mulhi(tag << (64 - saved.tag_bits), saved.buckets)
-            slots[slots.index(0, 4 * ((other - bucket) % saved.buckets))] = tag
+            both = reader.mulhi(tag * GOLDEN & reader.MASK, saved.buckets) | 1
+            slots[slots.index(0, 4 * ((both - bucket) % saved.buckets))] = tag
     extra = (saved.extra[0], 200, 0, 200, 0, 0)
     made = CuckooFilter.from_bytes(written(saved, packed(slots, saved.width), extra=extra))
     assert made.contains_many(list(range(200))) == [True] * 200
