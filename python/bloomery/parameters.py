@@ -34,8 +34,7 @@ def check_error_rate(value: object, least: float = MIN_ERROR_RATE) -> float:
     if found is not None and least <= found <= MAX_ERROR_RATE:
         return float(found)
     raise InvalidParameter(
-        f"error_rate must be a number from {least:g} to {MAX_ERROR_RATE:g},"
-        f" not {show(value)}"
+        f"error_rate must be a number from {least:g} to {MAX_ERROR_RATE:g}, not {show(value)}"
     )
 
 
