@@ -142,6 +142,13 @@ impl IntHash {
         IntHash { flip: SECRET.wrapping_sub(seed) }
     }
 
+    /// What the seed turns the key with, for those who hash several keys at once.
+    #[cfg(target_arch = "x86_64")]
+    #[inline(always)]
+    pub(crate) fn flip(self) -> u64 {
+        self.flip
+    }
+
     #[inline(always)]
     pub fn hash(self, value: i64) -> u64 {
         const PRIME_MX2: u64 = 0x9FB2_1C65_1E98_DF25;

@@ -6,7 +6,7 @@
 
 use crate::bits::{Bits, LINE_BYTES};
 use crate::format::{FormatError, Header, KindId};
-pub use crate::loops::{AnyKind, Ints};
+pub use crate::loops::{AnyKind, Ints, Keys};
 use crate::{counting, cuckoo, deletable, fuse, rotating, scalable};
 
 /// Why a filter did not do what it was asked to; nothing has changed.
@@ -52,8 +52,8 @@ pub trait Kind: Send + Sync + 'static {
 
     fn contains(&self, h: u64) -> bool;
 
-    /// An answer for each hash, and true, if the kind has a faster way than one key after the other.
-    fn contains_block(&self, _hashes: &[u64], _answers: &mut [u8]) -> bool {
+    /// Answers for all keys, if the kind has a faster way than one after the other; false if not.
+    fn contains_each(&self, _keys: Keys<'_>, _answers: &mut [u8]) -> bool {
         false
     }
 

@@ -6,8 +6,6 @@ use std::convert::Infallible;
 use crate::batch::{BLOCK, Fill};
 use crate::hash::IntHash;
 use crate::kind::{Kind, Refusal, Removal};
-#[cfg(target_arch = "x86_64")]
-use crate::probe::has_avx2;
 
 /// Brings hashes, and never fails at it.
 pub type Hashes<'a> = Fill<'a, Infallible>;
@@ -21,29 +19,15 @@ pub struct Ints<'a> {
 
 impl Ints<'_> {
     #[inline(always)]
-    fn hash(self, key: &[u8; 8]) -> u64 {
+    pub fn hash(self, key: &[u8; 8]) -> u64 {
         self.hash.hash(i64::from_le_bytes(*key))
     }
+}
 
-    /// All hashes, by the widest vectors there are.
-    fn hash_all(self, hashes: &mut [u64]) {
-        #[inline(always)]
-        fn each(ints: Ints<'_>, hashes: &mut [u64]) {
-            hashes.iter_mut().zip(ints.keys).for_each(|(h, key)| *h = ints.hash(key));
-        }
-        #[cfg(target_arch = "x86_64")]
-        {
-            #[target_feature(enable = "avx2")]
-            fn wide(ints: Ints<'_>, hashes: &mut [u64]) {
-                each(ints, hashes);
-            }
-            if has_avx2() {
-                // SAFETY: the processor was just asked.
-                return unsafe { wide(self, hashes) };
-            }
-        }
-        each(self, hashes);
-    }
+/// Keys for `Kind::contains_each`.
+pub enum Keys<'a> {
+    Hashes(&'a [u64]),
+    Ints(Ints<'a>),
 }
 
 /// `Kind` with its loops. `out` receives a byte for each key, in order; after a refusal the keys
@@ -115,11 +99,11 @@ impl<K: Kind> One<K> for Remove<'_, K> {
 
 impl<K: Kind> AnyKind for K {
     fn contains_all(&self, fill: &mut Hashes<'_>, out: &mut dyn FnMut(&[u8])) {
-        if self.contains_block(&[], &mut []) {
+        if self.contains_each(Keys::Hashes(&[]), &mut []) {
             let (mut hashes, mut answers) = ([0; BLOCK], [0; BLOCK]);
             loop {
                 let Ok(have) = fill(&mut hashes);
-                self.contains_block(&hashes[..have], &mut answers[..have]);
+                self.contains_each(Keys::Hashes(&hashes[..have]), &mut answers[..have]);
                 out(&answers[..have]);
                 if have < BLOCK {
                     return;
@@ -146,13 +130,7 @@ impl<K: Kind> AnyKind for K {
     }
 
     fn contains_ints(&self, ints: Ints<'_>, answers: &mut [u8]) {
-        if self.contains_block(&[], &mut []) {
-            let mut hashes = [0; BLOCK];
-            for (keys, answers) in ints.keys.chunks(BLOCK).zip(answers.chunks_mut(BLOCK)) {
-                let hashes = &mut hashes[..keys.len()];
-                Ints { keys, ..ints }.hash_all(hashes);
-                self.contains_block(hashes, answers);
-            }
+        if self.contains_each(Keys::Ints(ints), answers) {
             return;
         }
         let _ = with_bmi(Rows { op: Contains(self), ints, answers });

@@ -1,6 +1,8 @@
 //! The static filter, a binary fuse filter: built once from all keys, and the smallest. A key's three
 //! cells, combined, must come to its fingerprint; an absent key's do so by chance.
 
+#[cfg(target_arch = "x86_64")]
+mod avx2;
 mod build;
 mod packed;
 mod places;
@@ -12,7 +14,7 @@ use self::places::{Places, REACH_BITS};
 use crate::bits::Bits;
 use crate::format::{FormatError, Header, KindId};
 use crate::hash::KeyHasher;
-use crate::kind::{AnyKind, Fact, Kind, Merge, Refusal, Removal};
+use crate::kind::{AnyKind, Fact, Keys, Kind, Merge, Refusal, Removal};
 use crate::probe::prefetch;
 
 const FIXED: Refusal =
@@ -89,10 +91,10 @@ impl Kind for StaticFilter {
         self.count > 0 && self.packed.contains(h)
     }
 
-    fn contains_block(&self, hashes: &[u64], answers: &mut [u8]) -> bool {
+    fn contains_each(&self, keys: Keys<'_>, answers: &mut [u8]) -> bool {
         match self.count {
             0 => answers.fill(0),
-            _ => self.packed.contains_each(hashes, answers),
+            _ => self.packed.contains_each(keys, answers),
         }
         true
     }

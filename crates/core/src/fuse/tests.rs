@@ -1,5 +1,6 @@
 use super::*;
 use crate::hash::{HashKind, remix};
+use crate::kind::Ints;
 
 const HASHER: KeyHasher = KeyHasher { kind: HashKind::Xxh3, seed: 0 };
 const GOLDEN: u64 = 0x9E37_79B9_7F4A_7C15;
@@ -15,7 +16,7 @@ fn made(hashes: &[u64], width: u32) -> StaticFilter {
 /// Answers one by one, and checks that a block gives the same.
 fn answers(filter: &StaticFilter, hashes: &[u64]) -> Vec<bool> {
     let mut block = vec![9; hashes.len()];
-    assert!(filter.contains_block(hashes, &mut block));
+    assert!(filter.contains_each(Keys::Hashes(hashes), &mut block));
     let single: Vec<bool> = hashes.iter().map(|h| filter.contains(*h)).collect();
     assert_eq!(block, single.iter().map(|a| u8::from(*a)).collect::<Vec<_>>());
     single
@@ -34,6 +35,23 @@ fn no_key_is_lost() {
         let filter = made(&keys, count as u32 % MAX_WIDTH + 1);
         assert!(answers(&filter, &keys).iter().all(|a| *a), "{count} keys");
         assert_eq!(filter.count, count);
+    }
+}
+
+/// Ints are found as their hashes are, in filters small and large.
+#[test]
+fn ints_are_their_hashes() {
+    for count in [0, 1, 3, 4, 37, 1000, 300_000] {
+        let keys: Vec<[u8; 8]> = (0..count).map(|i: i64| (i * 11 - 5).to_le_bytes()).collect();
+        let ints = Ints { keys: &keys, hash: HASHER.int_hash().expect("xxh3") };
+        let hashes: Vec<u64> = keys.iter().map(|key| ints.hash(key)).collect();
+        let filter = made(&hashes[..keys.len() / 2], 9);
+        let mut found = vec![9; keys.len()];
+        filter.contains_ints(ints, &mut found);
+        let expected = answers(&filter, &hashes).into_iter().map(u8::from);
+        assert!(expected.eq(found.iter().copied()), "{count} keys");
+        let fewer = found.len() / 3;
+        filter.contains_ints(ints, &mut found[..fewer]);
     }
 }
 
@@ -86,7 +104,7 @@ fn every_bit_tells_keys_apart() {
     let absent = hashes(1 << 18, 99);
     let mut right = [0u32; MAX_WIDTH as usize];
     for h in &absent {
-        let sum = filter.packed.sum::<packed::Within<u64>>(*h);
+        let sum = filter.packed.sum(*h);
         right.iter_mut().enumerate().for_each(|(i, n)| *n += u32::from(sum >> i & 1 == 0));
     }
     for (bit, right) in right.into_iter().enumerate() {
@@ -166,7 +184,7 @@ fn hostile_headers_do_no_harm() {
             opened += 1;
             let asked = hashes(40, round);
             let mut some = [0; 40];
-            assert!(filter.contains_block(&asked, &mut some));
+            assert!(filter.contains_each(Keys::Hashes(&asked), &mut some));
             asked.iter().zip(some).for_each(|(h, a)| assert_eq!(filter.contains(*h), a == 1));
         }
     }
