@@ -3,7 +3,7 @@
 
 use crate::bits::Bits;
 use crate::format::{FormatError, Header};
-use crate::kind::{AnyKind, Fact, Kind, Refusal, Removal};
+use crate::kind::{AnyKind, Fact, Keys, Kind, Refusal, Removal};
 use crate::table::{GROWTH, Geometry, RING_PAIR, Table};
 
 /// Copies of one key: its two buckets have eight slots, and one is left for others.
@@ -105,8 +105,8 @@ where
         self.table.contains(h)
     }
 
-    fn contains_block(&self, hashes: &[u64], answers: &mut [u8]) -> bool {
-        self.table.contains_block(hashes, answers);
+    fn contains_each(&self, keys: Keys<'_>, answers: &mut [u8]) -> bool {
+        self.table.contains_each(keys, answers);
         true
     }
 

@@ -6,6 +6,8 @@ use std::convert::Infallible;
 use crate::batch::{BLOCK, Fill};
 use crate::hash::IntHash;
 use crate::kind::{Kind, Refusal, Removal};
+#[cfg(target_arch = "x86_64")]
+use crate::probe::has_avx2;
 
 /// Brings hashes, and never fails at it.
 pub type Hashes<'a> = Fill<'a, Infallible>;

@@ -2,7 +2,7 @@
 
 use crate::bits::Bits;
 use crate::format::{FormatError, Header};
-use crate::kind::{AnyKind, Fact, Kind, Refusal};
+use crate::kind::{AnyKind, Fact, Keys, Kind, Refusal};
 use crate::table::{GROWTH, Geometry, MOST_GROWTH, Table, colliding};
 
 pub struct Scalable {
@@ -62,8 +62,8 @@ impl Kind for Scalable {
         self.table.contains(h)
     }
 
-    fn contains_block(&self, hashes: &[u64], answers: &mut [u8]) -> bool {
-        self.table.contains_block(hashes, answers);
+    fn contains_each(&self, keys: Keys<'_>, answers: &mut [u8]) -> bool {
+        self.table.contains_each(keys, answers);
         true
     }
 

@@ -21,7 +21,7 @@ use crate::gate::Gate;
 use crate::key::hash_key;
 use crate::lines::{self, Lines};
 use crate::memory::{Memory, Section};
-use crate::slots::OneKey;
+use crate::slots::{OneKey, RemoveKey};
 
 /// What stands behind the gate.
 pub struct State {
@@ -58,6 +58,17 @@ impl OneKey for Family {
     fn add(&self, py: Python<'_>, h: u64) -> PyResult<bool> {
         self.pass_time(py)?;
         self.change(py, false, |kind| kind.add(h))
+    }
+}
+
+impl RemoveKey for Family {
+    fn remove(&self, py: Python<'_>, h: u64) -> PyResult<Option<bool>> {
+        self.pass_time(py)?;
+        Ok(match self.change(py, false, |kind| kind.remove(h))? {
+            Removal::Absent => None,
+            Removal::Removed => Some(true),
+            Removal::Kept => Some(false),
+        })
     }
 }
 
@@ -251,17 +262,6 @@ impl Family {
 
     fn hash_of(&self, key: &Bound<'_, PyAny>) -> PyResult<u64> {
         hash_key(key.as_borrowed(), &self.hasher)
-    }
-
-    /// 0: the key was definitely absent; 1: removed; 2: it may be there and cannot be removed.
-    fn _remove(&self, key: &Bound<'_, PyAny>) -> PyResult<u8> {
-        let (py, h) = (key.py(), hash_key(key.as_borrowed(), &self.hasher)?);
-        self.pass_time(py)?;
-        Ok(match self.change(py, false, |kind| kind.remove(h))? {
-            Removal::Absent => 0,
-            Removal::Removed => 1,
-            Removal::Kept => 2,
-        })
     }
 
     /// A mask that is True where a key was removed.

@@ -42,6 +42,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<Section>()?;
     slots::install::<Bloom>(py)?;
     slots::install::<Family>(py)?;
+    slots::install_remove::<Family>(py)?;
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
     module.add("HEADER_BYTES", HEADER_BYTES)?;
     module.add("CHUNK_BYTES", CHUNK_BYTES)?;

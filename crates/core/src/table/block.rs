@@ -1,6 +1,8 @@
 //! Many questions at once: the places of a few keys are worked out, and asked for from memory, while
 //! the few before them are looked at. Each is worked out once, where a ring of hashes does it twice.
 
+use crate::batch::BLOCK;
+use crate::kind::Keys;
 #[cfg(target_arch = "x86_64")]
 use crate::probe::has_avx2;
 use crate::probe::prefetch;
@@ -19,19 +21,35 @@ struct Plan {
 }
 
 impl<const RING: bool> Table<RING> {
-    pub fn contains_block(&self, hashes: &[u64], answers: &mut [u8]) {
+    pub fn contains_each(&self, keys: Keys<'_>, answers: &mut [u8]) {
         #[cfg(target_arch = "x86_64")]
         {
             #[target_feature(enable = "avx2,bmi1,bmi2")]
-            fn fast<const RING: bool>(table: &Table<RING>, hashes: &[u64], answers: &mut [u8]) {
-                table.steps(hashes, answers);
+            fn fast<const RING: bool>(table: &Table<RING>, keys: Keys<'_>, answers: &mut [u8]) {
+                table.all(keys, answers);
             }
             if has_avx2() {
                 // SAFETY: the processor was just asked.
-                return unsafe { fast(self, hashes, answers) };
+                return unsafe { fast(self, keys, answers) };
             }
         }
-        self.steps(hashes, answers);
+        self.all(keys, answers);
+    }
+
+    /// Ints are hashed a block at a time.
+    #[inline(always)]
+    fn all(&self, keys: Keys<'_>, answers: &mut [u8]) {
+        let ints = match keys {
+            Keys::Hashes(hashes) => return self.steps(hashes, answers),
+            Keys::Ints(ints) => ints,
+        };
+        let mut hashes = [0; BLOCK];
+        for (keys, answers) in ints.keys.chunks(BLOCK).zip(answers.chunks_mut(BLOCK)) {
+            for (h, key) in hashes.iter_mut().zip(keys) {
+                *h = ints.hash(key);
+            }
+            self.steps(&hashes[..keys.len()], answers);
+        }
     }
 
     #[inline(always)]
