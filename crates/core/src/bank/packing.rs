@@ -32,51 +32,51 @@ fn make_room(words: &mut [u64], at: usize, width: u32, value: u64) {
 
 /// Writes a page that holds these cells, which are sorted; false if they are too many.
 pub fn build(geometry: &Geometry, page: &mut [u64], cells: impl Iterator<Item = u64>) -> bool {
-    page.fill(0);
-    let (mut closed, mut slot) = (0, 0);
-    let close = |page: &mut [u64], closed: &mut usize, to: usize, slot: usize| {
-        while *closed < to {
-            let place = *closed + slot;
-            page[place / 64] |= 1 << (place % 64);
-            *closed += 1;
-        }
-    };
+    let bits = geometry.tag_bits as usize;
+    let (marks, tags) = page.split_at_mut(geometry.marks);
+    marks.fill(u64::MAX);
+    tags.fill(0);
+    let mut slot = 0;
     for cell in cells {
         if slot == geometry.slots {
             return false;
         }
         let (bucket, tag) = geometry.split(cell);
-        close(page, &mut closed, bucket, slot);
-        let at = geometry.marks * 64 + slot * geometry.tag_bits as usize;
-        if tag > 0 {
-            page[at / 64] |= tag << (at % 64);
-            if at % 64 + geometry.tag_bits as usize > 64 {
-                page[at / 64 + 1] |= tag >> (64 - at % 64);
+        let (mark, at) = (bucket + slot, slot * bits);
+        marks[mark / 64] &= !(1 << (mark % 64));
+        if bits > 0 {
+            tags[at / 64] |= tag << (at % 64);
+            if at % 64 + bits > 64 {
+                tags[at / 64 + 1] |= tag >> (64 - at % 64);
             }
         }
         slot += 1;
     }
-    close(page, &mut closed, geometry.buckets, slot);
+    // Behind the last bucket's 1 there are zeros.
+    let end = geometry.buckets + slot;
+    for (i, word) in marks.iter_mut().enumerate().skip(end / 64) {
+        *word &= if i == end / 64 { (1 << (end % 64)) - 1 } else { 0 };
+    }
     true
 }
 
 /// Appends the page's cells, each with `first` added: sorted, if the page is one of ours.
 pub fn cells(geometry: &Geometry, page: &[u64], first: u64, out: &mut Vec<u64>) {
-    let (mut bucket, mut slot) = (0, 0);
+    let mut slot = 0;
     for (i, word) in page[..geometry.marks].iter().enumerate() {
-        for place in 0..64 {
-            if bucket == geometry.buckets {
+        let mut zeros = !word;
+        while zeros != 0 {
+            // As many ones as buckets are before the mark, and as many zeros as slots.
+            let bucket = i * 64 + zeros.trailing_zeros() as usize - slot;
+            if bucket >= geometry.buckets || slot == geometry.slots {
                 return;
             }
-            if word >> place & 1 != 0 {
-                bucket += 1;
-            } else if slot < geometry.slots && i * 64 + place < geometry.buckets + geometry.slots {
-                let cell = (bucket as u64) << geometry.tag_bits | geometry.tag(page, slot);
-                if cell < geometry.range {
-                    out.push(first + cell);
-                }
-                slot += 1;
+            let cell = (bucket as u64) << geometry.tag_bits | geometry.tag(page, slot);
+            if cell < geometry.range {
+                out.push(first + cell);
             }
+            slot += 1;
+            zeros &= zeros - 1;
         }
     }
 }
