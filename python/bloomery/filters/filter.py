@@ -15,7 +15,7 @@ from bloomery.filters.hashers import check_hasher, shown_seed
 if TYPE_CHECKING:
     from typing_extensions import Buffer, Self
 
-    from bloomery.types import Batch, Hasher, Key, Mask, Nulls
+    from bloomery.types import Batch, Hasher, Mask, Nulls
 
 __all__ = ["Filter", "RemovingFilter", "float_bits"]
 
