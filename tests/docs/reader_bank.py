@@ -1,5 +1,6 @@
 """A reader of a saved bank in plain Python, written from docs/format.md and nothing else."""
 
+import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
@@ -122,3 +123,21 @@ class Bank(Saved):
 def read(data: bytes) -> Bank:
     """Take a bank's file apart."""
     return take_apart(data, Bank)
+
+
+def repaired(data: bytes, now: int) -> bytes:
+    """A bank's file that was not closed, made whole; `now` is this start of the machine."""
+    words = list(struct.unpack(f"<{len(data) // 8}Q", data))
+    if 0 in (words[17], now) or words[17] == now:
+        if page := words[32]:
+            count = 8 * words[8]  # extra begins with the lines of a page
+            words[8 * page : 8 * page + count] = words[40 : 40 + count]
+    else:
+        if words[21] > words[18]:
+            words[19] = words[20]
+        first, lines = words[19] & 0xFFFFFFFF, words[19] >> 32
+        for at in range(8 * first, 8 * (first + lines), 2):
+            if words[at + 1] >> 32 > words[18]:
+                words[at] = words[at] & 0xFFFFFFFF | (words[at + 1] & 0xFFFFFFFF) << 32
+    words[16] = words[32] = 0
+    return struct.pack(f"<{len(words)}Q", *words)

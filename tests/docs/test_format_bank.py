@@ -1,5 +1,6 @@
 """docs/format.md is exact for banks: a reader written from it gives bloomery's answers."""
 
+import struct
 from pathlib import Path
 
 import pytest
@@ -63,3 +64,30 @@ def test_a_bank_in_its_file(tmp_path: Path) -> None:
     saved = reader_bank.read((tmp_path / "bank").read_bytes())
     assert all(saved.seen(n % 7, n) for n in range(400))
     assert sum(saved.seen((n + 1) % 7, n) for n in range(400)) < 30
+
+
+@pytest.mark.parametrize("planned", [5, 300])
+def test_a_bank_that_was_not_closed(planned: int, tmp_path: Path) -> None:
+    """Repaired by the page it answers as when bloomery repairs it: after a kill all keys are there,
+    after a power cut those of the last flush."""
+    path = tmp_path / "bank"
+    bank = FilterBank(0.001, planned, path=path)
+    before = [(n % 20, n) for n in range(1000)]
+    after = [(n % 60, n) for n in range(1000, 3000)]  # old users and new, and a larger directory
+    bank.add_many(*map(list, zip(*before, strict=True)))
+    bank.flush()
+    bank.add_many(*map(list, zip(*after, strict=True)))
+    cut = path.read_bytes()
+    flushes = [struct.unpack_from("<Q", cut, 8 * word)[0] for word in (18, 21)]
+    assert flushes[1] > flushes[0], "the directory grew since"
+    boot = struct.unpack_from("<Q", cut, 8 * 17)[0]
+    bank.close()
+    for now in (boot, boot ^ 1) if boot else (boot,):  # 0: nobody can tell the two apart
+        (tmp_path / "copy").write_bytes(cut[: 8 * 17] + struct.pack("<Q", now) + cut[8 * 18 :])
+        saved = reader_bank.read(reader_bank.repaired((tmp_path / "copy").read_bytes(), boot))
+        with FilterBank.open(tmp_path / "copy") as opened:
+            for user, key in before + after[::10]:
+                assert saved.seen(user, key) == opened.contains(user, key)
+        assert all(saved.seen(user, key) for user, key in before)
+        there = sum(saved.seen(user, key) for user, key in after)
+        assert there == len(after) if now == boot else there < 20

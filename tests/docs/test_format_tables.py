@@ -1,4 +1,5 @@
-"""docs/format.md is exact for every kind: a reader written from it gives bloomery's answers."""
+"""docs/format.md is exact for tables of fingerprints: a reader written from it gives bloomery's
+answers, and what is written by it is read."""
 
 from __future__ import annotations
 
@@ -11,7 +12,7 @@ import pytest
 from bloomery import CuckooFilter, RotatingBloomFilter, ScalableBloomFilter, _native
 from bloomery.types import Hasher
 from docs import reader, reader_family
-from docs.reader_family import GOLDEN, Cells, Saved, Table
+from docs.reader_family import GOLDEN, Saved, Table
 
 RATES = (0.5, 0.1, 0.01, 1e-3, 1e-6, 1e-9)
 KEYS = range(1200)
@@ -207,110 +208,3 @@ def test_a_table_written_by_the_page() -> None:
     assert made.contains_many(list(range(200))) == [True] * 200
     assert made.remove_many(list(range(200))) == [True] * 200
     assert sum(made.contains_many(list(range(200)))) == 0
-
-
-# ---- Lines of cells
-
-# (kind, bits of a counter or regions of a line)
-CELLS = [("counting", 4), ("counting", 8), *(("deletable", r) for r in (16, 32, 64, 128))]
-
-
-def cells(kind: str, each: int, lines: int, per_key: int, hashes: int) -> _native.Family:
-    """A filter of so many lines, made by its header."""
-    head = _native.make_header(
-        kind,
-        100,
-        0.01,
-        "xxh3",
-        9,
-        lines_per_key=per_key,
-        num_hashes=hashes,
-        num_bits=512 * lines,
-        nbytes=64 * lines,
-        extra=(each,),
-    )
-    return _native.Family(head)
-
-
-def read_cells(filter: _native.Family) -> Cells:
-    body = b"".join(bytes(memoryview(section)) for section in filter._sections())
-    saved = reader_family.read(filter._header(0) + body)
-    assert isinstance(saved, Cells)
-    return saved
-
-
-def add(saved: Cells, body: bytearray, key: int) -> None:
-    """Add a key by the page's rules."""
-    put(saved, body, key, +1)
-
-
-def put(saved: Cells, body: bytearray, key: int, by: int) -> None:
-    whole = int.from_bytes(body, "little")
-    most = (1 << saved.width) - 1
-    positions = saved.positions(reader.hash_key(key, "xxh3", 9))
-    flags = 0
-    for at in positions:
-        value = whole >> at & most
-        if saved.kind == "counting":
-            whole += (value < most) * by << at
-        elif by > 0:
-            flags |= value << saved.flag_of(at)
-            whole |= 1 << at
-        elif not whole >> saved.flag_of(at) & 1:
-            whole &= ~(1 << at)
-    body[:] = (whole | flags).to_bytes(len(body), "little")
-
-
-@pytest.mark.parametrize(
-    ("per_key", "hashes"), [(1, 1), (1, 4), (1, 5), (1, 16), (2, 2), (2, 10), (2, 32)]
-)
-@pytest.mark.parametrize(("kind", "each"), CELLS)
-def test_every_cell_is_as_the_page_says(kind: str, each: int, per_key: int, hashes: int) -> None:
-    """Through adding, adding again and removing, the body is what the page's rules make of it."""
-    filter = cells(kind, each, 7, per_key, hashes)
-    body = bytearray(64 * 7)
-    for key in [*range(25), *range(10), *[3] * 20]:
-        filter.add(key)
-        add(read_cells(filter), body, key)
-    assert read_cells(filter).body == body
-    for key in range(5, 20):
-        put(read_cells(filter), body, key, -1)
-        assert filter._remove_one(key) in (True, False)
-    saved = read_cells(filter)
-    assert saved.body == body
-    agree(filter, saved, range(500))
-    assert all(filter._count(key) == saved.count_of(key) for key in range(500))
-    removable = [filter._ask("removable", key) for key in range(25)]
-    if kind == "deletable":
-        free = [
-            saved.might_contain(key)
-            and any(
-                not saved.bits(saved.flag_of(at), 1)
-                for at in saved.positions(reader.hash_key(key, "xxh3", 9))
-            )
-            for key in range(25)
-        ]
-        assert removable == free
-
-
-@pytest.mark.parametrize("intersection", [False, True])
-@pytest.mark.parametrize(("kind", "each"), CELLS)
-def test_merging_as_the_page_says(kind: str, each: int, intersection: bool) -> None:
-    """Union and intersection are made of the two bodies as the page says."""
-    one, two = (cells(kind, each, 3, 2, 8) for _ in range(2))
-    one.update([*range(20), *[1] * 13])
-    two.update([*range(10, 40), *[1] * 9])
-    before, other = read_cells(one), read_cells(two)
-    one._merge(two, intersection)
-    after = read_cells(one)
-    step = before.width if kind == "counting" else 512 // each
-    for at in range(0, before.num_bits, step):
-        mine, theirs, merged = (saved.bits(at, step) for saved in (before, other, after))
-        if kind == "counting":
-            both = min(mine, theirs) if intersection else min(mine + theirs, (1 << step) - 1)
-            assert merged == both
-        elif intersection:
-            assert merged == mine & theirs
-        else:
-            met = bool(mine & theirs & (1 << step - 1) - 1)
-            assert merged == mine | theirs | met << step - 1
