@@ -36,13 +36,18 @@ def available() -> int | None:
     return max(0, min(free)) if free else None
 
 
-def check(nbytes: int) -> None:
-    """Raise NotEnoughMemory if a filter of this size cannot be held."""
+_ADVICE = (
+    "use a smaller capacity or a larger error_rate, or map a saved filter with "
+    "load(path, mmap=True)"
+)
+
+
+def check(nbytes: int, advice: str = _ADVICE) -> None:
+    """Raise NotEnoughMemory, with what to do, if a filter of this size cannot be held."""
     if nbytes < ASK_FROM:
         return
     free = available()
     if free is not None and nbytes > free:
         raise errors.NotEnoughMemory(
-            f"the filter needs {nbytes:,} bytes, {free:,} are free: use a smaller capacity or a "
-            "larger error_rate, or map a saved filter with load(path, mmap=True)"
+            f"the filter needs {nbytes:,} bytes, {free:,} are free: {advice}"
         )

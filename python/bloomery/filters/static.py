@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sized
 from typing import TYPE_CHECKING, Any
 
 from bloomery import _native, errors, sizing
+from bloomery.filters import memory
 from bloomery.filters.filter import Filter
 from bloomery.filters.hashers import check_hasher
 
@@ -16,6 +18,7 @@ if TYPE_CHECKING:
 __all__ = ["StaticFilter"]
 
 MIN_ERROR_RATE = 2.0**-32  # fingerprints of 32 bits
+BUILD_BYTES = 24  # a key, for a while: its hash, 1.1 cells of 9 bytes, numbers of cells
 
 
 class StaticFilter(Filter):
@@ -54,6 +57,8 @@ class StaticFilter(Filter):
         """
         rate = sizing.check_error_rate(error_rate, MIN_ERROR_RATE)
         seed = check_hasher(hasher, seed)
+        if isinstance(keys, Sized):
+            memory.check(BUILD_BYTES * len(keys), "build it of fewer keys, or in parts")
         return cls._open(*_native.build_static(keys, rate, hasher, seed, nulls))
 
     def _saturated(self, facts: dict[str, Any]) -> bool:

@@ -9,7 +9,7 @@ use crate::loops::Keys;
 use crate::probe::prefetch;
 
 /// Fours between finding cells and reading them: so many keys are on their way from memory at once.
-/// At a million keys 4 took 3.9 ns a key; 2, 8 and 16 took 4.3 to 4.6.
+/// At a million keys 4 took 3.9 ns a key; 2, 8 and 16 took 4.2 to 4.9, on a busy machine.
 const AHEAD: usize = 4;
 
 /// From so many bytes on cells are asked for before they are read. Smaller filters are in the
