@@ -157,7 +157,7 @@ class RemovingBesideACounter(RuleBasedStateMachine):
         shutil.rmtree(self.folder, ignore_errors=True)
 
 
-def driven(machine: type[RemovingBesideACounter]) -> Any:
+def driven(machine: type[RuleBasedStateMachine]) -> Any:
     """The machine as a test, with as many examples as the profile has time for."""
     case: Any = machine.TestCase
     case.settings = settings(
