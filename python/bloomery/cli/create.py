@@ -11,12 +11,13 @@ from bloomery.cli import options, state
 from bloomery.cli.amounts import show_memory, show_rate
 from bloomery.cli.sources import Source, lines_of
 from bloomery.cli.terminal import emit_line, with_step
-from bloomery.filters import KINDS, AnyFilter
+from bloomery.filters import KINDS, AnyFilter, FilterBank
 
 EXAMPLE = (
     "bloomery create seen.bloom --capacity 10M --error-rate 0.1%; "
     "bloomery create week.bloom --kind rotating --capacity 1M --window 7d; "
-    "bloomery create words.bloom --kind static < words.txt"
+    "bloomery create words.bloom --kind static < words.txt; "
+    "bloomery create bank.bloom --kind bank --keys-per-filter 5000"
 )
 
 
@@ -34,6 +35,7 @@ def create(
     generations: options.Generations = None,
     growth: options.Growth = None,
     grow: options.Grow = None,
+    keys_per_filter: options.KeysPerFilter = None,
     force: Annotated[
         bool, typer.Option("--force", "-f", help="Replace FILE, and forget the keys in it.")
     ] = False,
@@ -51,6 +53,7 @@ def create(
         "generations": generations,
         "growth": growth,
         "grow": grow,
+        "keys_per_filter": keys_per_filter,
     }
     common = {"error_rate": error_rate, "hasher": hasher, "seed": seed}
     given = {name: value for name, value in given.items() if value is not None}
@@ -58,25 +61,32 @@ def create(
         given["window"] = None
     made = _make(kind, capacity, common, given)
     state.save(made, file, "nothing was written")
-    emit_line(
-        f"{file}: room for {made.capacity:,} keys at {show_rate(made.error_rate)}"
-        f" in {show_memory(made.nbytes)}"
-    )
+    rate = show_rate(made.error_rate)
+    if isinstance(made, FilterBank):
+        emit_line(f"{file}: a bank for about {made.keys_per_filter:,} keys a user at {rate}")
+    else:
+        memory = show_memory(made.nbytes)
+        emit_line(f"{file}: room for {made.capacity:,} keys at {rate} in {memory}")
     return 0
 
 
 def _make(
     kind: str, capacity: int | None, common: dict[str, Any], given: dict[str, Any]
-) -> AnyFilter:
+) -> AnyFilter | FilterBank:
     """The filter. Which options fit is what the kind's own arguments say."""
-    build: Any = getattr(KINDS[kind], "build", None)  # made at once, of all of its keys
-    make: Any = build or KINDS[kind]
+    found: Any = KINDS.get(kind, FilterBank)
+    build: Any = getattr(found, "build", None)  # made at once, of all of its keys
+    make: Any = build or found
     parameters = inspect.signature(make).parameters
     for name in given:
         if name not in parameters:
             raise _refuse(name, f"a filter of kind {kind} takes no such option")
-    made: AnyFilter
-    if build is None:
+    made: AnyFilter | FilterBank
+    if found is FilterBank:
+        if capacity is not None:
+            raise _refuse("capacity", "a bank grows with its users; --keys-per-filter is its size")
+        made = FilterBank(**common, **given)
+    elif build is None:
         first = next(iter(parameters.values()))
         if capacity is None and first.default is first.empty:
             raise _refuse("capacity", "say for how many keys, as in 10M")

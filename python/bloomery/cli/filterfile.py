@@ -2,16 +2,21 @@
 
 from typing import Any
 
-from bloomery.cli import options, state
+from bloomery.cli import bank, options, state
 from bloomery.cli.amounts import show_memory, show_rate
 from bloomery.cli.terminal import emit_line, render
+from bloomery.storage.anyfile import holds_a_bank
 
-INFO_EXAMPLE = "bloomery info seen.bloom --json"
+INFO_EXAMPLE = "bloomery info seen.bloom --json; bloomery info bank.bloom --user ada"
 
 
-def info(file: options.FilterFile, json: options.Json = False) -> int:
+def info(file: options.FilterFile, json: options.Json = False, user: options.User = None) -> int:
     """Show what a filter was made for, how full it is, and how often a maybe is wrong by now."""
-    facts = state.describe(file)
+    if holds_a_bank(file):
+        facts = bank.describe(file, user)
+    else:
+        bank.refuse_user(file, user)
+        facts = state.describe(file)
     if json:
         from json import dumps
 

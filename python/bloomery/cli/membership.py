@@ -10,16 +10,22 @@ from typing import Annotated
 
 import typer
 
-from bloomery.cli import options, state
+from bloomery.cli import bank, options, state
 from bloomery.cli.pump import Interrupted, Interrupts, LinePump
 from bloomery.cli.sources import Source
 from bloomery.cli.terminal import emit, emit_line, say, with_step
 from bloomery.errors import FilterFull, IncompatibleFilters, NotEnoughMemory
 from bloomery.filters import KINDS, AnyFilter, RemovingFilter
+from bloomery.storage.anyfile import holds_a_bank
 
-ADD_EXAMPLE = "bloomery add seen.bloom alice bob; bloomery add seen.bloom < urls.txt"
-CONTAINS_EXAMPLE = "bloomery contains seen.bloom alice; bloomery contains -v seen.bloom < urls.txt"
-REMOVE_EXAMPLE = "bloomery remove seen.bloom alice; bloomery remove -v seen.bloom < urls.txt"
+ADD_EXAMPLE = "bloomery add seen.bloom alice bob; bloomery add seen.bloom < urls.txt; "
+ADD_EXAMPLE += "bloomery add bank.bloom --user ada article-1 article-2"
+CONTAINS_EXAMPLE = (
+    "bloomery contains seen.bloom alice; bloomery contains -v seen.bloom < urls.txt; "
+)
+CONTAINS_EXAMPLE += "bloomery contains bank.bloom --user ada article-1"
+REMOVE_EXAMPLE = "bloomery remove seen.bloom alice; bloomery remove -v seen.bloom < urls.txt; "
+REMOVE_EXAMPLE += "bloomery remove bank.bloom --user ada --all"
 
 # What is to happen to one key, and to lines of them.
 One = Callable[[bytes], bool]
@@ -36,8 +42,12 @@ def add(
     new: Annotated[
         bool, typer.Option("--new", help="Print the keys that were definitely new.")
     ] = False,
+    user: options.User = None,
 ) -> int:
-    """Add keys to a filter and save it, in one step, at the end."""
+    """Add keys to a filter and save it, in one step, at the end (a bank: as they come)."""
+    if holds_a_bank(file):
+        return bank.add(file, keys, user, new)
+    bank.refuse_user(file, user)
     _change(file, keys, new, lambda filter: (filter.add, filter.add_lines))
     return 0
 
@@ -48,11 +58,20 @@ def remove(
     verbose: Annotated[
         bool, typer.Option("--verbose", "-v", help="Print the keys that were removed.")
     ] = False,
+    user: options.User = None,
+    everything: Annotated[
+        bool, typer.Option("--all", help="bank: forget the user, with all of its keys.")
+    ] = False,
 ) -> int:
     """Remove keys from a filter that can do that, and save it, in one step, at the end.
 
     Remove only what was added. Exits with 0 when a key was removed, 1 when none was, 2 on an error.
     """
+    if holds_a_bank(file):
+        return bank.remove(file, keys, user, everything=everything, verbose=verbose)
+    bank.refuse_user(file, user)
+    if everything:
+        raise typer.BadParameter("it is for files of kind bank, with --user", param_hint="--all")
 
     def pick(filter: AnyFilter) -> tuple[One, Lines]:
         if not isinstance(filter, RemovingFilter):
@@ -130,11 +149,15 @@ def contains(
     count: Annotated[
         bool, typer.Option("--count", "-c", help="Print only how many were selected.")
     ] = False,
+    user: options.User = None,
 ) -> int:
     """Print the keys that may have been added (or, with -v, those that definitely were not).
 
     Exits with 0 when a key was selected, 1 when none was, 2 on an error.
     """
+    if holds_a_bank(file):
+        return bank.contains(file, keys, user, invert=invert, quiet=quiet, count=count)
+    bank.refuse_user(file, user)
     filter = state.load_any(file, mmap=True)
     selected = 0
 

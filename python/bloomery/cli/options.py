@@ -5,26 +5,35 @@ from typing import Annotated, Literal
 import typer
 
 from bloomery.cli.amounts import parse_count, parse_rate, parse_seed
-from bloomery.filters import KINDS
+from bloomery.filters import KINDS, FilterBank
 
 Layout = Literal["blocked", "classic"]
 Hasher = Literal["xxh3", "murmur3", "fnv1a", "siphash"]
+_KINDS = (*KINDS, FilterBank.kind)
 
 
 def _parse_kind(text: str) -> str:
-    if text not in KINDS:
-        raise typer.BadParameter(f"{text!r} is not one of {', '.join(KINDS)}")
+    if text not in _KINDS:
+        raise typer.BadParameter(f"{text!r} is not one of {', '.join(_KINDS)}")
     return text
 
 
 Kind = Annotated[
     str,
-    typer.Option("--kind", parser=_parse_kind, metavar="KIND", help=f"One of {', '.join(KINDS)}."),
+    typer.Option("--kind", parser=_parse_kind, metavar="KIND", help=f"One of {', '.join(_KINDS)}."),
 ]
 FilterFile = Annotated[str, typer.Argument(metavar="FILE", help="A saved filter.")]
 Keys = Annotated[
     list[str] | None,
     typer.Argument(metavar="[KEY]...", help="Keys; without any, the lines of standard input."),
+]
+User = Annotated[
+    str | None,
+    typer.Option(
+        "--user",
+        metavar="NAME",
+        help="bank: whose keys; without it, lines are USER, a tab, and the key.",
+    ),
 ]
 Capacity = Annotated[
     int | None,
@@ -94,5 +103,14 @@ Growth = Annotated[
 Grow = Annotated[
     bool | None,
     typer.Option("--grow/--no-grow", help="cuckoo: grow when it is full, or refuse keys."),
+]
+KeysPerFilter = Annotated[
+    int | None,
+    typer.Option(
+        "--keys-per-filter",
+        parser=parse_count,
+        metavar="N",
+        help="bank: keys that a user is likely to have; 1000.",
+    ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON, for a program.")]

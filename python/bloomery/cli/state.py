@@ -42,7 +42,7 @@ def load_any(path: str, *, mmap: bool = False) -> AnyFilter:
 
 
 def describe(path: str) -> dict[str, Any]:
-    """All that is known about a filter or a bank."""
+    """All that is known about a filter."""
     with _made(path):
         return bloomery.open(path, mmap=True).info()
 
@@ -99,7 +99,7 @@ def _lock(path: str) -> int | None:
         os.close(fd)
 
 
-def save(filter: AnyFilter, path: str, consequence: str) -> None:
+def save(filter: AnyFilter | FilterBank, path: str, consequence: str) -> None:
     """Save in one step; if that fails the old file stands, and the message says what follows."""
     try:
         filter.save(path)

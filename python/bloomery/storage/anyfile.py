@@ -9,7 +9,7 @@ from bloomery import _native, errors
 from bloomery.filters import AnyFilter, FilterBank
 from bloomery.storage import files
 
-__all__ = ["open"]
+__all__ = ["holds_a_bank", "open"]
 
 
 def open(
@@ -23,13 +23,14 @@ def open(
 
     `writable` is for the plain filter and for banks alone.
     """
-    if _holds_a_bank(path):
+    if holds_a_bank(path):
         return FilterBank.load(path, mmap=mmap, writable=writable, verify=verify)
     found: AnyFilter = files.load(None, path, mmap=mmap, writable=writable, verify=verify)
     return found
 
 
-def _holds_a_bank(path: str | os.PathLike[str]) -> bool:
+def holds_a_bank(path: str | os.PathLike[str]) -> bool:
+    """True if the file is a bank's; nothing more of it is checked."""
     if not os.path.isfile(path):
         return False  # nothing may be read from a pipe that others are to read again
     with builtins.open(path, "rb") as file:

@@ -25,6 +25,12 @@ OWN = {
 BUILT = [kind for kind, one in KINDS.items() if hasattr(one, "build")]
 FILLED = [kind for kind in KINDS if kind in OWN]
 REMOVING = [kind for kind in FILLED if issubclass(KINDS[kind], RemovingFilter)]
+REFUSING = [kind for kind in FILLED if kind not in REMOVING]
+
+
+def first_fast(kinds: list[str]) -> list[Any]:
+    """A process for each command: one kind in `make test-fast`, the others where all is run."""
+    return [kinds[0], *(pytest.param(kind, marks=pytest.mark.slow) for kind in kinds[1:])]
 
 
 def test_every_kind_is_tested() -> None:
@@ -32,7 +38,7 @@ def test_every_kind_is_tested() -> None:
     assert set(FILLED) | set(BUILT) == set(KINDS)
 
 
-@pytest.mark.parametrize("kind", FILLED)
+@pytest.mark.parametrize("kind", first_fast(FILLED[::-1]))
 def test_create_add_contains_info(run: Run, tmp_path: Path, kind: str) -> None:
     """A file of any kind is made with its own options, filled, asked and described."""
     said = run("create", "f", "--kind", kind, "-n", "1k", "-e", "1e-6", *OWN[kind]).stdout
@@ -57,7 +63,7 @@ def test_create_from_lines(run: Run, one_line: OneLine, kind: str) -> None:
     assert "--capacity" in message
 
 
-@pytest.mark.parametrize("kind", REMOVING)
+@pytest.mark.parametrize("kind", first_fast(REMOVING))
 def test_remove(run: Run, kind: str) -> None:
     """Keys go out again, as arguments or lines; the exit code says whether there was one."""
     run("create", "f", "--kind", kind, "-n", "1k", "-e", "1e-6")
@@ -71,7 +77,7 @@ def test_remove(run: Run, kind: str) -> None:
     run("contains", "f", "a", "b", "c", "d", code=1)
 
 
-@pytest.mark.parametrize("kind", [kind for kind in FILLED if kind not in REMOVING])
+@pytest.mark.parametrize("kind", first_fast(REFUSING))
 def test_remove_from_a_kind_that_cannot(
     run: Run, one_line: OneLine, tmp_path: Path, kind: str
 ) -> None:
@@ -85,7 +91,7 @@ def test_remove_from_a_kind_that_cannot(
     assert (tmp_path / "f").read_bytes() == before
 
 
-@pytest.mark.parametrize("kind", FILLED)
+@pytest.mark.parametrize("kind", first_fast(FILLED))
 def test_options_of_other_kinds(run: Run, one_line: OneLine, tmp_path: Path, kind: str) -> None:
     """An option that does not fit the kind is refused by name, and no file is made."""
     for other, (option, *rest) in OWN.items():
@@ -101,7 +107,7 @@ def test_an_unknown_kind(run: Run, one_line: OneLine) -> None:
     """The message lists the kinds there are."""
     message = one_line(run("create", "f", "--kind", "ribbon", "-n", "10", code=2).stderr)
     assert "'ribbon'" in message
-    assert all(kind in message for kind in KINDS)
+    assert all(kind in message for kind in [*KINDS, "bank"])
 
 
 def test_a_full_filter_is_left_as_it_was(run: Run, one_line: OneLine, tmp_path: Path) -> None:
