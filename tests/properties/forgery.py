@@ -27,6 +27,7 @@ FIELDS = {
     "seed": (40, "<Q"),
     "seed_high": (48, "<Q"),
     "body": (56, "<Q"),
+    **{f"extra_{i}": (64 + 8 * i, "<Q") for i in range(6)},
 }
 
 
@@ -55,20 +56,19 @@ def forged(raw: bytes | bytearray, **fields: Any) -> bytes:
     return signed(raw)
 
 
-def doors(folder: Path) -> dict[str, Callable[[bytes], BloomFilter]]:
-    """Every way in for bytes."""
+def doors(folder: Path, one: Any = BloomFilter) -> dict[str, Callable[[bytes], Any]]:
+    """Every way in for the bytes of a filter of this class."""
 
-    def by_path(data: bytes, **how: bool) -> BloomFilter:
+    def by_path(data: bytes, **how: bool) -> Any:
         path = folder / "hostile.bloom"
         path.write_bytes(data)
-        return BloomFilter.load(path, **how)
+        return one.load(path, **how)
 
-    # What pickle would call: the filter's own reduction with other bytes in it.
-    rebuild = BloomFilter(1).__reduce__()[0]
     return {
-        "from_bytes": BloomFilter.from_bytes,
-        "memoryview": lambda data: BloomFilter.from_bytes(memoryview(data)),
-        "pickle": lambda data: pickle.loads(pickle.dumps(_Reduced(rebuild, data))),
+        "from_bytes": one.from_bytes,
+        "memoryview": lambda data: one.from_bytes(memoryview(data)),
+        # What pickle would call, with other bytes in it.
+        "pickle": lambda data: pickle.loads(pickle.dumps(_Reduced(one.from_bytes, data))),
         "load": by_path,
         "mmap": lambda data: by_path(data, mmap=True),
         "mmap-verify": lambda data: by_path(data, mmap=True, verify=True),

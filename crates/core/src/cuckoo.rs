@@ -137,7 +137,7 @@ where
             true => self.table.geometry(),
             false => Geometry::growing(capacity, error_rate),
         };
-        self.table = Table::empty(start).ok_or(Refusal::NoMemory(start.nbytes()))?;
+        self.table.restart(start)?;
         self.keys = 0;
         Ok(())
     }

@@ -156,7 +156,7 @@ impl Kind for Rotating {
 
     fn clear(&mut self) -> Result<(), Refusal> {
         let start = geometry(self.made.capacity, self.made.error_rate, self.generations);
-        self.table = Table::empty(start).ok_or(Refusal::NoMemory(start.nbytes()))?;
+        self.table.restart(start)?;
         self.filled = 0;
         Ok(())
     }

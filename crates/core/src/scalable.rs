@@ -81,7 +81,7 @@ impl Kind for Scalable {
 
     fn clear(&mut self) -> Result<(), Refusal> {
         let start = Geometry::growing(self.made.capacity, self.made.error_rate);
-        self.table = Table::empty(start).ok_or(Refusal::NoMemory(start.nbytes()))?;
+        self.table.restart(start)?;
         self.keys = 0;
         Ok(())
     }

@@ -38,6 +38,7 @@ pub use growth::{GROWTH, MOST_GROWTH, colliding};
 
 use self::slots::Lanes;
 use crate::bits::Bits;
+use crate::kind::Refusal;
 use crate::probe::mulhi;
 
 pub struct Table<const RING: bool> {
@@ -119,11 +120,19 @@ impl<const RING: bool> Table<RING> {
         }
     }
 
-    /// `None` if it cannot be had: a saved filter may name any capacity, which clearing goes back to.
     pub fn empty(geometry: Geometry) -> Option<Table<RING>> {
         geometry.check().ok()?;
         let bits = Bits::zeroed(usize::try_from(geometry.nbytes()).ok()?)?;
         Some(Table::over(bits, geometry, 0, 0.0))
+    }
+
+    /// Goes back to the size it was made with. A header may name any capacity: one that is larger
+    /// than the table is now was not what it was made with.
+    pub fn restart(&mut self, start: Geometry) -> Result<(), Refusal> {
+        let smaller = start.nbytes() <= self.geometry.nbytes();
+        let geometry = if smaller { start } else { self.geometry };
+        *self = Table::empty(geometry).ok_or(Refusal::NoMemory(geometry.nbytes()))?;
+        Ok(())
     }
 
     pub fn geometry(&self) -> Geometry {

@@ -3,7 +3,8 @@
 use std::collections::HashMap;
 
 use super::*;
-use crate::hash::remix;
+use crate::hash::{HashKind, KeyHasher, remix};
+use crate::loops::{Ints, Keys};
 use crate::rotating;
 use crate::scalable::insert;
 
@@ -158,6 +159,19 @@ fn answers_agree<const RING: bool>(mut table: Table<RING>) {
         let more = taken || table.insert(h, 0);
         assert_eq!(table.matches(h).count(), count + usize::from(more));
     }
-    assert!((0..2000).map(hash).all(|h| table.contains(h) == (table.matches(h).count() > 0)));
+    let hasher = KeyHasher { kind: HashKind::Xxh3, seed: 0 };
+    let ints: Vec<[u8; 8]> = (0..2000i64).map(i64::to_le_bytes).collect();
+    let hashes: Vec<u64> = (0..2000).map(|i| if i % 2 == 0 { hash(i) } else { !hash(i) }).collect();
+    for some in hashes.chunks(97).chain([&hashes[..0], &hashes[..16], &hashes[..33]]) {
+        let mut answers = vec![9; some.len()];
+        table.contains_each(Keys::Hashes(some), &mut answers);
+        let found = |h: &u64| table.matches(*h).next().is_some();
+        assert!(some.iter().zip(answers).all(|(h, a)| a == u8::from(found(h))));
+        assert!(some.iter().all(|h| table.contains(*h) == found(h)));
+    }
+    let (keys, hash) = (&ints[..], hasher.int_hash().unwrap());
+    let mut answers = vec![9; keys.len()];
+    table.contains_each(Keys::Ints(Ints { keys, hash }), &mut answers);
+    assert!((0..).zip(answers).all(|(i, a)| a == u8::from(table.contains(hasher.hash_i64(i)))));
     adds_up(&table);
 }
