@@ -65,7 +65,8 @@ def exercise(filter: Any, size: int) -> None:
     assert again == filter == filter.copy()
     if not filter.read_only:
         change(filter)
-        assert filter.nbytes <= 8 * size, "far more memory than there were bytes"
+        # Forged entries that know no bits double with every doubling, but that takes new keys.
+        assert filter.nbytes <= 8 * size + 8192, "far more memory than there were bytes"
         type(filter).from_bytes(filter.to_bytes())
 
 
