@@ -6,6 +6,7 @@ long runs (which also bring in the tests marked `soak`). Without it: `ci` under 
 
 import importlib
 import os
+from collections.abc import Sequence
 from typing import Any, NoReturn
 
 import pytest
@@ -50,6 +51,17 @@ def require(module: str) -> Any:
         return importlib.import_module(module)
     except ImportError:
         missing(f"the module {module}")
+
+
+def first_fast(cases: Sequence[Any]) -> list[Any]:
+    """Cases that cost a process each: one for `make test-fast`, all of them for `make test`."""
+    return [
+        cases[0],
+        *(
+            pytest.param(*(case if isinstance(case, tuple) else [case]), marks=pytest.mark.slow)
+            for case in cases[1:]
+        ),
+    ]
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from bloomery import FilterBank
+from bloomery import CuckooFilter, FilterBank
+from conftest import first_fast
 
 Run = Callable[..., Any]
 Start = Callable[..., subprocess.Popen[bytes]]
@@ -79,13 +80,7 @@ def test_remove_forgets_a_user(run: Run, made: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "args",
-    [
-        ["a"],
-        pytest.param([], marks=pytest.mark.slow),
-        pytest.param(["--all"], marks=pytest.mark.slow),
-        pytest.param(["--user", "ada"], marks=pytest.mark.slow),
-        pytest.param(["--user", "ada", "--all", "a"], marks=pytest.mark.slow),
-    ],
+    first_fast([["a"], [], ["--all"], ["--user", "ada"], ["--user", "ada", "--all", "a"]]),
 )
 def test_no_key_is_removed(
     run: Run, one_line: OneLine, made: str, tmp_path: Path, args: list[str]
@@ -139,8 +134,6 @@ def test_options_that_do_not_fit(
     run: Run, one_line: OneLine, made: str, tmp_path: Path, args: list[str], option: str, part: str
 ) -> None:
     """One line names the option and what is right, and no file is made or changed."""
-    from bloomery import CuckooFilter
-
     CuckooFilter(10).save(tmp_path / "f")
     before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
     message = one_line(run(*args, stdin=b"a\n", code=2).stderr)

@@ -9,6 +9,7 @@ import pytest
 
 import bloomery
 from bloomery.filters import KINDS, RemovingFilter
+from conftest import first_fast
 
 Run = Callable[..., Any]
 OneLine = Callable[[bytes], str]
@@ -26,11 +27,6 @@ BUILT = [kind for kind, one in KINDS.items() if hasattr(one, "build")]
 FILLED = [kind for kind in KINDS if kind in OWN]
 REMOVING = [kind for kind in FILLED if issubclass(KINDS[kind], RemovingFilter)]
 REFUSING = [kind for kind in FILLED if kind not in REMOVING]
-
-
-def first_fast(kinds: list[str]) -> list[Any]:
-    """A process for each command: one kind in `make test-fast`, the others where all is run."""
-    return [kinds[0], *(pytest.param(kind, marks=pytest.mark.slow) for kind in kinds[1:])]
 
 
 def test_every_kind_is_tested() -> None:

@@ -14,10 +14,11 @@ OneLine = Callable[[bytes], str]
 
 
 @pytest.fixture
-def made(run: Run) -> str:
+def made(tmp_path: Path) -> str:
     """A filter file with three keys in it."""
-    run("create", "f.bloom", "--capacity", "1000", "--error-rate", "1e-6")
-    run("add", "f.bloom", "a", "b", "c")
+    filter = BloomFilter(1000, 1e-6)
+    filter.update(["a", "b", "c"])
+    filter.save(tmp_path / "f.bloom")
     return "f.bloom"
 
 
