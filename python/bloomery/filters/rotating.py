@@ -104,7 +104,10 @@ class RotatingBloomFilter(Filter):
         return int(self._facts()["generations"])
 
     def rotate(self) -> None:
-        """Begin a new generation now and forget the oldest, before its time."""
+        """Begin a new generation now and forget the oldest, before its time.
+
+        `generation_of` takes the one that ended early for a whole one.
+        """
         self._act("rotate", self._time())
 
     def generation_of(self, key: Key) -> Generation | None:
