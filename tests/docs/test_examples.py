@@ -74,6 +74,7 @@ def make_inputs(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("page", PAGES)
+@pytest.mark.slow
 def test_console_sessions_run(page: Path, tmp_path: Path) -> None:
     """Each `$ bloomery …` of a page succeeds, and prints what the page shows below it."""
     make_inputs(tmp_path)
@@ -111,6 +112,7 @@ def test_there_are_examples() -> None:
 
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda p: p.stem)
+@pytest.mark.slow
 def test_examples_run(example: Path, tmp_path: Path) -> None:
     """Each example runs from anywhere, checks itself, and says what it found."""
     for module in ("numpy", "pyarrow"):

@@ -38,6 +38,7 @@ def agree(filter: Any, saved: Saved, keys: range) -> None:
 
 
 @pytest.mark.parametrize("error_rate", RATES)
+@pytest.mark.slow
 def test_a_table_that_grows(error_rate: float) -> None:
     """At every size on the way from 20 keys to 1,200 the page says where they are."""
     filter = ScalableBloomFilter(20, error_rate)

@@ -46,6 +46,7 @@ FAMILIES: dict[str, Callable[[int], Any]] = {
 
 @pytest.mark.parametrize("hasher", HASHERS)
 @pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.slow
 def test_structured_keys_keep_the_rate(family: str, hasher: Any) -> None:
     """Half of a structured family added, the other half errs at the target rate in any layout."""
     key = FAMILIES[family]

@@ -41,6 +41,7 @@ def simulated(line: Line, draws: int, visits: int, lines: int, rng: np.random.Ge
 
 @pytest.mark.parametrize(("cells", "draws"), [(64, 3), (128, 6), (448, 6)])
 @pytest.mark.parametrize("lines", [1, 5])
+@pytest.mark.slow
 def test_a_lines_rate_is_exact(cells: int, draws: int, lines: int) -> None:
     """The formula agrees with the mean of many random filters."""
     visits, rng, line = lines * cells // 9, np.random.default_rng(cells + lines), Line(cells, 1)

@@ -214,6 +214,7 @@ assert np.asarray(filter.contains_many(keys)).all()
 
 
 @pytest.mark.parametrize(("layout", "error_rate"), SHAPES)
+@pytest.mark.slow
 def test_processes_on_one_file(tmp_path: Path, layout: Any, error_rate: float) -> None:
     """Processes that map one file for writing see each other's keys, and none is lost."""
     path = tmp_path / "shared.bloom"

@@ -45,6 +45,7 @@ def test_small_inputs(run: Run, data: bytes) -> None:
     assert done.stderr == b""
 
 
+@pytest.mark.slow
 def test_a_large_input(run: Run, tmp_path: Path) -> None:
     """Several chunks of random binary lines give the first occurrences, from file and pipe."""
     rng = random.Random(7)
@@ -133,6 +134,7 @@ def test_silent_in_a_pipe(run: Run, tmp_path: Path) -> None:
     assert run("dedup", "lines", "--quiet").stderr == b""
 
 
+@pytest.mark.slow
 def test_progress_on_a_terminal(start: Callable[..., Any], tmp_path: Path) -> None:
     """With stderr on a terminal a long run shows lines and rate there, and --quiet does not."""
     pty = pytest.importorskip("pty")

@@ -52,6 +52,7 @@ def test_docs_mention_every_option(command: str, option: str) -> None:
 
 
 @pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.slow
 def test_every_command_has_help_with_an_example(run: Run, command: str) -> None:
     """--help and -h show what it does and an example to copy."""
     text = run(command, "--help").stdout.decode()

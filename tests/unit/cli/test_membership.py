@@ -99,6 +99,7 @@ def test_a_missing_file_says_how_to_make_one(run: Run, one_line: OneLine, comman
     assert "bloomery create no.bloom" in message
 
 
+@pytest.mark.slow
 def test_two_adds_at_once_lose_no_key(start: Callable[..., Any], made: str, tmp_path: Path) -> None:
     """Processes that add to one file at the same time wait for each other."""
     processes = [start("add", made, f"key{n}") for n in range(6)]
