@@ -23,6 +23,7 @@ use crate::batch::{self, Inside, Options, Target, Threads, column_hashes, in_ord
 use crate::buffer::Held;
 use crate::column::Column;
 use crate::errors::{invalid, no_memory, read_only};
+use crate::held::fill;
 use crate::key::{hash_key, hasher_of};
 use crate::lines::{self, Lines};
 use crate::memory::{Memory, fill_view};
@@ -114,6 +115,24 @@ impl Bloom {
             drop(guard);
             result
         }))
+    }
+
+    /// A byte for each hash.
+    pub fn contains_hashes(&self, hashes: &[u64], answers: &mut Vec<u8>) {
+        let mut out = |some: &[u8]| answers.extend_from_slice(some);
+        let Ok(()) = run(&self.bits, &self.shape, Op::Contains, &mut fill(hashes), &mut out);
+    }
+
+    pub fn add_hashes(
+        &self,
+        py: Python<'_>,
+        hashes: &[u64],
+        answers: &mut Vec<u8>,
+    ) -> PyResult<()> {
+        self.write_or_read(py, Op::Add, |filter, op| {
+            let mut out = |some: &[u8]| answers.extend_from_slice(some);
+            let Ok(()) = run(&filter.bits, &filter.shape, op, &mut fill(hashes), &mut out);
+        })
     }
 
     fn header(&self, checksum: u64) -> Header {

@@ -99,6 +99,26 @@ impl Family {
         done.map_err(|refusal| refused(py, refusal))
     }
 
+    pub fn kind_id(&self) -> KindId {
+        self.id
+    }
+
+    /// As `change`, with a refusal for what it may not do.
+    #[inline(always)]
+    pub fn try_change<T: Send>(
+        &self,
+        py: Python<'_>,
+        work: impl FnOnce(&mut dyn AnyKind) -> Result<T, Refusal> + Send,
+    ) -> Result<T, Refusal> {
+        if self.read_only {
+            return Err(Refusal::Never("this filter is read-only"));
+        }
+        self.gate.write(py, false, |state| {
+            state.changes += 1;
+            work(&mut *state.kind)
+        })
+    }
+
     fn check_writable(&self, py: Python<'_>) -> PyResult<()> {
         if self.read_only {
             let message = "this filter is mapped read-only: load it without mmap to change it";

@@ -14,11 +14,14 @@ mod fuse;
 mod gate;
 mod hashes;
 mod header;
+mod held;
 mod key;
 mod lines;
 mod mapped;
 mod mask;
 mod memory;
+mod session;
+mod shelf;
 mod slots;
 mod tables;
 
@@ -31,6 +34,8 @@ use crate::bank::Bank;
 use crate::bloom::Bloom;
 use crate::family::Family;
 use crate::memory::{Memory, Section};
+use crate::session::Session;
+use crate::shelf::Shelf;
 
 #[pymodule(gil_used = false)]
 fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
@@ -40,6 +45,8 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<Family>()?;
     module.add_class::<Memory>()?;
     module.add_class::<Section>()?;
+    module.add_class::<Session>()?;
+    module.add_class::<Shelf>()?;
     slots::install::<Bloom>(py)?;
     slots::install::<Family>(py)?;
     slots::install_remove::<Family>(py)?;
