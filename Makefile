@@ -1,5 +1,6 @@
 # Every command of the tree, for people and CI alike. `make help` lists them.
-# Needs python3 (3.10 or later), cargo and a C compiler; the rest is installed, pinned, into .venv.
+# Needs python3 (3.10 or later), cargo and a C compiler; the rest is installed, pinned, into .venv. `make test` also
+# starts real servers, and installs Debian's packages of them where they are missing (scripts/servers).
 
 PYTHON ?= python3
 VENV := .venv
@@ -30,7 +31,7 @@ run: build ## set up, build, and run the main job (bloomery demo)
 build: $(STAMPS)/run $(STAMPS)/build ## set up .venv and build the extension in release mode
 
 test: export CI = true
-test: lint test-rust $(STAMPS)/wheel ## everything CI runs: set-up, lint, Rust tests, Python tests
+test: lint test-rust $(STAMPS)/wheel $(STAMPS)/servers ## everything CI runs: set-up, lint, Rust tests, Python tests
 	HYPOTHESIS_PROFILE=ci $(BIN)/python -m pytest -n $(WORKERS)
 
 test-fast: build $(STAMPS)/dev ## the tests to run while working: under a minute once built
@@ -43,7 +44,7 @@ test-rust: $(STAMPS)/venv ## the Rust core's tests
 test-pythons: build $(STAMPS)/dev ## the wheel and its tests on every other CPython found (PATH, pyenv, PYTHONS=...)
 	$(BIN)/python scripts/test_pythons.py
 
-soak: build $(STAMPS)/dev $(STAMPS)/wheel ## the long runs: many more examples, more hostile bytes
+soak: build $(STAMPS)/dev $(STAMPS)/wheel $(STAMPS)/servers ## the long runs: many more examples, more hostile bytes
 	HYPOTHESIS_PROFILE=soak $(BIN)/python -m pytest -n $(WORKERS) --timeout 3600
 
 bench: build $(STAMPS)/dev $(STAMPS)/bench ## measure against the peers (BENCH="--help" for what it can do)
@@ -100,6 +101,10 @@ $(STAMPS)/run: requirements/build.txt requirements/run.txt | $(STAMPS)/venv
 
 $(STAMPS)/dev: requirements/dev.txt | $(STAMPS)/venv
 	$(PIP_INSTALL) -r requirements/dev.txt
+	@touch $@
+
+$(STAMPS)/servers: scripts/servers | $(STAMPS)/venv
+	scripts/servers
 	@touch $@
 
 # Without build isolation: what builds a peer is pinned too.

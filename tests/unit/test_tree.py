@@ -39,7 +39,21 @@ MAY_IMPORT = {
 # Inside a function only: `save` and `load` are methods of the filter, and the files are storage's.
 MAY_IMPORT_LATE = {"filters": {"storage"}}
 
-OPTIONAL = {"duckdb", "numpy", "pandas", "polars", "pyarrow", "rich", "typer", "zstandard"}
+OPTIONAL = {
+    "alembic",
+    "duckdb",
+    "numpy",
+    "pandas",
+    "polars",
+    "psycopg",
+    "pyarrow",
+    "redis",
+    "rich",
+    "sqlalchemy",
+    "typer",
+    "uvloop",
+    "zstandard",
+}
 
 
 def part_of(source: Path) -> str:

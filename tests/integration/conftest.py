@@ -1,0 +1,119 @@
+"""Fixtures that start real servers: one of each for a test worker where tests can share it.
+
+Under CI (CI=true) a missing program is a failure; else the test is skipped, and says what to
+install. What is started is stopped at the end, whatever happened to it meanwhile.
+"""
+
+import secrets
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+import pytest
+
+from integration.servers import BloomeryServer, PostgresServer, RedisServer
+
+Serve = Callable[..., BloomeryServer]
+
+
+@contextmanager
+def open_folder() -> Iterator[Path]:
+    """A folder that another user can reach, which pytest's own are not."""
+    folder = Path(tempfile.mkdtemp(prefix="bloomery-test-"))
+    folder.chmod(0o755)
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture(scope="session")
+def _redis() -> Iterator[RedisServer]:
+    with open_folder() as folder:
+        server = RedisServer(folder)
+        server.start()
+        try:
+            yield server
+        finally:
+            server.stop()
+
+
+@pytest.fixture
+def redis_server(_redis: RedisServer) -> RedisServer:
+    """A Redis server that runs and is empty."""
+    if _redis.process is None:
+        _redis.start()
+    _redis.ask(b"FLUSHALL\r\n")
+    return _redis
+
+
+@pytest.fixture(scope="session")
+def _postgres() -> Iterator[PostgresServer]:
+    with open_folder() as folder:
+        server = PostgresServer(folder)
+        server.start()
+        try:
+            yield server
+        finally:
+            server.stop()
+
+
+@pytest.fixture
+def postgres(_postgres: PostgresServer) -> PostgresServer:
+    """A PostgreSQL server that runs."""
+    if _postgres.process is None:
+        _postgres.start()
+    return _postgres
+
+
+@pytest.fixture
+def postgres_database(postgres: PostgresServer) -> Iterator[str]:
+    """The name of an empty database of this test's own."""
+    name = f"test_{secrets.token_hex(4)}"
+    postgres.run(f"CREATE DATABASE {name}")
+    yield name
+    if postgres.process is not None:
+        postgres.run(f"DROP DATABASE {name} WITH (FORCE)")
+
+
+@pytest.fixture
+def postgres_url(postgres: PostgresServer, postgres_database: str) -> str:
+    """The URL of that database."""
+    return postgres.url(postgres_database)
+
+
+@pytest.fixture(scope="session")
+def _shared() -> Iterator[BloomeryServer]:
+    with open_folder() as folder:
+        server = BloomeryServer(folder)
+        server.start()
+        try:
+            yield server
+        finally:
+            server.stop()
+
+
+@pytest.fixture
+def server(_shared: BloomeryServer) -> BloomeryServer:
+    """A `bloomery serve` that tests share: each takes names of its own, and ends nothing."""
+    return _shared
+
+
+@pytest.fixture
+def serve(tmp_path: Path) -> Iterator[Serve]:
+    """Start a `bloomery serve` of the test's own, to be killed and restarted.
+
+    `serve("--option", data=folder)`; without a folder, one that is new.
+    """
+    with ExitStack() as ends:
+
+        def start(*arguments: str, data: Path | None = None) -> BloomeryServer:
+            folder = Path(tempfile.mkdtemp(dir=tmp_path))
+            one = BloomeryServer(folder, *arguments, data=data)
+            one.start()
+            ends.callback(one.kill)
+            return one
+
+        yield start
