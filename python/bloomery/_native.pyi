@@ -20,6 +20,8 @@ __all__ = [
     "Family",
     "Memory",
     "Section",
+    "Session",
+    "Shelf",
     "__version__",
     "bank_pages",
     "build_static",
@@ -28,9 +30,11 @@ __all__ = [
     "forked",
     "growing_table",
     "make_header",
+    "memory_used",
     "parse_header",
     "read_header",
     "rotating_table",
+    "set_memory_limit",
 ]
 __version__: Final[str]
 HEADER_BYTES: Final[int]
@@ -312,3 +316,95 @@ def fixed_table(capacity: int, error_rate: float) -> tuple[int, int, int, int]: 
 def rotating_table(
     capacity: int, error_rate: float, generations: int
 ) -> tuple[int, int, int, int]: ...
+
+def memory_used() -> int:
+    """Bytes that all filters of this process have now; mapped files are not among them."""
+
+def set_memory_limit(nbytes: int | None = None) -> None:
+    """Set the most bytes that all filters may have from now on; None: no limit."""
+
+@final
+class Shelf:
+    """The named filters of a server, and what is to be logged of their writes."""
+
+    def __new__(cls) -> Self: ...
+    def put(
+        self,
+        name: bytes,
+        filter: Any,
+        id: int,
+        *,
+        door: str = "bf",
+        items: int = 0,
+        limit: int | None = None,
+        expires_at: float | None = None,
+        loading: bool = False,
+    ) -> None:
+        """Give a name to a filter, or to another in place of the one that had it."""
+    def drop(self, name: bytes) -> bool:
+        """Take a name away; False if there was none."""
+    def expire(self, name: bytes, at: float | None) -> None:
+        """Set the Unix time from which on the filter is no more; None: never."""
+    def add(self, name: bytes, keys: list[Any]) -> tuple[bytes, tuple[str, str] | None]:
+        """Add keys; a byte for each, 1 where it was definitely new.
+
+        After a refusal (its code and message) there are fewer bytes than keys: those before it
+        are in. KeyError if there is no such name.
+        """
+    def contains(self, name: bytes, keys: list[Any]) -> bytes:
+        """A byte for each key: 0 is definitely not there, 1 maybe."""
+    def remove(self, name: bytes, keys: list[Any]) -> tuple[bytes, tuple[str, str] | None]:
+        """Take one copy of each key out; a byte for each, 1 where there was one."""
+    def count(self, name: bytes, key: Any) -> int:
+        """How often the key was added, at most."""
+    def figures(self, name: bytes) -> tuple[int, int, int, int] | None:
+        """Items, adds, checks and maybes of a filter since it was put; None if there is none."""
+    def note(self, id: int, op: int, data: bytes) -> None:
+        """Note an operation for the log, behind the writes that came before it."""
+    def take_log(self) -> list[tuple[int, int, bytes]]:
+        """What is to be logged, in order, and no more from now on."""
+    @property
+    def refusing(self) -> bool:
+        """While true, the native path takes no writes: they go to Python, which says why."""
+    @refusing.setter
+    def refusing(self, value: bool, /) -> None: ...
+    @property
+    def commands(self) -> int:
+        """Commands that were answered without Python."""
+
+@final
+class Session:
+    """One client of the Redis protocol."""
+
+    def __new__(
+        cls, shelf: Shelf, max_arguments: int, max_argument_bytes: int, max_request_bytes: int
+    ) -> Self: ...
+    def feed(self, data: bytes) -> list[bytes] | str | None:
+        """Take what the client sent and do what can be done of it.
+
+        None: all is done that is there. A list: a command (its arguments) for Python, which gives
+        the `reply` and feeds again. A str: this is no request, and nothing that follows can be
+        read.
+        """
+    def reply(self, data: bytes, write: bool = False) -> None:
+        """Append a reply; `write`: it must not go out if the log cannot be written."""
+    def take(self) -> bytes:
+        """All replies, to be sent."""
+    def fail(self, error: bytes) -> None:
+        """Put an error in place of each reply to a write."""
+    @property
+    def pending(self) -> int:
+        """Bytes of replies that were not yet taken."""
+    @property
+    def waiting(self) -> int:
+        """Bytes that came and are not yet done."""
+    @property
+    def protocol(self) -> int:
+        """2 or 3."""
+    @protocol.setter
+    def protocol(self, value: int, /) -> None: ...
+    @property
+    def watched(self) -> bool:
+        """Does Python see every command (a transaction, a client that has yet to log in)?"""
+    @watched.setter
+    def watched(self, value: bool, /) -> None: ...

@@ -6,6 +6,7 @@ mod avx2;
 pub mod bank;
 pub mod batch;
 pub mod bits;
+pub mod budget;
 mod cells;
 pub mod counting;
 pub mod cuckoo;

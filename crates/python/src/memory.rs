@@ -4,6 +4,7 @@ use std::os::raw::c_int;
 use std::sync::{Mutex, PoisonError};
 
 use bloomery_core::bits::Bits;
+use bloomery_core::budget;
 use pyo3::ffi;
 use pyo3::prelude::*;
 
@@ -87,4 +88,17 @@ pub unsafe fn fill_view(
         0 => Ok(()),
         _ => Err(PyErr::fetch(owner.py())),
     }
+}
+
+/// Bytes that all filters of this process have now.
+#[pyfunction]
+pub fn memory_used() -> u64 {
+    budget::used()
+}
+
+/// The most that they may have from now on; None: no limit.
+#[pyfunction]
+#[pyo3(signature = (nbytes=None))]
+pub fn set_memory_limit(nbytes: Option<u64>) {
+    budget::set_limit(nbytes.unwrap_or(u64::MAX));
 }
