@@ -25,6 +25,8 @@ CATALOGUE = {
     "ReadOnlyFilter": ("read-only-filter", TypeError),
     "FilterFull": ("filter-full", RuntimeError),
     "NotEnoughMemory": ("not-enough-memory", MemoryError),
+    "LogUnavailable": ("log-unavailable", RuntimeError),
+    "FolderInUse": ("folder-in-use", RuntimeError),
     "MissingExtra": ("missing-extra", ImportError),
 }
 CLASSES: dict[str, Any] = {n: c for n, c in vars(errors).items() if isinstance(c, type)}

@@ -20,6 +20,7 @@ mod lines;
 mod mapped;
 mod mask;
 mod memory;
+mod replay;
 mod session;
 mod shelf;
 mod slots;

@@ -129,6 +129,11 @@ def load(
         return _open(cls, head, body)
 
 
+def expect(head: bytes) -> tuple[type[AnyFilter], int, int]:
+    """Return the class that a head asks for, the bytes behind it and their checksum."""
+    return _expect(None, head, None)
+
+
 def _expect(cls: type[F] | None, head: bytes, total: int | None) -> tuple[type[F], int, int]:
     """Return the class that a head asks for, the bytes behind it and their checksum."""
     kind, nbytes, expected = _native.read_header(head, total)
@@ -193,10 +198,16 @@ def from_bytes(cls: type[F], data: Buffer) -> F:
     return _open(cls, head, body)
 
 
-def _verify(expected: int, found: int, whole: bool, verify: bool | None) -> None:
+def _verify(expected: int, found: int, whole: bool, check: bool | None) -> None:
     if not whole:
         raise errors.CorruptData("the file became shorter while it was read")
-    if verify is not False and expected not in (_native.LIVE, found):
+    if check is not False:
+        verify(expected, found)
+
+
+def verify(expected: int, found: int) -> None:
+    """Raise CorruptData unless the checksum found is the one expected, or none could be."""
+    if expected not in (_native.LIVE, found):
         raise errors.CorruptData(
             f"damaged bits: checksum {found:#018x}, expected {expected:#018x}: restore the file "
             "from a copy, or build the filter anew"
