@@ -126,13 +126,13 @@ class State:
             raise errors.CorruptData(f"there is no filter number {filter_id}")
         return entry
 
-    def _new(self, filter_id: int, name: bytes) -> None:
+    def _new(self, filter_id: int, name: bytes, replace: bool = False) -> None:
         """Raise unless a filter of this number and name can be made."""
-        if filter_id in self.filters or filter_id < self.next_id:
+        if filter_id < self.next_id:
             raise errors.InvalidParameter(
                 f"filter number {filter_id} was given before: the next one is {self.next_id}"
             )
-        if name in self.names:
+        if name in self.names and not replace:
             raise errors.InvalidParameter(f"there is a filter named {_shown(name)} already")
 
     # The operations, each by the name of its code.
@@ -181,7 +181,7 @@ class State:
         source, name = self._entry(found["source"]), operations.name_of(found["name"])
         if name in self.names and self.names[name] is source:
             raise errors.InvalidParameter(f"{_shown(name)} cannot be copied onto itself")
-        self._new(filter_id, b"" if name in self.names else name)
+        self._new(filter_id, name, replace=True)
         copy = self.filter_of(source).copy()
         if name in self.names:
             self._drop(self.names[name].id, b"")
