@@ -15,6 +15,7 @@ __all__ = [
     "HASHERS",
     "HEADER_BYTES",
     "LIVE",
+    "MAGIC",
     "Bank",
     "Bloom",
     "Family",
@@ -40,6 +41,7 @@ __version__: Final[str]
 HEADER_BYTES: Final[int]
 CHUNK_BYTES: Final[int]
 LIVE: Final[int]
+MAGIC: Final[bytes]
 HASHERS: Final[tuple[str, ...]]
 
 @disjoint_base

@@ -26,10 +26,10 @@ mod shelf;
 mod slots;
 mod tables;
 
-use bloomery_core::format::{CHUNK_BYTES, HEADER_BYTES, LIVE};
+use bloomery_core::format::{CHUNK_BYTES, HEADER_BYTES, LIVE, MAGIC};
 use bloomery_core::hash::HashKind;
 use pyo3::prelude::*;
-use pyo3::types::PyTuple;
+use pyo3::types::{PyBytes, PyTuple};
 
 use crate::bank::Bank;
 use crate::bloom::Bloom;
@@ -55,6 +55,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("HEADER_BYTES", HEADER_BYTES)?;
     module.add("CHUNK_BYTES", CHUNK_BYTES)?;
     module.add("LIVE", LIVE)?;
+    module.add("MAGIC", PyBytes::new(py, &MAGIC))?;
     module.add("HASHERS", PyTuple::new(py, HashKind::ALL.map(|(_, name)| name))?)?;
     module.add_function(wrap_pyfunction!(bank::bank_pages, module)?)?;
     module.add_function(wrap_pyfunction!(bank::forked, module)?)?;

@@ -7,8 +7,7 @@ engine has committed the turn.
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from bloomery import errors
@@ -68,7 +67,7 @@ class Commands:
         names = self.engine.state.names
         if pattern == b"*":
             return list(names)
-        match = glob(pattern).fullmatch
+        match = glob(pattern)
         return [name for name in names if match(name)]
 
     def scan(self, cursor: int, count: int) -> tuple[int, Iterator[Entry]]:
@@ -169,12 +168,11 @@ class Commands:
         self.engine.change(Op.COMPACT, self._whole(name).id)
 
     def export(self, name: bytes, start: int, most: int = MAX_EXPORT_BYTES) -> bytes:
-        """Return the bytes of the filter's file from an offset on: its head alone from 0, later up
-        to `most`; none at the end. A filter that changes meanwhile will not load: export a copy."""
+        """Return up to `most` bytes of the filter's memory as it is saved, from an offset on; none
+        at the end; from -1, the head. A filter that changes meanwhile will not load: export a copy
+        of it."""
         entry = self._whole(name)
-        if start == 0:
-            return files.head(entry.filter)
-        return files.part(entry.filter, start, most)
+        return files.head(entry.filter) if start < 0 else files.part(entry.filter, start, most)
 
     def load(self, name: bytes, position: int, data: bytes, *, form: str = "bloomery") -> Entry:
         """Take a part of a saved filter, the head (position 1) first, in order."""
@@ -232,29 +230,64 @@ def shown(name: bytes) -> str:
     return text if len(text) <= 60 else text[:57] + "..."
 
 
-def glob(pattern: bytes) -> re.Pattern[bytes]:
-    """Return the pattern of Redis's KEYS as a regular expression."""
-    out, at = [], 0
+def glob(pattern: bytes) -> Callable[[bytes], bool]:
+    """Return what tells whether a name matches a pattern of Redis's KEYS.
+
+    It looks back no further than the last star: as a regular expression, a pattern of many stars
+    would take for ever.
+    """
+    tokens: list[frozenset[int] | None] = []  # which bytes may come next; None: any number of any
+    at = 0
     while at < len(pattern):
-        one = pattern[at : at + 1]
+        one = pattern[at]
         at += 1
-        if one == b"*":
-            # A run of them is one: each further one would only cost time.
-            if not out or out[-1] != b".*":
-                out.append(b".*")
-        elif one == b"?":
-            out.append(b".")
-        elif one == b"[" and (end := pattern.find(b"]", at + 1)) > 0:
-            body = pattern[at:end].replace(b"\\", b"\\\\").replace(b"[", b"\\[")
-            negated = body[:1] == b"^"
-            out.append(b"[" + (b"^" + body[1:] if negated else body.replace(b"^", b"\\^")) + b"]")
+        if one == ord("*"):
+            tokens.append(None)
+        elif one == ord("?"):
+            tokens.append(_ANY)
+        elif one == ord("[") and (end := pattern.find(b"]", at + 1)) > 0:
+            tokens.append(_class(pattern[at:end]))
             at = end + 1
         else:
-            if one == b"\\" and at < len(pattern):
-                one = pattern[at : at + 1]
+            if one == ord("\\") and at < len(pattern):
+                one = pattern[at]
                 at += 1
-            out.append(re.escape(one))
-    try:
-        return re.compile(b"".join(out), re.DOTALL)
-    except re.error:
-        return re.compile(re.escape(pattern))  # "[z-a]" and the like match themselves
+            tokens.append(frozenset((one,)))
+
+    def match(name: bytes) -> bool:
+        here, token, star, since = 0, 0, -1, 0
+        while here < len(name):
+            wanted = tokens[token] if token < len(tokens) else frozenset[int]()
+            if wanted is None:
+                star, since = token, here
+                token += 1
+            elif name[here] in wanted:
+                here, token = here + 1, token + 1
+            elif star >= 0:
+                since += 1
+                here, token = since, star + 1
+            else:
+                return False
+        return all(rest is None for rest in tokens[token:])
+
+    return match
+
+
+_ANY = frozenset(range(256))
+
+
+def _class(body: bytes) -> frozenset[int]:
+    """The bytes that a pattern's brackets stand for."""
+    negated, body = body[:1] == b"^", body.removeprefix(b"^")
+    found: set[int] = set()
+    at = 0
+    while at < len(body):
+        if body[at + 1 : at + 2] == b"-" and at + 2 < len(body):
+            low, high = sorted((body[at], body[at + 2]))
+            found.update(range(low, high + 1))
+            at += 3
+        else:
+            at += body[at] == ord("\\") and at + 1 < len(body)
+            found.add(body[at])
+            at += 1
+    return _ANY - found if negated else frozenset(found)

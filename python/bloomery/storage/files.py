@@ -48,6 +48,32 @@ def write(filter: AnyFilter, file: BinaryIO) -> None:
         write(filter.copy(), file)
 
 
+def is_head(data: bytes) -> bool:
+    """True if bytes begin as a file of ours does; what follows may be wrong all the same."""
+    return data[: len(_native.MAGIC)] == _native.MAGIC
+
+
+def head(filter: AnyFilter) -> bytes:
+    """Return the first bytes of what `write` would write now: all but the memory."""
+    checksum = 0
+    for chunk in _chunks(filter._sections()):
+        checksum = _native.checksum(chunk, checksum)
+    return filter._header(checksum)
+
+
+def part(filter: AnyFilter, start: int, most: int) -> bytes:
+    """Return up to `most` bytes of the filter's memory as it is saved, from an offset on."""
+    out = bytearray()
+    for section in filter._sections():
+        view = memoryview(section)
+        if start < len(view):
+            out += view[start : start + most - len(out)]
+        start = max(0, start - len(view))
+        if len(out) == most:
+            break
+    return bytes(out)
+
+
 def _chunks(sections: Iterable[Buffer]) -> Iterator[bytes]:
     """The sections end to end, in the chunks in which they are summed. Each is a copy: the sum must
     be of what is written, though other threads go on adding."""
