@@ -61,9 +61,13 @@ class Engine:
         try:
             self.log.append(records, self.state.now)
         except errors.LogUnavailable as problem:
-            self.problem = problem
-            self.shelf.refusing = True
+            self.refuse(problem)
             raise
+
+    def refuse(self, problem: errors.LogUnavailable) -> None:
+        """Take no writes until the log can be written again."""
+        self.problem = problem
+        self.shelf.refusing = True
 
     def retry(self) -> bool:
         """Try to write what the log still lacks; True if writes are taken (again)."""
