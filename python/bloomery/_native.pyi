@@ -329,7 +329,6 @@ def fixed_table(capacity: int, error_rate: float) -> tuple[int, int, int, int]: 
 def rotating_table(
     capacity: int, error_rate: float, generations: int
 ) -> tuple[int, int, int, int]: ...
-
 def memory_used() -> int:
     """Bytes that all filters of this process have now; mapped files are not among them."""
 

@@ -1,7 +1,5 @@
 """`bloomery serve`: named filters over the Redis protocol."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 from dataclasses import fields

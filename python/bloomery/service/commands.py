@@ -101,7 +101,9 @@ class Commands:
         """Give a filter another name; a filter that had it is dropped."""
         entry = self.find(name)
         check_name(to)
-        changed = self.engine.change(Op.RENAME, entry.id, operations.fields(name=operations.text_of(to)))
+        changed = self.engine.change(
+            Op.RENAME, entry.id, operations.fields(name=operations.text_of(to))
+        )
         assert changed is not None
         return changed
 

@@ -29,6 +29,7 @@ class Saving:
         self._snapshots = Snapshots(server.data)
         self._task: asyncio.Task[None] | None = None
         self._seq = -1 if generation == 0 else server.engine.log.seq  # what it covers
+        self._segment = server.engine.log.segment
         self._tried = time.monotonic()
 
     @property
@@ -65,7 +66,7 @@ class Saving:
         waited = time.monotonic() - self._tried
         if self.running or log.seq == self._seq or waited < (60 if self.problem else 1):
             return
-        long = settings.snapshot_log_bytes and log.nbytes_since_cut >= settings.snapshot_log_bytes
+        long = log.segment > self._segment  # the log has begun another by itself
         late = settings.snapshot_seconds and waited >= settings.snapshot_seconds
         if long or late:
             self.start()
@@ -73,7 +74,7 @@ class Saving:
     async def _make(self) -> None:
         log, began = self.server.engine.log, time.monotonic()
         seq = log.seq
-        number = log.cut()
+        number = self._segment = log.cut()
         process = await asyncio.create_subprocess_exec(
             *self._snapshots.command(number),
             stdin=asyncio.subprocess.DEVNULL,

@@ -1,12 +1,13 @@
 """The server: a folder of data, the filters in it, and the doors to them.
 
-    run: lock the folder ─> recover ─> open the doors ─> ready ─> SIGTERM ─> drain ─> snapshot ─> end
+run: lock the folder ─> recover ─> open the doors ─> ready ─> SIGTERM ─> drain ─> snapshot ─> end
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import secrets
 import signal
 import sys
 import time
@@ -21,7 +22,8 @@ from bloomery.service.resp.connection import Connection
 from bloomery.service.resp.door import Door
 from bloomery.service.saving import Saving
 from bloomery.service.settings import Settings
-from bloomery.storage.folder import DataFolder
+from bloomery.storage import files
+from bloomery.storage.folder import lock, log_folder
 from bloomery.storage.log import Log
 from bloomery.storage.recovery import recover
 
@@ -73,8 +75,8 @@ class Server:
         stop = asyncio.Event()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, stop.set)
-        with DataFolder(self.data) as folder:
-            self._open(folder)
+        with contextlib.closing(lock(self.data)):
+            self._open()
             ends = await self._listen()
             background = [
                 asyncio.ensure_future(self._tick()),
@@ -93,20 +95,24 @@ class Server:
                 await self._drain()
             return await self._close()
 
-    def _open(self, folder: DataFolder) -> None:
+    def _open(self) -> None:
         _native.set_memory_limit(self.settings.maxmemory or None)
         found = recover(self.data, accept_loss=self.accept_loss)
         self.problems = found.problems
         for problem in found.problems:
             self.say(f"recovery: {problem}")
         log = Log(
-            found.log_folder, segment=found.next_segment, seq=found.seq, fsync=self.settings.fsync
+            log_folder(self.data),
+            segment=found.segment,
+            seq=found.seq,
+            fsync=self.settings.fsync,
+            segment_bytes=self.settings.snapshot_log_bytes,
         )
         self.engine = Engine(found.state, log)
         self.commands = Commands(self.engine, self.settings)
         self.saving = Saving(self, found.generation)
         url = self.registry or f"sqlite:///{self.data}/registry.sqlite"
-        self.mirror = Mirror(self.engine, url, folder.server_id)
+        self.mirror = Mirror(self.engine, url, _server_id(self.data))
         self.door = Door(self)
 
     async def _listen(self) -> list[asyncio.Server]:
@@ -186,3 +192,10 @@ def _address(server: asyncio.Server) -> str:
     return f"{host}:{port}"
 
 
+def _server_id(data: Path) -> str:
+    """Which server this is, in a registry that others use too: made once, kept with the data."""
+    path = data / "id"
+    if not path.exists():
+        with files.replacing(path) as file:
+            file.write(secrets.token_hex(8).encode())
+    return path.read_text("ascii").strip()

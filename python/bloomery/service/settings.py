@@ -10,7 +10,16 @@ from bloomery import errors
 
 __all__ = ["Settings"]
 
-_UNITS = {"": 1, "b": 1, "k": 1000, "kb": 1 << 10, "m": 1000**2, "mb": 1 << 20, "g": 1000**3, "gb": 1 << 30}
+_UNITS = {
+    "": 1,
+    "b": 1,
+    "k": 1000,
+    "kb": 1 << 10,
+    "m": 1000**2,
+    "mb": 1 << 20,
+    "g": 1000**3,
+    "gb": 1 << 30,
+}
 
 
 def _nbytes(text: str) -> int:
@@ -84,7 +93,9 @@ class Settings:
     slow_client_seconds: int = _set(60, _between(1, 1 << 31))
     fsync: str = _set("everysec", _one_of("always", "everysec", "never"), live=False)
     snapshot_seconds: int = _set(3600, _between(0, 1 << 31))  # 0: only when asked
-    snapshot_log_bytes: int = _set(256 << 20, _BYTES)  # a log this long calls for a snapshot
+    snapshot_log_bytes: int = _set(
+        256 << 20, _between(1 << 16, 1 << 50, _nbytes), live=False
+    )  # a log this long calls for a snapshot
 
     def names(self) -> list[str]:
         """Return the names as CONFIG has them."""

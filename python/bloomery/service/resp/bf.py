@@ -360,7 +360,9 @@ def loadchunk(client: Client, words: list[bytes]) -> str:
         try:
             commands.load(name, 1, data, form="bloomery" if own else "redisbloom")
         except errors.CorruptData as problem:
-            raise Failure(f"ERR received bad data: {problem}" if own else "ERR received bad data") from None
+            raise Failure(
+                f"ERR received bad data: {problem}" if own else "ERR received bad data"
+            ) from None
         return OK
     if iterator <= 0 or iterator < len(data):
         raise Failure("ERR received bad data")

@@ -130,7 +130,9 @@ def _several(client: Client, words: list[bytes], name: str) -> list[int]:
             if number is None:
                 raise Failure("Bad capacity")
             if not 2 * settings.cf_bucket_size <= number <= MOST_CAPACITY:
-                raise Failure(f"Capacity must be in the range [cf-bucket-size * 2, {MOST_CAPACITY}]")
+                raise Failure(
+                    f"Capacity must be in the range [cf-bucket-size * 2, {MOST_CAPACITY}]"
+                )
             capacity, at = number, at + 1
         elif word.startswith("N"):
             create = False

@@ -119,5 +119,3 @@ class Connection(asyncio.Protocol):
         if not self.busy:
             self.transport.resume_reading()
             asyncio.get_running_loop().call_soon(self.go_on)
-
-

@@ -1,7 +1,7 @@
 """Python values as RESP2 or RESP3 writes them.
 
-    None null · bool 0/1 or #f/#t · int · float · str +simple · bytes $bulk · list array · dict map
-    Failure -error · Whole an int that stays one in RESP3 · Text a bulk that RESP3 marks as text
+None null · bool 0/1 or #f/#t · int · float · str +simple · bytes $bulk · list array · dict map
+Failure -error · Whole an int that stays one in RESP3 · Text a bulk that RESP3 marks as text
 """
 
 from __future__ import annotations
@@ -63,7 +63,11 @@ def _append(out: bytearray, value: Any, resp3: bool) -> None:
     elif isinstance(value, Text):
         raw = value.text.encode()
         # Text in RESP3 has three letters of format before it.
-        out += b"=%d\r\ntxt:%b\r\n" % (len(raw) + 4, raw) if resp3 else b"$%d\r\n%b\r\n" % (len(raw), raw)
+        out += (
+            b"=%d\r\ntxt:%b\r\n" % (len(raw) + 4, raw)
+            if resp3
+            else b"$%d\r\n%b\r\n" % (len(raw), raw)
+        )
     else:
         raise TypeError(f"no reply can be made of {type(value).__name__}")
 
