@@ -12,6 +12,7 @@
     ├── ReadOnlyFilter       (TypeError)    read-only-filter
     ├── FilterFull           (RuntimeError) filter-full
     ├── NotEnoughMemory      (MemoryError)  not-enough-memory
+    ├── RegistryUnavailable  (OSError)      registry-unavailable
     └── MissingExtra         (ImportError)  missing-extra
 
 Each also derives from the built-in that a caller would reach for (in brackets). The code is what
@@ -90,6 +91,12 @@ class NotEnoughMemory(BloomeryError, MemoryError):
     """The filter would not fit into the memory that is free; nothing was allocated."""
 
     code = "not-enough-memory"
+
+
+class RegistryUnavailable(BloomeryError, OSError):
+    """The registry's database is away or refuses; the server goes on, and the tables are late."""
+
+    code = "registry-unavailable"
 
 
 class MissingExtra(BloomeryError, ImportError):

@@ -25,6 +25,7 @@ CATALOGUE = {
     "ReadOnlyFilter": ("read-only-filter", TypeError),
     "FilterFull": ("filter-full", RuntimeError),
     "NotEnoughMemory": ("not-enough-memory", MemoryError),
+    "RegistryUnavailable": ("registry-unavailable", OSError),
     "MissingExtra": ("missing-extra", ImportError),
 }
 CLASSES: dict[str, Any] = {n: c for n, c in vars(errors).items() if isinstance(c, type)}

@@ -1,0 +1,1 @@
+"""The server: named filters, their commands, and what it tells others about them."""
