@@ -57,7 +57,7 @@ class Registry:
         return self._engine.dialect.name == "postgresql"
 
     def __repr__(self) -> str:
-        return f"Registry({self._engine.url.render_as_string()!r}, server={self.server!r})"
+        return f"<Registry at {self._place()}, server {self.server}>"
 
     def close(self) -> None:
         """Let go of the database; the next call connects again."""
