@@ -178,7 +178,8 @@ class Projection:
             wait = self._last_retry if self._refused else None
             if not self._lock.wait_for(lambda: self._work or self._closing, wait):
                 self._read_again()
-            if self._closing and (not self._work or not self.healthy):
+            away = self._work.all and not self.healthy
+            if self._closing and (away or not self._work):
                 return None
             work, self._work = self._work, _Work()
             self._busy = True

@@ -6,51 +6,34 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from bloomery.service import projection as module
-from bloomery.service.projection import Projection
 from bloomery.service.registry import Registry
 from bloomery.service.tables import FilterRow
+from unit.service.follower import SOON, Follower, until
 from unit.service.rows import NOW, row, sample
 
-SOON = 30.0  # what takes longer than this on a busy machine is a hang
 
+class SqliteFollower(Follower):
+    """With its registry in a file."""
 
-class Follower:
-    """A server in small: filters by number, and the projection that follows them."""
-
-    def __init__(self, path: Path, server: str = "here") -> None:
+    def __init__(self, path: Path, server: str) -> None:
+        super().__init__(f"sqlite:///{path}", server)
         self.path = path
-        self.filters: dict[int, FilterRow] = {}
-        self.reads = 0
-        self.projection = Projection(
-            Registry(f"sqlite:///{path}", server), self.read, first_retry=0.02, last_retry=0.1
-        )
 
-    def read(self) -> Iterable[FilterRow]:
-        """All filters."""
-        self.reads += 1
-        return list(self.filters.values())
-
-    def put(self, *rows: FilterRow) -> None:
-        """As the server would, on each change."""
-        self.filters |= {one.id: one for one in rows}
-        self.projection.put(rows)
-
-    def ask(self, sql: str) -> list[tuple[Any, ...]]:
+    def ask(self, sql: str) -> list[tuple[object, ...]]:
         """What the tables say."""
         with closing(sqlite3.connect(self.path)) as connection:
             return connection.execute(sql).fetchall()
 
-    def names(self) -> list[str]:
+    def names(self) -> list[object]:
         """The names that the registry has."""
         return [name for (name,) in self.ask("SELECT name FROM BloomFilterConfig ORDER BY name")]
 
 
-Follow = Callable[..., Follower]
+Follow = Callable[..., SqliteFollower]
 
 
 @pytest.fixture
@@ -58,21 +41,13 @@ def follow(tmp_path: Path) -> Iterator[Follow]:
     """Make a follower at the path; it is closed at the end."""
     made = []
 
-    def make(name: str = "registry.sqlite", server: str = "here") -> Follower:
-        made.append(Follower(tmp_path / name, server))
+    def make(name: str = "registry.sqlite", server: str = "here") -> SqliteFollower:
+        made.append(SqliteFollower(tmp_path / name, server))
         return made[-1]
 
     yield make
     for one in made:
         one.projection.close()
-
-
-def until(true: Callable[[], bool]) -> None:
-    """Wait for it."""
-    end = time.monotonic() + SOON
-    while not true():
-        assert time.monotonic() < end
-        time.sleep(0.005)
 
 
 def test_it_starts_with_all_there_is(follow: Follow) -> None:
