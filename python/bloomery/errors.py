@@ -16,6 +16,7 @@
     ├── FilterExists         (ValueError)   filter-exists
     ├── LogUnavailable       (RuntimeError) log-unavailable
     ├── FolderInUse          (RuntimeError) folder-in-use
+    ├── RegistryUnavailable  (OSError)      registry-unavailable
     └── MissingExtra         (ImportError)  missing-extra
 
 Each also derives from the built-in that a caller would reach for (in brackets). The code is what
@@ -121,6 +122,12 @@ class FilterExists(BloomeryError, ValueError):
     """The server has a filter of that name already."""
 
     code = "filter-exists"
+
+
+class RegistryUnavailable(BloomeryError, OSError):
+    """The registry's database is away or refuses; the server goes on, and the tables are late."""
+
+    code = "registry-unavailable"
 
 
 class MissingExtra(BloomeryError, ImportError):

@@ -1,0 +1,307 @@
+"""The registry on SQLite and on a real PostgreSQL: the same SQL, the same answers."""
+
+import sqlite3
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+
+from bloomery.errors import RegistryUnavailable
+from bloomery.service import tables
+from bloomery.service.names import printable
+from bloomery.service.registry import Registry
+from conftest import require
+from unit.service.rows import NOW, row, sample
+
+Ask = Callable[[str], list[tuple[Any, ...]]]
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """An empty database of either sort."""
+    if request.param == "sqlite":
+        return f"sqlite:///{tmp_path}/registry.sqlite"
+    require("psycopg")
+    return str(request.getfixturevalue("postgres_url"))
+
+
+@pytest.fixture
+def ask(url: str) -> Ask:
+    """SQL as it stands, by the plain driver; the rows."""
+
+    def run(sql: str) -> list[tuple[Any, ...]]:
+        if url.startswith("sqlite"):
+            with closing(sqlite3.connect(url.removeprefix("sqlite:///"))) as connection, connection:
+                return connection.execute(sql).fetchall()
+        with require("psycopg").connect(url) as connection:
+            cursor = connection.execute(sql)
+            return list(cursor.fetchall()) if cursor.description else []
+
+    return run
+
+
+@pytest.fixture
+def open_registry(url: str) -> Iterator[Callable[[str], Registry]]:
+    """A registry for a server, at that URL."""
+    opened = []
+
+    def make(server: str) -> Registry:
+        opened.append(Registry(url, server))
+        return opened[-1]
+
+    yield make
+    for one in opened:
+        one.close()
+
+
+@pytest.fixture
+def registry(open_registry: Callable[[str], Registry]) -> Registry:
+    """The registry of one server, with its tables made."""
+    made = open_registry("here")
+    made.migrate()
+    return made
+
+
+def test_sql_that_people_write(registry: Registry, ask: Ask) -> None:
+    """Names without quotes, joins, the latest sample by filter: all run as they stand."""
+    registry.put([row(1, b"users"), row(2, b"urls", error_rate=0.001)])
+    registry.add_samples([sample(1, NOW, 5), sample(1, NOW + 60, 9, 0.25), sample(2, NOW, 7)])
+    assert ask("SELECT name, fp_rate FROM BloomFilterConfig ORDER BY name") == [
+        ("urls", 0.001),
+        ("users", 0.01),
+    ]
+    columns = "name, expected_elements, fp_rate, m_bits, k_hashes"
+    assert ask(f"SELECT {columns} FROM bloomfilterconfig WHERE name = 'users'") == [
+        ("users", 1_000_000, 0.01, 9_585_059, 7)
+    ]
+    latest = """
+        SELECT c.name, s.estimated_elements, s.false_positive_estimate
+        FROM BloomFilterConfig c JOIN BloomFilterStats s ON s.filter_id = c.id
+        WHERE s.sampled_at = (SELECT MAX(sampled_at) FROM BloomFilterStats WHERE filter_id = c.id)
+        ORDER BY c.name
+    """
+    assert ask(latest) == [("urls", 7, 0.001), ("users", 9, 0.25)]
+    ranked = """
+        SELECT name, estimated_elements FROM (
+            SELECT c.name, s.estimated_elements, ROW_NUMBER() OVER
+                (PARTITION BY s.filter_id ORDER BY s.sampled_at DESC) AS place
+            FROM BloomFilterConfig AS c INNER JOIN BloomFilterStats AS s ON c.id = s.filter_id
+        ) AS newest WHERE place = 1 ORDER BY name
+    """
+    assert ask(ranked) == [("urls", 7), ("users", 9)]
+
+
+def test_times_are_utc(registry: Registry, ask: Ask) -> None:
+    """SQL compares times with text in UTC, whatever the zone of the machine."""
+    registry.put([row(1, expires_at=float("inf"))])
+    registry.add_samples([sample(1, NOW)])
+    inside = "sampled_at > '2023-11-14 22:13:19' AND sampled_at < '2023-11-14 22:13:21'"
+    if registry.is_postgresql:
+        inside = inside.replace("19'", "19+00'").replace("21'", "21+00'")
+    assert ask(f"SELECT count(*) FROM BloomFilterStats WHERE {inside}") == [(1,)]
+    assert "9999" in str(ask("SELECT expires_at FROM BloomFilterConfig")[0][0])
+
+
+def test_a_row_is_written_over(registry: Registry, ask: Ask) -> None:
+    """A filter that is put again keeps its id and its samples, and shows what it is now."""
+    registry.put([row(1, b"old")])
+    registry.add_samples([sample(1)])
+    before = ask("SELECT id FROM BloomFilterConfig")
+    registry.put([row(1, b"new", items=99)])
+    assert ask("SELECT name, items FROM BloomFilterConfig") == [("new", 99)]
+    assert ask("SELECT filter_id FROM BloomFilterStats") == before
+
+
+def test_replace_is_exact(registry: Registry, ask: Ask) -> None:
+    """After `replace` there are the rows given, no others; those that stay keep their samples."""
+    registry.put(row(number) for number in range(1200))
+    registry.add_samples(sample(number) for number in range(1200))
+    assert registry.replace(row(number) for number in range(600, 1800)) == {}
+    assert ask("SELECT min(number), max(number), count(*) FROM BloomFilterConfig") == [
+        (600, 1799, 1200)
+    ]
+    assert ask("SELECT count(*) FROM BloomFilterStats") == [(600,)]
+    registry.replace([])
+    assert ask("SELECT count(*) FROM BloomFilterConfig") == [(0,)]
+
+
+def test_a_dropped_filter_takes_its_samples_along(registry: Registry, ask: Ask) -> None:
+    """Neither its row nor a sample stays, and its id is not given to the next."""
+    registry.put([row(1), row(2)])
+    registry.add_samples([sample(1), sample(2), sample(2)])
+    ((gone,),) = ask("SELECT id FROM BloomFilterConfig WHERE number = 2")
+    registry.drop([2, 77])
+    assert ask("SELECT number FROM BloomFilterConfig") == [(1,)]
+    assert ask("SELECT count(*) FROM BloomFilterStats") == [(1,)]
+    registry.put([row(3)])
+    assert ask("SELECT max(id) FROM BloomFilterConfig")[0][0] > gone
+
+
+def test_samples_of_no_filter_are_left_out(registry: Registry, ask: Ask) -> None:
+    """A sample that comes after its filter has gone is not an error."""
+    registry.add_samples([sample(7)])
+    assert ask("SELECT count(*) FROM BloomFilterStats") == [(0,)]
+
+
+def test_prune_keeps_what_is_newer(registry: Registry, ask: Ask) -> None:
+    """Samples from before the time go; the others, and other servers', stay."""
+    registry.put([row(1)])
+    registry.add_samples([sample(1, NOW - 10), sample(1, NOW), sample(1, NOW + 10)])
+    registry.prune(NOW)
+    assert ask("SELECT count(*) FROM BloomFilterStats") == [(2,)]
+
+
+def test_two_filters_may_change_names(registry: Registry, ask: Ask) -> None:
+    """Renames that pass a name on, round in a circle even, come out right."""
+    registry.put([row(1, b"a"), row(2, b"b"), row(3, b"c")])
+    assert registry.put([row(1, b"b"), row(2, b"c"), row(3, b"a")]) == {}
+    named = "SELECT number, name FROM BloomFilterConfig ORDER BY number"
+    assert ask(named) == [(1, "b"), (2, "c"), (3, "a")]
+    assert registry.put([row(1, b"c")]) == {}  # the filter that had it is renamed in a later batch
+    assert registry.put([row(2, b"d")]) == {}
+    assert ask(named) == [(1, "c"), (2, "d"), (3, "a")]
+
+
+def test_servers_share_a_registry(
+    registry: Registry, open_registry: Callable[[str], Registry], ask: Ask
+) -> None:
+    """A server's `replace`, `drop` and `prune` never touch the rows of another."""
+    other = open_registry("there")
+    registry.put([row(1, b"mine"), row(2, b"mine too")])
+    other.put([row(1, b"theirs")])
+    registry.add_samples([sample(1)])
+    other.add_samples([sample(1)])
+    registry.drop([1])
+    registry.replace([row(2, b"mine too")])
+    registry.prune(NOW + 1000)
+    registry.replace([])
+    assert ask("SELECT server, number, name FROM BloomFilterConfig") == [("there", 1, "theirs")]
+    assert ask("SELECT count(*) FROM BloomFilterStats") == [(1,)]
+
+
+def test_a_name_belongs_to_one_server(
+    registry: Registry, open_registry: Callable[[str], Registry], ask: Ask
+) -> None:
+    """A name that another server has is refused in words; the other rows are written."""
+    other = open_registry("there")
+    registry.put([row(1, b"shared")])
+    refused = other.put([row(1, b"first"), row(2, b"shared"), row(3, b"last")])
+    assert refused == {2: "filter shared of server there is left out: server here has that name"}
+    named = "SELECT server, name FROM BloomFilterConfig ORDER BY name"
+    assert ask(named) == [("there", "first"), ("there", "last"), ("here", "shared")]
+    assert other.replace([row(1, b"first"), row(3, b"shared")]).keys() == {3}
+    assert ask(named) == [("there", "first"), ("here", "shared")]
+    registry.drop([1])
+    assert other.put([row(3, b"shared")]) == {}
+
+
+HOSTILE = [
+    b"",
+    b"\0",
+    b"\0" * 5000,
+    b"\xff\xfe\xed\xa0\x80",
+    b"'; DROP TABLE BloomFilterConfig; --",
+    b"%s %(name)s :name ? $1 {}",
+    b"\\renamed here 1",
+    "\u202ename\u2066 \U0001f600".encode(),
+    b"x" * 1_000_000,
+    b"x" * 1_000_001,
+]
+
+
+def test_hostile_names(registry: Registry, ask: Ask) -> None:
+    """Any bytes are a name: each has its row, and the table is as it was."""
+    assert registry.put(row(n, name) for n, name in enumerate(HOSTILE, 1)) == {}
+    assert registry.replace(row(n, name) for n, name in enumerate(HOSTILE, 1)) == {}
+    texts = [text for (text,) in ask("SELECT name FROM BloomFilterConfig ORDER BY number")]
+    assert texts == [printable(name) for name in HOSTILE]
+
+
+def test_extreme_numbers(registry: Registry, ask: Ask) -> None:
+    """Numbers past SQL's are the largest it has; the row is written all the same."""
+    assert registry.put([row(2**63 - 1, capacity=2**80, nbytes=2**64, seed=2**64 - 1)]) == {}
+    registry.add_samples([sample(2**63 - 1, float("inf"), float("inf"), 1.0)])
+    most = 2**63 - 1
+    assert ask("SELECT expected_elements, nbytes, seed FROM BloomFilterConfig") == [
+        (most, most, str(2**64 - 1))
+    ]
+    assert ask("SELECT estimated_elements FROM BloomFilterStats") == [(most,)]
+
+
+def test_a_secret_seed_is_not_shown(registry: Registry, ask: Ask) -> None:
+    """The seed of siphash, which keeps adversaries out, is nowhere in the registry."""
+    registry.put([row(1, hasher="siphash", seed=123_456_789), row(2, hasher="xxh3", seed=5)])
+    assert ask("SELECT seed FROM BloomFilterConfig ORDER BY number") == [(None,), ("5",)]
+
+
+def shape_of(engine: Any) -> dict[str, Any]:
+    """All that a database says of the two tables, names in lower case."""
+    inspector = sa.inspect(engine)
+    return {
+        name.lower(): {
+            "columns": [
+                (c["name"], str(c["type"]), c["nullable"], c["default"])
+                for c in inspector.get_columns(name)
+            ],
+            "key": inspector.get_pk_constraint(name)["constrained_columns"],
+            "unique": sorted(u["column_names"] for u in inspector.get_unique_constraints(name)),
+            "indexes": sorted(
+                (i["name"].lower(), i["column_names"], str(i.get("column_sorting")))
+                for i in inspector.get_indexes(name)
+            ),
+            "foreign": [
+                (f["constrained_columns"], f["referred_table"].lower(), f["options"])
+                for f in inspector.get_foreign_keys(name)
+            ],
+        }
+        for name in inspector.get_table_names()
+        if name.lower().startswith("bloomfilter")
+    }
+
+
+def test_migrations_make_the_schema(registry: Registry, url: str, ask: Ask) -> None:
+    """From the first revision on, migrating gives exactly the tables that the code describes."""
+    engine = sa.create_engine(url.replace("postgresql:", "postgresql+psycopg:"))
+    migrated = shape_of(engine)
+    assert set(migrated) == {"bloomfilterconfig", "bloomfilterstats"}
+    ask("DROP TABLE BloomFilterStats")
+    ask("DROP TABLE BloomFilterConfig")
+    tables.METADATA.create_all(engine)
+    assert shape_of(engine) == migrated
+    engine.dispose()
+
+
+def test_migrating_again_keeps_everything(registry: Registry, ask: Ask) -> None:
+    """Every start migrates: what is up to date stays as it is."""
+    registry.put([row(1)])
+    registry.migrate()
+    assert ask("SELECT count(*) FROM BloomFilterConfig") == [(1,)]
+    assert ask("SELECT version_num FROM bloomery_version") == [("0001",)]
+
+
+def test_a_newer_schema_is_left_alone(registry: Registry, ask: Ask) -> None:
+    """Tables that a newer bloomery has migrated are not touched, and the message says so."""
+    ask("UPDATE bloomery_version SET version_num = '9999'")
+    with pytest.raises(RegistryUnavailable, match="a newer one made it"):
+        registry.migrate()
+    assert ask("SELECT version_num FROM bloomery_version") == [("9999",)]
+
+
+def test_the_index_serves_the_latest_sample(registry: Registry, ask: Ask) -> None:
+    """The newest sample of a filter is found by the index, without going through all."""
+    registry.put([row(1)])
+    registry.add_samples(sample(1, NOW + second) for second in range(2000))
+    newest = (
+        "SELECT estimated_elements FROM BloomFilterStats WHERE filter_id = 1"
+        " ORDER BY sampled_at DESC LIMIT 1"
+    )
+    if registry.is_postgresql:
+        ask("ANALYZE")
+    how = "EXPLAIN" if registry.is_postgresql else "EXPLAIN QUERY PLAN"
+    plan = str(ask(f"{how} {newest}")).lower()
+    assert "bloomfilterstats_filter_id_sampled_at" in plan
+    assert "sort" not in plan
+    assert "temp b-tree" not in plan
