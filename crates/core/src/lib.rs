@@ -17,6 +17,7 @@ pub mod hash;
 pub mod kind;
 pub mod loops;
 pub mod probe;
+pub mod redisbloom;
 pub mod rotating;
 pub mod scalable;
 pub mod shape;
