@@ -26,6 +26,7 @@ use crate::errors::{invalid, no_memory, read_only};
 use crate::key::{hash_key, hasher_of};
 use crate::lines::{self, Lines};
 use crate::memory::{Memory, fill_view};
+use crate::replay;
 use crate::slots::OneKey;
 
 /// What stands between a single-key write and the bits; 0 means nothing.
@@ -345,6 +346,27 @@ impl Bloom {
         invert: bool,
     ) -> PyResult<Lines<'py>> {
         lines::run(&mut Batch(self, Op::Contains), data, r#final, !invert)
+    }
+
+    /// Adds hashes as a log kept them; how many were new.
+    fn _add_hashes(&self, py: Python<'_>, data: &[u8]) -> PyResult<u64> {
+        let hashes = replay::hashes(py, data)?;
+        let work = |filter: &Bloom, op: Op| {
+            let mut new = 0;
+            let mut out = |answers: &[u8]| new += replay::yes(answers);
+            let Ok(()) =
+                run(&filter.bits, &filter.shape, op, &mut replay::filler(hashes), &mut out);
+            new
+        };
+        match hashes.len() >= replay::LONG {
+            true => self.write_or_read_detached(py, Op::Add, work),
+            false => self.write_or_read(py, Op::Add, work),
+        }
+    }
+
+    /// Are its bits in this buffer, which it was opened over?
+    fn _shares(&self, buffer: &Bound<'_, PyAny>, offset: usize) -> PyResult<bool> {
+        replay::shares(buffer, offset, std::slice::from_ref(&self.bits))
     }
 
     fn hash_of(&self, key: &Bound<'_, PyAny>) -> PyResult<u64> {

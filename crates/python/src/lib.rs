@@ -19,6 +19,7 @@ mod lines;
 mod mapped;
 mod mask;
 mod memory;
+mod replay;
 mod slots;
 mod tables;
 

@@ -6,6 +6,7 @@ use std::sync::{Mutex, PoisonError};
 use bloomery_core::bits::Bits;
 use pyo3::ffi;
 use pyo3::prelude::*;
+use pyo3::types::PyBytes;
 
 use crate::buffer::Held;
 use crate::errors::{invalid, no_memory};
@@ -49,6 +50,26 @@ impl Memory {
             }
             _ => Err(invalid(py, format!("{} bytes at {offset} do not fit", held.nbytes()))),
         }
+    }
+
+    /// A copy of the bytes from an offset on; fewer, or none, past the end.
+    fn read<'py>(
+        &self,
+        py: Python<'py>,
+        offset: usize,
+        count: usize,
+    ) -> PyResult<Bound<'py, PyBytes>> {
+        let bits = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let room = bits.as_ref().map_or(0, Bits::nbytes);
+        let (start, count) = (offset.min(room), count.min(room.saturating_sub(offset)));
+        PyBytes::new_with(py, count, |copy| {
+            if let Some(bits) = &*bits {
+                // SAFETY: within the bits, which nobody writes while they are locked.
+                let bytes = unsafe { std::slice::from_raw_parts(bits.as_ptr(), room) };
+                copy.copy_from_slice(&bytes[start..start + count]);
+            }
+            Ok(())
+        })
     }
 }
 

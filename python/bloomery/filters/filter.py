@@ -78,10 +78,14 @@ class Filter(_native.Family):
 
     @classmethod
     def _open(
-        cls, head: bytes, body: _native.Memory | Buffer | None = None, offset: int = 0
+        cls,
+        head: bytes,
+        body: _native.Memory | Buffer | None = None,
+        offset: int = 0,
+        writable: bool = False,
     ) -> Self:
         """Make one from its head and, if it was saved, its memory."""
-        made = _native.Family.__new__(cls, head, body, offset)
+        made = _native.Family.__new__(cls, head, body, offset, writable)
         if made._kind != cls.kind:
             raise errors.IncompatibleFilters(f"a {made._kind} filter is no {cls.kind} filter")
         return made
