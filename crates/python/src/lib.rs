@@ -19,6 +19,7 @@ mod lines;
 mod mapped;
 mod mask;
 mod memory;
+mod redisbloom;
 mod replay;
 mod slots;
 mod tables;
@@ -32,12 +33,15 @@ use crate::bank::Bank;
 use crate::bloom::Bloom;
 use crate::family::Family;
 use crate::memory::{Memory, Section};
+use crate::redisbloom::{Chain, Cuckoo};
 
 #[pymodule(gil_used = false)]
 fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     let py = module.py();
     module.add_class::<Bank>()?;
     module.add_class::<Bloom>()?;
+    module.add_class::<Chain>()?;
+    module.add_class::<Cuckoo>()?;
     module.add_class::<Family>()?;
     module.add_class::<Memory>()?;
     module.add_class::<Section>()?;
