@@ -1,6 +1,6 @@
 """The native core. `Bloom` is the base of `bloomery.BloomFilter`, `Bank` that of
-`bloomery.FilterBank`, `Family` that of every other filter; names that begin with an underscore are
-for these classes alone."""
+`bloomery.FilterBank`, `Chain` and `Cuckoo` those of RedisBloom's filters, `Family` that of every
+other filter; names that begin with an underscore are for these classes alone."""
 
 import os
 from collections.abc import Callable, Sequence
@@ -18,6 +18,8 @@ __all__ = [
     "MAGIC",
     "Bank",
     "Bloom",
+    "Chain",
+    "Cuckoo",
     "Family",
     "Memory",
     "Section",
@@ -193,6 +195,138 @@ class Bloom:
     def _is_subset(self, other: Bloom) -> bool: ...
     def _fold_from(self, other: Bloom) -> None: ...
     def __buffer__(self, flags: int, /) -> memoryview: ...
+
+@disjoint_base
+class Chain:
+    def __new__(
+        cls,
+        head: bytes,
+        body: Memory | Buffer | None = None,
+        offset: int = 0,
+        writable: bool = False,
+        most: int = 2**64 - 1,
+    ) -> Self: ...
+    def __contains__(self, key: bytes, /) -> bool:
+        """False: definitely not there. True: maybe."""
+    @property
+    def capacity(self) -> int:
+        """How many keys the first layer was made for."""
+    @property
+    def error_rate(self) -> float:
+        """The share of absent keys that may be answered with a maybe."""
+    @property
+    def estimated_count(self) -> int:
+        """Keys that were new when they came."""
+    @property
+    def expansion(self) -> int | None:
+        """How many times larger each layer is than the one before; None if it is not to grow."""
+    @property
+    def nbytes(self) -> int:
+        """Bytes that a file of it has after its header."""
+    @property
+    def num_layers(self) -> int:
+        """How many layers it has; RedisBloom says filters."""
+    @property
+    def redis_size(self) -> int:
+        """Bytes, as BF.INFO counts them."""
+    @property
+    def read_only(self) -> bool:
+        """True if it is mapped from a file."""
+    @staticmethod
+    def _hashes_of(key: bytes) -> bytes: ...
+    @staticmethod
+    def _planned(dump: bytes) -> int: ...
+    def _add_hashes(self, data: bytes) -> int: ...
+    def _chunk(self, iterator: int) -> tuple[int, bytes]: ...
+    def _load_chunk(self, iterator: int, data: bytes) -> None: ...
+    def _clear(self) -> None: ...
+    def _facts(self) -> dict[str, float]: ...
+    def _header(self, checksum: int) -> bytes: ...
+    def _sections(self) -> list[Section]: ...
+    def _changes(self) -> int: ...
+    def _snapshot(self) -> tuple[bytes, Memory]: ...
+    def _shares(self, buffer: Buffer, offset: int) -> bool: ...
+    def add(self, key: bytes) -> bool:
+        """Add the key; True if it is definitely new, False if it may have been there."""
+    @staticmethod
+    def _plan(error_rate: float, capacity: int, expansion: int, nonscaling: bool) -> bytes: ...
+    def _layers(self) -> list[tuple[int, int, int, int, float]]: ...
+
+@disjoint_base
+class Cuckoo:
+    def __new__(
+        cls,
+        head: bytes,
+        body: Memory | Buffer | None = None,
+        offset: int = 0,
+        writable: bool = False,
+        most: int = 2**64 - 1,
+    ) -> Self: ...
+    def __contains__(self, key: bytes, /) -> bool:
+        """False: definitely not there. True: maybe."""
+    @property
+    def capacity(self) -> int:
+        """How many keys the first layer was made for."""
+    @property
+    def error_rate(self) -> float:
+        """The share of absent keys answered with a maybe once a layer is full, roughly."""
+    @property
+    def estimated_count(self) -> int:
+        """Keys, each as often as it was added."""
+    @property
+    def expansion(self) -> int:
+        """How many times larger each layer is than the one before; 0 if it is not to grow."""
+    @property
+    def nbytes(self) -> int:
+        """Bytes that a file of it has after its header."""
+    @property
+    def num_layers(self) -> int:
+        """How many layers it has; RedisBloom says filters."""
+    @property
+    def redis_size(self) -> int:
+        """Bytes, as CF.INFO counts them."""
+    @property
+    def read_only(self) -> bool:
+        """True if it is mapped from a file."""
+    @staticmethod
+    def _hashes_of(key: bytes) -> bytes: ...
+    @staticmethod
+    def _planned(dump: bytes) -> int: ...
+    def _add_hashes(self, data: bytes) -> int: ...
+    def _chunk(self, iterator: int) -> tuple[int, bytes]: ...
+    def _load_chunk(self, iterator: int, data: bytes) -> None: ...
+    def _clear(self) -> None: ...
+    def _facts(self) -> dict[str, float]: ...
+    def _header(self, checksum: int) -> bytes: ...
+    def _sections(self) -> list[Section]: ...
+    def _changes(self) -> int: ...
+    def _snapshot(self) -> tuple[bytes, Memory]: ...
+    def _shares(self, buffer: Buffer, offset: int) -> bool: ...
+    def add(self, key: bytes) -> None:
+        """Add the key once more; FilterFull if there is no room."""
+    def add_new(self, key: bytes) -> bool:
+        """Add the key if it is definitely not there; True if so."""
+    def discard(self, key: bytes) -> bool:
+        """Take one copy of the key out if it is there; True if it was."""
+    def count(self, key: bytes) -> int:
+        """How often the key was added: sometimes more, never less."""
+    def compact(self) -> None:
+        """Move what newer layers hold to older ones where there is room."""
+    @property
+    def bucket_size(self) -> int:
+        """How many fingerprints a bucket has room for."""
+    @property
+    def max_iterations(self) -> int:
+        """How many fingerprints are moved before a layer counts as full."""
+    @property
+    def num_buckets(self) -> int:
+        """Buckets of the first layer."""
+    @property
+    def num_removed(self) -> int:
+        """Keys removed since the last compaction."""
+    @staticmethod
+    def _plan(capacity: int, bucket_size: int, max_iterations: int, expansion: int) -> bytes: ...
+    def _remove_hashes(self, data: bytes) -> int: ...
 
 @disjoint_base
 class Family:

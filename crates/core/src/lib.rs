@@ -18,6 +18,7 @@ pub mod hash;
 pub mod kind;
 pub mod loops;
 pub mod probe;
+pub mod redisbloom;
 pub mod resp;
 pub mod rotating;
 pub mod scalable;

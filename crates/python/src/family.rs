@@ -172,7 +172,7 @@ impl Family {
     }
 }
 
-fn to_python<'py>(py: Python<'py>, fact: Fact) -> PyResult<Bound<'py, PyAny>> {
+pub fn to_python<'py>(py: Python<'py>, fact: Fact) -> PyResult<Bound<'py, PyAny>> {
     Ok(match fact {
         Fact::Int(value) => value.into_pyobject(py)?.into_any(),
         Fact::Float(value) => value.into_pyobject(py)?.into_any(),
@@ -181,7 +181,7 @@ fn to_python<'py>(py: Python<'py>, fact: Fact) -> PyResult<Bound<'py, PyAny>> {
 }
 
 /// Memory of somebody else's, a mapped file's.
-fn borrow(
+pub fn borrow(
     py: Python<'_>,
     object: &Bound<'_, PyAny>,
     offset: usize,

@@ -20,6 +20,7 @@ mod lines;
 mod mapped;
 mod mask;
 mod memory;
+mod redisbloom;
 mod replay;
 mod session;
 mod shelf;
@@ -35,6 +36,7 @@ use crate::bank::Bank;
 use crate::bloom::Bloom;
 use crate::family::Family;
 use crate::memory::{Memory, Section};
+use crate::redisbloom::{Chain, Cuckoo};
 use crate::session::Session;
 use crate::shelf::Shelf;
 
@@ -43,6 +45,8 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     let py = module.py();
     module.add_class::<Bank>()?;
     module.add_class::<Bloom>()?;
+    module.add_class::<Chain>()?;
+    module.add_class::<Cuckoo>()?;
     module.add_class::<Family>()?;
     module.add_class::<Memory>()?;
     module.add_class::<Section>()?;

@@ -12,25 +12,25 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar, cast
 
 from bloomery import _native, errors
-from bloomery.filters import KINDS, AnyFilter, memory
+from bloomery.filters import KINDS, SavedFilter, memory
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
-    F = TypeVar("F", bound=AnyFilter)
+    F = TypeVar("F", bound=SavedFilter)
 
 HEADER_BYTES = _native.HEADER_BYTES
 CHUNK_BYTES = _native.CHUNK_BYTES
 _CHECKSUM = slice(HEADER_BYTES - 8, HEADER_BYTES)
 
 
-def save(filter: AnyFilter, path: str | os.PathLike[str]) -> None:
+def save(filter: SavedFilter, path: str | os.PathLike[str]) -> None:
     """Write to a new file beside the old one, then put it in its place."""
     with replacing(path) as file:
         write(filter, file)
 
 
-def write(filter: AnyFilter, file: BinaryIO) -> None:
+def write(filter: SavedFilter, file: BinaryIO) -> None:
     """Write to an empty file that can seek."""
     changes = filter._changes()
     file.seek(HEADER_BYTES)
