@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from bloomery import errors
-from bloomery.storage.logreader import LogReader
+from bloomery.storage.logreader import Row
 from bloomery.storage.operations import Op
 from bloomery.storage.state import State
 
@@ -14,7 +16,7 @@ __all__ = ["replay"]
 _GATHER_BYTES = 4 << 20
 
 
-def replay(state: State, rows: LogReader, problems: list[str]) -> None:
+def replay(state: State, rows: Iterable[Row], problems: list[str]) -> None:
     """Do all that the rows say. What cannot be done, since an earlier row is lost, is a problem."""
     waiting: dict[int, list[bytes]] = {}
     nbytes = 0
@@ -51,4 +53,3 @@ def replay(state: State, rows: LogReader, problems: list[str]) -> None:
         apply(Op.ADD, number, b"".join(parts), state.now)
     if refused > 1:
         problems.append(f"{refused - 1} more operations are left out")
-    problems[:0] = rows.problems
