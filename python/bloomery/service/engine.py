@@ -87,6 +87,7 @@ class Engine:
         entry = self.state.apply(op, filter_id, data, self.state.now)
         self.shelf.note(filter_id, op, data)
         if entry is not None:
+            entry.changes += 1
             if entry.filter is not None:
                 self._shelve(entry)
             self.on_change(entry)

@@ -4,13 +4,22 @@ logged in one commit, and only then answered."""
 from __future__ import annotations
 
 import asyncio
-import itertools
 import time
 from collections.abc import Awaitable
 from typing import TYPE_CHECKING, Any
 
 from bloomery import _native, errors
-from bloomery.service.resp import bf, cf, clients, info, keyspace, table, transactions
+from bloomery.service.resp import (
+    bf,
+    catalogue,
+    cf,
+    clients,
+    config,
+    info,
+    keyspace,
+    table,
+    transactions,
+)
 from bloomery.service.resp.client import Client
 from bloomery.service.resp.connection import Connection
 from bloomery.service.resp.failures import failure_of
@@ -21,7 +30,16 @@ if TYPE_CHECKING:
 
 __all__ = ["Door"]
 
-HANDLERS = (bf, cf, clients, info, keyspace, transactions)  # imported for what they enter
+HANDLERS = (
+    bf,
+    catalogue,
+    cf,
+    clients,
+    config,
+    info,
+    keyspace,
+    transactions,
+)  # they enter themselves
 
 
 class Door:
@@ -31,9 +49,10 @@ class Door:
         self.server = server
         self.connections: dict[int, Connection] = {}
         self.tasks: set[asyncio.Future[Any]] = set()
-        self.refused = 0  # connections turned away
+        self.received = 0  # connections, ever
+        self.refused = 0  # those that were turned away
         self.rare = 0  # commands that Python did
-        self._numbers = itertools.count(1)
+        self._forgotten = (0, 0, 0, 0)
         self._turn: list[Connection] = []
         self._loop = asyncio.get_running_loop()
 
@@ -49,7 +68,8 @@ class Door:
             settings.max_request_bytes,
         )
         peer, local = (_shown(connection, which) for which in ("peername", "sockname"))
-        client = Client(next(self._numbers), server, session, peer, local)
+        self.received += 1
+        client = Client(self.received, server, session, peer, local)
         if len(self.connections) >= settings.maxclients:
             self.refused += 1
             session.reply(b"-ERR max number of clients reached\r\n")
@@ -61,6 +81,18 @@ class Door:
     def farewell(self, connection: Connection) -> None:
         """Forget one that is gone."""
         self.connections.pop(connection.client.id, None)
+
+    def figures(self) -> tuple[int, ...]:
+        """Connections received and refused, commands done natively and by Python, since the server
+        started or CONFIG RESETSTAT."""
+        return tuple(now - then for now, then in zip(self._all(), self._forgotten, strict=True))
+
+    def forget_figures(self) -> None:
+        """Count from 0."""
+        self._forgotten = self._all()
+
+    def _all(self) -> tuple[int, int, int, int]:
+        return self.received, self.refused, self.server.engine.shelf.commands, self.rare
 
     def sweep(self) -> None:
         """Close those that were silent too long, or do not take their replies."""
@@ -100,19 +132,18 @@ class Door:
         """Do a command and reply, or return what is to be waited for, which replies."""
         self.rare += 1
         client.last = time.monotonic()
-        write = False
+        write, command = False, None
         try:
             command = table.find(words)
-            client.command = command.name.lower()
+            client.command = command.full_name
             if client.queue is not None and command.name not in transactions.AT_ONCE:
-                client.queue.append(words)
-                value: Any = "QUEUED"
+                value: Any = transactions.enqueue(client, command, words)
             else:
                 write = command.write
-                value = command.handler(client, words[1:])
+                value = command.handler(client, words[command.words :])
         except Failure as failure:
             value = failure
-            client.spoiled = client.queue is not None
+            client.spoiled |= command is None and client.queue is not None
         except (errors.BloomeryError, MemoryError) as problem:
             value = failure_of(problem)
         if isinstance(value, Awaitable):
@@ -133,7 +164,7 @@ class Door:
         """Do a command of a transaction; its value, or its failure."""
         try:
             command = table.find(words)
-            value = command.handler(client, words[1:])
+            value = command.handler(client, words[command.words :])
         except Failure as failure:
             return failure
         except (errors.BloomeryError, MemoryError) as problem:
