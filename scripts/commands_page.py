@@ -18,8 +18,8 @@ GROUPS = {
 }
 HEAD = """# Commands
 
-Every command of [the server](service.md), made from its own table by `scripts/commands_page.py`. As in Redis's
-documentation, *key* is the name of a filter and *item* what is added or asked for.
+Every command of [the server](service.md), made from its own table by `scripts/commands_page.py`.
+As in Redis's documentation, *key* is the name of a filter and *item* what is added or asked for.
 """
 
 

@@ -23,12 +23,12 @@ def test_the_commands_page_is_made_from_the_table() -> None:
 def test_every_setting_is_documented() -> None:
     """The table of settings has each, with its default and whether it can be set live."""
     text = (DOCS / "service.md").read_text("utf-8")
-    found = dict(
-        (name, (default, live))
+    found = {
+        name: (default, live)
         for name, default, live in re.findall(
             r"^\| `([a-z-]+)` \| (\S+) \| (yes|no) \|", text, re.M
         )
-    )
+    }
     settings = Settings()
     for item in fields(settings):
         name = item.name.replace("_", "-")
