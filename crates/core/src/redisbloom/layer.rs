@@ -70,9 +70,12 @@ impl Layer {
         (word as usize, 1 << (x & 63))
     }
 
-    /// Asks for the memory that the key's bits are in.
+    /// Asks for the memory that the key's bits are in, if it is more than caches hold.
     #[inline(always)]
     pub fn prefetch(&self, [start, step]: [u64; 2]) {
+        if self.numbers.nbytes() < 1 << 20 {
+            return;
+        }
         let (words, mut x) = (self.bits.words().as_ptr(), start);
         for _ in 0..self.numbers.num_hashes {
             prefetch(words.wrapping_add(self.place(x).0).cast());
