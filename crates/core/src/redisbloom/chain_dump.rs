@@ -53,6 +53,7 @@ impl Plan {
 impl Layered for Chain {
     const KIND: KindId = KindId::RedisBloom;
     const MOST_HEADER: usize = 20 + 53 * MOST_LAYERS as usize;
+    const EMPTY_CHUNKS: bool = true;
     type Plan = Plan;
 
     fn plan(dump: &[u8]) -> Result<Plan, Malformed> {

@@ -58,6 +58,7 @@ pub struct Plan {
 impl Layered for Cuckoo {
     const KIND: KindId = KindId::RedisCuckoo;
     const MOST_HEADER: usize = HEADER_BYTES;
+    const EMPTY_CHUNKS: bool = false;
     type Plan = Plan;
 
     fn plan(dump: &[u8]) -> Result<Plan, Malformed> {

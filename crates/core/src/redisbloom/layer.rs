@@ -30,7 +30,7 @@ impl Numbers {
         let sound = capacity > 0 && error_rate > 0.0 && error_rate < 1.0;
         let bits_per_key = -(error_rate.ln() / LN2_SQUARED);
         let num_hashes = (LN2 * bits_per_key).ceil() as u32;
-        let num_bits = bits_of(capacity, bits_per_key)?;
+        let num_bits = bits_of(capacity, bits_per_key, 64)?;
         let keys = 0;
         sound.then_some(Numbers { num_bits, keys, error_rate, bits_per_key, num_hashes, capacity })
     }
@@ -40,34 +40,34 @@ impl Numbers {
     }
 }
 
-fn bits_of(capacity: u64, bits_per_key: f64) -> Option<u64> {
+fn bits_of(capacity: u64, bits_per_key: f64, whole: u64) -> Option<u64> {
     let bits = capacity as f64 * bits_per_key;
-    (bits <= MAX_BITS as f64).then(|| (bits as u64).max(1).next_multiple_of(64))
+    (bits <= MAX_BITS as f64).then(|| (bits as u64).max(1).next_multiple_of(whole))
 }
 
 pub struct Layer {
     pub numbers: Numbers,
     pub bits: Bits,
-    words: u64,
-    /// The reciprocal of `words`, in place of a division a probe.
+    nbytes: u64,
+    /// The reciprocal of `nbytes`, in place of a division a probe.
     reciprocal: u64,
 }
 
 impl Layer {
     pub fn new(numbers: Numbers, bits: Bits) -> Layer {
-        let words = numbers.num_bits / 64;
-        Layer { numbers, bits, words, reciprocal: u64::MAX / words }
+        let nbytes = numbers.nbytes();
+        Layer { numbers, bits, nbytes, reciprocal: u64::MAX / nbytes }
     }
 
-    /// The word and the bit of `x % num_bits`. There are whole words, so the remainder is of 58
-    /// bits, for which the quotient by the reciprocal is right or one too small.
+    /// The word and the bit of `x % num_bits`. There are whole bytes, so the division is of 61 bits,
+    /// for which the quotient by the reciprocal is right or one too small.
     #[inline(always)]
     pub fn place(&self, x: u64) -> (usize, u64) {
-        let high = x >> 6;
+        let high = x >> 3;
         let quotient = ((u128::from(high) * u128::from(self.reciprocal)) >> 64) as u64;
-        let rest = high - quotient * self.words;
-        let word = if rest >= self.words { rest - self.words } else { rest };
-        (word as usize, 1 << (x & 63))
+        let rest = high - quotient * self.nbytes;
+        let byte = if rest >= self.nbytes { rest - self.nbytes } else { rest };
+        ((byte >> 3) as usize, 1 << ((byte & 7) << 3 | x & 7))
     }
 
     /// Asks for the memory that the key's bits are in, if it is more than caches hold.
@@ -119,12 +119,12 @@ impl Layer {
 }
 
 /// Do a layer's numbers follow from its capacity and its error rate? Logarithms of another machine
-/// may differ in their last bit.
+/// may differ in their last bit, and an older RedisBloom rounded bits up to whole bytes only.
 pub fn is_sound(layer: &Numbers) -> bool {
     let Some(expected) = Numbers::new(layer.capacity, layer.error_rate) else { return false };
-    let per_key = layer.bits_per_key;
+    let (per_key, bits) = (layer.bits_per_key, Some(layer.num_bits));
     (per_key - expected.bits_per_key).abs() <= 1e-12 * expected.bits_per_key
-        && Some(layer.num_bits) == bits_of(layer.capacity, per_key)
+        && [8, 64].map(|whole| bits_of(layer.capacity, per_key, whole)).contains(&bits)
         && f64::from(layer.num_hashes) == (LN2 * per_key).ceil()
         && layer.keys <= layer.capacity
 }
