@@ -1,6 +1,6 @@
 """The native core. `Bloom` is the base of `bloomery.BloomFilter`, `Bank` that of
-`bloomery.FilterBank`, `Family` that of every other filter; names that begin with an underscore are
-for these classes alone."""
+`bloomery.FilterBank`, `Chain` and `Cuckoo` those of RedisBloom's filters, `Family` that of every
+other filter; names that begin with an underscore are for these classes alone."""
 
 import os
 from collections.abc import Callable, Sequence
@@ -15,11 +15,16 @@ __all__ = [
     "HASHERS",
     "HEADER_BYTES",
     "LIVE",
+    "MAGIC",
     "Bank",
     "Bloom",
+    "Chain",
+    "Cuckoo",
     "Family",
     "Memory",
     "Section",
+    "Session",
+    "Shelf",
     "__version__",
     "bank_pages",
     "build_static",
@@ -28,14 +33,17 @@ __all__ = [
     "forked",
     "growing_table",
     "make_header",
+    "memory_used",
     "parse_header",
     "read_header",
     "rotating_table",
+    "set_memory_limit",
 ]
 __version__: Final[str]
 HEADER_BYTES: Final[int]
 CHUNK_BYTES: Final[int]
 LIVE: Final[int]
+MAGIC: Final[bytes]
 HASHERS: Final[tuple[str, ...]]
 
 @disjoint_base
@@ -175,6 +183,8 @@ class Bloom:
     @property
     def read_only(self) -> bool:
         """True if it is mapped from a file without `writable`."""
+    def _add_hashes(self, data: bytes) -> int: ...
+    def _shares(self, buffer: Buffer, offset: int) -> bool: ...
     def _header(self, checksum: int) -> bytes: ...
     def _fill(self) -> tuple[int, float]: ...
     def _write(self, offset: int, data: Buffer) -> None: ...
@@ -187,9 +197,145 @@ class Bloom:
     def __buffer__(self, flags: int, /) -> memoryview: ...
 
 @disjoint_base
+class Chain:
+    def __new__(
+        cls,
+        head: bytes,
+        body: Memory | Buffer | None = None,
+        offset: int = 0,
+        writable: bool = False,
+        most: int = 2**64 - 1,
+    ) -> Self: ...
+    def __contains__(self, key: bytes, /) -> bool:
+        """False: definitely not there. True: maybe."""
+    @property
+    def capacity(self) -> int:
+        """How many keys the first layer was made for."""
+    @property
+    def error_rate(self) -> float:
+        """The share of absent keys that may be answered with a maybe."""
+    @property
+    def estimated_count(self) -> int:
+        """Keys that were new when they came."""
+    @property
+    def expansion(self) -> int | None:
+        """How many times larger each layer is than the one before; None if it is not to grow."""
+    @property
+    def nbytes(self) -> int:
+        """Bytes that a file of it has after its header."""
+    @property
+    def num_layers(self) -> int:
+        """How many layers it has; RedisBloom says filters."""
+    @property
+    def redis_size(self) -> int:
+        """Bytes, as BF.INFO counts them."""
+    @property
+    def read_only(self) -> bool:
+        """True if it is mapped from a file."""
+    @staticmethod
+    def _hashes_of(key: bytes) -> bytes: ...
+    @staticmethod
+    def _planned(dump: bytes) -> int: ...
+    def _add_hashes(self, data: bytes) -> int: ...
+    def _chunk(self, iterator: int) -> tuple[int, bytes]: ...
+    def _load_chunk(self, iterator: int, data: bytes) -> None: ...
+    def _clear(self) -> None: ...
+    def _facts(self) -> dict[str, float]: ...
+    def _header(self, checksum: int) -> bytes: ...
+    def _sections(self) -> list[Section]: ...
+    def _changes(self) -> int: ...
+    def _snapshot(self) -> tuple[bytes, Memory]: ...
+    def _shares(self, buffer: Buffer, offset: int) -> bool: ...
+    def add(self, key: bytes) -> bool:
+        """Add the key; True if it is definitely new, False if it may have been there."""
+    @staticmethod
+    def _plan(error_rate: float, capacity: int, expansion: int, nonscaling: bool) -> bytes: ...
+    def _layers(self) -> list[tuple[int, int, int, int, float]]: ...
+
+@disjoint_base
+class Cuckoo:
+    def __new__(
+        cls,
+        head: bytes,
+        body: Memory | Buffer | None = None,
+        offset: int = 0,
+        writable: bool = False,
+        most: int = 2**64 - 1,
+    ) -> Self: ...
+    def __contains__(self, key: bytes, /) -> bool:
+        """False: definitely not there. True: maybe."""
+    @property
+    def capacity(self) -> int:
+        """How many keys the first layer was made for."""
+    @property
+    def error_rate(self) -> float:
+        """The share of absent keys answered with a maybe once a layer is full, roughly."""
+    @property
+    def estimated_count(self) -> int:
+        """Keys, each as often as it was added."""
+    @property
+    def expansion(self) -> int:
+        """How many times larger each layer is than the one before; 0 if it is not to grow."""
+    @property
+    def nbytes(self) -> int:
+        """Bytes that a file of it has after its header."""
+    @property
+    def num_layers(self) -> int:
+        """How many layers it has; RedisBloom says filters."""
+    @property
+    def redis_size(self) -> int:
+        """Bytes, as CF.INFO counts them."""
+    @property
+    def read_only(self) -> bool:
+        """True if it is mapped from a file."""
+    @staticmethod
+    def _hashes_of(key: bytes) -> bytes: ...
+    @staticmethod
+    def _planned(dump: bytes) -> int: ...
+    def _add_hashes(self, data: bytes) -> int: ...
+    def _chunk(self, iterator: int) -> tuple[int, bytes]: ...
+    def _load_chunk(self, iterator: int, data: bytes) -> None: ...
+    def _clear(self) -> None: ...
+    def _facts(self) -> dict[str, float]: ...
+    def _header(self, checksum: int) -> bytes: ...
+    def _sections(self) -> list[Section]: ...
+    def _changes(self) -> int: ...
+    def _snapshot(self) -> tuple[bytes, Memory]: ...
+    def _shares(self, buffer: Buffer, offset: int) -> bool: ...
+    def add(self, key: bytes) -> None:
+        """Add the key once more; FilterFull if there is no room."""
+    def add_new(self, key: bytes) -> bool:
+        """Add the key if it is definitely not there; True if so."""
+    def discard(self, key: bytes) -> bool:
+        """Take one copy of the key out if it is there; True if it was."""
+    def count(self, key: bytes) -> int:
+        """How often the key was added: sometimes more, never less."""
+    def compact(self) -> None:
+        """Move what newer layers hold to older ones where there is room."""
+    @property
+    def bucket_size(self) -> int:
+        """How many fingerprints a bucket has room for."""
+    @property
+    def max_iterations(self) -> int:
+        """How many fingerprints are moved before a layer counts as full."""
+    @property
+    def num_buckets(self) -> int:
+        """Buckets of the first layer."""
+    @property
+    def num_removed(self) -> int:
+        """Keys removed since the last compaction."""
+    @staticmethod
+    def _plan(capacity: int, bucket_size: int, max_iterations: int, expansion: int) -> bytes: ...
+    def _remove_hashes(self, data: bytes) -> int: ...
+
+@disjoint_base
 class Family:
     def __new__(
-        cls, header: bytes, body: Memory | Buffer | None = None, offset: int = 0
+        cls,
+        header: bytes,
+        body: Memory | Buffer | None = None,
+        offset: int = 0,
+        writable: bool = False,
     ) -> Self: ...
     def add(self, key: Key, /) -> bool:
         """Add the key; True if it is definitely new, False if it may have been there."""
@@ -260,6 +406,10 @@ class Family:
         """Take one copy of the key out if it is there; True if it was."""
     def _remove_many(self, keys: Batch, nulls: Nulls = "error") -> Mask: ...
     def _remove_lines(self, data: Buffer, final: bool = False) -> tuple[bytes, int, int, int]: ...
+    def _add_hashes(self, data: bytes) -> int: ...
+    def _remove_hashes(self, data: bytes) -> int: ...
+    def _shares(self, buffer: Buffer, offset: int) -> bool: ...
+    def _due(self) -> float: ...
     def _count(self, key: Key) -> int: ...
     def _ask(self, what: str, key: Key) -> float | None: ...
     def _act(self, what: str, value: float = 0.0) -> float | None: ...
@@ -278,6 +428,7 @@ class Family:
 class Memory:
     def __new__(cls, nbytes: int) -> Self: ...
     def write(self, offset: int, data: Buffer) -> None: ...
+    def read(self, offset: int, count: int) -> bytes: ...
 
 @final
 class Section:
@@ -312,3 +463,94 @@ def fixed_table(capacity: int, error_rate: float) -> tuple[int, int, int, int]: 
 def rotating_table(
     capacity: int, error_rate: float, generations: int
 ) -> tuple[int, int, int, int]: ...
+def memory_used() -> int:
+    """Bytes that all filters of this process have now; mapped files are not among them."""
+
+def set_memory_limit(nbytes: int | None = None) -> None:
+    """Set the most bytes that all filters may have from now on; None: no limit."""
+
+@final
+class Shelf:
+    """The named filters of a server, and what is to be logged of their writes."""
+
+    def __new__(cls) -> Self: ...
+    def put(
+        self,
+        name: bytes,
+        filter: Any,
+        id: int,
+        *,
+        door: str = "bf",
+        items: int = 0,
+        limit: int | None = None,
+        expires_at: float | None = None,
+        loading: bool = False,
+    ) -> None:
+        """Give a name to a filter, or to another in place of the one that had it."""
+    def drop(self, name: bytes) -> bool:
+        """Take a name away; False if there was none."""
+    def expire(self, name: bytes, at: float | None) -> None:
+        """Set the Unix time from which on the filter is no more; None: never."""
+    def add(self, name: bytes, keys: list[Any]) -> tuple[bytes, tuple[str, str] | None]:
+        """Add keys; a byte for each, 1 where it was definitely new.
+
+        After a refusal (its code and message) there are fewer bytes than keys: those before it
+        are in. KeyError if there is no such name.
+        """
+    def contains(self, name: bytes, keys: list[Any]) -> bytes:
+        """A byte for each key: 0 is definitely not there, 1 maybe."""
+    def remove(self, name: bytes, keys: list[Any]) -> tuple[bytes, tuple[str, str] | None]:
+        """Take one copy of each key out; a byte for each, 1 where there was one."""
+    def count(self, name: bytes, key: Any) -> int:
+        """How often the key was added, at most."""
+    def figures(self, name: bytes) -> tuple[int, int, int, int] | None:
+        """Items, adds, checks and maybes of a filter since it was put; None if there is none."""
+    def note(self, id: int, op: int, data: bytes) -> None:
+        """Note an operation for the log, behind the writes that came before it."""
+    def take_log(self) -> list[tuple[int, int, bytes]]:
+        """What is to be logged, in order, and no more from now on."""
+    @property
+    def refusing(self) -> bool:
+        """While true, the native path takes no writes: they go to Python, which says why."""
+    @refusing.setter
+    def refusing(self, value: bool, /) -> None: ...
+    @property
+    def commands(self) -> int:
+        """Commands that were answered without Python."""
+
+@final
+class Session:
+    """One client of the Redis protocol."""
+
+    def __new__(
+        cls, shelf: Shelf, max_arguments: int, max_argument_bytes: int, max_request_bytes: int
+    ) -> Self: ...
+    def feed(self, data: bytes) -> list[bytes] | str | None:
+        """Take what the client sent and do what can be done of it.
+
+        None: all is done that is there. A list: a command (its arguments) for Python, which gives
+        the `reply` and feeds again. A str: this is no request, and nothing that follows can be
+        read.
+        """
+    def reply(self, data: bytes, write: bool = False) -> None:
+        """Append a reply; `write`: it must not go out if the log cannot be written."""
+    def take(self) -> bytes:
+        """All replies, to be sent."""
+    def fail(self, error: bytes) -> None:
+        """Put an error in place of each reply to a write."""
+    @property
+    def pending(self) -> int:
+        """Bytes of replies that were not yet taken."""
+    @property
+    def waiting(self) -> int:
+        """Bytes that came and are not yet done."""
+    @property
+    def protocol(self) -> int:
+        """2 or 3."""
+    @protocol.setter
+    def protocol(self, value: int, /) -> None: ...
+    @property
+    def watched(self) -> bool:
+        """Does Python see every command (a transaction, a client that has yet to log in)?"""
+    @watched.setter
+    def watched(self, value: bool, /) -> None: ...

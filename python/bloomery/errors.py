@@ -12,6 +12,10 @@
     ├── ReadOnlyFilter       (TypeError)    read-only-filter
     ├── FilterFull           (RuntimeError) filter-full
     ├── NotEnoughMemory      (MemoryError)  not-enough-memory
+    ├── UnknownFilter        (KeyError)     unknown-filter
+    ├── FilterExists         (ValueError)   filter-exists
+    ├── LogUnavailable       (RuntimeError) log-unavailable
+    ├── FolderInUse          (RuntimeError) folder-in-use
     ├── RegistryUnavailable  (OSError)      registry-unavailable
     └── MissingExtra         (ImportError)  missing-extra
 
@@ -91,6 +95,33 @@ class NotEnoughMemory(BloomeryError, MemoryError):
     """The filter would not fit into the memory that is free; nothing was allocated."""
 
     code = "not-enough-memory"
+
+
+class LogUnavailable(BloomeryError, RuntimeError):
+    """A server's log cannot be written; what was to be written waits until it can."""
+
+    code = "log-unavailable"
+
+
+class FolderInUse(BloomeryError, RuntimeError):
+    """Another server has this data folder; the message has its process number."""
+
+    code = "folder-in-use"
+
+
+class UnknownFilter(BloomeryError, KeyError):
+    """The server has no filter of that name."""
+
+    code = "unknown-filter"
+
+    def __str__(self) -> str:
+        return str(self.args[0]) if self.args else ""  # a KeyError would show its repr
+
+
+class FilterExists(BloomeryError, ValueError):
+    """The server has a filter of that name already."""
+
+    code = "filter-exists"
 
 
 class RegistryUnavailable(BloomeryError, OSError):

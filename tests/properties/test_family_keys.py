@@ -11,13 +11,13 @@ from hypothesis import strategies as st
 
 from bloomery import BloomFilter
 from bloomery.errors import InvalidKey, NullKey, UnsupportedBatch, UnsupportedKey
-from bloomery.filters import KINDS
+from bloomery.filters import COMMON_KINDS
 from conftest import require
 from properties.family import empty, holding
 from properties.strategies import HASHERS, members
 
-OPEN = [kind for kind in KINDS if not hasattr(KINDS[kind], "build")]
-BUILT = [kind for kind in KINDS if kind not in OPEN]
+OPEN = [kind for kind in COMMON_KINDS if not hasattr(COMMON_KINDS[kind], "build")]
+BUILT = [kind for kind in COMMON_KINDS if kind not in OPEN]
 some_keys = st.lists(members | st.tuples(members, members), max_size=25)
 ints = st.lists(st.integers(-(2**63), 2**63 - 1), unique=True, max_size=40)
 texts = st.lists(st.text(st.characters(codec="utf-8"), max_size=12), unique=True, max_size=40)
@@ -46,7 +46,7 @@ def check(kind: str, batch: Any, keys: list[Any], hasher: Any = "xxh3") -> None:
         assert batched == alone
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", COMMON_KINDS)
 @few
 @given(keys=some_keys, hasher=st.sampled_from(HASHERS))
 def test_python_batches(kind: str, keys: list[Any], hasher: Any) -> None:
@@ -63,7 +63,7 @@ def test_python_batches(kind: str, keys: list[Any], hasher: Any) -> None:
         assert one.contains_many(key for key in keys) == [True] * len(keys)
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", COMMON_KINDS)
 @few
 @given(drawn=ints)
 def test_arrays_of_ints(kind: str, drawn: list[int]) -> None:
@@ -81,7 +81,7 @@ def test_arrays_of_ints(kind: str, drawn: list[int]) -> None:
     check(kind, pl.Series(drawn, dtype=pl.Int64), drawn)
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", COMMON_KINDS)
 @few
 @given(drawn=texts)
 def test_columns_of_text(kind: str, drawn: list[str]) -> None:

@@ -25,6 +25,10 @@ CATALOGUE = {
     "ReadOnlyFilter": ("read-only-filter", TypeError),
     "FilterFull": ("filter-full", RuntimeError),
     "NotEnoughMemory": ("not-enough-memory", MemoryError),
+    "UnknownFilter": ("unknown-filter", KeyError),
+    "FilterExists": ("filter-exists", ValueError),
+    "LogUnavailable": ("log-unavailable", RuntimeError),
+    "FolderInUse": ("folder-in-use", RuntimeError),
     "RegistryUnavailable": ("registry-unavailable", OSError),
     "MissingExtra": ("missing-extra", ImportError),
 }

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from bloomery import BloomFilter, CuckooFilter, RotatingBloomFilter, errors
-from bloomery.filters import KINDS, AnyFilter
+from bloomery.filters import COMMON_KINDS, AnyFilter
 from unit.kinds import KEYS, REMOVING, every_open, every_other, made
 
 
@@ -24,7 +24,7 @@ def names(one: type[AnyFilter]) -> set[str]:
 def test_one_vocabulary(kind: str) -> None:
     """What a plain filter can do, every filter can, under the same name and with the same words."""
     only_plain = {"fold", "from_keys", "layout"}
-    assert names(BloomFilter) - names(KINDS[kind]) == only_plain
+    assert names(BloomFilter) - names(COMMON_KINDS[kind]) == only_plain
     info, plain = made(kind).info(), made("bloom").info()
     assert plain.keys() - info.keys() <= {"layout", "num_bits", "num_hashes", "lines_per_key"}
     assert info["kind"] == kind

@@ -14,7 +14,7 @@ import pytest
 
 import bloomery
 from bloomery import RotatingBloomFilter, _native, errors
-from bloomery.filters import KINDS, Filter, RemovingFilter
+from bloomery.filters import COMMON_KINDS, Filter, RemovingFilter
 from conftest import effort
 from properties.forgery import signed
 from unit.kinds import KEYS, OPEN, every_kind, every_other, made
@@ -73,13 +73,13 @@ def test_another_kind_is_named(kind: str, tmp_path: Path) -> None:
     path = tmp_path / "f"
     filter = made(kind)
     filter.save(path)
-    assert type(bloomery.open(path)) is KINDS[kind]
-    for other in set(KINDS) - {kind}:
-        one = KINDS[other]
+    assert type(bloomery.open(path)) is COMMON_KINDS[kind]
+    for other in set(COMMON_KINDS) - {kind}:
+        one = COMMON_KINDS[other]
         with pytest.raises(errors.IncompatibleFilters) as caught:
             one.load(path)
         assert str(caught.value).startswith(f"{path}: ")
-        for word in (KINDS[kind].__name__, one.__name__, "bloomery.open"):
+        for word in (COMMON_KINDS[kind].__name__, one.__name__, "bloomery.open"):
             assert word in str(caught.value)
         with pytest.raises(errors.IncompatibleFilters):
             one.from_bytes(filter.to_bytes())
@@ -105,15 +105,15 @@ def test_damage_is_found(kind: str) -> None:
         damaged = bytearray(data)
         damaged[at] ^= 1 << rng.integers(8)
         with pytest.raises(errors.CorruptData):
-            KINDS[kind].from_bytes(damaged)
+            COMMON_KINDS[kind].from_bytes(damaged)
     for size in (0, 7, 64, 127, 128, 129, len(data) - 1):
         with pytest.raises(errors.CorruptData):
-            KINDS[kind].from_bytes(data[:size])
+            COMMON_KINDS[kind].from_bytes(data[:size])
     with pytest.raises(errors.CorruptData):
-        KINDS[kind].from_bytes(data + bytes(64))
+        COMMON_KINDS[kind].from_bytes(data + bytes(64))
     live = data[:120] + b"\xff" * 8 + data[128:]
     with pytest.raises(errors.CorruptData, match="no checksum"):
-        KINDS[kind].from_bytes(live)
+        COMMON_KINDS[kind].from_bytes(live)
 
 
 @every_other
@@ -125,7 +125,7 @@ def test_any_body_is_survived(kind: str) -> None:
         body = rng.bytes(filter.nbytes)
         data = filter._header(_native.checksum(body)) + body
         try:
-            read: Any = KINDS[kind].from_bytes(data)
+            read: Any = COMMON_KINDS[kind].from_bytes(data)
         except errors.CorruptData:
             continue
         read.contains_many(KEYS)
@@ -187,7 +187,7 @@ def test_any_header_is_survived(kind: str) -> None:
                 [0, 1, 255, rng.integers(256), forged[at] ^ 1 << rng.integers(8)]
             )
         try:
-            read: Any = KINDS[kind].from_bytes(signed(forged))
+            read: Any = COMMON_KINDS[kind].from_bytes(signed(forged))
         except (errors.CorruptData, errors.NotEnoughMemory):
             continue
         read.contains_many(KEYS)

@@ -7,6 +7,8 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use memmap2::MmapMut;
 
+use crate::budget::Charge;
+
 #[cfg(target_endian = "big")]
 compile_error!(
     "bloomery maps its little-endian files as they are; big-endian machines need a port"
@@ -23,6 +25,12 @@ const TOUCH_TO: usize = 64 << 20;
 /// From here on memory comes from the kernel with huge pages asked for. At 124 MB (100 M keys at
 /// 1%) a C loop that touches random lines takes 8.7 ns with them and 12.1 without.
 const HUGE_FROM: usize = 1 << 20;
+
+/// Memory from the kernel, which can be made larger where it is.
+struct Mapped {
+    map: MmapMut,
+    charge: Charge,
+}
 
 /// Owned or borrowed memory; a clone is the same memory. All access is through atomics with relaxed
 /// order, which compile to plain moves: a reader may run beside a writer.
@@ -43,6 +51,7 @@ impl Bits {
     pub fn zeroed(bytes: usize) -> Option<Bits> {
         let bytes = bytes.max(1).checked_next_multiple_of(LINE_BYTES)?;
         let len = bytes / 8;
+        let charge = Charge::take(bytes as u64)?;
         if bytes >= HUGE_FROM {
             let map = MmapMut::map_anon(bytes).ok()?;
             #[cfg(target_os = "linux")]
@@ -53,11 +62,12 @@ impl Bits {
                     let _ = map.advise(memmap2::Advice::PopulateWrite);
                 }
             }
-            return Some(Bits { words: map.as_ptr().cast(), len, _owner: Arc::new(map) });
+            let words = map.as_ptr().cast();
+            return Some(Bits { words, len, _owner: Arc::new(Mapped { map, charge }) });
         }
         let slack = vec![0u64; len + WORDS_PER_LINE - 1];
         let words = slack[slack.as_ptr().align_offset(LINE_BYTES)..].as_ptr().cast();
-        Some(Bits { words, len, _owner: Arc::new(slack) })
+        Some(Bits { words, len, _owner: Arc::new((slack, charge)) })
     }
 
     /// Memory that belongs to `owner` (a mapped file). `None` unless aligned and in whole lines.
@@ -105,11 +115,13 @@ impl Bits {
         #[cfg(target_os = "linux")]
         if bytes.is_multiple_of(LINE_BYTES)
             && let Some(owner) = Arc::get_mut(&mut self._owner)
-            && let Some(map) = owner.downcast_mut::<MmapMut>()
+            && let Some(Mapped { map, charge }) = owner.downcast_mut::<Mapped>()
+            && let Some(more) = Charge::take(bytes.saturating_sub(map.len()) as u64)
         {
             let may_move = memmap2::RemapOptions::new().may_move(true);
             // SAFETY: the map is ours alone, and the pointer is set anew.
             if unsafe { map.remap(bytes, may_move) }.is_ok() {
+                charge.merge(more);
                 (self.words, self.len) = (map.as_ptr().cast(), bytes / 8);
                 return true;
             }

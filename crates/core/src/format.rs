@@ -27,10 +27,12 @@ pub enum KindId {
     Rotating = 6,
     Static = 7,
     Bank = 8,
+    RedisBloom = 9,
+    RedisCuckoo = 10,
 }
 
 impl KindId {
-    pub const ALL: [(KindId, &'static str); 8] = [
+    pub const ALL: [(KindId, &'static str); 10] = [
         (KindId::Bloom, "bloom"),
         (KindId::Scalable, "scalable"),
         (KindId::Counting, "counting"),
@@ -39,6 +41,8 @@ impl KindId {
         (KindId::Rotating, "rotating"),
         (KindId::Static, "static"),
         (KindId::Bank, "bank"),
+        (KindId::RedisBloom, "redisbloom"),
+        (KindId::RedisCuckoo, "rediscuckoo"),
     ];
 
     pub fn name(self) -> &'static str {

@@ -123,7 +123,7 @@ pub fn open(header: &Header, body: Option<Bits>) -> Result<Box<dyn AnyKind>, For
         return Err(FormatError::Corrupt(message));
     }
     match header.kind {
-        KindId::Bloom | KindId::Bank => {
+        KindId::Bloom | KindId::Bank | KindId::RedisBloom | KindId::RedisCuckoo => {
             let message = format!("a {} filter has its own class", header.kind.name());
             Err(FormatError::Corrupt(message))
         }

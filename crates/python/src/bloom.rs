@@ -23,9 +23,11 @@ use crate::batch::{self, Inside, Options, Target, Threads, column_hashes, in_ord
 use crate::buffer::Held;
 use crate::column::Column;
 use crate::errors::{invalid, no_memory, read_only};
+use crate::held::fill;
 use crate::key::{hash_key, hasher_of};
 use crate::lines::{self, Lines};
 use crate::memory::{Memory, fill_view};
+use crate::replay;
 use crate::slots::OneKey;
 
 /// What stands between a single-key write and the bits; 0 means nothing.
@@ -114,6 +116,24 @@ impl Bloom {
             drop(guard);
             result
         }))
+    }
+
+    /// A byte for each hash.
+    pub fn contains_hashes(&self, hashes: &[u64], answers: &mut Vec<u8>) {
+        let mut out = |some: &[u8]| answers.extend_from_slice(some);
+        let Ok(()) = run(&self.bits, &self.shape, Op::Contains, &mut fill(hashes), &mut out);
+    }
+
+    pub fn add_hashes(
+        &self,
+        py: Python<'_>,
+        hashes: &[u64],
+        answers: &mut Vec<u8>,
+    ) -> PyResult<()> {
+        self.write_or_read(py, Op::Add, |filter, op| {
+            let mut out = |some: &[u8]| answers.extend_from_slice(some);
+            let Ok(()) = run(&filter.bits, &filter.shape, op, &mut fill(hashes), &mut out);
+        })
     }
 
     fn header(&self, checksum: u64) -> Header {
@@ -345,6 +365,27 @@ impl Bloom {
         invert: bool,
     ) -> PyResult<Lines<'py>> {
         lines::run(&mut Batch(self, Op::Contains), data, r#final, !invert)
+    }
+
+    /// Adds hashes as a log kept them; how many were new.
+    fn _add_hashes(&self, py: Python<'_>, data: &[u8]) -> PyResult<u64> {
+        let hashes = replay::hashes(py, data)?;
+        let work = |filter: &Bloom, op: Op| {
+            let mut new = 0;
+            let mut out = |answers: &[u8]| new += replay::yes(answers);
+            let Ok(()) =
+                run(&filter.bits, &filter.shape, op, &mut replay::filler(hashes), &mut out);
+            new
+        };
+        match hashes.len() >= replay::LONG {
+            true => self.write_or_read_detached(py, Op::Add, work),
+            false => self.write_or_read(py, Op::Add, work),
+        }
+    }
+
+    /// Are its bits in this buffer, which it was opened over?
+    fn _shares(&self, buffer: &Bound<'_, PyAny>, offset: usize) -> PyResult<bool> {
+        replay::shares(buffer, offset, std::slice::from_ref(&self.bits))
     }
 
     fn hash_of(&self, key: &Bound<'_, PyAny>) -> PyResult<u64> {

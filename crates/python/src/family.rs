@@ -21,6 +21,7 @@ use crate::gate::Gate;
 use crate::key::hash_key;
 use crate::lines::{self, Lines};
 use crate::memory::{Memory, Section};
+use crate::replay;
 use crate::slots::{OneKey, RemoveKey};
 
 /// What stands behind the gate.
@@ -99,6 +100,26 @@ impl Family {
         done.map_err(|refusal| refused(py, refusal))
     }
 
+    pub fn kind_id(&self) -> KindId {
+        self.id
+    }
+
+    /// As `change`, with a refusal for what it may not do.
+    #[inline(always)]
+    pub fn try_change<T: Send>(
+        &self,
+        py: Python<'_>,
+        work: impl FnOnce(&mut dyn AnyKind) -> Result<T, Refusal> + Send,
+    ) -> Result<T, Refusal> {
+        if self.read_only {
+            return Err(Refusal::Never("this filter is read-only"));
+        }
+        self.gate.write(py, false, |state| {
+            state.changes += 1;
+            work(&mut *state.kind)
+        })
+    }
+
     fn check_writable(&self, py: Python<'_>) -> PyResult<()> {
         if self.read_only {
             let message = "this filter is mapped read-only: load it without mmap to change it";
@@ -151,7 +172,7 @@ impl Family {
     }
 }
 
-fn to_python<'py>(py: Python<'py>, fact: Fact) -> PyResult<Bound<'py, PyAny>> {
+pub fn to_python<'py>(py: Python<'py>, fact: Fact) -> PyResult<Bound<'py, PyAny>> {
     Ok(match fact {
         Fact::Int(value) => value.into_pyobject(py)?.into_any(),
         Fact::Float(value) => value.into_pyobject(py)?.into_any(),
@@ -159,13 +180,20 @@ fn to_python<'py>(py: Python<'py>, fact: Fact) -> PyResult<Bound<'py, PyAny>> {
     })
 }
 
-/// Memory of somebody else's, a mapped file's: never written.
-fn borrow(py: Python<'_>, object: &Bound<'_, PyAny>, offset: usize) -> PyResult<Bits> {
-    let held = Held::get(object, ffi::PyBUF_SIMPLE)
+/// Memory of somebody else's, a mapped file's.
+pub fn borrow(
+    py: Python<'_>,
+    object: &Bound<'_, PyAny>,
+    offset: usize,
+    writable: bool,
+) -> PyResult<Bits> {
+    let flags = if writable { ffi::PyBUF_WRITABLE } else { ffi::PyBUF_SIMPLE };
+    let held = Held::get(object, flags)
         .ok_or_else(|| invalid(py, "body must be a contiguous buffer".into()))?;
     let start = held.start().wrapping_add(offset);
     let bits = held.nbytes().checked_sub(offset).and_then(|nbytes| {
-        // SAFETY: within the buffer, which `held` keeps alive and in place.
+        // SAFETY: within the buffer, which `held` keeps alive and in place; it can be written if
+        // that was asked for.
         unsafe { Bits::borrowed(start, nbytes, Arc::new(held)) }
     });
     bits.ok_or_else(|| invalid(py, "body must be aligned to 64 bytes, in whole lines".into()))
@@ -174,20 +202,22 @@ fn borrow(py: Python<'_>, object: &Bound<'_, PyAny>, offset: usize) -> PyResult<
 #[pymethods]
 impl Family {
     /// An empty filter as the header describes it; with a `body`, the filter that was saved: a
-    /// `Memory`, which becomes the filter's own, or any other buffer, which is only read.
+    /// `Memory`, which becomes the filter's own, or any other buffer, which is only read unless
+    /// `writable`: then nobody else may write it, for what the filter holds moves.
     #[new]
-    #[pyo3(signature = (header, body=None, offset=0))]
+    #[pyo3(signature = (header, body=None, offset=0, writable=false))]
     fn new(
         py: Python<'_>,
         header: &[u8],
         body: Option<&Bound<'_, PyAny>>,
         offset: usize,
+        writable: bool,
     ) -> PyResult<Family> {
         let header = Header::parse(header).map_err(|problem| errors::format(py, problem))?;
         let (bits, read_only) = match body.map(|body| (body, body.cast::<Memory>())) {
             None => (None, false),
             Some((_, Ok(memory))) => (Some(memory.get().take(py)?), false),
-            Some((buffer, Err(_))) => (Some(borrow(py, buffer, offset)?), true),
+            Some((buffer, Err(_))) => (Some(borrow(py, buffer, offset, writable)?), !writable),
         };
         let kind = py.detach(|| kind::open(&header, bits));
         let mut kind = kind.map_err(|problem| errors::format(py, problem))?;
@@ -279,6 +309,31 @@ impl Family {
     #[pyo3(signature = (data, r#final=false))]
     fn _remove_lines<'py>(&self, data: &Bound<'py, PyAny>, r#final: bool) -> PyResult<Lines<'py>> {
         lines::run(&mut self.batch(data.py(), Act::Remove)?, data, r#final, true)
+    }
+
+    /// Adds hashes as a log kept them; how many were new.
+    fn _add_hashes(&self, py: Python<'_>, data: &[u8]) -> PyResult<u64> {
+        let hashes = replay::hashes(py, data)?;
+        self.pass_time(py)?;
+        self.change(py, hashes.len() >= replay::LONG, |kind| replay::change(kind, false, hashes))
+    }
+
+    /// Takes them out again; how many were there.
+    fn _remove_hashes(&self, py: Python<'_>, data: &[u8]) -> PyResult<u64> {
+        let hashes = replay::hashes(py, data)?;
+        self.pass_time(py)?;
+        self.change(py, hashes.len() >= replay::LONG, |kind| replay::change(kind, true, hashes))
+    }
+
+    /// Does it still live in this buffer, which it was opened over?
+    fn _shares(&self, buffer: &Bound<'_, PyAny>, offset: usize) -> PyResult<bool> {
+        let sections = self.gate.read(buffer.py(), false, |state| state.kind.sections());
+        replay::shares(buffer, offset, &sections)
+    }
+
+    /// Unix time at which time next changes it.
+    fn _due(&self, py: Python<'_>) -> f64 {
+        self.gate.read(py, false, |state| state.kind.due())
     }
 
     fn _count(&self, key: &Bound<'_, PyAny>) -> PyResult<u64> {

@@ -14,32 +14,44 @@ mod fuse;
 mod gate;
 mod hashes;
 mod header;
+mod held;
 mod key;
 mod lines;
 mod mapped;
 mod mask;
 mod memory;
+mod redisbloom;
+mod replay;
+mod session;
+mod shelf;
 mod slots;
 mod tables;
 
-use bloomery_core::format::{CHUNK_BYTES, HEADER_BYTES, LIVE};
+use bloomery_core::format::{CHUNK_BYTES, HEADER_BYTES, LIVE, MAGIC};
 use bloomery_core::hash::HashKind;
 use pyo3::prelude::*;
-use pyo3::types::PyTuple;
+use pyo3::types::{PyBytes, PyTuple};
 
 use crate::bank::Bank;
 use crate::bloom::Bloom;
 use crate::family::Family;
 use crate::memory::{Memory, Section};
+use crate::redisbloom::{Chain, Cuckoo};
+use crate::session::Session;
+use crate::shelf::Shelf;
 
 #[pymodule(gil_used = false)]
 fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     let py = module.py();
     module.add_class::<Bank>()?;
     module.add_class::<Bloom>()?;
+    module.add_class::<Chain>()?;
+    module.add_class::<Cuckoo>()?;
     module.add_class::<Family>()?;
     module.add_class::<Memory>()?;
     module.add_class::<Section>()?;
+    module.add_class::<Session>()?;
+    module.add_class::<Shelf>()?;
     slots::install::<Bloom>(py)?;
     slots::install::<Family>(py)?;
     slots::install_remove::<Family>(py)?;
@@ -47,6 +59,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("HEADER_BYTES", HEADER_BYTES)?;
     module.add("CHUNK_BYTES", CHUNK_BYTES)?;
     module.add("LIVE", LIVE)?;
+    module.add("MAGIC", PyBytes::new(py, &MAGIC))?;
     module.add("HASHERS", PyTuple::new(py, HashKind::ALL.map(|(_, name)| name))?)?;
     module.add_function(wrap_pyfunction!(bank::bank_pages, module)?)?;
     module.add_function(wrap_pyfunction!(bank::forked, module)?)?;
@@ -54,6 +67,8 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(header::read_header, module)?)?;
     module.add_function(wrap_pyfunction!(header::parse_header, module)?)?;
     module.add_function(wrap_pyfunction!(header::checksum, module)?)?;
+    module.add_function(wrap_pyfunction!(memory::memory_used, module)?)?;
+    module.add_function(wrap_pyfunction!(memory::set_memory_limit, module)?)?;
     module.add_function(wrap_pyfunction!(fuse::build_static, module)?)?;
     module.add_function(wrap_pyfunction!(tables::growing_table, module)?)?;
     module.add_function(wrap_pyfunction!(tables::fixed_table, module)?)?;

@@ -4,8 +4,10 @@ use std::os::raw::c_int;
 use std::sync::{Mutex, PoisonError};
 
 use bloomery_core::bits::Bits;
+use bloomery_core::budget;
 use pyo3::ffi;
 use pyo3::prelude::*;
+use pyo3::types::PyBytes;
 
 use crate::buffer::Held;
 use crate::errors::{invalid, no_memory};
@@ -50,6 +52,26 @@ impl Memory {
             _ => Err(invalid(py, format!("{} bytes at {offset} do not fit", held.nbytes()))),
         }
     }
+
+    /// A copy of the bytes from an offset on; fewer, or none, past the end.
+    fn read<'py>(
+        &self,
+        py: Python<'py>,
+        offset: usize,
+        count: usize,
+    ) -> PyResult<Bound<'py, PyBytes>> {
+        let bits = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let room = bits.as_ref().map_or(0, Bits::nbytes);
+        let (start, count) = (offset.min(room), count.min(room.saturating_sub(offset)));
+        PyBytes::new_with(py, count, |copy| {
+            if let Some(bits) = &*bits {
+                // SAFETY: within the bits, which nobody writes while they are locked.
+                let bytes = unsafe { std::slice::from_raw_parts(bits.as_ptr(), room) };
+                copy.copy_from_slice(&bytes[start..start + count]);
+            }
+            Ok(())
+        })
+    }
 }
 
 /// A part of a filter's memory, in the order in which it is saved. It stays as it is when the
@@ -87,4 +109,17 @@ pub unsafe fn fill_view(
         0 => Ok(()),
         _ => Err(PyErr::fetch(owner.py())),
     }
+}
+
+/// Bytes that all filters of this process have now.
+#[pyfunction]
+pub fn memory_used() -> u64 {
+    budget::used()
+}
+
+/// The most that they may have from now on; None: no limit.
+#[pyfunction]
+#[pyo3(signature = (nbytes=None))]
+pub fn set_memory_limit(nbytes: Option<u64>) {
+    budget::set_limit(nbytes.unwrap_or(u64::MAX));
 }

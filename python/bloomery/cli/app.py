@@ -7,7 +7,7 @@ import typer
 from typer.main import get_command
 
 from bloomery import __version__
-from bloomery.cli import create, dedup, demo, filterfile, membership, plan
+from bloomery.cli import create, dedup, demo, filterfile, membership, plan, serve
 from bloomery.cli.terminal import emit_line
 
 _COMMANDS: list[tuple[str, Callable[..., int], str]] = [
@@ -18,6 +18,7 @@ _COMMANDS: list[tuple[str, Callable[..., int], str]] = [
     ("remove", membership.remove, membership.REMOVE_EXAMPLE),
     ("info", filterfile.info, filterfile.INFO_EXAMPLE),
     ("dedup", dedup.dedup, dedup.EXAMPLE),
+    ("serve", serve.serve, serve.EXAMPLE),
     ("demo", demo.demo, demo.EXAMPLE),
 ]
 

@@ -11,7 +11,7 @@ from bloomery.cli import options, state
 from bloomery.cli.amounts import show_memory, show_rate
 from bloomery.cli.sources import Source, lines_of
 from bloomery.cli.terminal import emit_line, with_step
-from bloomery.filters import KINDS, AnyFilter, FilterBank
+from bloomery.filters import COMMON_KINDS, AnyFilter, FilterBank
 
 EXAMPLE = (
     "bloomery create seen.bloom --capacity 10M --error-rate 0.1%; "
@@ -74,7 +74,7 @@ def _make(
     kind: str, capacity: int | None, common: dict[str, Any], given: dict[str, Any]
 ) -> AnyFilter | FilterBank:
     """The filter. Which options fit is what the kind's own arguments say."""
-    found: Any = KINDS.get(kind, FilterBank)
+    found: Any = COMMON_KINDS.get(kind, FilterBank)
     build: Any = getattr(found, "build", None)  # made at once, of all of its keys
     make: Any = build or found
     parameters = inspect.signature(make).parameters

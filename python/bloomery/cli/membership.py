@@ -15,7 +15,7 @@ from bloomery.cli.pump import Interrupted, Interrupts, LinePump
 from bloomery.cli.sources import Source
 from bloomery.cli.terminal import emit, emit_line, say, with_step
 from bloomery.errors import FilterFull, IncompatibleFilters, NotEnoughMemory
-from bloomery.filters import KINDS, AnyFilter, RemovingFilter
+from bloomery.filters import COMMON_KINDS, AnyFilter, RemovingFilter
 from bloomery.storage.anyfile import holds_a_bank
 
 ADD_EXAMPLE = "bloomery add seen.bloom alice bob; bloomery add seen.bloom < urls.txt; "
@@ -75,7 +75,7 @@ def remove(
 
     def pick(filter: AnyFilter) -> tuple[One, Lines]:
         if not isinstance(filter, RemovingFilter):
-            able = [name for name, one in KINDS.items() if issubclass(one, RemovingFilter)]
+            able = [name for name, one in COMMON_KINDS.items() if issubclass(one, RemovingFilter)]
             raise IncompatibleFilters(
                 f"{file}: no key can be removed from a {filter.kind} filter; "
                 f"filters of kind {', '.join(able)} can do that"

@@ -5,11 +5,11 @@ from typing import Annotated, Literal
 import typer
 
 from bloomery.cli.amounts import parse_count, parse_rate, parse_seed
-from bloomery.filters import KINDS, FilterBank
+from bloomery.filters import COMMON_KINDS, FilterBank
 
 Layout = Literal["blocked", "classic"]
 Hasher = Literal["xxh3", "murmur3", "fnv1a", "siphash"]
-_KINDS = (*KINDS, FilterBank.kind)
+_KINDS = (*COMMON_KINDS, FilterBank.kind)
 
 
 def _parse_kind(text: str) -> str:

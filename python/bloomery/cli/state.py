@@ -35,6 +35,10 @@ def load_any(path: str, *, mmap: bool = False) -> AnyFilter:
             raise errors.IncompatibleFilters(
                 f"{path}: a key in a bank belongs to a user, so it takes bloomery.FilterBank"
             )
+        if not isinstance(found, AnyFilter):
+            raise errors.IncompatibleFilters(
+                f"{path}: a {found.kind} filter belongs to a server, which adds to it and asks it"
+            )
         # What is mapped forgets nothing, however much time has passed: that kind is read.
         if mmap and isinstance(found, RotatingBloomFilter):
             return RotatingBloomFilter.load(path)

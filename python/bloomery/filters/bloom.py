@@ -70,8 +70,11 @@ class BloomFilter(_native.Bloom):
         return _native.Bloom.__new__(cls, *parts)
 
     @classmethod
-    def _open(cls, head: bytes, body: _native.Memory | Buffer, offset: int = 0) -> Self:
-        """Make one from its head and its bits."""
+    def _open(
+        cls, head: bytes, body: _native.Memory | Buffer, offset: int = 0, writable: bool = False
+    ) -> Self:
+        """Make one from its head and its bits. `writable` is for other kinds: here the buffer says
+        it."""
         *parts, _ = _native.parse_header(head, None)
         made = cls._with(*parts, body, offset)
         if not made._padding_is_clear():

@@ -3,14 +3,13 @@
 
 from __future__ import annotations
 
-import io
-import os
 import struct
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from bloomery import _native, errors
 from bloomery.filters import memory
 from bloomery.filters.hashers import check_hasher, shown_seed
+from bloomery.filters.saved import Saved
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer, Self
@@ -25,13 +24,10 @@ def float_bits(value: float) -> int:
     return int.from_bytes(struct.pack("<d", value), "little")
 
 
-class Filter(_native.Family):
+class Filter(Saved, _native.Family):
     """A filter of any kind: `key in filter` is False: definitely not there; True: maybe."""
 
     __slots__ = ()
-    __hash__ = None  # type: ignore[assignment]  # filters change and compare by their memory
-
-    kind: ClassVar[str]  # as the header names it
     # What to do instead of merging two of them, where that cannot be done.
     _UNMERGED: ClassVar[str | None] = None
     # What two filters must share for one to take in the other.
@@ -78,10 +74,14 @@ class Filter(_native.Family):
 
     @classmethod
     def _open(
-        cls, head: bytes, body: _native.Memory | Buffer | None = None, offset: int = 0
+        cls,
+        head: bytes,
+        body: _native.Memory | Buffer | None = None,
+        offset: int = 0,
+        writable: bool = False,
     ) -> Self:
         """Make one from its head and, if it was saved, its memory."""
-        made = _native.Family.__new__(cls, head, body, offset)
+        made = _native.Family.__new__(cls, head, body, offset, writable)
         if made._kind != cls.kind:
             raise errors.IncompatibleFilters(f"a {made._kind} filter is no {cls.kind} filter")
         return made
@@ -199,83 +199,9 @@ class Filter(_native.Family):
         self._merge(self._check_compatible(other, "an intersection"), True)
         return self
 
-    def __eq__(self, other: object) -> bool:
-        """True if both are the same in every byte, so that they give the same answers."""
-        if not isinstance(other, Filter):
-            return NotImplemented
-        if self is other:
-            return True
-        if self._header(0) != other._header(0):
-            return False
-        mine, theirs = self._sections(), other._sections()
-        return all(memoryview(a) == memoryview(b) for a, b in zip(mine, theirs, strict=True))
-
     def clear(self) -> None:
         """Forget every key."""
         self._clear()
-
-    def copy(self) -> Self:
-        """Return a filter with the same keys, in memory of its own."""
-        memory.check(self.nbytes)
-        return self._open(*self._snapshot())
-
-    def __copy__(self) -> Self:
-        """Return a copy."""
-        return self.copy()
-
-    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
-        """Return a copy."""
-        return self.copy()
-
-    # Bytes.
-
-    def to_bytes(self) -> bytes:
-        """Return the filter as bytes, checksummed; what `save` would write."""
-        from bloomery.storage import files
-
-        memory.check(self.nbytes)
-        file = io.BytesIO()
-        files.write(self, file)
-        return file.getvalue()
-
-    @classmethod
-    def from_bytes(cls, data: Buffer) -> Self:
-        """Make the filter that `to_bytes` gave; CorruptData if the bytes are not that."""
-        from bloomery.storage import files
-
-        return files.from_bytes(cls, data)
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle as the bytes."""
-        return type(self).from_bytes, (self.to_bytes(),)
-
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the filter to a file: checksummed, and all of it or nothing.
-
-        If other threads change it while it is written, a copy is made and written instead.
-        """
-        from bloomery.storage import files
-
-        files.save(self, path)
-
-    @classmethod
-    def load(
-        cls,
-        path: str | os.PathLike[str],
-        *,
-        mmap: bool = False,
-        writable: bool = False,
-        verify: bool | None = None,
-    ) -> Self:
-        """Read a saved filter.
-
-        With `mmap` the file itself is the memory: it opens at once, processes that map the same
-        file share it, and it is read-only. `verify` compares the checksum, which reads all of the
-        file (the default without mmap). `writable` is for `BloomFilter` alone.
-        """
-        from bloomery.storage import files
-
-        return files.load(cls, path, mmap=mmap, writable=writable, verify=verify)
 
 
 class RemovingFilter(Filter):

@@ -1,1 +1,1 @@
-"""The server: named filters, their commands, and what it tells others about them."""
+"""The server: named filters, what can be done to them (commands), and the doors to that."""

@@ -6,7 +6,7 @@ import builtins
 import os
 
 from bloomery import _native, errors
-from bloomery.filters import AnyFilter, FilterBank
+from bloomery.filters import FilterBank, SavedFilter
 from bloomery.storage import files
 
 __all__ = ["holds_a_bank", "open"]
@@ -18,14 +18,14 @@ def open(
     mmap: bool = False,
     writable: bool = False,
     verify: bool | None = None,
-) -> AnyFilter | FilterBank:
+) -> SavedFilter | FilterBank:
     """Read a saved filter of any kind; the arguments are those of `BloomFilter.load`.
 
     `writable` is for the plain filter and for banks alone.
     """
     if holds_a_bank(path):
         return FilterBank.load(path, mmap=mmap, writable=writable, verify=verify)
-    found: AnyFilter = files.load(None, path, mmap=mmap, writable=writable, verify=verify)
+    found: SavedFilter = files.load(None, path, mmap=mmap, writable=writable, verify=verify)
     return found
 
 

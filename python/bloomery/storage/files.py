@@ -12,25 +12,25 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar, cast
 
 from bloomery import _native, errors
-from bloomery.filters import KINDS, AnyFilter, memory
+from bloomery.filters import KINDS, SavedFilter, memory
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
-    F = TypeVar("F", bound=AnyFilter)
+    F = TypeVar("F", bound=SavedFilter)
 
 HEADER_BYTES = _native.HEADER_BYTES
 CHUNK_BYTES = _native.CHUNK_BYTES
 _CHECKSUM = slice(HEADER_BYTES - 8, HEADER_BYTES)
 
 
-def save(filter: AnyFilter, path: str | os.PathLike[str]) -> None:
+def save(filter: SavedFilter, path: str | os.PathLike[str]) -> None:
     """Write to a new file beside the old one, then put it in its place."""
     with replacing(path) as file:
         write(filter, file)
 
 
-def write(filter: AnyFilter, file: BinaryIO) -> None:
+def write(filter: SavedFilter, file: BinaryIO) -> None:
     """Write to an empty file that can seek."""
     changes = filter._changes()
     file.seek(HEADER_BYTES)
@@ -46,6 +46,32 @@ def write(filter: AnyFilter, file: BinaryIO) -> None:
         # Half of one state and half of the next may be neither: a key that moved is in no half.
         file.truncate()
         write(filter.copy(), file)
+
+
+def is_head(data: bytes) -> bool:
+    """True if bytes begin as a file of ours does; what follows may be wrong all the same."""
+    return data[: len(_native.MAGIC)] == _native.MAGIC
+
+
+def head(filter: AnyFilter) -> bytes:
+    """Return the first bytes of what `write` would write now: all but the memory."""
+    checksum = 0
+    for chunk in _chunks(filter._sections()):
+        checksum = _native.checksum(chunk, checksum)
+    return filter._header(checksum)
+
+
+def part(filter: AnyFilter, start: int, most: int) -> bytes:
+    """Return up to `most` bytes of the filter's memory as it is saved, from an offset on."""
+    out = bytearray()
+    for section in filter._sections():
+        view = memoryview(section)
+        if start < len(view):
+            out += view[start : start + most - len(out)]
+        start = max(0, start - len(view))
+        if len(out) == most:
+            break
+    return bytes(out)
 
 
 def _chunks(sections: Iterable[Buffer]) -> Iterator[bytes]:
@@ -129,6 +155,11 @@ def load(
         return _open(cls, head, body)
 
 
+def expect(head: bytes) -> tuple[type[AnyFilter], int, int]:
+    """Return the class that a head asks for, the bytes behind it and their checksum."""
+    return _expect(None, head, None)
+
+
 def _expect(cls: type[F] | None, head: bytes, total: int | None) -> tuple[type[F], int, int]:
     """Return the class that a head asks for, the bytes behind it and their checksum."""
     kind, nbytes, expected = _native.read_header(head, total)
@@ -193,10 +224,16 @@ def from_bytes(cls: type[F], data: Buffer) -> F:
     return _open(cls, head, body)
 
 
-def _verify(expected: int, found: int, whole: bool, verify: bool | None) -> None:
+def _verify(expected: int, found: int, whole: bool, check: bool | None) -> None:
     if not whole:
         raise errors.CorruptData("the file became shorter while it was read")
-    if verify is not False and expected not in (_native.LIVE, found):
+    if check is not False:
+        verify(expected, found)
+
+
+def verify(expected: int, found: int) -> None:
+    """Raise CorruptData unless the checksum found is the one expected, or none could be."""
+    if expected not in (_native.LIVE, found):
         raise errors.CorruptData(
             f"damaged bits: checksum {found:#018x}, expected {expected:#018x}: restore the file "
             "from a copy, or build the filter anew"

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import bloomery
-from bloomery.filters import KINDS, RemovingFilter
+from bloomery.filters import COMMON_KINDS, RemovingFilter
 from conftest import first_fast
 
 Run = Callable[..., Any]
@@ -23,15 +23,15 @@ OWN = {
     "cuckoo": ["--grow"],
     "rotating": ["--window", "12h", "--generations", "4"],
 }
-BUILT = [kind for kind, one in KINDS.items() if hasattr(one, "build")]
-FILLED = [kind for kind in KINDS if kind in OWN]
-REMOVING = [kind for kind in FILLED if issubclass(KINDS[kind], RemovingFilter)]
+BUILT = [kind for kind, one in COMMON_KINDS.items() if hasattr(one, "build")]
+FILLED = [kind for kind in COMMON_KINDS if kind in OWN]
+REMOVING = [kind for kind in FILLED if issubclass(COMMON_KINDS[kind], RemovingFilter)]
 REFUSING = [kind for kind in FILLED if kind not in REMOVING]
 
 
 def test_every_kind_is_tested() -> None:
     """A new kind needs a row here, or is made of all its keys at once."""
-    assert set(FILLED) | set(BUILT) == set(KINDS)
+    assert set(FILLED) | set(BUILT) == set(COMMON_KINDS)
 
 
 @pytest.mark.parametrize("kind", first_fast(FILLED[::-1]))
@@ -46,7 +46,7 @@ def test_create_add_contains_info(run: Run, tmp_path: Path, kind: str) -> None:
     facts = json.loads(run("info", "f", "--json").stdout)
     assert (facts["kind"], facts["capacity"]) == (kind, 1000)
     assert kind.encode() in run("info", "f").stdout
-    assert type(bloomery.open(tmp_path / "f")) is KINDS[kind]
+    assert type(bloomery.open(tmp_path / "f")) is COMMON_KINDS[kind]
 
 
 @pytest.mark.parametrize("kind", BUILT)
@@ -103,7 +103,7 @@ def test_an_unknown_kind(run: Run, one_line: OneLine) -> None:
     """The message lists the kinds there are."""
     message = one_line(run("create", "f", "--kind", "ribbon", "-n", "10", code=2).stderr)
     assert "'ribbon'" in message
-    assert all(kind in message for kind in [*KINDS, "bank"])
+    assert all(kind in message for kind in [*COMMON_KINDS, "bank"])
 
 
 def test_a_full_filter_is_left_as_it_was(run: Run, one_line: OneLine, tmp_path: Path) -> None:

@@ -1,0 +1,39 @@
+//! How much memory all filters of this process may have. It is asked for where memory is made, so
+//! that whatever a filter grows, copies or loads is within it.
+
+use std::sync::atomic::{AtomicU64, Ordering::*};
+
+static USED: AtomicU64 = AtomicU64::new(0);
+static LIMIT: AtomicU64 = AtomicU64::new(u64::MAX);
+
+/// Bytes that are in use, until it is dropped.
+pub struct Charge(u64);
+
+impl Charge {
+    /// `None` if that would be more than all filters together may have.
+    pub fn take(bytes: u64) -> Option<Charge> {
+        let within = |used: u64| used.checked_add(bytes).filter(|all| *all <= LIMIT.load(Relaxed));
+        USED.fetch_update(Relaxed, Relaxed, within).ok().map(|_| Charge(bytes))
+    }
+
+    /// Both as one.
+    pub fn merge(&mut self, mut other: Charge) {
+        self.0 += std::mem::take(&mut other.0);
+    }
+}
+
+impl Drop for Charge {
+    fn drop(&mut self) {
+        USED.fetch_sub(self.0, Relaxed);
+    }
+}
+
+/// Bytes that all filters of this process have now; mapped files are not among them.
+pub fn used() -> u64 {
+    USED.load(Relaxed)
+}
+
+/// What all filters may have from now on; what they have already they keep.
+pub fn set_limit(bytes: u64) {
+    LIMIT.store(bytes, Relaxed);
+}

@@ -1,0 +1,432 @@
+//! The filter behind CF: layers of buckets, each slot a fingerprint of 8 bits, from which keys can be
+//! removed. A key has two buckets in every layer.
+
+use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
+
+use super::dump::{Layered, Malformed, Reader, lines};
+use super::murmur::murmur64a;
+use super::{Kept, beyond};
+use crate::bits::Bits;
+use crate::format::KindId;
+use crate::kind::{Fact, Refusal};
+use crate::shape::MAX_BITS;
+
+const MOST_BYTES: u64 = MAX_BITS / 8;
+const HEADER_BYTES: usize = 38;
+const EMPTY: u8 = 0;
+/// Kept removals that set off a compaction, as a share of the keys.
+const COMPACT_FROM: f64 = 0.10;
+
+/// The numbers that a filter is made with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Numbers {
+    /// Of the first layer: a power of two.
+    pub buckets: u64,
+    pub bucket_size: u16,
+    pub max_iterations: u16,
+    /// How many times more buckets each layer has than the one before: a power of two, or 0 if
+    /// there is to be no other layer.
+    pub expansion: u16,
+    pub keys: u64,
+    /// Keys removed since the last compaction.
+    pub removed: u64,
+}
+
+impl Numbers {
+    /// Buckets of a layer and its bytes; `None` if there can be no such layer.
+    fn layer(&self, number: u64) -> Option<(u64, u64)> {
+        let growth = u64::from(self.expansion).checked_pow(number.try_into().ok()?)?;
+        let buckets = self.buckets.checked_mul(growth)?;
+        let nbytes = buckets.checked_mul(self.bucket_size.into())?;
+        (buckets > 0 && nbytes <= MOST_BYTES).then_some((buckets, nbytes))
+    }
+
+    fn dump(&self, layers: u64) -> Vec<u8> {
+        let mut out = Vec::with_capacity(HEADER_BYTES);
+        for word in [self.keys, self.buckets, self.removed, layers] {
+            out.extend(word.to_le_bytes());
+        }
+        for half in [self.bucket_size, self.max_iterations, self.expansion] {
+            out.extend(half.to_le_bytes());
+        }
+        out
+    }
+}
+
+pub struct Layer {
+    bits: Bits,
+    pub buckets: u64,
+}
+
+/// What is looked for: a fingerprint in two buckets.
+#[derive(Clone, Copy)]
+struct Sought {
+    fingerprint: u8,
+    one: u64,
+    other: u64,
+}
+
+/// From either bucket of a fingerprint to the other.
+#[inline(always)]
+fn partner(fingerprint: u8, bucket: u64) -> u64 {
+    bucket ^ (u64::from(fingerprint) * 0x5BD1_E995)
+}
+
+impl Sought {
+    #[inline(always)]
+    fn new(h: u64) -> Sought {
+        let fingerprint = (h % 255 + 1) as u8;
+        Sought { fingerprint, one: h, other: partner(fingerprint, h) }
+    }
+}
+
+impl Layer {
+    /// The slots of a bucket; any hash leads to one, as the number of buckets is a power of two.
+    #[inline(always)]
+    fn bucket(&self, hash: u64, size: u16) -> &[AtomicU8] {
+        let (start, nbytes) = (self.bits.as_ptr().cast::<AtomicU8>(), self.bits.nbytes());
+        // SAFETY: the same memory byte by byte; who writes to it has the filter to itself.
+        let slots = unsafe { std::slice::from_raw_parts(start, nbytes) };
+        let first = (hash & (self.buckets - 1)) as usize * usize::from(size);
+        &slots[first..first + usize::from(size)]
+    }
+
+    /// The first slot of both buckets that holds this.
+    #[inline(always)]
+    fn find(&self, sought: Sought, size: u16, what: u8) -> Option<&AtomicU8> {
+        let first = |hash| self.bucket(hash, size).iter().find(|slot| slot.load(Relaxed) == what);
+        first(sought.one).or_else(|| first(sought.other))
+    }
+}
+
+pub struct Cuckoo {
+    numbers: Numbers,
+    /// The oldest first; never empty.
+    layers: Vec<Layer>,
+    kept: Kept,
+}
+
+/// A filter without its memory.
+pub struct Plan {
+    numbers: Numbers,
+    /// Buckets and bytes of each.
+    layers: Vec<(u64, u64)>,
+}
+
+impl Cuckoo {
+    /// The dump's header of an empty filter.
+    pub fn plan_new(
+        capacity: u64,
+        bucket_size: u16,
+        max_iterations: u16,
+        expansion: u16,
+    ) -> Result<Vec<u8>, Refusal> {
+        let buckets = capacity.checked_div(bucket_size.into()).ok_or_else(beyond)?;
+        let numbers = Numbers {
+            buckets: buckets.checked_next_power_of_two().ok_or_else(beyond)?,
+            bucket_size,
+            max_iterations,
+            expansion: match expansion {
+                0 => 0,
+                _ => expansion.checked_next_power_of_two().ok_or_else(beyond)?,
+            },
+            keys: 0,
+            removed: 0,
+        };
+        numbers.layer(0).ok_or_else(beyond)?;
+        Ok(numbers.dump(1))
+    }
+
+    /// An empty filter.
+    pub fn new(
+        capacity: u64,
+        bucket_size: u16,
+        max_iterations: u16,
+        expansion: u16,
+    ) -> Result<Cuckoo, Refusal> {
+        let dump = Cuckoo::plan_new(capacity, bucket_size, max_iterations, expansion)?;
+        Cuckoo::from_header(&dump, u64::MAX).map_err(|problem| match problem {
+            Malformed::NoMemory(nbytes) => Refusal::NoMemory(nbytes),
+            _ => beyond(),
+        })
+    }
+
+    #[inline(always)]
+    pub fn hash(key: &[u8]) -> u64 {
+        murmur64a(key, 0)
+    }
+
+    #[inline(always)]
+    pub fn contains(&self, h: u64) -> bool {
+        let (sought, size) = (Sought::new(h), self.numbers.bucket_size);
+        self.layers.iter().any(|layer| layer.find(sought, size, sought.fingerprint).is_some())
+    }
+
+    /// How often the key was added, at most.
+    pub fn count(&self, h: u64) -> u64 {
+        let (sought, size) = (Sought::new(h), self.numbers.bucket_size);
+        let both = |layer| [(layer, sought.one), (layer, sought.other)];
+        let slots = self.layers.iter().flat_map(both);
+        let slots = slots.flat_map(|(layer, hash)| Layer::bucket(layer, hash, size));
+        slots.filter(|slot| slot.load(Relaxed) == sought.fingerprint).count() as u64
+    }
+
+    /// Adds the key once more. RedisBloom stops at a number of layers *before* it adds: that is for
+    /// the caller to do, as a command of many keys is stopped only there.
+    pub fn add(&mut self, h: u64) -> Result<(), Refusal> {
+        self.kept.change()?;
+        let (sought, size) = (Sought::new(h), self.numbers.bucket_size);
+        let free = self.layers.iter().rev().find_map(|layer| layer.find(sought, size, EMPTY));
+        if let Some(slot) = free {
+            slot.store(sought.fingerprint, Relaxed);
+        } else if !self.kick_out(sought) {
+            if self.numbers.expansion == 0 {
+                return Err(Refusal::Full("Filter is full".into()));
+            }
+            self.grow()?; // its newest layer is empty
+            return self.add(h);
+        }
+        self.numbers.keys = self.numbers.keys.saturating_add(1);
+        Ok(())
+    }
+
+    /// Adds the key if it is definitely not there; true if so.
+    pub fn add_new(&mut self, h: u64) -> Result<bool, Refusal> {
+        if self.contains(h) {
+            return Ok(false);
+        }
+        self.add(h).map(|()| true)
+    }
+
+    /// Makes room in the newest layer: fingerprints move to their other buckets, one after the
+    /// other. False if that came to no end, and then all are back where they were.
+    fn kick_out(&mut self, sought: Sought) -> bool {
+        let Numbers { bucket_size, max_iterations, .. } = self.numbers;
+        let newest = &self.layers[self.layers.len() - 1];
+        let mut carried = sought.fingerprint;
+        let mut bucket = sought.one & (newest.buckets - 1);
+        let mut victim = 0;
+        let swap = |bucket: u64, victim: u16, carried: u8| {
+            let slot = &newest.bucket(bucket, bucket_size)[usize::from(victim)];
+            let out = slot.load(Relaxed);
+            slot.store(carried, Relaxed);
+            out
+        };
+        for _ in 0..max_iterations {
+            carried = swap(bucket, victim, carried);
+            bucket = partner(carried, bucket) & (newest.buckets - 1);
+            let mut slots = newest.bucket(bucket, bucket_size).iter();
+            if let Some(slot) = slots.find(|slot| slot.load(Relaxed) == EMPTY) {
+                slot.store(carried, Relaxed);
+                return true;
+            }
+            victim = (victim + 1) % bucket_size;
+        }
+        for _ in 0..max_iterations {
+            victim = (victim + bucket_size - 1) % bucket_size;
+            bucket = partner(carried, bucket) & (newest.buckets - 1);
+            carried = swap(bucket, victim, carried);
+        }
+        false
+    }
+
+    #[cold]
+    fn grow(&mut self) -> Result<(), Refusal> {
+        let count = self.layers.len() as u64;
+        let (buckets, nbytes) = self.numbers.layer(count).ok_or_else(beyond)?;
+        let whole = nbytes.saturating_add(self.parts().map(|(_, nbytes)| nbytes).sum());
+        if whole > MOST_BYTES || count >= u64::from(u16::MAX) {
+            return Err(beyond());
+        }
+        let bits = Bits::zeroed(lines(nbytes) as usize).ok_or(Refusal::NoMemory(nbytes))?;
+        self.layers.push(Layer { bits, buckets });
+        Ok(())
+    }
+
+    /// Takes one copy of the key out; false if it was definitely not there. When much was removed,
+    /// the filter is compacted.
+    pub fn remove(&mut self, h: u64) -> Result<bool, Refusal> {
+        self.kept.change()?;
+        let (sought, size) = (Sought::new(h), self.numbers.bucket_size);
+        let mut layers = self.layers.iter().rev();
+        let Some(slot) = layers.find_map(|layer| layer.find(sought, size, sought.fingerprint))
+        else {
+            return Ok(false);
+        };
+        slot.store(EMPTY, Relaxed);
+        let Numbers { keys, removed, .. } = &mut self.numbers;
+        (*keys, *removed) = (keys.saturating_sub(1), removed.saturating_add(1));
+        if self.layers.len() > 1 && *removed as f64 > *keys as f64 * COMPACT_FROM {
+            self.compact_layers(false);
+        }
+        Ok(true)
+    }
+
+    /// Moves fingerprints to older layers where there is room, and lets go of newer ones.
+    pub fn compact(&mut self) -> Result<(), Refusal> {
+        self.kept.change()?;
+        self.compact_layers(true);
+        Ok(())
+    }
+
+    /// If not `all`, up to the first layer that cannot be emptied: no older one can then go.
+    fn compact_layers(&mut self, all: bool) {
+        for number in (1..self.layers.len()).rev() {
+            let emptied = self.empty_layer(number);
+            if emptied && number == self.layers.len() - 1 {
+                self.layers.pop();
+            }
+            if !emptied && !all {
+                break;
+            }
+        }
+        self.numbers.removed = 0;
+    }
+
+    /// Moves what it can to older layers; true if nothing is left.
+    fn empty_layer(&self, number: usize) -> bool {
+        let (size, layer) = (self.numbers.bucket_size, &self.layers[number]);
+        let mut emptied = true;
+        for one in 0..layer.buckets {
+            for slot in layer.bucket(one, size) {
+                let fingerprint = slot.load(Relaxed);
+                if fingerprint == EMPTY {
+                    continue;
+                }
+                // Older layers have no more buckets, so that this one tells theirs.
+                let sought = Sought { fingerprint, one, other: partner(fingerprint, one) };
+                let mut older = self.layers[..number].iter();
+                match older.find_map(|layer| layer.find(sought, size, EMPTY)) {
+                    Some(free) => {
+                        free.store(fingerprint, Relaxed);
+                        slot.store(EMPTY, Relaxed);
+                    }
+                    None => emptied = false,
+                }
+            }
+        }
+        emptied
+    }
+
+    pub fn clear(&mut self) -> Result<(), Refusal> {
+        self.kept.change()?;
+        self.layers.truncate(1);
+        self.layers[0].bits.clear();
+        (self.numbers.keys, self.numbers.removed) = (0, 0);
+        Ok(())
+    }
+
+    pub fn numbers(&self) -> &Numbers {
+        &self.numbers
+    }
+
+    pub fn layers(&self) -> &[Layer] {
+        &self.layers
+    }
+
+    /// Bytes, as CF.INFO counts them.
+    pub fn size(&self) -> u64 {
+        40 + self.parts().map(|(_, nbytes)| 16 + nbytes).sum::<u64>()
+    }
+
+    pub fn facts(&self) -> Vec<(&'static str, Fact)> {
+        let (mut taken, mut total, mut clear) = (0u64, 0u64, 1.0);
+        for (bits, nbytes) in self.parts() {
+            let words = bits.words().iter();
+            let full: u64 = words.map(|word| u64::from(taken_bytes(word.load(Relaxed)))).sum();
+            (taken, total) = (taken + full, total + nbytes);
+            let asked = 2.0 * f64::from(self.numbers.bucket_size) * full as f64 / nbytes as f64;
+            clear *= (254.0f64 / 255.0).powf(asked);
+        }
+        vec![
+            ("estimated_count", Fact::Int(self.numbers.keys)),
+            ("estimated_error_rate", Fact::Float(1.0 - clear)),
+            ("fill_ratio", Fact::Float(taken as f64 / total as f64)),
+        ]
+    }
+}
+
+/// How many bytes of a word are not 0.
+fn taken_bytes(word: u64) -> u32 {
+    const LOW: u64 = 0x7F7F_7F7F_7F7F_7F7F;
+    ((((word & LOW) + LOW) | word) & !LOW).count_ones()
+}
+
+impl Layered for Cuckoo {
+    const KIND: KindId = KindId::RedisCuckoo;
+    const MOST_HEADER: usize = HEADER_BYTES;
+    type Plan = Plan;
+
+    fn plan(dump: &[u8]) -> Result<Plan, Malformed> {
+        let bad = |what: String| Err(Malformed::Header(what));
+        if dump.len() != HEADER_BYTES {
+            return Err(Malformed::Short);
+        }
+        let mut read = Reader::new(dump);
+        let (keys, buckets, removed, count) = (read.u64()?, read.u64()?, read.u64()?, read.u64()?);
+        let (bucket_size, max_iterations, expansion) = (read.u16()?, read.u16()?, read.u16()?);
+        let numbers = Numbers { buckets, bucket_size, max_iterations, expansion, keys, removed };
+        if !buckets.is_power_of_two()
+            || bucket_size == 0
+            || bucket_size > 255
+            || max_iterations == 0
+            || (expansion != 0 && !expansion.is_power_of_two())
+        {
+            return bad(format!("the numbers do not fit each other: {numbers:?}"));
+        }
+        if count == 0 || count > u64::from(u16::MAX) || (expansion == 0 && count != 1) {
+            return bad(format!("{count} layers, must be 1 to 65535, 1 if it is not to grow"));
+        }
+        let (mut layers, mut total) = (Vec::new(), 0u64);
+        for number in 0..count {
+            let layer = numbers.layer(number);
+            total = total.saturating_add(layer.map_or(u64::MAX, |(_, nbytes)| nbytes));
+            match layer {
+                Some(layer) if total <= MOST_BYTES => layers.push(layer),
+                _ => return bad(format!("{count} layers, which are too large: {numbers:?}")),
+            }
+        }
+        if keys > total {
+            return bad(format!("{keys} keys in {total} slots"));
+        }
+        Ok(Plan { numbers, layers })
+    }
+
+    fn sizes(plan: &Plan) -> Vec<u64> {
+        plan.layers.iter().map(|(_, nbytes)| *nbytes).collect()
+    }
+
+    fn build(plan: Plan, memory: Vec<Bits>, kept: Kept) -> Cuckoo {
+        let layers = plan.layers.into_iter().zip(memory);
+        let layers = layers.map(|((buckets, _), bits)| Layer { bits, buckets }).collect();
+        Cuckoo { numbers: plan.numbers, layers, kept }
+    }
+
+    fn dump_header(&self) -> Vec<u8> {
+        self.numbers.dump(self.layers.len() as u64)
+    }
+
+    fn parts(&self) -> impl Iterator<Item = (&Bits, u64)> {
+        let size = u64::from(self.numbers.bucket_size);
+        self.layers.iter().map(move |layer| (&layer.bits, layer.buckets * size))
+    }
+
+    fn kept(&self) -> &Kept {
+        &self.kept
+    }
+
+    fn change(&mut self) -> Result<(), Refusal> {
+        self.kept.change()
+    }
+
+    fn describe(&self) -> (u64, f64, u16) {
+        let Numbers { buckets, bucket_size, .. } = self.numbers;
+        // Of a full layer, roughly; a division gives the same everywhere, which a power may not.
+        let error_rate = (2.0 * f64::from(bucket_size) / 255.0).min(0.999);
+        (buckets * u64::from(bucket_size), error_rate, 2)
+    }
+
+    fn dumps_nothing(&self) -> bool {
+        self.numbers.keys == 0
+    }
+}

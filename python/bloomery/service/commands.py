@@ -1,0 +1,295 @@
+"""Each operation of the server, once. The doors (RESP, HTTP) only translate to and from these.
+
+A name is bytes, a key is whatever the library takes as one. What is wrong is raised as one of
+`bloomery.errors`. What changes a filter is noted for the log; it may be acknowledged once the
+engine has committed the turn.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from bloomery import errors
+from bloomery.service.engine import Engine
+from bloomery.service.settings import Settings
+from bloomery.storage import files, operations
+from bloomery.storage.operations import Op
+from bloomery.storage.state import Entry
+
+__all__ = ["Commands", "Outcome"]
+
+MAX_NAME_BYTES = 1024
+MAX_EXPORT_BYTES = 16 << 20  # of one chunk: what RedisBloom's clients expect
+
+# A byte for each key that was done, and the refusal (code, message) of the one that was not.
+Outcome = tuple[bytes, tuple[str, str] | None]
+
+
+class Commands:
+    """What can be done to the filters of a server."""
+
+    def __init__(self, engine: Engine, settings: Settings) -> None:
+        self.engine = engine
+        self.settings = settings
+
+    # Which filters there are.
+
+    def find(self, name: bytes) -> Entry:
+        """Return the entry of a name; UnknownFilter if there is none."""
+        entry = self.engine.find(name)
+        if entry is None:
+            raise errors.UnknownFilter(f"there is no filter named {shown(name)}")
+        return entry
+
+    def create(self, name: bytes, kind: str, **settings: Any) -> Entry:
+        """Make an empty filter; FilterExists if the name is taken."""
+        self._check_new(name)
+        self._check_size(settings.get("capacity", 0))
+        given = {"kind": kind, **settings}
+        fields = operations.fields(name=operations.text_of(name), settings=given)
+        return self.engine.create(Op.CREATE, fields)
+
+    def drop(self, *names: bytes) -> int:
+        """Forget filters; how many there were."""
+        entries = {entry.id for name in names if (entry := self.engine.find(name)) is not None}
+        for filter_id in entries:
+            self.engine.change(Op.DROP, filter_id)
+        return len(entries)
+
+    def drop_all(self) -> None:
+        """Forget every filter."""
+        self.drop(*self.list())
+
+    def list(self, pattern: bytes = b"*") -> list[bytes]:
+        """Return the names that match a pattern, as Redis has them (* ? [a-z] and backslash)."""
+        self.engine.begin()
+        names = self.engine.state.names
+        if pattern == b"*":
+            return list(names)
+        match = glob(pattern)
+        return [name for name in names if match(name)]
+
+    def scan(self, cursor: int, count: int) -> tuple[int, Iterator[Entry]]:
+        """Return the next cursor and `count` filters after this one; from 0 to 0 it meets every
+        filter that is there all the while."""
+        self.engine.begin()
+        after = [entry for number, entry in self.engine.state.filters.items() if number > cursor]
+        after.sort(key=lambda entry: entry.id)  # a loaded snapshot may come in any order
+        some = after[:count]
+        return (some[-1].id if len(after) > count else 0), iter(some)
+
+    def info(self, name: bytes) -> dict[str, Any]:
+        """All that is known about a filter, ready for JSON."""
+        entry = self.find(name)
+        adds, checks, maybes = self.engine.figures(entry)
+        about = {} if entry.filter is None else entry.filter.info()
+        return {
+            "name": operations.text_of(entry.name),
+            **about,
+            "items": entry.items,
+            "created_at": entry.created_at,
+            "expires_at": entry.expires_at,
+            "loading": entry.filter is None,
+            "settings": dict(entry.settings),
+            "adds": adds,
+            "checks": checks,
+            "maybes": maybes,
+        }
+
+    def rename(self, name: bytes, to: bytes) -> Entry:
+        """Give a filter another name; a filter that had it is dropped."""
+        entry = self.find(name)
+        check_name(to)
+        changed = self.engine.change(
+            Op.RENAME, entry.id, operations.fields(name=operations.text_of(to))
+        )
+        assert changed is not None
+        return changed
+
+    def copy(self, name: bytes, to: bytes, *, replace: bool = False) -> Entry:
+        """Make a copy under another name; FilterExists if that is taken and not to be replaced."""
+        source = self._whole(name)
+        if self.engine.find(to) is not None and not replace:
+            raise errors.FilterExists(f"there is a filter named {shown(to)} already")
+        check_name(to)
+        fields = operations.fields(source=source.id, name=operations.text_of(to))
+        return self.engine.create(Op.COPY, fields)
+
+    def expire(self, name: bytes, at: float | None) -> Entry:
+        """Let a filter end at a Unix time; None: never."""
+        entry = self.find(name)
+        if at is not None and at <= self.engine.state.now:
+            self.engine.change(Op.DROP, entry.id)
+        else:
+            self.engine.change(Op.EXPIRE, entry.id, operations.fields(at=at))
+        return entry
+
+    # Keys.
+
+    def add(self, name: bytes, keys: list[Any]) -> Outcome:
+        """Add keys: a byte for each, 1 where it is definitely new."""
+        self._check_writable()
+        self._whole(name)
+        return self.engine.shelf.add(name, keys)
+
+    def contains(self, name: bytes, keys: list[Any]) -> bytes:
+        """Return a byte for each key: 0 it was definitely not added, 1 maybe."""
+        self._whole(name)
+        return self.engine.shelf.contains(name, keys)
+
+    def remove(self, name: bytes, keys: list[Any]) -> Outcome:
+        """Take one copy of each key out: a byte for each, 1 where there was one."""
+        self._check_writable()
+        self._whole(name)
+        return self.engine.shelf.remove(name, keys)
+
+    def count(self, name: bytes, key: Any) -> int:
+        """How often the key was added, at most."""
+        self._whole(name)
+        return self.engine.shelf.count(name, key)
+
+    # Whole filters.
+
+    def clear(self, name: bytes) -> None:
+        """Forget every key of a filter."""
+        self.engine.change(Op.CLEAR, self._whole(name).id)
+
+    def merge(self, name: bytes, *sources: bytes) -> None:
+        """Add every key of the others, which must be made alike, to a filter."""
+        entry = self._whole(name)
+        numbers = [self._whole(source).id for source in sources]
+        self.engine.change(Op.MERGE, entry.id, operations.fields(sources=numbers, how="union"))
+
+    def rotate(self, name: bytes) -> None:
+        """Let a rotating filter begin a new generation now."""
+        self.engine.change(Op.ROTATE, self._whole(name).id)
+
+    def compact(self, name: bytes) -> None:
+        """Use no more memory than the keys need, where the kind can."""
+        self.engine.change(Op.COMPACT, self._whole(name).id)
+
+    def export(self, name: bytes, start: int, most: int = MAX_EXPORT_BYTES) -> bytes:
+        """Return up to `most` bytes of the filter's memory as it is saved, from an offset on; none
+        at the end; from -1, the head. A filter that changes meanwhile will not load: export a copy
+        of it."""
+        entry = self._whole(name)
+        return files.head(entry.filter) if start < 0 else files.part(entry.filter, start, most)
+
+    def load(self, name: bytes, position: int, data: bytes, *, form: str = "bloomery") -> Entry:
+        """Take a part of a saved filter, the head (position 1) first, in order."""
+        if position == 1:
+            self._check_new(name)
+            settings = {"door": "cf"} if form == "rediscuckoo" else {}
+            text = operations.text_of(name)
+            chunk = operations.chunk(1, data, name=text, format=form, settings=settings)
+            return self.engine.create(Op.CHUNK, chunk)
+        entry = self.find(name)
+        changed = self.engine.change(Op.CHUNK, entry.id, operations.chunk(position, data))
+        assert changed is not None
+        return changed
+
+    # What is checked first.
+
+    def _whole(self, name: bytes) -> Entry:
+        entry = self.find(name)
+        if entry.filter is None:
+            raise errors.InvalidParameter(f"{shown(name)} is still being loaded")
+        return entry
+
+    def _check_writable(self) -> None:
+        if self.engine.problem is not None:
+            raise self.engine.problem
+        self.engine.begin()
+
+    def _check_new(self, name: bytes) -> None:
+        check_name(name)
+        if self.engine.find(name) is not None:
+            raise errors.FilterExists(f"there is a filter named {shown(name)} already")
+        if len(self.engine.state.filters) >= self.settings.max_filters:
+            raise errors.InvalidParameter(
+                f"there are {self.settings.max_filters} filters already: drop some, or raise max-filters"
+            )
+
+    def _check_size(self, capacity: int) -> None:
+        if capacity > self.settings.max_capacity:
+            raise errors.InvalidParameter(
+                f"capacity is {capacity}, must be at most {self.settings.max_capacity} (max-capacity)"
+            )
+
+
+def check_name(name: bytes) -> None:
+    """Raise unless this can be the name of a filter."""
+    if len(name) > MAX_NAME_BYTES:
+        raise errors.InvalidParameter(
+            f"a name of {len(name)} bytes, must have at most {MAX_NAME_BYTES}"
+        )
+
+
+def shown(name: bytes) -> str:
+    """Return a name for a message."""
+    text = ascii(operations.text_of(name))
+    return text if len(text) <= 60 else text[:57] + "..."
+
+
+def glob(pattern: bytes) -> Callable[[bytes], bool]:
+    """Return what tells whether a name matches a pattern of Redis's KEYS.
+
+    It looks back no further than the last star: as a regular expression, a pattern of many stars
+    would take for ever.
+    """
+    tokens: list[frozenset[int] | None] = []  # which bytes may come next; None: any number of any
+    at = 0
+    while at < len(pattern):
+        one = pattern[at]
+        at += 1
+        if one == ord("*"):
+            tokens.append(None)
+        elif one == ord("?"):
+            tokens.append(_ANY)
+        elif one == ord("[") and (end := pattern.find(b"]", at + 1)) > 0:
+            tokens.append(_class(pattern[at:end]))
+            at = end + 1
+        else:
+            if one == ord("\\") and at < len(pattern):
+                one = pattern[at]
+                at += 1
+            tokens.append(frozenset((one,)))
+
+    def match(name: bytes) -> bool:
+        here, token, star, since = 0, 0, -1, 0
+        while here < len(name):
+            wanted = tokens[token] if token < len(tokens) else frozenset[int]()
+            if wanted is None:
+                star, since = token, here
+                token += 1
+            elif name[here] in wanted:
+                here, token = here + 1, token + 1
+            elif star >= 0:
+                since += 1
+                here, token = since, star + 1
+            else:
+                return False
+        return all(rest is None for rest in tokens[token:])
+
+    return match
+
+
+_ANY = frozenset(range(256))
+
+
+def _class(body: bytes) -> frozenset[int]:
+    """The bytes that a pattern's brackets stand for."""
+    negated, body = body[:1] == b"^", body.removeprefix(b"^")
+    found: set[int] = set()
+    at = 0
+    while at < len(body):
+        if body[at + 1 : at + 2] == b"-" and at + 2 < len(body):
+            low, high = sorted((body[at], body[at + 2]))
+            found.update(range(low, high + 1))
+            at += 3
+        else:
+            at += body[at] == ord("\\") and at + 1 < len(body)
+            found.add(body[at])
+            at += 1
+    return _ANY - found if negated else frozenset(found)

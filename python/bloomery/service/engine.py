@@ -1,0 +1,145 @@
+"""The filters in memory, by name, and the order of things: what is done is noted for the log, the
+log is written, and only then may anyone be told.
+
+A turn is what one round of the event loop brings. `begin` sets its time, `commit` writes its notes
+to the log in one transaction. If the log cannot be written, writes are refused from then on and
+checks go on, until `retry` has brought the log up to what is in memory.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from bloomery import _native, errors
+from bloomery.storage.operations import Op
+from bloomery.storage.state import Entry, State
+
+if TYPE_CHECKING:
+    from bloomery.storage.log import Log
+
+__all__ = ["Engine"]
+
+
+def _ignore(entry: Entry) -> None:
+    pass
+
+
+class Engine:
+    """The state of a server, its hot path, and its log."""
+
+    def __init__(self, state: State, log: Log) -> None:
+        self.state = state
+        self.log = log
+        self.shelf = _native.Shelf()
+        self.problem: errors.LogUnavailable | None = None  # why writes are refused
+        self.on_change: Callable[[Entry], None] = _ignore
+        self.on_drop: Callable[[Entry], None] = _ignore
+        self._shelved: dict[int, bytes] = {}  # under which name each filter is on the shelf
+        self._open = False  # has this turn begun?
+        state.on_put, state.on_drop = self._shelve, self._unshelve
+        for entry in state.filters.values():
+            self._shelve(entry)
+
+    # Turns.
+
+    def begin(self) -> None:
+        """Let the time be that of this turn, if it has not begun: what is due happens now."""
+        if not self._open:
+            self._open = True
+            for record in self.state.pass_time(time.time()):
+                self.shelf.note(*record)
+
+    def commit(self) -> None:
+        """End the turn: write what was noted to the log. LogUnavailable: nothing that was written
+        in this turn may be acknowledged."""
+        self._open = False
+        records = self.shelf.take_log()
+        if not records:
+            return
+        try:
+            self.log.append(records, self.state.now)
+        except errors.LogUnavailable as problem:
+            self.refuse(problem)
+            raise
+
+    def refuse(self, problem: errors.LogUnavailable) -> None:
+        """Take no writes until the log can be written again."""
+        self.problem = problem
+        self.shelf.refusing = True
+
+    def retry(self) -> bool:
+        """Try to write what the log still lacks; True if writes are taken (again)."""
+        if self.problem is not None and self.log.retry():
+            self.problem = None
+            self.shelf.refusing = False
+        return self.problem is None
+
+    # Changes.
+
+    def change(self, op: Op, filter_id: int, data: bytes = b"") -> Entry | None:
+        """Do an operation and note it for the log; refused ones have changed nothing."""
+        if self.problem is not None:
+            raise self.problem
+        self.begin()
+        self._count(filter_id)
+        entry = self.state.apply(op, filter_id, data, self.state.now)
+        self.shelf.note(filter_id, op, data)
+        if entry is not None:
+            if entry.filter is not None:
+                self._shelve(entry)
+            self.on_change(entry)
+        return entry
+
+    def create(self, op: Op, data: bytes) -> Entry:
+        """Do an operation that makes a filter."""
+        entry = self.change(op, self.state.next_id, data)
+        assert entry is not None
+        return entry
+
+    def find(self, name: bytes) -> Entry | None:
+        """Return the entry of that name, unless its time is over; its items are up to date."""
+        self.begin()
+        entry = self.state.names.get(name)
+        if entry is not None:
+            self._count(entry.id)
+        return entry
+
+    def figures(self, entry: Entry) -> tuple[int, int, int]:
+        """Adds, checks and maybes since the server started."""
+        found = self.shelf.figures(entry.name)
+        return (0, 0, 0) if found is None else found[1:]
+
+    # The shelf follows the state.
+
+    def _count(self, filter_id: int) -> None:
+        entry = self.state.filters.get(filter_id)
+        if entry is not None and filter_id in self._shelved:
+            found = self.shelf.figures(self._shelved[filter_id])
+            if found is not None:
+                entry.items = found[0]
+
+    def _shelve(self, entry: Entry) -> None:
+        before = self._shelved.get(entry.id)
+        if before is not None and before != entry.name:
+            self.shelf.drop(before)
+        if entry.filter is None:
+            return
+        self._shelved[entry.id] = entry.name
+        settings: dict[str, Any] = entry.settings
+        self.shelf.put(
+            entry.name,
+            entry.filter,
+            entry.id,
+            door=settings.get("door", "bf"),
+            items=entry.items,
+            limit=settings["capacity"] if settings.get("nonscaling") else None,
+            expires_at=entry.expires_at,
+        )
+
+    def _unshelve(self, entry: Entry) -> None:
+        name = self._shelved.pop(entry.id, None)
+        if name is not None:
+            self.shelf.drop(name)
+        self.on_drop(entry)

@@ -1,0 +1,74 @@
+"""What the registry shows of the server: a row for each filter, as it is made, changed and dropped.
+The registry follows on a thread of its own; whether it does or not, the server goes on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from bloomery.service.projection import Projection
+from bloomery.service.registry import Registry
+from bloomery.service.tables import FilterRow
+from bloomery.storage.state import Entry
+
+if TYPE_CHECKING:
+    from bloomery.service.engine import Engine
+
+__all__ = ["Mirror", "row_of"]
+
+
+class Mirror:
+    """The registry of a server."""
+
+    def __init__(self, engine: Engine, url: str, server: str) -> None:
+        self.engine = engine
+        self.projection = Projection(Registry(url, server), self._rows)
+        engine.on_change = self._changed
+        engine.on_drop = self._dropped
+        self.projection.start()
+
+    def close(self) -> None:
+        """Write what waits, if the database is there."""
+        self.projection.close()
+
+    def _rows(self) -> Iterator[FilterRow]:
+        """Rows of all filters, on the registry's thread while the server goes on."""
+        for entry in list(self.engine.state.filters.values()):
+            if entry.filter is not None:
+                yield row_of(entry)
+
+    def _changed(self, entry: Entry) -> None:
+        if entry.filter is not None:
+            self.projection.put([row_of(entry)])
+
+    def _dropped(self, entry: Entry) -> None:
+        self.projection.drop([entry.id])
+
+
+def row_of(entry: Entry) -> FilterRow:
+    """Return an entry as the registry has it."""
+    filter, settings = entry.filter, entry.settings
+
+    def known(name: str) -> Any:
+        return getattr(filter, name, settings.get(name))
+
+    window = known("window")
+    return FilterRow(
+        id=entry.id,
+        name=entry.name,
+        kind=filter.kind,
+        capacity=settings.get("capacity", getattr(filter, "capacity", 0)),
+        error_rate=known("error_rate"),
+        num_bits=known("num_bits") or 8 * filter.nbytes,
+        num_hashes=known("num_hashes"),
+        created_at=entry.created_at,
+        nbytes=filter.nbytes,
+        items=entry.items,
+        layout=known("layout"),
+        hasher=known("hasher"),
+        seed=known("seed"),
+        window_seconds=window if isinstance(window, (int, float)) else None,
+        counter_bits=known("counter_bits"),
+        expansion=settings.get("expansion"),
+        expires_at=entry.expires_at,
+    )

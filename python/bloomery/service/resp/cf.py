@@ -1,0 +1,289 @@
+"""CF.*: RedisBloom's cuckoo filter, bit for bit. The usual cases of ADD, ADDNX, EXISTS, MEXISTS, DEL
+and COUNT never come here: native code answers them (`_native.Session`)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from bloomery import errors
+from bloomery.service.resp import failures
+from bloomery.service.resp.bf import filter_at
+from bloomery.service.resp.client import Client
+from bloomery.service.resp.replies import OK, Failure
+from bloomery.service.resp.table import command, wrong_arity
+from bloomery.service.resp.words import integer, option
+from bloomery.storage.state import Entry
+
+MOST_CAPACITY = 1 << 30
+_NAME = (1, 1, 1)
+
+
+def _here(client: Client, name: bytes) -> Entry | None:
+    """Return the filter; None if there is none, or one that answers to another door."""
+    try:
+        return filter_at(client, name, "cf")
+    except Failure:
+        return None
+
+
+def _make(client: Client, name: bytes, capacity: int, **chosen: int) -> None:
+    settings = client.server.settings
+    usual = {
+        "bucket_size": settings.cf_bucket_size,
+        "max_iterations": settings.cf_max_iterations,
+        "expansion": settings.cf_expansion_factor,
+        "max_expansions": settings.cf_max_expansions,
+    }
+    client.server.commands.create(
+        name, "rediscuckoo", capacity=capacity, door="cf", **{**usual, **chosen}
+    )
+
+
+_OPTIONS = {
+    "MAXITERATIONS": ("max_iterations", 1, 65535),
+    "BUCKETSIZE": ("bucket_size", 1, 255),
+    "EXPANSION": ("expansion", 0, 32768),
+}
+
+
+@command(
+    "CF.RESERVE",
+    "key capacity [BUCKETSIZE n] [MAXITERATIONS n] [EXPANSION n]",
+    least=2,
+    most=None,
+    write=True,
+    group="cf",
+    keys=_NAME,
+)
+def reserve(client: Client, words: list[bytes]) -> str:
+    """Make an empty cuckoo filter."""
+    if len(words) % 2:
+        raise wrong_arity("CF.RESERVE")
+    capacity = integer(words[1])
+    if capacity is None:
+        raise Failure("Bad capacity")
+    given = {option(word): value for word, value in zip(words[2::2], words[3::2], strict=True)}
+    chosen: dict[str, int] = {}
+    for word, (name, low, high) in _OPTIONS.items():
+        if word in given:
+            number = integer(given[word])
+            if number is None:
+                raise Failure(f"Couldn't parse {word}")
+            if not low <= number <= high:
+                raise Failure(f"{word}: value must be in the range [{low}, {high}]")
+            chosen[name] = number
+    bucket = chosen.get("bucket_size", client.server.settings.cf_bucket_size)
+    if not 2 * bucket <= capacity <= MOST_CAPACITY:
+        raise Failure(f"Capacity must be in the range [2 * BUCKETSIZE, {MOST_CAPACITY}]")
+    if filter_at(client, words[0], "cf") is not None:
+        raise failures.EXISTS
+    _make(client, words[0], capacity, **chosen)
+    return OK
+
+
+def _insert(client: Client, name: bytes, keys: list[bytes], new: bool) -> list[int | Failure]:
+    """Add keys, with `new` only those that are definitely not there: 1, 0, or the refusal."""
+    commands = client.server.commands
+    replies: list[int | Failure] = []
+    for key in keys:
+        if new and commands.contains(name, [key])[0]:
+            replies.append(0)
+            continue
+        _, refused = commands.add(name, [key])
+        replies.append(1 if refused is None else failures.refusal("cf", refused))
+    return replies
+
+
+def _one(client: Client, words: list[bytes], new: bool) -> bool:
+    if filter_at(client, words[0], "cf") is None:
+        _make(client, words[0], client.server.settings.cf_initial_size)
+    (reply,) = _insert(client, words[0], words[1:], new)
+    if isinstance(reply, Failure):
+        raise reply
+    return bool(reply)
+
+
+@command("CF.ADD", "key item", least=2, write=True, group="cf", keys=_NAME)
+def add(client: Client, words: list[bytes]) -> bool:
+    """Add a key, once more if it is there."""
+    return _one(client, words, new=False)
+
+
+@command("CF.ADDNX", "key item", least=2, write=True, group="cf", keys=_NAME)
+def addnx(client: Client, words: list[bytes]) -> bool:
+    """Add a key if it is definitely not there."""
+    return _one(client, words, new=True)
+
+
+def _several(client: Client, words: list[bytes], name: str) -> list[int]:
+    settings = client.server.settings
+    capacity, create, at = settings.cf_initial_size, True, 1
+    while True:
+        if at >= len(words):
+            raise wrong_arity(name)
+        word = option(words[at])
+        at += 1
+        if word.startswith("I"):
+            break
+        if word.startswith("C"):
+            number = integer(words[at]) if at < len(words) else None
+            if number is None:
+                raise Failure("Bad capacity")
+            if not 2 * settings.cf_bucket_size <= number <= MOST_CAPACITY:
+                raise Failure(
+                    f"Capacity must be in the range [cf-bucket-size * 2, {MOST_CAPACITY}]"
+                )
+            capacity, at = number, at + 1
+        elif word.startswith("N"):
+            create = False
+        else:
+            raise Failure("Unknown argument received")
+    keys = words[at:]
+    if not keys:
+        raise wrong_arity(name)
+    if filter_at(client, words[0], "cf") is None:
+        if not create:
+            raise failures.NOT_FOUND
+        _make(client, words[0], capacity)
+    replies: list[int] = []
+    for reply in _insert(client, words[0], keys, new=name == "CF.INSERTNX"):
+        if isinstance(reply, Failure) and reply.text != "Filter is full":
+            raise reply
+        replies.append(-1 if isinstance(reply, Failure) else reply)
+    return replies
+
+
+@command(
+    "CF.INSERT",
+    "key [CAPACITY n] [NOCREATE] ITEMS item [item ...]",
+    least=3,
+    most=None,
+    write=True,
+    group="cf",
+    keys=_NAME,
+)
+def insert(client: Client, words: list[bytes]) -> list[Any]:
+    """Add keys, and make the filter if there is none: 1 each, -1 where it is full."""
+    replies = _several(client, words, "CF.INSERT")
+    return [reply == 1 for reply in replies] if client.protocol == 3 else list(replies)
+
+
+@command(
+    "CF.INSERTNX",
+    "key [CAPACITY n] [NOCREATE] ITEMS item [item ...]",
+    least=3,
+    most=None,
+    write=True,
+    group="cf",
+    keys=_NAME,
+)
+def insertnx(client: Client, words: list[bytes]) -> list[int]:
+    """Add those keys that are definitely not there: 1 added, 0 may be there, -1 full."""
+    return _several(client, words, "CF.INSERTNX")
+
+
+@command("CF.EXISTS", "key item", least=2, group="cf", keys=_NAME)
+def exists(client: Client, words: list[bytes]) -> bool:
+    """Tell whether a key may have been added: 0 is certain."""
+    return mexists(client, words)[0]
+
+
+@command("CF.MEXISTS", "key item [item ...]", least=2, most=None, group="cf", keys=_NAME)
+def mexists(client: Client, words: list[bytes]) -> list[bool]:
+    """Tell of each key whether it may have been added: 0 is certain."""
+    name, *keys = words
+    if _here(client, name) is None:
+        return [False] * len(keys)
+    return [bool(answer) for answer in client.server.commands.contains(name, keys)]
+
+
+@command("CF.COUNT", "key item", least=2, group="cf", keys=_NAME)
+def count(client: Client, words: list[bytes]) -> int:
+    """Tell how often a key was added, at most."""
+    if _here(client, words[0]) is None:
+        return 0
+    return client.server.commands.count(words[0], words[1])
+
+
+@command("CF.DEL", "key item", least=2, write=True, group="cf", keys=_NAME)
+def delete(client: Client, words: list[bytes]) -> bool:
+    """Take one copy of a key out: 1 if there was one."""
+    if _here(client, words[0]) is None:
+        raise Failure("Not found")
+    return bool(client.server.commands.remove(words[0], words[1:])[0][0])
+
+
+@command("CF.INFO", "key", least=1, group="cf", keys=_NAME)
+def info(client: Client, words: list[bytes]) -> dict[str, int]:
+    """Tell how a filter is built and what it holds."""
+    entry = filter_at(client, words[0], "cf")
+    if entry is None:
+        raise failures.NOT_FOUND
+    facts = entry.filter.info()
+    return {
+        "Size": facts["redis_size"],
+        "Number of buckets": facts["num_buckets"],
+        "Number of filters": facts["num_filters"],
+        "Number of items inserted": facts["items"],
+        "Number of items deleted": facts["deletes"],
+        "Bucket size": facts["bucket_size"],
+        "Expansion rate": facts["expansion"],
+        "Max iterations": facts["max_iterations"],
+    }
+
+
+@command("CF.DEBUG", "key", least=1, group="cf", keys=_NAME)
+def debug(client: Client, words: list[bytes]) -> bytes:
+    """Tell how a filter is built, in one line."""
+    entry = filter_at(client, words[0], "cf")
+    if entry is None:
+        raise failures.NOT_FOUND
+    line: str = entry.filter.debug()
+    return line.encode()
+
+
+@command("CF.COMPACT", "key", least=1, write=True, group="cf", keys=_NAME)
+def compact(client: Client, words: list[bytes]) -> str:
+    """Move keys from newer parts of a filter into older ones, where there is room."""
+    if _here(client, words[0]) is None:
+        raise Failure("Cuckoo filter was not found")
+    client.server.commands.compact(words[0])
+    return OK
+
+
+@command("CF.SCANDUMP", "key iterator", least=2, group="cf", keys=_NAME)
+def scandump(client: Client, words: list[bytes]) -> list[Any]:
+    """Return a filter in parts: the next iterator and bytes; from 0 until it is 0 again."""
+    iterator = integer(words[1])
+    if iterator is None or iterator < 0:
+        raise Failure("Invalid position")
+    entry = filter_at(client, words[0], "cf")
+    if entry is None:
+        raise failures.NOT_FOUND
+    following, data = entry.filter.scandump(iterator)
+    return [following, data or None]
+
+
+@command("CF.LOADCHUNK", "key iterator data", least=3, write=True, group="cf", keys=_NAME)
+def loadchunk(client: Client, words: list[bytes]) -> str:
+    """Take a part of a filter as SCANDUMP gave it, with the iterator that came with it."""
+    name, iterator, data = words[0], integer(words[1]), words[2]
+    if iterator is None or iterator == 0:
+        raise Failure("Invalid position")
+    entry = filter_at(client, name, "cf")
+    if iterator == 1:
+        if entry is not None:
+            raise failures.EXISTS
+        try:
+            client.server.commands.load(name, 1, data, form="rediscuckoo")
+        except errors.CorruptData as problem:
+            wrong = "Invalid header" if len(data) != 38 else "Couldn't create filter!"
+            raise Failure(wrong) from problem
+        return OK
+    if entry is None:
+        raise failures.NOT_FOUND
+    try:
+        client.server.commands.load(name, iterator, data)
+    except errors.CorruptData as problem:
+        raise Failure("Couldn't load chunk!") from problem
+    return OK

@@ -1,0 +1,121 @@
+"""One connection: bytes in, commands done in order, replies out at the end of the turn."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable
+from typing import TYPE_CHECKING, Any, cast
+
+from bloomery import _native
+from bloomery.service.resp.client import Client
+from bloomery.service.resp.replies import Failure, encode
+
+if TYPE_CHECKING:
+    from bloomery.service.resp.door import Door
+
+__all__ = ["Connection"]
+
+# Beyond this many bytes of replies a connection is not read on before they have gone out: a short
+# request (SCANDUMP) may have a reply of 16 MiB.
+ENOUGH = 1 << 20
+
+
+class Connection(asyncio.Protocol):
+    """A client's connection. It waits, unread, while a command of its own takes long and while its
+    replies are not taken; the others go on."""
+
+    __slots__ = ("busy", "client", "door", "held", "paused", "session", "since", "transport")
+
+    def __init__(self, door: Door) -> None:
+        self.door = door
+        self.busy = False  # a command of its own is under way
+        self.paused = False  # it does not take its replies
+        self.since = 0.0  # when it stopped to
+        self.held: list[bytes] = []  # what came meanwhile
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Take a new client in, or turn it away."""
+        self.transport = cast("asyncio.Transport", transport)
+        self.session, self.client = self.door.welcome(self)
+        self.transport.set_write_buffer_limits(high=ENOUGH)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Forget the client."""
+        self.door.farewell(self)
+
+    def data_received(self, data: bytes) -> None:
+        """Do what the client sent."""
+        if self.busy or self.paused:
+            self.held.append(data)
+        else:
+            self.work(data)
+
+    def work(self, data: bytes) -> None:
+        """Do commands until there are no more, or one of them takes long."""
+        session, door = self.session, self.door
+        door.begin(self)
+        command = session.feed(data)
+        while command is not None:
+            if isinstance(command, str):
+                session.reply(encode(Failure(f"ERR Protocol error: {command}"), 2))
+                self.client.closing = True
+                break
+            reply = door.execute(self.client, command)
+            if isinstance(reply, Awaitable):
+                self.busy = True
+                self.transport.pause_reading()
+                task = asyncio.ensure_future(self._finish(reply))
+                door.tasks.add(task)
+                task.add_done_callback(door.tasks.discard)
+                return
+            if self.client.closing:
+                break
+            if session.pending > ENOUGH:
+                # It goes on when these have gone out, if need be after resume_writing.
+                asyncio.get_running_loop().call_soon(self.go_on)
+                self.busy = True
+                return
+            command = session.feed(b"")
+
+    async def _finish(self, reply: Awaitable[Any]) -> None:
+        await reply
+        if self.transport.is_closing():
+            return
+        self.door.begin(self)
+        self.transport.resume_reading()
+        self.go_on()
+
+    def go_on(self) -> None:
+        """Do what waits."""
+        self.busy = False
+        if not self.paused and not self.transport.is_closing() and not self.client.closing:
+            held, self.held = b"".join(self.held), []
+            self.work(held)
+
+    def send(self) -> None:
+        """Let the replies of this turn go out."""
+        if self.transport.is_closing():
+            return
+        data = self.session.take()
+        if data:
+            self.transport.write(data)
+        if self.client.closing:
+            self.transport.close()
+        elif self.paused and (
+            self.transport.get_write_buffer_size() > self.door.server.settings.client_output_limit
+        ):
+            self.transport.abort()
+
+    def pause_writing(self) -> None:
+        """Read no more: it does not take what it has asked for."""
+        self.paused = True
+        self.since = time.monotonic()
+        self.transport.pause_reading()
+
+    def resume_writing(self) -> None:
+        """Read on."""
+        self.paused = False
+        if not self.busy:
+            self.transport.resume_reading()
+            asyncio.get_running_loop().call_soon(self.go_on)

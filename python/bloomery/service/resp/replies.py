@@ -1,0 +1,77 @@
+"""Python values as RESP2 or RESP3 writes them.
+
+None null · bool 0/1 or #f/#t · int · float · str +simple · bytes $bulk · list array · dict map
+Failure -error · Whole an int that stays one in RESP3 · Text a bulk that RESP3 marks as text
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+__all__ = ["OK", "Failure", "Text", "encode"]
+
+OK = "OK"
+
+
+@dataclass(frozen=True, slots=True)
+class Failure(Exception):
+    """An error reply: its text as the client sees it. It may be raised, or stand in an array."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """Lines for a person (INFO)."""
+
+    text: str
+
+
+def encode(value: Any, protocol: int) -> bytes:
+    """Return the reply for a value."""
+    out = bytearray()
+    _append(out, value, protocol == 3)
+    return bytes(out)
+
+
+def _append(out: bytearray, value: Any, resp3: bool) -> None:
+    if isinstance(value, bytes):
+        out += b"$%d\r\n%b\r\n" % (len(value), value)
+    elif isinstance(value, str):
+        out += b"+%b\r\n" % _line(value)
+    elif value is None:
+        out += b"_\r\n" if resp3 else b"$-1\r\n"
+    elif isinstance(value, bool):
+        out += (b"#t\r\n" if value else b"#f\r\n") if resp3 else b":%d\r\n" % value
+    elif isinstance(value, int):
+        out += b":%d\r\n" % value
+    elif isinstance(value, float):
+        text = f"{value:.17g}".encode()
+        out += b",%b\r\n" % text if resp3 else b"$%d\r\n%b\r\n" % (len(text), text)
+    elif isinstance(value, (list, tuple)):
+        out += b"*%d\r\n" % len(value)
+        for item in value:
+            _append(out, item, resp3)
+    elif isinstance(value, dict):
+        out += b"%%%d\r\n" % len(value) if resp3 else b"*%d\r\n" % (2 * len(value))
+        for key, item in value.items():
+            _append(out, key, resp3)
+            _append(out, item, resp3)
+    elif isinstance(value, Failure):
+        out += b"-%b\r\n" % _line(value.text)
+    elif isinstance(value, Text):
+        raw = value.text.encode()
+        # Text in RESP3 has three letters of format before it.
+        out += (
+            b"=%d\r\ntxt:%b\r\n" % (len(raw) + 4, raw)
+            if resp3
+            else b"$%d\r\n%b\r\n" % (len(raw), raw)
+        )
+    else:
+        raise TypeError(f"no reply can be made of {type(value).__name__}")
+
+
+def _line(text: str) -> bytes:
+    """One line: whatever a client sent, it cannot end the reply early."""
+    return text.replace("\r", " ").replace("\n", " ").encode("utf-8", "replace")

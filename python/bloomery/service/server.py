@@ -1,0 +1,201 @@
+"""The server: a folder of data, the filters in it, and the doors to them.
+
+run: lock the folder ─> recover ─> open the doors ─> ready ─> SIGTERM ─> drain ─> snapshot ─> end
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import secrets
+import signal
+import sys
+import time
+from pathlib import Path
+
+from bloomery import _native, errors
+from bloomery.service.commands import Commands
+from bloomery.service.engine import Engine
+from bloomery.service.http import HttpDoor
+from bloomery.service.mirror import Mirror
+from bloomery.service.resp.connection import Connection
+from bloomery.service.resp.door import Door
+from bloomery.service.saving import Saving
+from bloomery.service.settings import Settings
+from bloomery.storage import files
+from bloomery.storage.folder import lock, log_folder
+from bloomery.storage.log import Log
+from bloomery.storage.recovery import recover
+
+__all__ = ["Server"]
+
+_BACKLOG = 4096
+_DRAIN_SECONDS = 5.0
+
+
+class Server:
+    """One running server."""
+
+    def __init__(
+        self,
+        data: Path,
+        settings: Settings,
+        *,
+        host: str = "127.0.0.1",
+        resp_port: int = 6380,
+        http_port: int = 8100,
+        registry: str | None = None,
+        accept_loss: bool = False,
+    ) -> None:
+        self.data = data
+        self.settings = settings
+        self.host, self.resp_port, self.http_port = host, resp_port, http_port
+        self.registry = registry
+        self.accept_loss = accept_loss
+        self.started = time.time()
+        self.ready = False
+        self.resp_address = self.http_address = ""
+        self.problems: list[str] = []  # that were found when it started
+
+    # Set by run().
+    engine: Engine
+    commands: Commands
+    door: Door
+    saving: Saving
+    mirror: Mirror
+
+    def say(self, text: str) -> None:
+        """Tell the operator."""
+        with contextlib.suppress(OSError):
+            print(f"bloomery: {text}", file=sys.stderr, flush=True)
+
+    async def run(self) -> int:
+        """Serve until a signal says to stop; the exit code."""
+        loop = asyncio.get_running_loop()
+        stop = asyncio.Event()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, stop.set)
+        with contextlib.closing(lock(self.data)):
+            self._open()
+            ends = await self._listen()
+            background = [
+                asyncio.ensure_future(self._tick()),
+                asyncio.ensure_future(self._sync_each_second()),
+            ]
+            self.ready = True
+            self._print_ready()
+            try:
+                await stop.wait()
+            finally:
+                self.ready = False
+                for task in background:
+                    task.cancel()
+                for end in ends:
+                    end.close()
+                await self._drain()
+            return await self._close()
+
+    def _open(self) -> None:
+        _native.set_memory_limit(self.settings.maxmemory or None)
+        found = recover(self.data, accept_loss=self.accept_loss)
+        self.problems = found.problems
+        for problem in found.problems:
+            self.say(f"recovery: {problem}")
+        log = Log(
+            log_folder(self.data),
+            segment=found.segment,
+            seq=found.seq,
+            fsync=self.settings.fsync,
+            segment_bytes=self.settings.snapshot_log_bytes,
+        )
+        self.engine = Engine(found.state, log)
+        self.commands = Commands(self.engine, self.settings)
+        self.saving = Saving(self, found.generation)
+        url = self.registry or f"sqlite:///{self.data}/registry.sqlite"
+        self.mirror = Mirror(self.engine, url, _server_id(self.data))
+        self.door = Door(self)
+
+    async def _listen(self) -> list[asyncio.Server]:
+        loop = asyncio.get_running_loop()
+        resp = await loop.create_server(
+            lambda: Connection(self.door), self.host, self.resp_port, backlog=_BACKLOG
+        )
+        http = await asyncio.start_server(HttpDoor(self).serve, self.host, self.http_port)
+        self.resp_address, self.http_address = (_address(one) for one in (resp, http))
+        return [resp, http]
+
+    def _print_ready(self) -> None:
+        where = f"resp={self.resp_address} http={self.http_address} data={self.data}"
+        with contextlib.suppress(OSError):
+            print(f"bloomery ready: {where}", flush=True)
+
+    # While it runs.
+
+    async def _tick(self) -> None:
+        """Each second: what time brings, and what could not be done before."""
+        while True:
+            await asyncio.sleep(1)
+            self.engine.begin()
+            with contextlib.suppress(errors.LogUnavailable):
+                self.engine.commit()
+            was = self.engine.problem
+            if was is not None and self.engine.retry():
+                self.say("the log can be written again: writes are taken")
+            self.door.sweep()
+            self.saving.consider()
+
+    async def _sync_each_second(self) -> None:
+        """Bring the log to the disk, beside everything else."""
+        log = self.engine.log
+        while True:
+            await asyncio.sleep(1)
+            try:
+                await asyncio.to_thread(log.sync)
+            except errors.LogUnavailable as problem:
+                self.engine.refuse(problem)
+
+    # The end.
+
+    async def _drain(self) -> None:
+        """Let commands that have begun end, and their replies go out."""
+        until = time.monotonic() + _DRAIN_SECONDS
+        while self.door.tasks and time.monotonic() < until:
+            await asyncio.sleep(0.01)
+        await asyncio.sleep(0)
+        for connection in list(self.door.connections.values()):
+            connection.transport.close()
+        while self.door.connections and time.monotonic() < until:
+            await asyncio.sleep(0.01)
+        for connection in list(self.door.connections.values()):
+            connection.transport.abort()
+
+    async def _close(self) -> int:
+        code = 0
+        with contextlib.suppress(errors.LogUnavailable):
+            self.engine.commit()
+        try:
+            await self.saving.last()
+        except errors.BloomeryError as problem:
+            self.say(f"no snapshot was made: {problem}; the log has everything")
+            code = 1
+        await asyncio.to_thread(self.mirror.close)
+        try:
+            self.engine.log.close()
+        except errors.LogUnavailable as problem:
+            self.say(str(problem))
+            code = 1
+        return code
+
+
+def _address(server: asyncio.Server) -> str:
+    host, port = server.sockets[0].getsockname()[:2]
+    return f"{host}:{port}"
+
+
+def _server_id(data: Path) -> str:
+    """Which server this is, in a registry that others use too: made once, kept with the data."""
+    path = data / "id"
+    if not path.exists():
+        with files.replacing(path) as file:
+            file.write(secrets.token_hex(8).encode())
+    return path.read_text("ascii").strip()

@@ -1,0 +1,236 @@
+"""The log of a server: what was done to its filters, in order, before anybody was told that it was
+done. A folder of SQLite databases, the segments; the one with the highest number is written to."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sqlite3
+import struct
+import threading
+import time
+import zlib
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Literal, TypeAlias
+
+from bloomery import errors, sizing
+from bloomery.storage import files
+from bloomery.storage.operations import Record
+
+__all__ = ["Log", "row_sum", "segment_path", "segments"]
+
+Fsync: TypeAlias = Literal["always", "everysec", "never"]
+
+TABLE = (
+    "CREATE TABLE log(seq INTEGER PRIMARY KEY, at REAL, filter INTEGER, op INTEGER, data BLOB, "
+    "sum INTEGER)"
+)
+_INSERT = "INSERT INTO log VALUES(?,?,?,?,?,?)"
+# The write-ahead file of a segment is folded into its database only when the segment is closed. A
+# commit puts at least one page into it: small pages keep it short, large ones suit long records.
+_PAGE_BYTES = 2048
+SEGMENT_BYTES = 256 << 20
+_LOOK_EVERY = 256  # appends between two looks at the size
+_SYNCHRONOUS = {"always": "FULL", "everysec": "NORMAL", "never": "OFF"}
+_ROW = struct.Struct("<qdqq")
+
+
+def row_sum(seq: int, at: float, filter: int, op: int, data: bytes) -> int:
+    """The checksum of a row."""
+    return zlib.crc32(data, zlib.crc32(_ROW.pack(seq, at, filter, op)))
+
+
+def segment_path(folder: str | os.PathLike[str], number: int) -> Path:
+    """Where a segment is."""
+    return Path(folder, f"{number:08}.sqlite")
+
+
+def segments(folder: str | os.PathLike[str]) -> list[int]:
+    """Return the numbers of the segments there are, in order."""
+    found = Path(folder).glob("*.sqlite")
+    return sorted(int(path.stem) for path in found if path.stem.isdecimal())
+
+
+class _Segment:
+    """A segment that is written to."""
+
+    def __init__(self, path: Path, synchronous: str) -> None:
+        self.path = path
+        # Any thread may use it, one at a time. Without a timeout: nobody else writes.
+        self.connection = sqlite3.connect(
+            path, timeout=0, isolation_level=None, check_same_thread=False
+        )
+        try:
+            run = self.connection.execute
+            run("PRAGMA synchronous=OFF")  # it is synced when it is made, not step by step
+            run(f"PRAGMA page_size={_PAGE_BYTES}")
+            run("PRAGMA journal_mode=WAL")
+            run("PRAGMA wal_autocheckpoint=0")
+            run(TABLE)
+            run(f"PRAGMA synchronous={synchronous}")
+            self.wal = os.open(f"{path}-wal", os.O_RDWR)
+            # Kept open: closing any handle of a file gives up all locks that this process has on
+            # it, SQLite's too; another process would then take the segment for nobody's.
+            self.database = os.open(path, os.O_RDWR)
+        except BaseException:
+            self.connection.close()
+            raise
+        self.named = False  # on the disk, name and head
+
+    def sync(self) -> None:
+        """Return once all that was committed is on the disk."""
+        os.fdatasync(self.wal)
+        if not self.named:
+            os.fsync(self.database)
+            files.sync_folder(str(self.path.parent))
+            self.named = True
+
+    def close(self) -> None:
+        """Fold the write-ahead file into the database."""
+        try:
+            self.connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        finally:
+            self.connection.close()
+            os.close(self.wal)
+            os.close(self.database)
+
+
+class Log:
+    """The log, open for writing, in a new segment.
+
+    `append` is for the thread that serves; `sync` for another one, each second. With fsync="always"
+    an append returns when the disk has it; with "everysec" a power cut may take what came after the
+    last `sync`, a killed process loses nothing; with "never" the kernel chooses.
+    """
+
+    def __init__(
+        self,
+        folder: str | os.PathLike[str],
+        *,
+        segment: int = 1,
+        seq: int = 0,
+        fsync: Fsync = "everysec",
+        segment_bytes: int = SEGMENT_BYTES,
+    ) -> None:
+        if fsync not in _SYNCHRONOUS:
+            names = ", ".join(_SYNCHRONOUS)
+            raise errors.InvalidParameter(f"fsync is {sizing.show(fsync)}, must be one of {names}")
+        self.folder = Path(folder)
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self.fsync = fsync
+        self.seq = seq  # of the last row
+        self.segment = segment
+        # Operations that are in memory and not yet in the log, each with its time.
+        self.pending: list[tuple[float, int, int, bytes]] = []
+        self._segment_bytes = segment_bytes
+        self._appends = 0
+        self._closing: list[_Segment] = []
+        self._syncing = threading.Lock()  # one at a time; and who closes waits for who syncs
+        self._current = self._made(segment)
+
+    @property
+    def path(self) -> Path:
+        """The segment that is written to."""
+        return self._current.path
+
+    def append(self, records: Iterable[Record], at: float | None = None) -> None:
+        """Write the records of a turn, all or none: then nobody may be told yet.
+
+        LogUnavailable: they wait in `pending`, and are written before anything else is.
+        """
+        if at is None:
+            at = time.time()
+        self.pending += [(at, filter, op, data) for filter, op, data in records]
+        self._write()
+        self._appends += 1
+        if self._appends % _LOOK_EVERY == 0:
+            self._cut_if_large()
+
+    def retry(self) -> bool:
+        """Write what waits; True once nothing does. A segment that cannot be written any more is
+        left for a new one."""
+        for step in (self._write, self.cut):
+            try:
+                step()
+                self._write()
+            except errors.LogUnavailable:
+                continue
+            return True
+        return False
+
+    def _write(self) -> None:
+        if not self.pending:
+            return
+        seq = self.seq
+        rows = []
+        for at, filter, op, data in self.pending:
+            seq += 1
+            rows.append((seq, at, filter, op, data, row_sum(seq, at, filter, op, data)))
+        connection = self._current.connection
+        try:
+            if len(rows) == 1:
+                connection.execute(_INSERT, rows[0])  # its own transaction: a third of the time
+            else:
+                connection.execute("BEGIN")
+                connection.executemany(_INSERT, rows)
+                connection.execute("COMMIT")
+        except sqlite3.Error as problem:
+            if connection.in_transaction:
+                connection.rollback()
+            raise errors.LogUnavailable(
+                f"{self.path}: {problem}: {len(rows)} operations wait until it can be written"
+            ) from None
+        self.seq = seq
+        self.pending.clear()
+
+    def _cut_if_large(self) -> None:
+        if os.fstat(self._current.wal).st_size >= self._segment_bytes:
+            with contextlib.suppress(errors.LogUnavailable):  # this one still serves
+                self.cut()
+
+    def cut(self) -> int:
+        """Start the next segment; its number. The old one is closed by the next `sync`."""
+        old, self._current = self._current, self._made(self.segment + 1)
+        self.segment += 1
+        self._closing.append(old)
+        return self.segment
+
+    def sync(self) -> None:
+        """Bring to the disk what was appended before, and close old segments; in any thread."""
+        with self._syncing:
+            current = self._current
+            closing, self._closing = self._closing, []
+            try:
+                while closing:
+                    closing.pop().close()
+                if self.fsync != "never":
+                    current.sync()
+            except (sqlite3.Error, OSError) as problem:
+                raise errors.LogUnavailable(
+                    f"{current.path}: {problem}: what was written last may not survive a power cut"
+                ) from None
+            finally:
+                self._closing += closing
+
+    def close(self) -> None:
+        """Bring everything to the disk and let go of the files."""
+        if self.pending:
+            self._write()
+        self.sync()
+        with self._syncing:
+            self._current.close()
+
+    def _made(self, number: int) -> _Segment:
+        path = segment_path(self.folder, number)
+        if path.exists():
+            raise errors.LogUnavailable(f"{path}: there is such a segment already")
+        try:
+            made = _Segment(path, _SYNCHRONOUS[self.fsync])
+            if self.fsync == "always":
+                made.sync()
+        except (sqlite3.Error, OSError) as problem:
+            for left in (path, f"{path}-wal", f"{path}-shm"):
+                Path(left).unlink(missing_ok=True)
+            raise errors.LogUnavailable(f"{path}: {problem}: no segment can be made") from None
+        return made

@@ -1,0 +1,84 @@
+"""What can be done to the filters of a server, as its log holds it: the number of a filter, what is
+done to it, and bytes.
+
+| operation | bytes |
+|---|---|
+| ADD, REMOVE | hashes: 8 little-endian bytes each, 16 for kind `redisbloom` |
+| CREATE, RENAME, COPY, EXPIRE, MERGE | a JSON object (`fields`) |
+| CHUNK | a position, a JSON object and a part of a saved filter (`chunk`) |
+| DROP, CLEAR, ROTATE, COMPACT, TICK | none |
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+from enum import IntEnum
+from typing import Any, TypeAlias
+
+from bloomery import errors
+
+__all__ = ["Op", "Record", "chunk", "fields", "name_of", "read_chunk", "read_fields", "text_of"]
+
+Record: TypeAlias = tuple[int, int, bytes]  # the filter's number, the operation, its bytes
+_CHUNK = struct.Struct("<QI")  # the position, how long the JSON is
+
+
+class Op(IntEnum):
+    """The operations, by the numbers that logs hold: never change one."""
+
+    ADD = 1
+    REMOVE = 2
+    CREATE = 3  # name, and the settings of a new filter
+    DROP = 4
+    RENAME = 5  # name
+    COPY = 6  # the source's number, and the copy's name
+    EXPIRE = 7  # at: Unix time, or null for never
+    CLEAR = 8
+    MERGE = 9  # the sources' numbers, and how: "union" or "intersection"
+    ROTATE = 10
+    CHUNK = 11
+    COMPACT = 12
+    TICK = 13  # time has come for a rotating filter to forget
+
+
+def fields(**values: Any) -> bytes:
+    """Return the bytes of an operation that has fields. Names are text: `text_of`."""
+    return json.dumps(values, separators=(",", ":")).encode()
+
+
+def read_fields(data: bytes) -> dict[str, Any]:
+    """Return the fields again."""
+    try:
+        found = json.loads(data)
+    except ValueError:
+        found = None
+    if not isinstance(found, dict):
+        raise errors.CorruptData(f"an operation's {len(data)} bytes are no JSON object")
+    return found
+
+
+def chunk(position: int, data: bytes, **values: Any) -> bytes:
+    """Return the bytes of a CHUNK. The first, at position 1, has fields: name, format, settings."""
+    head = fields(**values)
+    return _CHUNK.pack(position, len(head)) + head + data
+
+
+def read_chunk(data: bytes) -> tuple[int, dict[str, Any], bytes]:
+    """Return position, fields and data again."""
+    if len(data) >= _CHUNK.size:
+        position, length = _CHUNK.unpack_from(data)
+        end = _CHUNK.size + length
+        if end <= len(data):
+            return position, read_fields(data[_CHUNK.size : end]), data[end:]
+    raise errors.CorruptData(f"a chunk of {len(data)} bytes is cut off")
+
+
+def text_of(name: bytes) -> str:
+    """Return a name as JSON can hold it, whatever its bytes are."""
+    return name.decode("utf-8", "surrogateescape")
+
+
+def name_of(text: str) -> bytes:
+    """Return the name again."""
+    return text.encode("utf-8", "surrogateescape")

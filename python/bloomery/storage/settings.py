@@ -1,0 +1,51 @@
+"""From the settings that a filter was created with to the filter."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from bloomery import errors
+from bloomery.filters import KINDS
+
+__all__ = ["class_of", "made"]
+
+_HASHING = ("hasher", "seed")
+# What of the settings each kind is made with; the others are the service's own.
+PARAMETERS = {
+    "bloom": ("capacity", "error_rate", "layout", *_HASHING),
+    "scalable": ("initial_capacity", "error_rate", "growth", *_HASHING),
+    "counting": ("capacity", "error_rate", "counter_bits", *_HASHING),
+    "deletable": ("capacity", "error_rate", "regions", *_HASHING),
+    "cuckoo": ("capacity", "error_rate", "grow", *_HASHING),
+    "rotating": ("capacity", "error_rate", "window", "generations", *_HASHING),
+    "redisbloom": ("error_rate", "capacity", "expansion"),
+    "rediscuckoo": ("capacity", "bucket_size", "max_iterations", "expansion"),
+}
+# Kinds whose classes live in a module of their own.
+_ELSEWHERE = {"redisbloom": "RedisBloomFilter", "rediscuckoo": "RedisCuckooFilter"}
+
+
+def class_of(kind: str) -> Any:
+    """Return the class of a kind."""
+    if kind in KINDS:
+        return KINDS[kind]
+    if kind in _ELSEWHERE:
+        return getattr(importlib.import_module("bloomery.filters.redisbloom"), _ELSEWHERE[kind])
+    known = ", ".join([*PARAMETERS, "static"])
+    raise errors.InvalidParameter(f"kind is {kind!r}, must be one of {known}")
+
+
+def made(settings: Mapping[str, Any], clock: Callable[[], float]) -> Any:
+    """Make the empty filter that the settings describe; one that forgets goes by this clock."""
+    kind = settings.get("kind", "bloom")
+    cls = class_of(kind)
+    if kind not in PARAMETERS:
+        raise errors.InvalidParameter(f"a {kind} filter cannot be created empty: load a saved one")
+    if kind == "scalable" and "capacity" in settings:
+        settings = {"initial_capacity": settings["capacity"], **settings}
+    chosen = {name: settings[name] for name in PARAMETERS[kind] if name in settings}
+    if kind == "rotating":
+        chosen["clock"] = clock
+    return cls(**chosen)

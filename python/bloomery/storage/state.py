@@ -1,0 +1,295 @@
+"""All filters of a server, and what every operation does to them: live and in replay alike, so that
+a log leads to the same filters as the first time."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from bloomery import errors
+from bloomery.storage import operations, settings
+from bloomery.storage.loading import Loading
+from bloomery.storage.operations import Op, Record
+
+__all__ = ["Entry", "State"]
+
+
+@dataclass(slots=True)
+class Entry:
+    """A filter of the server, by number and by name."""
+
+    id: int
+    name: bytes
+    filter: Any  # of any kind; None while it is loaded in chunks
+    created_at: float
+    expires_at: float | None = None
+    # Keys that were new when they were added, less those removed. Of hashes that did not come
+    # through `State.apply` whoever added them counts.
+    items: int = 0
+    settings: dict[str, Any] = field(default_factory=dict)  # as CREATE gave them
+    loading: Loading | None = None
+
+
+def _nothing(entry: Entry) -> None:
+    pass
+
+
+class State:
+    """The filters of a server.
+
+    `on_put` is told of each entry that is new, renamed or has another filter object now; `on_drop`
+    of each that is gone. An operation that is refused has changed nothing and belongs in no log.
+
+    Time is what the operations say it is: a filter that forgets goes by `now`, the time of the last
+    operation, or of the last `pass_time`. A server calls that at the start of each turn and logs
+    the turn's records with the same time; a replay then forgets exactly what the server forgot.
+    """
+
+    def __init__(
+        self,
+        on_put: Callable[[Entry], None] = _nothing,
+        on_drop: Callable[[Entry], None] = _nothing,
+    ) -> None:
+        self.filters: dict[int, Entry] = {}
+        self.names: dict[bytes, Entry] = {}
+        self.next_id = 1
+        self.now = 0.0
+        self.on_put = on_put
+        self.on_drop = on_drop
+        self._waiting: list[tuple[float, int]] = []  # a heap: when to look at which filter
+
+    def clock(self) -> float:
+        """The time that filters go by."""
+        return self.now
+
+    def apply(self, op: int, filter_id: int, data: bytes, at: float) -> Entry | None:
+        """Do an operation; the entry that it was done to, if it is still there.
+
+        CREATE, COPY and the first CHUNK make a filter and take `next_id` as its number.
+        """
+        self.now = at
+        method = _METHODS.get(op)
+        if method is None:
+            raise errors.UnsupportedVersion(f"operation {op} is not known: upgrade bloomery")
+        try:
+            return method(self, filter_id, data)
+        except errors.BloomeryError:
+            raise
+        except (AttributeError, KeyError, TypeError, ValueError) as problem:  # fields that are not
+            raise errors.CorruptData(f"{Op(op).name} has not the fields it needs") from problem
+
+    def pass_time(self, now: float) -> list[Record]:
+        """Let the time be `now`: drop what has expired, rotate what is due. Returns the records of
+        it, which belong in the log with that time."""
+        self.now = now
+        records: list[Record] = []
+        while self._waiting and self._waiting[0][0] <= now:
+            entry = self.filters.get(heapq.heappop(self._waiting)[1])
+            if entry is None:
+                continue
+            if entry.expires_at is not None and entry.expires_at <= now:
+                records.append((entry.id, Op.DROP, b""))
+            elif entry.filter is not None and _due(entry) <= now:
+                records.append((entry.id, Op.TICK, b""))
+            else:
+                continue  # what it waited for is no more
+            self.apply(records[-1][1], entry.id, b"", now)
+        return records
+
+    def put(self, entry: Entry) -> None:
+        """Take an entry in, with its filter, as it was created or as it comes from a snapshot."""
+        if entry.filter is not None and entry.filter.kind == "rotating":
+            entry.filter.set_clock(self.clock)
+        self.filters[entry.id] = self.names[entry.name] = entry
+        self.next_id = max(self.next_id, entry.id + 1)
+        self._await(entry)
+        if entry.filter is not None:
+            self.on_put(entry)
+
+    def filter_of(self, entry: Entry) -> Any:
+        """Return the filter that is about to be read or changed."""
+        if entry.filter is None:
+            raise errors.InvalidParameter(f"{_shown(entry.name)} is still being loaded")
+        return entry.filter
+
+    def _await(self, entry: Entry) -> None:
+        if entry.expires_at is not None:
+            heapq.heappush(self._waiting, (entry.expires_at, entry.id))
+        if entry.filter is not None and (due := _due(entry)) < float("inf"):
+            heapq.heappush(self._waiting, (due, entry.id))
+
+    def _entry(self, filter_id: int) -> Entry:
+        entry = self.filters.get(filter_id)
+        if entry is None:
+            raise errors.CorruptData(f"there is no filter number {filter_id}")
+        return entry
+
+    def _new(self, filter_id: int, name: bytes, replace: bool = False) -> None:
+        """Raise unless a filter of this number and name can be made."""
+        if filter_id < self.next_id:
+            raise errors.InvalidParameter(
+                f"filter number {filter_id} was given before: the next one is {self.next_id}"
+            )
+        if name in self.names and not replace:
+            raise errors.InvalidParameter(f"there is a filter named {_shown(name)} already")
+
+    # The operations, each by the name of its code.
+
+    def _add(self, filter_id: int, data: bytes) -> Entry:
+        entry = self._entry(filter_id)
+        entry.items += self.filter_of(entry)._add_hashes(data)
+        return entry
+
+    def _remove(self, filter_id: int, data: bytes) -> Entry:
+        entry = self._entry(filter_id)
+        entry.items -= self.filter_of(entry)._remove_hashes(data)
+        return entry
+
+    def _create(self, filter_id: int, data: bytes) -> Entry:
+        found = operations.read_fields(data)
+        name = operations.name_of(found["name"])
+        self._new(filter_id, name)
+        made = settings.made(found["settings"], self.clock)
+        entry = Entry(filter_id, name, made, self.now, settings=found["settings"])
+        self.put(entry)
+        return entry
+
+    def _drop(self, filter_id: int, data: bytes) -> None:
+        entry = self._entry(filter_id)
+        del self.filters[filter_id], self.names[entry.name]
+        self.on_drop(entry)
+
+    def _rename(self, filter_id: int, data: bytes) -> Entry:
+        entry, name = (
+            self._entry(filter_id),
+            operations.name_of(operations.read_fields(data)["name"]),
+        )
+        if name != entry.name:
+            if name in self.names:  # as Redis does it
+                self._drop(self.names[name].id, b"")
+            del self.names[entry.name]
+            entry.name = name
+            self.names[name] = entry
+            if entry.filter is not None:
+                self.on_put(entry)
+        return entry
+
+    def _copy(self, filter_id: int, data: bytes) -> Entry:
+        found = operations.read_fields(data)
+        source, name = self._entry(found["source"]), operations.name_of(found["name"])
+        if name in self.names and self.names[name] is source:
+            raise errors.InvalidParameter(f"{_shown(name)} cannot be copied onto itself")
+        self._new(filter_id, name, replace=True)
+        copy = self.filter_of(source).copy()
+        if name in self.names:
+            self._drop(self.names[name].id, b"")
+        entry = Entry(
+            filter_id, name, copy, self.now, source.expires_at, source.items, dict(source.settings)
+        )
+        self.put(entry)
+        return entry
+
+    def _expire(self, filter_id: int, data: bytes) -> Entry:
+        entry = self._entry(filter_id)
+        entry.expires_at = operations.read_fields(data)["at"]
+        self._await(entry)
+        return entry
+
+    def _clear(self, filter_id: int, data: bytes) -> Entry:
+        entry = self._entry(filter_id)
+        self.filter_of(entry).clear()
+        entry.items = 0
+        return entry
+
+    def _merge(self, filter_id: int, data: bytes) -> Entry:
+        found = operations.read_fields(data)
+        entry = self._entry(filter_id)
+        others = [self.filter_of(self._entry(source)) for source in found["sources"]]
+        target = self.filter_of(entry)
+        for other in others:  # all of them or none
+            target._check_compatible(other, "a merge")
+        for other in others:
+            if found.get("how", "union") == "union":
+                target |= other
+            else:
+                target &= other
+        entry.items = target.estimated_count
+        return entry
+
+    def _rotate(self, filter_id: int, data: bytes) -> Entry:
+        entry = self._entry(filter_id)
+        filter = self.filter_of(entry)
+        if not hasattr(filter, "rotate"):
+            raise errors.InvalidParameter(
+                f"{_shown(entry.name)} is a {filter.kind} filter: only a rotating one rotates"
+            )
+        filter.rotate()
+        self._await(entry)
+        return entry
+
+    def _tick(self, filter_id: int, data: bytes) -> Entry:
+        entry = self._entry(filter_id)
+        self.filter_of(entry)._add_hashes(b"")  # whatever is done to it first lets time pass
+        self._await(entry)
+        return entry
+
+    def _compact(self, filter_id: int, data: bytes) -> Entry:
+        entry = self._entry(filter_id)
+        filter = self.filter_of(entry)
+        if hasattr(filter, "compact"):
+            filter.compact()
+        elif hasattr(filter, "fold"):
+            entry.filter = filter.fold()
+            self.on_put(entry)
+        return entry
+
+    def _chunk(self, filter_id: int, data: bytes) -> Entry:
+        position, found, part = operations.read_chunk(data)
+        if position == 1:
+            return self._first_chunk(filter_id, found, part)
+        entry = self._entry(filter_id)
+        if entry.loading is not None:
+            self._load(entry, position - 1, part)
+        else:
+            self.filter_of(entry).load_chunk(position, part)
+        return entry
+
+    def _first_chunk(self, filter_id: int, found: dict[str, Any], part: bytes) -> Entry:
+        """The fields name the filter, and the `format` of the chunks: "bloomery", where a position
+        is one more than an offset in the file, or a kind of RedisBloom's, by its positions."""
+        name, chosen = operations.name_of(found["name"]), found.get("settings", {})
+        self._new(filter_id, name)
+        entry = Entry(filter_id, name, None, self.now, settings=chosen)
+        if found["format"] == "bloomery":
+            entry.loading = Loading()
+            self._load(entry, 0, part)
+        else:
+            entry.filter = settings.class_of(found["format"]).from_dump(part)
+            self.put(entry)
+        return entry
+
+    def _load(self, entry: Entry, offset: int, part: bytes) -> None:
+        assert entry.loading is not None
+        entry.filter = entry.loading.take(offset, part)
+        if entry.filter is not None:
+            entry.loading = None
+            entry.settings.setdefault("kind", entry.filter.kind)
+            entry.items = entry.filter.estimated_count
+        self.put(entry)
+
+
+def _due(entry: Entry) -> float:
+    """When time next changes the filter."""
+    return float(entry.filter._due()) if entry.filter.kind == "rotating" else float("inf")
+
+
+def _shown(name: bytes) -> str:
+    shown = ascii(operations.text_of(name))
+    return shown if len(shown) <= 60 else shown[:57] + "..."
+
+
+_METHODS: dict[int, Callable[[State, int, bytes], Entry | None]] = {
+    op: getattr(State, f"_{op.name.lower()}") for op in Op
+}
