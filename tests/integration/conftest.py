@@ -6,15 +6,13 @@ install. What is started is stopped at the end, whatever happened to it meanwhil
 
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
 
-from integration.servers import BloomeryServer, PostgresServer, RedisServer
-
-Serve = Callable[..., BloomeryServer]
+from integration.servers import BloomeryServer, PostgresServer, RedisServer, Serve
 
 
 @contextmanager
