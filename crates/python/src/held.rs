@@ -1,27 +1,47 @@
 //! A filter of any kind, as the server's hot path uses it: hashes in, a byte an answer out.
 
+use std::convert::Infallible;
+
 use bloomery_core::batch::BLOCK;
 use bloomery_core::format::KindId;
 use bloomery_core::kind::{AnyKind, Refusal, Removal};
+use bloomery_core::redisbloom as redis;
 use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyString};
 
 use crate::bloom::Bloom;
+use crate::errors::error;
 use crate::family::Family;
 use crate::key::hash_key;
+use crate::redisbloom::{Chain, Cuckoo};
 use crate::slots::OneKey;
 
 pub enum Held {
     Bloom(Py<Bloom>),
     Family(Py<Family>),
+    Chain(Py<Chain>),
+    Cuckoo(Py<Cuckoo>),
 }
 
 /// Up to here keys are taken one by one.
 const FEW: usize = 4;
 
+/// Two words of hash a key.
+#[inline(always)]
+fn pairs(hashes: &[u64]) -> impl Iterator<Item = [u64; 2]> {
+    hashes.chunks_exact(2).map(|pair| [pair[0], pair[1]])
+}
+
 impl Held {
     pub fn new(filter: &Bound<'_, PyAny>) -> Option<Held> {
         if let Ok(bloom) = filter.cast::<Bloom>() {
             return Some(Held::Bloom(bloom.clone().unbind()));
+        }
+        if let Ok(chain) = filter.cast::<Chain>() {
+            return Some(Held::Chain(chain.clone().unbind()));
+        }
+        if let Ok(cuckoo) = filter.cast::<Cuckoo>() {
+            return Some(Held::Cuckoo(cuckoo.clone().unbind()));
         }
         filter.cast::<Family>().ok().map(|family| Held::Family(family.clone().unbind()))
     }
@@ -29,22 +49,35 @@ impl Held {
     /// Words of hash a key.
     #[inline(always)]
     pub fn width(&self) -> usize {
-        1
+        if matches!(self, Held::Chain(_)) { 2 } else { 1 }
     }
 
     #[inline(always)]
     pub fn hash(&self, key: &[u8], out: &mut Vec<u64>) {
-        out.push(match self {
-            Held::Bloom(bloom) => bloom.get().hasher.hash_bytes(key),
-            Held::Family(family) => family.get().hasher.hash_bytes(key),
-        });
+        match self {
+            Held::Bloom(bloom) => out.push(bloom.get().hasher.hash_bytes(key)),
+            Held::Family(family) => out.push(family.get().hasher.hash_bytes(key)),
+            Held::Chain(_) => out.extend(redis::Chain::hashes(key)),
+            Held::Cuckoo(_) => out.push(redis::Cuckoo::hash(key)),
+        }
     }
 
-    /// As `hash`, of whatever Python may call a key.
+    /// As `hash`, of whatever Python may call a key; RedisBloom's filters know bytes only.
     pub fn hash_any(&self, key: &Bound<'_, PyAny>, out: &mut Vec<u64>) -> PyResult<()> {
         let hasher = match self {
             Held::Bloom(bloom) => &bloom.get().hasher,
             Held::Family(family) => &family.get().hasher,
+            Held::Chain(_) | Held::Cuckoo(_) => {
+                if let Ok(bytes) = key.cast::<PyBytes>() {
+                    self.hash(bytes.as_bytes(), out);
+                } else if let Ok(text) = key.cast::<PyString>() {
+                    self.hash(text.to_str()?.as_bytes(), out);
+                } else {
+                    let message = "a key of a RedisBloom filter must be str or bytes";
+                    return Err(error(key.py(), "UnsupportedKey", message.into()));
+                }
+                return Ok(());
+            }
         };
         out.push(hash_key(key.as_borrowed(), hasher)?);
         Ok(())
@@ -54,8 +87,9 @@ impl Held {
     #[inline(always)]
     pub fn every_add_counts(&self) -> bool {
         match self {
-            Held::Bloom(_) => false,
+            Held::Bloom(_) | Held::Chain(_) => false,
             Held::Family(family) => family.get().kind_id() != KindId::Scalable,
+            Held::Cuckoo(_) => true,
         }
     }
 
@@ -81,10 +115,17 @@ impl Held {
                     }
                 });
             }
+            Held::Chain(chain) => chain.get().gate.read(py, false, |chain| {
+                answers.extend(pairs(hashes).map(|pair| u8::from(chain.contains(pair))));
+            }),
+            Held::Cuckoo(cuckoo) => cuckoo.get().gate.read(py, false, |cuckoo| {
+                answers.extend(hashes.iter().map(|h| u8::from(cuckoo.contains(*h))));
+            }),
         }
         Ok(())
     }
 
+    /// After a refusal the answers before it stand.
     #[inline(always)]
     pub fn add(
         &self,
@@ -102,7 +143,7 @@ impl Held {
             Held::Bloom(bloom) => {
                 bloom.get().add_hashes(py, hashes, answers).map_err(|e| refusal(&e))
             }
-            Held::Family(family) => self.change(py, family, |kind| {
+            Held::Family(family) => change(py, family, |kind| {
                 if hashes.len() <= FEW {
                     for h in hashes {
                         answers.push(u8::from(kind.add(*h)?));
@@ -110,6 +151,19 @@ impl Held {
                     return Ok(());
                 }
                 kind.add_all(&mut fill(hashes), &mut |some| answers.extend_from_slice(some))
+            }),
+            Held::Chain(chain) => chain.get().gate.write(py, false, |chain| {
+                for pair in pairs(hashes) {
+                    answers.push(u8::from(chain.add(pair)?));
+                }
+                Ok(())
+            }),
+            Held::Cuckoo(cuckoo) => cuckoo.get().gate.write(py, false, |cuckoo| {
+                for h in hashes {
+                    cuckoo.add(*h)?;
+                    answers.push(1);
+                }
+                Ok(())
             }),
         }
     }
@@ -121,12 +175,18 @@ impl Held {
         answers: &mut Vec<u8>,
     ) -> Result<(), Refusal> {
         match self {
-            Held::Bloom(_) => Err(Refusal::Never(
-                "a plain filter cannot remove keys: use kind counting, deletable or cuckoo",
+            Held::Bloom(_) | Held::Chain(_) => Err(Refusal::Never(
+                "this kind of filter cannot remove keys: counting, deletable and cuckoo ones can",
             )),
-            Held::Family(family) => self.change(py, family, |kind| {
+            Held::Family(family) => change(py, family, |kind| {
                 for h in hashes {
                     answers.push(u8::from(kind.remove(*h)? == Removal::Removed));
+                }
+                Ok(())
+            }),
+            Held::Cuckoo(cuckoo) => cuckoo.get().gate.write(py, false, |cuckoo| {
+                for h in hashes {
+                    answers.push(u8::from(cuckoo.remove(*h)?));
                 }
                 Ok(())
             }),
@@ -135,26 +195,32 @@ impl Held {
 
     pub fn count(&self, py: Python<'_>, hash: &[u64]) -> PyResult<u64> {
         match self {
-            Held::Bloom(bloom) => Ok(u64::from(bloom.get().contains(py, hash[0])?)),
             Held::Family(family) => {
                 let family = family.get();
                 family.pass_time(py)?;
                 Ok(family.gate.read(py, false, |state| state.kind.count(hash[0])))
             }
+            Held::Cuckoo(cuckoo) => {
+                Ok(cuckoo.get().gate.read(py, false, |cuckoo| cuckoo.count(hash[0])))
+            }
+            Held::Bloom(_) | Held::Chain(_) => {
+                let mut answers = Vec::with_capacity(1);
+                self.contains(py, hash, &mut answers)?;
+                Ok(answers.first().map_or(0, |answer| u64::from(*answer)))
+            }
         }
     }
+}
 
-    #[inline(always)]
-    fn change<T: Send>(
-        &self,
-        py: Python<'_>,
-        family: &Py<Family>,
-        work: impl FnOnce(&mut dyn AnyKind) -> Result<T, Refusal> + Send,
-    ) -> Result<T, Refusal> {
-        let family = family.get();
-        family.pass_time(py).map_err(|e| refusal(&e))?;
-        family.try_change(py, work)
-    }
+#[inline(always)]
+fn change<T: Send>(
+    py: Python<'_>,
+    family: &Py<Family>,
+    work: impl FnOnce(&mut dyn AnyKind) -> Result<T, Refusal> + Send,
+) -> Result<T, Refusal> {
+    let family = family.get();
+    family.pass_time(py).map_err(|e| refusal(&e))?;
+    family.try_change(py, work)
 }
 
 /// What a filter said when it could not be written.
@@ -164,9 +230,7 @@ fn refusal(problem: &PyErr) -> Refusal {
 }
 
 /// Hashes as a batch takes them.
-pub fn fill(
-    hashes: &[u64],
-) -> impl FnMut(&mut [u64; BLOCK]) -> Result<usize, std::convert::Infallible> {
+pub fn fill(hashes: &[u64]) -> impl FnMut(&mut [u64; BLOCK]) -> Result<usize, Infallible> {
     let mut rest = hashes;
     move |block: &mut [u64; BLOCK]| {
         let (now, later) = rest.split_at(rest.len().min(BLOCK));

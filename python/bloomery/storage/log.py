@@ -18,7 +18,7 @@ from bloomery import errors, sizing
 from bloomery.storage import files
 from bloomery.storage.operations import Record
 
-__all__ = ["Log", "row_sum", "segment_path", "segments"]
+__all__ = ["Log", "remove_segment", "row_sum", "segment_path", "segments"]
 
 Fsync: TypeAlias = Literal["always", "everysec", "never"]
 
@@ -52,23 +52,44 @@ def segments(folder: str | os.PathLike[str]) -> list[int]:
     return sorted(int(path.stem) for path in found if path.stem.isdecimal())
 
 
+def _template(folder: Path) -> bytes:
+    """An empty segment. A new one is a copy that gets its name when it is whole: a segment without
+    a table is then a damaged one, and never one that a kill left half made."""
+    path = folder / ".template.tmp"
+    path.unlink(missing_ok=True)
+    try:
+        with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as connection:
+            connection.execute(f"PRAGMA page_size={_PAGE_BYTES}")
+            connection.execute("PRAGMA synchronous=OFF")
+            connection.execute("PRAGMA journal_mode=WAL")
+            connection.execute(TABLE)
+        return path.read_bytes()
+    finally:
+        path.unlink(missing_ok=True)
+
+
+def remove_segment(path: Path) -> None:
+    """Remove a segment and what SQLite keeps beside it."""
+    for name in (f"{path}-wal", f"{path}-shm", path, path.with_name(f".{path.name}.tmp")):
+        Path(name).unlink(missing_ok=True)
+
+
 class _Segment:
     """A segment that is written to."""
 
-    def __init__(self, path: Path, synchronous: str) -> None:
+    def __init__(self, path: Path, empty: bytes, synchronous: str) -> None:
         self.path = path
+        temporary = path.with_name(f".{path.name}.tmp")
+        temporary.write_bytes(empty)
+        temporary.rename(path)
         # Any thread may use it, one at a time. Without a timeout: nobody else writes.
         self.connection = sqlite3.connect(
             path, timeout=0, isolation_level=None, check_same_thread=False
         )
         try:
-            run = self.connection.execute
-            run("PRAGMA synchronous=OFF")  # it is synced when it is made, not step by step
-            run(f"PRAGMA page_size={_PAGE_BYTES}")
-            run("PRAGMA journal_mode=WAL")
-            run("PRAGMA wal_autocheckpoint=0")
-            run(TABLE)
-            run(f"PRAGMA synchronous={synchronous}")
+            self.connection.execute("PRAGMA wal_autocheckpoint=0")
+            self.connection.execute(f"PRAGMA synchronous={synchronous}")
+            self.connection.execute("SELECT 1 FROM log").fetchall()  # makes the write-ahead file
             self.wal = os.open(f"{path}-wal", os.O_RDWR)
             # Kept open: closing any handle of a file gives up all locks that this process has on
             # it, SQLite's too; another process would then take the segment for nobody's.
@@ -127,6 +148,10 @@ class Log:
         self._appends = 0
         self._closing: list[_Segment] = []
         self._syncing = threading.Lock()  # one at a time; and who closes waits for who syncs
+        try:
+            self._empty = _template(self.folder)
+        except (sqlite3.Error, OSError) as problem:
+            raise errors.LogUnavailable(f"{self.folder}: {problem}: no log can be made") from None
         self._current = self._made(segment)
 
     @property
@@ -226,11 +251,10 @@ class Log:
         if path.exists():
             raise errors.LogUnavailable(f"{path}: there is such a segment already")
         try:
-            made = _Segment(path, _SYNCHRONOUS[self.fsync])
+            made = _Segment(path, self._empty, _SYNCHRONOUS[self.fsync])
             if self.fsync == "always":
                 made.sync()
         except (sqlite3.Error, OSError) as problem:
-            for left in (path, f"{path}-wal", f"{path}-shm"):
-                Path(left).unlink(missing_ok=True)
+            remove_segment(path)
             raise errors.LogUnavailable(f"{path}: {problem}: no segment can be made") from None
         return made

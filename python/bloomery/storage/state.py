@@ -153,6 +153,7 @@ class State:
         self._new(filter_id, name)
         made = settings.made(found["settings"], self.clock)
         entry = Entry(filter_id, name, made, self.now, settings=found["settings"])
+        entry.settings["kind"] = made.kind
         self.put(entry)
         return entry
 
@@ -267,6 +268,7 @@ class State:
             self._load(entry, 0, part)
         else:
             entry.filter = settings.class_of(found["format"]).from_dump(part)
+            entry.settings["kind"] = entry.filter.kind
             self.put(entry)
         return entry
 
@@ -275,7 +277,7 @@ class State:
         entry.filter = entry.loading.take(offset, part)
         if entry.filter is not None:
             entry.loading = None
-            entry.settings.setdefault("kind", entry.filter.kind)
+            entry.settings["kind"] = entry.filter.kind
             entry.items = entry.filter.estimated_count
         self.put(entry)
 

@@ -60,7 +60,7 @@ def _make(
             kind = "redisbloom"
         else:
             kind = "scalable" if expansion else "bloom"
-    if kind == "bloom":
+    if kind == "bloom" or (kind == "redisbloom" and not expansion):
         chosen["nonscaling"] = True
     client.server.commands.create(name, kind, **chosen, **more)
 
@@ -267,9 +267,9 @@ def _facts(entry: Entry) -> dict[str, Any]:
     """The five figures of BF.INFO."""
     settings = entry.settings
     if entry.filter is not None and entry.filter.kind == "redisbloom":
-        chain = entry.filter.info()
-        capacity, size, number = chain["capacity"], chain["redis_size"], chain["num_filters"]
-        expansion = chain["expansion"] or None
+        chain = entry.filter
+        capacity = sum(int(layer["capacity"]) for layer in chain.layers())
+        size, number, expansion = chain.redis_size, chain.num_layers, chain.expansion
     else:
         made = settings.get("capacity", getattr(entry.filter, "capacity", 0))
         capacity = made if settings.get("nonscaling") else max(made, entry.items)
@@ -309,6 +309,15 @@ def info(client: Client, words: list[bytes]) -> Any:
     return {field: facts[field]} if client.protocol == 3 else [facts[field]]
 
 
+def _layer(layer: dict[str, float]) -> str:
+    """A layer in RedisBloom's words."""
+    bits = int(layer["num_bits"])
+    return (
+        f"bytes:{bits // 8} bits:{bits} hashes:{int(layer['num_hashes'])} hashwidth:64 "
+        f"capacity:{int(layer['capacity'])} size:{int(layer['keys'])} ratio:{layer['error_rate']:g}"
+    )
+
+
 @command("BF.DEBUG", "key", least=1, keys=_NAME)
 def debug(client: Client, words: list[bytes]) -> list[bytes]:
     """Tell how a filter is built."""
@@ -317,7 +326,7 @@ def debug(client: Client, words: list[bytes]) -> list[bytes]:
         raise failures.NOT_FOUND
     lines = [f"size:{entry.items}"]
     if entry.filter is not None and entry.filter.kind == "redisbloom":
-        lines += entry.filter.debug()
+        lines += [_layer(layer) for layer in entry.filter.layers()]
     else:
         about = client.server.commands.info(words[0])
         lines += [f"{key}:{value}" for key, value in about.items() if key != "settings"]
@@ -337,8 +346,7 @@ def scandump(client: Client, words: list[bytes]) -> list[Any]:
         return [0, b""]
     commands = client.server.commands
     if entry.filter is not None and entry.filter.kind == "redisbloom":
-        following, data = entry.filter.scandump(iterator)
-        return [following, data]
+        return list(entry.filter.chunk(iterator))
     if iterator == 0:
         return [1, commands.export(name, -1)]
     data = commands.export(name, iterator - 1)

@@ -219,16 +219,16 @@ def info(client: Client, words: list[bytes]) -> dict[str, int]:
     entry = filter_at(client, words[0], "cf")
     if entry is None:
         raise failures.NOT_FOUND
-    facts = entry.filter.info()
+    cuckoo = entry.filter
     return {
-        "Size": facts["redis_size"],
-        "Number of buckets": facts["num_buckets"],
-        "Number of filters": facts["num_filters"],
-        "Number of items inserted": facts["items"],
-        "Number of items deleted": facts["deletes"],
-        "Bucket size": facts["bucket_size"],
-        "Expansion rate": facts["expansion"],
-        "Max iterations": facts["max_iterations"],
+        "Size": cuckoo.redis_size,
+        "Number of buckets": cuckoo.num_buckets,
+        "Number of filters": cuckoo.num_layers,
+        "Number of items inserted": cuckoo.estimated_count,
+        "Number of items deleted": cuckoo.num_removed,
+        "Bucket size": cuckoo.bucket_size,
+        "Expansion rate": cuckoo.expansion,
+        "Max iterations": cuckoo.max_iterations,
     }
 
 
@@ -238,8 +238,12 @@ def debug(client: Client, words: list[bytes]) -> bytes:
     entry = filter_at(client, words[0], "cf")
     if entry is None:
         raise failures.NOT_FOUND
-    line: str = entry.filter.debug()
-    return line.encode()
+    cuckoo = entry.filter
+    return (
+        f"bktsize:{cuckoo.bucket_size} buckets:{cuckoo.num_buckets} items:{cuckoo.estimated_count} "
+        f"deletes:{cuckoo.num_removed} filters:{cuckoo.num_layers} "
+        f"max_iterations:{cuckoo.max_iterations} expansion:{cuckoo.expansion}"
+    ).encode()
 
 
 @command("CF.COMPACT", "key", least=1, write=True, group="cf", keys=_NAME)
@@ -260,7 +264,7 @@ def scandump(client: Client, words: list[bytes]) -> list[Any]:
     entry = filter_at(client, words[0], "cf")
     if entry is None:
         raise failures.NOT_FOUND
-    following, data = entry.filter.scandump(iterator)
+    following, data = entry.filter.chunk(iterator)
     return [following, data or None]
 
 

@@ -1,0 +1,43 @@
+"""The data folder of a server, and who has it."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from pathlib import Path
+from typing import IO
+
+from bloomery import errors
+
+__all__ = ["lock", "log_folder", "snapshots_folder"]
+
+
+def log_folder(data: str | os.PathLike[str]) -> Path:
+    """Where the log's segments are."""
+    return Path(data, "log")
+
+
+def snapshots_folder(data: str | os.PathLike[str]) -> Path:
+    """Where the generations of snapshots are."""
+    return Path(data, "snapshots")
+
+
+def lock(data: str | os.PathLike[str]) -> IO[str]:
+    """Take the folder, which is made if need be, until the file returned is closed or we die."""
+    Path(data).mkdir(parents=True, exist_ok=True)
+    file = Path(data, "lock").open("a+", encoding="ascii")  # noqa: SIM115  # for the caller
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        file.seek(0)
+        owner = file.read(32).strip() or "unknown"
+        file.close()
+        raise errors.FolderInUse(
+            f"{os.fspath(data)}: another server has this folder, process {owner}: stop it, or use "
+            "another folder"
+        ) from None
+    file.seek(0)
+    file.truncate()
+    file.write(f"{os.getpid()}\n")
+    file.flush()
+    return file

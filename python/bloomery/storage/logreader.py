@@ -1,0 +1,150 @@
+"""A log read again. Whatever is damaged is said, and all that is not is read."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sqlite3
+import struct
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TypeAlias
+
+from bloomery import errors
+from bloomery.storage.log import TABLE, row_sum, segment_path, segments
+
+__all__ = ["LogReader", "Row"]
+
+Row: TypeAlias = tuple[int, float, int, int, bytes]  # seq, at, filter, op, data
+_Stored: TypeAlias = tuple[int, float, int, int, bytes, int]
+
+_SELECT = "SELECT seq, at, filter, op, data, sum FROM log"
+_WAL_HEAD = struct.Struct(">8I")  # magic, version, page size, count, two salts, two sums
+_FRAME_HEAD = struct.Struct(">6I")  # page, pages after a commit or 0, two salts, two sums
+_MOST_LOOKUPS = 1_000_000
+
+
+class LogReader:
+    """The rows of all segments from `first` on, up to before `end`, in order.
+
+    `problems` has a sentence for each thing that is wrong, once it was come across; `last` is the
+    number of the last row.
+    """
+
+    def __init__(
+        self, folder: str | os.PathLike[str], first: int, seq: int, end: int | None = None
+    ) -> None:
+        """`seq` is the number of the last row before `first`."""
+        self.folder = Path(folder)
+        self.problems: list[str] = []
+        self.last = seq
+        self.rows = 0
+        found = [n for n in segments(folder) if n >= first and (end is None or n < end)]
+        after = max(found, default=first - 1) + 1 if end is None else end
+        self.segments = found
+        missing = sorted({*range(first, after)} - {*found})
+        if missing:
+            names = ", ".join(segment_path(folder, n).name for n in missing[:5])
+            self.problems.append(f"{self.folder}: no {names}: what was done then is lost")
+
+    def __iter__(self) -> Iterator[Row]:
+        """Give every row that is as it was written."""
+        for number in self.segments:
+            path = segment_path(self.folder, number)
+            damaged = 0
+            for seq, at, filter, op, data, found in self._stored(path):
+                try:
+                    good = row_sum(seq, at, filter, op, data) == found
+                except (TypeError, struct.error):
+                    good = False
+                if not good or seq <= self.last:
+                    damaged += 1
+                    continue
+                if seq != self.last + 1 and not damaged:
+                    missing = f"{self.last + 1} to {seq - 1}"
+                    self.problems.append(f"{path}: rows {missing} are missing")
+                self.last = seq
+                self.rows += 1
+                yield seq, at, filter, op, data
+            if damaged:
+                self.problems.append(f"{path}: {damaged} damaged rows were left out")
+
+    def _stored(self, path: Path) -> Iterator[_Stored]:
+        try:
+            # A segment that was not closed needs its write-ahead file read again: that is a write.
+            connection = sqlite3.connect(f"file:{_quoted(path)}?mode=rw", uri=True, timeout=10)
+            with contextlib.closing(connection):
+                self._check(connection, path)
+                yield from self._salvaged(connection, path)
+        except sqlite3.OperationalError as problem:
+            # A full disk, no right to write: nothing is lost, and all can be read another time.
+            raise errors.LogUnavailable(f"{path}: {problem}: it cannot be read") from None
+        except sqlite3.DatabaseError as problem:
+            self.problems.append(f"{path}: {problem}: nothing of it can be read")
+
+    def _check(self, connection: sqlite3.Connection, path: Path) -> None:
+        """Look at what a query would not show: another table by this name, a cut-off end."""
+        connection.execute("PRAGMA trusted_schema=OFF")
+        made = connection.execute("SELECT sql FROM sqlite_master WHERE name='log'").fetchone()
+        if made != (TABLE,):
+            raise sqlite3.DatabaseError("it has no table of our log")
+        frames = connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()[1]
+        lost = _frames_lost(Path(f"{path}-wal"), max(0, frames))
+        if lost:
+            self.problems.append(
+                f"{path}-wal: damaged: its last {lost} pages could not be read, and what was done "
+                "last is lost"
+            )
+
+    def _salvaged(self, connection: sqlite3.Connection, path: Path) -> Iterator[_Stored]:
+        before = self.last
+        try:
+            for row in connection.execute(f"{_SELECT} ORDER BY seq"):
+                before = row[0]
+                yield row
+            return
+        except sqlite3.DatabaseError as problem:
+            self.problems.append(
+                f"{path}: {problem} after row {before}: the rest is read from its end"
+            )
+        # From the end up to the damage; then what lies between two places of it, number by number.
+        back: list[_Stored] = []
+        with contextlib.suppress(sqlite3.Error):
+            for row in connection.execute(f"{_SELECT} WHERE seq > ? ORDER BY seq DESC", (before,)):
+                back.append(row)  # noqa: PERF402  # those before an error are wanted
+        end = back[-1][0] if back else before
+        for seq in range(before + 1, min(end, before + _MOST_LOOKUPS)):
+            with contextlib.suppress(sqlite3.Error):
+                yield from connection.execute(f"{_SELECT} WHERE seq = ?", (seq,))
+        yield from reversed(back)
+
+
+def _frames_lost(wal: Path, valid: int) -> int:
+    """How many pages at the end of a write-ahead file were committed once and are valid no more.
+
+    SQLite takes the first page that is not valid for the end: after a kill it is. A commit behind
+    it means damage, or a power cut that kept a later page and lost an earlier one.
+    """
+    try:
+        file = wal.open("rb")
+    except FileNotFoundError:
+        return 0
+    with file:
+        head = file.read(_WAL_HEAD.size)
+        if len(head) < _WAL_HEAD.size:
+            return 0
+        _, _, page_bytes, _, *salts, _, _ = _WAL_HEAD.unpack(head)
+        if not 512 <= page_bytes <= 65536:
+            return 1
+        frame_bytes = _FRAME_HEAD.size + page_bytes
+        frames: int = (os.fstat(file.fileno()).st_size - len(head)) // frame_bytes
+        for index in range(valid, frames):
+            file.seek(len(head) + index * frame_bytes)
+            _, commit, *found, _, _ = _FRAME_HEAD.unpack(file.read(_FRAME_HEAD.size))
+            if commit or found != salts:
+                return frames - valid
+    return 0
+
+
+def _quoted(path: Path) -> str:
+    return str(path.absolute()).replace("%", "%25").replace("?", "%3f").replace("#", "%23")

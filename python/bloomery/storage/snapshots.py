@@ -1,0 +1,276 @@
+"""Generations of snapshots: number 7 is the state at the start of segment 7 of the log, a folder of
+saved filters and a manifest. It gets its name when it is whole and on the disk."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, BinaryIO, cast
+
+from bloomery import _native, errors
+from bloomery.storage import anyfile, files
+from bloomery.storage.folder import log_folder, snapshots_folder
+from bloomery.storage.loading import Loading
+from bloomery.storage.log import Log, remove_segment, segment_path, segments
+from bloomery.storage.operations import name_of, text_of
+from bloomery.storage.state import Entry, State
+
+__all__ = ["Generation", "Saved", "Snapshots", "generations", "prune", "publish", "write"]
+
+MANIFEST = "manifest.json"
+_FORMAT = 1
+_PACE_BYTES = 64 << 20  # written between two syncs: the log's own writes wait for no more than that
+_KEPT = 2
+
+
+@dataclass(slots=True)
+class Saved:
+    """An entry as the manifest has it."""
+
+    id: int
+    name: str
+    created_at: float
+    expires_at: float | None
+    items: int
+    settings: dict[str, Any]
+    file: str
+    nbytes: int
+    checksum: int
+    partial: bool = False  # it was still being loaded: the bytes that had come
+
+    @classmethod
+    def of(cls, entry: Entry, path: Path, checksum: int) -> Saved:
+        """Describe an entry whose file is written."""
+        return cls(
+            entry.id,
+            text_of(entry.name),
+            entry.created_at,
+            entry.expires_at,
+            entry.items,
+            entry.settings,
+            path.name,
+            path.stat().st_size,
+            checksum,
+            entry.loading is not None,
+        )
+
+    def entry(self) -> Entry:
+        """Return the entry, without its filter."""
+        return Entry(
+            self.id,
+            name_of(self.name),
+            None,
+            self.created_at,
+            self.expires_at,
+            self.items,
+            self.settings,
+        )
+
+
+@dataclass(slots=True)
+class Generation:
+    """What a manifest says."""
+
+    number: int
+    seq: int  # of the last row of the log that is in it
+    next_id: int
+    now: float
+    entries: list[Saved] = field(default_factory=list)
+
+    @classmethod
+    def read(cls, data: str | os.PathLike[str], number: int) -> Generation:
+        """Read a manifest; CorruptData if it is not as it was written."""
+        path = folder_of(data, number) / MANIFEST
+        try:
+            found = json.loads(path.read_bytes())
+            body = found["manifest"]
+            if found["checksum"] != _sum(body):
+                raise errors.CorruptData(f"{path}: damaged: its checksum does not hold")
+            if body["format"] != _FORMAT:
+                raise errors.UnsupportedVersion(
+                    f"{path}: format {body['format']}: upgrade bloomery"
+                )
+            entries = [Saved(**one) for one in body["entries"]]
+            return cls(body["number"], body["seq"], body["next_id"], body["now"], entries)
+        except FileNotFoundError:
+            raise errors.CorruptData(f"{path}: missing") from None
+        except (KeyError, TypeError, ValueError) as problem:
+            if isinstance(problem, errors.BloomeryError):
+                raise
+            raise errors.CorruptData(f"{path}: damaged: not a manifest") from None
+
+    def write(self, folder: Path) -> None:
+        """Write the manifest, which makes the folder a snapshot."""
+        body = {"format": _FORMAT, **asdict(self)}
+        with (folder / MANIFEST).open("w", encoding="ascii") as file:
+            json.dump({"manifest": body, "checksum": _sum(body)}, file)
+            file.flush()
+            os.fsync(file.fileno())
+        files.sync_folder(str(folder))
+
+    def load(self, data: str | os.PathLike[str], saved: Saved) -> Entry:
+        """Read an entry with its filter into memory; CorruptData if it is not as it was saved."""
+        path = folder_of(data, self.number) / saved.file
+        entry = saved.entry()
+        try:
+            check_file(path, saved)
+            if saved.partial:
+                entry.loading = Loading()
+                with path.open("rb") as file:
+                    for part in read_chunks(file):
+                        entry.loading.take(entry.loading.received, part)
+            else:
+                entry.filter = anyfile.open(path)
+        except FileNotFoundError:
+            raise errors.CorruptData(f"{path}: missing") from None
+        return entry
+
+
+def check_file(path: Path, saved: Saved) -> None:
+    """Raise CorruptData unless this is the file of that entry; its bits are checked when read."""
+    nbytes = path.stat().st_size
+    if nbytes != saved.nbytes:
+        raise errors.CorruptData(f"{path}: {nbytes} bytes, expected {saved.nbytes}")
+    with path.open("rb") as file:
+        if saved.partial:
+            found = 0
+            for part in read_chunks(file):
+                found = _native.checksum(part, found)
+        else:
+            head = file.read(files.HEADER_BYTES)
+            found = int.from_bytes(head[-8:], "little")
+    if found != saved.checksum:
+        raise errors.CorruptData(f"{path}: damaged, or the file of another snapshot")
+
+
+def read_chunks(file: BinaryIO) -> Iterator[bytes]:
+    """All bytes of a file, in parts."""
+    while part := file.read(files.CHUNK_BYTES):
+        yield part
+
+
+def folder_of(data: str | os.PathLike[str], number: int) -> Path:
+    """Where a generation is."""
+    return snapshots_folder(data) / f"{number:08}"
+
+
+def generations(data: str | os.PathLike[str]) -> list[int]:
+    """Return the numbers of the generations there are, in order."""
+    found = snapshots_folder(data).glob("*")
+    return sorted(int(path.name) for path in found if path.name.isdecimal())
+
+
+def _sum(body: dict[str, Any]) -> int:
+    return _native.checksum(json.dumps(body, sort_keys=True).encode())
+
+
+class PacedFile:
+    """A file that is brought to the disk as it is written, and not all of it at the end."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file = file
+        self._written = 0
+        self.seek, self.truncate = file.seek, file.truncate
+
+    def write(self, data: bytes) -> int:
+        """Write, and wait for the disk now and then."""
+        count = self._file.write(data)
+        self._written += count
+        if self._written >= _PACE_BYTES:
+            self._file.flush()
+            os.fdatasync(self._file.fileno())
+            self._written = 0
+        return count
+
+
+def save(entry: Entry, folder: Path) -> Saved:
+    """Write an entry's file into a folder."""
+    path = folder / f"{entry.id}.bloomery"
+    with path.open("wb") as raw:
+        file = cast("BinaryIO", PacedFile(raw))
+        if entry.loading is not None:
+            checksum = 0
+            for part in entry.loading.parts():
+                checksum = _native.checksum(part, checksum)
+                file.write(part)
+        else:
+            files.write(entry.filter, file)
+        raw.flush()
+        os.fsync(raw.fileno())
+    if entry.loading is None:
+        with path.open("rb") as raw:
+            checksum = int.from_bytes(raw.read(files.HEADER_BYTES)[-8:], "little")
+    return Saved.of(entry, path, checksum)
+
+
+def write(data: str | os.PathLike[str], state: State, number: int, seq: int) -> None:
+    """Write a state as a generation, from memory: for a server that serves nobody meanwhile."""
+    with temporary(data, number) as folder:
+        found = [save(entry, folder) for entry in state.filters.values()]
+        Generation(number, seq, state.next_id, state.now, found).write(folder)
+        publish(data, folder, number)
+
+
+@contextlib.contextmanager
+def temporary(data: str | os.PathLike[str], number: int) -> Iterator[Path]:
+    """A folder to write a generation into. What others left half done is removed."""
+    above = snapshots_folder(data)
+    above.mkdir(parents=True, exist_ok=True)
+    for left in above.glob(".*.tmp"):
+        shutil.rmtree(left)
+    folder = above / f".{number:08}.tmp"
+    folder.mkdir()
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def publish(data: str | os.PathLike[str], folder: Path, number: int) -> None:
+    """Give a generation, whole and on the disk, its name."""
+    target = folder_of(data, number)
+    if target.exists():
+        shutil.rmtree(target)  # a damaged one: a good one is not written twice
+    folder.rename(target)
+    files.sync_folder(str(target.parent))
+
+
+def prune(data: str | os.PathLike[str]) -> None:
+    """Remove what no restart needs: generations but the last two, segments older than these.
+
+    As long as there is one generation only, the other is the empty state before segment 1.
+    """
+    found = generations(data)
+    for number in found[:-_KEPT]:
+        shutil.rmtree(folder_of(data, number))
+    if len(found) >= _KEPT:
+        log = log_folder(data)
+        for number in segments(log):
+            if number < found[-_KEPT]:
+                remove_segment(segment_path(log, number))
+
+
+class Snapshots:
+    """The snapshots of a running server: each is made by a process of its own from the snapshot
+    before and the log, and touches neither the memory nor the time of the server."""
+
+    def __init__(self, data: str | os.PathLike[str]) -> None:
+        self.data = os.fspath(data)
+
+    def command(self, generation: int) -> list[str]:
+        """Return the command that makes a generation. It prints its progress as lines of JSON; if
+        it fails, its exit code is not 0 and stderr says why, and all older ones are still there."""
+        module = "bloomery.storage.snapshotter"
+        return [sys.executable, "-m", module, self.data, str(generation)]
+
+    def start(self, log: Log) -> subprocess.Popen[str]:
+        """Begin a new segment, and the process that makes the snapshot of all before it."""
+        command = self.command(log.cut())
+        return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)

@@ -1,0 +1,250 @@
+"""The process that makes a snapshot: the one before, and what the log says happened since.
+
+    python -m bloomery.storage.snapshotter DATA GENERATION
+
+Filters that changed are copied, and changed where the copy is mapped: the kernel can write such
+memory out, so that the filters are not held twice. Others are linked.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import json
+import mmap
+import os
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from bloomery import _native, errors
+from bloomery.storage import files, snapshots
+from bloomery.storage.folder import log_folder, snapshots_folder
+from bloomery.storage.logreader import LogReader, Row
+from bloomery.storage.replay import replay
+from bloomery.storage.snapshots import Generation, Saved
+from bloomery.storage.state import Entry, State
+
+__all__ = ["main", "take"]
+
+_NICE = 10
+_PACE_BYTES = 64 << 20
+_CANNOT = {errno.EXDEV, errno.ENOSYS, errno.EOPNOTSUPP, errno.EINVAL}
+_MAP_FROM = 1 << 20  # bytes: smaller filters are changed in memory and written once
+
+
+class Working(State):
+    """The filters of a generation, each read when something is done to it."""
+
+    def __init__(self, data: Path, base: Generation | None, folder: Path) -> None:
+        super().__init__()
+        self.data, self.base, self.folder = data, base, folder
+        self.untouched: dict[int, Saved] = {}
+        self.maps: dict[int, mmap.mmap] = {}
+        if base is not None:
+            self.now = base.now
+            for saved in base.entries:
+                if saved.partial:
+                    self.put(base.load(data, saved))
+                else:
+                    self.untouched[saved.id] = saved
+                    self.put(saved.entry())
+            self.next_id = base.next_id
+
+    def filter_of(self, entry: Entry) -> Any:
+        """Return the filter, read now if it was not."""
+        saved = self.untouched.pop(entry.id, None)
+        if saved is not None:
+            assert self.base is not None
+            if saved.nbytes < _MAP_FROM:
+                entry.filter = self.base.load(self.data, saved).filter
+            else:
+                source = snapshots.folder_of(self.data, self.base.number) / saved.file
+                snapshots.check_file(source, saved)
+                copy = self.folder / saved.file
+                _copy(source, copy)
+                try:
+                    self._map(entry, copy)
+                except errors.CorruptData as problem:
+                    raise errors.CorruptData(f"{source}: {problem}") from None
+            if saved.settings["kind"] == "rotating":
+                entry.filter.set_clock(self.clock)
+        return super().filter_of(entry)
+
+    def put(self, entry: Entry) -> None:
+        """Take an entry in; a large filter in memory moves to a file."""
+        filter = entry.filter
+        if filter is not None and entry.id not in self.maps and filter.nbytes >= _MAP_FROM:
+            saved = snapshots.save(entry, self.folder)
+            entry.filter = None
+            self._map(entry, self.folder / saved.file)
+        super().put(entry)
+
+    def _map(self, entry: Entry, path: Path) -> None:
+        with path.open("r+b") as file:
+            mapped = mmap.mmap(file.fileno(), 0)
+        head = mapped[: files.HEADER_BYTES]
+        cls, _, expected = files.expect(head)
+        files.verify(expected, _checksum(mapped))
+        entry.filter = cls._open(head, mapped, files.HEADER_BYTES, writable=True)
+        self.maps[entry.id] = mapped
+
+    def save(self, entry: Entry) -> Saved:
+        """Bring an entry's file to the disk."""
+        saved = self.untouched.get(entry.id)
+        if saved is not None:
+            assert self.base is not None
+            source = snapshots.folder_of(self.data, self.base.number) / saved.file
+            _link(source, self.folder / saved.file)
+            return Saved.of(entry, self.folder / saved.file, saved.checksum)
+        mapped = self.maps.get(entry.id)
+        if mapped is None or not entry.filter._shares(mapped, files.HEADER_BYTES):
+            (self.folder / f"{entry.id}.bloomery").unlink(missing_ok=True)
+            return snapshots.save(entry, self.folder)
+        checksum = _checksum(mapped)
+        mapped[: files.HEADER_BYTES] = entry.filter._header(checksum)
+        for start in range(0, len(mapped), _PACE_BYTES):
+            mapped.flush(start, min(_PACE_BYTES, len(mapped) - start))
+        path = self.folder / f"{entry.id}.bloomery"
+        with path.open("r+b") as file:
+            os.fsync(file.fileno())
+        return Saved.of(entry, path, checksum)
+
+
+def _checksum(mapped: mmap.mmap) -> int:
+    checksum = 0
+    with memoryview(mapped) as view:
+        for start in range(files.HEADER_BYTES, len(view), files.CHUNK_BYTES):
+            checksum = _native.checksum(view[start : start + files.CHUNK_BYTES], checksum)
+    return checksum
+
+
+def _copy(source: Path, target: Path) -> None:
+    """Copy a file, waiting for the disk now and then; within the kernel where it can do that."""
+    with source.open("rb") as old, target.open("wb", buffering=0) as new:
+        left = os.fstat(old.fileno()).st_size
+        try:
+            while left > 0:
+                count = os.copy_file_range(old.fileno(), new.fileno(), min(left, _PACE_BYTES))
+                if count == 0:
+                    raise errors.CorruptData(f"{source}: became shorter while it was read")
+                left -= count
+                os.fdatasync(new.fileno())
+        except OSError as problem:
+            if problem.errno not in _CANNOT:
+                raise
+            old.seek(0)
+            new.seek(0)
+            paced = snapshots.PacedFile(new)
+            for part in snapshots.read_chunks(old):
+                paced.write(part)
+
+
+def _link(source: Path, target: Path) -> None:
+    try:
+        os.link(source, target)
+    except FileNotFoundError:
+        raise errors.CorruptData(f"{source}: missing") from None
+    except OSError:  # no hard links here
+        _copy(source, target)
+
+
+def take(data: str | os.PathLike[str], number: int) -> None:
+    """Make a generation, unless there is a good one. The newest older one that is not damaged, and
+    the log since then, is what it is made of."""
+    path = Path(data)
+    with contextlib.suppress(errors.CorruptData):
+        Generation.read(path, number)
+        _say(done=number)
+        return
+    older = [n for n in reversed(snapshots.generations(path)) if n < number]
+    for base in [*older, 0]:
+        try:
+            _take(path, number, base)
+        except errors.CorruptData as problem:
+            if base == 0:
+                raise
+            _say(problem=str(problem))
+        else:
+            return
+
+
+def _take(data: Path, number: int, base: int) -> None:
+    with snapshots.temporary(data, number) as folder:
+        before = Generation.read(data, base) if base else None
+        state = Working(data, before, folder)
+        seq = before.seq if before else 0
+        rows = LogReader(log_folder(data), base or 1, seq, number)
+        _say(base=base, segments=len(rows.segments), filters=len(state.filters))
+        problems: list[str] = []
+        replay(state, _watched(rows), problems)
+        problems = [*rows.problems, *problems]
+        if problems:
+            raise errors.CorruptData("; ".join(problems[:5]))
+        found = []
+        for entry in state.filters.values():
+            found.append(state.save(entry))
+            _keep_on(saved=len(found))
+        kept = {saved.file for saved in found}
+        for left in folder.iterdir():
+            if left.name not in kept:
+                left.unlink()  # of a filter that was dropped
+        Generation(number, rows.last, state.next_id, state.now, found).write(folder)
+        snapshots.publish(data, folder, number)
+    snapshots.prune(data)
+    _say(done=number, rows=rows.rows)
+
+
+def _watched(rows: LogReader) -> Iterator[Row]:
+    for row in rows:
+        yield row
+        if rows.rows % 4096 == 0:
+            _keep_on(rows=rows.rows)
+
+
+_parent = os.getppid()
+_said = 0.0
+
+
+def _keep_on(**progress: int) -> None:
+    """Say how far it is, now and then; stop if the server is gone: the next one starts its own."""
+    global _said
+    if os.getppid() != _parent:
+        sys.exit("the server is gone")
+    if time.monotonic() - _said > 0.2:
+        _said = time.monotonic()
+        _say(**progress)
+
+
+def _say(**progress: object) -> None:
+    print(json.dumps(progress), flush=True)
+
+
+def main(arguments: list[str]) -> int:
+    """Make the generation that the arguments name; 0 if it is there."""
+    try:
+        data, number = arguments[0], int(arguments[1])
+    except (IndexError, ValueError):
+        print("usage: python -m bloomery.storage.snapshotter DATA GENERATION", file=sys.stderr)
+        return 1
+    os.nice(_NICE)
+    folder = snapshots_folder(data)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with (folder / ".lock").open("w") as lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise errors.FolderInUse(f"{folder}: another snapshot is being made") from None
+            take(data, number)
+    except (errors.BloomeryError, OSError) as problem:
+        print(f"no snapshot {number}: {problem}".replace("\n", " "), file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
