@@ -55,6 +55,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(header::read_header, module)?)?;
     module.add_function(wrap_pyfunction!(header::parse_header, module)?)?;
     module.add_function(wrap_pyfunction!(header::checksum, module)?)?;
+    module.add_function(wrap_pyfunction!(replay::lost_frames, module)?)?;
     module.add_function(wrap_pyfunction!(fuse::build_static, module)?)?;
     module.add_function(wrap_pyfunction!(tables::growing_table, module)?)?;
     module.add_function(wrap_pyfunction!(tables::fixed_table, module)?)?;
