@@ -1,4 +1,4 @@
-"""A restart: the newest snapshot, the log since then, and what is said when one of them is damaged."""
+"""A restart: the newest snapshot, the log after it, and what is said when one is damaged."""
 
 from __future__ import annotations
 
@@ -199,7 +199,7 @@ def test_one_server_a_folder(tmp_path: Path) -> None:
         "import sys; from bloomery.storage.folder import lock\n"
         "held = lock(sys.argv[1]); print('held', flush=True); sys.stdin.read()"
     )
-    command = [sys.executable, "-c", program, tmp_path / "new"]
+    command = [sys.executable, "-c", program, str(tmp_path / "new")]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as first:
         assert first.stdout is not None
         assert first.stdout.readline() == b"held\n"
