@@ -8,6 +8,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
@@ -19,6 +20,7 @@ from unit.storage.serving import SETTINGS, Server, assert_same, packed
 REMOVING = ("counting", "deletable", "cuckoo")
 HASHES = st.lists(st.integers(0, 2**64 - 1) | st.sampled_from([1, 2**63, 12345]), max_size=40)
 NUMBERS = st.integers(0, 5)
+MEMORY = "/dev/shm" if Path("/dev/shm").is_dir() else None  # it syncs in no time
 # Every filter is changed in a mapped file, however small.
 snapshotter._MAP_FROM = 0
 
@@ -28,7 +30,7 @@ class ServerMachine(RuleBasedStateMachine):
 
     @initialize()
     def start(self) -> None:
-        self.folder = Path(tempfile.mkdtemp())
+        self.folder = Path(tempfile.mkdtemp(dir=MEMORY))
         self.copies = 0
         self.server = Server(self.folder / "0")
         self.keys: dict[int, Counter[int]] = {}
@@ -162,4 +164,4 @@ class ServerMachine(RuleBasedStateMachine):
         self.server = reborn
 
 
-TestServer = ServerMachine.TestCase
+TestServer = pytest.mark.slow(ServerMachine.TestCase)
