@@ -135,7 +135,9 @@ class Engine:
             entry.id,
             door=settings.get("door", "bf"),
             items=entry.items,
-            limit=settings["capacity"] if entry.filter.kind == "bloom" and "nonscaling" in settings else None,
+            limit=settings["capacity"]
+            if entry.filter.kind == "bloom" and "nonscaling" in settings
+            else None,
             expires_at=entry.expires_at,
         )
 
