@@ -1,0 +1,104 @@
+"""A client of the Redis protocol that shows replies as they are on the wire, byte by byte."""
+
+import shlex
+import socket
+from types import TracebackType
+from typing import Any
+
+PATIENCE = 60.0
+
+
+def request(*words: bytes | str | int) -> bytes:
+    """A command as clients send it."""
+    raw = [word if isinstance(word, bytes) else str(word).encode() for word in words]
+    return b"*%d\r\n" % len(raw) + b"".join(b"$%d\r\n%b\r\n" % (len(one), one) for one in raw)
+
+
+class Wire:
+    """A connection."""
+
+    def __init__(self, port: int, protocol: int = 2, timeout: float = PATIENCE) -> None:
+        self.socket = socket.create_connection(("127.0.0.1", port), timeout=timeout)
+        self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self.file = self.socket.makefile("rb")
+        if protocol == 3:
+            assert self.ask("HELLO", 3).startswith(b"%")
+
+    def __enter__(self) -> "Wire":
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Hang up."""
+        self.file.close()
+        self.socket.close()
+
+    def send(self, data: bytes) -> None:
+        """Send bytes, whatever they are."""
+        self.socket.sendall(data)
+
+    def ask(self, *words: bytes | str | int) -> bytes:
+        """Send a command; its reply, raw."""
+        self.send(request(*words))
+        return self.reply()
+
+    def line(self, text: str) -> bytes:
+        """Send a command as a person would type it; its reply, raw."""
+        return self.ask(*shlex.split(text))
+
+    def reply(self) -> bytes:
+        """Read one reply, raw; b"" when the server has hung up."""
+        head = self.file.readline()
+        if not head:
+            return b""
+        mark, number = head[:1], head[1:-2]
+        if mark in b"$=" and number != b"-1":
+            return head + self.file.read(int(number) + 2)
+        if mark in b"*~" and number != b"-1":
+            return head + b"".join(self.reply() for _ in range(int(number)))
+        if mark == b"%":
+            return head + b"".join(self.reply() for _ in range(2 * int(number)))
+        assert mark in b"+-:,#_$*", head
+        return head
+
+    def closed(self) -> bool:
+        """Whether the server hung up; what it still sends is passed over."""
+        try:
+            while self.socket.recv(1 << 16):
+                pass
+        except TimeoutError:
+            return False
+        except OSError:
+            return True
+        return True
+
+
+def shown(reply: bytes) -> Any:
+    """A raw reply as tests write it: `+OK`, `-ERR …`, `:1`, `$text`, lists of those."""
+    value, rest = _shown(reply)
+    assert rest == b"", rest
+    return value
+
+
+def _shown(reply: bytes) -> tuple[Any, bytes]:
+    head, _, rest = reply.partition(b"\r\n")
+    mark, number = head[:1], head[1:]
+    if mark in b"$=" and number != b"-1":
+        size = int(number)
+        return (mark + rest[:size]).decode("latin-1"), rest[size + 2 :]
+    if mark in b"*~%" and number != b"-1":
+        items: list[Any] = []
+        for _ in range(int(number) * (2 if mark == b"%" else 1)):
+            item, rest = _shown(rest)
+            items.append(item)
+        if mark == b"%":
+            return dict(zip(items[::2], items[1::2], strict=True)), rest
+        return items, rest
+    return head.decode("latin-1"), rest
