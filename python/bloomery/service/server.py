@@ -112,7 +112,7 @@ class Server:
         self.engine = Engine(found.state, log)
         self.commands = Commands(self.engine, self.settings)
         self.saving = Saving(self, found.generation)
-        url = self.registry or f"sqlite:///{self.data}/registry.sqlite"
+        url = self.registry or self.data / "registry.sqlite"
         self.mirror = Mirror(self.engine, url, _server_id(self.data))
         self.door = Door(self)
 
