@@ -253,8 +253,7 @@ def _mexists(client: Client, words: list[bytes]) -> list[bool]:
 
 @command("BF.DEL", "key item", least=2, write=True, keys=_NAME)
 def delete(client: Client, words: list[bytes]) -> bool:
-    """Take one copy of a key out: 1 if there was one. For kinds that can: counting, deletable,
-    cuckoo."""
+    """Take one copy of a key out, of a counting, deletable or cuckoo filter: 1 if there was one."""
     name, key = words
     if filter_at(client, name, "bf") is None:
         raise failures.NOT_FOUND
