@@ -2,7 +2,7 @@
 
 import pytest
 
-from integration.resp.wire import Wire, check
+from integration.resp.wire import Wire, check, dump
 from integration.servers import BloomeryServer
 
 SCRIPTS = {
@@ -203,8 +203,6 @@ STRUCTURE = """
     BF.INFO a SIZE => [:240] | {+Size: :240}
     MEMORY USAGE a => :272
     BF.DEBUG a => ["size:0", "bytes:144 bits:1152 hashes:8 hashwidth:64 capacity:100 size:0 ratio:0.005"]
-    BF.RESERVE capped 0.9 100 NONSCALING => +OK
-    BF.DEBUG capped => ["size:0", "bytes:40 bits:320 hashes:2 hashwidth:64 capacity:100 size:0 ratio:0.25"]
     BF.RESERVE grown 0.01 2 EXPANSION 2 => +OK
     BF.MADD grown a b c => [:1, :1, :1] | [#t, #t, #t]
     BF.DEBUG grown => ["size:3", \
@@ -214,7 +212,7 @@ STRUCTURE = """
         +Number of items inserted, :3, +Expansion rate, :2] | \
         {+Capacity: :6, +Size: :176, +Number of filters: :2, \
         +Number of items inserted: :3, +Expansion rate: :2}
-    BF.LOADCHUNK grown 6 data => -ERR invalid chunk - Too big for current filter
+    BF.LOADCHUNK grown 12 data => -ERR invalid chunk - Too big for current filter
     """
 
 
@@ -223,3 +221,32 @@ def test_structure_is_that_of_redisbloom(empty: BloomeryServer, protocol: int) -
     with Wire(empty.resp_port, protocol) as wire:
         assert wire.ask("CONFIG", "SET", "bf-layout", "redisbloom") == b"+OK\r\n"
         check(wire, protocol, STRUCTURE)
+
+
+def test_a_rate_above_a_quarter_is_a_quarter(empty: BloomeryServer) -> None:
+    """An error rate above 0.25 is capped without a word, as RedisBloom does."""
+    with Wire(empty.resp_port) as wire:
+        assert wire.ask("CONFIG", "SET", "bf-layout", "redisbloom") == b"+OK\r\n"
+        for name, rate in (("capped", "0.9"), ("quarter", "0.25")):
+            assert wire.ask("BF.RESERVE", name, rate, 100, "NONSCALING") == b"+OK\r\n"
+        assert b"ratio:0.25" in wire.ask("BF.DEBUG", "capped")
+        assert wire.ask("BF.DEBUG", "capped") == wire.ask("BF.DEBUG", "quarter")
+
+
+@pytest.mark.parametrize("layout", ["bloomery", "redisbloom"])
+def test_a_filter_is_dumped_and_loaded(empty: BloomeryServer, protocol: int, layout: str) -> None:
+    """What SCANDUMP gives, LOADCHUNK takes: the copy knows every key, and nothing else is new."""
+    keys = [f"key {number}" for number in range(3000)]
+    with Wire(empty.resp_port, protocol) as wire:
+        assert wire.ask("CONFIG", "SET", "bf-layout", layout) == b"+OK\r\n"
+        assert wire.ask("BF.RESERVE", "a", "0.001", 500) == b"+OK\r\n"
+        wire.ask("BF.MADD", "a", *keys)
+        chunks = dump(wire, "BF.SCANDUMP", "a")
+        for iterator, data in chunks:
+            assert wire.ask("BF.LOADCHUNK", "b", iterator, data) == b"+OK\r\n"
+        assert dump(wire, "BF.SCANDUMP", "b") == chunks
+        asked = [f"other {number}" for number in range(3000)] + keys
+        answers = wire.ask("BF.MEXISTS", "a", *asked)
+        assert wire.ask("BF.MEXISTS", "b", *asked) == answers
+        assert answers.endswith((b":1\r\n" if protocol == 2 else b"#t\r\n") * len(keys))
+        assert wire.ask("BF.INFO", "b", "ITEMS") == wire.ask("BF.INFO", "a", "ITEMS")

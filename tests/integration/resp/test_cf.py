@@ -2,7 +2,7 @@
 
 import pytest
 
-from integration.resp.wire import Wire, check
+from integration.resp.wire import Wire, check, dump
 from integration.servers import BloomeryServer
 
 SCRIPTS = {
@@ -173,3 +173,21 @@ def test_replies_are_those_of_redisbloom(empty: BloomeryServer, protocol: int, s
     """Whatever is asked with CF.*, right or wrong, the reply is RedisBloom's."""
     with Wire(empty.resp_port, protocol) as wire:
         check(wire, protocol, script)
+
+
+def test_a_filter_is_dumped_and_loaded(empty: BloomeryServer, protocol: int) -> None:
+    """What SCANDUMP gives, LOADCHUNK takes: the copy has every key as often as the first."""
+    keys = [f"key {number}" for number in range(3000)]
+    with Wire(empty.resp_port, protocol) as wire:
+        assert wire.ask("CF.RESERVE", "a", 500, "EXPANSION", 2) == b"+OK\r\n"
+        wire.ask("CF.INSERT", "a", "ITEMS", *keys, *keys[:100])
+        chunks = dump(wire, "CF.SCANDUMP", "a")
+        for iterator, data in chunks:
+            assert wire.ask("CF.LOADCHUNK", "b", iterator, data) == b"+OK\r\n"
+        assert dump(wire, "CF.SCANDUMP", "b") == chunks
+        asked = [f"other {number}" for number in range(3000)] + keys
+        assert wire.ask("CF.MEXISTS", "b", *asked) == wire.ask("CF.MEXISTS", "a", *asked)
+        for key in keys[90:110]:
+            assert wire.ask("CF.COUNT", "b", key) == wire.ask("CF.COUNT", "a", key)
+        for command in ("CF.INFO", "CF.DEBUG"):
+            assert wire.ask(command, "b") == wire.ask(command, "a")

@@ -129,8 +129,8 @@ def _told(value: Any) -> str:
 def check(wire: Wire, protocol: int, script: str) -> None:
     """Do the commands of a script, one a line, and compare their replies.
 
-    `command => reply`, or `command => RESP2's reply | RESP3's`; `#` begins a remark. What is wrong
-    is shown all at once.
+    `command => reply`, or `command => RESP2's reply | RESP3's`; `#` begins a remark. How many blanks
+    there are does not count. What is wrong is shown all at once.
     """
     wrong = []
     for line in script.splitlines():
@@ -139,7 +139,19 @@ def check(wire: Wire, protocol: int, script: str) -> None:
         asked, _, replies = line.strip().partition(" => ")
         resp2, _, resp3 = replies.partition(" | ")
         right = (resp3 if resp3 and protocol == 3 else resp2).strip()
-        got = told(wire.line(asked))
+        got, right = (" ".join(text.split()) for text in (told(wire.line(asked)), right))
         if got != right:
             wrong.append(f"{asked.strip()}\n    got   {got}\n    right {right}")
     assert not wrong, "\n" + "\n".join(wrong)
+
+
+def dump(wire: Wire, command: str, name: str) -> list[tuple[int, bytes]]:
+    """Every part of a dump, with the iterator that came with it."""
+    parts: list[tuple[int, bytes]] = []
+    iterator = 0
+    while True:
+        following, data = shown(wire.ask(command, name, iterator))
+        iterator = int(following[1:])
+        if iterator == 0:
+            return parts
+        parts.append((iterator, data[1:].encode("latin-1")))
