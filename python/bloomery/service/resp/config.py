@@ -69,6 +69,7 @@ def set_(client: Client, words: list[bytes]) -> str:
             f"must be in the range [{least}, {1 << 30}]: at least 2 * cf-bucket-size",
         )
     _take(settings, tried)
+    client.server.engine.shelf.most_layers = settings.cf_max_expansions
     return OK
 
 
