@@ -56,8 +56,8 @@ def test_layers_are_as_large_as_theirs(
 ) -> None:
     """Bits, hashes and error rate of a first layer are those that RedisBloom has."""
     (layer,) = RedisBloomFilter(rate, capacity).layers()
-    assert (layer["num_bits"], layer["num_hashes"], layer["error_rate"]) == expected
-    assert layer["capacity"] == capacity
+    names = ("num_bits", "num_hashes", "error_rate", "capacity")
+    assert [layer[name] for name in names] == [*expected, capacity]
 
 
 def test_layers_grow_as_theirs() -> None:
@@ -186,7 +186,7 @@ def test_they_are_kinds_of_files(one: Any, tmp_path: Path) -> None:
     """`bloomery.open` gives them back, read or mapped; another class says whose file it is."""
     filter, path = several(one), tmp_path / "f"
     filter.save(path)
-    assert KINDS[one.kind] is one
+    assert KINDS[one.kind] == one
     for how in ({}, {"mmap": True}, {"mmap": True, "verify": True}):
         opened: Any = bloomery.open(path, **how)
         assert type(opened) is one
