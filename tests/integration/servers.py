@@ -262,3 +262,7 @@ class BloomeryServer(Server):
     def http_port(self) -> int:
         """Where it speaks HTTP."""
         return self._port(2)
+
+
+# What the fixture `serve` gives: options of the command, and `data=` for the folder.
+Serve = Callable[..., BloomeryServer]
