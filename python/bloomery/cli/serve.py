@@ -40,8 +40,8 @@ def serve(
         str | None,
         typer.Option(
             metavar="WHEN",
-            help="When the log goes to the disk: always (before each reply), everysec (the default) "
-            "or never. Whichever it is, kill -9 loses nothing that was acknowledged.",
+            help="When the log goes to the disk: always (before each reply), everysec (the "
+            "default) or never. Whichever it is, kill -9 loses nothing that was acknowledged.",
         ),
     ] = None,
     bf_layout: Annotated[

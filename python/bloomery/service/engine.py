@@ -129,13 +129,14 @@ class Engine:
             return
         self._shelved[entry.id] = entry.name
         settings: dict[str, Any] = entry.settings
+        limited = entry.filter.kind == "bloom" and "nonscaling" in settings
         self.shelf.put(
             entry.name,
             entry.filter,
             entry.id,
             door=settings.get("door", "bf"),
             items=entry.items,
-            limit=settings["capacity"] if entry.filter.kind == "bloom" and "nonscaling" in settings else None,
+            limit=settings["capacity"] if limited else None,
             expires_at=entry.expires_at,
         )
 

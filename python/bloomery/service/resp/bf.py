@@ -156,7 +156,7 @@ def _value(name: str, word: bytes) -> Any:
 @command("BF.ADD", "key item", least=2, write=True, keys=_NAME)
 def add(client: Client, words: list[bytes]) -> Any:
     """Add a key: 1 if it is definitely new, 0 if it may have been there."""
-    (answer,) = madd(client, words)
+    (answer,) = _madd(client, words)
     if isinstance(answer, Failure):
         raise answer
     return answer
@@ -165,6 +165,10 @@ def add(client: Client, words: list[bytes]) -> Any:
 @command("BF.MADD", "key item [item ...]", least=2, most=None, write=True, keys=_NAME)
 def madd(client: Client, words: list[bytes]) -> list[Any]:
     """Add keys: for each, 1 if it is definitely new, 0 if it may have been there."""
+    return _madd(client, words)
+
+
+def _madd(client: Client, words: list[bytes]) -> list[Any]:
     name, *keys = words
     if filter_at(client, name, "bf") is None:
         _make_default(client, name)
@@ -228,12 +232,16 @@ def insert(client: Client, words: list[bytes]) -> list[Any]:
 @command("BF.EXISTS", "key item", least=2, keys=_NAME)
 def exists(client: Client, words: list[bytes]) -> bool:
     """Tell whether a key may have been added: 0 is certain."""
-    return mexists(client, words)[0]
+    return _mexists(client, words)[0]
 
 
 @command("BF.MEXISTS", "key item [item ...]", least=2, most=None, keys=_NAME)
 def mexists(client: Client, words: list[bytes]) -> list[bool]:
     """Tell of each key whether it may have been added: 0 is certain."""
+    return _mexists(client, words)
+
+
+def _mexists(client: Client, words: list[bytes]) -> list[bool]:
     name, *keys = words
     try:
         if filter_at(client, name, "bf") is None:

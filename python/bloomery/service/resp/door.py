@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+import traceback
 from collections.abc import Awaitable
 from typing import TYPE_CHECKING, Any
 
@@ -112,6 +113,7 @@ class Door:
             self.server.engine.begin()
             self._loop.call_soon(self.end)
         turn.append(connection)
+        connection.client.last = time.monotonic()
 
     def end(self) -> None:
         """Write the log, then answer."""
@@ -131,7 +133,6 @@ class Door:
     def execute(self, client: Client, words: list[bytes]) -> Awaitable[None] | None:
         """Do a command and reply, or return what is to be waited for, which replies."""
         self.rare += 1
-        client.last = time.monotonic()
         write, command = False, None
         try:
             command = table.find(words)
@@ -141,11 +142,9 @@ class Door:
             else:
                 write = command.write
                 value = command.handler(client, words[command.words :])
-        except Failure as failure:
-            value = failure
+        except Exception as problem:  # noqa: BLE001  # a client must not end the others' server
+            value = self._failed(problem)
             client.spoiled |= command is None and client.queue is not None
-        except (errors.BloomeryError, MemoryError) as problem:
-            value = failure_of(problem)
         if isinstance(value, Awaitable):
             return self._later(client, value, write)
         client.session.reply(encode(value, client.session.protocol), write)
@@ -154,21 +153,26 @@ class Door:
     async def _later(self, client: Client, value: Awaitable[Any], write: bool) -> None:
         try:
             reply = await value
-        except Failure as failure:
-            reply = failure
-        except (errors.BloomeryError, MemoryError) as problem:
-            reply = failure_of(problem)
+        except Exception as problem:  # noqa: BLE001  # as above
+            reply = self._failed(problem)
         client.session.reply(encode(reply, client.session.protocol), write)
+
+    def _failed(self, problem: Exception) -> Failure:
+        """Return the error reply; what nobody expected goes to the operator too."""
+        if isinstance(problem, Failure):
+            return problem
+        if isinstance(problem, (errors.BloomeryError, MemoryError)):
+            return failure_of(problem)
+        self.server.say("".join(traceback.format_exception(problem)))
+        return Failure(f"ERR internal error: {type(problem).__name__}; the server has printed more")
 
     def perform(self, client: Client, words: list[bytes]) -> Any:
         """Do a command of a transaction; its value, or its failure."""
         try:
             command = table.find(words)
             value = command.handler(client, words[command.words :])
-        except Failure as failure:
-            return failure
-        except (errors.BloomeryError, MemoryError) as problem:
-            return failure_of(problem)
+        except Exception as problem:  # noqa: BLE001  # as above
+            return self._failed(problem)
         if isinstance(value, Awaitable):
             getattr(value, "close", lambda: None)()
             return Failure("ERR Command not allowed inside a transaction")

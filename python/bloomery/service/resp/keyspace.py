@@ -58,7 +58,7 @@ def encoding(client: Client, words: list[bytes]) -> bytes | None:
 @command("KEYS", "pattern", least=1, group="generic")
 def keys(client: Client, words: list[bytes]) -> list[bytes]:
     """Tell every name that matches a pattern."""
-    return client.server.commands.list(words[0])
+    return client.server.commands.names(words[0])
 
 
 @command(
