@@ -57,6 +57,7 @@ class Server:
         self.ready = False
         self.resp_address = self.http_address = ""
         self.problems: list[str] = []  # that were found when it started
+        self.recovered_rows = 0  # of the log, that were done again
 
     # Set by run().
     engine: Engine
@@ -99,7 +100,7 @@ class Server:
     def _open(self) -> None:
         _native.set_memory_limit(self.settings.maxmemory or None)
         found = recover(self.data, accept_loss=self.accept_loss)
-        self.problems = found.problems
+        self.problems, self.recovered_rows = found.problems, found.rows
         for problem in found.problems:
             self.say(f"recovery: {problem}")
         log = Log(
