@@ -60,7 +60,7 @@ def _make(
             kind = "redisbloom"
         else:
             kind = "scalable" if expansion else "bloom"
-    if kind == "bloom" or (kind == "redisbloom" and not expansion):
+    if kind == "redisbloom" and not expansion:
         chosen["nonscaling"] = True
     client.server.commands.create(name, kind, **chosen, **more)
 
@@ -253,8 +253,7 @@ def _mexists(client: Client, words: list[bytes]) -> list[bool]:
 
 @command("BF.DEL", "key item", least=2, write=True, keys=_NAME)
 def delete(client: Client, words: list[bytes]) -> bool:
-    """Take one copy of a key out: 1 if there was one. For kinds that can: counting, deletable,
-    cuckoo."""
+    """Take one copy of a key out, of a counting, deletable or cuckoo filter: 1 if there was one."""
     name, key = words
     if filter_at(client, name, "bf") is None:
         raise failures.NOT_FOUND
@@ -280,10 +279,11 @@ def _facts(entry: Entry) -> dict[str, Any]:
         size, number, expansion = chain.redis_size, chain.num_layers, chain.expansion
     else:
         made = settings.get("capacity", getattr(entry.filter, "capacity", 0))
-        capacity = made if settings.get("nonscaling") else max(made, entry.items)
+        fixed = entry.filter is not None and entry.filter.kind == "bloom"
+        capacity = made if fixed else max(made, entry.items)
         size = 0 if entry.filter is None else entry.filter.nbytes
         number = settings.get("generations", 1)
-        expansion = None if settings.get("nonscaling") else settings.get("expansion")
+        expansion = None if fixed else settings.get("expansion", 2)
     return {
         "Capacity": capacity,
         "Size": size,
