@@ -71,8 +71,9 @@ class LogReader:
     def _stored(self, path: Path) -> Iterator[_Stored]:
         try:
             # Read only: closing it does not fold the write-ahead file of a killed server in, which
-            # takes seconds, and damaged files stay as they are.
-            connection = sqlite3.connect(f"file:{_quoted(path)}?mode=ro", uri=True, timeout=10)
+            # takes seconds, and damaged files stay as they are. Without such a file nobody writes.
+            mode = "mode=ro" if Path(f"{path}-wal").exists() else "immutable=1"
+            connection = sqlite3.connect(f"file:{_quoted(path)}?{mode}", uri=True, timeout=10)
             with contextlib.closing(connection):
                 self._check(connection, path)
                 yield from self._salvaged(connection, path)
