@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import re
 import secrets
 import signal
 import sys
@@ -32,6 +33,7 @@ __all__ = ["Server"]
 
 _BACKLOG = 4096
 _DRAIN_SECONDS = 5.0
+_REGISTRY = "registry.sqlite"
 
 
 class Server:
@@ -98,7 +100,6 @@ class Server:
             return await self._close()
 
     def _open(self) -> None:
-        _native.set_memory_limit(self.settings.maxmemory or None)
         found = recover(self.data, accept_loss=self.accept_loss)
         self.problems, self.recovered_rows = found.problems, found.rows
         for problem in found.problems:
@@ -110,10 +111,12 @@ class Server:
             fsync=cast("Fsync", self.settings.fsync),
             segment_bytes=self.settings.snapshot_log_bytes,
         )
+        # Only now: a lower limit than before must not keep the server from its own data.
+        _native.set_memory_limit(self.settings.maxmemory or None)
         self.engine = Engine(found.state, log)
         self.commands = Commands(self.engine, self.settings)
         self.saving = Saving(self, found.generation)
-        url = self.registry or f"sqlite:///{self.data}/registry.sqlite"
+        url = self.registry or f"sqlite:///{self.data}/{_REGISTRY}"
         self.mirror = Mirror(self.engine, url, _server_id(self.data))
         self.door = Door(self)
 
@@ -197,7 +200,12 @@ def _address(server: asyncio.Server) -> str:
 def _server_id(data: Path) -> str:
     """Which server this is, in a registry that others use too: made once, kept with the data."""
     path = data / "id"
-    if not path.exists():
+    found = path.read_bytes().strip() if path.exists() else b""
+    if not re.fullmatch(rb"[0-9a-f]{16}", found):
+        found = secrets.token_hex(8).encode()
         with files.replacing(path) as file:
-            file.write(secrets.token_hex(8).encode())
-    return path.read_text("ascii").strip()
+            file.write(found)
+        # Its rows are those of a server that is no more, and names are given once.
+        for left in data.glob(f"{_REGISTRY}*"):
+            left.unlink()
+    return found.decode()
