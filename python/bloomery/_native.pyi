@@ -517,6 +517,11 @@ class Shelf:
     @refusing.setter
     def refusing(self, value: bool, /) -> None: ...
     @property
+    def most_layers(self) -> int:
+        """Layers that a cuckoo filter of RedisBloom's may have, before it takes no more keys."""
+    @most_layers.setter
+    def most_layers(self, value: int, /) -> None: ...
+    @property
     def commands(self) -> int:
         """Commands that were answered without Python."""
 

@@ -5,11 +5,13 @@ from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
-import psycopg
 import redis
 
+from conftest import require
 from integration.servers import BloomeryServer, PostgresServer, Serve
 from unit.service.follower import until
+
+psycopg = require("psycopg")
 
 
 def client_of(server: BloomeryServer) -> "redis.Redis":
