@@ -116,9 +116,28 @@ class Server:
         self.engine = Engine(found.state, log)
         self.commands = Commands(self.engine, self.settings)
         self.saving = Saving(self, found.generation)
-        url = self.registry or f"sqlite:///{self.data}/{_REGISTRY}"
-        self.mirror = Mirror(self.engine, url, _server_id(self.data))
+        registry = self.registry or self.data / _REGISTRY
+        self.mirror = Mirror(self.engine, registry, self._server_id(new=found.segment == 1))
         self.door = Door(self)
+
+    def _server_id(self, new: bool) -> str:
+        """Which server this is, in a registry that others use too: made once, kept with the data."""
+        path = self.data / "id"
+        known = path.read_bytes().strip() if path.exists() else b""
+        if re.fullmatch(rb"[0-9a-f]{16}", known):
+            return known.decode()
+        if not new:
+            self.problems.append(
+                f"{path}: {'damaged' if known else 'missing'}: to a registry this is another server "
+                "now, which cannot have the names of the one before"
+            )
+            self.say(f"recovery: {self.problems[-1]}")
+            for left in self.data.glob(f"{_REGISTRY}*"):
+                left.unlink()  # our own one is made anew
+        made = secrets.token_hex(8)
+        with files.replacing(path) as file:
+            file.write(made.encode())
+        return made
 
     async def _listen(self) -> list[asyncio.Server]:
         loop = asyncio.get_running_loop()
@@ -195,17 +214,3 @@ class Server:
 def _address(server: asyncio.Server) -> str:
     host, port = server.sockets[0].getsockname()[:2]
     return f"{host}:{port}"
-
-
-def _server_id(data: Path) -> str:
-    """Which server this is, in a registry that others use too: made once, kept with the data."""
-    path = data / "id"
-    found = path.read_bytes().strip() if path.exists() else b""
-    if not re.fullmatch(rb"[0-9a-f]{16}", found):
-        found = secrets.token_hex(8).encode()
-        with files.replacing(path) as file:
-            file.write(found)
-        # Its rows are those of a server that is no more, and names are given once.
-        for left in data.glob(f"{_REGISTRY}*"):
-            left.unlink()
-    return found.decode()
