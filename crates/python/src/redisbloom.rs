@@ -80,21 +80,33 @@ fn copied<T: Layered>(filter: &T) -> (Header, Option<Bits>) {
     (header, copy())
 }
 
+/// How many keys ahead their memory is asked for.
+const AHEAD: usize = 12;
+
 /// Does `act` for each of them; how many it was a yes for. What finds no room is left out: whoever
 /// wrote the log had it refused too.
-fn each<H: Copy>(
+fn each<T, H: Copy>(
+    filter: &mut T,
     hashes: &[H],
-    mut act: impl FnMut(H) -> Result<bool, Refusal>,
+    prefetch: impl Fn(&T, H),
+    act: impl Fn(&mut T, H) -> Result<bool, Refusal>,
 ) -> Result<u64, Refusal> {
     let mut done = 0;
-    for hash in hashes {
-        match act(*hash) {
+    for (i, hash) in hashes.iter().enumerate() {
+        if let Some(later) = hashes.get(i + AHEAD) {
+            prefetch(filter, *later);
+        }
+        match act(filter, *hash) {
             Ok(yes) => done += u64::from(yes),
             Err(Refusal::Full(_)) => {}
             Err(other) => return Err(other),
         }
     }
     Ok(done)
+}
+
+fn pair(bytes: [[u8; 8]; 2]) -> [u64; 2] {
+    bytes.map(u64::from_le_bytes)
 }
 
 /// What both classes can do, and what only one can.
@@ -252,7 +264,7 @@ methods! { Chain {
             return Err(invalid(py, message));
         }
         let done = self.gate.write(py, pairs.len() >= replay::LONG, |filter| {
-            each(pairs, |pair| filter.add(pair.map(u64::from_le_bytes)))
+            each(filter, pairs, |f, key| f.prefetch(pair(key)), |f, key| f.add(pair(key)))
         });
         done.map_err(|refusal| refused(py, refusal))
     }
@@ -333,7 +345,8 @@ methods! { Cuckoo {
     fn _add_hashes(&self, py: Python<'_>, data: &[u8]) -> PyResult<u64> {
         let hashes = replay::hashes(py, data)?;
         let done = self.gate.write(py, hashes.len() >= replay::LONG, |filter| {
-            each(hashes, |hash| filter.add(u64::from_le_bytes(hash)).map(|()| true))
+            let prefetch = |f: &core::Cuckoo, h| f.prefetch(u64::from_le_bytes(h));
+            each(filter, hashes, prefetch, |f, h| f.add(u64::from_le_bytes(h)).map(|()| true))
         });
         done.map_err(|refusal| refused(py, refusal))
     }
@@ -342,7 +355,8 @@ methods! { Cuckoo {
     fn _remove_hashes(&self, py: Python<'_>, data: &[u8]) -> PyResult<u64> {
         let hashes = replay::hashes(py, data)?;
         let done = self.gate.write(py, hashes.len() >= replay::LONG, |filter| {
-            each(hashes, |hash| filter.remove(u64::from_le_bytes(hash)))
+            let prefetch = |f: &core::Cuckoo, h| f.prefetch(u64::from_le_bytes(h));
+            each(filter, hashes, prefetch, |f, h| f.remove(u64::from_le_bytes(h)))
         });
         done.map_err(|refusal| refused(py, refusal))
     }

@@ -1,10 +1,9 @@
 """`bloomery serve`: named filters over the Redis protocol."""
 
-import asyncio
 import os
-from dataclasses import fields
+from collections.abc import Coroutine
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -40,8 +39,8 @@ def serve(
         str | None,
         typer.Option(
             metavar="WHEN",
-            help="When the log goes to the disk: always (before each reply), everysec (the default) "
-            "or never. Whichever it is, kill -9 loses nothing that was acknowledged.",
+            help="When the log goes to the disk: always (before each reply), everysec (the "
+            "default) or never. Whichever it is, kill -9 loses nothing that was acknowledged.",
         ),
     ] = None,
     bf_layout: Annotated[
@@ -75,7 +74,7 @@ def serve(
     for pair in set_ or []:
         name, equals, value = pair.partition("=")
         if not equals:
-            known = ", ".join(item.name.replace("_", "-") for item in fields(settings))
+            known = ", ".join(settings.names())
             raise errors.InvalidParameter(f"--set is {pair!r}, must be NAME=VALUE; names: {known}")
         given[name] = value
     for name, text in given.items():
@@ -92,9 +91,11 @@ def serve(
     return _run(server.run())
 
 
-def _run(main: object) -> int:
+def _run(main: Coroutine[Any, Any, int]) -> int:
+    import asyncio
+
     try:
         import uvloop  # three times as quick as asyncio's own loop
     except ModuleNotFoundError:  # there is none for Windows
-        return asyncio.run(main)  # type: ignore[arg-type]
-    return uvloop.run(main)  # type: ignore[arg-type]
+        return asyncio.run(main)
+    return uvloop.run(main)

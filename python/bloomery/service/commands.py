@@ -59,9 +59,9 @@ class Commands:
 
     def drop_all(self) -> None:
         """Forget every filter."""
-        self.drop(*self.list())
+        self.drop(*self.names())
 
-    def list(self, pattern: bytes = b"*") -> list[bytes]:
+    def names(self, pattern: bytes = b"*") -> list[bytes]:
         """Return the names that match a pattern, as Redis has them (* ? [a-z] and backslash)."""
         self.engine.begin()
         names = self.engine.state.names
@@ -208,13 +208,15 @@ class Commands:
             raise errors.FilterExists(f"there is a filter named {shown(name)} already")
         if len(self.engine.state.filters) >= self.settings.max_filters:
             raise errors.InvalidParameter(
-                f"there are {self.settings.max_filters} filters already: drop some, or raise max-filters"
+                f"there are {self.settings.max_filters} filters already: drop some, or raise "
+                "max-filters"
             )
 
     def _check_size(self, capacity: int) -> None:
         if capacity > self.settings.max_capacity:
             raise errors.InvalidParameter(
-                f"capacity is {capacity}, must be at most {self.settings.max_capacity} (max-capacity)"
+                f"capacity is {capacity}, must be at most {self.settings.max_capacity} "
+                "(max-capacity)"
             )
 
 

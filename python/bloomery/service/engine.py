@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from bloomery import _native, errors
+from bloomery import BloomFilter, _native, errors
 from bloomery.storage.operations import Op
 from bloomery.storage.state import Entry, State
 
@@ -20,6 +20,10 @@ if TYPE_CHECKING:
     from bloomery.storage.log import Log
 
 __all__ = ["Engine"]
+
+
+# Stands on the shelf for a filter that is still being loaded.
+_UNREADY = BloomFilter(1)
 
 
 def _ignore(entry: Entry) -> None:
@@ -87,8 +91,8 @@ class Engine:
         entry = self.state.apply(op, filter_id, data, self.state.now)
         self.shelf.note(filter_id, op, data)
         if entry is not None:
-            if entry.filter is not None:
-                self._shelve(entry)
+            entry.changes += 1
+            self._shelve(entry)
             self.on_change(entry)
         return entry
 
@@ -124,18 +128,18 @@ class Engine:
         before = self._shelved.get(entry.id)
         if before is not None and before != entry.name:
             self.shelf.drop(before)
-        if entry.filter is None:
-            return
         self._shelved[entry.id] = entry.name
-        settings: dict[str, Any] = entry.settings
+        # A plain filter takes what it was made for: beyond that it would err more often than asked.
+        filter, plain = entry.filter, getattr(entry.filter, "kind", "") == "bloom"
         self.shelf.put(
             entry.name,
-            entry.filter,
+            _UNREADY if filter is None else filter,
             entry.id,
-            door=settings.get("door", "bf"),
+            door=entry.settings.get("door", "bf"),
             items=entry.items,
-            limit=settings["capacity"] if entry.filter.kind == "bloom" and "nonscaling" in settings else None,
+            limit=filter.capacity if plain else None,
             expires_at=entry.expires_at,
+            loading=filter is None,
         )
 
     def _unshelve(self, entry: Entry) -> None:

@@ -12,6 +12,7 @@ import signal
 import sys
 import time
 from pathlib import Path
+from typing import cast
 
 from bloomery import _native, errors
 from bloomery.service.commands import Commands
@@ -24,7 +25,7 @@ from bloomery.service.saving import Saving
 from bloomery.service.settings import Settings
 from bloomery.storage import files
 from bloomery.storage.folder import lock, log_folder
-from bloomery.storage.log import Log
+from bloomery.storage.log import Fsync, Log
 from bloomery.storage.recovery import recover
 
 __all__ = ["Server"]
@@ -105,7 +106,7 @@ class Server:
             log_folder(self.data),
             segment=found.segment,
             seq=found.seq,
-            fsync=self.settings.fsync,
+            fsync=cast("Fsync", self.settings.fsync),
             segment_bytes=self.settings.snapshot_log_bytes,
         )
         self.engine = Engine(found.state, log)

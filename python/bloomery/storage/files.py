@@ -53,7 +53,7 @@ def is_head(data: bytes) -> bool:
     return data[: len(_native.MAGIC)] == _native.MAGIC
 
 
-def head(filter: AnyFilter) -> bytes:
+def head(filter: SavedFilter) -> bytes:
     """Return the first bytes of what `write` would write now: all but the memory."""
     checksum = 0
     for chunk in _chunks(filter._sections()):
@@ -61,7 +61,7 @@ def head(filter: AnyFilter) -> bytes:
     return filter._header(checksum)
 
 
-def part(filter: AnyFilter, start: int, most: int) -> bytes:
+def part(filter: SavedFilter, start: int, most: int) -> bytes:
     """Return up to `most` bytes of the filter's memory as it is saved, from an offset on."""
     out = bytearray()
     for section in filter._sections():
@@ -155,7 +155,7 @@ def load(
         return _open(cls, head, body)
 
 
-def expect(head: bytes) -> tuple[type[AnyFilter], int, int]:
+def expect(head: bytes) -> tuple[type[SavedFilter], int, int]:
     """Return the class that a head asks for, the bytes behind it and their checksum."""
     return _expect(None, head, None)
 

@@ -30,6 +30,7 @@ class Entry:
     items: int = 0
     settings: dict[str, Any] = field(default_factory=dict)  # as CREATE gave them
     loading: Loading | None = None
+    changes: int = 0  # operations that a running server did to it, adds and removals aside
 
 
 def _nothing(entry: Entry) -> None:

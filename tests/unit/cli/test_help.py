@@ -19,7 +19,7 @@ from bloomery.cli.app import build  # noqa: E402
 Run = Callable[..., Any]
 
 DOCS = Path(__file__).parents[3] / "docs" / "cli.md"
-COMMANDS = ["plan", "create", "add", "contains", "remove", "info", "dedup", "demo"]
+COMMANDS = ["plan", "create", "add", "contains", "remove", "info", "dedup", "serve", "demo"]
 
 
 def options() -> Iterator[tuple[str, str]]:

@@ -1,116 +1,24 @@
 //! The filter behind CF: layers of buckets, each slot a fingerprint of 8 bits, from which keys can be
 //! removed. A key has two buckets in every layer.
 
-use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
+use std::sync::atomic::Ordering::Relaxed;
 
-use super::dump::{Layered, Malformed, Reader, lines};
+use super::buckets::{EMPTY, Layer, Sought, partner, taken_bytes};
+use super::cuckoo_dump::{MOST_BYTES, Numbers};
+use super::dump::{Layered, Malformed, lines};
 use super::murmur::murmur64a;
 use super::{Kept, beyond};
 use crate::bits::Bits;
-use crate::format::KindId;
 use crate::kind::{Fact, Refusal};
-use crate::shape::MAX_BITS;
 
-const MOST_BYTES: u64 = MAX_BITS / 8;
-const HEADER_BYTES: usize = 38;
-const EMPTY: u8 = 0;
-/// Kept removals that set off a compaction, as a share of the keys.
+/// Removals since the last compaction that set off another, as a share of the keys.
 const COMPACT_FROM: f64 = 0.10;
 
-/// The numbers that a filter is made with.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Numbers {
-    /// Of the first layer: a power of two.
-    pub buckets: u64,
-    pub bucket_size: u16,
-    pub max_iterations: u16,
-    /// How many times more buckets each layer has than the one before: a power of two, or 0 if
-    /// there is to be no other layer.
-    pub expansion: u16,
-    pub keys: u64,
-    /// Keys removed since the last compaction.
-    pub removed: u64,
-}
-
-impl Numbers {
-    /// Buckets of a layer and its bytes; `None` if there can be no such layer.
-    fn layer(&self, number: u64) -> Option<(u64, u64)> {
-        let growth = u64::from(self.expansion).checked_pow(number.try_into().ok()?)?;
-        let buckets = self.buckets.checked_mul(growth)?;
-        let nbytes = buckets.checked_mul(self.bucket_size.into())?;
-        (buckets > 0 && nbytes <= MOST_BYTES).then_some((buckets, nbytes))
-    }
-
-    fn dump(&self, layers: u64) -> Vec<u8> {
-        let mut out = Vec::with_capacity(HEADER_BYTES);
-        for word in [self.keys, self.buckets, self.removed, layers] {
-            out.extend(word.to_le_bytes());
-        }
-        for half in [self.bucket_size, self.max_iterations, self.expansion] {
-            out.extend(half.to_le_bytes());
-        }
-        out
-    }
-}
-
-pub struct Layer {
-    bits: Bits,
-    pub buckets: u64,
-}
-
-/// What is looked for: a fingerprint in two buckets.
-#[derive(Clone, Copy)]
-struct Sought {
-    fingerprint: u8,
-    one: u64,
-    other: u64,
-}
-
-/// From either bucket of a fingerprint to the other.
-#[inline(always)]
-fn partner(fingerprint: u8, bucket: u64) -> u64 {
-    bucket ^ (u64::from(fingerprint) * 0x5BD1_E995)
-}
-
-impl Sought {
-    #[inline(always)]
-    fn new(h: u64) -> Sought {
-        let fingerprint = (h % 255 + 1) as u8;
-        Sought { fingerprint, one: h, other: partner(fingerprint, h) }
-    }
-}
-
-impl Layer {
-    /// The slots of a bucket; any hash leads to one, as the number of buckets is a power of two.
-    #[inline(always)]
-    fn bucket(&self, hash: u64, size: u16) -> &[AtomicU8] {
-        let (start, nbytes) = (self.bits.as_ptr().cast::<AtomicU8>(), self.bits.nbytes());
-        // SAFETY: the same memory byte by byte; who writes to it has the filter to itself.
-        let slots = unsafe { std::slice::from_raw_parts(start, nbytes) };
-        let first = (hash & (self.buckets - 1)) as usize * usize::from(size);
-        &slots[first..first + usize::from(size)]
-    }
-
-    /// The first slot of both buckets that holds this.
-    #[inline(always)]
-    fn find(&self, sought: Sought, size: u16, what: u8) -> Option<&AtomicU8> {
-        let first = |hash| self.bucket(hash, size).iter().find(|slot| slot.load(Relaxed) == what);
-        first(sought.one).or_else(|| first(sought.other))
-    }
-}
-
 pub struct Cuckoo {
-    numbers: Numbers,
+    pub(super) numbers: Numbers,
     /// The oldest first; never empty.
-    layers: Vec<Layer>,
-    kept: Kept,
-}
-
-/// A filter without its memory.
-pub struct Plan {
-    numbers: Numbers,
-    /// Buckets and bytes of each.
-    layers: Vec<(u64, u64)>,
+    pub(super) layers: Vec<Layer>,
+    pub(super) kept: Kept,
 }
 
 impl Cuckoo {
@@ -160,6 +68,13 @@ impl Cuckoo {
     pub fn contains(&self, h: u64) -> bool {
         let (sought, size) = (Sought::new(h), self.numbers.bucket_size);
         self.layers.iter().any(|layer| layer.find(sought, size, sought.fingerprint).is_some())
+    }
+
+    /// Asks for the memory of a key that is soon to be added.
+    #[inline(always)]
+    pub fn prefetch(&self, h: u64) {
+        let newest = &self.layers[self.layers.len() - 1];
+        newest.prefetch(Sought::new(h), self.numbers.bucket_size);
     }
 
     /// How often the key was added, at most.
@@ -343,90 +258,5 @@ impl Cuckoo {
             ("estimated_error_rate", Fact::Float(1.0 - clear)),
             ("fill_ratio", Fact::Float(taken as f64 / total as f64)),
         ]
-    }
-}
-
-/// How many bytes of a word are not 0.
-fn taken_bytes(word: u64) -> u32 {
-    const LOW: u64 = 0x7F7F_7F7F_7F7F_7F7F;
-    ((((word & LOW) + LOW) | word) & !LOW).count_ones()
-}
-
-impl Layered for Cuckoo {
-    const KIND: KindId = KindId::RedisCuckoo;
-    const MOST_HEADER: usize = HEADER_BYTES;
-    type Plan = Plan;
-
-    fn plan(dump: &[u8]) -> Result<Plan, Malformed> {
-        let bad = |what: String| Err(Malformed::Header(what));
-        if dump.len() != HEADER_BYTES {
-            return Err(Malformed::Short);
-        }
-        let mut read = Reader::new(dump);
-        let (keys, buckets, removed, count) = (read.u64()?, read.u64()?, read.u64()?, read.u64()?);
-        let (bucket_size, max_iterations, expansion) = (read.u16()?, read.u16()?, read.u16()?);
-        let numbers = Numbers { buckets, bucket_size, max_iterations, expansion, keys, removed };
-        if !buckets.is_power_of_two()
-            || bucket_size == 0
-            || bucket_size > 255
-            || max_iterations == 0
-            || (expansion != 0 && !expansion.is_power_of_two())
-        {
-            return bad(format!("the numbers do not fit each other: {numbers:?}"));
-        }
-        if count == 0 || count > u64::from(u16::MAX) || (expansion == 0 && count != 1) {
-            return bad(format!("{count} layers, must be 1 to 65535, 1 if it is not to grow"));
-        }
-        let (mut layers, mut total) = (Vec::new(), 0u64);
-        for number in 0..count {
-            let layer = numbers.layer(number);
-            total = total.saturating_add(layer.map_or(u64::MAX, |(_, nbytes)| nbytes));
-            match layer {
-                Some(layer) if total <= MOST_BYTES => layers.push(layer),
-                _ => return bad(format!("{count} layers, which are too large: {numbers:?}")),
-            }
-        }
-        if keys > total {
-            return bad(format!("{keys} keys in {total} slots"));
-        }
-        Ok(Plan { numbers, layers })
-    }
-
-    fn sizes(plan: &Plan) -> Vec<u64> {
-        plan.layers.iter().map(|(_, nbytes)| *nbytes).collect()
-    }
-
-    fn build(plan: Plan, memory: Vec<Bits>, kept: Kept) -> Cuckoo {
-        let layers = plan.layers.into_iter().zip(memory);
-        let layers = layers.map(|((buckets, _), bits)| Layer { bits, buckets }).collect();
-        Cuckoo { numbers: plan.numbers, layers, kept }
-    }
-
-    fn dump_header(&self) -> Vec<u8> {
-        self.numbers.dump(self.layers.len() as u64)
-    }
-
-    fn parts(&self) -> impl Iterator<Item = (&Bits, u64)> {
-        let size = u64::from(self.numbers.bucket_size);
-        self.layers.iter().map(move |layer| (&layer.bits, layer.buckets * size))
-    }
-
-    fn kept(&self) -> &Kept {
-        &self.kept
-    }
-
-    fn change(&mut self) -> Result<(), Refusal> {
-        self.kept.change()
-    }
-
-    fn describe(&self) -> (u64, f64, u16) {
-        let Numbers { buckets, bucket_size, .. } = self.numbers;
-        // Of a full layer, roughly; a division gives the same everywhere, which a power may not.
-        let error_rate = (2.0 * f64::from(bucket_size) / 255.0).min(0.999);
-        (buckets * u64::from(bucket_size), error_rate, 2)
-    }
-
-    fn dumps_nothing(&self) -> bool {
-        self.numbers.keys == 0
     }
 }

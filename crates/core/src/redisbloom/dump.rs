@@ -38,6 +38,8 @@ pub trait Layered: Sized {
     const KIND: KindId;
     /// The most bytes that a dump's header can have.
     const MOST_HEADER: usize;
+    /// Is a chunk without bytes taken?
+    const EMPTY_CHUNKS: bool;
     /// The numbers of a filter, without its memory.
     type Plan;
 
@@ -99,7 +101,7 @@ pub trait Layered: Sized {
     /// Takes a chunk, with the iterator that came with it.
     fn load_chunk(&mut self, iterator: i64, data: &[u8]) -> Result<(), Malformed> {
         let len = i64::try_from(data.len()).map_err(|_| Malformed::Iterator)?;
-        if iterator <= 0 || iterator < len {
+        if iterator <= 0 || iterator < len || (len == 0 && !Self::EMPTY_CHUNKS) {
             return Err(Malformed::Iterator);
         }
         let (_, size, offset) = place(self, iterator - len - 1).ok_or(Malformed::NoLayer)?;

@@ -2,9 +2,13 @@
 //! memory, the same dump and the same answers. Theirs is the word *item* for our key, and *link* or
 //! *sub-filter* for our layer.
 
+mod buckets;
 pub mod chain;
+mod chain_dump;
 pub mod cuckoo;
+mod cuckoo_dump;
 pub mod dump;
+mod layer;
 mod murmur;
 #[cfg(test)]
 mod tests;

@@ -60,7 +60,7 @@ def _make(
             kind = "redisbloom"
         else:
             kind = "scalable" if expansion else "bloom"
-    if kind == "bloom" or (kind == "redisbloom" and not expansion):
+    if kind == "redisbloom" and not expansion:
         chosen["nonscaling"] = True
     client.server.commands.create(name, kind, **chosen, **more)
 
@@ -156,7 +156,7 @@ def _value(name: str, word: bytes) -> Any:
 @command("BF.ADD", "key item", least=2, write=True, keys=_NAME)
 def add(client: Client, words: list[bytes]) -> Any:
     """Add a key: 1 if it is definitely new, 0 if it may have been there."""
-    (answer,) = madd(client, words)
+    (answer,) = _madd(client, words)
     if isinstance(answer, Failure):
         raise answer
     return answer
@@ -165,6 +165,10 @@ def add(client: Client, words: list[bytes]) -> Any:
 @command("BF.MADD", "key item [item ...]", least=2, most=None, write=True, keys=_NAME)
 def madd(client: Client, words: list[bytes]) -> list[Any]:
     """Add keys: for each, 1 if it is definitely new, 0 if it may have been there."""
+    return _madd(client, words)
+
+
+def _madd(client: Client, words: list[bytes]) -> list[Any]:
     name, *keys = words
     if filter_at(client, name, "bf") is None:
         _make_default(client, name)
@@ -228,12 +232,16 @@ def insert(client: Client, words: list[bytes]) -> list[Any]:
 @command("BF.EXISTS", "key item", least=2, keys=_NAME)
 def exists(client: Client, words: list[bytes]) -> bool:
     """Tell whether a key may have been added: 0 is certain."""
-    return mexists(client, words)[0]
+    return _mexists(client, words)[0]
 
 
 @command("BF.MEXISTS", "key item [item ...]", least=2, most=None, keys=_NAME)
 def mexists(client: Client, words: list[bytes]) -> list[bool]:
     """Tell of each key whether it may have been added: 0 is certain."""
+    return _mexists(client, words)
+
+
+def _mexists(client: Client, words: list[bytes]) -> list[bool]:
     name, *keys = words
     try:
         if filter_at(client, name, "bf") is None:
@@ -245,8 +253,7 @@ def mexists(client: Client, words: list[bytes]) -> list[bool]:
 
 @command("BF.DEL", "key item", least=2, write=True, keys=_NAME)
 def delete(client: Client, words: list[bytes]) -> bool:
-    """Take one copy of a key out: 1 if there was one. For kinds that can: counting, deletable,
-    cuckoo."""
+    """Take one copy of a key out, of a counting, deletable or cuckoo filter: 1 if there was one."""
     name, key = words
     if filter_at(client, name, "bf") is None:
         raise failures.NOT_FOUND
@@ -272,10 +279,11 @@ def _facts(entry: Entry) -> dict[str, Any]:
         size, number, expansion = chain.redis_size, chain.num_layers, chain.expansion
     else:
         made = settings.get("capacity", getattr(entry.filter, "capacity", 0))
-        capacity = made if settings.get("nonscaling") else max(made, entry.items)
+        fixed = entry.filter is not None and entry.filter.kind == "bloom"
+        capacity = made if fixed else max(made, entry.items)
         size = 0 if entry.filter is None else entry.filter.nbytes
         number = settings.get("generations", 1)
-        expansion = None if settings.get("nonscaling") else settings.get("expansion")
+        expansion = None if fixed else settings.get("expansion", 2)
     return {
         "Capacity": capacity,
         "Size": size,

@@ -1,5 +1,5 @@
-"""CF.*: RedisBloom's cuckoo filter, bit for bit. The usual cases of ADD, ADDNX, EXISTS, MEXISTS, DEL
-and COUNT never come here: native code answers them (`_native.Session`)."""
+"""CF.*: RedisBloom's cuckoo filter, bit for bit. The usual cases of ADD, ADDNX, EXISTS, MEXISTS,
+DEL and COUNT never come here: native code answers them (`_native.Session`)."""
 
 from __future__ import annotations
 
@@ -185,12 +185,16 @@ def insertnx(client: Client, words: list[bytes]) -> list[int]:
 @command("CF.EXISTS", "key item", least=2, group="cf", keys=_NAME)
 def exists(client: Client, words: list[bytes]) -> bool:
     """Tell whether a key may have been added: 0 is certain."""
-    return mexists(client, words)[0]
+    return _mexists(client, words)[0]
 
 
 @command("CF.MEXISTS", "key item [item ...]", least=2, most=None, group="cf", keys=_NAME)
 def mexists(client: Client, words: list[bytes]) -> list[bool]:
     """Tell of each key whether it may have been added: 0 is certain."""
+    return _mexists(client, words)
+
+
+def _mexists(client: Client, words: list[bytes]) -> list[bool]:
     name, *keys = words
     if _here(client, name) is None:
         return [False] * len(keys)

@@ -30,10 +30,11 @@ class Client:
     command: str = ""
     # Commands of a transaction that has begun; None: there is none.
     queue: list[list[bytes]] | None = None
+    queued_bytes: int = 0
     spoiled: bool = False  # one of them was wrong: EXEC will refuse
-    no_evict: bool = False
+    # Names that WATCH gave, and how their filters were then.
+    watching: dict[bytes, object] = field(default_factory=dict)
     closing: bool = False  # after the replies so far
-    killed: bool = False  # at once
 
     @property
     def protocol(self) -> int:

@@ -7,8 +7,6 @@ import time
 from collections.abc import Awaitable
 from typing import TYPE_CHECKING, Any, cast
 
-from bloomery import _native
-from bloomery.service.resp.client import Client
 from bloomery.service.resp.replies import Failure, encode
 
 if TYPE_CHECKING:

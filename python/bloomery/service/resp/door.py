@@ -4,13 +4,23 @@ logged in one commit, and only then answered."""
 from __future__ import annotations
 
 import asyncio
-import itertools
 import time
+import traceback
 from collections.abc import Awaitable
 from typing import TYPE_CHECKING, Any
 
 from bloomery import _native, errors
-from bloomery.service.resp import bf, cf, clients, info, keyspace, table, transactions
+from bloomery.service.resp import (
+    bf,
+    catalogue,
+    cf,
+    clients,
+    config,
+    info,
+    keyspace,
+    table,
+    transactions,
+)
 from bloomery.service.resp.client import Client
 from bloomery.service.resp.connection import Connection
 from bloomery.service.resp.failures import failure_of
@@ -21,7 +31,16 @@ if TYPE_CHECKING:
 
 __all__ = ["Door"]
 
-HANDLERS = (bf, cf, clients, info, keyspace, transactions)  # imported for what they enter
+HANDLERS = (
+    bf,
+    catalogue,
+    cf,
+    clients,
+    config,
+    info,
+    keyspace,
+    transactions,
+)  # they enter themselves
 
 
 class Door:
@@ -31,9 +50,10 @@ class Door:
         self.server = server
         self.connections: dict[int, Connection] = {}
         self.tasks: set[asyncio.Future[Any]] = set()
-        self.refused = 0  # connections turned away
+        self.received = 0  # connections, ever
+        self.refused = 0  # those that were turned away
         self.rare = 0  # commands that Python did
-        self._numbers = itertools.count(1)
+        self._forgotten = (0, 0, 0, 0)
         self._turn: list[Connection] = []
         self._loop = asyncio.get_running_loop()
 
@@ -49,7 +69,8 @@ class Door:
             settings.max_request_bytes,
         )
         peer, local = (_shown(connection, which) for which in ("peername", "sockname"))
-        client = Client(next(self._numbers), server, session, peer, local)
+        self.received += 1
+        client = Client(self.received, server, session, peer, local)
         if len(self.connections) >= settings.maxclients:
             self.refused += 1
             session.reply(b"-ERR max number of clients reached\r\n")
@@ -61,6 +82,18 @@ class Door:
     def farewell(self, connection: Connection) -> None:
         """Forget one that is gone."""
         self.connections.pop(connection.client.id, None)
+
+    def figures(self) -> tuple[int, ...]:
+        """Connections received and refused, commands done natively and by Python, since the server
+        started or CONFIG RESETSTAT."""
+        return tuple(now - then for now, then in zip(self._all(), self._forgotten, strict=True))
+
+    def forget_figures(self) -> None:
+        """Count from 0."""
+        self._forgotten = self._all()
+
+    def _all(self) -> tuple[int, int, int, int]:
+        return self.received, self.refused, self.server.engine.shelf.commands, self.rare
 
     def sweep(self) -> None:
         """Close those that were silent too long, or do not take their replies."""
@@ -80,6 +113,7 @@ class Door:
             self.server.engine.begin()
             self._loop.call_soon(self.end)
         turn.append(connection)
+        connection.client.last = time.monotonic()
 
     def end(self) -> None:
         """Write the log, then answer."""
@@ -99,22 +133,18 @@ class Door:
     def execute(self, client: Client, words: list[bytes]) -> Awaitable[None] | None:
         """Do a command and reply, or return what is to be waited for, which replies."""
         self.rare += 1
-        client.last = time.monotonic()
-        write = False
+        write, command = False, None
         try:
             command = table.find(words)
-            client.command = command.name.lower()
+            client.command = command.full_name
             if client.queue is not None and command.name not in transactions.AT_ONCE:
-                client.queue.append(words)
-                value: Any = "QUEUED"
+                value: Any = transactions.enqueue(client, command, words)
             else:
                 write = command.write
-                value = command.handler(client, words[1:])
-        except Failure as failure:
-            value = failure
-            client.spoiled = client.queue is not None
-        except (errors.BloomeryError, MemoryError) as problem:
-            value = failure_of(problem)
+                value = command.handler(client, words[command.words :])
+        except Exception as problem:  # noqa: BLE001  # a client must not end the others' server
+            value = self._failed(problem)
+            client.spoiled |= command is None and client.queue is not None
         if isinstance(value, Awaitable):
             return self._later(client, value, write)
         client.session.reply(encode(value, client.session.protocol), write)
@@ -123,21 +153,26 @@ class Door:
     async def _later(self, client: Client, value: Awaitable[Any], write: bool) -> None:
         try:
             reply = await value
-        except Failure as failure:
-            reply = failure
-        except (errors.BloomeryError, MemoryError) as problem:
-            reply = failure_of(problem)
+        except Exception as problem:  # noqa: BLE001  # as above
+            reply = self._failed(problem)
         client.session.reply(encode(reply, client.session.protocol), write)
+
+    def _failed(self, problem: Exception) -> Failure:
+        """Return the error reply; what nobody expected goes to the operator too."""
+        if isinstance(problem, Failure):
+            return problem
+        if isinstance(problem, (errors.BloomeryError, MemoryError)):
+            return failure_of(problem)
+        self.server.say("".join(traceback.format_exception(problem)))
+        return Failure(f"ERR internal error: {type(problem).__name__}; the server has printed more")
 
     def perform(self, client: Client, words: list[bytes]) -> Any:
         """Do a command of a transaction; its value, or its failure."""
         try:
             command = table.find(words)
-            value = command.handler(client, words[1:])
-        except Failure as failure:
-            return failure
-        except (errors.BloomeryError, MemoryError) as problem:
-            return failure_of(problem)
+            value = command.handler(client, words[command.words :])
+        except Exception as problem:  # noqa: BLE001  # as above
+            return self._failed(problem)
         if isinstance(value, Awaitable):
             getattr(value, "close", lambda: None)()
             return Failure("ERR Command not allowed inside a transaction")

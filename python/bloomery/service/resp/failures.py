@@ -1,4 +1,4 @@
-"""Errors of the catalogue (`bloomery.errors`) as replies: in RedisBloom's words where it has some."""
+"""Errors of the catalogue (`bloomery.errors`) as replies, in RedisBloom's words if it has some."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Python values as RESP2 or RESP3 writes them.
 
 None null · bool 0/1 or #f/#t · int · float · str +simple · bytes $bulk · list array · dict map
-Failure -error · Whole an int that stays one in RESP3 · Text a bulk that RESP3 marks as text
+frozenset set · Failure -error · Text a bulk that RESP3 marks as text · Raw what is encoded already
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-__all__ = ["OK", "Failure", "Text", "encode"]
+__all__ = ["NO_LIST", "OK", "Failure", "Raw", "Text", "encode"]
 
 OK = "OK"
 
@@ -26,6 +26,16 @@ class Text:
     """Lines for a person (INFO)."""
 
     text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Raw:
+    """A reply that is encoded already."""
+
+    data: bytes
+
+
+NO_LIST = Raw(b"*-1\r\n")  # RESP2's null in place of an array; in RESP3 all nulls are None
 
 
 def encode(value: Any, protocol: int) -> bytes:
@@ -58,6 +68,12 @@ def _append(out: bytearray, value: Any, resp3: bool) -> None:
         for key, item in value.items():
             _append(out, key, resp3)
             _append(out, item, resp3)
+    elif isinstance(value, frozenset):
+        out += (b"~%d\r\n" if resp3 else b"*%d\r\n") % len(value)
+        for item in sorted(value):
+            _append(out, item, resp3)
+    elif isinstance(value, Raw):
+        out += value.data
     elif isinstance(value, Failure):
         out += b"-%b\r\n" % _line(value.text)
     elif isinstance(value, Text):

@@ -1,22 +1,24 @@
-"""The table of commands: each handler stands once, with its grammar, and COMMAND tells of it."""
+"""The table of commands: each handler stands once, with its grammar, and COMMAND tells of it. A
+name of two words is a subcommand: CONFIG GET."""
 
 from __future__ import annotations
 
 import inspect
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from bloomery.service.resp.replies import Failure
 
 if TYPE_CHECKING:
     from bloomery.service.resp.client import Client
 
-__all__ = ["COMMANDS", "Command", "command", "find", "wrong_arity"]
+__all__ = ["COMMANDS", "CONTAINERS", "Command", "command", "find", "help_of", "wrong_arity"]
 
 # A handler is given who asks and the arguments after the command's name. It returns a value for
 # `replies.encode`, or something to wait for that does; what it refuses it raises as a Failure.
 Handler: TypeAlias = "Callable[[Client, list[bytes]], Any | Awaitable[Any]]"
+H = TypeVar("H", bound=Handler)
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,12 +36,24 @@ class Command:
     keys: tuple[int, int, int]  # first, last, step: where the names of filters stand
 
     @property
+    def words(self) -> int:
+        """How many words of a request are its name."""
+        return self.name.count(" ") + 1
+
+    @property
+    def full_name(self) -> str:
+        """As Redis writes it in replies: lower case, and config|get."""
+        return self.name.lower().replace(" ", "|")
+
+    @property
     def arity(self) -> int:
         """As Redis counts: the name too; negative for at least."""
-        return self.least + 1 if self.most == self.least else -(self.least + 1)
+        least = self.least + self.words
+        return least if self.most == self.least else -least
 
 
 COMMANDS: dict[bytes, Command] = {}
+CONTAINERS: dict[bytes, dict[bytes, Command]] = {}  # those that only have subcommands
 
 
 def command(
@@ -51,15 +65,18 @@ def command(
     write: bool = False,
     group: str = "bf",
     keys: tuple[int, int, int] = (0, 0, 0),
-) -> Callable[[Handler], Handler]:
+) -> Callable[[H], H]:
     """Enter a handler into the table. `most` is `least` unless given; None: any number."""
 
-    def enter(handler: Handler) -> Handler:
+    def enter(handler: H) -> H:
         summary = (inspect.getdoc(handler) or "").partition("\n")[0]
         upper = least if most == -1 else most
-        COMMANDS[name.encode().upper()] = Command(
-            name, handler, grammar, summary, least, upper, write, group, keys
-        )
+        entry = Command(name, handler, grammar, summary, least, upper, write, group, keys)
+        first, _, second = name.encode().partition(b" ")
+        if second:
+            CONTAINERS.setdefault(first, {})[second] = entry
+        else:
+            COMMANDS[first] = entry
         return handler
 
     return enter
@@ -67,17 +84,38 @@ def command(
 
 def find(arguments: list[bytes]) -> Command:
     """Return the command that these arguments call; Failure if there is none, or too few."""
-    found = COMMANDS.get(arguments[0].upper())
+    first = arguments[0].upper()
+    found = COMMANDS.get(first)
+    if first in CONTAINERS and (found is None or len(arguments) > 1):
+        found = _subcommand(first, arguments)
     if found is None:
         shown = " ".join(f"'{word[:128].decode('utf-8', 'replace')}'" for word in arguments[1:4])
         name = arguments[0][:128].decode("utf-8", "replace")
         raise Failure(f"ERR unknown command '{name}', with args beginning with: {shown}")
-    given = len(arguments) - 1
+    given = len(arguments) - found.words
     if given < found.least or (found.most is not None and given > found.most):
         raise wrong_arity(found.name)
     return found
 
 
+def _subcommand(first: bytes, arguments: list[bytes]) -> Command:
+    if len(arguments) < 2:
+        raise wrong_arity(first.decode())
+    found = CONTAINERS[first].get(arguments[1].upper())
+    if found is None:
+        shown = arguments[1][:128].decode("utf-8", "replace")
+        raise Failure(f"ERR unknown subcommand '{shown}'. Try {first.decode()} HELP.")
+    return found
+
+
+def help_of(container: str) -> list[str]:
+    """Return what HELP says of a command that has subcommands."""
+    lines = [f"{container} <subcommand> [<arg> [value] [opt] ...]. Subcommands are:"]
+    for name, entry in sorted(CONTAINERS[container.encode()].items()):
+        lines += [f"{name.decode()} {entry.grammar}".rstrip(), f"    {entry.summary}"]
+    return lines
+
+
 def wrong_arity(name: str) -> Failure:
     """The error for too few or too many arguments."""
-    return Failure(f"ERR wrong number of arguments for '{name.lower()}' command")
+    return Failure(f"ERR wrong number of arguments for '{name.lower().replace(' ', '|')}' command")

@@ -1,0 +1,142 @@
+"""COMMAND: which commands there are, as the table has them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from bloomery.service.commands import glob
+from bloomery.service.resp.client import Client
+from bloomery.service.resp.replies import Failure
+from bloomery.service.resp.table import COMMANDS, CONTAINERS, Command, command, help_of
+from bloomery.service.resp.words import option
+
+_CATEGORIES = {
+    "bf": "@bloom",
+    "cf": "@cuckoo",
+    "generic": "@keyspace",
+    "transactions": "@transaction",
+}
+
+
+def _categories(entry: Command) -> frozenset[str]:
+    found = {_CATEGORIES.get(entry.group, f"@{entry.group}")}
+    if entry.write:
+        found.add("@write")
+    elif entry.keys[0]:
+        found.add("@read")
+    return frozenset(found)
+
+
+def _flags(entry: Command) -> frozenset[str]:
+    found = set()
+    if entry.group in ("bf", "cf"):
+        found.add("module")
+    if entry.group == "server":
+        found.add("admin")
+    if entry.write:
+        found.add("write")
+    elif entry.keys[0]:
+        found |= {"readonly", "fast"}
+    return frozenset(found)
+
+
+def _described(entry: Command) -> list[Any]:
+    """As COMMAND INFO has it: name, arity, flags, where names stand, categories, subcommands."""
+    first = entry.name.encode()
+    inner = CONTAINERS.get(first, {}) if entry.words == 1 else {}
+    subcommands = [_described(one) for one in inner.values()]
+    name = entry.full_name.encode()
+    return [
+        *(name, entry.arity, _flags(entry), *entry.keys),
+        *(_categories(entry), [], [], subcommands),
+    ]
+
+
+def _container(name: bytes) -> Command:
+    """One that only has subcommands, as if it were a command."""
+    some = next(iter(CONTAINERS[name].values()))
+    shown = name.decode()
+    summary = f"A container for {shown} subcommands"
+    return Command(shown, some.handler, "", summary, 1, None, False, some.group, (0, 0, 0))
+
+
+def _all() -> dict[bytes, Command]:
+    return {**{name: _container(name) for name in CONTAINERS}, **COMMANDS}
+
+
+def _named(word: bytes) -> Command | None:
+    first, _, second = word.upper().partition(b"|")
+    return CONTAINERS.get(first, {}).get(second) if second else _all().get(first)
+
+
+@command("COMMAND", most=None, group="connection")
+def everything(client: Client, words: list[bytes]) -> list[Any]:
+    """Describe every command."""
+    return [_described(entry) for entry in _all().values()]
+
+
+@command("COMMAND COUNT", group="connection")
+def count(client: Client, words: list[bytes]) -> int:
+    """Tell how many commands there are."""
+    return len(_all())
+
+
+@command("COMMAND INFO", "[command-name [command-name ...]]", most=None, group="connection")
+def info(client: Client, words: list[bytes]) -> list[Any]:
+    """Describe some commands; null for what is none."""
+    if not words:
+        return everything(client, [])
+    found = [_named(word) for word in words]
+    return [None if entry is None else _described(entry) for entry in found]
+
+
+def _documented(entry: Command) -> dict[bytes, Any]:
+    facts: dict[bytes, Any] = {
+        b"summary": entry.summary.encode(),
+        b"since": b"1.0.0",
+        b"group": entry.group.encode(),
+        b"grammar": entry.grammar.encode(),
+    }
+    inner = CONTAINERS.get(entry.name.encode(), {})
+    if inner:
+        facts[b"subcommands"] = {one.full_name.encode(): _documented(one) for one in inner.values()}
+    return facts
+
+
+@command("COMMAND DOCS", "[command-name [command-name ...]]", most=None, group="connection")
+def docs(client: Client, words: list[bytes]) -> dict[bytes, Any]:
+    """Tell what commands do."""
+    wanted = [_named(word) for word in words] if words else _all().values()
+    return {entry.full_name.encode(): _documented(entry) for entry in wanted if entry is not None}
+
+
+@command(
+    "COMMAND LIST",
+    "[FILTERBY MODULE module-name|ACLCAT category|PATTERN pattern]",
+    most=3,
+    group="connection",
+)
+def list_(client: Client, words: list[bytes]) -> list[bytes]:
+    """Tell the names of commands."""
+    entries = list(_all().values())
+    if words:
+        if len(words) != 3 or option(words[0]) != "FILTERBY":
+            raise Failure("ERR syntax error")
+        which, value = option(words[1]), words[2].lower()
+        if which == "MODULE":
+            entries = [one for one in entries if value == b"bf" and one.group in ("bf", "cf")]
+        elif which == "ACLCAT":
+            category = "@" + value.decode("utf-8", "replace")
+            entries = [one for one in entries if category in _categories(one)]
+        elif which == "PATTERN":
+            match = glob(value)
+            entries = [one for one in entries if match(one.full_name.encode())]
+        else:
+            raise Failure("ERR syntax error")
+    return [one.full_name.encode() for one in entries]
+
+
+@command("COMMAND HELP", group="connection")
+def help_(client: Client, words: list[bytes]) -> list[str]:
+    """Tell what COMMAND can do."""
+    return help_of("COMMAND")

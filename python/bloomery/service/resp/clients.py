@@ -1,0 +1,290 @@
+"""Who is connected, and what they say about themselves: HELLO, AUTH, CLIENT and the like."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any
+
+from bloomery.service.resp import transactions
+from bloomery.service.resp.client import Client
+from bloomery.service.resp.info import REDIS_VERSION
+from bloomery.service.resp.replies import OK, Failure, Text
+from bloomery.service.resp.table import command, help_of
+from bloomery.service.resp.words import integer, option, whole
+
+if TYPE_CHECKING:
+    from bloomery.service.resp.connection import Connection
+
+__all__ = ["MODULES"]
+
+# Client libraries look for the module's name before they use BF.* and CF.*.
+MODULES = [{b"name": b"bf", b"ver": 80200, b"path": b"", b"args": []}]
+
+_SYNTAX = Failure("ERR syntax error")
+_WRONG_PASSWORD = Failure("WRONGPASS invalid username-password pair or user is disabled.")
+
+
+def _label(word: bytes, what: str) -> bytes:
+    """Return a name that a client gave itself: it stands in lines of CLIENT LIST."""
+    if not all(0x21 <= byte <= 0x7E for byte in word):
+        raise Failure(f"ERR {what} cannot contain spaces, newlines or special characters.")
+    return word
+
+
+def _log_in(user: bytes) -> None:
+    """There is one user, without a password."""
+    if user != b"default":
+        raise _WRONG_PASSWORD
+
+
+@command(
+    "HELLO",
+    "[protover [AUTH username password] [SETNAME clientname]]",
+    most=None,
+    group="connection",
+)
+def hello(client: Client, words: list[bytes]) -> dict[bytes, Any]:
+    """Choose the protocol, 2 or 3, and learn who answers."""
+    protocol, name, at = client.protocol, client.name, 1
+    if words:
+        number = integer(words[0])
+        if number is None:
+            raise Failure("ERR Protocol version is not an integer or out of range")
+        if number not in (2, 3):
+            raise Failure("NOPROTO unsupported protocol version")
+        protocol = number
+    while at < len(words):
+        word = option(words[at])
+        if word == "AUTH" and at + 2 < len(words):
+            _log_in(words[at + 1])
+            at += 3
+        elif word == "SETNAME" and at + 1 < len(words):
+            name = _label(words[at + 1], "Client names")
+            at += 2
+        else:
+            shown = words[at][:128].decode("utf-8", "replace")
+            raise Failure(f"ERR Syntax error in HELLO option '{shown}'")
+    client.session.protocol, client.name = protocol, name
+    return {
+        b"server": b"redis",  # some clients know no other
+        b"version": REDIS_VERSION.encode(),
+        b"proto": protocol,
+        b"id": client.id,
+        b"mode": b"standalone",
+        b"role": b"master",
+        b"modules": MODULES,
+    }
+
+
+@command("AUTH", "[username] password", least=1, most=None, group="connection")
+def auth(client: Client, words: list[bytes]) -> str:
+    """Log in."""
+    if len(words) > 2:
+        raise _SYNTAX
+    if len(words) == 1:
+        raise Failure(
+            "ERR AUTH <password> called without any password configured for the default user. "
+            "Are you sure your configuration is correct?"
+        )
+    _log_in(words[0])
+    return OK
+
+
+@command("PING", "[message]", most=1, group="connection")
+def ping(client: Client, words: list[bytes]) -> str | bytes:
+    """Answer PONG, or the message."""
+    return words[0] if words else "PONG"
+
+
+@command("ECHO", "message", least=1, group="connection")
+def echo(client: Client, words: list[bytes]) -> bytes:
+    """Answer the message."""
+    return words[0]
+
+
+@command("SELECT", "index", least=1, group="connection")
+def select(client: Client, words: list[bytes]) -> str:
+    """Choose a database: there is one, 0."""
+    if whole(words[0]) != 0:
+        raise Failure("ERR DB index is out of range")
+    return OK
+
+
+@command("QUIT", group="connection", most=None)
+def quit(client: Client, words: list[bytes]) -> str:
+    """Close the connection after this reply."""
+    client.closing = True
+    return OK
+
+
+@command("RESET", group="connection")
+def reset(client: Client, words: list[bytes]) -> str:
+    """Be as a new connection: no transaction, no name, protocol 2."""
+    transactions.end(client)
+    client.session.protocol, client.name = 2, b""
+    return "RESET"
+
+
+# CLIENT
+
+
+def _line(one: Client, connection: Connection) -> str:
+    now = time.monotonic()
+    multi = -1 if one.queue is None else len(one.queue)
+    facts = {
+        "id": one.id,
+        "addr": one.address,
+        "laddr": one.local,
+        "name": one.name.decode(),
+        "age": int(now - one.since),
+        "idle": int(now - one.last),
+        "flags": "x" if one.queue is not None else "N",
+        "db": 0,
+        "multi": multi,
+        "watch": len(one.watching),
+        "qbuf": one.session.waiting,
+        "multi-mem": one.queued_bytes,
+        "omem": one.session.pending + connection.transport.get_write_buffer_size(),
+        "cmd": one.command or "NULL",
+        "user": "default",
+        "resp": one.protocol,
+        "lib-name": one.library.decode(),
+        "lib-ver": one.library_version.decode(),
+    }
+    return " ".join(f"{name}={value}" for name, value in facts.items()) + "\n"
+
+
+@command("CLIENT ID", group="connection")
+def client_id(client: Client, words: list[bytes]) -> int:
+    """Tell the number of this connection."""
+    return client.id
+
+
+@command("CLIENT INFO", group="connection")
+def client_info(client: Client, words: list[bytes]) -> Text:
+    """Tell about this connection."""
+    return Text(_line(client, client.server.door.connections[client.id]))
+
+
+@command("CLIENT LIST", "[TYPE type] [ID client-id [client-id ...]]", most=None, group="connection")
+def client_list(client: Client, words: list[bytes]) -> Text:
+    """Tell about every connection."""
+    connections = client.server.door.connections
+    chosen = list(connections)
+    if words:
+        word = option(words[0])
+        if word == "TYPE" and len(words) == 2:
+            if option(words[1]) not in ("NORMAL", "MASTER", "REPLICA", "PUBSUB"):
+                shown = words[1][:128].decode("utf-8", "replace")
+                raise Failure(f"ERR Unknown client type '{shown}'")
+            chosen = chosen if option(words[1]) == "NORMAL" else []
+        elif word == "ID" and len(words) > 1:
+            chosen = [_number(one) for one in words[1:]]
+        else:
+            raise _SYNTAX
+    found = [connections[one] for one in chosen if one in connections]
+    return Text("".join(_line(one.client, one) for one in found))
+
+
+def _number(word: bytes) -> int:
+    number = integer(word)
+    if number is None or number < 1:
+        raise Failure("ERR Invalid client ID")
+    return number
+
+
+@command("CLIENT SETNAME", "connection-name", least=1, group="connection")
+def client_setname(client: Client, words: list[bytes]) -> str:
+    """Give this connection a name."""
+    client.name = _label(words[0], "Client names")
+    return OK
+
+
+@command("CLIENT GETNAME", group="connection")
+def client_getname(client: Client, words: list[bytes]) -> bytes | None:
+    """Tell the name of this connection."""
+    return client.name or None
+
+
+@command("CLIENT SETINFO", "LIB-NAME|LIB-VER value", least=2, group="connection")
+def client_setinfo(client: Client, words: list[bytes]) -> str:
+    """Tell which library the client uses."""
+    which = option(words[0])
+    if which == "LIB-NAME":
+        client.library = _label(words[1], "lib-name")
+    elif which == "LIB-VER":
+        client.library_version = _label(words[1], "lib-ver")
+    else:
+        shown = words[0][:128].decode("utf-8", "replace")
+        raise Failure(f"ERR Unrecognized option '{shown}'")
+    return OK
+
+
+@command("CLIENT NO-EVICT", "ON|OFF", least=1, group="connection")
+@command("CLIENT NO-TOUCH", "ON|OFF", least=1, group="connection")
+def client_no(client: Client, words: list[bytes]) -> str:
+    """Accepted: nothing is evicted here, and no filter knows when it was asked last."""
+    if option(words[0]) not in ("ON", "OFF"):
+        raise _SYNTAX
+    return OK
+
+
+@command(
+    "CLIENT KILL",
+    "ip:port | [ID client-id] [ADDR ip:port] [LADDR ip:port] [SKIPME YES|NO]",
+    least=1,
+    most=None,
+    group="connection",
+)
+def client_kill(client: Client, words: list[bytes]) -> int | str:
+    """Close connections: one by its address, or all that match, and tell how many."""
+    if len(words) == 1:
+        if not _close(client, {"address": _text(words[0])}, skip_me=False):
+            raise Failure("ERR No such client")
+        return OK
+    if len(words) % 2:
+        raise _SYNTAX
+    wanted: dict[str, object] = {}
+    skip_me = True
+    for word, value in zip(words[::2], words[1::2], strict=True):
+        which = option(word)
+        if which == "ID":
+            number = integer(value)
+            if number is None or number < 1:
+                raise Failure("ERR client-id should be greater than 0")
+            wanted["id"] = number
+        elif which == "ADDR":
+            wanted["address"] = _text(value)
+        elif which == "LADDR":
+            wanted["local"] = _text(value)
+        elif which == "SKIPME" and option(value) in ("YES", "NO"):
+            skip_me = option(value) == "YES"
+        else:
+            raise _SYNTAX
+    return _close(client, wanted, skip_me=skip_me)
+
+
+def _text(word: bytes) -> str:
+    return word.decode("utf-8", "replace")
+
+
+def _close(client: Client, wanted: dict[str, object], *, skip_me: bool) -> int:
+    closed = 0
+    for connection in list(client.server.door.connections.values()):
+        one = connection.client
+        if any(getattr(one, name) != value for name, value in wanted.items()):
+            continue
+        if one is not client:
+            connection.transport.abort()
+        elif skip_me:
+            continue
+        else:
+            client.closing = True  # after this reply
+        closed += 1
+    return closed
+
+
+@command("CLIENT HELP", group="connection")
+def client_help(client: Client, words: list[bytes]) -> list[str]:
+    """Tell what CLIENT can do."""
+    return help_of("CLIENT")

@@ -1,0 +1,102 @@
+"""CONFIG: the settings (`service/settings.py`), and those of Redis that tools ask for."""
+
+from __future__ import annotations
+
+from dataclasses import fields, replace
+
+from bloomery import _native, errors
+from bloomery.service.commands import glob
+from bloomery.service.resp.client import Client
+from bloomery.service.resp.replies import OK, Failure
+from bloomery.service.resp.table import command, help_of, wrong_arity
+from bloomery.service.settings import Settings
+
+
+def _fixed(client: Client) -> dict[str, str]:
+    """Settings of Redis that cannot be set here, as they are."""
+    server = client.server
+    host, _, port = server.resp_address.rpartition(":")
+    return {
+        "appendonly": "yes",
+        "bind": host,
+        "databases": "1",
+        "dir": str(server.data),
+        "maxmemory-policy": "noeviction",
+        "port": port,
+        "save": "",
+    }
+
+
+@command("CONFIG GET", "parameter [parameter ...]", least=1, most=None, group="server")
+def get(client: Client, words: list[bytes]) -> dict[bytes, bytes]:
+    """Tell the settings whose names match."""
+    matches = [glob(word.lower()) for word in words]
+    settings = client.server.settings
+    known = {name: settings.get(name) for name in settings.names()} | _fixed(client)
+    return {
+        name.encode(): value.encode()
+        for name, value in sorted(known.items())
+        if any(match(name.encode()) for match in matches)
+    }
+
+
+@command("CONFIG SET", "parameter value [parameter value ...]", least=2, most=None, group="server")
+def set_(client: Client, words: list[bytes]) -> str:
+    """Change settings: all of them, or none if one is wrong."""
+    if len(words) % 2:
+        raise wrong_arity("CONFIG SET")
+    settings = client.server.settings
+    tried, seen = replace(settings), set[str]()
+    for word, value in zip(words[::2], words[1::2], strict=True):
+        name = word[:128].decode("utf-8", "replace")
+        key = name.lower()
+        if key in _fixed(client):
+            raise _failed(name, "can't set immutable config")
+        if key not in settings.names():
+            raise Failure(f"ERR Unknown option or number of arguments for CONFIG SET - '{name}'")
+        if key in seen:
+            raise _failed(name, "duplicate parameter")
+        seen.add(key)
+        try:
+            tried.set(key, value.decode("utf-8", "replace"))
+        except errors.InvalidParameter as problem:
+            raise _failed(name, str(problem)) from None
+    if tried.cf_initial_size < 2 * tried.cf_bucket_size:
+        least = 2 * tried.cf_bucket_size
+        raise _failed(
+            "cf-initial-size",
+            f"cf-initial-size is {tried.cf_initial_size}, "
+            f"must be in the range [{least}, {1 << 30}]: at least 2 * cf-bucket-size",
+        )
+    _take(settings, tried)
+    return OK
+
+
+def _failed(name: str, why: str) -> Failure:
+    return Failure(f"ERR CONFIG SET failed (possibly related to argument '{name}') - {why}")
+
+
+def _take(settings: Settings, tried: Settings) -> None:
+    if tried.maxmemory != settings.maxmemory:
+        _native.set_memory_limit(tried.maxmemory or None)
+    for item in fields(settings):
+        setattr(settings, item.name, getattr(tried, item.name))
+
+
+@command("CONFIG RESETSTAT", group="server")
+def resetstat(client: Client, words: list[bytes]) -> str:
+    """Count connections and commands from 0."""
+    client.server.door.forget_figures()
+    return OK
+
+
+@command("CONFIG REWRITE", group="server")
+def rewrite(client: Client, words: list[bytes]) -> str:
+    """Refused: settings are given when the server starts."""
+    raise Failure("ERR The server is running without a config file")
+
+
+@command("CONFIG HELP", group="server")
+def help_(client: Client, words: list[bytes]) -> list[str]:
+    """Tell what CONFIG can do."""
+    return help_of("CONFIG")

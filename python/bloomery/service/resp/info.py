@@ -1,0 +1,241 @@
+"""INFO and what else a person or a monitor asks a server about itself; snapshots when asked."""
+
+from __future__ import annotations
+
+import os
+import platform
+import secrets
+import time
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from bloomery import __version__, _native
+from bloomery.service.resp.client import Client
+from bloomery.service.resp.replies import OK, Failure, Text
+from bloomery.service.resp.table import command, help_of
+from bloomery.service.resp.words import option, whole
+
+if TYPE_CHECKING:
+    from bloomery.service.server import Server
+
+__all__ = ["REDIS_VERSION"]
+
+REDIS_VERSION = "7.4.0"  # whose replies these are; clients choose their commands by it
+_RUN_ID = secrets.token_hex(20)
+_SAVING = Failure("ERR Background save already in progress")
+# What Redis adds to a module's own figure, beside the name (REDISBLOOM: 240 bytes show as 272).
+_KEY_OVERHEAD = 31
+
+Facts = dict[str, Any]
+
+
+def _human(nbytes: int) -> str:
+    amount, unit = float(nbytes), "B"
+    for unit in ("B", "K", "M", "G", "T"):
+        if amount < 1024 or unit == "T":
+            break
+        amount /= 1024
+    return f"{nbytes}B" if unit == "B" else f"{amount:.2f}{unit}"
+
+
+def _server(server: Server) -> Facts:
+    uptime = int(time.time() - server.started)
+    return {
+        "redis_version": REDIS_VERSION,
+        "redis_mode": "standalone",
+        "bloomery_version": __version__,
+        "os": f"{platform.system()} {platform.release()} {platform.machine()}",
+        "arch_bits": 64,
+        "process_id": os.getpid(),
+        "run_id": _RUN_ID,
+        "tcp_port": server.resp_address.rpartition(":")[2],
+        "server_time_usec": int(time.time() * 1e6),
+        "uptime_in_seconds": uptime,
+        "uptime_in_days": uptime // 86400,
+    }
+
+
+def _clients(server: Server) -> Facts:
+    return {
+        "connected_clients": len(server.door.connections),
+        "maxclients": server.settings.maxclients,
+        "blocked_clients": sum(one.busy for one in server.door.connections.values()),
+    }
+
+
+def _memory(server: Server) -> Facts:
+    used, most = _native.memory_used(), server.settings.maxmemory
+    return {
+        "used_memory": used,
+        "used_memory_human": _human(used),
+        "used_memory_rss": (rss := _resident()),
+        "used_memory_rss_human": _human(rss),
+        "maxmemory": most,
+        "maxmemory_human": _human(most),
+        "maxmemory_policy": "noeviction",
+    }
+
+
+def _resident() -> int:
+    """Memory of the process; 0 where the system does not tell."""
+    try:
+        pages = int(Path("/proc/self/statm").read_text().split()[1])
+    except (OSError, ValueError, IndexError):
+        return 0
+    return pages * os.sysconf("SC_PAGE_SIZE")
+
+
+def _persistence(server: Server) -> Facts:
+    saving, engine = server.saving, server.engine
+    return {
+        "loading": 0,
+        "rdb_bgsave_in_progress": int(saving.running),
+        "rdb_last_save_time": int(saving.last_save),
+        "rdb_last_bgsave_status": "err" if saving.problem else "ok",
+        "rdb_last_bgsave_time_sec": -1 if saving.seconds is None else round(saving.seconds),
+        "aof_enabled": 1,
+        "aof_last_write_status": "err" if engine.problem else "ok",
+    }
+
+
+def _stats(server: Server) -> Facts:
+    received, refused, native, rare = server.door.figures()
+    return {
+        "total_connections_received": received,
+        "total_commands_processed": native + rare,
+        "rejected_connections": refused,
+    }
+
+
+def _keyspace(server: Server) -> Facts:
+    filters = server.engine.state.filters
+    if not filters:
+        return {}
+    expires = sum(entry.expires_at is not None for entry in filters.values())
+    return {"db0": f"keys={len(filters)},expires={expires},avg_ttl=0"}
+
+
+def _own(server: Server) -> Facts:
+    engine, saving, registry = server.engine, server.saving, server.mirror.projection
+    _, _, native, rare = server.door.figures()
+    return {
+        "filters": len(engine.state.filters),
+        "filters_memory": _native.memory_used(),
+        "filters_memory_budget": server.settings.maxmemory,
+        "log_segment": engine.log.segment,
+        "log_bytes": _log_bytes(engine.log.path),
+        "log_pending": len(engine.log.pending),
+        "refusing_writes": int(engine.problem is not None),
+        "refusing_writes_reason": engine.problem or "",
+        "last_snapshot": saving.generation,
+        "last_snapshot_time": int(saving.last_save),
+        "last_snapshot_problem": saving.problem or "",
+        "recovery_problems": len(server.problems),
+        **{f"recovery_problem_{at}": text for at, text in enumerate(server.problems, 1)},
+        "native_commands": native,
+        "python_commands": rare,
+        "registry": "ok" if registry.healthy else "err",
+        "registry_problem": registry.last_error or "",
+        "registry_seconds_behind": round(registry.behind, 1),
+    }
+
+
+def _log_bytes(path: Path) -> int:
+    """Of the segment that is written to."""
+    total = 0
+    for one in (path, Path(f"{path}-wal")):
+        try:
+            total += one.stat().st_size
+        except OSError:  # it was closed meanwhile
+            continue
+    return total
+
+
+_SECTIONS: dict[str, Callable[[Server], Facts]] = {
+    "Server": _server,
+    "Clients": _clients,
+    "Memory": _memory,
+    "Persistence": _persistence,
+    "Stats": _stats,
+    "Keyspace": _keyspace,
+    "Bloomery": _own,
+}
+
+
+@command("INFO", "[section [section ...]]", most=None, group="server")
+def info(client: Client, words: list[bytes]) -> Text:
+    """Tell about the server."""
+    client.server.engine.begin()
+    wanted = {option(word) for word in words}
+    everything = not wanted or wanted & {"ALL", "DEFAULT", "EVERYTHING"}
+    parts = []
+    for name, tell in _SECTIONS.items():
+        if everything or name.upper() in wanted:
+            facts = tell(client.server).items()
+            lines = [f"{key}:{_line(value)}\r\n" for key, value in facts]
+            parts.append(f"# {name}\r\n" + "".join(lines))
+    return Text("\r\n".join(parts))
+
+
+def _line(value: Any) -> str:
+    return " ".join(str(value).split())
+
+
+# Snapshots.
+
+
+@command("SAVE", group="server")
+def save(client: Client, words: list[bytes]) -> Awaitable[str]:
+    """Make a snapshot and wait for it; others are served meanwhile."""
+    saving = client.server.saving
+    if saving.running:
+        raise _SAVING
+
+    async def wait() -> str:
+        await saving.save()
+        return OK
+
+    return wait()
+
+
+@command("BGSAVE", "[SCHEDULE]", most=1, group="server")
+def bgsave(client: Client, words: list[bytes]) -> str:
+    """Begin a snapshot; LASTSAVE tells when it is made."""
+    if words and option(words[0]) != "SCHEDULE":
+        raise Failure("ERR syntax error")
+    if client.server.saving.running:
+        raise _SAVING
+    client.server.saving.start()
+    return "Background saving started"
+
+
+@command("LASTSAVE", group="server")
+def lastsave(client: Client, words: list[bytes]) -> int:
+    """Tell the Unix time of the last snapshot."""
+    return int(client.server.saving.last_save)
+
+
+@command("MEMORY USAGE", "key [SAMPLES count]", least=1, most=3, group="server", keys=(2, 2, 1))
+def memory_usage(client: Client, words: list[bytes]) -> int | None:
+    """Tell how many bytes a filter takes."""
+    if len(words) > 1:
+        if len(words) != 3 or option(words[1]) != "SAMPLES":
+            raise Failure("ERR syntax error")
+        if whole(words[2]) < 0:
+            raise Failure("ERR syntax error")
+    entry = client.server.engine.find(words[0])
+    if entry is None:
+        return None
+    size = 0
+    if entry.filter is not None:
+        own: int = entry.filter.nbytes
+        theirs = entry.filter.kind in ("redisbloom", "rediscuckoo")
+        size = entry.filter.info()["redis_size"] if theirs else own
+    return size + _KEY_OVERHEAD + len(words[0])
+
+
+@command("MEMORY HELP", group="server")
+def memory_help(client: Client, words: list[bytes]) -> list[str]:
+    """Tell what MEMORY can do."""
+    return help_of("MEMORY")

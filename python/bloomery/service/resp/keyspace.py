@@ -1,0 +1,268 @@
+"""What can be done to a filter of either door by its name: the commands that Redis has for keys."""
+
+from __future__ import annotations
+
+import itertools
+import random
+from typing import Any
+
+from bloomery import errors
+from bloomery.service.commands import glob
+from bloomery.service.resp.client import Client
+from bloomery.service.resp.replies import OK, Failure
+from bloomery.service.resp.table import Handler, command
+from bloomery.service.resp.words import integer, option, whole
+from bloomery.storage.state import Entry
+
+_NAME, _NAMES = (1, 1, 1), (1, -1, 1)
+_SYNTAX = Failure("ERR syntax error")
+_NO_SUCH_KEY = Failure("ERR no such key")
+_MOST = (1 << 63) - 1
+
+
+def _type(entry: Entry) -> str:
+    return "MBbloomCF" if entry.settings.get("door") == "cf" else "MBbloom--"
+
+
+@command("DEL", "key [key ...]", least=1, most=None, write=True, group="generic", keys=_NAMES)
+@command("UNLINK", "key [key ...]", least=1, most=None, write=True, group="generic", keys=_NAMES)
+def delete(client: Client, words: list[bytes]) -> int:
+    """Drop filters, and tell how many there were."""
+    return client.server.commands.drop(*words)
+
+
+@command("EXISTS", "key [key ...]", least=1, most=None, group="generic", keys=_NAMES)
+@command("TOUCH", "key [key ...]", least=1, most=None, group="generic", keys=_NAMES)
+def exists(client: Client, words: list[bytes]) -> int:
+    """Tell how many of the names have a filter; one that is given twice counts twice."""
+    find = client.server.engine.find
+    return sum(find(name) is not None for name in words)
+
+
+@command("TYPE", "key", least=1, group="generic", keys=_NAME)
+def type_(client: Client, words: list[bytes]) -> str:
+    """Tell which commands a filter answers to: MBbloom-- for BF, MBbloomCF for CF."""
+    entry = client.server.engine.find(words[0])
+    return "none" if entry is None else _type(entry)
+
+
+@command("OBJECT ENCODING", "key", least=1, group="generic", keys=(2, 2, 1))
+def encoding(client: Client, words: list[bytes]) -> bytes | None:
+    """Accepted: all filters are raw."""
+    return None if client.server.engine.find(words[0]) is None else b"raw"
+
+
+# Which there are.
+
+
+@command("KEYS", "pattern", least=1, group="generic")
+def keys(client: Client, words: list[bytes]) -> list[bytes]:
+    """Tell every name that matches a pattern."""
+    return client.server.commands.names(words[0])
+
+
+@command(
+    "SCAN", "cursor [MATCH pattern] [COUNT count] [TYPE type]", least=1, most=None, group="generic"
+)
+def scan(client: Client, words: list[bytes]) -> list[Any]:
+    """Tell some names and the cursor for the next ones; from 0 until it is 0 again."""
+    cursor = integer(words[0])
+    if cursor is None or cursor < 0:
+        raise Failure("ERR invalid cursor")
+    match, count, kind = glob(b"*"), 10, None
+    if len(words) % 2 == 0:
+        raise _SYNTAX
+    for word, value in zip(words[1::2], words[2::2], strict=True):
+        which = option(word)
+        if which == "MATCH":
+            match = glob(value)
+        elif which == "COUNT":
+            count = whole(value)
+            if count < 1:
+                raise _SYNTAX
+        elif which == "TYPE":
+            kind = option(value)
+        else:
+            raise _SYNTAX
+    following, entries = client.server.commands.scan(cursor, count)
+    found = [
+        entry.name
+        for entry in entries
+        if (kind is None or _type(entry).upper() == kind) and match(entry.name)
+    ]
+    return [b"%d" % following, found]
+
+
+@command("RANDOMKEY", group="generic")
+def randomkey(client: Client, words: list[bytes]) -> bytes | None:
+    """Tell any name."""
+    names = client.server.engine.state.names
+    client.server.engine.begin()
+    if not names:
+        return None
+    return next(itertools.islice(names, random.randrange(len(names)), None))
+
+
+@command("DBSIZE", group="server")
+def dbsize(client: Client, words: list[bytes]) -> int:
+    """Tell how many filters there are."""
+    client.server.engine.begin()
+    return len(client.server.engine.state.filters)
+
+
+@command("FLUSHALL", "[ASYNC|SYNC]", most=1, write=True, group="server")
+@command("FLUSHDB", "[ASYNC|SYNC]", most=1, write=True, group="server")
+def flush(client: Client, words: list[bytes]) -> str:
+    """Drop every filter."""
+    if words and option(words[0]) not in ("ASYNC", "SYNC"):
+        raise _SYNTAX
+    client.server.commands.drop_all()
+    return OK
+
+
+# Other names.
+
+
+@command("RENAME", "key newkey", least=2, write=True, group="generic", keys=(1, 2, 1))
+def rename(client: Client, words: list[bytes]) -> str:
+    """Give a filter another name; a filter that had it is dropped."""
+    if client.server.engine.find(words[0]) is None:
+        raise _NO_SUCH_KEY
+    client.server.commands.rename(*words)
+    return OK
+
+
+@command("RENAMENX", "key newkey", least=2, write=True, group="generic", keys=(1, 2, 1))
+def renamenx(client: Client, words: list[bytes]) -> int:
+    """Give a filter another name: 0 if that has a filter."""
+    find = client.server.engine.find
+    if find(words[0]) is None:
+        raise _NO_SUCH_KEY
+    if find(words[1]) is not None:
+        return 0
+    client.server.commands.rename(*words)
+    return 1
+
+
+@command(
+    "COPY",
+    "source destination [DB destination-db] [REPLACE]",
+    least=2,
+    most=None,
+    write=True,
+    group="generic",
+    keys=(1, 2, 1),
+)
+def copy(client: Client, words: list[bytes]) -> int:
+    """Copy a filter to another name: 0 if there is none, or the name has one."""
+    source, target, replace, at = words[0], words[1], False, 2
+    while at < len(words):
+        word = option(words[at])
+        if word == "REPLACE":
+            replace = True
+        elif word == "DB" and at + 1 < len(words):
+            at += 1
+            if whole(words[at]) != 0:
+                raise Failure("ERR DB index is out of range")
+        else:
+            raise _SYNTAX
+        at += 1
+    if source == target:
+        raise Failure("ERR source and destination objects are the same")
+    if client.server.engine.find(source) is None:
+        return 0
+    try:
+        client.server.commands.copy(source, target, replace=replace)
+    except errors.FilterExists:
+        return 0
+    return 1
+
+
+# Until when.
+
+
+def _expire(name: str, unit: int, since_now: bool) -> None:
+    """Enter EXPIRE or one of its kin: `unit` is how many ms its number counts."""
+
+    def handler(client: Client, words: list[bytes]) -> int:
+        options = _conditions(words[2:])
+        number, now = whole(words[1]), client.server.engine.state.now
+        at = number * unit + (int(now * 1000) if since_now else 0)
+        if not -_MOST <= number * unit <= _MOST or at > _MOST:
+            raise Failure(f"ERR invalid expire time in '{name.lower()}' command")
+        entry = client.server.engine.find(words[0])
+        if entry is None or not _allowed(entry.expires_at, at / 1000, options):
+            return 0
+        client.server.commands.expire(words[0], at / 1000)
+        return 1
+
+    what = "seconds" if unit == 1000 else "milliseconds"
+    unix = "" if since_now else "unix-time-"
+    when = f"in so many {what}" if since_now else f"at a Unix time in {what}"
+    handler.__doc__ = f"Let a filter end {when}: 0 if there is none, or the condition is not met."
+    _enter(name, f"key {unix}{what} [NX|XX|GT|LT]", handler, least=2, most=None, write=True)
+
+
+def _enter(name: str, grammar: str, handler: Handler, **more: Any) -> None:
+    command(name, grammar, group="generic", keys=_NAME, **more)(handler)
+
+
+def _conditions(words: list[bytes]) -> set[str]:
+    found = set()
+    for word in words:
+        if option(word) not in ("NX", "XX", "GT", "LT"):
+            raise Failure(f"ERR Unsupported option {word[:128].decode('utf-8', 'replace')}")
+        found.add(option(word))
+    if "NX" in found and len(found) > 1:
+        raise Failure("ERR NX and XX, GT or LT options at the same time are not compatible")
+    if {"GT", "LT"} <= found:
+        raise Failure("ERR GT and LT options at the same time are not compatible")
+    return found
+
+
+def _allowed(before: float | None, at: float, conditions: set[str]) -> bool:
+    if "NX" in conditions and before is not None:
+        return False
+    if "XX" in conditions and before is None:
+        return False
+    if "GT" in conditions and (before is None or at <= before):  # none: it never ends
+        return False
+    return not ("LT" in conditions and before is not None and at >= before)
+
+
+def _tell(name: str, unit: int, since_now: bool) -> None:
+    """Enter TTL or one of its kin."""
+
+    def handler(client: Client, words: list[bytes]) -> int:
+        engine = client.server.engine
+        entry = engine.find(words[0])
+        if entry is None:
+            return -2
+        if entry.expires_at is None:
+            return -1
+        left = round(entry.expires_at * 1000)
+        if since_now:
+            left = max(left - int(engine.state.now * 1000), 0)
+        return (left + unit // 2) // unit
+
+    what = "seconds" if unit == 1000 else "milliseconds"
+    when = f"in how many {what}" if since_now else f"at which Unix time in {what}"
+    handler.__doc__ = f"Tell {when} a filter ends: -1 never, -2 there is none."
+    _enter(name, "key", handler, least=1)
+
+
+for _prefix, _unit in (("", 1000), ("P", 1)):
+    _expire(f"{_prefix}EXPIRE", _unit, since_now=True)
+    _expire(f"{_prefix}EXPIREAT", _unit, since_now=False)
+    _tell(f"{_prefix}TTL", _unit, since_now=True)
+    _tell(f"{_prefix}EXPIRETIME", _unit, since_now=False)
+
+
+@command("PERSIST", "key", least=1, write=True, group="generic", keys=_NAME)
+def persist(client: Client, words: list[bytes]) -> int:
+    """Let a filter not end: 0 if it does not, or there is none."""
+    entry = client.server.engine.find(words[0])
+    if entry is None or entry.expires_at is None:
+        return 0
+    client.server.commands.expire(words[0], None)
+    return 1

@@ -1,0 +1,110 @@
+"""MULTI and EXEC: commands that are done together. One thread does all commands, so that nothing
+comes between; WATCH tells whether something came before."""
+
+from __future__ import annotations
+
+from bloomery.service.resp.client import Client
+from bloomery.service.resp.replies import NO_LIST, OK, Failure, Raw, encode
+from bloomery.service.resp.table import Command, command
+
+__all__ = ["AT_ONCE", "end", "enqueue"]
+
+# In a transaction these are done and not queued.
+AT_ONCE = frozenset({"EXEC", "DISCARD", "MULTI", "WATCH", "QUIT", "RESET"})
+MOST_WATCHED = 10_000
+
+
+def end(client: Client) -> None:
+    """Forget the transaction and what is watched."""
+    client.queue, client.queued_bytes, client.spoiled = None, 0, False
+    client.session.watched = False
+    client.watching.clear()
+
+
+def enqueue(client: Client, command: Command, words: list[bytes]) -> str:
+    """Keep a command until EXEC."""
+    assert client.queue is not None
+    if command.name == "SAVE":  # it takes long, and others go on meanwhile
+        client.spoiled = True
+        raise Failure("ERR Command not allowed inside a transaction")
+    nbytes = sum(map(len, words)) + 64 * len(words)  # about what Python needs for them
+    most = client.server.settings.max_request_bytes
+    if client.queued_bytes + nbytes > most:
+        client.spoiled = True
+        raise Failure(f"ERR a transaction of more than {most} bytes")
+    client.queued_bytes += nbytes
+    client.queue.append(words)
+    return "QUEUED"
+
+
+@command("MULTI", group="transactions")
+def multi(client: Client, words: list[bytes]) -> str:
+    """Begin a transaction: commands are kept until EXEC."""
+    if client.queue is not None:
+        raise Failure("ERR MULTI calls can not be nested")
+    client.queue = []
+    client.session.watched = True
+    return OK
+
+
+@command("EXEC", write=True, group="transactions")
+def execute(client: Client, words: list[bytes]) -> Raw | None:
+    """Do the commands of the transaction; null if a watched filter was changed."""
+    queue = client.queue
+    if queue is None:
+        raise Failure("ERR EXEC without MULTI")
+    spoiled = client.spoiled
+    changed = any(_mark(client, name) != mark for name, mark in client.watching.items())
+    end(client)
+    if spoiled:
+        raise Failure("EXECABORT Transaction discarded because of previous errors.")
+    if changed:
+        return None if client.protocol == 3 else NO_LIST
+    out, told = bytearray(b"*%d\r\n" % len(queue)), True
+    for queued in queue:
+        reply = encode(client.server.door.perform(client, queued), client.protocol)
+        told = told and len(out) + len(reply) <= client.server.settings.client_output_limit
+        if told:
+            out += reply
+    if not told:  # all of it is done, but it has asked for more than may wait for it
+        client.closing = True
+        raise Failure("ERR the replies are longer than client-output-limit: closing")
+    return Raw(bytes(out))
+
+
+@command("DISCARD", group="transactions")
+def discard(client: Client, words: list[bytes]) -> str:
+    """Forget the transaction."""
+    if client.queue is None:
+        raise Failure("ERR DISCARD without MULTI")
+    end(client)
+    return OK
+
+
+@command("WATCH", "key [key ...]", least=1, most=None, group="transactions", keys=(1, -1, 1))
+def watch(client: Client, words: list[bytes]) -> str:
+    """Let the next EXEC do nothing if one of these filters is changed before it."""
+    if client.queue is not None:
+        raise Failure("ERR WATCH inside MULTI is not allowed")
+    if len(client.watching) + len(words) > MOST_WATCHED:
+        raise Failure(f"ERR more than {MOST_WATCHED} names to watch")
+    for name in words:
+        if name not in client.watching:
+            client.watching[name] = _mark(client, name)
+    return OK
+
+
+@command("UNWATCH", group="transactions")
+def unwatch(client: Client, words: list[bytes]) -> str:
+    """Watch nothing."""
+    client.watching.clear()
+    return OK
+
+
+def _mark(client: Client, name: bytes) -> object:
+    """What is another once a filter of that name was made, changed or dropped."""
+    engine = client.server.engine
+    entry = engine.find(name)
+    if entry is None:
+        return None
+    return entry.id, entry.changes, entry.items, engine.figures(entry)[0]

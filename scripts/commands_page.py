@@ -1,0 +1,48 @@
+"""docs/commands.md, made from the server's table of commands: `python scripts/commands_page.py`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from bloomery.service.resp import door
+from bloomery.service.resp.table import COMMANDS, CONTAINERS, Command
+
+PAGE = Path(__file__).resolve().parent.parent / "docs" / "commands.md"
+GROUPS = {
+    "bf": "Filters",
+    "cf": "Cuckoo filters",
+    "generic": "Names",
+    "connection": "Connections",
+    "transactions": "Transactions",
+    "server": "The server",
+}
+HEAD = """# Commands
+
+Every command of [the server](service.md), made from its own table by `scripts/commands_page.py`.
+As in Redis's documentation, *key* is the name of a filter and *item* what is added or asked for.
+"""
+
+
+def every() -> list[Command]:
+    """Every command, subcommands too."""
+    assert door.HANDLERS  # importing them has filled the table
+    own = [*COMMANDS.values(), *(one for each in CONTAINERS.values() for one in each.values())]
+    return sorted({command.name: command for command in own}.values(), key=lambda one: one.name)
+
+
+def page() -> str:
+    """The whole page."""
+    parts = [HEAD]
+    for group, title in GROUPS.items():
+        rows = [_row(command) for command in every() if command.group == group]
+        parts.append(f"\n## {title}\n\n| command | what it does |\n|---|---|\n" + "".join(rows))
+    return "".join(parts)
+
+
+def _row(command: Command) -> str:
+    usage = f"{command.name} {command.grammar}".strip().replace("|", "\\|")
+    return f"| `{usage}` | {command.summary} |\n"
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page(), "utf-8")

@@ -1,0 +1,36 @@
+"""The server's pages say what the server does: every command and every setting is there."""
+
+import importlib.util
+import re
+from dataclasses import fields
+
+from bloomery.service.settings import Settings
+from docs.pages import DOCS, TREE
+
+
+def test_the_commands_page_is_made_from_the_table() -> None:
+    """docs/commands.md is what scripts/commands_page.py makes of the commands there are."""
+    path = TREE / "scripts" / "commands_page.py"
+    spec = importlib.util.spec_from_file_location("commands_page", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    assert {command.group for command in module.every()} == set(module.GROUPS)
+    assert (DOCS / "commands.md").read_text("utf-8") == module.page()
+
+
+def test_every_setting_is_documented() -> None:
+    """The table of settings has each, with its default and whether it can be set live."""
+    text = (DOCS / "service.md").read_text("utf-8")
+    found = {
+        name: (default, live)
+        for name, default, live in re.findall(
+            r"^\| `([a-z-]+)` \| (\S+) \| (yes|no) \|", text, re.M
+        )
+    }
+    settings = Settings()
+    for item in fields(settings):
+        name = item.name.replace("_", "-")
+        assert found.pop(name) == (settings.get(name), "yes" if item.metadata["live"] else "no")
+    assert found == {}
