@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 from benchmarks.report import Column, table
@@ -61,15 +62,21 @@ def _phases(wire: Wire, snapshots: Path) -> Iterator[_Phase]:
     """Calm, a first snapshot (all of it from the log), calm, a second one (a copy, and the log)."""
     yield _Phase("before", _after(CALM))
     for name in ("first snapshot", "second snapshot"):
-        done = len(list(snapshots.glob("*/manifest.json")))
+        done = _made(snapshots)
         wire.call("BGSAVE")
         until = _after(LONGEST)
-        yield _Phase(
-            name, lambda n=done, t=until: t() or len(list(snapshots.glob("*/manifest.json"))) > n
-        )
+        yield _Phase(name, partial(_saved, snapshots, done, until))
         if until():
             raise RuntimeError(f"the {name} took longer than {LONGEST:.0f} s")
         yield _Phase(f"after the {name}", _after(CALM))
+
+
+def _made(snapshots: Path) -> set[Path]:
+    return set(snapshots.glob("*/manifest.json"))
+
+
+def _saved(snapshots: Path, before: set[Path], until: Callable[[], bool]) -> bool:
+    return until() or not _made(snapshots) <= before
 
 
 def _after(seconds: float) -> Callable[[], bool]:
@@ -138,8 +145,8 @@ def render(records: list[Record]) -> str:
     load = records[0]["load"]
     title = (
         f"BF.EXISTS on a filter of {records[0]['filter_bytes'] / 1e9:.2f} GB under "
-        f"{load['rate']:,.0f} requests a second ({load['offered']:,.0f} offered, 80% BF.EXISTS, 20% "
-        f"BF.ADD, 50 connections; {load['errors']} errors, {load['left_out']:,} left out)"
+        f"{load['rate']:,.0f} requests a second ({load['offered']:,.0f} offered, 80% BF.EXISTS, "
+        f"20% BF.ADD, 50 connections; {load['errors']} errors, {load['left_out']:,} left out)"
     )
     columns = [Column("when", left=True)]
     columns += [Column(t) for t in ("seconds", "probes", "p50 ms", "p99 ms", "p99.9 ms", "max ms")]

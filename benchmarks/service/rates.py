@@ -15,6 +15,7 @@ from benchmarks.report import Column, table
 from benchmarks.service import servers
 from benchmarks.service.cases import CASES, PEERS, SERVERS, Case
 from benchmarks.service.servers import Running
+from benchmarks.service.wire import Wire
 from benchmarks.settings import Record, Settings
 from benchmarks.timing import progress
 
@@ -83,7 +84,7 @@ def _filled(ours: dict[str, Running], settings: Settings) -> Iterator[Record]:
         }
 
 
-def _reserve(wire: servers.Wire, door: str, name: str, capacity: int) -> None:
+def _reserve(wire: Wire, door: str, name: str, capacity: int) -> None:
     rate = () if door == "cf" else (ERROR_RATE,)
     wire.call(f"{door.upper()}.RESERVE", name, *rate, capacity)
 
@@ -163,7 +164,7 @@ def _memory(server: Running, folder: Path, settings: Settings) -> Record:
         while process.poll() is None:
             info = wire.call("INFO", "bloomery").decode()
             fields = dict(line.split(":", 1) for line in info.splitlines() if ":" in line)
-            used = int(fields["memory_used"])
+            used = int(fields["filters_memory"])
             worst = max(worst, server.resident_bytes() - used)
             time.sleep(0.05)
     return {"table": "memory", "beside_bytes": worst, "filter_bytes": used}
@@ -213,3 +214,11 @@ def render_filters(records: list[Record]) -> str:
         for r in records
     ]
     return table("The filters that were asked (half of the keys asked for are in)", columns, rows)
+
+
+def render_memory(records: list[Record]) -> str:
+    columns = [Column(t) for t in ("filters", "all else")]
+    rows = [
+        [f"{r['filter_bytes'] / 1e6:.0f} MB", f"{r['beside_bytes'] / 1e6:.0f} MB"] for r in records
+    ]
+    return table("Memory with 50 connections adding, resident, at most", columns, rows)

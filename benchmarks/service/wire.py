@@ -20,10 +20,8 @@ def encoded(word: Word) -> bytes:
 
 def packed(words: Sequence[Word]) -> bytes:
     """A request."""
-    parts = [b"*%d\r\n" % len(words)]
-    for word in map(encoded, words):
-        parts.append(b"$%d\r\n%b\r\n" % (len(word), word))
-    return b"".join(parts)
+    parts = [b"$%d\r\n%b\r\n" % (len(word), word) for word in map(encoded, words)]
+    return b"*%d\r\n" % len(words) + b"".join(parts)
 
 
 def key(number: int) -> bytes:
