@@ -42,7 +42,7 @@ def missing(what: str) -> NoReturn:
     """Skip the test for want of `what`, or fail it under CI, so that nothing rots unrun."""
     if under_ci():
         pytest.fail(f"{what} is missing, and under CI nothing may be", pytrace=False)
-    pytest.skip(f"{what} is missing")
+    pytest.skip(f"{what} is missing", allow_module_level=True)
 
 
 def require(module: str) -> Any:

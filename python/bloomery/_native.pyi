@@ -32,6 +32,7 @@ __all__ = [
     "fixed_table",
     "forked",
     "growing_table",
+    "lost_frames",
     "make_header",
     "memory_used",
     "parse_header",
@@ -455,6 +456,7 @@ def parse_header(
     head: bytes, total: int | None
 ) -> tuple[int, float, Layout, int, int, int, Hasher, int, int]: ...
 def checksum(data: Buffer, before: int = 0) -> int: ...
+def lost_frames(data: Buffer) -> int: ...
 def build_static(
     keys: Batch, error_rate: float, hasher: Hasher, seed: int, nulls: Nulls
 ) -> tuple[bytes, Memory]: ...
@@ -514,6 +516,11 @@ class Shelf:
         """While true, the native path takes no writes: they go to Python, which says why."""
     @refusing.setter
     def refusing(self, value: bool, /) -> None: ...
+    @property
+    def most_layers(self) -> int:
+        """Layers that a cuckoo filter of RedisBloom's may have, before it takes no more keys."""
+    @most_layers.setter
+    def most_layers(self, value: int, /) -> None: ...
     @property
     def commands(self) -> int:
         """Commands that were answered without Python."""

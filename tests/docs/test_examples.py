@@ -16,8 +16,9 @@ from docs.pages import TREE, blocks, name_of, pages
 
 PAGES = [pytest.param(page, id=name_of(page)) for page in pages()]
 EXAMPLES = sorted((TREE / "examples").glob("*.py"))
-# Block languages that may stand on a page; anything else is a spelling mistake or a way round.
-LANGUAGES = {"python", "console", ""}
+# Block languages that may stand on a page; anything else is a spelling mistake or a way round. SQL
+# is run by tests/integration/test_registry.py, where its databases are.
+LANGUAGES = {"python", "console", "sql", ""}
 
 
 def stated_value(line: str) -> object:
@@ -60,7 +61,7 @@ def test_python_blocks_run(
 
 @pytest.mark.parametrize("page", PAGES)
 def test_no_block_escapes(page: Path) -> None:
-    """Every fenced block is Python that runs, a console session, or plain text."""
+    """Every fenced block is Python or SQL that runs, a console session, or plain text."""
     assert {block.info for block in blocks(page)} <= LANGUAGES
 
 

@@ -177,6 +177,8 @@ class PostgresServer(Server):
         self.data = folder / "data"
         self.as_user: list[str] = []
         if os.geteuid() == 0:  # which PostgreSQL refuses
+            if shutil.which("setpriv") is None:
+                missing("setpriv (of util-linux), to start PostgreSQL as another user than root,")
             self.as_user = ["setpriv", "--reuid=postgres", "--regid=postgres", "--init-groups"]
             shutil.chown(folder, "postgres", "postgres")
         self._init()
@@ -215,7 +217,17 @@ class PostgresServer(Server):
         """Run SQL as a person at psql would; its rows."""
         done = subprocess.run(
             [
-                *("psql", "-X", "-q", "-A", "-t", "-F", "\t", "-v", "ON_ERROR_STOP=1"),
+                *(
+                    str(self.programs / "psql"),
+                    "-X",
+                    "-q",
+                    "-A",
+                    "-t",
+                    "-F",
+                    "\t",
+                    "-v",
+                    "ON_ERROR_STOP=1",
+                ),
                 *("-d", self.url(database), "-c", sql),
             ],
             capture_output=True,
@@ -262,3 +274,7 @@ class BloomeryServer(Server):
     def http_port(self) -> int:
         """Where it speaks HTTP."""
         return self._port(2)
+
+
+# What the fixture `serve` gives: options of the command, and `data=` for the folder.
+Serve = Callable[..., BloomeryServer]

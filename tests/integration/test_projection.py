@@ -5,13 +5,15 @@ import threading
 import time
 from collections.abc import Iterator
 
-import psycopg
 import pytest
 
 from bloomery.service.registry import Registry
+from conftest import require
 from integration.servers import PostgresServer
 from unit.service.follower import SOON, Follower, until
 from unit.service.rows import row, sample
+
+psycopg = require("psycopg")
 
 
 @pytest.fixture

@@ -1,5 +1,6 @@
 """The registry on SQLite and on a real PostgreSQL: the same SQL, the same answers."""
 
+import re
 import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import closing
@@ -14,6 +15,7 @@ from bloomery.service import tables
 from bloomery.service.names import printable
 from bloomery.service.registry import Registry
 from conftest import require
+from docs.pages import DOCS, blocks
 from unit.service.rows import NOW, row, sample
 
 Ask = Callable[[str], list[tuple[Any, ...]]]
@@ -92,6 +94,28 @@ def test_sql_that_people_write(registry: Registry, ask: Ask) -> None:
         ) AS newest WHERE place = 1 ORDER BY name
     """
     assert ask(ranked) == [("urls", 7), ("users", 9)]
+
+
+def test_the_documentation_shows_sql_that_runs(registry: Registry, ask: Ask) -> None:
+    """Each statement in docs/registry.md runs as it stands, and finds the filter."""
+    registry.put([row(1, b"users")])
+    registry.add_samples([sample(1)])
+    shown = [block.text for block in blocks(DOCS / "registry.md") if block.info == "sql"]
+    statements = [one for text in shown for one in text.split(";") if one.strip()]
+    assert len(statements) == 3
+    for statement in statements:
+        assert ask(statement)[0][0] == "users"
+
+
+def test_the_documentation_has_every_column() -> None:
+    """docs/registry.md names each column of both tables, in the table's own section."""
+    text = (DOCS / "registry.md").read_text("utf-8")
+    for table in (tables.CONFIG, tables.STATS):
+        section = text.partition(f"## {table.name}")[2].partition("\n## ")[0]
+        named = {
+            name for line in section.splitlines() for name in re.findall(r"`(\w+)`", line[:40])
+        }
+        assert named >= {column.name for column in table.c}, table.name
 
 
 def test_times_are_utc(registry: Registry, ask: Ask) -> None:

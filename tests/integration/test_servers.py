@@ -1,6 +1,8 @@
 """The servers that the other tests here rely on: they start, are killed, and come back."""
 
-from integration.servers import PostgresServer, RedisServer
+import redis
+
+from integration.servers import BloomeryServer, PostgresServer, RedisServer, Serve
 
 
 def test_redis_runs_and_is_empty(redis_server: RedisServer) -> None:
@@ -25,3 +27,20 @@ def test_postgres_keeps_its_data_when_killed(
     postgres.kill()
     postgres.start()
     assert postgres.run("SELECT seven FROM t", postgres_database) == [["7"]]
+
+
+def test_bloomery_keeps_its_data_when_killed(serve: Serve) -> None:
+    """What was acknowledged before `kill -9` is there after the next start, on the same data."""
+    server = serve()
+    with redis.Redis(port=server.resp_port) as client:
+        assert client.execute_command("BF.ADD", "seen", "a") == 1
+    server.kill()
+    server.start()
+    with redis.Redis(port=server.resp_port) as client:
+        assert client.execute_command("BF.EXISTS", "seen", "a") == 1
+
+
+def test_bloomery_is_shared(server: BloomeryServer) -> None:
+    """Tests that end nothing can share a server."""
+    with redis.Redis(port=server.resp_port) as client:
+        assert client.ping()

@@ -136,9 +136,14 @@ impl Bits {
 
     /// Overwrites the bits from byte `offset`, a multiple of 8, on.
     pub fn fill_from(&self, offset: usize, bytes: &[u8]) {
-        for (word, chunk) in self.words()[offset / 8..].iter().zip(bytes.chunks(8)) {
+        let words = &self.words()[offset / 8..];
+        let (whole, rest) = bytes.as_chunks();
+        for (word, raw) in words.iter().zip(whole) {
+            word.store(u64::from_le_bytes(*raw), Relaxed);
+        }
+        if let (Some(word), false) = (words.get(whole.len()), rest.is_empty()) {
             let mut raw = [0u8; 8];
-            raw[..chunk.len()].copy_from_slice(chunk);
+            raw[..rest.len()].copy_from_slice(rest);
             word.store(u64::from_le_bytes(raw), Relaxed);
         }
     }

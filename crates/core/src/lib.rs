@@ -25,3 +25,4 @@ pub mod scalable;
 pub mod shape;
 pub mod table;
 pub mod threads;
+pub mod wal;

@@ -1,6 +1,7 @@
 //! A filter of any kind, as the server's hot path uses it: hashes in, a byte an answer out.
 
 use std::convert::Infallible;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use bloomery_core::batch::BLOCK;
 use bloomery_core::format::KindId;
@@ -22,6 +23,10 @@ pub enum Held {
     Chain(Py<Chain>),
     Cuckoo(Py<Cuckoo>),
 }
+
+/// A cuckoo filter of RedisBloom's that has so many layers takes no more keys. For the server's own
+/// clients only: in a replay what was taken is taken again.
+pub static MOST_LAYERS: AtomicUsize = AtomicUsize::new(32);
 
 /// Up to here keys are taken one by one.
 const FEW: usize = 4;
@@ -160,6 +165,9 @@ impl Held {
             }),
             Held::Cuckoo(cuckoo) => cuckoo.get().gate.write(py, false, |cuckoo| {
                 for h in hashes {
+                    if cuckoo.layers().len() >= MOST_LAYERS.load(Relaxed) {
+                        return Err(Refusal::Full("Maximum expansions reached".into()));
+                    }
                     cuckoo.add(*h)?;
                     answers.push(1);
                 }

@@ -69,6 +69,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(header::checksum, module)?)?;
     module.add_function(wrap_pyfunction!(memory::memory_used, module)?)?;
     module.add_function(wrap_pyfunction!(memory::set_memory_limit, module)?)?;
+    module.add_function(wrap_pyfunction!(replay::lost_frames, module)?)?;
     module.add_function(wrap_pyfunction!(fuse::build_static, module)?)?;
     module.add_function(wrap_pyfunction!(tables::growing_table, module)?)?;
     module.add_function(wrap_pyfunction!(tables::fixed_table, module)?)?;

@@ -6,9 +6,9 @@ use std::convert::Infallible;
 use bloomery_core::batch::BLOCK;
 use bloomery_core::bits::Bits;
 use bloomery_core::kind::{AnyKind, Refusal};
+use bloomery_core::wal;
+use pyo3::ffi;
 use pyo3::prelude::*;
-use pyo3::types::PyAny;
-use pyo3::{Bound, ffi};
 
 use crate::buffer::Held;
 use crate::errors::invalid;
@@ -65,6 +65,15 @@ pub fn change(
             Err(other) => return Err(other),
         }
     }
+}
+
+/// How many committed frames at the end of a write-ahead file cannot be read any more.
+#[pyfunction]
+pub fn lost_frames(py: Python<'_>, data: &Bound<'_, PyAny>) -> PyResult<u64> {
+    let held = Held::get(data, ffi::PyBUF_SIMPLE)
+        .ok_or_else(|| invalid(py, "data must be a contiguous buffer".into()))?;
+    // SAFETY: contiguous; the caller hands the buffer over for the time of the call.
+    Ok(py.detach(|| wal::lost_frames(unsafe { held.bytes() })))
 }
 
 /// Do these sections lie in the buffer, one behind the other from the offset on?

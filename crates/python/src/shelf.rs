@@ -3,6 +3,7 @@
 
 use std::collections::HashMap;
 use std::sync::Mutex;
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use bloomery_core::kind::Refusal;
@@ -11,7 +12,7 @@ use pyo3::sync::MutexExt;
 use pyo3::types::{PyBytes, PyList};
 
 use crate::errors::invalid;
-use crate::held::Held;
+use crate::held::{Held, MOST_LAYERS};
 
 /// As `storage/operations.py` numbers them.
 pub const ADD: u8 = 1;
@@ -337,6 +338,17 @@ impl Shelf {
     #[getter]
     fn refusing(&self, py: Python<'_>) -> bool {
         self.names.lock_py_attached(py).unwrap_or_else(|e| e.into_inner()).refusing
+    }
+
+    /// Layers that a cuckoo filter of RedisBloom's may have, before it takes no more keys.
+    #[setter]
+    fn set_most_layers(&self, layers: usize) {
+        MOST_LAYERS.store(layers, Relaxed);
+    }
+
+    #[getter]
+    fn most_layers(&self) -> usize {
+        MOST_LAYERS.load(Relaxed)
     }
 
     /// Commands that were answered without Python.

@@ -23,6 +23,7 @@ from bloomery.errors import BloomeryError, MissingExtra, NotEnoughMemory
 EXIT_ERROR = 2
 EXIT_CLOSED_PIPE = 141
 
+_SERVER = {"alembic", "sqlalchemy", "uvloop"}
 _NEXT_STEP = {
     errno.ENOSPC: "free some space and run it again",
     errno.EFBIG: "the limit on file sizes (`ulimit -f`) is in the way",
@@ -54,7 +55,8 @@ def main(argv: list[str] | None = None) -> int:
         package = (missing.name or "").partition(".")[0]
         if package == "bloomery":  # a broken install, not a missing extra
             raise
-        needed = MissingExtra(f"the command line needs {package}: pip install 'bloomery[cli]'")
+        part, extra = ("server", "serve") if package in _SERVER else ("command line", "cli")
+        needed = MissingExtra(f"the {part} needs {package}: pip install 'bloomery[{extra}]'")
         terminal.say(describe(needed))
         return EXIT_ERROR
 

@@ -24,6 +24,9 @@ _log = logging.getLogger(__name__)
 # What may wait. With more filters than this, reading all again costs less than keeping them.
 MOST_FILTERS = 10_000
 MOST_SAMPLES = 100_000
+# How many of the longest retries lie between two looks at names that another server has: each look
+# reads all filters.
+_CONFLICTS = 10
 
 
 @dataclass(slots=True)
@@ -175,7 +178,7 @@ class Projection:
             self._busy = False
             self._lock.notify_all()
             # A name that another server had may be free again.
-            wait = self._last_retry if self._refused else None
+            wait = _CONFLICTS * self._last_retry if self._refused else None
             if not self._lock.wait_for(lambda: self._work or self._closing, wait):
                 self._read_again()
             away = self._work.all and not self.healthy
@@ -187,13 +190,16 @@ class Projection:
 
     def _write(self, work: _Work) -> dict[int, str]:
         """Bring it into the registry; which filters could not be, and why."""
+        refused: dict[int, str] = {}
         if work.all:
             self._registry.migrate()
             refused = self._registry.replace(self._read_all())
-        else:
-            self._registry.drop(number for number, row in work.rows.items() if row is None)
-            refused = self._registry.put(row for row in work.rows.values() if row is not None)
-        self._registry.add_samples(work.samples)
+        if dropped := [number for number, row in work.rows.items() if row is None]:
+            self._registry.drop(dropped)
+        if rows := [row for row in work.rows.values() if row is not None]:
+            refused |= self._registry.put(rows)
+        if work.samples:
+            self._registry.add_samples(work.samples)
         if work.prune_before is not None:
             self._registry.prune(work.prune_before)
         return refused

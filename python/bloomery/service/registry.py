@@ -39,11 +39,17 @@ _MIGRATING = 7_236_281_904  # an advisory lock's number: two servers that start 
 class Registry:
     """The tables at a URL, `sqlite:///path` or `postgresql://…`, and in them one server's rows."""
 
-    def __init__(self, url: str, server: str) -> None:
-        """Connects to nothing yet; InvalidParameter for a URL that cannot be right."""
+    def __init__(self, url: str | Path, server: str) -> None:
+        """Connects to nothing yet; InvalidParameter for a URL that cannot be right.
+
+        A Path is a SQLite file, whatever characters its name has.
+        """
         self.server = server
         self._secrets: list[str] = []
-        self._engine = self._engine_of(url)
+        if isinstance(url, Path):
+            self._engine = _sqlite(sa.URL.create("sqlite", database=str(url)))
+        else:
+            self._engine = self._engine_of(url)
         upsert: Any = postgresql.insert if self.is_postgresql else sqlite.insert
         made = upsert(CONFIG)
         kept = {c.name for c in CONFIG.c} - {"id", *_KEY}
@@ -216,7 +222,9 @@ class Registry:
         except (ArgumentError, ValueError):
             raise InvalidParameter(f"the registry's URL cannot be read, {form}") from None
         if scheme == "sqlite":
-            return self._sqlite(url, form)
+            if url.database in {None, "", ":memory:"}:
+                raise InvalidParameter(f"the registry's URL names no file, {form}")
+            return _sqlite(url)
         # Everything that may be a password, also of a URL that was put together wrongly.
         maybe = [url.password, url.query.get("password"), url.query.get("sslpassword")]
         maybe += rest.rpartition("@")[0].partition(":")[2].split("@")
@@ -234,25 +242,24 @@ class Registry:
                 "a registry in PostgreSQL needs psycopg: pip install 'bloomery[postgresql]'"
             ) from None
 
-    def _sqlite(self, url: sa.URL, form: str) -> sa.Engine:
-        if url.database in {None, "", ":memory:"}:
-            raise InvalidParameter(f"the registry's URL names no file, {form}")
-        # A connection for each transaction: if the file was removed, it is made anew.
-        engine = sa.create_engine(url, hide_parameters=True, poolclass=sa.NullPool)
 
-        @sa.event.listens_for(engine, "connect")
-        def connected(connection: sqlite3.Connection, _: object) -> None:
-            connection.isolation_level = None  # the driver would begin later than we do
-            connection.execute("PRAGMA busy_timeout = 5000")
-            connection.execute("PRAGMA journal_mode = WAL")
-            connection.execute("PRAGMA synchronous = NORMAL")
-            connection.execute("PRAGMA foreign_keys = ON")
+def _sqlite(url: sa.URL) -> sa.Engine:
+    # A connection for each transaction: if the file was removed, it is made anew.
+    engine = sa.create_engine(url, hide_parameters=True, poolclass=sa.NullPool)
 
-        @sa.event.listens_for(engine, "begin")
-        def begun(connection: sa.Connection) -> None:
-            connection.exec_driver_sql("BEGIN IMMEDIATE")
+    @sa.event.listens_for(engine, "connect")
+    def connected(connection: sqlite3.Connection, _: object) -> None:
+        connection.isolation_level = None  # the driver would begin later than we do
+        connection.execute("PRAGMA busy_timeout = 5000")
+        connection.execute("PRAGMA journal_mode = WAL")
+        connection.execute("PRAGMA synchronous = NORMAL")
+        connection.execute("PRAGMA foreign_keys = ON")
 
-        return engine
+    @sa.event.listens_for(engine, "begin")
+    def begun(connection: sa.Connection) -> None:
+        connection.exec_driver_sql("BEGIN IMMEDIATE")
+
+    return engine
 
 
 def _batches(rows: Iterable[_T]) -> Iterator[list[_T]]:

@@ -110,9 +110,10 @@ class Server:
             segment_bytes=self.settings.snapshot_log_bytes,
         )
         self.engine = Engine(found.state, log)
+        self.engine.shelf.most_layers = self.settings.cf_max_expansions
         self.commands = Commands(self.engine, self.settings)
         self.saving = Saving(self, found.generation)
-        url = self.registry or f"sqlite:///{self.data}/registry.sqlite"
+        url = self.registry or self.data / "registry.sqlite"
         self.mirror = Mirror(self.engine, url, _server_id(self.data))
         self.door = Door(self)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import mmap
 import os
 import sqlite3
 import struct
@@ -10,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TypeAlias
 
-from bloomery import errors
+from bloomery import _native, errors
 from bloomery.storage.log import TABLE, row_sum, segment_path, segments
 
 __all__ = ["LogReader", "Row"]
@@ -19,8 +20,6 @@ Row: TypeAlias = tuple[int, float, int, int, bytes]  # seq, at, filter, op, data
 _Stored: TypeAlias = tuple[int, float, int, int, bytes, int]
 
 _SELECT = "SELECT seq, at, filter, op, data, sum FROM log"
-_WAL_HEAD = struct.Struct(">8I")  # magic, version, page size, count, two salts, two sums
-_FRAME_HEAD = struct.Struct(">6I")  # page, pages after a commit or 0, two salts, two sums
 _MOST_LOOKUPS = 1_000_000
 
 
@@ -71,8 +70,10 @@ class LogReader:
 
     def _stored(self, path: Path) -> Iterator[_Stored]:
         try:
-            # A segment that was not closed needs its write-ahead file read again: that is a write.
-            connection = sqlite3.connect(f"file:{_quoted(path)}?mode=rw", uri=True, timeout=10)
+            # Read only: closing it does not fold the write-ahead file of a killed server in, which
+            # takes seconds, and damaged files stay as they are. Without such a file nobody writes.
+            mode = "mode=ro" if Path(f"{path}-wal").exists() else "immutable=1"
+            connection = sqlite3.connect(f"file:{_quoted(path)}?{mode}", uri=True, timeout=10)
             with contextlib.closing(connection):
                 self._check(connection, path)
                 yield from self._salvaged(connection, path)
@@ -88,8 +89,7 @@ class LogReader:
         made = connection.execute("SELECT sql FROM sqlite_master WHERE name='log'").fetchone()
         if made != (TABLE,):
             raise sqlite3.DatabaseError("it has no table of our log")
-        frames = connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()[1]
-        lost = _frames_lost(Path(f"{path}-wal"), max(0, frames))
+        lost = _lost_frames(Path(f"{path}-wal"))
         if lost:
             self.problems.append(
                 f"{path}-wal: damaged: its last {lost} pages could not be read, and what was done "
@@ -119,31 +119,12 @@ class LogReader:
         yield from reversed(back)
 
 
-def _frames_lost(wal: Path, valid: int) -> int:
-    """How many pages at the end of a write-ahead file were committed once and are valid no more.
-
-    SQLite takes the first page that is not valid for the end: after a kill it is. A commit behind
-    it means damage, or a power cut that kept a later page and lost an earlier one.
-    """
+def _lost_frames(wal: Path) -> int:
     try:
-        file = wal.open("rb")
-    except FileNotFoundError:
+        with wal.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as mapped:
+            return _native.lost_frames(mapped)
+    except (FileNotFoundError, ValueError):  # closed and gone, or empty
         return 0
-    with file:
-        head = file.read(_WAL_HEAD.size)
-        if len(head) < _WAL_HEAD.size:
-            return 0
-        _, _, page_bytes, _, *salts, _, _ = _WAL_HEAD.unpack(head)
-        if not 512 <= page_bytes <= 65536:
-            return 1
-        frame_bytes = _FRAME_HEAD.size + page_bytes
-        frames: int = (os.fstat(file.fileno()).st_size - len(head)) // frame_bytes
-        for index in range(valid, frames):
-            file.seek(len(head) + index * frame_bytes)
-            _, commit, *found, _, _ = _FRAME_HEAD.unpack(file.read(_FRAME_HEAD.size))
-            if commit or found != salts:
-                return frames - valid
-    return 0
 
 
 def _quoted(path: Path) -> str:

@@ -70,8 +70,7 @@ class Working(State):
                     self._map(entry, copy)
                 except errors.CorruptData as problem:
                     raise errors.CorruptData(f"{source}: {problem}") from None
-            if saved.settings["kind"] == "rotating":
-                entry.filter.set_clock(self.clock)
+            self.tell_time(entry)
         return super().filter_of(entry)
 
     def put(self, entry: Entry) -> None:

@@ -101,13 +101,17 @@ class State:
 
     def put(self, entry: Entry) -> None:
         """Take an entry in, with its filter, as it was created or as it comes from a snapshot."""
-        if entry.filter is not None and entry.filter.kind == "rotating":
-            entry.filter.set_clock(self.clock)
+        self.tell_time(entry)
         self.filters[entry.id] = self.names[entry.name] = entry
         self.next_id = max(self.next_id, entry.id + 1)
         self._await(entry)
         if entry.filter is not None:
             self.on_put(entry)
+
+    def tell_time(self, entry: Entry) -> None:
+        """Let a filter go by our time, before anything is done with it."""
+        if entry.filter is not None and entry.filter.kind == "rotating":
+            entry.filter.set_clock(self.clock)
 
     def filter_of(self, entry: Entry) -> Any:
         """Return the filter that is about to be read or changed."""
@@ -279,6 +283,7 @@ class State:
         if entry.filter is not None:
             entry.loading = None
             entry.settings["kind"] = entry.filter.kind
+            self.tell_time(entry)
             entry.items = entry.filter.estimated_count
         self.put(entry)
 

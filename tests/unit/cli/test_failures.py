@@ -194,6 +194,20 @@ def test_missing_extra(module: str) -> None:
     assert done.stderr.count(b"\n") == 1
 
 
+@pytest.mark.parametrize("module", ["alembic", "sqlalchemy"])
+def test_missing_server_extra(module: str, tmp_path: Path) -> None:
+    """Without the serve extra `bloomery serve` is one line that says what to install."""
+    program = (
+        f"import sys; sys.modules[{module!r}] = None\n"
+        "from bloomery.cli import main\n"
+        f"sys.exit(main(['serve', '--data', {str(tmp_path)!r}, '--resp-port', '0']))"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, check=False)
+    assert done.returncode == 2
+    assert b"pip install 'bloomery[serve]'" in done.stderr
+    assert done.stderr.count(b"\n") == 1
+
+
 def test_missing_zstandard() -> None:
     """Without zstandard only zstd input is refused, and the line says what to install."""
     data = require("zstandard").compress(b"a\n")

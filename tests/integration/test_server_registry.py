@@ -1,0 +1,96 @@
+"""A real server and its registry: what it makes, renames and drops is soon in the tables."""
+
+import sqlite3
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+
+import redis
+
+from conftest import require
+from integration.servers import BloomeryServer, PostgresServer, Serve
+from unit.service.follower import until
+
+psycopg = require("psycopg")
+
+
+def client_of(server: BloomeryServer) -> "redis.Redis":
+    """A client of redis-py, connected to it."""
+    return redis.Redis(port=server.resp_port, socket_timeout=30)
+
+
+def names_in(file: Path) -> list[str]:
+    """The names in a registry of SQLite's; none while it is not there."""
+    if not file.exists():  # or else this would make it
+        return []
+    try:
+        with closing(sqlite3.connect(file)) as connection:
+            found = connection.execute("SELECT name FROM BloomFilterConfig ORDER BY name")
+            return [name for (name,) in found]
+    except sqlite3.OperationalError:
+        return []
+
+
+def when(expected: list[str], names: Callable[[], list[str]]) -> None:
+    """Wait until the registry shows these names."""
+    until(lambda: names() == expected)
+
+
+def test_the_tables_follow_the_server(serve: Serve, tmp_path: Path) -> None:
+    """Beside the running server, SQL shows its filters: made, renamed and dropped."""
+    server = serve(data=tmp_path / "what? #1 %41")  # signs that mean something in a URL
+    file = server.data / "registry.sqlite"
+    with client_of(server) as client:
+        client.execute_command("BF.RESERVE", "users", 0.01, 1000)
+        client.execute_command("BF.ADD", b"\x00\xff", "a")
+        when(["\\x00\\xff", "users"], lambda: names_in(file))
+        client.rename("users", "people")
+        client.delete(b"\x00\xff")
+        when(["people"], lambda: names_in(file))
+
+
+def test_a_removed_registry_is_made_anew(serve: Serve) -> None:
+    """A registry that is gone when the server starts again is filled from the server's data."""
+    server = serve()
+    with client_of(server) as client:
+        client.execute_command("BF.ADD", "users", "a")
+    server.kill()
+    (server.data / "registry.sqlite").unlink()
+    server.start()
+    when(["users"], lambda: names_in(server.data / "registry.sqlite"))
+    with client_of(server) as client:
+        assert client.execute_command("BF.EXISTS", "users", "a") == 1
+
+
+def test_the_server_goes_on_without_postgresql(
+    serve: Serve, postgres: PostgresServer, postgres_url: str
+) -> None:
+    """With PostgreSQL killed in mid-run the server takes writes; after it is back, so are rows."""
+    server = serve("--registry", postgres_url)
+
+    def names() -> list[str]:
+        with psycopg.connect(postgres_url) as connection:
+            found = connection.execute("SELECT name FROM BloomFilterConfig ORDER BY name")
+            return [name for (name,) in found]
+
+    with client_of(server) as client:
+        client.execute_command("BF.ADD", "before", "a")
+        until(lambda: bool(postgres.run("SELECT to_regclass('bloomfilterconfig')")[0][0]))
+        when(["before"], names)
+        postgres.kill()
+        client.execute_command("BF.ADD", "meanwhile", "a")
+        assert client.execute_command("BF.EXISTS", "before", "a") == 1
+        postgres.start()
+        when(["before", "meanwhile"], names)
+    assert postgres.password not in server.printed()
+    assert server.stop() == 0
+
+
+def test_the_server_starts_without_postgresql(serve: Serve, postgres: PostgresServer) -> None:
+    """A registry that is away at the start does not keep the server from serving."""
+    nobody = f"postgresql://bloomery:{postgres.password}@127.0.0.1:1/postgres"
+    server = serve("--registry", nobody)
+    with client_of(server) as client:
+        assert client.execute_command("BF.ADD", "users", "a") == 1
+    assert postgres.password not in server.printed()
+    assert server.stop() == 0

@@ -1,0 +1,167 @@
+"""Anything a server does, and a kill at any time: the filters come back as they were."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
+
+from bloomery import errors
+from bloomery.storage import operations, snapshotter
+from bloomery.storage.operations import Op
+from unit.storage.serving import SETTINGS, Server, assert_same, packed
+
+REMOVING = ("counting", "deletable", "cuckoo")
+HASHES = st.lists(st.integers(0, 2**64 - 1) | st.sampled_from([1, 2**63, 12345]), max_size=40)
+NUMBERS = st.integers(0, 5)
+MEMORY = "/dev/shm" if Path("/dev/shm").is_dir() else None  # it syncs in no time
+# Every filter is changed in a mapped file, however small.
+snapshotter._MAP_FROM = 0
+
+
+class ServerMachine(RuleBasedStateMachine):
+    """Beside the server, the keys that each filter must have."""
+
+    @initialize()
+    def start(self) -> None:
+        self.folder = Path(tempfile.mkdtemp(dir=MEMORY))
+        self.copies = 0
+        self.server = Server(self.folder / "0")
+        self.keys: dict[int, Counter[int]] = {}
+
+    def teardown(self) -> None:
+        if hasattr(self, "server"):
+            self.server.log.close()
+            shutil.rmtree(self.folder)
+
+    def pick(self, number: int) -> Any:
+        """One of the filters."""
+        entries = list(self.server.state.filters.values())
+        return entries[number % len(entries)]
+
+    def do(self, op: Op, number: int, data: bytes = b"") -> bool:
+        """Do an operation; False if it was refused, which must have changed nothing."""
+        try:
+            self.server.do(op, number, data)
+        except errors.BloomeryError:
+            return False
+        return True
+
+    @rule(kind=st.sampled_from([*SETTINGS]), name=st.sampled_from("abcdef"))
+    def create(self, kind: str, name: str) -> None:
+        number = self.server.state.next_id
+        chosen = {"kind": kind, **SETTINGS[kind]}
+        if self.do(Op.CREATE, number, operations.fields(name=name, settings=chosen)):
+            self.keys[number] = Counter()
+
+    def has_filters(self) -> bool:
+        return bool(self.server.state.filters)
+
+    @precondition(has_filters)
+    @rule(number=NUMBERS, hashes=HASHES)
+    def add(self, number: int, hashes: list[int]) -> None:
+        entry = self.pick(number)
+        for value in hashes:
+            before = entry.filter.to_bytes()
+            self.do(Op.ADD, entry.id, packed(value))
+            if entry.settings["kind"] != "cuckoo" or entry.filter.to_bytes() != before:
+                self.keys[entry.id][value] += 1  # a cuckoo filter may be full
+
+    @precondition(has_filters)
+    @rule(number=NUMBERS, seed=st.integers(0, 2**64 - 1), count=st.integers(1, 400))
+    def add_many(self, number: int, seed: int, count: int) -> None:
+        entry = self.pick(number)
+        if entry.settings["kind"] != "cuckoo":
+            values = [(seed + n) * 0x9E3779B97F4A7C15 % 2**64 for n in range(count)]
+            self.do(Op.ADD, entry.id, packed(*values))
+            self.keys[entry.id].update(values)
+
+    @precondition(has_filters)
+    @rule(number=NUMBERS, which=st.integers(0, 50))
+    def remove(self, number: int, which: int) -> None:
+        entry = self.pick(number)
+        keys = self.keys[entry.id]
+        if entry.settings["kind"] in REMOVING and keys:
+            value = list(keys)[which % len(keys)]
+            self.do(Op.REMOVE, entry.id, packed(value))
+            keys[value] -= 1
+            if keys[value] <= 0:
+                del keys[value]
+
+    @precondition(has_filters)
+    @rule(number=NUMBERS, op=st.sampled_from([Op.DROP, Op.CLEAR]))
+    def forget(self, number: int, op: Op) -> None:
+        entry = self.pick(number)
+        self.do(op, entry.id)
+        self.keys[entry.id] = Counter()
+
+    @precondition(has_filters)
+    @rule(number=NUMBERS, name=st.sampled_from("abcdef"))
+    def rename(self, number: int, name: str) -> None:
+        self.do(Op.RENAME, self.pick(number).id, operations.fields(name=name))
+
+    @precondition(has_filters)
+    @rule(number=NUMBERS, name=st.sampled_from("abcdef"))
+    def copy(self, number: int, name: str) -> None:
+        source, made = self.pick(number), self.server.state.next_id
+        if self.do(Op.COPY, made, operations.fields(source=source.id, name=name)):
+            self.keys[made] = Counter(self.keys[source.id])
+
+    @precondition(has_filters)
+    @rule(number=NUMBERS, other=NUMBERS)
+    def merge(self, number: int, other: int) -> None:
+        target, source = self.pick(number), self.pick(other)
+        if self.do(Op.MERGE, target.id, operations.fields(sources=[source.id])):
+            self.keys[target.id] += self.keys[source.id]
+
+    @precondition(has_filters)
+    @rule(number=NUMBERS, op=st.sampled_from([Op.ROTATE, Op.COMPACT]))
+    def turn(self, number: int, op: Op) -> None:
+        entry = self.pick(number)
+        if self.do(op, entry.id) and op == Op.ROTATE:
+            self.keys[entry.id] = Counter()  # some of them
+
+    @precondition(has_filters)
+    @rule(number=NUMBERS, seconds=st.none() | st.floats(0, 100))
+    def expire(self, number: int, seconds: float | None) -> None:
+        at = None if seconds is None else self.server.now + seconds
+        self.do(Op.EXPIRE, self.pick(number).id, operations.fields(at=at))
+
+    @rule(seconds=st.floats(0.01, 90))
+    def wait(self, seconds: float) -> None:
+        self.server.wait(seconds)
+        for entry in self.server.state.filters.values():
+            if entry.settings["kind"] == "rotating":
+                self.keys[entry.id] = Counter()  # some of them
+
+    @rule()
+    def cut(self) -> None:
+        self.server.log.cut()
+        self.server.log.sync()
+
+    @rule()
+    def snapshot(self) -> None:
+        self.server.snapshot()
+
+    @rule()
+    def crash(self) -> None:
+        """Go on from what a kill would leave."""
+        self.copies += 1
+        reborn = Server(self.server.killed(self.folder / str(self.copies)))
+        assert reborn.recovery.problems == []
+        assert_same(reborn.state, self.server.state)
+        for entry in reborn.state.filters.values():
+            known = packed(*self.keys[entry.id])
+            assert entry.filter.copy()._add_hashes(known) == 0, "a key is lost"
+        reborn.now = self.server.now
+        self.server.log.close()
+        self.server = reborn
+
+
+TestServer = pytest.mark.slow(ServerMachine.TestCase)

@@ -1,0 +1,94 @@
+"""A server without sockets, for the tests of what it keeps: filters, their log, their snapshots."""
+
+from __future__ import annotations
+
+import random
+import shutil
+import struct
+from pathlib import Path
+from typing import Any
+
+from bloomery.storage import operations, snapshotter
+from bloomery.storage.log import Fsync
+from bloomery.storage.operations import Op
+from bloomery.storage.recovery import Recovery, recover
+from bloomery.storage.state import Entry, State
+
+NOW = 1_000_000_000.0
+# Every kind that can be made empty, with what makes it go through its paces soon.
+SETTINGS: dict[str, dict[str, Any]] = {
+    "bloom": {"capacity": 500, "error_rate": 0.001},
+    "scalable": {"capacity": 20, "error_rate": 0.001},
+    "counting": {"capacity": 300, "error_rate": 0.001, "counter_bits": 4},
+    "deletable": {"capacity": 300, "error_rate": 0.001},
+    "cuckoo": {"capacity": 300, "error_rate": 0.001},
+    "rotating": {"capacity": 30, "error_rate": 0.001, "window": 60, "generations": 3},
+}
+LARGE = 1_000_000  # a capacity at which a filter is changed in a mapped file
+
+
+def hashes(seed: int, count: int) -> bytes:
+    """So many hashes, the same for the same seed."""
+    return random.Random(seed).randbytes(8 * count)
+
+
+def packed(*values: int) -> bytes:
+    """These hashes."""
+    return struct.pack(f"<{len(values)}Q", *values)
+
+
+class Server:
+    """Filters and their log in a folder."""
+
+    def __init__(self, data: Path, fsync: Fsync = "never", **options: Any) -> None:
+        self.data = data
+        self.now = NOW
+        self.recovery: Recovery = recover(data, **options)
+        self.state = self.recovery.state
+        self.log = self.recovery.log(fsync)
+
+    def do(self, op: Op, filter_id: int, data: bytes = b"") -> Entry | None:
+        """Do an operation, then log it."""
+        entry = self.state.apply(op, filter_id, data, self.now)
+        self.log.append([(filter_id, op, data)], self.now)
+        return entry
+
+    def create(self, kind: str, name: str | None = None, **settings: Any) -> int:
+        """Make a filter; its number."""
+        chosen = {"kind": kind, **SETTINGS[kind], **settings}
+        number = self.state.next_id
+        self.do(Op.CREATE, number, operations.fields(name=name or kind, settings=chosen))
+        return number
+
+    def wait(self, seconds: float) -> None:
+        """Let time pass."""
+        self.now += seconds
+        self.log.append(self.state.pass_time(self.now), self.now)
+
+    def snapshot(self) -> int:
+        """Make a snapshot, in this process."""
+        number = self.log.cut()
+        snapshotter.take(self.data, number)
+        return number
+
+    def killed(self, copy: Path) -> Path:
+        """A copy of the folder as it would be found if the server were killed now."""
+        shutil.copytree(self.data, copy)
+        return copy
+
+
+def assert_same(found: State, expected: State) -> None:
+    """Both have the same filters, byte for byte, and all that is known about them."""
+    assert found.filters.keys() == expected.filters.keys()
+    assert {name: entry.id for name, entry in found.names.items()} == {
+        name: entry.id for name, entry in expected.names.items()
+    }
+    assert found.next_id == expected.next_id
+    for number, entry in expected.filters.items():
+        other = found.filters[number]
+        assert (other.filter is None) == (entry.filter is None)
+        if entry.filter is not None:
+            assert other.filter == entry.filter, entry
+        facts = ("name", "created_at", "expires_at", "items", "settings")
+        for fact in facts:
+            assert getattr(other, fact) == getattr(entry, fact), fact

@@ -1,0 +1,124 @@
+"""The process that makes snapshots: alone, killed, on a full disk."""
+
+from __future__ import annotations
+
+import json
+import random
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from bloomery.storage import snapshots
+from bloomery.storage.folder import log_folder, snapshots_folder
+from bloomery.storage.log import segments
+from bloomery.storage.operations import Op
+from bloomery.storage.recovery import recover
+from bloomery.storage.snapshots import Snapshots
+from conftest import effort
+from unit.storage.serving import LARGE, Server, assert_same, hashes
+
+
+def run(data: Path, *arguments: object) -> subprocess.CompletedProcess[str]:
+    """Run the process to its end."""
+    command = [sys.executable, "-m", "bloomery.storage.snapshotter", str(data)]
+    return subprocess.run(
+        [*command, *map(str, arguments)], capture_output=True, text=True, check=False, timeout=60
+    )
+
+
+def test_it_says_how_far_it_is(tmp_path: Path) -> None:
+    """A snapshot is made by another process, which prints lines of JSON; a second run finds it
+    there."""
+    server = Server(tmp_path)
+    server.do(Op.ADD, server.create("bloom"), hashes(1, 50))
+    process = Snapshots(tmp_path).start(server.log)
+    out, err = process.communicate(timeout=60)
+    assert (process.returncode, err) == (0, "")
+    assert [json.loads(line) for line in out.splitlines()][-1] == {"done": 2, "rows": 2}
+    found = recover(tmp_path)
+    assert (found.generation, found.rows) == (2, 0)
+    assert_same(found.state, server.state)
+    again = run(tmp_path, 2)
+    assert (again.returncode, json.loads(again.stdout)) == (0, {"done": 2})
+    server.log.close()
+
+
+@pytest.mark.parametrize("arguments", [[], ["x"], [7]])
+def test_what_cannot_be_done_is_one_line(tmp_path: Path, arguments: list[object]) -> None:
+    """Wrong arguments, or a generation whose log is not there, are one line and exit code 1."""
+    server = Server(tmp_path)
+    server.log.close()
+    done = run(tmp_path, *arguments)
+    assert done.returncode == 1
+    assert len(done.stderr.splitlines()) == 1
+    assert snapshots.generations(tmp_path) == []
+
+
+@pytest.mark.slow
+def test_killed_at_any_time_it_does_no_harm(tmp_path: Path) -> None:
+    """Killed whenever, it leaves the snapshots that were there, and the next run makes its own."""
+    server = Server(tmp_path / "data")
+    for kind in ("bloom", "counting", "scalable"):
+        server.create(kind, capacity=LARGE)
+    server.snapshot()
+    chance = random.Random(5)
+    for round in range(effort(3, 8, 100)):
+        for number in (1, 2, 3):
+            server.do(Op.ADD, number, hashes(round, 5000))
+        process = Snapshots(tmp_path / "data").start(server.log)
+        time.sleep(chance.uniform(0.1, 0.6))
+        process.kill()
+        process.communicate()
+        copy = server.killed(tmp_path / "copy")
+        found = recover(copy)
+        assert found.problems == []
+        assert_same(found.state, server.state)
+        shutil.rmtree(copy)
+    done = run(tmp_path / "data", server.log.segment)
+    assert (done.returncode, done.stderr) == (0, "")
+    left = [path.name for path in snapshots_folder(tmp_path / "data").glob(".*.tmp")]
+    assert left == []
+    assert_same(recover(server.killed(tmp_path / "copy")).state, server.state)
+    server.log.close()
+
+
+def test_a_full_disk_leaves_what_was_there(small_disk: Path) -> None:
+    """Without room no snapshot is made: one line says so, the last one stays, and the next one,
+    with room, is made."""
+    server = Server(small_disk)
+    number = server.create("bloom", capacity=150_000)
+    server.do(Op.ADD, number, hashes(1, 50))
+    assert run(small_disk, server.log.cut()).returncode == 0
+    server.do(Op.ADD, number, hashes(2, 50))
+    (small_disk / "ballast").write_bytes(bytes(450_000))
+    second = server.log.cut()
+    done = run(small_disk, second)
+    assert (done.returncode, len(done.stderr.splitlines())) == (1, 1)
+    assert "No space left" in done.stderr
+    assert snapshots.generations(small_disk) == [2]
+    assert segments(log_folder(small_disk))[0] == 1
+    (small_disk / "ballast").unlink()
+    assert run(small_disk, second).returncode == 0
+    found = recover(small_disk)
+    assert (found.problems, found.generation) == ([], second)
+    assert_same(found.state, server.state)
+    server.log.close()
+
+
+def test_one_at_a_time(tmp_path: Path) -> None:
+    """While one snapshot is made, another is refused."""
+    import fcntl
+
+    server = Server(tmp_path)
+    number = server.log.cut()
+    snapshots_folder(tmp_path).mkdir()
+    with (snapshots_folder(tmp_path) / ".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        done = run(tmp_path, number)
+    assert done.returncode == 1
+    assert "another snapshot is being made" in done.stderr
+    server.log.close()
