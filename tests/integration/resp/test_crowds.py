@@ -2,13 +2,13 @@
 
 import time
 
-import psutil
 import pytest
 
-from integration.conftest import Serve
+from conftest import require
 from integration.resp.wire import Wire, request, told
-from integration.servers import BloomeryServer, wait_until
+from integration.servers import BloomeryServer, Serve, wait_until
 
+psutil = require("psutil")
 MIB = 1 << 20
 
 
