@@ -130,7 +130,7 @@ def check(wire: Wire, protocol: int, script: str) -> None:
     """Do the commands of a script, one a line, and compare their replies.
 
     `command => reply`, or `command => RESP2's reply | RESP3's`; `#` begins a remark; `-WRONGTYPE`
-    has its usual text. How many blanks there are does not count. What is wrong is shown all at once.
+    has its usual text. The number of blanks does not count. What is wrong is shown all at once.
     """
     wrong = []
     for line in script.splitlines():
