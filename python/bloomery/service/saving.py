@@ -75,6 +75,7 @@ class Saving:
         log, began = self.server.engine.log, time.monotonic()
         seq = log.seq
         number = self._segment = log.cut()
+        await asyncio.to_thread(log.sync)  # the old segment is closed: now another may read it
         process = await asyncio.create_subprocess_exec(
             *self._snapshots.command(number),
             stdin=asyncio.subprocess.DEVNULL,
