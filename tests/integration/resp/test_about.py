@@ -110,11 +110,13 @@ DEFAULTS = """
     BF.INFO a CAPACITY => [:500]
     BF.INFO a EXPANSION => [:4]
     CONFIG SET bf-initial-size 100 bf-expansion-factor 2 bf-error-rate 0.01 => +OK
-    CONFIG SET cf-bucket-size 4 cf-initial-size 4096 cf-max-iterations 7 cf-expansion-factor 2 => +OK
+    CONFIG SET cf-bucket-size 4 cf-initial-size 4096 => +OK
+    CONFIG SET cf-max-iterations 7 cf-expansion-factor 2 => +OK
     CF.ADD b x => :1
     CF.DEBUG b => \
         "bktsize:4 buckets:1024 items:1 deletes:0 filters:1 max_iterations:7 expansion:2"
-    CONFIG SET cf-bucket-size 2 cf-initial-size 1024 cf-max-iterations 20 cf-expansion-factor 1 => +OK
+    CONFIG SET cf-bucket-size 2 cf-initial-size 1024 => +OK
+    CONFIG SET cf-max-iterations 20 cf-expansion-factor 1 => +OK
     """
 
 
@@ -134,6 +136,11 @@ def test_memory_has_a_limit(empty: BloomeryServer) -> None:
         assert told(wire.ask("EXISTS", "large")) == ":0"
         assert told(wire.ask("BF.EXISTS", "a", "x")) == ":1"
         assert facts(wire, "bloomery")["filters_memory_budget"] == str(2 << 20)
+        number, full = 0, "-ERR problem inserting into filter"
+        while told(wire.ask("BF.ADD", "a", number)) in (":1", ":0"):
+            number += 1
+        assert told(wire.ask("BF.ADD", "a", number)) == full
+        assert wire.ask("BF.MEXISTS", "a", *range(number)).count(b":1") == number
         assert told(wire.ask("CONFIG", "SET", "maxmemory", "100mb")) == "+OK"
         assert told(wire.ask(*large)) == "+OK"
 

@@ -30,7 +30,8 @@ SCRIPTS = {
     "kinds that do not": """
         BF.RESERVE plain 0.01 1000 KIND bloom => +OK
         BF.ADD plain x => :1 | #t
-        BF.DEL plain x => -ERR a plain filter cannot remove keys: use kind counting, deletable or cuckoo
+        BF.DEL plain x => -ERR this kind of filter cannot remove keys: \
+            counting, deletable and cuckoo ones can
         BF.EXISTS plain x => :1 | #t
         BF.RESERVE a 0.01 1000 KIND nosuch => -ERR KIND is 'nosuch', must be one of \
             bloom, scalable, counting, deletable, cuckoo, rotating
@@ -71,6 +72,7 @@ SCRIPTS = {
     "rotating": """
         BF.RESERVE r 0.01 1000 KIND rotating GENERATIONS 2 => +OK
         BF.ADD r x => :1 | #t
+        BF.ROTATE r => +OK
         BF.ROTATE r => +OK
         BF.EXISTS r x => :1 | #t
         BF.ROTATE r => +OK
