@@ -134,7 +134,7 @@ def test_a_client_that_does_not_read(serve: Serve) -> None:
         while time.monotonic() < until:
             began = time.monotonic()
             assert told(wire.ask("BF.EXISTS", "large", "x")) == ":0"
-            assert time.monotonic() - began < 1
+            assert time.monotonic() - began < 5
             most = max(most, process.memory_info().rss)
         assert most - before < 160 * MIB
         connected = "connected_clients:1\r\n"
