@@ -184,10 +184,11 @@ impl Held {
                 Ok(())
             }),
             Held::Cuckoo(cuckoo) => cuckoo.get().gate.write(py, false, |cuckoo| {
+                // As RedisBloom does: before the first key of a command, and not before each.
+                if cuckoo.layers().len() >= MOST_LAYERS.load(Relaxed) {
+                    return Err(Refusal::Full("Maximum expansions reached".into()));
+                }
                 for h in hashes {
-                    if cuckoo.layers().len() >= MOST_LAYERS.load(Relaxed) {
-                        return Err(Refusal::Full("Maximum expansions reached".into()));
-                    }
                     cuckoo.add(*h)?;
                     answers.push(1);
                 }
