@@ -24,6 +24,7 @@ _Stored: TypeAlias = tuple[int, float, int, int, bytes, int]
 
 _SELECT = "SELECT seq, at, filter, op, data, sum FROM log"
 _MOST_LOOKUPS = 1_000_000
+_REACH = 20_000  # numbers without a row, where nobody knows which is the last
 _MOST_BYTES = 1 << 33  # of a segment
 _TOGETHER = 256  # rows
 
@@ -130,12 +131,16 @@ class LogReader:
             return
         except sqlite3.DatabaseError as problem:
             self.problems.append(f"{path}: {problem}: rows after {before} are read one by one")
-        end = before + _MOST_LOOKUPS
+        end = None
         with contextlib.suppress(sqlite3.Error):
-            end = min(end, connection.execute("SELECT max(seq) FROM log").fetchone()[0] or 0)
-        for seq in range(before + 1, end + 1):
+            end = connection.execute("SELECT max(seq) FROM log").fetchone()[0] or 0
+        seq = found = before
+        while seq < (found + _REACH if end is None else min(end, before + _MOST_LOOKUPS)):
+            seq += 1
             with contextlib.suppress(sqlite3.Error):
-                yield connection.execute(f"{_SELECT} WHERE seq = ?", (seq,)).fetchall()
+                rows = connection.execute(f"{_SELECT} WHERE seq = ?", (seq,)).fetchall()
+                found = seq if rows else found
+                yield rows
 
 
 def _lost_frames(wal: Path) -> int:
