@@ -4,6 +4,7 @@ The registry follows on a thread of its own; whether it does or not, the server 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bloomery.service.projection import Projection
@@ -20,7 +21,7 @@ __all__ = ["Mirror", "row_of"]
 class Mirror:
     """The registry of a server."""
 
-    def __init__(self, engine: Engine, url: str, server: str) -> None:
+    def __init__(self, engine: Engine, url: str | Path, server: str) -> None:
         self.engine = engine
         self.projection = Projection(Registry(url, server), self._rows)
         engine.on_change = self._changed

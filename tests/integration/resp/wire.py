@@ -81,7 +81,7 @@ class Wire:
 
 
 def shown(reply: bytes) -> Any:
-    """A raw reply as tests write it: `+OK`, `-ERR …`, `:1`, `$text`, lists of those."""
+    """A raw reply as a value: lists, dicts, and `+OK`, `-ERR …`, `:1`, `$text` as they are."""
     value, rest = _shown(reply)
     assert rest == b"", rest
     return value
@@ -102,3 +102,58 @@ def _shown(reply: bytes) -> tuple[Any, bytes]:
             return dict(zip(items[::2], items[1::2], strict=True)), rest
         return items, rest
     return head.decode("latin-1"), rest
+
+
+def told(reply: bytes) -> str:
+    """A raw reply in one line, as tests expect it.
+
+    `+OK` simple · `-ERR …` error · `:1` integer · `#t` boolean · `"a"` bulk · `[a, b]` array ·
+    `{a: b}` map · `nil` RESP2's null, `null` RESP3's
+    """
+    return _told(shown(reply))
+
+
+def _told(value: Any) -> str:
+    if isinstance(value, list):
+        return "[" + ", ".join(map(_told, value)) + "]"
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{_told(k)}: {_told(v)}" for k, v in value.items()) + "}"
+    if value == "$-1":
+        return "nil"
+    if value == "_":
+        return "null"
+    text = str(value)
+    return f'"{text[1:]}"' if text[:1] in "$=" else text
+
+
+def check(wire: Wire, protocol: int, script: str) -> None:
+    """Do the commands of a script, one a line, and compare their replies.
+
+    `command => reply`, or `command => RESP2's reply | RESP3's`; `#` begins a remark; `-WRONGTYPE`
+    has its usual text. The number of blanks does not count. What is wrong is shown all at once.
+    """
+    wrong = []
+    for line in script.splitlines():
+        if not line.strip() or line.strip().startswith("# "):
+            continue
+        asked, _, replies = line.strip().partition(" => ")
+        resp2, _, resp3 = replies.partition(" | ")
+        right = (resp3 if resp3 and protocol == 3 else resp2).strip()
+        if right == "-WRONGTYPE":
+            right += " Operation against a key holding the wrong kind of value"
+        got, right = (" ".join(text.split()) for text in (told(wire.line(asked)), right))
+        if got != right:
+            wrong.append(f"{asked.strip()}\n    got   {got}\n    right {right}")
+    assert not wrong, "\n" + "\n".join(wrong)
+
+
+def dump(wire: Wire, command: str, name: str) -> list[tuple[int, bytes]]:
+    """Every part of a dump, with the iterator that came with it."""
+    parts: list[tuple[int, bytes]] = []
+    iterator = 0
+    while True:
+        following, data = shown(wire.ask(command, name, iterator))
+        iterator = int(following[1:])
+        if iterator == 0:
+            return parts
+        parts.append((iterator, data[1:].encode("latin-1")))

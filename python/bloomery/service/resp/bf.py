@@ -20,7 +20,7 @@ __all__ = ["answers", "filter_at"]
 MOST_CAPACITY = 1 << 30
 MOST_EXPANSION = 32768
 MOST_RATE = 0.25
-KINDS = ("bloom", "scalable", "counting", "deletable", "cuckoo", "rotating")
+KINDS = ("bloom", "scalable", "counting", "deletable", "cuckoo", "rotating", "bank")
 # What only some kinds have, by the word that sets it.
 _OF_KINDS = {
     "WINDOW": "window",
@@ -383,7 +383,10 @@ def loadchunk(client: Client, words: list[bytes]) -> str:
     if iterator <= 0 or iterator < len(data):
         raise Failure("ERR received bad data")
     if entry.filter is not None and entry.filter.kind == "redisbloom":
-        commands.load(name, iterator, data)
+        try:
+            commands.load(name, iterator, data)
+        except errors.CorruptData as problem:
+            raise Failure(str(problem)) from None  # in RedisBloom's words already
     elif entry.filter is None:
         commands.load(name, iterator - len(data) + files.HEADER_BYTES, data)
     else:
