@@ -57,7 +57,11 @@ def test_maxmemory(serve: Serve, layout: str) -> None:
         assert connection.ask("BF.EXISTS", "full", "0") == 1
         assert all(connection.ask("BF.MEXISTS", "full", *(f"{n}" for n in range(0, added, 997))))
 
-        connection.ask("CF.RESERVE", "cuckoo", 1000)
+        connection.ask("CF.RESERVE", "cuckoo", 1000, "EXPANSION", 4)
+        for number in range(100_000):  # what is left of the memory
+            replies = connection.ask_all([("BF.RESERVE", f"{number}", 0.01, 5000, "KIND", "bloom")])
+            if isinstance(replies[0], Refused):
+                break
         with pytest.raises(Refused, match="memory"):
             for number in range(100_000):
                 keys = (f"{number}-{n}" for n in range(1000))
