@@ -20,7 +20,7 @@ export PYO3_PYTHON = $(abspath $(BIN)/python)
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help run build test test-fast test-rust test-pythons soak bench lint format wheel lock fresh-check clean
+.PHONY: help run build test test-fast test-rust test-pythons soak bench bench-service lint format wheel lock fresh-check clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -47,8 +47,11 @@ test-pythons: build $(STAMPS)/dev ## the wheel and its tests on every other CPyt
 soak: build $(STAMPS)/dev $(STAMPS)/wheel $(STAMPS)/servers ## the long runs: many more examples, more hostile bytes
 	HYPOTHESIS_PROFILE=soak $(BIN)/python -m pytest -n $(WORKERS) --timeout 3600
 
-bench: build $(STAMPS)/dev $(STAMPS)/bench ## measure against the peers (BENCH="--help" for what it can do)
+bench: build $(STAMPS)/dev $(STAMPS)/bench $(STAMPS)/servers ## measure against the peers (BENCH="--help" for what it can do)
 	$(BIN)/python -m benchmarks $(BENCH)
+
+bench-service: build $(STAMPS)/dev $(STAMPS)/servers ## measure the server against redis-server (BENCH="--quick")
+	$(BIN)/python -m benchmarks --only service --json benchmarks/results/service.json $(BENCH)
 
 lint: build $(STAMPS)/dev ## ruff, mypy --strict, stubtest, rustfmt, clippy
 	$(BIN)/ruff check $(LINTED)

@@ -25,6 +25,9 @@ PACKAGES = (
     "pyxorfilter",
     "numpy",
     "pyarrow",
+    "redis",
+    "hiredis",
+    "uvloop",
 )
 
 
@@ -72,6 +75,11 @@ def compiler() -> str:
     return (_output("cc", "--version").splitlines() or ["none"])[0]
 
 
+def _redis() -> str:
+    words = _output("redis-server", "--version").split()
+    return next((word[2:] for word in words if word.startswith("v=")), "not installed")
+
+
 def commit() -> str:
     """The commit, with a + when files differ from it."""
     name = _output("git", "rev-parse", "--short=12", "HEAD") or "unknown"
@@ -97,6 +105,7 @@ def describe() -> Record:
         "compiler": compiler(),
         "python": sys.version.split()[0],
         "load_at_start": round(os.getloadavg()[0], 2),
-        "versions": {package: _version(package) for package in PACKAGES},
+        "versions": {package: _version(package) for package in PACKAGES}
+        | {"redis-server": _redis()},
         "commit": commit(),
     }

@@ -9,6 +9,7 @@ from benchmarks.adapters import OURS
 from benchmarks.family import verdict as family
 from benchmarks.lines import Line, missing, word
 from benchmarks.report import Column, table
+from benchmarks.service import verdict as service
 from benchmarks.settings import Record, Settings
 
 Parts = dict[str, list[Record]]
@@ -35,6 +36,7 @@ def judge(parts: Parts, settings: Settings) -> list[Line]:
         _threads(threads, "add_many(threads=2)", "add_many(threads=2)", 1.5),
         *named,
         *(family.judge(parts["family"], settings) if "family" in parts else []),
+        *(service.judge(parts["service"], settings) if "service" in parts else []),
     ]
 
 

@@ -1,4 +1,4 @@
-"""RedisBloom's two filters in plain Python, written from the facts about it and not from our code."""
+"""RedisBloom's two filters in plain Python, written from the facts and not from our code."""
 
 from __future__ import annotations
 

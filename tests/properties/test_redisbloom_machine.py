@@ -26,7 +26,8 @@ batches = st.lists(keys, max_size=60)
 
 def dumped(filter: Any) -> list[tuple[int, bytes]]:
     """Every part of a dump, with the iterator that came with it."""
-    parts, iterator = [], 0
+    parts: list[tuple[int, bytes]] = []
+    iterator = 0
     while True:
         iterator, data = filter.chunk(iterator)
         if iterator == 0:

@@ -7,6 +7,7 @@ engine has committed the turn.
 
 from __future__ import annotations
 
+import bisect
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -32,6 +33,7 @@ class Commands:
     def __init__(self, engine: Engine, settings: Settings) -> None:
         self.engine = engine
         self.settings = settings
+        self._numbers: list[int] = []  # of filters, in order; some may be gone
 
     # Which filters there are.
 
@@ -74,10 +76,17 @@ class Commands:
         """Return the next cursor and `count` filters after this one; from 0 to 0 it meets every
         filter that is there all the while."""
         self.engine.begin()
-        after = [entry for number, entry in self.engine.state.filters.items() if number > cursor]
-        after.sort(key=lambda entry: entry.id)  # a loaded snapshot may come in any order
-        some = after[:count]
-        return (some[-1].id if len(after) > count else 0), iter(some)
+        filters = self.engine.state.filters
+        if cursor == 0 or not self._numbers:  # once for an iteration: it takes long
+            self._numbers = sorted(filters)
+        numbers, some = self._numbers, list[Entry]()
+        at = bisect.bisect_right(numbers, cursor)
+        while at < len(numbers) and len(some) < count:
+            entry = filters.get(numbers[at])
+            if entry is not None:
+                some.append(entry)
+            at += 1
+        return (numbers[at - 1] if at < len(numbers) else 0), iter(some)
 
     def info(self, name: bytes) -> dict[str, Any]:
         """All that is known about a filter, ready for JSON."""
@@ -248,9 +257,9 @@ def glob(pattern: bytes) -> Callable[[bytes], bool]:
             tokens.append(None)
         elif one == ord("?"):
             tokens.append(_ANY)
-        elif one == ord("[") and (end := pattern.find(b"]", at + 1)) > 0:
-            tokens.append(_class(pattern[at:end]))
-            at = end + 1
+        elif one == ord("["):
+            token, at = _class(pattern, at)
+            tokens.append(token)
         else:
             if one == ord("\\") and at < len(pattern):
                 one = pattern[at]
@@ -279,18 +288,21 @@ def glob(pattern: bytes) -> Callable[[bytes], bool]:
 _ANY = frozenset(range(256))
 
 
-def _class(body: bytes) -> frozenset[int]:
-    """The bytes that a pattern's brackets stand for."""
-    negated, body = body[:1] == b"^", body.removeprefix(b"^")
+def _class(pattern: bytes, at: int) -> tuple[frozenset[int], int]:
+    """The bytes that a pattern's brackets stand for, and where they end; as in Redis, those that
+    are not closed end with the pattern."""
+    negated = pattern[at : at + 1] == b"^"
+    at += negated
     found: set[int] = set()
-    at = 0
-    while at < len(body):
-        if body[at + 1 : at + 2] == b"-" and at + 2 < len(body):
-            low, high = sorted((body[at], body[at + 2]))
+    while at < len(pattern) and pattern[at] != ord("]"):
+        if pattern[at] == ord("\\") and at + 1 < len(pattern):
+            found.add(pattern[at + 1])
+            at += 2
+        elif pattern[at + 1 : at + 2] == b"-" and at + 2 < len(pattern):
+            low, high = sorted((pattern[at], pattern[at + 2]))
             found.update(range(low, high + 1))
             at += 3
         else:
-            at += body[at] == ord("\\") and at + 1 < len(body)
-            found.add(body[at])
+            found.add(pattern[at])
             at += 1
-    return _ANY - found if negated else frozenset(found)
+    return _ANY - found if negated else frozenset(found), at + 1

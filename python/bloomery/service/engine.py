@@ -52,8 +52,7 @@ class Engine:
         """Let the time be that of this turn, if it has not begun: what is due happens now."""
         if not self._open:
             self._open = True
-            for record in self.state.pass_time(time.time()):
-                self.shelf.note(*record)
+            self._pass_time()
 
     def commit(self) -> None:
         """End the turn: write what was noted to the log. LogUnavailable: nothing that was written
@@ -106,6 +105,9 @@ class Engine:
         """Return the entry of that name, unless its time is over; its items are up to date."""
         self.begin()
         entry = self.state.names.get(name)
+        if entry is not None and entry.expires_at is not None:
+            self._pass_time()  # its time may have come since the turn began
+            entry = self.state.names.get(name)
         if entry is not None:
             self._count(entry.id)
         return entry
@@ -114,6 +116,10 @@ class Engine:
         """Adds, checks and maybes since the server started."""
         found = self.shelf.figures(entry.name)
         return (0, 0, 0) if found is None else found[1:]
+
+    def _pass_time(self) -> None:
+        for record in self.state.pass_time(time.time()):
+            self.shelf.note(*record)
 
     # The shelf follows the state.
 

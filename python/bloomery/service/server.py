@@ -114,6 +114,7 @@ class Server:
         # Only now: a lower limit than before must not keep the server from its own data.
         _native.set_memory_limit(self.settings.maxmemory or None)
         self.engine = Engine(found.state, log)
+        self.engine.shelf.most_layers = self.settings.cf_max_expansions
         self.commands = Commands(self.engine, self.settings)
         self.saving = Saving(self, found.generation)
         registry = self.registry or self.data / _REGISTRY

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import bloomery
-from bloomery.filters import COMMON_KINDS, RemovingFilter
+from bloomery.filters import COMMON_KINDS, RedisBloomFilter, RemovingFilter
 from conftest import first_fast
 
 Run = Callable[..., Any]
@@ -139,3 +139,11 @@ def test_dedup_keeps_to_the_plain_filter(run: Run, one_line: OneLine) -> None:
     """A kept filter of another kind is refused, by its name."""
     run("create", "f", "--kind", "cuckoo", "-n", "10")
     assert "CuckooFilter" in one_line(run("dedup", "--filter", "f", code=2).stderr)
+
+
+def test_a_servers_filters_are_described(run: Run, one_line: OneLine, tmp_path: Path) -> None:
+    """`info` takes a file of RedisBloom's kinds; what would change or ask it says whose it is."""
+    RedisBloomFilter().save(tmp_path / "f")
+    assert json.loads(run("info", "f", "--json").stdout)["kind"] == "redisbloom"
+    for command in ("add", "contains", "remove"):
+        assert "belongs to a server" in one_line(run(command, "f", "x", code=2).stderr)

@@ -123,7 +123,7 @@ impl Layer {
 pub fn is_sound(layer: &Numbers) -> bool {
     let Some(expected) = Numbers::new(layer.capacity, layer.error_rate) else { return false };
     let (per_key, bits) = (layer.bits_per_key, Some(layer.num_bits));
-    (per_key - expected.bits_per_key).abs() <= 1e-12 * expected.bits_per_key
+    (per_key - expected.bits_per_key).abs() <= 1e-15 * expected.bits_per_key
         && [8, 64].map(|whole| bits_of(layer.capacity, per_key, whole)).contains(&bits)
         && f64::from(layer.num_hashes) == (LN2 * per_key).ceil()
         && layer.keys <= layer.capacity

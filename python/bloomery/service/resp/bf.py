@@ -383,7 +383,10 @@ def loadchunk(client: Client, words: list[bytes]) -> str:
     if iterator <= 0 or iterator < len(data):
         raise Failure("ERR received bad data")
     if entry.filter is not None and entry.filter.kind == "redisbloom":
-        commands.load(name, iterator, data)
+        try:
+            commands.load(name, iterator, data)
+        except errors.CorruptData as problem:
+            raise Failure(str(problem)) from None  # in RedisBloom's words already
     elif entry.filter is None:
         commands.load(name, iterator - len(data) + files.HEADER_BYTES, data)
     else:

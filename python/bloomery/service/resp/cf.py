@@ -32,7 +32,6 @@ def _make(client: Client, name: bytes, capacity: int, **chosen: int) -> None:
         "bucket_size": settings.cf_bucket_size,
         "max_iterations": settings.cf_max_iterations,
         "expansion": settings.cf_expansion_factor,
-        "max_expansions": settings.cf_max_expansions,
     }
     client.server.commands.create(
         name, "rediscuckoo", capacity=capacity, door="cf", **{**usual, **chosen}

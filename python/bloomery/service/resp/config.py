@@ -8,7 +8,7 @@ from bloomery import _native, errors
 from bloomery.service.commands import glob
 from bloomery.service.resp.client import Client
 from bloomery.service.resp.replies import OK, Failure
-from bloomery.service.resp.table import command, help_of, wrong_arity
+from bloomery.service.resp.table import command, help_of
 from bloomery.service.settings import Settings
 
 
@@ -44,7 +44,7 @@ def get(client: Client, words: list[bytes]) -> dict[bytes, bytes]:
 def set_(client: Client, words: list[bytes]) -> str:
     """Change settings: all of them, or none if one is wrong."""
     if len(words) % 2:
-        raise wrong_arity("CONFIG SET")
+        raise Failure("ERR syntax error")
     settings = client.server.settings
     tried, seen = replace(settings), set[str]()
     for word, value in zip(words[::2], words[1::2], strict=True):
@@ -69,6 +69,7 @@ def set_(client: Client, words: list[bytes]) -> str:
             f"must be in the range [{least}, {1 << 30}]: at least 2 * cf-bucket-size",
         )
     _take(settings, tried)
+    client.server.engine.shelf.most_layers = settings.cf_max_expansions
     return OK
 
 

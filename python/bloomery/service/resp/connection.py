@@ -23,7 +23,17 @@ class Connection(asyncio.Protocol):
     """A client's connection. It waits, unread, while a command of its own takes long and while its
     replies are not taken; the others go on."""
 
-    __slots__ = ("busy", "client", "door", "held", "paused", "session", "since", "transport")
+    __slots__ = (
+        "busy",
+        "client",
+        "door",
+        "ended",
+        "held",
+        "paused",
+        "session",
+        "since",
+        "transport",
+    )
 
     def __init__(self, door: Door) -> None:
         self.door = door
@@ -31,6 +41,7 @@ class Connection(asyncio.Protocol):
         self.paused = False  # it does not take its replies
         self.since = 0.0  # when it stopped to
         self.held: list[bytes] = []  # what came meanwhile
+        self.ended = False  # nothing more will come
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Take a new client in, or turn it away."""
@@ -46,8 +57,16 @@ class Connection(asyncio.Protocol):
         """Do what the client sent."""
         if self.busy or self.paused:
             self.held.append(data)
-        else:
+        elif not self.client.closing:
             self.work(data)
+
+    def eof_received(self) -> bool:
+        """Answer what was asked before; then close. People send commands with `nc` like that."""
+        self.ended = True
+        if not self.busy and not self.paused:
+            self.client.closing = True
+            self.door.begin(self)
+        return True
 
     def work(self, data: bytes) -> None:
         """Do commands until there are no more, or one of them takes long."""
@@ -75,6 +94,8 @@ class Connection(asyncio.Protocol):
                 self.busy = True
                 return
             command = session.feed(b"")
+        if self.ended:
+            self.client.closing = True
 
     async def _finish(self, reply: Awaitable[Any]) -> None:
         await reply

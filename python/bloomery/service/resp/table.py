@@ -89,7 +89,11 @@ def find(arguments: list[bytes]) -> Command:
     if first in CONTAINERS and (found is None or len(arguments) > 1):
         found = _subcommand(first, arguments)
     if found is None:
-        shown = " ".join(f"'{word[:128].decode('utf-8', 'replace')}'" for word in arguments[1:4])
+        shown = ""
+        for word in arguments[1:]:
+            if len(shown) >= 128:
+                break
+            shown += f"'{word[: 128 - len(shown)].decode('utf-8', 'replace')}' "
         name = arguments[0][:128].decode("utf-8", "replace")
         raise Failure(f"ERR unknown command '{name}', with args beginning with: {shown}")
     given = len(arguments) - found.words

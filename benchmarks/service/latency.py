@@ -1,0 +1,162 @@
+"""How long a single BF.EXISTS takes under load, before, during and after snapshots of 1 GB."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+
+from benchmarks.report import Column, table
+from benchmarks.service import servers
+from benchmarks.service.wire import Wire, key, packed
+from benchmarks.settings import Record, Settings
+from benchmarks.timing import progress, quiet
+
+RATE = 50_000
+EVERY = 0.001
+"""Seconds between two probes."""
+
+CALM = 4.0
+"""Seconds before and after a snapshot."""
+
+LONGEST = 600.0
+
+
+def run(settings: Settings) -> list[Record]:
+    keys = settings.logged_keys
+    # Not pinned: a snapshot is a process of its own, and the kernel may put it where there is room.
+    with (
+        servers.scratch() as folder,
+        servers.bloomery(folder / "data", "--set", "snapshot-seconds=0", pinned=False) as server,
+        server.wire() as wire,
+        server.wire() as asked,
+    ):
+        progress.step(f"service: latency, adding {keys:,} keys")
+        wire.call("BF.RESERVE", "big", 0.01, settings.snapshot_capacity, "KIND", "bloom")
+        wire.add("big", range(keys))
+        about = wire.call("BF.INFO", "big")
+        nbytes = dict(zip(about[::2], about[1::2], strict=True))[b"Size"]
+        records: list[Record] = []
+        with _load(server.port, settings) as load, quiet():
+            for when in _phases(wire, folder / "data" / "snapshots"):
+                progress.step(f"service: latency, {when.name}")
+                began = time.monotonic()
+                samples = _probe(asked, when.over)
+                records.append(_record(when.name, samples, time.monotonic() - began))
+        for record in records:
+            record |= {"table": "latency", "filter_bytes": nbytes, "load": load}
+        return records
+
+
+class _Phase:
+    def __init__(self, name: str, over: Callable[[], bool]) -> None:
+        self.name, self.over = name, over
+
+
+def _phases(wire: Wire, snapshots: Path) -> Iterator[_Phase]:
+    """Calm, a first snapshot (all of it from the log), calm, a second one (a copy, and the log)."""
+    yield _Phase("before", _after(CALM))
+    for name in ("first snapshot", "second snapshot"):
+        done = _made(snapshots)
+        wire.call("BGSAVE")
+        until = _after(LONGEST)
+        yield _Phase(name, partial(_saved, snapshots, done, until))
+        if until():
+            raise RuntimeError(f"the {name} took longer than {LONGEST:.0f} s")
+        yield _Phase(f"after the {name}", _after(CALM))
+
+
+def _made(snapshots: Path) -> set[Path]:
+    return set(snapshots.glob("*/manifest.json"))
+
+
+def _saved(snapshots: Path, before: set[Path], until: Callable[[], bool]) -> bool:
+    return until() or not _made(snapshots) <= before
+
+
+def _after(seconds: float) -> Callable[[], bool]:
+    until = time.monotonic() + seconds
+    return lambda: time.monotonic() > until
+
+
+@contextlib.contextmanager
+def _load(port: int, settings: Settings) -> Iterator[Record]:
+    """The load; what came of it is known once it has ended."""
+    rate = RATE if settings.scale == 1 else RATE * max(0.1, settings.scale)
+    command = [sys.executable, "-m", "benchmarks.service.load", str(port), "big", str(rate)]
+    outcome: Record = {"offered": rate}
+    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    try:
+        assert process.stdout is not None
+        process.stdout.readline()
+        yield outcome
+        printed, _ = process.communicate(b"\n", timeout=60)
+        outcome.update(json.loads(printed))
+    finally:
+        process.kill()
+        process.wait()
+
+
+def _probe(wire: Wire, over: Callable[[], bool]) -> list[float]:
+    """Seconds of each request. One that had to wait for the reply to the last is counted from when
+    it should have been sent: a stall of the server meets as many probes as it would meet users."""
+    samples: list[float] = []
+    clock, number = time.perf_counter, 0
+    due = clock()
+    while number % 50 or not over():
+        request = packed(("BF.EXISTS", "big", key(number)))
+        pause = due - clock()
+        if pause > 0:
+            time.sleep(pause)
+            began = clock()  # the sleep's own lateness is not the server's
+        else:
+            began = due
+        wire.socket.sendall(request)
+        wire.reply()
+        samples.append(clock() - began)
+        due = began + EVERY
+        number += 1
+    return samples
+
+
+def _record(when: str, samples: list[float], seconds: float) -> Record:
+    samples.sort()
+
+    def at(share: float) -> float:
+        return samples[min(len(samples) - 1, int(share * len(samples)))] * 1000
+
+    return {
+        "when": when,
+        "seconds": seconds,
+        "probes": len(samples),
+        "p50_ms": at(0.5),
+        "p99_ms": at(0.99),
+        "p999_ms": at(0.999),
+        "max_ms": at(1),
+    }
+
+
+def render(records: list[Record]) -> str:
+    load = records[0]["load"]
+    title = (
+        f"BF.EXISTS on a filter of {records[0]['filter_bytes'] / 1e9:.2f} GB under "
+        f"{load['rate']:,.0f} requests a second ({load['offered']:,.0f} offered, 80% BF.EXISTS, "
+        f"20% BF.ADD, 50 connections; {load['errors']} errors, {load['left_out']:,} left out)"
+    )
+    columns = [Column("when", left=True)]
+    columns += [Column(t) for t in ("seconds", "probes", "p50 ms", "p99 ms", "p99.9 ms", "max ms")]
+    rows = [
+        [
+            r["when"],
+            f"{r['seconds']:.1f}",
+            f"{r['probes']:,}",
+            *(f"{r[name]:.2f}" for name in ("p50_ms", "p99_ms", "p999_ms", "max_ms")),
+        ]
+        for r in records
+    ]
+    return table(title, columns, rows)

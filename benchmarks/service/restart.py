@@ -1,0 +1,65 @@
+"""How soon a killed server is back: a filter of 1.24 GB and a log of 10 M adds."""
+
+from __future__ import annotations
+
+from benchmarks.report import Column, table
+from benchmarks.service import servers
+from benchmarks.settings import Record, Settings
+from benchmarks.timing import progress
+
+SAMPLE = 100_000
+
+
+def run(settings: Settings) -> list[Record]:
+    keys = settings.logged_keys
+    # The log is not to be cut short by a snapshot of its own accord.
+    quiet = ("--set", "snapshot-seconds=0", "--set", "snapshot-log-bytes=1000gb")
+    with servers.scratch() as folder:
+        data = folder / "data"
+        with servers.bloomery(data, *quiet) as server, server.wire() as wire:
+            progress.step(f"service: restart, a snapshot and {keys:,} adds")
+            wire.call("BF.RESERVE", "big", 0.01, settings.restart_capacity, "KIND", "bloom")
+            wire.add("big", range(SAMPLE))
+            wire.call("SAVE")
+            wire.add("big", range(SAMPLE, SAMPLE + keys))
+            about = wire.call("BF.INFO", "big")
+        # Killed: the log has what no snapshot has.
+        nbytes = dict(zip(about[::2], about[1::2], strict=True))[b"Size"]
+        log_bytes = sum(path.stat().st_size for path in (data / "log").iterdir())
+        progress.step("service: restart")
+        server, seconds = servers.start(data, *quiet, pinned=False)
+        try:
+            with server.wire() as wire:
+                step = max(1, keys // SAMPLE)
+                sampled = range(0, SAMPLE + keys, step)
+                lost = len(sampled) - wire.count("big", sampled)
+        finally:
+            server.stop()
+    return [
+        {
+            "table": "restart",
+            "filter_bytes": nbytes,
+            "log_bytes": log_bytes,
+            "keys": keys,
+            "seconds": seconds,
+            "sampled": len(sampled),
+            "lost_keys": lost,
+        }
+    ]
+
+
+def render(records: list[Record]) -> str:
+    titles = ("filter", "log", "adds in the log", "ready in", "keys asked", "lost")
+    rows = [
+        [
+            f"{r['filter_bytes'] / 1e9:.2f} GB",
+            f"{r['log_bytes'] / 1e6:.0f} MB",
+            f"{r['keys']:,}",
+            f"{r['seconds']:.2f} s",
+            f"{r['sampled']:,}",
+            str(r["lost_keys"]),
+        ]
+        for r in records
+    ]
+    title = "Start after kill -9, from a snapshot and the log (both still in the page cache)"
+    return table(title, [Column(t) for t in titles], rows)

@@ -1,0 +1,99 @@
+"""The lines of "How good" for the server: every *must* that its issue states."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from benchmarks.lines import Line, missing, word
+from benchmarks.service.cases import CASES, Case
+from benchmarks.service.rates import shown
+from benchmarks.settings import Record, Settings
+
+
+def judge(records: list[Record], settings: Settings) -> list[Line]:
+    by_table: dict[str, list[Record]] = {}
+    for r in records:
+        by_table.setdefault(r["table"], []).append(r)
+    large = [_latency(by_table.get("latency", [])), _restart(by_table.get("restart", []))]
+    if settings.quick or settings.scale != 1:
+        large = [replace(line, verdict=f"{line.verdict} (smaller)") for line in large]
+    return [
+        *(_rate(case, by_table.get("rates", [])) for case in CASES if case.must is not None),
+        *large,
+        _memory(by_table.get("memory", [])),
+        _lost(by_table.get("filters", [])),
+    ]
+
+
+def _rate(case: Case, rates: list[Record]) -> Line:
+    assert case.must is not None
+    assert case.aim is not None
+    what = f"{case.what}, " + (
+        "no pipeline" if case.pipeline == 1 else f"pipeline of {case.pipeline}"
+    )
+    must, aim = f">= {shown(case.must)}", f">= {shown(case.aim)}"
+    found = [
+        r
+        for r in rates
+        if (r["server"], r["what"], r["pipeline"]) == (case.server, case.what, case.pipeline)
+    ]
+    if not found:
+        return missing(what, must, aim)
+    r = found[0]
+    if case.keys > 1:
+        measured = f"{r['rate'] / 1e6:.2f} M keys/s"
+        return Line(what, must, aim, measured, word(r["rate"] >= case.must, r["rate"] >= case.aim))
+    must = f"{must} Redis {r['peer']}"
+    measured = f"{r['ratio']:.2f}x ({r['rate']:,.0f} to {r['peer_rate']:,.0f} a second)"
+    return Line(what, must, aim, measured, word(r["ratio"] >= case.must, r["ratio"] >= case.aim))
+
+
+def _latency(phases: list[Record]) -> Line:
+    what = "p99 of BF.EXISTS under 50 k/s, snapshot of 1 GB"
+    must, aim = "<= 10 ms", "<= 2 ms"
+    during = [r for r in phases if r["when"].endswith("snapshot") and "after" not in r["when"]]
+    if not during:
+        return missing(what, must, aim)
+    worst = max(during, key=lambda r: r["p99_ms"])
+    load = worst["load"]
+    measured = (
+        f"{worst['p99_ms']:.2f} ms ({worst['when']}; before it {phases[0]['p99_ms']:.2f}) "
+        f"at {load['rate']:,.0f}/s"
+    )
+    # A server that does not keep up with the load was not measured under it.
+    held = load["rate"] >= 0.95 * load["offered"] and not load["errors"]
+    return Line(
+        what,
+        must,
+        aim,
+        measured + ("" if held else ": the load was not kept up"),
+        word(held and worst["p99_ms"] <= 10, worst["p99_ms"] <= 2),
+    )
+
+
+def _restart(records: list[Record]) -> Line:
+    what, must, aim = "restart, 1.2 GB and a log of 10 M adds", "ready in <= 10 s", "<= 2 s"
+    if not records:
+        return missing(what, must, aim)
+    r = records[0]
+    measured = f"{r['seconds']:.2f} s, {r['lost_keys']} of {r['sampled']:,} keys lost"
+    met = r["seconds"] <= 10 and r["lost_keys"] == 0
+    return Line(what, must, aim, measured, word(met, r["seconds"] <= 2))
+
+
+def _memory(records: list[Record]) -> Line:
+    what, must = "memory beside the filters", "<= 120 MB"
+    if not records:
+        return missing(what, must)
+    nbytes = records[0]["beside_bytes"]
+    return Line(what, must, "-", f"{nbytes / 1e6:.0f} MB", word(nbytes <= 120e6))
+
+
+def _lost(filters: list[Record]) -> Line:
+    what, must = "every server: a no is certain", "no key that was added is denied"
+    if not filters:
+        return missing(what, must)
+    lost = sum(r["lost_keys"] for r in filters)
+    worst = max(r["observed_error_rate"] for r in filters)
+    measured = f"{lost} lost; observed error rate at most {worst:.3%}"
+    return Line(what, must, "-", measured, word(lost == 0))
