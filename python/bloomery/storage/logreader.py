@@ -76,7 +76,8 @@ class LogReader:
         short = _pages_cut_off(path)  # before SQLite sees it and makes a new index
         if short:
             self.problems.append(
-                f"{path}-wal: cut off: its last {short} pages are gone, and what was done last is lost"
+                f"{path}-wal: cut off: its last {short} pages are gone, and what was done last is "
+                "lost"
             )
         try:
             # Read only: closing it does not fold the write-ahead file of a killed server in, which
@@ -129,8 +130,8 @@ class LogReader:
 
 
 def _pages_cut_off(path: Path) -> int:
-    """How much shorter a write-ahead file is than its server had made it when it was killed: that is
-    in the index which SQLite keeps beside it, twice, until the segment is closed."""
+    """How much shorter a write-ahead file is than its server had made it when it was killed: the
+    index which SQLite keeps beside it tells, twice, until the segment is closed."""
     wal, index = Path(f"{path}-wal"), Path(f"{path}-shm")
     nbytes = wal.stat().st_size if wal.exists() else 0
     try:

@@ -45,7 +45,8 @@ class Target:
 
     def dump(self, door: str, name: str) -> list[tuple[int, bytes]]:
         """All chunks of a filter, each with its iterator."""
-        chunks, iterator = [], 0
+        chunks: list[tuple[int, bytes]] = []
+        iterator = 0
         while True:
             iterator, data = self.connection.ask(f"{door}.SCANDUMP", name, iterator)
             if iterator == 0:

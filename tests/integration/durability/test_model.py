@@ -1,5 +1,5 @@
-"""Commands of every sort beside a model in plain Python, over a server that is stopped and killed in
-between. What is dumped before the end and after the start is the same, byte for byte."""
+"""Commands of every sort beside a model in plain Python, over a server that is stopped and killed
+in between. What is dumped before the end and after the start is the same, byte for byte."""
 
 from __future__ import annotations
 
@@ -123,7 +123,7 @@ class Commands(RuleBasedStateMachine):
     @rule(name=names, to=names, replace=st.booleans())
     def copy(self, name: bytes, to: bytes, replace: bool) -> None:
         """A copy has the keys and the end of what it was made from."""
-        words = ("COPY", name, to, *(["REPLACE"] if replace else []))
+        words = (b"COPY", name, to, b"REPLACE")[: 4 if replace else 3]
         if name == to:
             with pytest.raises(Refused):
                 self.connection.ask(*words)
