@@ -12,6 +12,7 @@ import secrets
 import signal
 import sys
 import time
+import traceback
 from pathlib import Path
 from typing import cast
 
@@ -160,14 +161,20 @@ class Server:
         """Each second: what time brings, and what could not be done before."""
         while True:
             await asyncio.sleep(1)
-            self.engine.begin()
-            with contextlib.suppress(errors.LogUnavailable):
-                self.engine.commit()
-            was = self.engine.problem
-            if was is not None and self.engine.retry():
-                self.say("the log can be written again: writes are taken")
-            self.door.sweep()
-            self.saving.consider()
+            try:
+                self._pass_second()
+            except Exception:  # noqa: BLE001  # or there would be no next second
+                self.say(traceback.format_exc())
+
+    def _pass_second(self) -> None:
+        self.engine.begin()
+        with contextlib.suppress(errors.LogUnavailable):
+            self.engine.commit()
+        was = self.engine.problem
+        if was is not None and self.engine.retry():
+            self.say("the log can be written again: writes are taken")
+        self.door.sweep()
+        self.saving.consider()
 
     async def _sync_each_second(self) -> None:
         """Bring the log to the disk, beside everything else."""
