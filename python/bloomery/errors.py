@@ -15,6 +15,7 @@
     ├── UnknownFilter        (KeyError)     unknown-filter
     ├── FilterExists         (ValueError)   filter-exists
     ├── LogUnavailable       (RuntimeError) log-unavailable
+    ├── SnapshotFailed       (RuntimeError) snapshot-failed
     ├── FolderInUse          (RuntimeError) folder-in-use
     ├── RegistryUnavailable  (OSError)      registry-unavailable
     └── MissingExtra         (ImportError)  missing-extra
@@ -101,6 +102,12 @@ class LogUnavailable(BloomeryError, RuntimeError):
     """A server's log cannot be written; what was to be written waits until it can."""
 
     code = "log-unavailable"
+
+
+class SnapshotFailed(BloomeryError, RuntimeError):
+    """A server's snapshot was not made; the one before stays, and the log has everything."""
+
+    code = "snapshot-failed"
 
 
 class FolderInUse(BloomeryError, RuntimeError):

@@ -29,6 +29,7 @@ CATALOGUE = {
     "FilterExists": ("filter-exists", ValueError),
     "LogUnavailable": ("log-unavailable", RuntimeError),
     "FolderInUse": ("folder-in-use", RuntimeError),
+    "SnapshotFailed": ("snapshot-failed", RuntimeError),
     "RegistryUnavailable": ("registry-unavailable", OSError),
     "MissingExtra": ("missing-extra", ImportError),
 }

@@ -193,7 +193,8 @@ impl Shelf {
     ) -> PyResult<Outcome<'py>> {
         let py = name.py();
         let mut names = self.names.lock_py_attached(py).unwrap_or_else(|e| e.into_inner());
-        let (entry, mut own) = names.split(name.as_bytes(), now());
+        // Whether its time is over Python has decided, for the whole turn.
+        let (entry, mut own) = names.split(name.as_bytes(), f64::NEG_INFINITY);
         let Some(entry) = entry else {
             return Err(pyo3::exceptions::PyKeyError::new_err(name.clone().unbind()));
         };

@@ -119,9 +119,8 @@ class Commands:
     def copy(self, name: bytes, to: bytes, *, replace: bool = False) -> Entry:
         """Make a copy under another name; FilterExists if that is taken and not to be replaced."""
         source = self._whole(name)
-        if self.engine.find(to) is not None and not replace:
-            raise errors.FilterExists(f"there is a filter named {shown(to)} already")
-        check_name(to)
+        if not replace or self.engine.find(to) is None:
+            self._check_new(to)
         fields = operations.fields(source=source.id, name=operations.text_of(to))
         return self.engine.create(Op.COPY, fields)
 

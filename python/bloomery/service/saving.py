@@ -29,7 +29,8 @@ class Saving:
         self.seconds: float | None = None  # that the last one took
         self._snapshots = Snapshots(server.data)
         self._task: asyncio.Task[None] | None = None
-        self._seq = -1 if generation == 0 else server.engine.log.seq  # what it covers
+        covered = generation != 0 and server.recovered_rows == 0
+        self._seq = server.engine.log.seq if covered else -1  # the last row that it covers
         self._segment = server.engine.log.segment
         self._tried = time.monotonic()
 
@@ -79,13 +80,16 @@ class Saving:
         await asyncio.to_thread(log.sync)  # the old segment is closed: now another may read it
         # Not asyncio's way: uvloop forks, which copies the page tables of all filters while nobody
         # is served; this one does not (vfork).
-        process = await asyncio.to_thread(
-            subprocess.Popen,
-            self._snapshots.command(number),
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.PIPE,
-        )
+        try:
+            process = await asyncio.to_thread(
+                subprocess.Popen,
+                self._snapshots.command(number),
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.PIPE,
+            )
+        except OSError as problem:  # no memory, or too many processes
+            raise errors.SnapshotFailed(f"no process can be started: {problem}") from None
         try:
             _, printed = await asyncio.to_thread(process.communicate)
         except asyncio.CancelledError:
@@ -93,7 +97,7 @@ class Saving:
             raise
         if process.returncode != 0:
             said = printed.decode("utf-8", "replace").strip().splitlines()
-            raise errors.LogUnavailable(said[-1] if said else f"exit code {process.returncode}")
+            raise errors.SnapshotFailed(said[-1] if said else f"exit code {process.returncode}")
         self.generation, self._seq = number, seq
         self.last_save, self.seconds = time.time(), time.monotonic() - began
 

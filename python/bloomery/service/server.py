@@ -12,6 +12,7 @@ import secrets
 import signal
 import sys
 import time
+import traceback
 from pathlib import Path
 from typing import cast
 
@@ -122,15 +123,15 @@ class Server:
         self.door = Door(self)
 
     def _server_id(self, new: bool) -> str:
-        """Return which server this is, for a registry that others use too: it stays with the data."""
+        """Which server this is, in a registry that others use too: made once and kept."""
         path = self.data / "id"
         known = path.read_bytes().strip() if path.exists() else b""
         if re.fullmatch(rb"[0-9a-f]{16}", known):
             return known.decode()
         if not new:
             self.problems.append(
-                f"{path}: {'damaged' if known else 'missing'}: to a registry this is another "
-                "server now, which cannot have the names of the one before"
+                f"{path}: {'damaged' if known else 'missing'}: to a registry this is now another "
+                "server, which cannot have the names of the one before"
             )
             self.say(f"recovery: {self.problems[-1]}")
             for left in self.data.glob(f"{_REGISTRY}*"):
@@ -160,14 +161,20 @@ class Server:
         """Each second: what time brings, and what could not be done before."""
         while True:
             await asyncio.sleep(1)
-            self.engine.begin()
-            with contextlib.suppress(errors.LogUnavailable):
-                self.engine.commit()
-            was = self.engine.problem
-            if was is not None and self.engine.retry():
-                self.say("the log can be written again: writes are taken")
-            self.door.sweep()
-            self.saving.consider()
+            try:
+                self._pass_second()
+            except Exception:  # noqa: BLE001  # or there would be no next second
+                self.say(traceback.format_exc())
+
+    def _pass_second(self) -> None:
+        self.engine.begin()
+        with contextlib.suppress(errors.LogUnavailable):
+            self.engine.commit()
+        was = self.engine.problem
+        if was is not None and self.engine.retry():
+            self.say("the log can be written again: writes are taken")
+        self.door.sweep()
+        self.saving.consider()
 
     async def _sync_each_second(self) -> None:
         """Bring the log to the disk, beside everything else."""

@@ -154,8 +154,8 @@ class LogReader:
 
 
 def _pages_cut_off(path: Path) -> int:
-    """How much shorter a write-ahead file is than its server had made it when it was killed: that
-    is in the index which SQLite keeps beside it, twice, until the segment is closed."""
+    """How much shorter a write-ahead file is than its server had made it when it was killed: the
+    index which SQLite keeps beside it tells, twice, until the segment is closed."""
     wal, index = Path(f"{path}-wal"), Path(f"{path}-shm")
     nbytes = wal.stat().st_size if wal.exists() else 0
     try:

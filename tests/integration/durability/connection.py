@@ -53,7 +53,7 @@ class Connection:
 
     def ask_all(self, commands: Iterable[tuple[Word, ...]]) -> list[Any]:
         """Send commands at once; their replies, error replies among them."""
-        packed = [hiredis.pack_command(tuple(map(_word, words))) for words in commands]
+        packed = [_packed(words) for words in commands]
         replies = []
         try:
             self.socket.sendall(b"".join(packed))
@@ -77,8 +77,9 @@ class Connection:
         return {name: value for name, _, value in pairs}
 
 
-def _word(word: Word) -> bytes:
-    return word if isinstance(word, bytes) else str(word).encode()
+def _packed(words: tuple[Word, ...]) -> bytes:
+    raw = [word if isinstance(word, bytes) else str(word).encode() for word in words]
+    return b"*%d\r\n" % len(raw) + b"".join(b"$%d\r\n%b\r\n" % (len(one), one) for one in raw)
 
 
 def ask(port: int, *words: Word) -> Any:

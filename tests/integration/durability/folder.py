@@ -1,5 +1,5 @@
-"""A data folder with two generations of snapshots and a log behind them, left by `kill -9`, and ways
-to damage it."""
+"""A data folder with two generations of snapshots and a log behind them, left by `kill -9`, and
+ways to damage it."""
 
 from __future__ import annotations
 

@@ -27,6 +27,14 @@ KINDS: dict[str, tuple[Word, ...]] = {
     "rotating": ("BF.RESERVE", RATE, 1_000, "KIND", "rotating", "WINDOW", "1h"),
     "rediscuckoo": ("CF.RESERVE", 1 << 17),
 }
+# From 1 MiB on a snapshot is made by changing a copy where it is mapped.
+LARGE: dict[str, tuple[Word, ...]] = {
+    "bloom": ("BF.RESERVE", RATE, 300_000, "KIND", "bloom"),
+    "counting": ("BF.RESERVE", RATE, 50_000, "KIND", "counting", "COUNTERBITS", 8),
+    "deletable": ("BF.RESERVE", RATE, 300_000, "KIND", "deletable"),
+    "cuckoo": ("BF.RESERVE", RATE, 400_000, "KIND", "cuckoo"),
+    "rediscuckoo": ("CF.RESERVE", 1 << 21),
+}
 EXACT = ("counting", "cuckoo")  # a key that was removed is definitely not there
 POOL = 40  # keys of a rediscuckoo filter, which are added several times and counted
 
@@ -119,8 +127,8 @@ class Writer(threading.Thread):
         return self._change_keys(name)
 
     def _create(self) -> tuple[tuple[Word, ...], Change]:
-        name, kind = self.prefix + self._key(), self.random.choice(list(KINDS))
-        command, *settings = KINDS[kind]
+        name, sizes = self.prefix + self._key(), self.random.choice((KINDS, KINDS, LARGE))
+        kind, (command, *settings) = self.random.choice(list(sizes.items()))
 
         def change(names: Names) -> None:
             names[name] = Kept(kind)

@@ -128,6 +128,24 @@ def test_killed_with_a_full_disk(serve: Serve, disk: Path) -> None:
         assert lost(connection, done) == []
 
 
+def test_terminated_with_a_full_disk(serve: Serve, disk: Path) -> None:
+    """SIGTERM with a full disk ends with code 1 and says that no snapshot was made; with room
+    again, all that was acknowledged is there."""
+    server = serve(data=disk / "data")
+    with Connection(server.resp_port) as connection:
+        connection.ask("BF.RESERVE", "filter", 1e-7, 100_000)
+        ballast = fill(disk, leave=300_000)
+        done, _, _ = add_until_refused(connection, 0)
+    fill(disk)
+    assert server.stop() == 1
+    assert "no snapshot" in server.printed()
+    assert "Traceback" not in server.printed()
+    ballast.unlink()
+    server.start()
+    with Connection(server.resp_port) as connection:
+        assert lost(connection, done) == []
+
+
 def test_no_room_for_a_snapshot(serve: Serve, disk: Path) -> None:
     """A snapshot that does not fit fails and says so; the one before it stays, the server goes on,
     and with room again the next one is made."""
@@ -140,7 +158,7 @@ def test_no_room_for_a_snapshot(serve: Serve, disk: Path) -> None:
         before = sorted(one.name for one in snapshots.glob("0*"))
         ballast = fill(disk, leave=600_000)
         connection.ask("BF.ADD", "filter", "after")
-        with pytest.raises(Refused, match="No space left|full"):
+        with pytest.raises(Refused, match=r"No space left|full"):
             connection.ask("SAVE")
         facts = connection.info()
         assert facts["rdb_last_bgsave_status"] == "err"

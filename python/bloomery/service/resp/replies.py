@@ -54,8 +54,8 @@ def _append(out: bytearray, value: Any, resp3: bool) -> None:
         out += b"_\r\n" if resp3 else b"$-1\r\n"
     elif isinstance(value, bool):
         out += (b"#t\r\n" if value else b"#f\r\n") if resp3 else b":%d\r\n" % value
-    elif isinstance(value, int):
-        out += b":%d\r\n" % value
+    elif isinstance(value, int):  # a loaded header may say more than clients can read: 64 bits
+        out += b":%d\r\n" % min(value, 2**63 - 1)
     elif isinstance(value, float):
         text = f"{value:.17g}".encode()
         out += b",%b\r\n" % text if resp3 else b"$%d\r\n%b\r\n" % (len(text), text)
