@@ -119,7 +119,9 @@ class _Bench:
         if case.adds:  # new keys into a new filter: those that are in would not be logged
             name, numbers = f"{name}-{next(self._names)}", ANY
             with server.wire() as wire:
-                _reserve(wire, case.door, name, max(self.settings.service_keys, requests))
+                _reserve(
+                    wire, case.door, name, max(self.settings.service_keys, requests * case.keys)
+                )
         words = [case.command, name, *["__rand_int__"] * case.keys]
         before = server.cpu_seconds()
         rate = benchmark(server.port, words, case.pipeline, requests, numbers)

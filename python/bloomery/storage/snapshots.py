@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, cast
 
 from bloomery import _native, errors
-from bloomery.storage import anyfile, files
+from bloomery.storage import anyfile, bankfile, files
 from bloomery.storage.folder import log_folder, snapshots_folder
 from bloomery.storage.loading import Loading
 from bloomery.storage.log import Log, remove_segment, segment_path, segments
@@ -202,7 +202,8 @@ def save(entry: Entry, folder: Path) -> Saved:
                 checksum = zlib.crc32(part, checksum)
                 file.write(part)
         else:
-            files.write(entry.filter, file)
+            write_filter = bankfile.write if entry.filter.kind == "bank" else files.write
+            write_filter(entry.filter, file)
         raw.flush()
         os.fsync(raw.fileno())
     if entry.loading is None:

@@ -275,6 +275,7 @@ class State:
             entry.filter = settings.class_of(found["format"]).from_dump(part)
             entry.items = entry.filter.estimated_count  # as the head says
             entry.settings["kind"] = entry.filter.kind
+            entry.items = entry.filter.estimated_count
             self.put(entry)
         return entry
 
