@@ -99,6 +99,10 @@ class Generation:
                     f"{path}: format {body['format']}: upgrade bloomery"
                 )
             entries = [Saved(**one) for one in body["entries"]]
+            for one in entries:
+                known = one.partial or "kind" in one.settings
+                if one.file != f"{int(one.id)}.bloomery" or not known:
+                    raise errors.CorruptData(f"{path}: damaged: {one.file!a} is no file of it")
             return cls(body["number"], body["seq"], body["next_id"], body["now"], entries)
         except FileNotFoundError:
             raise errors.CorruptData(f"{path}: missing") from None
