@@ -34,7 +34,7 @@ SCRIPTS = {
             counting, deletable and cuckoo ones can
         BF.EXISTS plain x => :1 | #t
         BF.RESERVE a 0.01 1000 KIND nosuch => -ERR KIND is 'nosuch', must be one of \
-            bloom, scalable, counting, deletable, cuckoo, rotating
+            bloom, scalable, counting, deletable, cuckoo, rotating, bank
         BF.RESERVE a 0.01 1000 KIND => -ERR KIND needs a value
         BF.RESERVE a 0.01 1000 KIND counting COUNTERBITS x => \
             -ERR counter bits is 'x', must be a whole number
