@@ -72,21 +72,25 @@ class Server:
         """
         assert self.process is None, "it runs already"
         for _ in range(self.tries):
-            with self.log.open("wb") as log:
-                self.process = subprocess.Popen(
-                    self.command(),
-                    stdin=subprocess.DEVNULL,
-                    stdout=log,
-                    stderr=subprocess.STDOUT,
-                    cwd=self.folder,
-                    env=self.environment(),
-                )
+            self.spawn()
             wait_until(lambda: self._ended() or self.ready())
             if not self._ended() and self.ready():
                 return
             self.kill()
             time.sleep(0.5)
         raise AssertionError(f"{self.command()} did not come up:\n{self.printed()}")
+
+    def spawn(self) -> None:
+        """Start the process and do not wait for it."""
+        with self.log.open("wb") as log:
+            self.process = subprocess.Popen(
+                self.command(),
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                cwd=self.folder,
+                env=self.environment(),
+            )
 
     def _ended(self) -> bool:
         return self.process is None or self.process.poll() is not None
@@ -264,6 +268,16 @@ class BloomeryServer(Server):
         found = self.READY.search(self.printed())
         assert found is not None, self.printed()
         return int(found[group])
+
+    def refused(self) -> str:
+        """Start it where it must not come up: exit code 2, and the one line that it prints."""
+        self.spawn()
+        assert self.process is not None
+        code = self.process.wait(PATIENCE)
+        self.process = None
+        assert code == 2, (code, self.printed())
+        assert self.printed().count("\n") == 1, self.printed()
+        return self.printed()
 
     @property
     def resp_port(self) -> int:

@@ -25,9 +25,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, Sta
     server = Server(path / "live")
     numbers = [server.create(kind) for kind in SETTINGS]
     for round in range(5):
-        for number in numbers:
+        for number, kind in zip(numbers, SETTINGS, strict=True):
             for part in range(6):
-                server.do(Op.ADD, number, hashes(100 * round + part, 10))
+                server.do(Op.ADD, number, hashes(100 * round + part, 10, kind))
         server.wait(10)
         if round in (1, 2):
             server.snapshot()

@@ -136,12 +136,12 @@ impl Bits {
 
     /// Overwrites the bits from byte `offset`, a multiple of 8, on.
     pub fn fill_from(&self, offset: usize, bytes: &[u8]) {
+        let (whole, rest) = bytes.as_chunks::<8>();
         let words = &self.words()[offset / 8..];
-        let (whole, rest) = bytes.as_chunks();
-        for (word, raw) in words.iter().zip(whole) {
-            word.store(u64::from_le_bytes(*raw), Relaxed);
+        for (word, chunk) in words.iter().zip(whole) {
+            word.store(u64::from_le_bytes(*chunk), Relaxed);
         }
-        if let (Some(word), false) = (words.get(whole.len()), rest.is_empty()) {
+        if let (Some(word), [_, ..]) = (words.get(whole.len()), rest) {
             let mut raw = [0u8; 8];
             raw[..rest.len()].copy_from_slice(rest);
             word.store(u64::from_le_bytes(raw), Relaxed);

@@ -76,6 +76,7 @@ class Saving:
         log, began = self.server.engine.log, time.monotonic()
         seq = log.seq
         number = self._segment = log.cut()
+        await asyncio.to_thread(log.sync)  # the old segment is closed: now another may read it
         # Not asyncio's way: uvloop forks, which copies the page tables of all filters while nobody
         # is served; this one does not (vfork).
         process = await asyncio.to_thread(

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import re
 import secrets
 import signal
 import sys
@@ -32,6 +33,7 @@ __all__ = ["Server"]
 
 _BACKLOG = 4096
 _DRAIN_SECONDS = 5.0
+_REGISTRY = "registry.sqlite"
 
 
 class Server:
@@ -57,6 +59,7 @@ class Server:
         self.ready = False
         self.resp_address = self.http_address = ""
         self.problems: list[str] = []  # that were found when it started
+        self.recovered_rows = 0  # of the log, that were done again
 
     # Set by run().
     engine: Engine
@@ -97,9 +100,8 @@ class Server:
             return await self._close()
 
     def _open(self) -> None:
-        _native.set_memory_limit(self.settings.maxmemory or None)
         found = recover(self.data, accept_loss=self.accept_loss)
-        self.problems = found.problems
+        self.problems, self.recovered_rows = found.problems, found.rows
         for problem in found.problems:
             self.say(f"recovery: {problem}")
         log = Log(
@@ -109,13 +111,34 @@ class Server:
             fsync=cast("Fsync", self.settings.fsync),
             segment_bytes=self.settings.snapshot_log_bytes,
         )
+        # Only now: a lower limit than before must not keep the server from its own data.
+        _native.set_memory_limit(self.settings.maxmemory or None)
         self.engine = Engine(found.state, log)
         self.engine.shelf.most_layers = self.settings.cf_max_expansions
         self.commands = Commands(self.engine, self.settings)
         self.saving = Saving(self, found.generation)
-        url = self.registry or self.data / "registry.sqlite"
-        self.mirror = Mirror(self.engine, url, _server_id(self.data))
+        registry = self.registry or self.data / _REGISTRY
+        self.mirror = Mirror(self.engine, registry, self._server_id(new=found.segment == 1))
         self.door = Door(self)
+
+    def _server_id(self, new: bool) -> str:
+        """Which server this is, in a registry that others use too: made once, kept with the data."""
+        path = self.data / "id"
+        known = path.read_bytes().strip() if path.exists() else b""
+        if re.fullmatch(rb"[0-9a-f]{16}", known):
+            return known.decode()
+        if not new:
+            self.problems.append(
+                f"{path}: {'damaged' if known else 'missing'}: to a registry this is another server "
+                "now, which cannot have the names of the one before"
+            )
+            self.say(f"recovery: {self.problems[-1]}")
+            for left in self.data.glob(f"{_REGISTRY}*"):
+                left.unlink()  # our own one is made anew
+        made = secrets.token_hex(8)
+        with files.replacing(path) as file:
+            file.write(made.encode())
+        return made
 
     async def _listen(self) -> list[asyncio.Server]:
         loop = asyncio.get_running_loop()
@@ -192,12 +215,3 @@ class Server:
 def _address(server: asyncio.Server) -> str:
     host, port = server.sockets[0].getsockname()[:2]
     return f"{host}:{port}"
-
-
-def _server_id(data: Path) -> str:
-    """Which server this is, in a registry that others use too: made once, kept with the data."""
-    path = data / "id"
-    if not path.exists():
-        with files.replacing(path) as file:
-            file.write(secrets.token_hex(8).encode())
-    return path.read_text("ascii").strip()

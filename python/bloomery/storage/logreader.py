@@ -20,6 +20,8 @@ Row: TypeAlias = tuple[int, float, int, int, bytes]  # seq, at, filter, op, data
 _Stored: TypeAlias = tuple[int, float, int, int, bytes, int]
 
 _SELECT = "SELECT seq, at, filter, op, data, sum FROM log"
+_INDEX = struct.Struct("=12xBxHI28x")  # of SQLite: is it valid, bytes of a page, pages of the file
+_WAL_HEAD, _FRAME_HEAD = 32, 24  # bytes
 _MOST_LOOKUPS = 1_000_000
 
 
@@ -39,7 +41,9 @@ class LogReader:
         self.last = seq
         self.rows = 0
         found = [n for n in segments(folder) if n >= first and (end is None or n < end)]
-        after = max(found, default=first - 1) + 1 if end is None else end
+        # A snapshot is made behind the start of its segment: that one must be there.
+        least = first if first > 1 else 0
+        after = max([*found, least]) + 1 if end is None else end
         self.segments = found
         missing = sorted({*range(first, after)} - {*found})
         if missing:
@@ -69,6 +73,11 @@ class LogReader:
                 self.problems.append(f"{path}: {damaged} damaged rows were left out")
 
     def _stored(self, path: Path) -> Iterator[_Stored]:
+        short = _pages_cut_off(path)  # before SQLite sees it and makes a new index
+        if short:
+            self.problems.append(
+                f"{path}-wal: cut off: its last {short} pages are gone, and what was done last is lost"
+            )
         try:
             # Read only: closing it does not fold the write-ahead file of a killed server in, which
             # takes seconds, and damaged files stay as they are. Without such a file nobody writes.
@@ -117,6 +126,23 @@ class LogReader:
             with contextlib.suppress(sqlite3.Error):
                 yield from connection.execute(f"{_SELECT} WHERE seq = ?", (seq,))
         yield from reversed(back)
+
+
+def _pages_cut_off(path: Path) -> int:
+    """How much shorter a write-ahead file is than its server had made it when it was killed: that is
+    in the index which SQLite keeps beside it, twice, until the segment is closed."""
+    wal, index = Path(f"{path}-wal"), Path(f"{path}-shm")
+    nbytes = wal.stat().st_size if wal.exists() else 0
+    try:
+        with index.open("rb") as file:
+            head, same = file.read(_INDEX.size), file.read(_INDEX.size)
+    except FileNotFoundError:
+        return 0
+    if len(same) < _INDEX.size or head != same:
+        return 0
+    begun, page_bytes, pages = _INDEX.unpack(head)
+    there: int = max(0, nbytes - _WAL_HEAD) // (_FRAME_HEAD + page_bytes)
+    return max(0, pages - there) if begun else 0
 
 
 def _lost_frames(wal: Path) -> int:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -23,16 +22,12 @@ PARAMETERS = {
     "redisbloom": ("error_rate", "capacity", "expansion"),
     "rediscuckoo": ("capacity", "bucket_size", "max_iterations", "expansion"),
 }
-# Kinds whose classes live in a module of their own.
-_ELSEWHERE = {"redisbloom": "RedisBloomFilter", "rediscuckoo": "RedisCuckooFilter"}
 
 
 def class_of(kind: str) -> Any:
     """Return the class of a kind."""
     if kind in KINDS:
         return KINDS[kind]
-    if kind in _ELSEWHERE:
-        return getattr(importlib.import_module("bloomery.filters.redisbloom"), _ELSEWHERE[kind])
     known = ", ".join([*PARAMETERS, "static"])
     raise errors.InvalidParameter(f"kind is {kind!r}, must be one of {known}")
 

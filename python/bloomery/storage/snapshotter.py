@@ -18,7 +18,7 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from bloomery import _native, errors
 from bloomery.storage import files, snapshots
@@ -31,6 +31,7 @@ from bloomery.storage.state import Entry, State
 __all__ = ["main", "take"]
 
 _NICE = 10
+_PATIENCE = 30.0  # seconds
 _PACE_BYTES = 64 << 20
 _CANNOT = {errno.EXDEV, errno.ENOSYS, errno.EOPNOTSUPP, errno.EINVAL}
 _MAP_FROM = 1 << 20  # bytes: smaller filters are changed in memory and written once
@@ -222,6 +223,19 @@ def _say(**progress: object) -> None:
     print(json.dumps(progress), flush=True)
 
 
+def _wait_for(lock: IO[str], folder: Path) -> None:
+    """Take the lock. That of a server that was killed ends by itself, if not at once."""
+    until = time.monotonic() + _PATIENCE
+    while True:
+        try:
+            return fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if time.monotonic() > until:
+                raise errors.FolderInUse(f"{folder}: another snapshot is being made") from None
+        _keep_on()
+        time.sleep(0.05)
+
+
 def main(arguments: list[str]) -> int:
     """Make the generation that the arguments name; 0 if it is there."""
     try:
@@ -234,10 +248,7 @@ def main(arguments: list[str]) -> int:
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with (folder / ".lock").open("w") as lock:
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                raise errors.FolderInUse(f"{folder}: another snapshot is being made") from None
+            _wait_for(lock, folder)
             take(data, number)
     except (errors.BloomeryError, OSError) as problem:
         print(f"no snapshot {number}: {problem}".replace("\n", " "), file=sys.stderr)

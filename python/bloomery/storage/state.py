@@ -274,6 +274,7 @@ class State:
         else:
             entry.filter = settings.class_of(found["format"]).from_dump(part)
             entry.settings["kind"] = entry.filter.kind
+            entry.items = entry.filter.estimated_count
             self.put(entry)
         return entry
 

@@ -23,18 +23,31 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "deletable": {"capacity": 300, "error_rate": 0.001},
     "cuckoo": {"capacity": 300, "error_rate": 0.001},
     "rotating": {"capacity": 30, "error_rate": 0.001, "window": 60, "generations": 3},
+    "redisbloom": {"capacity": 50, "error_rate": 0.001, "expansion": 2},
+    "rediscuckoo": {"capacity": 300, "bucket_size": 4, "max_iterations": 20, "expansion": 1},
 }
+WIDTH = {"redisbloom": 16}  # bytes of a key in the log, where they are not 8
+REMOVING = ("counting", "deletable", "cuckoo", "rediscuckoo")
 LARGE = 1_000_000  # a capacity at which a filter is changed in a mapped file
 
 
-def hashes(seed: int, count: int) -> bytes:
-    """So many hashes, the same for the same seed."""
-    return random.Random(seed).randbytes(8 * count)
+def hashes(seed: int, count: int, kind: str = "bloom") -> bytes:
+    """The hashes of so many keys, the same for the same seed."""
+    return random.Random(seed).randbytes(WIDTH.get(kind, 8) * count)
 
 
-def packed(*values: int) -> bytes:
-    """These hashes."""
-    return struct.pack(f"<{len(values)}Q", *values)
+def packed(*values: int, kind: str = "bloom") -> bytes:
+    """These hashes, each as often as a key of the kind has them."""
+    each = WIDTH.get(kind, 8) // 8
+    return b"".join(struct.pack("<Q", value) * each for value in values)
+
+
+def missing(filter: Any, data: bytes) -> int:
+    """How many of these keys are definitely not there."""
+    copy = filter.copy()
+    if filter.kind == "rediscuckoo":  # it takes a key again and again
+        return len(data) // 8 - int(copy._remove_hashes(data))
+    return int(copy._add_hashes(data))
 
 
 class Server:

@@ -15,7 +15,7 @@ from bloomery.storage.folder import lock, log_folder
 from bloomery.storage.log import segment_path, segments
 from bloomery.storage.operations import Op
 from bloomery.storage.recovery import recover
-from unit.storage.serving import LARGE, SETTINGS, Server, assert_same, hashes, packed
+from unit.storage.serving import LARGE, REMOVING, SETTINGS, Server, assert_same, hashes, packed
 
 every_kind = pytest.mark.parametrize("kind", SETTINGS)
 every_size = pytest.mark.parametrize("capacity", [200, LARGE])
@@ -27,10 +27,9 @@ def test_replay_is_as_it_was(tmp_path: Path, kind: str, capacity: int) -> None:
     """From log, snapshot, and both, a filter of every kind comes back byte for byte."""
     server = Server(tmp_path / "data")
     number = server.create(kind, capacity=capacity)
-    removes = kind in ("counting", "deletable", "cuckoo")
     for round in range(4):
-        server.do(Op.ADD, number, hashes(round, 150))
-        if removes:
+        server.do(Op.ADD, number, hashes(round, 150, kind))
+        if kind in REMOVING:
             server.do(Op.REMOVE, number, hashes(round, 20))
         server.wait(17)
         killed = recover(server.killed(tmp_path / f"log {round}"))

@@ -131,6 +131,7 @@ def _own(server: Server) -> Facts:
         "last_snapshot": saving.generation,
         "last_snapshot_time": int(saving.last_save),
         "last_snapshot_problem": saving.problem or "",
+        "recovered_rows": server.recovered_rows,
         "recovery_problems": len(server.problems),
         **{f"recovery_problem_{at}": text for at, text in enumerate(server.problems, 1)},
         "native_commands": native,

@@ -1,0 +1,162 @@
+"""A disk that is full: writes are refused and say so, checks go on, and nothing is lost."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from conftest import missing
+from integration.durability.connection import Connection, Refused
+from integration.servers import BloomeryServer, Serve, wait_until
+
+DISK_BYTES = 12 << 20
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> Iterator[Path]:
+    """A disk of a few MiB."""
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    rights = [] if os.geteuid() == 0 else ["sudo", "-n"]
+    command = ["mount", "-t", "tmpfs", "-o", f"size={DISK_BYTES},mode=777", "tmpfs", str(folder)]
+    if subprocess.run([*rights, *command], capture_output=True, check=False).returncode != 0:
+        missing("the right to mount a small disk (root)")
+    try:
+        yield folder
+    finally:
+        subprocess.run([*rights, "umount", "--lazy", str(folder)], check=True)
+
+
+def fill(disk: Path, leave: int = 0) -> Path:
+    """Put a file on the disk that leaves so many bytes free."""
+    ballast = disk / "ballast"
+    status = os.statvfs(disk)
+    with contextlib.suppress(OSError), ballast.open("ab", buffering=0) as file:
+        file.write(bytes(max(0, status.f_bavail * status.f_frsize - leave)))
+    return ballast
+
+
+def add_until_refused(connection: Connection, start: int) -> tuple[list[str], str, str]:
+    """Add keys: those that were acknowledged, the one that was not, and why."""
+    done: list[str] = []
+    for number in range(start, start + 1_000_000):
+        key = f"key-{number}"
+        try:
+            connection.ask("BF.ADD", "filter", key)
+        except Refused as refused:
+            return done, key, str(refused)
+        done.append(key)
+    raise AssertionError("the disk is never full")
+
+
+def lost(connection: Connection, keys: list[str]) -> list[str]:
+    """Which of the keys the server does not have."""
+    found = []
+    for start in range(0, len(keys), 1000):
+        part = keys[start : start + 1000]
+        answers = connection.ask("BF.MEXISTS", "filter", *part)
+        found += [key for key, there in zip(part, answers, strict=True) if not there]
+    return found
+
+
+def takes_writes(connection: Connection) -> bool:
+    """Whether writes are taken."""
+    try:
+        connection.ask("BF.ADD", "filter", "probe")
+    except Refused:
+        return False
+    return True
+
+
+def test_writes_wait_for_room(serve: Serve, disk: Path) -> None:
+    """With a full disk writes are refused with the reason and checks go on; with room again writes
+    are taken without a restart. After `kill -9`, what was acknowledged is there, and so are keys
+    that were refused and then added again."""
+    server = serve(data=disk / "data")
+    sure: list[str] = []
+    with Connection(server.resp_port) as connection:
+        connection.ask("BF.RESERVE", "filter", 1e-7, 100_000)
+        for turn in range(3):
+            ballast = fill(disk, leave=200_000)
+            done, refused, why = add_until_refused(connection, turn * 1_000_000)
+            sure += done
+            assert done
+            assert why.startswith("MISCONF"), why
+            assert "full" in why
+            assert connection.info()["refusing_writes"] == "1"
+            assert lost(connection, sure) == []
+            assert connection.ask("BF.EXISTS", "filter", "never") == 0
+            for command in (("BF.RESERVE", "other", 0.01, 10), ("DEL", "filter"), ("CF.ADD", "c", "a")):
+                with pytest.raises(Refused, match="MISCONF"):
+                    connection.ask(*command)
+            ballast.unlink()
+            assert wait_until(lambda: takes_writes(connection), 10), server.printed()
+            connection.ask("BF.ADD", "filter", refused)
+            sure.append(refused)
+            assert connection.info()["refusing_writes"] == "0"
+    server.kill()
+    server.start()
+    with Connection(server.resp_port) as connection:
+        assert lost(connection, sure) == []
+        assert connection.info()["recovery_problems"] == "0"
+
+
+def test_killed_with_a_full_disk(serve: Serve, disk: Path) -> None:
+    """Killed while the disk is full, a server starts once there is room, and has all that was
+    acknowledged."""
+    server = serve(data=disk / "data")
+    with Connection(server.resp_port) as connection:
+        connection.ask("BF.RESERVE", "filter", 1e-7, 100_000)
+        ballast = fill(disk, leave=300_000)
+        done, _, _ = add_until_refused(connection, 0)
+    server.kill()
+    fill(disk)
+    stuck = BloomeryServer(server.folder, data=server.data)
+    assert "No space left" in (message := stuck.refused()) or "full" in message, message
+    ballast.unlink()
+    server.start()
+    with Connection(server.resp_port) as connection:
+        assert lost(connection, done) == []
+
+
+def test_no_room_for_a_snapshot(serve: Serve, disk: Path) -> None:
+    """A snapshot that does not fit fails and says so; the one before it stays, the server goes on,
+    and with room again the next one is made."""
+    server = serve(data=disk / "data")
+    snapshots = disk / "data" / "snapshots"
+    with Connection(server.resp_port) as connection:
+        connection.ask("BF.RESERVE", "filter", 1e-7, 400_000, "KIND", "bloom")
+        connection.ask("BF.ADD", "filter", "before")
+        connection.ask("SAVE")
+        before = sorted(one.name for one in snapshots.glob("0*"))
+        ballast = fill(disk, leave=600_000)
+        connection.ask("BF.ADD", "filter", "after")
+        with pytest.raises(Refused, match="No space left|full"):
+            connection.ask("SAVE")
+        facts = connection.info()
+        assert facts["rdb_last_bgsave_status"] == "err"
+        assert facts["last_snapshot_problem"]
+        assert sorted(one.name for one in snapshots.glob("0*")) == before
+        assert not list(snapshots.glob(".*.tmp"))
+        assert connection.ask("BF.ADD", "filter", "later") == 1
+        ballast.unlink()
+        connection.ask("SAVE")
+        assert connection.info()["last_snapshot_problem"] == ""
+    server.kill()
+    server.start()
+    with Connection(server.resp_port) as connection:
+        assert lost(connection, ["before", "after", "later"]) == []
+
+
+def test_a_disk_that_cannot_be_written(disk: Path, tmp_path: Path) -> None:
+    """A data folder that cannot be written to is refused in one line that names it."""
+    rights = [] if os.geteuid() == 0 else ["sudo", "-n"]
+    subprocess.run([*rights, "mount", "-o", "remount,ro", str(disk)], check=True)
+    message = BloomeryServer(tmp_path, data=disk / "data").refused()
+    assert str(disk) in message
+    assert "Read-only" in message

@@ -1,0 +1,140 @@
+"""`kill -9` at random moments under load: nothing that was acknowledged is lost."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import time
+from pathlib import Path
+
+import pytest
+
+from conftest import effort
+from integration.durability.connection import Connection, Refused, ask
+from integration.durability.load import Writer
+from integration.servers import BloomeryServer, Serve, wait_until
+
+WRITERS = 4
+# A log of 64 KiB calls for a snapshot: there is nearly always one under way.
+BUSY = ("--set", "snapshot-log-bytes=65536")
+
+
+def children(pid: int) -> list[int]:
+    """The processes that a process has started."""
+    listed = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    return [int(one) for one in listed]
+
+
+class Story:
+    """A server that is killed again and again, and the clients that write to it."""
+
+    def __init__(self, server: BloomeryServer, seed: int, *, saving: bool = True) -> None:
+        self.server = server
+        self.saving = saving
+        self.random = random.Random(seed)
+        self.seed = seed
+        self.writers = [Writer(number, seed) for number in range(WRITERS)]
+        self.rounds = 0
+
+    def load(self, seconds: float) -> None:
+        """Let the clients write for a while; they still do when this returns."""
+        self.rounds += 1
+        again = [
+            Writer(number, self.seed * 1000 + self.rounds, one.names)
+            for number, one in enumerate(self.writers)
+        ]
+        for one in again:
+            one.saving = self.saving
+        self.writers = [one.begin(self.server.resp_port) for one in again]
+        time.sleep(seconds)
+
+    def verify(self) -> None:
+        """End the clients, and ask the server for all that was acknowledged."""
+        for writer in self.writers:
+            writer.end()
+        for writer in self.writers:
+            writer.verify(self.server.resp_port)
+
+    def kill_recovery(self) -> None:
+        """Start the server, and kill it before it is ready."""
+        limit = time.monotonic() + self.random.uniform(0.3, 1.5)
+        self.server.spawn()
+        wait_until(lambda: self.server.ready() or time.monotonic() > limit, 5)
+        self.server.kill()
+
+
+@pytest.mark.parametrize("layout", ["bloomery", "redisbloom"])
+def test_killed_under_load(serve: Serve, layout: str) -> None:
+    """Every acknowledged key, removal, count, name and time is there after any number of kills, of
+    the server while it serves, while it makes snapshots and while it recovers."""
+    story = Story(serve(*BUSY, "--bf-layout", layout), seed=len(layout))
+    for _ in range(effort(2, 5, 50)):
+        story.load(story.random.uniform(0.1, 1.2))
+        if story.random.random() < 0.5:
+            with Connection(story.server.resp_port) as connection:
+                try:
+                    connection.ask("BGSAVE")
+                except Refused:
+                    pass
+                time.sleep(story.random.uniform(0, 0.6))
+        story.server.kill()
+        if story.random.random() < 0.5:
+            story.kill_recovery()
+        story.server.start()
+        story.verify()
+        assert "recovery:" not in story.server.printed()
+    assert sum(writer.acknowledged for writer in story.writers) > 0
+
+
+def test_killed_snapshotter(serve: Serve) -> None:
+    """A snapshotter that is killed costs a snapshot, which is said; the next one is made, and
+    nothing is lost."""
+    story = Story(serve(), seed=7, saving=False)
+    for _ in range(effort(1, 2, 20)):
+        story.load(0.3)
+        port = story.server.resp_port
+        with Connection(port) as connection:
+            before = connection.info()["last_snapshot"]
+            wait_until(lambda: connection.info()["rdb_bgsave_in_progress"] == "0")
+            connection.ask("BGSAVE")
+            assert wait_until(lambda: bool(children(story.server.pid)), 10)
+            os.kill(children(story.server.pid)[0], signal.SIGKILL)
+            wait_until(lambda: connection.info()["rdb_bgsave_in_progress"] == "0")
+            assert connection.info()["rdb_last_bgsave_status"] == "err"
+            assert connection.info()["last_snapshot_problem"]
+            connection.ask("SAVE")
+            assert connection.info()["last_snapshot_problem"] == ""
+            assert int(connection.info()["last_snapshot"]) > int(before)
+        story.verify()
+        story.server.kill()
+        story.server.start()
+        story.verify()
+
+
+def test_terminated_under_load(serve: Serve) -> None:
+    """SIGTERM under load ends with code 0, loses nothing that was acknowledged, and leaves a
+    snapshot of everything: the next start has nothing to replay."""
+    story = Story(serve(*BUSY), seed=11)
+    for _ in range(effort(1, 3, 30)):
+        story.load(story.random.uniform(0.2, 0.8))
+        assert story.server.stop() == 0, story.server.printed()
+        story.server.start()
+        facts = Connection(story.server.resp_port).info()
+        assert facts["recovered_rows"] == "0", facts
+        assert facts["recovery_problems"] == "0"
+        story.verify()
+
+
+def test_the_time_goes_on_while_it_is_away(serve: Serve) -> None:
+    """A filter whose time ran out while no server ran is gone after the start."""
+    server = serve()
+    ask(server.resp_port, "BF.ADD", "short", "a")
+    ask(server.resp_port, "BF.ADD", "long", "a")
+    ask(server.resp_port, "PEXPIRE", "short", 300)
+    ask(server.resp_port, "PEXPIRE", "long", 3_600_000)
+    server.kill()
+    time.sleep(0.4)
+    server.start()
+    assert ask(server.resp_port, "KEYS", "*") == [b"long"]
+    assert 3_500 < ask(server.resp_port, "TTL", "long") <= 3_600
