@@ -58,6 +58,8 @@ class Bank:
     ) -> Self: ...
     def add(self, user: Key, key: Key) -> bool:
         """Add a key of a user; True if it is definitely new, False if it may have been there."""
+    def _add_hashes(self, data: Buffer) -> int:
+        """Add keys by their hashes, the user's and the key's; how many were new."""
     def contains(self, user: Key, key: Key) -> bool:
         """False: the user definitely never had the key. True: maybe."""
     def add_many(self, users: Key | Batch, keys: Batch) -> Mask:

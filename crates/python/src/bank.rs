@@ -20,6 +20,7 @@ use crate::hashes::hashes;
 use crate::key::hash_key;
 use crate::mapped::{Mapped, Mode};
 use crate::mask::Mask;
+use crate::replay;
 
 /// Below this many keys a batch is done before another thread could have taken over.
 const DETACH_FROM: usize = 2048;
@@ -106,7 +107,7 @@ impl Bank {
         Ok(())
     }
 
-    fn read<T: Send>(
+    pub fn read<T: Send>(
         &self,
         py: Python<'_>,
         long: bool,
@@ -117,7 +118,7 @@ impl Bank {
         done.ok_or_else(|| closed(py))?.map_err(|trouble| raise(py, trouble))
     }
 
-    fn write<T: Send>(
+    pub fn write<T: Send>(
         &self,
         py: Python<'_>,
         long: bool,
@@ -130,6 +131,10 @@ impl Bank {
         }
         let done = self.gate.write(py, long, |bank| bank.as_mut().map(work));
         done.ok_or_else(|| closed(py))?.map_err(|trouble| raise(py, trouble))
+    }
+
+    pub fn key_hasher(&self) -> &KeyHasher {
+        &self.header.hasher
     }
 
     fn hash(&self, key: &Bound<'_, PyAny>) -> PyResult<u64> {
@@ -265,6 +270,22 @@ impl Bank {
     fn add(&self, user: &Bound<'_, PyAny>, key: &Bound<'_, PyAny>) -> PyResult<bool> {
         let (user, h) = (self.hash(user)?, self.hash(key)?);
         self.write(key.py(), false, |bank| bank.add(user, h))
+    }
+
+    /// Adds keys by their hashes, the user's and the key's, 16 bytes for both; how many were new.
+    fn _add_hashes(&self, py: Python<'_>, data: &[u8]) -> PyResult<u64> {
+        let pairs = replay::pairs(py, data)?;
+        self.write(py, pairs.len() >= replay::LONG, |bank| {
+            let mut new = 0;
+            for [user, h] in pairs {
+                match bank.add(u64::from_le_bytes(*user), u64::from_le_bytes(*h)) {
+                    Ok(added) => new += u64::from(added),
+                    Err(Trouble::Full(_)) => {} // it was refused then too
+                    Err(other) => return Err(other),
+                }
+            }
+            Ok(new)
+        })
     }
 
     fn contains(&self, user: &Bound<'_, PyAny>, key: &Bound<'_, PyAny>) -> PyResult<bool> {

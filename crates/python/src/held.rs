@@ -10,6 +10,7 @@ use bloomery_core::redisbloom as redis;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyString};
 
+use crate::bank::Bank;
 use crate::bloom::Bloom;
 use crate::errors::error;
 use crate::family::Family;
@@ -22,6 +23,8 @@ pub enum Held {
     Family(Py<Family>),
     Chain(Py<Chain>),
     Cuckoo(Py<Cuckoo>),
+    /// Its keys are `user TAB key`, as on the command line.
+    Bank(Py<Bank>),
 }
 
 /// A cuckoo filter of RedisBloom's that has so many layers takes no more keys. For the server's own
@@ -48,13 +51,16 @@ impl Held {
         if let Ok(cuckoo) = filter.cast::<Cuckoo>() {
             return Some(Held::Cuckoo(cuckoo.clone().unbind()));
         }
+        if let Ok(bank) = filter.cast::<Bank>() {
+            return Some(Held::Bank(bank.clone().unbind()));
+        }
         filter.cast::<Family>().ok().map(|family| Held::Family(family.clone().unbind()))
     }
 
     /// Words of hash a key.
     #[inline(always)]
     pub fn width(&self) -> usize {
-        if matches!(self, Held::Chain(_)) { 2 } else { 1 }
+        if matches!(self, Held::Chain(_) | Held::Bank(_)) { 2 } else { 1 }
     }
 
     #[inline(always)]
@@ -64,6 +70,12 @@ impl Held {
             Held::Family(family) => out.push(family.get().hasher.hash_bytes(key)),
             Held::Chain(_) => out.extend(redis::Chain::hashes(key)),
             Held::Cuckoo(_) => out.push(redis::Cuckoo::hash(key)),
+            Held::Bank(bank) => {
+                let tab = memchr::memchr(b'\t', key).unwrap_or(0);
+                let key_at = if key.get(tab) == Some(&b'\t') { tab + 1 } else { 0 };
+                let hasher = bank.get().key_hasher();
+                out.extend([hasher.hash_bytes(&key[..tab]), hasher.hash_bytes(&key[key_at..])]);
+            }
         }
     }
 
@@ -72,13 +84,13 @@ impl Held {
         let hasher = match self {
             Held::Bloom(bloom) => &bloom.get().hasher,
             Held::Family(family) => &family.get().hasher,
-            Held::Chain(_) | Held::Cuckoo(_) => {
+            Held::Chain(_) | Held::Cuckoo(_) | Held::Bank(_) => {
                 if let Ok(bytes) = key.cast::<PyBytes>() {
                     self.hash(bytes.as_bytes(), out);
                 } else if let Ok(text) = key.cast::<PyString>() {
                     self.hash(text.to_str()?.as_bytes(), out);
                 } else {
-                    let message = "a key of a RedisBloom filter must be str or bytes";
+                    let message = "a key of this kind of filter must be str or bytes";
                     return Err(error(key.py(), "UnsupportedKey", message.into()));
                 }
                 return Ok(());
@@ -92,7 +104,7 @@ impl Held {
     #[inline(always)]
     pub fn every_add_counts(&self) -> bool {
         match self {
-            Held::Bloom(_) | Held::Chain(_) => false,
+            Held::Bloom(_) | Held::Chain(_) | Held::Bank(_) => false,
             Held::Family(family) => family.get().kind_id() != KindId::Scalable,
             Held::Cuckoo(_) => true,
         }
@@ -126,6 +138,14 @@ impl Held {
             Held::Cuckoo(cuckoo) => cuckoo.get().gate.read(py, false, |cuckoo| {
                 answers.extend(hashes.iter().map(|h| u8::from(cuckoo.contains(*h))));
             }),
+            Held::Bank(bank) => {
+                return bank.get().read(py, false, |bank| {
+                    for [user, h] in pairs(hashes) {
+                        answers.push(u8::from(bank.contains(user, h)?));
+                    }
+                    Ok(())
+                });
+            }
         }
         Ok(())
     }
@@ -164,15 +184,25 @@ impl Held {
                 Ok(())
             }),
             Held::Cuckoo(cuckoo) => cuckoo.get().gate.write(py, false, |cuckoo| {
+                // As RedisBloom does: before the first key of a command, and not before each.
+                if cuckoo.layers().len() >= MOST_LAYERS.load(Relaxed) {
+                    return Err(Refusal::Full("Maximum expansions reached".into()));
+                }
                 for h in hashes {
-                    if cuckoo.layers().len() >= MOST_LAYERS.load(Relaxed) {
-                        return Err(Refusal::Full("Maximum expansions reached".into()));
-                    }
                     cuckoo.add(*h)?;
                     answers.push(1);
                 }
                 Ok(())
             }),
+            Held::Bank(bank) => {
+                let added = bank.get().write(py, false, |bank| {
+                    for [user, h] in pairs(hashes) {
+                        answers.push(u8::from(bank.add(user, h)?));
+                    }
+                    Ok(())
+                });
+                added.map_err(|e| refusal(&e))
+            }
         }
     }
 
@@ -183,7 +213,7 @@ impl Held {
         answers: &mut Vec<u8>,
     ) -> Result<(), Refusal> {
         match self {
-            Held::Bloom(_) | Held::Chain(_) => Err(Refusal::Never(
+            Held::Bloom(_) | Held::Chain(_) | Held::Bank(_) => Err(Refusal::Never(
                 "this kind of filter cannot remove keys: counting, deletable and cuckoo ones can",
             )),
             Held::Family(family) => change(py, family, |kind| {
@@ -211,7 +241,7 @@ impl Held {
             Held::Cuckoo(cuckoo) => {
                 Ok(cuckoo.get().gate.read(py, false, |cuckoo| cuckoo.count(hash[0])))
             }
-            Held::Bloom(_) | Held::Chain(_) => {
+            Held::Bloom(_) | Held::Chain(_) | Held::Bank(_) => {
                 let mut answers = Vec::with_capacity(1);
                 self.contains(py, hash, &mut answers)?;
                 Ok(answers.first().map_or(0, |answer| u64::from(*answer)))

@@ -8,7 +8,7 @@ use bloomery_core::redisbloom::dump::{Layered, Malformed};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
 
-use crate::errors::{self, error, invalid, no_memory, refused};
+use crate::errors::{self, error, no_memory, refused};
 use crate::family::{borrow, to_python};
 use crate::gate::Gate;
 use crate::memory::{Memory, Section};
@@ -258,11 +258,7 @@ methods! { Chain {
 
     /// Adds keys by their hashes, 16 bytes each; how many were new.
     fn _add_hashes(&self, py: Python<'_>, data: &[u8]) -> PyResult<u64> {
-        let (pairs, rest) = replay::hashes(py, data)?.as_chunks::<2>();
-        if !rest.is_empty() {
-            let message = format!("{} bytes are no hashes of 16 bytes each", data.len());
-            return Err(invalid(py, message));
-        }
+        let pairs = replay::pairs(py, data)?;
         let done = self.gate.write(py, pairs.len() >= replay::LONG, |filter| {
             each(filter, pairs, |f, key| f.prefetch(pair(key)), |f, key| f.add(pair(key)))
         });

@@ -23,6 +23,14 @@ pub fn hashes<'a>(py: Python<'_>, data: &'a [u8]) -> PyResult<&'a [[u8; 8]]> {
     }
 }
 
+/// Two hashes a key.
+pub fn pairs<'a>(py: Python<'_>, data: &'a [u8]) -> PyResult<&'a [[[u8; 8]; 2]]> {
+    match hashes(py, data)?.as_chunks() {
+        (pairs, []) => Ok(pairs),
+        _ => Err(invalid(py, format!("{} bytes are no hashes of 16 bytes each", data.len()))),
+    }
+}
+
 pub fn filler(
     hashes: &[[u8; 8]],
 ) -> impl FnMut(&mut [u64; BLOCK]) -> Result<usize, Infallible> + '_ {

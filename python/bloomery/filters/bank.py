@@ -205,7 +205,7 @@ class FilterBank(_native.Bank):
             " add the keys of both to one bank"
         )
 
-    intersection = __or__ = __and__ = union
+    intersection = __or__ = __and__ = _check_compatible = union
 
     # Bytes.
 

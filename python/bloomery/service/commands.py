@@ -183,6 +183,10 @@ class Commands:
         at the end; from -1, the head. A filter that changes meanwhile will not load: export a copy
         of it."""
         entry = self._whole(name)
+        if entry.filter.kind == "bank":
+            raise errors.InvalidParameter(
+                "a bank is not exported in parts: copy its file from a snapshot"
+            )
         return files.head(entry.filter) if start < 0 else files.part(entry.filter, start, most)
 
     def load(self, name: bytes, position: int, data: bytes, *, form: str = "bloomery") -> Entry:

@@ -122,15 +122,15 @@ class Server:
         self.door = Door(self)
 
     def _server_id(self, new: bool) -> str:
-        """Which server this is, in a registry that others use too: made once, kept with the data."""
+        """Return which server this is, for a registry that others use too: it stays with the data."""
         path = self.data / "id"
         known = path.read_bytes().strip() if path.exists() else b""
         if re.fullmatch(rb"[0-9a-f]{16}", known):
             return known.decode()
         if not new:
             self.problems.append(
-                f"{path}: {'damaged' if known else 'missing'}: to a registry this is another server "
-                "now, which cannot have the names of the one before"
+                f"{path}: {'damaged' if known else 'missing'}: to a registry this is another "
+                "server now, which cannot have the names of the one before"
             )
             self.say(f"recovery: {self.problems[-1]}")
             for left in self.data.glob(f"{_REGISTRY}*"):

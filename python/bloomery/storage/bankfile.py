@@ -9,7 +9,7 @@ import secrets
 import stat
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, BinaryIO, TypeVar
 
 from bloomery import _native, errors
 from bloomery.filters import memory
@@ -94,10 +94,15 @@ def save(bank: FilterBank, path: str | os.PathLike[str]) -> None:
     if bank.path is not None and os.path.exists(path) and os.path.samefile(bank.path, path):
         raise errors.InvalidParameter("the bank lives in that file: flush() is what saves it")
     with files.replacing(path) as file:
-        file.seek(_native.HEADER_BYTES)
-        head = bank._save(file.write)
-        file.seek(0)
-        file.write(head)
+        write(bank, file)
+
+
+def write(bank: FilterBank, file: BinaryIO) -> None:
+    """Write to an empty file that can seek."""
+    file.seek(_native.HEADER_BYTES)
+    head = bank._save(file.write)
+    file.seek(0)
+    file.write(head)
 
 
 def check_kind(head: bytes, path: str | os.PathLike[str]) -> None:

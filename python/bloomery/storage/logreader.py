@@ -5,9 +5,12 @@ from __future__ import annotations
 import contextlib
 import mmap
 import os
+import shutil
 import sqlite3
 import struct
+import tempfile
 from collections.abc import Iterator
+from itertools import chain
 from pathlib import Path
 from typing import TypeAlias
 
@@ -23,6 +26,8 @@ _SELECT = "SELECT seq, at, filter, op, data, sum FROM log"
 _INDEX = struct.Struct("=12xBxHI28x")  # of SQLite: is it valid, bytes of a page, pages of the file
 _WAL_HEAD, _FRAME_HEAD = 32, 24  # bytes
 _MOST_LOOKUPS = 1_000_000
+_MOST_BYTES = 1 << 33  # of a segment
+_TOGETHER = 256  # rows
 
 
 class LogReader:
@@ -55,7 +60,7 @@ class LogReader:
         for number in self.segments:
             path = segment_path(self.folder, number)
             damaged = 0
-            for seq, at, filter, op, data, found in self._stored(path):
+            for seq, at, filter, op, data, found in chain.from_iterable(self._stored(path)):
                 try:
                     good = row_sum(seq, at, filter, op, data) == found
                 except (TypeError, struct.error):
@@ -72,25 +77,45 @@ class LogReader:
             if damaged:
                 self.problems.append(f"{path}: {damaged} damaged rows were left out")
 
-    def _stored(self, path: Path) -> Iterator[_Stored]:
+    def _stored(self, path: Path) -> Iterator[list[_Stored]]:
         short = _pages_cut_off(path)  # before SQLite sees it and makes a new index
         if short:
             self.problems.append(
-                f"{path}-wal: cut off: its last {short} pages are gone, and what was done last is lost"
+                f"{path}-wal: cut off: its last {short} pages are gone, and what was done last is "
+                "lost"
             )
         try:
-            # Read only: closing it does not fold the write-ahead file of a killed server in, which
-            # takes seconds, and damaged files stay as they are. Without such a file nobody writes.
-            mode = "mode=ro" if Path(f"{path}-wal").exists() else "immutable=1"
-            connection = sqlite3.connect(f"file:{_quoted(path)}?{mode}", uri=True, timeout=10)
-            with contextlib.closing(connection):
-                self._check(connection, path)
-                yield from self._salvaged(connection, path)
+            with self._whole(path) as whole:
+                # Read only: closing it does not fold the write-ahead file of a killed server in,
+                # which takes seconds, and damaged files stay as they are. Without such a file
+                # nobody writes.
+                mode = "mode=ro" if Path(f"{whole}-wal").exists() else "immutable=1"
+                opened = sqlite3.connect(f"file:{_quoted(whole)}?{mode}", uri=True, timeout=10)
+                with contextlib.closing(opened) as connection:
+                    self._check(connection, path)
+                    yield from self._salvaged(connection, path)
         except sqlite3.OperationalError as problem:
             # A full disk, no right to write: nothing is lost, and all can be read another time.
             raise errors.LogUnavailable(f"{path}: {problem}: it cannot be read") from None
         except sqlite3.DatabaseError as problem:
             self.problems.append(f"{path}: {problem}: nothing of it can be read")
+
+    @contextlib.contextmanager
+    def _whole(self, path: Path) -> Iterator[Path]:
+        """The segment; or, if its end is missing, a copy with zeros there: SQLite would read
+        nothing of one that is shorter than it says."""
+        with path.open("rb") as file:
+            head = file.read(32)
+        nbytes = path.stat().st_size
+        right = int.from_bytes(head[16:18], "big") * int.from_bytes(head[28:32], "big")
+        if not nbytes < right <= _MOST_BYTES or Path(f"{path}-wal").exists():
+            yield path
+            return
+        self.problems.append(f"{path}: {nbytes} bytes, expected {right}: its end is missing")
+        with tempfile.TemporaryDirectory() as folder:
+            copy = shutil.copy(path, folder)
+            os.truncate(copy, right)
+            yield Path(copy)
 
     def _check(self, connection: sqlite3.Connection, path: Path) -> None:
         """Look at what a query would not show: another table by this name, a cut-off end."""
@@ -105,32 +130,27 @@ class LogReader:
                 "last is lost"
             )
 
-    def _salvaged(self, connection: sqlite3.Connection, path: Path) -> Iterator[_Stored]:
+    def _salvaged(self, connection: sqlite3.Connection, path: Path) -> Iterator[list[_Stored]]:
         before = self.last
         try:
-            for row in connection.execute(f"{_SELECT} ORDER BY seq"):
-                before = row[0]
-                yield row
+            cursor = connection.execute(f"{_SELECT} ORDER BY seq")
+            while rows := cursor.fetchmany(_TOGETHER):
+                before = rows[-1][0]
+                yield rows
             return
         except sqlite3.DatabaseError as problem:
-            self.problems.append(
-                f"{path}: {problem} after row {before}: the rest is read from its end"
-            )
-        # From the end up to the damage; then what lies between two places of it, number by number.
-        back: list[_Stored] = []
+            self.problems.append(f"{path}: {problem}: rows after {before} are read one by one")
+        end = before + _MOST_LOOKUPS
         with contextlib.suppress(sqlite3.Error):
-            for row in connection.execute(f"{_SELECT} WHERE seq > ? ORDER BY seq DESC", (before,)):
-                back.append(row)  # noqa: PERF402  # those before an error are wanted
-        end = back[-1][0] if back else before
-        for seq in range(before + 1, min(end, before + _MOST_LOOKUPS)):
+            end = min(end, connection.execute("SELECT max(seq) FROM log").fetchone()[0] or 0)
+        for seq in range(before + 1, end + 1):
             with contextlib.suppress(sqlite3.Error):
-                yield from connection.execute(f"{_SELECT} WHERE seq = ?", (seq,))
-        yield from reversed(back)
+                yield connection.execute(f"{_SELECT} WHERE seq = ?", (seq,)).fetchall()
 
 
 def _pages_cut_off(path: Path) -> int:
-    """How much shorter a write-ahead file is than its server had made it when it was killed: that is
-    in the index which SQLite keeps beside it, twice, until the segment is closed."""
+    """How much shorter a write-ahead file is than its server had made it when it was killed: that
+    is in the index which SQLite keeps beside it, twice, until the segment is closed."""
     wal, index = Path(f"{path}-wal"), Path(f"{path}-shm")
     nbytes = wal.stat().st_size if wal.exists() else 0
     try:

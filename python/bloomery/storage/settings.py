@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from bloomery import errors
-from bloomery.filters import KINDS
+from bloomery.filters import KINDS, FilterBank
 
 __all__ = ["class_of", "made"]
 
@@ -19,15 +19,20 @@ PARAMETERS = {
     "deletable": ("capacity", "error_rate", "regions", *_HASHING),
     "cuckoo": ("capacity", "error_rate", "grow", *_HASHING),
     "rotating": ("capacity", "error_rate", "window", "generations", *_HASHING),
+    "bank": ("keys_per_filter", "error_rate", *_HASHING),
     "redisbloom": ("error_rate", "capacity", "expansion"),
     "rediscuckoo": ("capacity", "bucket_size", "max_iterations", "expansion"),
 }
+# What a capacity is called where it is not that of the whole filter.
+_CAPACITY = {"scalable": "initial_capacity", "bank": "keys_per_filter"}
 
 
 def class_of(kind: str) -> Any:
     """Return the class of a kind."""
     if kind in KINDS:
         return KINDS[kind]
+    if kind == FilterBank.kind:
+        return FilterBank
     known = ", ".join([*PARAMETERS, "static"])
     raise errors.InvalidParameter(f"kind is {kind!r}, must be one of {known}")
 
@@ -38,8 +43,8 @@ def made(settings: Mapping[str, Any], clock: Callable[[], float]) -> Any:
     cls = class_of(kind)
     if kind not in PARAMETERS:
         raise errors.InvalidParameter(f"a {kind} filter cannot be created empty: load a saved one")
-    if kind == "scalable" and "capacity" in settings:
-        settings = {"initial_capacity": settings["capacity"], **settings}
+    if kind in _CAPACITY and "capacity" in settings:
+        settings = {_CAPACITY[kind]: settings["capacity"], **settings}
     chosen = {name: settings[name] for name in PARAMETERS[kind] if name in settings}
     if kind == "rotating":
         chosen["clock"] = clock

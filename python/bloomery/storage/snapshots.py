@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, cast
 
 from bloomery import _native, errors
-from bloomery.storage import anyfile, files
+from bloomery.storage import anyfile, bankfile, files
 from bloomery.storage.folder import log_folder, snapshots_folder
 from bloomery.storage.loading import Loading
 from bloomery.storage.log import Log, remove_segment, segment_path, segments
@@ -99,6 +99,10 @@ class Generation:
                     f"{path}: format {body['format']}: upgrade bloomery"
                 )
             entries = [Saved(**one) for one in body["entries"]]
+            for one in entries:
+                known = one.partial or "kind" in one.settings
+                if one.file != f"{int(one.id)}.bloomery" or not known:
+                    raise errors.CorruptData(f"{path}: damaged: {one.file!a} is no file of it")
             return cls(body["number"], body["seq"], body["next_id"], body["now"], entries)
         except FileNotFoundError:
             raise errors.CorruptData(f"{path}: missing") from None
@@ -202,7 +206,8 @@ def save(entry: Entry, folder: Path) -> Saved:
                 checksum = zlib.crc32(part, checksum)
                 file.write(part)
         else:
-            files.write(entry.filter, file)
+            write_filter = bankfile.write if entry.filter.kind == "bank" else files.write
+            write_filter(entry.filter, file)
         raw.flush()
         os.fsync(raw.fileno())
     if entry.loading is None:

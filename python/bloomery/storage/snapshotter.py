@@ -60,7 +60,7 @@ class Working(State):
         saved = self.untouched.pop(entry.id, None)
         if saved is not None:
             assert self.base is not None
-            if saved.nbytes < _MAP_FROM:
+            if saved.nbytes < _MAP_FROM or saved.settings.get("kind") == "bank":
                 entry.filter = self.base.load(self.data, saved).filter
             else:
                 source = snapshots.folder_of(self.data, self.base.number) / saved.file
@@ -77,7 +77,8 @@ class Working(State):
     def put(self, entry: Entry) -> None:
         """Take an entry in; a large filter in memory moves to a file."""
         filter = entry.filter
-        if filter is not None and entry.id not in self.maps and filter.nbytes >= _MAP_FROM:
+        new = filter is not None and entry.id not in self.maps and filter.kind != "bank"
+        if new and filter.nbytes >= _MAP_FROM:
             saved = snapshots.save(entry, self.folder)
             entry.filter = None
             self._map(entry, self.folder / saved.file)

@@ -273,6 +273,7 @@ class State:
             self._load(entry, 0, part)
         else:
             entry.filter = settings.class_of(found["format"]).from_dump(part)
+            entry.items = entry.filter.estimated_count  # as the head says
             entry.settings["kind"] = entry.filter.kind
             entry.items = entry.filter.estimated_count
             self.put(entry)

@@ -140,7 +140,10 @@ class Writer(threading.Thread):
         choices: list[tuple[tuple[Word, ...], Change]] = [
             (("DEL", name), lambda names: _forget(names, name)),
             (("RENAME", name, other), lambda names: names.update({other: names.pop(name)})),
-            (("COPY", name, other), lambda names: names.update({other: copy.deepcopy(names[name])})),
+            (
+                ("COPY", name, other),
+                lambda names: names.update({other: copy.deepcopy(names[name])}),
+            ),
             (("PEXPIREAT", name, at), expire),
             (("PERSIST", name), persist),
         ]
@@ -184,7 +187,9 @@ class Writer(threading.Thread):
             wrong = [f"names: {found ^ set(self.names)!r}"] if found != set(self.names) else []
             for name, kept in self.names.items():
                 if name in found:
-                    wrong += [f"{name!r} ({kept.kind}): {one}" for one in _differs(connection, name, kept)]
+                    wrong += [
+                        f"{name!r} ({kept.kind}): {one}" for one in _differs(connection, name, kept)
+                    ]
         return wrong
 
 
@@ -210,5 +215,7 @@ def _differs(connection: Connection, name: bytes, kept: Kept) -> list[str]:
         pool = [b"k%d" % number for number in range(POOL)]
         counts = connection.ask_all([("CF.COUNT", name, key) for key in pool])
         pairs = zip(pool, counts, strict=True)
-        wrong += [f"{k!r}: {n} times, not {kept.counts[k]}" for k, n in pairs if n != kept.counts[k]]
+        wrong += [
+            f"{k!r}: {n} times, not {kept.counts[k]}" for k, n in pairs if n != kept.counts[k]
+        ]
     return wrong

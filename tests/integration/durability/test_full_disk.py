@@ -91,7 +91,11 @@ def test_writes_wait_for_room(serve: Serve, disk: Path) -> None:
             assert connection.info()["refusing_writes"] == "1"
             assert lost(connection, sure) == []
             assert connection.ask("BF.EXISTS", "filter", "never") == 0
-            for command in (("BF.RESERVE", "other", 0.01, 10), ("DEL", "filter"), ("CF.ADD", "c", "a")):
+            for command in (
+                ("BF.RESERVE", "other", 0.01, 10),
+                ("DEL", "filter"),
+                ("CF.ADD", "c", "a"),
+            ):
                 with pytest.raises(Refused, match="MISCONF"):
                     connection.ask(*command)
             ballast.unlink()

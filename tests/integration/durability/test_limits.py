@@ -59,7 +59,9 @@ def test_maxmemory(serve: Serve, layout: str) -> None:
 
         connection.ask("CF.RESERVE", "cuckoo", 1000)
         for number in range(20_000_000):
-            reply = connection.ask("CF.INSERT", "cuckoo", "ITEMS", *(f"{number}-{n}" for n in range(1000)))
+            reply = connection.ask(
+                "CF.INSERT", "cuckoo", "ITEMS", *(f"{number}-{n}" for n in range(1000))
+            )
             if -1 in reply or any(isinstance(one, Refused) for one in reply):
                 break
         else:

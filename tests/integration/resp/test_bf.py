@@ -1,4 +1,4 @@
-"""BF.*, reply by reply and error by error, as RedisBloom gives them; both layouts, both protocols."""
+"""BF.*, reply by reply and error by error, as RedisBloom gives them; either layout and protocol."""
 
 import pytest
 
@@ -146,15 +146,15 @@ SCRIPTS = {
     "another type": """
         CF.ADD cuckoo x => :1 | #t
         TYPE cuckoo => +MBbloomCF
-        BF.RESERVE cuckoo 0.01 100 => -WRONGTYPE Operation against a key holding the wrong kind of value
-        BF.ADD cuckoo x => -WRONGTYPE Operation against a key holding the wrong kind of value
-        BF.MADD cuckoo x => -WRONGTYPE Operation against a key holding the wrong kind of value
-        BF.INSERT cuckoo ITEMS x => -WRONGTYPE Operation against a key holding the wrong kind of value
-        BF.CARD cuckoo => -WRONGTYPE Operation against a key holding the wrong kind of value
-        BF.INFO cuckoo => -WRONGTYPE Operation against a key holding the wrong kind of value
-        BF.DEBUG cuckoo => -WRONGTYPE Operation against a key holding the wrong kind of value
-        BF.SCANDUMP cuckoo 0 => -WRONGTYPE Operation against a key holding the wrong kind of value
-        BF.LOADCHUNK cuckoo 1 x => -WRONGTYPE Operation against a key holding the wrong kind of value
+        BF.RESERVE cuckoo 0.01 100 => -WRONGTYPE
+        BF.ADD cuckoo x => -WRONGTYPE
+        BF.MADD cuckoo x => -WRONGTYPE
+        BF.INSERT cuckoo ITEMS x => -WRONGTYPE
+        BF.CARD cuckoo => -WRONGTYPE
+        BF.INFO cuckoo => -WRONGTYPE
+        BF.DEBUG cuckoo => -WRONGTYPE
+        BF.SCANDUMP cuckoo 0 => -WRONGTYPE
+        BF.LOADCHUNK cuckoo 1 x => -WRONGTYPE
         # Only these two do not mind.
         BF.EXISTS cuckoo x => :0 | #f
         BF.MEXISTS cuckoo x y => [:0, :0] | [#f, #f]
@@ -202,7 +202,8 @@ STRUCTURE = """
         +Number of items inserted: :0, +Expansion rate: :2}
     BF.INFO a SIZE => [:240] | {+Size: :240}
     MEMORY USAGE a => :272
-    BF.DEBUG a => ["size:0", "bytes:144 bits:1152 hashes:8 hashwidth:64 capacity:100 size:0 ratio:0.005"]
+    BF.DEBUG a => ["size:0", \
+        "bytes:144 bits:1152 hashes:8 hashwidth:64 capacity:100 size:0 ratio:0.005"]
     BF.RESERVE grown 0.01 2 EXPANSION 2 => +OK
     BF.MADD grown a b c => [:1, :1, :1] | [#t, #t, #t]
     BF.DEBUG grown => ["size:3", \

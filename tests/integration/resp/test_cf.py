@@ -19,9 +19,11 @@ SCRIPTS = {
             {+Size: :1080, +Number of buckets: :512, +Number of filters: :1, \
             +Number of items inserted: :0, +Number of items deleted: :0, +Bucket size: :2, \
             +Expansion rate: :1, +Max iterations: :20}
-        CF.DEBUG a => "bktsize:2 buckets:512 items:0 deletes:0 filters:1 max_iterations:20 expansion:1"
+        CF.DEBUG a => \
+            "bktsize:2 buckets:512 items:0 deletes:0 filters:1 max_iterations:20 expansion:1"
         # An expansion is rounded up to a power of two.
-        CF.DEBUG b => "bktsize:4 buckets:256 items:0 deletes:0 filters:1 max_iterations:50 expansion:4"
+        CF.DEBUG b => \
+            "bktsize:4 buckets:256 items:0 deletes:0 filters:1 max_iterations:50 expansion:4"
         """,
     "reserving wrongly": """
         CF.RESERVE => -ERR wrong number of arguments for 'cf.reserve' command
@@ -32,7 +34,8 @@ SCRIPTS = {
         CF.RESERVE a 1000 BUCKETSIZE x => -Couldn't parse BUCKETSIZE
         CF.RESERVE a 1000 EXPANSION x => -Couldn't parse EXPANSION
         CF.RESERVE a 1000 MAXITERATIONS 0 => -MAXITERATIONS: value must be in the range [1, 65535]
-        CF.RESERVE a 1000 MAXITERATIONS 65536 => -MAXITERATIONS: value must be in the range [1, 65535]
+        CF.RESERVE a 1000 MAXITERATIONS 65536 => \
+            -MAXITERATIONS: value must be in the range [1, 65535]
         CF.RESERVE a 1000 BUCKETSIZE 0 => -BUCKETSIZE: value must be in the range [1, 255]
         CF.RESERVE a 1000 BUCKETSIZE 256 => -BUCKETSIZE: value must be in the range [1, 255]
         CF.RESERVE a 1000 EXPANSION -1 => -EXPANSION: value must be in the range [0, 32768]
@@ -60,7 +63,8 @@ SCRIPTS = {
         CF.COUNT missing x => :0
         CF.INFO missing => -ERR not found
         CF.DEBUG missing => -ERR not found
-        CF.DEBUG a => "bktsize:2 buckets:512 items:3 deletes:0 filters:1 max_iterations:20 expansion:1"
+        CF.DEBUG a => \
+            "bktsize:2 buckets:512 items:3 deletes:0 filters:1 max_iterations:20 expansion:1"
         """,
     "removing": """
         CF.ADD a x => :1 | #t
@@ -71,7 +75,8 @@ SCRIPTS = {
         CF.EXISTS a x => :0 | #f
         CF.DEL a x => :0 | #f
         CF.DEL missing x => -Not found
-        CF.DEBUG a => "bktsize:2 buckets:512 items:0 deletes:2 filters:1 max_iterations:20 expansion:1"
+        CF.DEBUG a => \
+            "bktsize:2 buckets:512 items:0 deletes:2 filters:1 max_iterations:20 expansion:1"
         CF.COMPACT a => +OK
         CF.COMPACT missing => -Cuckoo filter was not found
         """,
@@ -97,7 +102,8 @@ SCRIPTS = {
         CF.INSERTNX b NOCREATE ITEMS y => [:0]
         CF.INSERT c CAPACITY 2000 NOCREATE ITEMS y => -ERR not found
         CF.INSERTNX c CAPACITY 2000 ITEMS y => [:1]
-        CF.DEBUG c => "bktsize:2 buckets:1024 items:1 deletes:0 filters:1 max_iterations:20 expansion:1"
+        CF.DEBUG c => \
+            "bktsize:2 buckets:1024 items:1 deletes:0 filters:1 max_iterations:20 expansion:1"
         CF.COUNT a x => :2
         """,
     "inserting wrongly": """
@@ -106,8 +112,10 @@ SCRIPTS = {
         CF.INSERTNX a ITEMS => -ERR wrong number of arguments for 'cf.insertnx' command
         CF.INSERTNX a CAPACITY 100 => -ERR wrong number of arguments for 'cf.insertnx' command
         CF.INSERT a CAPACITY x ITEMS x => -Bad capacity
-        CF.INSERT a CAPACITY 3 ITEMS x => -Capacity must be in the range [cf-bucket-size * 2, 1073741824]
-        CF.INSERT a CAPACITY 1073741825 ITEMS x => -Capacity must be in the range [cf-bucket-size * 2, 1073741824]
+        CF.INSERT a CAPACITY 3 ITEMS x => \
+            -Capacity must be in the range [cf-bucket-size * 2, 1073741824]
+        CF.INSERT a CAPACITY 1073741825 ITEMS x => \
+            -Capacity must be in the range [cf-bucket-size * 2, 1073741824]
         CF.INSERT a FOO ITEMS x => -Unknown argument received
         CF.INSERTNX a NOCREATE ITEMS x => -ERR not found
         EXISTS a => :0
@@ -131,15 +139,15 @@ SCRIPTS = {
         """,
     "another type": """
         BF.ADD bloom x => :1 | #t
-        CF.RESERVE bloom 1000 => -WRONGTYPE Operation against a key holding the wrong kind of value
-        CF.ADD bloom x => -WRONGTYPE Operation against a key holding the wrong kind of value
-        CF.ADDNX bloom x => -WRONGTYPE Operation against a key holding the wrong kind of value
-        CF.INSERT bloom ITEMS x => -WRONGTYPE Operation against a key holding the wrong kind of value
-        CF.INSERTNX bloom ITEMS x => -WRONGTYPE Operation against a key holding the wrong kind of value
-        CF.INFO bloom => -WRONGTYPE Operation against a key holding the wrong kind of value
-        CF.DEBUG bloom => -WRONGTYPE Operation against a key holding the wrong kind of value
-        CF.SCANDUMP bloom 0 => -WRONGTYPE Operation against a key holding the wrong kind of value
-        CF.LOADCHUNK bloom 1 x => -WRONGTYPE Operation against a key holding the wrong kind of value
+        CF.RESERVE bloom 1000 => -WRONGTYPE
+        CF.ADD bloom x => -WRONGTYPE
+        CF.ADDNX bloom x => -WRONGTYPE
+        CF.INSERT bloom ITEMS x => -WRONGTYPE
+        CF.INSERTNX bloom ITEMS x => -WRONGTYPE
+        CF.INFO bloom => -WRONGTYPE
+        CF.DEBUG bloom => -WRONGTYPE
+        CF.SCANDUMP bloom 0 => -WRONGTYPE
+        CF.LOADCHUNK bloom 1 x => -WRONGTYPE
         CF.EXISTS bloom x => :0 | #f
         CF.MEXISTS bloom x => [:0] | [#f]
         CF.COUNT bloom x => :0

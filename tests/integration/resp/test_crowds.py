@@ -2,13 +2,13 @@
 
 import time
 
-import psutil
 import pytest
 
-from integration.conftest import Serve
+from conftest import require
 from integration.resp.wire import Wire, request, told
-from integration.servers import BloomeryServer, wait_until
+from integration.servers import BloomeryServer, Serve, wait_until
 
+psutil = require("psutil")
 MIB = 1 << 20
 
 
@@ -134,7 +134,7 @@ def test_a_client_that_does_not_read(serve: Serve) -> None:
         while time.monotonic() < until:
             began = time.monotonic()
             assert told(wire.ask("BF.EXISTS", "large", "x")) == ":0"
-            assert time.monotonic() - began < 1
+            assert time.monotonic() - began < 5
             most = max(most, process.memory_info().rss)
         assert most - before < 160 * MIB
         connected = "connected_clients:1\r\n"

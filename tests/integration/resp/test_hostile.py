@@ -4,14 +4,13 @@ memory without bound."""
 import random
 import socket
 
-import psutil
 import pytest
 
-from conftest import effort
-from integration.conftest import Serve
+from conftest import effort, require
 from integration.resp.wire import Wire, request, told
-from integration.servers import BloomeryServer
+from integration.servers import BloomeryServer, Serve
 
+psutil = require("psutil")
 MIB = 1 << 20
 
 
@@ -70,7 +69,7 @@ NO_REQUEST = [
 def test_what_is_no_request_ends_the_connection(
     empty: BloomeryServer, sent: bytes, message: str
 ) -> None:
-    """One error says what is wrong, commands before it are answered, and nothing after it is done."""
+    """One error says what is wrong; commands before it are answered, nothing after it is done."""
     with Wire(empty.resp_port) as wire:
         wire.send(request("BF.ADD", "before", "x") + sent)
         assert told(wire.reply()) == ":1"

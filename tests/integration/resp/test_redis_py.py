@@ -1,5 +1,4 @@
-"""redis-py, Python's own client of Redis, as people use it: every command, both protocols, pipelines
-and asyncio."""
+"""redis-py as people use it: every command, both protocols, pipelines and asyncio."""
 
 import asyncio
 import time

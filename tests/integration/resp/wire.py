@@ -107,8 +107,8 @@ def _shown(reply: bytes) -> tuple[Any, bytes]:
 def told(reply: bytes) -> str:
     """A raw reply in one line, as tests expect it.
 
-    `+OK` simple · `-ERR …` error · `:1` integer · `#t` boolean · `"a"` bulk · `nil` RESP2's null and
-    `null` RESP3's · `[a, b]` array · `{a: b}` map
+    `+OK` simple · `-ERR …` error · `:1` integer · `#t` boolean · `"a"` bulk · `[a, b]` array ·
+    `{a: b}` map · `nil` RESP2's null, `null` RESP3's
     """
     return _told(shown(reply))
 
@@ -129,8 +129,8 @@ def _told(value: Any) -> str:
 def check(wire: Wire, protocol: int, script: str) -> None:
     """Do the commands of a script, one a line, and compare their replies.
 
-    `command => reply`, or `command => RESP2's reply | RESP3's`; `#` begins a remark. How many blanks
-    there are does not count. What is wrong is shown all at once.
+    `command => reply`, or `command => RESP2's reply | RESP3's`; `#` begins a remark; `-WRONGTYPE`
+    has its usual text. The number of blanks does not count. What is wrong is shown all at once.
     """
     wrong = []
     for line in script.splitlines():
@@ -139,6 +139,8 @@ def check(wire: Wire, protocol: int, script: str) -> None:
         asked, _, replies = line.strip().partition(" => ")
         resp2, _, resp3 = replies.partition(" | ")
         right = (resp3 if resp3 and protocol == 3 else resp2).strip()
+        if right == "-WRONGTYPE":
+            right += " Operation against a key holding the wrong kind of value"
         got, right = (" ".join(text.split()) for text in (told(wire.line(asked)), right))
         if got != right:
             wrong.append(f"{asked.strip()}\n    got   {got}\n    right {right}")

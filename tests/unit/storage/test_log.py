@@ -162,6 +162,32 @@ def test_a_missing_row_is_said(tmp_path: Path) -> None:
     assert problems == [f"{segment_path(tmp_path, 1)}: rows 10 to 12 are missing"]
 
 
+def test_a_log_without_its_end_is_read_up_to_there(tmp_path: Path) -> None:
+    """Of a closed segment that was cut off, the rows whose pages are left are read."""
+    rows = written(tmp_path)
+    path = segment_path(tmp_path, 1)
+    raw = path.read_bytes()
+    path.write_bytes(raw[: len(raw) // 2])
+    found, problems = read(tmp_path)
+    assert len(rows) // 3 < len(found) < len(rows)
+    assert found == [row for row in rows if row in found]
+    assert "its end is missing" in problems[0]
+
+
+def test_rows_around_a_damaged_page_are_read(tmp_path: Path) -> None:
+    """A page that is damaged takes its own rows with it, and no others."""
+    rows = written(tmp_path)
+    path = segment_path(tmp_path, 1)
+    raw = bytearray(path.read_bytes())
+    for page in (10, 20):
+        raw[2048 * page : 2048 * page + 8] = b"\xff" * 8
+    path.write_bytes(raw)
+    found, problems = read(tmp_path)
+    assert len(rows) - 30 < len(found) < len(rows)
+    assert set(found) < set(rows)
+    assert problems
+
+
 def test_a_missing_segment_is_said(tmp_path: Path) -> None:
     """A segment that is gone is named, and the others are read."""
     rows = written(tmp_path, cuts=2)

@@ -3,6 +3,7 @@
 use memmap2::MmapMut;
 
 use super::Trouble;
+use crate::budget::Charge;
 
 /// # Safety
 /// `start` is aligned to 8 bytes (for speed: to 64), and `nbytes` bytes from there on can be read and, unless the bank
@@ -26,14 +27,16 @@ pub unsafe trait Memory: Send + Sync {
 }
 
 /// Memory of the process, from the kernel and with huge pages asked for.
-pub struct Anonymous(MmapMut);
+pub struct Anonymous(MmapMut, Charge);
 
 impl Anonymous {
     pub fn new(nbytes: usize) -> Result<Anonymous, Trouble> {
-        let map = MmapMut::map_anon(nbytes).map_err(|_| Trouble::NoMemory(nbytes as u64))?;
+        let refused = || Trouble::NoMemory(nbytes as u64);
+        let charge = Charge::take(nbytes as u64).ok_or_else(refused)?;
+        let map = MmapMut::map_anon(nbytes).map_err(|_| refused())?;
         #[cfg(target_os = "linux")]
         let _ = map.advise(memmap2::Advice::HugePage); // a wish
-        Ok(Anonymous(map))
+        Ok(Anonymous(map, charge))
     }
 }
 
@@ -53,10 +56,14 @@ unsafe impl Memory for Anonymous {
         }
         #[cfg(target_os = "linux")]
         {
+            let more = Charge::take((nbytes - self.nbytes()) as u64);
+            let more = more.ok_or(Trouble::NoMemory(nbytes as u64))?;
             // SAFETY: nobody holds a pointer into the map: that is what `grow` promises.
             let moved =
                 unsafe { self.0.remap(nbytes, memmap2::RemapOptions::new().may_move(true)) };
-            moved.map_err(|_| Trouble::NoMemory(nbytes as u64))
+            moved.map_err(|_| Trouble::NoMemory(nbytes as u64))?;
+            self.1.merge(more);
+            Ok(())
         }
         #[cfg(not(target_os = "linux"))]
         {

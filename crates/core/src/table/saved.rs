@@ -33,10 +33,7 @@ impl<const RING: bool> Table<RING> {
             ));
         }
         let Some(body) = body else {
-            return match Table::empty(geometry) {
-                Some(table) => Ok(table),
-                None => corrupt(format!("{} bytes could not be had", geometry.nbytes())),
-            };
+            return Table::empty(geometry).ok_or(FormatError::NoMemory(geometry.nbytes()));
         };
         let (entries, rate) = (header.extra[1], f64::from_bits(header.extra[2]));
         if entries > geometry.slots() {

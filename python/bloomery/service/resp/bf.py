@@ -20,7 +20,7 @@ __all__ = ["answers", "filter_at"]
 MOST_CAPACITY = 1 << 30
 MOST_EXPANSION = 32768
 MOST_RATE = 0.25
-KINDS = ("bloom", "scalable", "counting", "deletable", "cuckoo", "rotating")
+KINDS = ("bloom", "scalable", "counting", "deletable", "cuckoo", "rotating", "bank")
 # What only some kinds have, by the word that sets it.
 _OF_KINDS = {
     "WINDOW": "window",

@@ -84,6 +84,12 @@ def _insert(client: Client, name: bytes, keys: list[bytes], new: bool) -> list[i
     """Add keys, with `new` only those that are definitely not there: 1, 0, or the refusal."""
     commands = client.server.commands
     replies: list[int | Failure] = []
+    if not new:
+        done, refused = commands.add(name, keys)
+        replies += [1] * len(done)
+        if refused is not None:
+            replies.append(failures.refusal("cf", refused))
+        keys = keys[len(replies) :]  # those behind one that was refused, one by one
     for key in keys:
         if new and commands.contains(name, [key])[0]:
             replies.append(0)

@@ -68,7 +68,7 @@ def set_(client: Client, words: list[bytes]) -> str:
             f"cf-initial-size is {tried.cf_initial_size}, "
             f"must be in the range [{least}, {1 << 30}]: at least 2 * cf-bucket-size",
         )
-    _take(settings, tried)
+    _take(client, tried)
     client.server.engine.shelf.most_layers = settings.cf_max_expansions
     return OK
 
@@ -77,9 +77,11 @@ def _failed(name: str, why: str) -> Failure:
     return Failure(f"ERR CONFIG SET failed (possibly related to argument '{name}') - {why}")
 
 
-def _take(settings: Settings, tried: Settings) -> None:
+def _take(client: Client, tried: Settings) -> None:
+    settings = client.server.settings
     if tried.maxmemory != settings.maxmemory:
         _native.set_memory_limit(tried.maxmemory or None)
+    client.server.engine.shelf.most_layers = tried.cf_max_expansions
     for item in fields(settings):
         setattr(settings, item.name, getattr(tried, item.name))
 
