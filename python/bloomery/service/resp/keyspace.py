@@ -7,7 +7,7 @@ import random
 from typing import Any
 
 from bloomery import errors
-from bloomery.service.commands import glob
+from bloomery.service.patterns import glob
 from bloomery.service.resp.client import Client
 from bloomery.service.resp.replies import OK, Failure
 from bloomery.service.resp.table import Handler, command, help_of
