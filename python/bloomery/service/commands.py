@@ -60,10 +60,6 @@ class Commands:
             self.engine.change(Op.DROP, filter_id)
         return len(entries)
 
-    def drop_all(self) -> None:
-        """Forget every filter."""
-        self.drop(*self.names())
-
     def names(self, pattern: bytes = b"*") -> list[bytes]:
         """Return the names that match a pattern, as Redis has them (* ? [a-z] and backslash)."""
         self.engine.begin()
