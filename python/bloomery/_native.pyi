@@ -551,6 +551,9 @@ class Session:
     def pending(self) -> int:
         """Bytes of replies that were not yet taken."""
     @property
+    def wrote(self) -> bool:
+        """Is there a reply to a write among the replies that were not yet taken?"""
+    @property
     def waiting(self) -> int:
         """Bytes that came and are not yet done."""
     @property

@@ -175,6 +175,12 @@ impl Session {
         self.inner(py).output.bytes.len()
     }
 
+    /// Is there a reply to a write among those?
+    #[getter]
+    fn wrote(&self, py: Python<'_>) -> bool {
+        !self.inner(py).output.writes.is_empty()
+    }
+
     /// Bytes that came and are not yet done.
     #[getter]
     fn waiting(&self, py: Python<'_>) -> usize {

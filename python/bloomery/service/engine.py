@@ -1,9 +1,9 @@
 """The filters in memory, by name, and the order of things: what is done is noted for the log, the
 log is written, and only then may anyone be told.
 
-A turn is what one round of the event loop brings. `begin` sets its time, `commit` writes its notes
-to the log in one transaction. If the log cannot be written, writes are refused from then on and
-checks go on, until `retry` has brought the log up to what is in memory.
+A turn is what one round of the event loop brings (`turns`). `begin` sets its time, `end` gives what
+is to be logged. If the log cannot be written, writes are refused from then on and checks go on,
+until the log has what is in memory.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from bloomery.storage.operations import Op
 from bloomery.storage.state import Entry, State
 
 if TYPE_CHECKING:
-    from bloomery.storage.log import Log
+    from bloomery.storage.log import Log, Row
 
 __all__ = ["Engine"]
 
@@ -54,30 +54,21 @@ class Engine:
             self._open = True
             self._pass_time()
 
-    def commit(self) -> None:
-        """End the turn: write what was noted to the log. LogUnavailable: nothing that was written
-        in this turn may be acknowledged."""
+    def end(self) -> list[Row]:
+        """End the turn; what was noted in it, to be logged with its time."""
         self._open = False
-        records = self.shelf.take_log()
-        if not records:
-            return
-        try:
-            self.log.append(records, self.state.now)
-        except errors.LogUnavailable as problem:
-            self.refuse(problem)
-            raise
+        now = self.state.now
+        return [(now, *record) for record in self.shelf.take_log()]
 
     def refuse(self, problem: errors.LogUnavailable) -> None:
         """Take no writes until the log can be written again."""
         self.problem = problem
         self.shelf.refusing = True
 
-    def retry(self) -> bool:
-        """Try to write what the log still lacks; True if writes are taken (again)."""
-        if self.problem is not None and self.log.retry():
-            self.problem = None
-            self.shelf.refusing = False
-        return self.problem is None
+    def accept(self) -> None:
+        """Take writes again: the log has what it lacked."""
+        self.problem = None
+        self.shelf.refusing = False
 
     # Changes.
 

@@ -75,8 +75,9 @@ class Saving:
 
     async def _make(self) -> None:
         log, began = self.server.engine.log, time.monotonic()
-        seq = log.seq
-        number = self._segment = log.cut()
+        turns = self.server.turns
+        number, seq = await turns.call(lambda: (log.cut(), log.seq))
+        self._segment = number
         await asyncio.to_thread(log.sync)  # the old segment is closed: now another may read it
         # Not asyncio's way: uvloop forks, which copies the page tables of all filters while nobody
         # is served; this one does not (vfork).

@@ -25,6 +25,7 @@ from bloomery.service.resp.connection import Connection
 from bloomery.service.resp.door import Door
 from bloomery.service.saving import Saving
 from bloomery.service.settings import Settings
+from bloomery.service.turns import Turns
 from bloomery.storage import files
 from bloomery.storage.folder import lock, log_folder
 from bloomery.storage.log import Fsync, Log
@@ -64,6 +65,7 @@ class Server:
 
     # Set by run().
     engine: Engine
+    turns: Turns
     commands: Commands
     door: Door
     saving: Saving
@@ -117,6 +119,7 @@ class Server:
         self.engine = Engine(found.state, log)
         self.engine.shelf.most_layers = self.settings.cf_max_expansions
         self.commands = Commands(self.engine, self.settings)
+        self.turns = Turns(self.engine, self.say)
         self.saving = Saving(self, found.generation)
         registry = self.registry or self.data / _REGISTRY
         self.mirror = Mirror(self.engine, registry, self._server_id(new=found.segment == 1))
@@ -162,16 +165,13 @@ class Server:
         while True:
             await asyncio.sleep(1)
             try:
-                self._pass_second()
+                await self._pass_second()
             except Exception:  # noqa: BLE001  # or there would be no next second
                 self.say(traceback.format_exc())
 
-    def _pass_second(self) -> None:
-        self.engine.begin()
-        with contextlib.suppress(errors.LogUnavailable):
-            self.engine.commit()
-        was = self.engine.problem
-        if was is not None and self.engine.retry():
+    async def _pass_second(self) -> None:
+        self.turns.join()
+        if await self.turns.retry():
             self.say("the log can be written again: writes are taken")
         self.door.sweep()
         self.saving.consider()
@@ -203,14 +203,14 @@ class Server:
 
     async def _close(self) -> int:
         code = 0
-        with contextlib.suppress(errors.LogUnavailable):
-            self.engine.commit()
+        await self.turns.close()
         try:
             await self.saving.last()
         except errors.BloomeryError as problem:
             self.say(f"no snapshot was made: {problem}; the log has everything")
             code = 1
         await asyncio.to_thread(self.mirror.close)
+        self.turns.stop()
         try:
             self.engine.log.close()
         except errors.LogUnavailable as problem:

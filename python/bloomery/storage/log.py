@@ -20,6 +20,7 @@ from bloomery.storage.operations import Record
 
 __all__ = ["Log", "remove_segment", "row_sum", "segment_path", "segments"]
 
+Row: TypeAlias = tuple[float, int, int, bytes]  # the time of its turn, and a record
 Fsync: TypeAlias = Literal["always", "everysec", "never"]
 
 TABLE = (
@@ -148,7 +149,7 @@ class Log:
         self.seq = seq  # of the last row
         self.segment = segment
         # Operations that are in memory and not yet in the log, each with its time.
-        self.pending: list[tuple[float, int, int, bytes]] = []
+        self.pending: list[Row] = []
         self._segment_bytes = segment_bytes
         self._appends = 0
         self._closing: list[_Segment] = []
@@ -165,13 +166,16 @@ class Log:
         return self._current.path
 
     def append(self, records: Iterable[Record], at: float | None = None) -> None:
-        """Write the records of a turn, all or none: then nobody may be told yet.
+        """Write the records of a turn, as `write` does."""
+        now = time.time() if at is None else at
+        self.write([(now, *record) for record in records])
+
+    def write(self, rows: Iterable[Row]) -> None:
+        """Write rows, all or none: then nobody may be told yet.
 
         LogUnavailable: they wait in `pending`, and are written before anything else is.
         """
-        if at is None:
-            at = time.time()
-        self.pending += [(at, filter, op, data) for filter, op, data in records]
+        self.pending += rows
         self._write()
         self._appends += 1
         if self._appends % _LOOK_EVERY == 0:

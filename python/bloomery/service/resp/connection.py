@@ -7,6 +7,8 @@ import time
 from collections.abc import Awaitable
 from typing import TYPE_CHECKING, Any, cast
 
+from bloomery import errors
+from bloomery.service.resp.failures import failure_of
 from bloomery.service.resp.replies import Failure, encode
 
 if TYPE_CHECKING:
@@ -17,6 +19,8 @@ __all__ = ["Connection"]
 # Beyond this many bytes of replies a connection is not read on before they have gone out: a short
 # request (SCANDUMP) may have a reply of 16 MiB.
 ENOUGH = 1 << 20
+# So many chunks may come while the log is written; then it is not read on either.
+_MOST_HELD = 4
 
 
 class Connection(asyncio.Protocol):
@@ -26,9 +30,11 @@ class Connection(asyncio.Protocol):
     __slots__ = (
         "busy",
         "client",
+        "committing",
         "door",
         "ended",
         "held",
+        "joined",
         "paused",
         "session",
         "since",
@@ -38,6 +44,8 @@ class Connection(asyncio.Protocol):
     def __init__(self, door: Door) -> None:
         self.door = door
         self.busy = False  # a command of its own is under way
+        self.committing = False  # its writes are not yet in the log
+        self.joined = False  # it is part of this turn
         self.paused = False  # it does not take its replies
         self.since = 0.0  # when it stopped to
         self.held: list[bytes] = []  # what came meanwhile
@@ -55,15 +63,17 @@ class Connection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Do what the client sent."""
-        if self.busy or self.paused:
+        if self.busy or self.paused or self.committing:
             self.held.append(data)
+            if self.committing and len(self.held) > _MOST_HELD:
+                self.transport.pause_reading()
         elif not self.client.closing:
             self.work(data)
 
     def eof_received(self) -> bool:
         """Answer what was asked before; then close. People send commands with `nc` like that."""
         self.ended = True
-        if not self.busy and not self.paused:
+        if not self.busy and not self.paused and not self.committing:
             self.client.closing = True
             self.door.begin(self)
         return True
@@ -108,12 +118,37 @@ class Connection(asyncio.Protocol):
     def go_on(self) -> None:
         """Do what waits."""
         self.busy = False
-        if not self.paused and not self.transport.is_closing() and not self.client.closing:
+        waits = self.paused or self.committing
+        if not waits and not self.transport.is_closing() and not self.client.closing:
             held, self.held = b"".join(self.held), []
             self.work(held)
 
+    # As a member of a turn.
+
+    @property
+    def wrote(self) -> bool:
+        """Is there a reply to a write among the replies?"""
+        return self.session.wrote
+
+    def hold(self) -> None:
+        """Do nothing more before the log has what was written."""
+        self.committing, self.joined = True, False
+
+    def release(self, problem: errors.LogUnavailable | None) -> None:
+        """Let the replies go out, and go on."""
+        self.committing = False
+        if problem is not None:
+            self.session.fail(encode(failure_of(problem), 2))
+        self.send()
+        if self.held or self.ended or self.session.waiting:
+            if len(self.held) > _MOST_HELD and not self.paused and not self.busy:
+                self.transport.resume_reading()
+            if not self.busy:
+                self.go_on()
+
     def send(self) -> None:
         """Let the replies of this turn go out."""
+        self.joined = False
         if self.transport.is_closing():
             return
         data = self.session.take()

@@ -59,7 +59,6 @@ class Door:
         self.refused = 0  # those that were turned away
         self.rare = 0  # commands that Python did
         self._forgotten = (0, 0, 0, 0)
-        self._turn: list[Connection] = []
         self._loop = asyncio.get_running_loop()
         _allow_files(server.settings.maxclients)
 
@@ -114,25 +113,10 @@ class Door:
 
     def begin(self, connection: Connection) -> None:
         """Count a connection into this turn."""
-        turn = self._turn
-        if not turn:
-            self.server.engine.begin()
-            self._loop.call_soon(self.end)
-        turn.append(connection)
         connection.client.last = time.monotonic()
-
-    def end(self) -> None:
-        """Write the log, then answer."""
-        turn, self._turn = self._turn, []
-        try:
-            self.server.engine.commit()
-        except errors.LogUnavailable as problem:
-            error = encode(failure_of(problem), 2)
-            for connection in turn:
-                connection.session.fail(error)
-            self.server.say(f"the log cannot be written, writes are refused: {problem}")
-        for connection in turn:
-            connection.send()
+        if not connection.joined:
+            connection.joined = True
+            self.server.turns.join(connection)
 
     # Commands.
 
