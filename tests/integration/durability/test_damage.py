@@ -15,6 +15,7 @@ from integration.durability.connection import Connection, ask
 from integration.durability.folder import PARTS, WAYS, Folder, missing
 from integration.servers import BloomeryServer, Serve, wait_until
 
+pytestmark = pytest.mark.slow
 Copy = Callable[[], Folder]
 
 
@@ -57,7 +58,7 @@ def test_the_newest_snapshot(serve: Serve, copy: Copy, way: str) -> None:
     """Whatever happens to a file of the newest snapshot is said, and no key is lost: the one before
     it, and the log since then, have them all."""
     chance = chance_of(way, "snapshot")
-    for _ in range(effort(1, 2, 25)):
+    for _ in range(effort(1, 1, 25)):
         folder = copy()
         files = [one for one in folder.snapshot(folder.newer).iterdir() if one.stat().st_nlink == 1]
         WAYS[way](chance.choice(sorted(files)), chance)
@@ -95,7 +96,7 @@ def test_the_log(serve: Serve, copy: Copy, way: str, suffix: str) -> None:
     """Where the end of the log is damaged and keys are lost, that is said; all keys of the snapshot
     are there, and the next start finds nothing wrong."""
     chance = chance_of(way, f"log{suffix}")
-    for _ in range(effort(1, 2, 25)):
+    for _ in range(effort(1, 1, 25)):
         folder = copy()
         WAYS[way](Path(f"{folder.segment(folder.newer)}{suffix}"), chance)
         server = serve(data=folder.path)

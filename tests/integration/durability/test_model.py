@@ -25,6 +25,7 @@ from integration.durability.connection import Connection, Refused
 from integration.durability.load import KINDS
 from integration.servers import BloomeryServer, Serve
 
+pytestmark = pytest.mark.slow
 names = st.sampled_from([b"a", b"b", b"c", b"\xff\x00 \r\n"])
 keys = st.sampled_from([f"k{number}".encode() for number in range(60)] + [b"", b"\x00\xff"])
 many = st.lists(keys, min_size=1, max_size=30)
