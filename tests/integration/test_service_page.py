@@ -6,7 +6,7 @@ import subprocess
 
 from conftest import missing
 from docs.pages import DOCS, blocks
-from integration.conftest import Serve
+from integration.servers import Serve
 
 PROMPT = "127.0.0.1:6380> "
 

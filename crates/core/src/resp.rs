@@ -48,6 +48,12 @@ impl Parser {
         &self.words.as_deref().unwrap_or(input)[place]
     }
 
+    /// Where an argument lies in the input; None if it is a word of a line, and lies elsewhere.
+    #[inline(always)]
+    pub fn place(&self, index: usize) -> Option<Range<usize>> {
+        self.words.is_none().then(|| self.arguments[index].clone())
+    }
+
     #[inline(always)]
     pub fn len(&self) -> usize {
         self.arguments.len()

@@ -22,6 +22,7 @@ mod mask;
 mod memory;
 mod redisbloom;
 mod replay;
+mod run;
 mod session;
 mod shelf;
 mod slots;

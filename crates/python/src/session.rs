@@ -33,7 +33,7 @@ struct Inner {
 }
 
 #[derive(Default)]
-struct Output {
+pub struct Output {
     bytes: Vec<u8>,
     /// Where the replies to writes lie: they must not go out if the log could not be written.
     writes: Vec<(usize, usize)>,
@@ -41,8 +41,18 @@ struct Output {
 }
 
 impl Output {
+    /// The reply to one command.
     #[inline(always)]
-    fn boolean(&mut self, value: u8) {
+    pub fn one(&mut self, act: Act, reply: impl FnOnce(&mut Self)) {
+        let start = self.bytes.len();
+        reply(self);
+        if act.writes() {
+            self.writes.push((start, self.bytes.len()));
+        }
+    }
+
+    #[inline(always)]
+    pub fn boolean(&mut self, value: u8) {
         self.bytes.extend_from_slice(match (self.resp3, value) {
             (false, 0) => b":0\r\n",
             (false, _) => b":1\r\n",
@@ -58,7 +68,7 @@ impl Output {
     }
 
     #[cold]
-    fn error(&mut self, message: &str) {
+    pub fn error(&mut self, message: &str) {
         self.bytes.push(b'-');
         self.bytes.extend_from_slice(message.as_bytes());
         self.bytes.extend_from_slice(b"\r\n");
@@ -80,7 +90,7 @@ impl Output {
 
 /// What RedisBloom says.
 #[cold]
-fn text(door: Door, refusal: &Refusal) -> String {
+pub fn text(door: Door, refusal: &Refusal) -> String {
     match (door, refusal) {
         (Door::Bf, Refusal::NoMemory(_)) => "ERR problem inserting into filter".into(),
         (Door::Bf, Refusal::Full(message)) => format!("ERR {message}"),
@@ -91,13 +101,20 @@ fn text(door: Door, refusal: &Refusal) -> String {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Act {
+pub enum Act {
     Add,
     /// Unless it may be there.
     AddNew,
     Contains,
     Remove,
     Count,
+}
+
+impl Act {
+    #[inline(always)]
+    pub fn writes(self) -> bool {
+        !matches!(self, Act::Contains | Act::Count)
+    }
 }
 
 /// The usual commands: what to do, by whose door, and with how many keys.
@@ -123,6 +140,16 @@ fn usual(name: &[u8]) -> Option<(Act, Door, bool)> {
     })
 }
 
+/// The usual commands of one key.
+#[inline(always)]
+fn one_key(parser: &Parser, command: &[u8]) -> Option<(Act, Door)> {
+    if parser.len() != 3 {
+        return None;
+    }
+    let (act, door, several) = usual(parser.argument(command, 0))?;
+    (!several).then_some((act, door))
+}
+
 /// Does a usual command, its arguments being those of the parser; false if Python must see it: it
 /// is not a usual one, or something about it is not as usual.
 #[inline(always)]
@@ -132,7 +159,7 @@ fn run(
     parser: &Parser,
     input: &[u8],
     output: &mut Output,
-    now: &mut f64,
+    now: f64,
 ) -> bool {
     let name = parser.argument(input, 0);
     let Some((act, door, several)) = usual(name) else {
@@ -142,15 +169,12 @@ fn run(
         }
         return false;
     };
-    let reads = matches!(act, Act::Contains | Act::Count);
+    let reads = !act.writes();
     let arguments = parser.len();
     if arguments < 3 || (!several && arguments > 3) || (names.refusing && !reads) {
         return false;
     }
-    if names.timed && *now == 0.0 {
-        *now = self::now();
-    }
-    let (entry, mut work) = names.split(parser.argument(input, 1), *now);
+    let (entry, mut work) = names.split(parser.argument(input, 1), now);
     let Some(entry) = entry.filter(|entry| entry.door == door) else {
         // What is not there, or answers to another door, holds no key.
         match act {
@@ -182,10 +206,8 @@ fn run(
             Err(_) => false, // Python will see it too
         };
     }
-    let start = output.bytes.len();
     let result = change(py, entry, &mut work, act);
-    output.answers(door, several, work.answers, result);
-    output.writes.push((start, output.bytes.len()));
+    output.one(act, |output| output.answers(door, several, work.answers, result));
     true
 }
 
@@ -262,15 +284,30 @@ impl Session {
         let mut at = if held { *start } else { 0 };
         let mut names =
             self.shelf.get().names.lock_py_attached(py).unwrap_or_else(|e| e.into_inner());
-        let (mut time, mut done) = (0.0, 0);
+        let time = if names.timed { now() } else { 0.0 };
+        let mut waiting = std::mem::take(&mut names.run);
+        let mut done = 0;
         let found = loop {
             match parser.step(&view[at..], &self.limits) {
                 Ok(Step::More) => break Ok(None),
                 Ok(Step::Nothing(bytes)) => at += bytes,
                 Ok(Step::Command(bytes)) => {
-                    let command = &view[at..at + bytes];
+                    let (before, command) = (at, &view[at..at + bytes]);
                     at += bytes;
-                    if *watched || !run(py, &mut names, parser, command, output, &mut time) {
+                    if let Some(doing) = one_key(parser, command).filter(|_| !*watched) {
+                        if waiting.joins(doing, parser, command, before) {
+                            done += 1;
+                            continue;
+                        }
+                        waiting.end(py, &mut names, view, output, time);
+                        if waiting.begins(doing, &mut names, parser, command, before, time) {
+                            done += 1;
+                            continue;
+                        }
+                    } else {
+                        waiting.end(py, &mut names, view, output, time);
+                    }
+                    if *watched || !run(py, &mut names, parser, command, output, time) {
                         let words = (0..parser.len())
                             .map(|i| PyBytes::new(py, parser.argument(command, i)));
                         break PyList::new(py, words).map(|list| Some(list.into_any()));
@@ -282,6 +319,8 @@ impl Session {
                 }
             }
         };
+        waiting.end(py, &mut names, view, output, time);
+        names.run = waiting;
         names.commands += done;
         drop(names);
         if held {

@@ -13,6 +13,7 @@ use pyo3::types::{PyBytes, PyList};
 
 use crate::errors::invalid;
 use crate::held::{Held, MOST_LAYERS};
+use crate::run::Run;
 
 /// As `storage/operations.py` numbers them.
 pub const ADD: u8 = 1;
@@ -56,6 +57,7 @@ pub struct Names {
     /// Room for hashes and answers, kept from one command to the next.
     pub hashes: Vec<u64>,
     pub answers: Vec<u8>,
+    pub run: Run,
 }
 
 impl Names {

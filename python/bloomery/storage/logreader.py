@@ -26,6 +26,7 @@ _SELECT = "SELECT seq, at, filter, op, data, sum FROM log"
 _INDEX = struct.Struct("=12xBxHI28x")  # of SQLite: is it valid, bytes of a page, pages of the file
 _WAL_HEAD, _FRAME_HEAD = 32, 24  # bytes
 _MOST_LOOKUPS = 1_000_000
+_REACH = 20_000  # numbers without a row, where nobody knows which is the last
 _MOST_BYTES = 1 << 33  # of a segment
 _TOGETHER = 256  # rows
 
@@ -140,12 +141,16 @@ class LogReader:
             return
         except sqlite3.DatabaseError as problem:
             self.problems.append(f"{path}: {problem}: rows after {before} are read one by one")
-        end = before + _MOST_LOOKUPS
+        end = None
         with contextlib.suppress(sqlite3.Error):
-            end = min(end, connection.execute("SELECT max(seq) FROM log").fetchone()[0] or 0)
-        for seq in range(before + 1, end + 1):
+            end = connection.execute("SELECT max(seq) FROM log").fetchone()[0] or 0
+        seq = found = before
+        while seq < (found + _REACH if end is None else min(end, before + _MOST_LOOKUPS)):
+            seq += 1
             with contextlib.suppress(sqlite3.Error):
-                yield connection.execute(f"{_SELECT} WHERE seq = ?", (seq,)).fetchall()
+                rows = connection.execute(f"{_SELECT} WHERE seq = ?", (seq,)).fetchall()
+                found = seq if rows else found
+                yield rows
 
 
 def _pages_cut_off(path: Path) -> int:

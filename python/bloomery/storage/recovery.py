@@ -60,16 +60,22 @@ def recover(data: str | os.PathLike[str], *, accept_loss: bool = False) -> Recov
     rows = LogReader(log_folder(path), max(1, generation.number), generation.seq)
     replay(state, rows, problems)
     problems += rows.problems
-    last = max([*segments(log_folder(path)), *snapshots.generations(path), 0])
-    recovery = Recovery(path, state, last + 1, rows.last, generation.number, rows.rows)
+    recovery = Recovery(path, state, _next(path), rows.last, generation.number, rows.rows)
     recovery.problems = problems
     if problems:
         try:
+            recovery.log("always").close()  # a snapshot without its segment would lack something
             snapshots.write(path, state, recovery.segment, recovery.seq)
-        except OSError as problem:
+        except (OSError, errors.LogUnavailable) as problem:
             problems.append(f"no new snapshot could be written: {problem}")
+        recovery.segment = _next(path)
     recovery.seconds = time.monotonic() - began
     return recovery
+
+
+def _next(data: Path) -> int:
+    """A number that neither a segment nor a generation has had."""
+    return max([*segments(log_folder(data)), *snapshots.generations(data), 0]) + 1
 
 
 def _from_snapshot(data: Path, problems: list[str]) -> tuple[State, Generation] | None:

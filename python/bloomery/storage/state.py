@@ -273,9 +273,8 @@ class State:
             self._load(entry, 0, part)
         else:
             entry.filter = settings.class_of(found["format"]).from_dump(part)
-            entry.items = entry.filter.estimated_count  # as the head says
             entry.settings["kind"] = entry.filter.kind
-            entry.items = entry.filter.estimated_count
+            entry.items = entry.filter.estimated_count  # as the head says
             self.put(entry)
         return entry
 

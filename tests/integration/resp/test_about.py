@@ -187,7 +187,7 @@ def test_commands_describe_themselves(empty: BloomeryServer, protocol: int) -> N
             if not arity.startswith(":-"):
                 refused = told(wire.ask(word, *["x"] * least))
                 assert refused == f"-ERR wrong number of arguments for '{word}' command"
-        for container in ("CLIENT", "CONFIG", "COMMAND", "MEMORY"):
+        for container in ("CLIENT", "CONFIG", "COMMAND", "MEMORY", "OBJECT"):
             assert len(shown(wire.ask(container, "HELP"))) > 2
         only = shown(wire.ask("COMMAND", "LIST", "FILTERBY", "ACLCAT", "cuckoo"))
         assert {name[:4] for name in only} == {"$cf."}

@@ -171,6 +171,8 @@ SCRIPTS = {
         CF.LOADCHUNK missing 1 00000000000000000000000000000000000000 => -Couldn't create filter!
         CF.LOADCHUNK missing 2 data => -ERR not found
         CF.LOADCHUNK a 99999 data => -Couldn't load chunk!
+        CF.LOADCHUNK a -5 data => -Couldn't load chunk!
+        CF.LOADCHUNK missing -5 data => -ERR not found
         EXISTS missing => :0
         """,
 }

@@ -1,6 +1,8 @@
 """Many clients, slow ones, silent ones, and those that ask for very much at once."""
 
+import resource
 import time
+from collections.abc import Iterator
 
 import pytest
 
@@ -12,9 +14,22 @@ psutil = require("psutil")
 MIB = 1 << 20
 
 
-def test_a_thousand_connections_at_once(empty: BloomeryServer) -> None:
-    """A thousand clients connect, add and ask at the same time, and each gets its own answers."""
-    wires = [Wire(empty.resp_port) for _ in range(1000)]
+@pytest.fixture
+def few_files() -> Iterator[None]:
+    """Let a server that is started here be allowed 256 files until it asks for more."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (256, hard))
+    yield
+    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+def test_a_thousand_connections_at_once(few_files: None, serve: Serve) -> None:
+    """A thousand clients connect, add and ask at the same time, and each gets its own answers,
+    however few files a process may open at first."""
+    server = serve()
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, 4096), hard))
+    wires = [Wire(server.resp_port) for _ in range(1000)]
     try:
         for number, wire in enumerate(wires):
             wire.send(request("BF.ADD", f"filter {number % 10}", number) + request("ECHO", number))

@@ -34,7 +34,7 @@ SCRIPTS = {
             counting, deletable and cuckoo ones can
         BF.EXISTS plain x => :1 | #t
         BF.RESERVE a 0.01 1000 KIND nosuch => -ERR KIND is 'nosuch', must be one of \
-            bloom, scalable, counting, deletable, cuckoo, rotating
+            bloom, scalable, counting, deletable, cuckoo, rotating, bank
         BF.RESERVE a 0.01 1000 KIND => -ERR KIND needs a value
         BF.RESERVE a 0.01 1000 KIND counting COUNTERBITS x => \
             -ERR counter bits is 'x', must be a whole number
@@ -80,6 +80,24 @@ SCRIPTS = {
         BF.ROTATE missing => -ERR not found
         BF.ADD plain x => :1 | #t
         BF.ROTATE plain => -ERR 'plain' is a scalable filter: only a rotating one rotates
+        """,
+    "banks": """
+        BF.RESERVE bank 0.001 100 KIND bank => +OK
+        BF.ADD bank "alice\tx" => :1 | #t
+        BF.ADD bank "alice\tx" => :0 | #f
+        BF.MADD bank "bob\tx" "bob\ty" => [:1, :1] | [#t, #t]
+        BF.MEXISTS bank "alice\tx" "alice\ty" "bob\ty" x => [:1, :0, :1, :0] | [#t, #f, #t, #f]
+        BF.CARD bank => :3
+        BF.ADD bank "no user" => :1 | #t
+        BF.EXISTS bank "\tno user" => :1 | #t
+        BF.DEL bank "alice\tx" => -ERR this kind of filter cannot remove keys: \
+            counting, deletable and cuckoo ones can
+        BF.SCANDUMP bank 0 => -ERR a bank is not exported in parts: copy its file from a snapshot
+        COPY bank copied => :1
+        BF.EXISTS copied "bob\ty" => :1 | #t
+        RENAME copied other => +OK
+        BF.EXISTS other "bob\ty" => :1 | #t
+        TYPE bank => +MBbloom--
         """,
     "a transaction of filters": """
         MULTI => +OK
@@ -183,3 +201,48 @@ def test_what_was_acknowledged_survives(serve: Serve) -> None:
     with Wire(server.resp_port) as wire:
         assert [wire.line(line) for line in asked] == before
         assert sorted(shown(wire.ask("KEYS", "*"))) == names
+
+
+@pytest.mark.parametrize(
+    "kind", ["bloom", "scalable", "counting", "deletable", "cuckoo", "rotating", "bank"]
+)
+def test_every_command_answers_for_every_kind(empty: BloomeryServer, kind: str) -> None:
+    """A command that a kind cannot do is refused in words; none fails within, and no key is lost
+    but by BF.CLEAR."""
+    with Wire(empty.resp_port) as wire:
+        for name in ("a", "b"):
+            assert told(wire.ask("BF.RESERVE", name, "0.01", 1000, "KIND", kind)) == "+OK"
+            wire.ask("BF.MADD", name, *range(100))
+        for line in (
+            "BF.DEL a missing",
+            "BF.INFO a",
+            "BF.INFO a SIZE",
+            "BF.DEBUG a",
+            "BF.CARD a",
+            "BF.SCANDUMP a 0",
+            "BF.SCANDUMP a 1",
+            "BF.LOADCHUNK a 5 data",
+            "BF.MERGE a b",
+            "BF.MERGE a a",
+            "BF.ROTATE a",
+            "BF.INSERT a ITEMS x",
+            "COPY a c",
+            "COPY a c REPLACE",
+            "RENAME c d",
+            "RENAME d e",
+            "MEMORY USAGE a",
+            "OBJECT ENCODING a",
+            "EXPIRE a 1000",
+            "PERSIST a",
+            "BF.RESERVE a 0.01 100",
+            "CF.ADD a x",
+        ):
+            reply = told(wire.line(line))
+            assert "internal error" not in reply, (line, reply)
+            kept = wire.ask("BF.MEXISTS", "a", *range(100)).count(b":1")
+            assert kept == 100, line
+        assert told(wire.ask("BF.CLEAR", "a")) == "+OK"
+        assert wire.ask("BF.MEXISTS", "a", *range(100)).count(b":1") == 0
+        assert told(wire.ask("BF.CARD", "a")) == ":0"
+        assert told(wire.ask("BF.ADD", "a", "again")) == ":1"
+    assert "Traceback" not in empty.printed(), empty.printed()[-3000:]

@@ -105,6 +105,29 @@ def test_copies_drops_and_half_loaded_filters_come_back(tmp_path: Path) -> None:
     reborn.log.close()
 
 
+@pytest.mark.parametrize("kind", ["redisbloom", "rediscuckoo"])
+def test_a_dump_goes_on_after_a_restart(tmp_path: Path, kind: str) -> None:
+    """Half of a RedisBloom dump is in the snapshot, and the other half can come after a restart."""
+    server = Server(tmp_path / "data")
+    source = server.create(kind, capacity=20, expansion=2)
+    server.do(Op.ADD, source, hashes(1, 200, kind))
+    dumped = server.state.filters[source].filter
+    parts = [dumped.chunk(0)]
+    while parts[-1][0]:
+        parts.append(dumped.chunk(parts[-1][0]))
+    first, *later = [operations.chunk(*part) for part in parts[1:-1]]
+    begin = operations.chunk(*parts[0], name="copy", format=kind)
+    server.do(Op.CHUNK, 2, begin)
+    server.do(Op.CHUNK, 2, first)
+    server.snapshot()
+    reborn = Server(server.killed(tmp_path / "copy"))
+    for part in later:
+        reborn.do(Op.CHUNK, 2, part)
+    assert reborn.state.filters[2].filter == dumped
+    for one in (server, reborn):
+        one.log.close()
+
+
 def two_generations(data: Path) -> Server:
     """A server with two generations and a log behind them."""
     server = Server(data)

@@ -296,6 +296,8 @@ def loadchunk(client: Client, words: list[bytes]) -> str:
     if entry is None:
         raise failures.NOT_FOUND
     try:
+        if iterator < 0:
+            raise errors.CorruptData("no chunk has a negative position")
         client.server.commands.load(name, iterator, data)
     except errors.CorruptData as problem:
         raise Failure("Couldn't load chunk!") from problem

@@ -10,7 +10,7 @@ from bloomery import errors
 from bloomery.service.commands import glob
 from bloomery.service.resp.client import Client
 from bloomery.service.resp.replies import OK, Failure
-from bloomery.service.resp.table import Handler, command
+from bloomery.service.resp.table import Handler, command, help_of
 from bloomery.service.resp.words import integer, option, whole
 from bloomery.storage.state import Entry
 
@@ -50,6 +50,12 @@ def type_(client: Client, words: list[bytes]) -> str:
 def encoding(client: Client, words: list[bytes]) -> bytes | None:
     """Accepted: all filters are raw."""
     return None if client.server.engine.find(words[0]) is None else b"raw"
+
+
+@command("OBJECT HELP", group="generic")
+def object_help(client: Client, words: list[bytes]) -> list[str]:
+    """Tell what OBJECT can do."""
+    return help_of("OBJECT")
 
 
 # Which there are.

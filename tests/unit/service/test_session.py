@@ -1,0 +1,94 @@
+"""A client's pipeline, done natively: the same replies however it is cut up and run together."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from bloomery import BloomFilter, CuckooFilter, ScalableBloomFilter, _native
+
+LIMITS = (1 << 20, 64 << 20, 128 << 20)
+
+
+def shelf() -> _native.Shelf:
+    """Filters of several kinds; one of them takes 30 keys."""
+    made = _native.Shelf()
+    made.put(b"plain", BloomFilter(1000, 0.01), 1)
+    made.put(b"growing", ScalableBloomFilter(100, 0.01), 2)
+    made.put(b"short", BloomFilter(1000, 0.01), 3, limit=30)
+    made.put(b"cells", CuckooFilter(1000, 0.01), 4, door="cf")
+    return made
+
+
+def packed(*words: bytes) -> bytes:
+    parts = [b"$%d\r\n%b\r\n" % (len(word), word) for word in words]
+    return b"*%d\r\n" % len(words) + b"".join(parts)
+
+
+def commands(count: int) -> list[bytes]:
+    """Commands in runs of several lengths, on filters that are there and one that is not."""
+    draw = random.Random(7)
+    made: list[bytes] = []
+    while len(made) < count:
+        name = draw.choice([b"plain", b"growing", b"short", b"cells", b"none"])
+        door = b"CF" if name == b"cells" else b"BF"
+        act = draw.choice([b".ADD", b".EXISTS", b".exists"])
+        if name == b"none":
+            act = b".EXISTS"
+        length = draw.choice([1, 2, 5, 40, 700])
+        made += [packed(door + act, name, b"%d" % draw.randrange(400)) for _ in range(length)]
+        made.append(draw.choice([packed(b"PING"), packed(b"BF.MEXISTS", name, b"1", b"2")]))
+    return made
+
+
+def replies(chunks: list[bytes]) -> tuple[bytes, list[tuple[int, int, bytes]], int]:
+    """What came back, what is to be logged (each filter's in a row), and how many were counted."""
+    held = shelf()
+    session = _native.Session(held, *LIMITS)
+    for chunk in chunks:
+        assert session.feed(chunk) is None
+    whole: list[tuple[int, int, bytes]] = []
+    for number, op, data in held.take_log():
+        if whole and whole[-1][:2] == (number, op):
+            whole[-1] = (number, op, whole[-1][2] + data)
+        else:
+            whole.append((number, op, data))
+    return session.take(), whole, held.commands
+
+
+@pytest.mark.parametrize("size", [1, 7, 1000, 1 << 20])
+def test_a_pipeline_answers_like_its_commands_one_by_one(size: int) -> None:
+    """Replies, log and count are those of the commands sent alone, wherever the bytes are cut."""
+    sent = commands(3000)
+    joined = b"".join(sent)
+    cut = [joined[at : at + size] for at in range(0, len(joined), size)]
+    assert replies(cut) == replies(sent)
+
+
+def test_each_command_behind_a_refused_one_is_still_done() -> None:
+    """A filter that is full refuses new keys, one by one, and answers for those it has."""
+    session = _native.Session(shelf(), *LIMITS)
+    keys = [*range(30), 100, 5, 101, 6]
+    session.feed(b"".join(packed(b"BF.ADD", b"short", b"%d" % key) for key in keys))
+    lines = session.take().split(b"\r\n")[:-1]
+    full = b"-ERR non scaling filter is full"
+    assert lines[-4:] == [full, b":0", full, b":0"]
+    assert len(lines) == len(keys)
+
+
+def test_when_the_log_fails_each_write_of_a_run_gets_the_error() -> None:
+    """As many replies as commands: a client that counts them is not led astray."""
+    session = _native.Session(shelf(), *LIMITS)
+    adds = b"".join(packed(b"BF.ADD", b"plain", b"%d" % key) for key in range(20))
+    session.feed(adds + packed(b"BF.EXISTS", b"plain", b"3"))
+    session.fail(b"-MISCONF\r\n")
+    assert session.take() == b"-MISCONF\r\n" * 20 + b":1\r\n"
+
+
+def test_a_line_of_words_may_stand_among_the_commands_of_a_run() -> None:
+    """Inline commands are answered in their place."""
+    session = _native.Session(shelf(), *LIMITS)
+    add = packed(b"BF.ADD", b"plain", b"a")
+    session.feed(add + b'BF.EXISTS plain "a"\r\nBF.EXISTS plain a\r\n' + add)
+    assert session.take() == b":1\r\n:1\r\n:1\r\n:0\r\n"
