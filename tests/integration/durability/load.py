@@ -36,6 +36,7 @@ LARGE: dict[str, tuple[Word, ...]] = {
     "rediscuckoo": ("CF.RESERVE", 1 << 21),
 }
 EXACT = ("counting", "cuckoo")  # a key that was removed is definitely not there
+MOST_KEYS = 4_000  # of a filter: none is to be full
 POOL = 40  # keys of a rediscuckoo filter, which are added several times and counted
 
 
@@ -131,7 +132,11 @@ class Writer(threading.Thread):
 
     def _burst(self) -> list[Step]:
         """Many commands at once, none of which needs another's answer."""
-        names = [name for name, kept in self.names.items() if kept.kind != "rediscuckoo"]
+        names = [
+            name
+            for name, kept in self.names.items()
+            if kept.kind != "rediscuckoo" and len(kept.keys) < MOST_KEYS
+        ]
         return [self._add(self.random.choice(names), 1) for _ in range(30)] if names else []
 
     def _create(self) -> Step:
@@ -167,6 +172,8 @@ class Writer(threading.Thread):
 
     def _change_keys(self, name: bytes) -> Step:
         kept = self.names[name]
+        if len(kept.keys) > MOST_KEYS:
+            return ("DEL", name), lambda names: _forget(names, name)
         if kept.kind == "rediscuckoo":
             return self._change_count(name)
         if kept.kind in EXACT and kept.keys and self.random.random() < 0.3:
