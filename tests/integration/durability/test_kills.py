@@ -97,7 +97,7 @@ def test_killed_snapshotter(serve: Serve) -> None:
     for _ in range(effort(1, 1, 20)):
         story.load(0.3)
         port = story.server.resp_port
-        with Connection(port) as connection:
+        with Connection(port, timeout=300) as connection:  # a snapshot waits for busy cores
             before = connection.info()["last_snapshot"]
             wait_until(lambda: connection.info()["rdb_bgsave_in_progress"] == "0")
             connection.ask("BGSAVE")
