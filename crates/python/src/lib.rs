@@ -20,6 +20,8 @@ mod lines;
 mod mapped;
 mod mask;
 mod memory;
+mod names;
+mod output;
 mod redisbloom;
 mod replay;
 mod run;
@@ -27,6 +29,7 @@ mod session;
 mod shelf;
 mod slots;
 mod tables;
+mod usual;
 
 use bloomery_core::format::{CHUNK_BYTES, HEADER_BYTES, LIVE, MAGIC};
 use bloomery_core::hash::HashKind;

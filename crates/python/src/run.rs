@@ -6,8 +6,9 @@ use std::ops::Range;
 use bloomery_core::resp::Parser;
 use pyo3::prelude::*;
 
-use crate::session::{Act, Output, text};
-use crate::shelf::{Door, Names, failed};
+use crate::names::{Door, Names, failed};
+use crate::output::{Output, text};
+use crate::usual::Act;
 
 /// As long as the hashes and answers stay in the nearest cache.
 const MOST: usize = 512;

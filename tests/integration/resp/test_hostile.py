@@ -130,6 +130,10 @@ def test_a_client_that_has_sent_all_is_answered(empty: BloomeryServer) -> None:
         replies = wire.file.read()
     assert replies.count(b"$1\r\na\r\n") == 1000
     assert replies.count(b":") == 1000
+    with Wire(empty.resp_port) as wire:
+        wire.send(request("SAVE") + request("ECHO", "behind it"))  # which takes a while
+        wire.socket.shutdown(socket.SHUT_WR)
+        assert wire.file.read() == b"+OK\r\n$9\r\nbehind it\r\n"
 
 
 def test_a_client_can_end_anywhere(empty: BloomeryServer) -> None:

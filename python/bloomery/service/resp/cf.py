@@ -7,7 +7,7 @@ from typing import Any
 
 from bloomery import errors
 from bloomery.service.resp import failures
-from bloomery.service.resp.bf import filter_at
+from bloomery.service.resp.bf_reserve import filter_at
 from bloomery.service.resp.client import Client
 from bloomery.service.resp.replies import OK, Failure
 from bloomery.service.resp.table import command, wrong_arity

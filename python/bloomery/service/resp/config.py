@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import fields, replace
 
 from bloomery import _native, errors
-from bloomery.service.commands import glob
+from bloomery.service.patterns import glob
 from bloomery.service.resp.client import Client
 from bloomery.service.resp.replies import OK, Failure
 from bloomery.service.resp.table import command, help_of

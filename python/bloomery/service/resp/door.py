@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any
 from bloomery import _native, errors
 from bloomery.service.resp import (
     bf,
+    bf_reserve,
+    bf_whole,
     catalogue,
     cf,
     clients,
@@ -34,6 +36,8 @@ __all__ = ["Door"]
 
 HANDLERS = (
     bf,
+    bf_reserve,
+    bf_whole,
     catalogue,
     cf,
     clients,

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 import random
+from collections.abc import Awaitable
 from typing import Any
 
 from bloomery import errors
-from bloomery.service.commands import glob
+from bloomery.service.commands import Commands
+from bloomery.service.patterns import glob
 from bloomery.service.resp.client import Client
 from bloomery.service.resp.replies import OK, Failure
 from bloomery.service.resp.table import Handler, command, help_of
@@ -15,6 +18,8 @@ from bloomery.service.resp.words import integer, option, whole
 from bloomery.storage.state import Entry
 
 _NAME, _NAMES = (1, 1, 1), (1, -1, 1)
+# How many filters are dropped in one go: about 0.1 s on a busy machine.
+_AT_ONCE = 2000
 _SYNTAX = Failure("ERR syntax error")
 _NO_SUCH_KEY = Failure("ERR no such key")
 _MOST = (1 << 63) - 1
@@ -118,11 +123,23 @@ def dbsize(client: Client, words: list[bytes]) -> int:
 
 @command("FLUSHALL", "[ASYNC|SYNC]", most=1, write=True, group="server")
 @command("FLUSHDB", "[ASYNC|SYNC]", most=1, write=True, group="server")
-def flush(client: Client, words: list[bytes]) -> str:
+def flush(client: Client, words: list[bytes]) -> str | Awaitable[str]:
     """Drop every filter."""
     if words and option(words[0]) not in ("ASYNC", "SYNC"):
         raise _SYNTAX
-    client.server.commands.drop_all()
+    commands = client.server.commands
+    names = commands.names()
+    if len(names) > _AT_ONCE:
+        return _flush_many(commands, names)
+    commands.drop(*names)
+    return OK
+
+
+async def _flush_many(commands: Commands, names: list[bytes]) -> str:
+    """Drop so many filters that others would have to wait: some, and then it is others' turn."""
+    for start in range(0, len(names), _AT_ONCE):
+        commands.drop(*names[start : start + _AT_ONCE])
+        await asyncio.sleep(0)
     return OK
 
 

@@ -1,0 +1,163 @@
+//! Filters by name: what a command does to one, what is counted, and what is to be logged.
+
+use std::collections::HashMap;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use bloomery_core::kind::Refusal;
+use pyo3::prelude::*;
+
+use crate::held::Held;
+use crate::run::Run;
+
+/// As `storage/operations.py` numbers them.
+pub const ADD: u8 = 1;
+pub const REMOVE: u8 = 2;
+
+/// A record is cut here, so that none becomes larger than a replay takes at once.
+const MOST_RECORD: usize = 1 << 20;
+
+/// Whose commands a filter answers to.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Door {
+    Bf,
+    Cf,
+}
+
+pub struct Entry {
+    pub id: u64,
+    pub held: Held,
+    pub door: Door,
+    /// Keys that were new when they were added.
+    pub items: u64,
+    /// How many of those it takes at most.
+    pub limit: u64,
+    pub expires_at: f64,
+    /// Not yet whole: it was announced and its bytes are coming.
+    pub loading: bool,
+    pub adds: u64,
+    pub checks: u64,
+    pub maybes: u64,
+}
+
+#[derive(Default)]
+pub struct Names {
+    pub entries: HashMap<Vec<u8>, Entry>,
+    /// Whether any filter ever had an end; if not, nobody asks what time it is.
+    pub timed: bool,
+    pub log: Vec<(u64, u8, Vec<u8>)>,
+    /// Why no write is taken now.
+    pub refusing: bool,
+    pub commands: u64,
+    /// Room for hashes and answers, kept from one command to the next.
+    pub hashes: Vec<u64>,
+    pub answers: Vec<u8>,
+    pub run: Run,
+}
+
+impl Names {
+    #[inline(always)]
+    pub fn get(&mut self, name: &[u8], now: f64) -> Option<&mut Entry> {
+        self.entries.get_mut(name).filter(|entry| now < entry.expires_at)
+    }
+
+    /// Both at once, which the borrow checker does not see to be apart through `get`.
+    #[inline(always)]
+    pub fn split(&mut self, name: &[u8], now: f64) -> (Option<&mut Entry>, Work<'_>) {
+        let Names { entries, log, hashes, answers, .. } = self;
+        let entry = entries.get_mut(name).filter(|entry| now < entry.expires_at);
+        hashes.clear();
+        answers.clear();
+        (entry, Work { log, hashes, answers })
+    }
+}
+
+/// What a command needs beside the filter.
+pub struct Work<'a> {
+    log: &'a mut Vec<(u64, u8, Vec<u8>)>,
+    pub hashes: &'a mut Vec<u64>,
+    pub answers: &'a mut Vec<u8>,
+}
+
+impl Work<'_> {
+    fn record(&mut self, id: u64, op: u8, width: usize, keep: impl Fn(u8) -> bool) {
+        let fits = |(before, what, data): &&mut (u64, u8, Vec<u8>)| {
+            (*before, *what) == (id, op) && data.len() < MOST_RECORD
+        };
+        if self.log.last_mut().filter(fits).is_none() {
+            self.log.push((id, op, Vec::new()));
+        }
+        let Some((_, _, data)) = self.log.last_mut() else { return };
+        for (hashes, answer) in self.hashes.chunks_exact(width).zip(self.answers.iter()) {
+            if keep(*answer) {
+                hashes.iter().for_each(|h| data.extend_from_slice(&h.to_le_bytes()));
+            }
+        }
+        if data.is_empty() {
+            self.log.pop();
+        }
+    }
+}
+
+impl Entry {
+    /// Answers for the hashed keys.
+    #[inline(always)]
+    pub fn contains(&mut self, py: Python<'_>, work: &mut Work<'_>) -> PyResult<()> {
+        self.held.contains(py, work.hashes, work.answers)?;
+        self.checks += work.answers.len() as u64;
+        self.maybes += work.answers.iter().map(|answer| u64::from(*answer)).sum::<u64>();
+        Ok(())
+    }
+
+    /// Adds the hashed keys and notes them for the log; after a refusal, those before it are in.
+    #[inline(always)]
+    pub fn add(&mut self, py: Python<'_>, work: &mut Work<'_>) -> Result<(), Refusal> {
+        let result = if self.limit == u64::MAX {
+            self.held.add(py, work.hashes, work.answers)
+        } else {
+            self.add_within(py, work)
+        };
+        let new = work.answers.iter().map(|answer| u64::from(*answer)).sum::<u64>();
+        self.items += new;
+        self.adds += work.answers.len() as u64;
+        let always = self.held.every_add_counts();
+        work.record(self.id, ADD, self.held.width(), |answer| always || answer == 1);
+        result
+    }
+
+    /// A filter that is not to grow takes as many keys as it was made for.
+    fn add_within(&mut self, py: Python<'_>, work: &mut Work<'_>) -> Result<(), Refusal> {
+        let width = self.held.width();
+        let mut new = 0;
+        for hashes in work.hashes.chunks_exact(width) {
+            if self.items + new >= self.limit {
+                self.held.contains(py, hashes, work.answers).map_err(failed)?;
+                if work.answers.pop() == Some(0) {
+                    return Err(Refusal::Full("non scaling filter is full".into()));
+                }
+                work.answers.push(0);
+                continue;
+            }
+            self.held.add(py, hashes, work.answers)?;
+            new += u64::from(work.answers.last() == Some(&1));
+        }
+        Ok(())
+    }
+
+    #[inline(always)]
+    pub fn remove(&mut self, py: Python<'_>, work: &mut Work<'_>) -> Result<(), Refusal> {
+        let result = self.held.remove(py, work.hashes, work.answers);
+        let gone = work.answers.iter().map(|answer| u64::from(*answer)).sum::<u64>();
+        self.items = self.items.saturating_sub(gone);
+        work.record(self.id, REMOVE, self.held.width(), |answer| answer == 1);
+        result
+    }
+}
+
+/// A clock that raised, say: there is no such thing in a server.
+pub fn failed(problem: PyErr) -> Refusal {
+    Refusal::Full(problem.to_string())
+}
+
+pub fn now() -> f64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0.0, |time| time.as_secs_f64())
+}

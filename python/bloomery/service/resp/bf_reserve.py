@@ -1,0 +1,141 @@
+"""BF.RESERVE: a filter of any kind, made as its words say; and as other commands make one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from bloomery.service.resp import failures
+from bloomery.service.resp.client import Client
+from bloomery.service.resp.replies import OK, Failure
+from bloomery.service.resp.table import command, wrong_arity
+from bloomery.service.resp.words import decimal, integer, option
+from bloomery.storage.state import Entry
+
+__all__ = ["MOST_CAPACITY", "MOST_EXPANSION", "filter_at", "make", "make_default"]
+
+MOST_CAPACITY = 1 << 30
+MOST_EXPANSION = 32768
+MOST_RATE = 0.25
+KINDS = ("bloom", "scalable", "counting", "deletable", "cuckoo", "rotating", "bank")
+# What only some kinds have, by the word that sets it.
+_OF_KINDS = {
+    "WINDOW": "window",
+    "GENERATIONS": "generations",
+    "COUNTERBITS": "counter_bits",
+    "REGIONS": "regions",
+    "HASHER": "hasher",
+}
+
+
+def filter_at(client: Client, name: bytes, door: str) -> Entry | None:
+    """Return the filter of a name; None if there is none. WRONGTYPE if it has another door."""
+    entry = client.server.engine.find(name)
+    if entry is not None and entry.settings.get("door", "bf") != door:
+        raise failures.WRONG_TYPE
+    return entry
+
+
+def make(
+    client: Client, name: bytes, rate: float, capacity: int, expansion: int, **more: Any
+) -> None:
+    """Make a filter as BF commands do: one that grows, unless its expansion is 0."""
+    settings = client.server.settings
+    rate = min(rate, MOST_RATE)
+    chosen: dict[str, Any] = {"capacity": capacity, "error_rate": rate, "expansion": expansion}
+    kind = more.pop("kind", None)
+    if kind is None:
+        if settings.bf_layout == "redisbloom":
+            kind = "redisbloom"
+        else:
+            kind = "scalable" if expansion else "bloom"
+    if kind == "redisbloom" and not expansion:
+        chosen["nonscaling"] = True
+    client.server.commands.create(name, kind, **chosen, **more)
+
+
+def make_default(client: Client, name: bytes) -> None:
+    settings = client.server.settings
+    rate, size = settings.bf_error_rate, settings.bf_initial_size
+    make(client, name, rate, size, settings.bf_expansion_factor)
+
+
+@command(
+    "BF.RESERVE",
+    "key error_rate capacity [EXPANSION n] [NONSCALING] [KIND kind [WINDOW time] [GENERATIONS n] "
+    "[COUNTERBITS 4|8] [REGIONS n]] [HASHER name]",
+    least=3,
+    most=None,
+    write=True,
+    keys=(1, 1, 1),
+)
+def reserve(client: Client, words: list[bytes]) -> str:
+    """Make an empty filter."""
+    name, rest = words[0], words[3:]
+    rate = decimal(words[1])
+    if rate is None:
+        raise Failure("ERR bad error rate")
+    if not 0 < rate < 1:
+        raise Failure("ERR error rate must be in the range (0.000000, 1.000000)")
+    capacity = integer(words[2])
+    if capacity is None:
+        raise Failure("ERR bad capacity")
+    ours = b"KIND" in [word.upper() for word in rest]
+    most = client.server.settings.max_capacity if ours else MOST_CAPACITY
+    if not 1 <= capacity <= most:
+        raise Failure(f"ERR capacity must be in the range [1, {most}]")
+    expansion, more = _options(client, rest)
+    if filter_at(client, name, "bf") is not None:
+        raise failures.EXISTS
+    make(client, name, rate, capacity, expansion, **more)
+    return OK
+
+
+def _options(client: Client, rest: list[bytes]) -> tuple[int, dict[str, Any]]:
+    """Read what follows the capacity. As RedisBloom does, it ignores words that it does not know,
+    where there are few of them."""
+    expansion: int | None = None
+    nonscaling = False
+    more: dict[str, Any] = {}
+    known = {*_OF_KINDS, "KIND"}
+    if len(rest) > 3 and not known & {option(word) for word in rest}:
+        raise wrong_arity("BF.RESERVE")
+    at = 0
+    while at < len(rest):
+        word, value = option(rest[at]), rest[at + 1] if at + 1 < len(rest) else None
+        at += 1
+        if word == "NONSCALING":
+            nonscaling = True
+        elif word == "EXPANSION":
+            if value is None:
+                raise Failure("ERR no expansion")
+            expansion = integer(value)
+            if expansion is None:
+                raise Failure("ERR bad expansion")
+            at += 1
+        elif word in known:
+            if value is None:
+                raise Failure(f"ERR {word} needs a value")
+            name = _OF_KINDS.get(word, "kind")
+            more[name] = _value(name, value)
+            at += 1
+    if nonscaling and expansion is not None and expansion >= 1:
+        raise Failure("Nonscaling filters cannot expand")
+    if expansion is None:
+        expansion = client.server.settings.bf_expansion_factor
+    if not 0 <= expansion <= MOST_EXPANSION:
+        raise Failure(f"ERR expansion must be in the range [0, {MOST_EXPANSION}]")
+    return 0 if nonscaling else expansion, more
+
+
+def _value(name: str, word: bytes) -> Any:
+    text = word.decode("utf-8", "replace").lower()
+    if name == "kind":
+        if text not in KINDS:
+            raise Failure(f"ERR KIND is {text[:40]!r}, must be one of {', '.join(KINDS)}")
+        return text
+    if name in ("window", "hasher"):
+        return text
+    number = integer(word)
+    if number is None:
+        raise Failure(f"ERR {name.replace('_', ' ')} is {text[:40]!r}, must be a whole number")
+    return number

@@ -1,0 +1,176 @@
+"""BF.*, about a whole filter: what it is, its bytes, and what is done to all of it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from bloomery import errors
+from bloomery.service.resp import failures
+from bloomery.service.resp.bf_reserve import filter_at
+from bloomery.service.resp.client import Client
+from bloomery.service.resp.replies import OK, Failure
+from bloomery.service.resp.table import command
+from bloomery.service.resp.words import integer, option
+from bloomery.storage import files
+from bloomery.storage.state import Entry
+
+_NAME = (1, 1, 1)
+
+
+@command("BF.CARD", "key", least=1, keys=_NAME)
+def card(client: Client, words: list[bytes]) -> int:
+    """Tell how many distinct keys were added, as far as the filter could tell them apart."""
+    entry = filter_at(client, words[0], "bf")
+    return 0 if entry is None else entry.items
+
+
+def _facts(entry: Entry) -> dict[str, Any]:
+    """The five figures of BF.INFO."""
+    settings = entry.settings
+    if entry.filter is not None and entry.filter.kind == "redisbloom":
+        chain = entry.filter
+        capacity = sum(int(layer["capacity"]) for layer in chain.layers())
+        size, number, expansion = chain.redis_size, chain.num_layers, chain.expansion
+    else:
+        made = settings.get("capacity", getattr(entry.filter, "capacity", 0))
+        fixed = entry.filter is not None and entry.filter.kind == "bloom"
+        capacity = made if fixed else max(made, entry.items)
+        size = 0 if entry.filter is None else entry.filter.nbytes
+        number = settings.get("generations", 1)
+        expansion = None if fixed else settings.get("expansion", 2)
+    return {
+        "Capacity": capacity,
+        "Size": size,
+        "Number of filters": number,
+        "Number of items inserted": entry.items,
+        "Expansion rate": expansion,
+    }
+
+
+_FIELDS = {
+    "CAPACITY": "Capacity",
+    "SIZE": "Size",
+    "FILTERS": "Number of filters",
+    "ITEMS": "Number of items inserted",
+    "EXPANSION": "Expansion rate",
+}
+
+
+@command("BF.INFO", "key [CAPACITY|SIZE|FILTERS|ITEMS|EXPANSION]", least=1, most=2, keys=_NAME)
+def info(client: Client, words: list[bytes]) -> Any:
+    """Tell what a filter was made for and what it holds."""
+    entry = filter_at(client, words[0], "bf")
+    if entry is None:
+        raise failures.NOT_FOUND
+    facts = _facts(entry)
+    if len(words) == 1:
+        return facts
+    field = _FIELDS.get(option(words[1]))
+    if field is None:
+        raise Failure("Invalid information value")
+    return {field: facts[field]} if client.protocol == 3 else [facts[field]]
+
+
+def _layer(layer: dict[str, float]) -> str:
+    """A layer in RedisBloom's words."""
+    bits = int(layer["num_bits"])
+    return (
+        f"bytes:{bits // 8} bits:{bits} hashes:{int(layer['num_hashes'])} hashwidth:64 "
+        f"capacity:{int(layer['capacity'])} size:{int(layer['keys'])} ratio:{layer['error_rate']:g}"
+    )
+
+
+@command("BF.DEBUG", "key", least=1, keys=_NAME)
+def debug(client: Client, words: list[bytes]) -> list[bytes]:
+    """Tell how a filter is built."""
+    entry = filter_at(client, words[0], "bf")
+    if entry is None:
+        raise failures.NOT_FOUND
+    lines = [f"size:{entry.items}"]
+    if entry.filter is not None and entry.filter.kind == "redisbloom":
+        lines += [_layer(layer) for layer in entry.filter.layers()]
+    else:
+        about = client.server.commands.info(words[0])
+        lines += [f"{key}:{value}" for key, value in about.items() if key != "settings"]
+    return [line.encode("utf-8", "replace") for line in lines]
+
+
+@command("BF.SCANDUMP", "key iterator", least=2, keys=_NAME)
+def scandump(client: Client, words: list[bytes]) -> list[Any]:
+    """Return a filter in parts: the next iterator and bytes; from 0 until it is 0 again."""
+    name, iterator = words[0], integer(words[1])
+    entry = filter_at(client, name, "bf")
+    if entry is None:
+        raise failures.NOT_FOUND
+    if iterator is None:
+        raise Failure("Second argument must be numeric")
+    if iterator < 0:
+        return [0, b""]
+    commands = client.server.commands
+    if entry.filter is not None and entry.filter.kind == "redisbloom":
+        return list(entry.filter.chunk(iterator))
+    if iterator == 0:
+        return [1, commands.export(name, -1)]
+    data = commands.export(name, iterator - 1)
+    return [iterator + len(data) if data else 0, data]
+
+
+@command("BF.LOADCHUNK", "key iterator data", least=3, write=True, keys=_NAME)
+def loadchunk(client: Client, words: list[bytes]) -> str:
+    """Take a part of a filter as SCANDUMP gave it, with the iterator that came with it."""
+    name, iterator, data = words[0], integer(words[1]), words[2]
+    if iterator is None:
+        raise Failure("ERR Second argument must be numeric")
+    entry = filter_at(client, name, "bf")
+    commands = client.server.commands
+    if entry is None:
+        if iterator != 1:
+            raise failures.NOT_FOUND if iterator > 0 else Failure("ERR received bad data")
+        own = files.is_head(data)
+        try:
+            commands.load(name, 1, data, form="bloomery" if own else "redisbloom")
+        except errors.CorruptData as problem:
+            raise Failure(
+                f"ERR received bad data: {problem}" if own else "ERR received bad data"
+            ) from None
+        return OK
+    if iterator <= 0 or iterator < len(data):
+        raise Failure("ERR received bad data")
+    if entry.filter is not None and entry.filter.kind == "redisbloom":
+        try:
+            commands.load(name, iterator, data)
+        except errors.CorruptData as problem:
+            raise Failure(str(problem)) from None  # in RedisBloom's words already
+    elif entry.filter is None:
+        commands.load(name, iterator - len(data) + files.HEADER_BYTES, data)
+    else:
+        raise Failure("ERR invalid offset - no link found")
+    return OK
+
+
+@command("BF.MERGE", "key source [source ...]", least=2, most=None, write=True, keys=(1, -1, 1))
+def merge(client: Client, words: list[bytes]) -> str:
+    """Add every key of the sources, which must be made alike, to a filter."""
+    for name in words:
+        if filter_at(client, name, "bf") is None:
+            raise failures.NOT_FOUND
+    client.server.commands.merge(words[0], *words[1:])
+    return OK
+
+
+@command("BF.CLEAR", "key", least=1, write=True, keys=_NAME)
+def clear(client: Client, words: list[bytes]) -> str:
+    """Forget every key of a filter."""
+    if filter_at(client, words[0], "bf") is None:
+        raise failures.NOT_FOUND
+    client.server.commands.clear(words[0])
+    return OK
+
+
+@command("BF.ROTATE", "key", least=1, write=True, keys=_NAME)
+def rotate(client: Client, words: list[bytes]) -> str:
+    """Let a rotating filter begin a new generation now."""
+    if filter_at(client, words[0], "bf") is None:
+        raise failures.NOT_FOUND
+    client.server.commands.rotate(words[0])
+    return OK
