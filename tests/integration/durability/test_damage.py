@@ -45,6 +45,13 @@ def said(server: BloomeryServer) -> bool:
     return told
 
 
+def in_step(server: BloomeryServer) -> bool:
+    """Whether the registry shows what the server has."""
+    with Connection(server.resp_port) as connection:
+        facts = connection.info()
+    return facts["registry"] == "ok" and facts["registry_seconds_behind"] == "0.0"
+
+
 def again(server: BloomeryServer, *parts: str) -> None:
     """A second start finds nothing wrong any more, and the same keys."""
     server.kill()
@@ -149,6 +156,26 @@ def test_a_file_of_both_snapshots(copy: Copy, tmp_path: Path) -> None:
     assert shared[0].name in BloomeryServer(tmp_path, data=folder.path).refused()
 
 
+def test_the_registry(serve: Serve, copy: Copy) -> None:
+    """A registry that is no database any more is said on stderr and in INFO; the server serves, and
+    without that file the next one makes another."""
+    folder = copy()
+    for path in folder.path.glob("registry.sqlite*"):
+        path.write_bytes(b"no database" * 1000)
+    server = serve(data=folder.path)
+    assert wait_until(lambda: "registry" in server.printed().partition("data=")[2], 20)
+    with Connection(server.resp_port) as connection:
+        facts = connection.info()
+    assert facts["registry"] == "err"
+    assert "registry.sqlite" in facts["registry_problem"]
+    assert missing(server.resp_port, *PARTS) == []
+    server.kill()
+    for path in folder.path.glob("registry.sqlite*"):
+        path.unlink()
+    server.start()
+    assert wait_until(lambda: in_step(server), 20), server.printed()
+
+
 @pytest.mark.parametrize("way", WAYS)
 def test_the_id(serve: Serve, copy: Copy, way: str) -> None:
     """A server that has lost its id says so, takes another, and its registry shows all filters."""
@@ -159,10 +186,4 @@ def test_the_id(serve: Serve, copy: Copy, way: str) -> None:
     server = serve(data=folder.path)
     assert said(server)
     assert missing(server.resp_port, *PARTS) == []
-
-    def healthy() -> bool:
-        with Connection(server.resp_port) as connection:
-            facts = connection.info()
-        return facts["registry"] == "ok" and facts["registry_seconds_behind"] == "0.0"
-
-    assert wait_until(healthy, 20), server.printed()
+    assert wait_until(lambda: in_step(server), 20), server.printed()

@@ -69,11 +69,11 @@ class Story:
         self.server.kill()
 
 
-@pytest.mark.parametrize("layout", ["bloomery", "redisbloom"])
-def test_killed_under_load(serve: Serve, layout: str) -> None:
+@pytest.mark.parametrize(("layout", "fsync"), [("bloomery", "everysec"), ("redisbloom", "always")])
+def test_killed_under_load(serve: Serve, layout: str, fsync: str) -> None:
     """Every acknowledged key, removal, count, name and time is there after any number of kills, of
     the server while it serves, while it makes snapshots and while it recovers."""
-    story = Story(serve(*BUSY, "--bf-layout", layout), seed=len(layout))
+    story = Story(serve(*BUSY, "--bf-layout", layout, "--fsync", fsync), seed=len(layout))
     for _ in range(effort(2, 3, 50)):
         story.load(story.random.uniform(0.1, 1.2))
         if story.random.random() < 0.5:
