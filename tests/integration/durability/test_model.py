@@ -251,5 +251,5 @@ def test_the_server_beside_a_model(serve: Serve, layout: str) -> None:
     class Run(Commands):
         server = serve("--bf-layout", layout, "--set", "snapshot-log-bytes=65536")
 
-    effort_spent = settings(max_examples=effort(2, 15, 100), stateful_step_count=40)
+    effort_spent = settings(max_examples=effort(2, 8, 100), stateful_step_count=40)
     run_state_machine_as_test(Run, settings=effort_spent)
