@@ -152,6 +152,7 @@ class Log:
         self.pending: list[Row] = []
         self._segment_bytes = segment_bytes
         self._appends = 0
+        self._unsynced = False  # did the last sync fail?
         self._closing: list[_Segment] = []
         self._syncing = threading.Lock()  # one at a time; and who closes waits for who syncs
         try:
@@ -183,13 +184,15 @@ class Log:
 
     def retry(self) -> bool:
         """Write what waits; True once nothing does. A segment that cannot be written any more is
-        left for a new one."""
-        for step in (self._write, self.cut):
+        left for a new one; so is one that could not be synced: what the kernel failed to bring to
+        the disk it does not try again, but closing the segment copies all of it."""
+        for step in (self._write, self.cut)[self._unsynced :]:
             try:
                 step()
                 self._write()
             except errors.LogUnavailable:
                 continue
+            self._unsynced = False
             return True
         return False
 
@@ -241,6 +244,7 @@ class Log:
                 if self.fsync != "never":
                     current.sync()
             except (sqlite3.Error, OSError) as problem:
+                self._unsynced = True
                 raise errors.LogUnavailable(
                     f"{current.path}: {problem}: what was written last may not survive a power cut"
                 ) from None

@@ -27,6 +27,7 @@ class Connection:
         except OSError as problem:
             raise ConnectionError(str(problem)) from None
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self.replies: list[Any] = []
         self.reader = hiredis.Reader(replyError=Refused)
 
     def __enter__(self) -> Connection:
@@ -54,7 +55,7 @@ class Connection:
     def ask_all(self, commands: Iterable[tuple[Word, ...]]) -> list[Any]:
         """Send commands at once; their replies, error replies among them."""
         packed = [_packed(words) for words in commands]
-        replies = []
+        replies = self.replies = []  # those that came, if it breaks in between
         try:
             self.socket.sendall(b"".join(packed))
             for _ in packed:

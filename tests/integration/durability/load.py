@@ -1,7 +1,7 @@
 """Clients that write as fast as they can, and remember what was acknowledged.
 
-Each has names of its own and one command under way at a time. When the server dies, that command
-was done or was not; everything before it must be there.
+Each has names of its own, and one command or a few under way at a time. When the server dies, the
+first of these were done and the others were not; everything before them must be there.
 """
 
 from __future__ import annotations
@@ -36,6 +36,7 @@ LARGE: dict[str, tuple[Word, ...]] = {
     "rediscuckoo": ("CF.RESERVE", 1 << 21),
 }
 EXACT = ("counting", "cuckoo")  # a key that was removed is definitely not there
+MOST_KEYS = 4_000  # of a filter: none is to be full
 POOL = 40  # keys of a rediscuckoo filter, which are added several times and counted
 
 
@@ -52,6 +53,7 @@ class Kept:
 
 Names = dict[bytes, Kept]
 Change = Callable[[Names], None]
+Step = tuple[tuple[Word, ...], Change]  # a command, and what it does to the names
 
 
 class Writer(threading.Thread):
@@ -62,12 +64,11 @@ class Writer(threading.Thread):
         self.prefix = b"w%d-" % number
         self.random = random.Random(f"{number} {seed}")
         self.names: Names = {} if names is None else names
-        self.under_way: Change | None = None
+        self.under_way: list[Change] = []
         self.acknowledged = 0
         self.failure: BaseException | None = None
         self.port = 0
         self.saving = True  # whether it asks for snapshots too
-        self.patient = False  # whether a write that is refused is passed over
         self._stamp = f"{seed}-".encode()
         self._made = 0
         self._ending = threading.Event()
@@ -98,23 +99,26 @@ class Writer(threading.Thread):
             self.failure = problem
 
     def _step(self, connection: Connection) -> None:
-        words, change = self._choose()
-        self.under_way = change
+        steps = [self._choose()]
+        if self.random.random() < 0.1:
+            steps = self._burst() or steps
+        self.under_way = [change for _, change in steps]
         try:
-            connection.ask(*words)
-        except Refused as refused:
-            if not self.patient and "in progress" not in str(refused):
-                raise AssertionError(f"{words[:4]!r}: {refused}") from None
-        else:
-            change(self.names)
-            self.acknowledged += 1
-        self.under_way = None
+            connection.ask_all([words for words, _ in steps])
+        finally:
+            for (words, change), reply in zip(steps, connection.replies, strict=False):
+                refused = isinstance(reply, Refused)
+                assert not refused or "in progress" in str(reply), f"{words[:4]!r}: {reply}"
+                if not refused:
+                    change(self.names)
+                    self.acknowledged += 1
+                self.under_way.pop(0)
 
     def _key(self) -> bytes:
         self._made += 1
         return self._stamp + b"%d" % self._made
 
-    def _choose(self) -> tuple[tuple[Word, ...], Change]:
+    def _choose(self) -> Step:
         """The next command, and what it does to the names if it is acknowledged."""
         chance = self.random.random()
         if not self.names or (chance < 0.05 and len(self.names) < 12):
@@ -126,7 +130,16 @@ class Writer(threading.Thread):
             return ("BGSAVE",), lambda names: None
         return self._change_keys(name)
 
-    def _create(self) -> tuple[tuple[Word, ...], Change]:
+    def _burst(self) -> list[Step]:
+        """Many commands at once, none of which needs another's answer."""
+        names = [
+            name
+            for name, kept in self.names.items()
+            if kept.kind != "rediscuckoo" and len(kept.keys) < MOST_KEYS
+        ]
+        return [self._add(self.random.choice(names), 1) for _ in range(30)] if names else []
+
+    def _create(self) -> Step:
         name, sizes = self.prefix + self._key(), self.random.choice((KINDS, KINDS, LARGE))
         kind, (command, *settings) = self.random.choice(list(sizes.items()))
 
@@ -135,7 +148,7 @@ class Writer(threading.Thread):
 
         return (command, name, *settings), change
 
-    def _change_name(self, name: bytes) -> tuple[tuple[Word, ...], Change]:
+    def _change_name(self, name: bytes) -> Step:
         other = self.prefix + self._key()
         at = int(time.time() * 1000) + self.random.randrange(3_600_000, 7_200_000)
 
@@ -145,7 +158,7 @@ class Writer(threading.Thread):
         def persist(names: Names) -> None:
             names[name].expires_at = -1
 
-        choices: list[tuple[tuple[Word, ...], Change]] = [
+        choices: list[Step] = [
             (("DEL", name), lambda names: _forget(names, name)),
             (("RENAME", name, other), lambda names: names.update({other: names.pop(name)})),
             (
@@ -157,8 +170,10 @@ class Writer(threading.Thread):
         ]
         return self.random.choice(choices)
 
-    def _change_keys(self, name: bytes) -> tuple[tuple[Word, ...], Change]:
+    def _change_keys(self, name: bytes) -> Step:
         kept = self.names[name]
+        if len(kept.keys) > MOST_KEYS:
+            return ("DEL", name), lambda names: _forget(names, name)
         if kept.kind == "rediscuckoo":
             return self._change_count(name)
         if kept.kind in EXACT and kept.keys and self.random.random() < 0.3:
@@ -169,25 +184,28 @@ class Writer(threading.Thread):
                 names[name].removed.append(key)
 
             return ("BF.DEL", name, key), remove
-        keys = [self._key() for _ in range(self.random.choice((1, 1, 1, 20)))]
-        command = "BF.ADD" if len(keys) == 1 else "BF.MADD"
+        return self._add(name, self.random.choice((1, 1, 1, 20)))
+
+    def _add(self, name: bytes, count: int) -> Step:
+        keys = [self._key() for _ in range(count)]
+        command = "BF.ADD" if count == 1 else "BF.MADD"
         return (command, name, *keys), lambda names: names[name].keys.extend(keys)
 
-    def _change_count(self, name: bytes) -> tuple[tuple[Word, ...], Change]:
+    def _change_count(self, name: bytes) -> Step:
         key = b"k%d" % self.random.randrange(POOL)
         by = -1 if self.names[name].counts[key] > self.random.randrange(4) else 1
         command = "CF.ADD" if by == 1 else "CF.DEL"
         return (command, name, key), lambda names: names[name].counts.update({key: by})
 
     def verify(self, port: int) -> None:
-        """Raise AssertionError unless the server has what was acknowledged: with the command that
-        was under way, or without it."""
+        """Raise AssertionError unless the server has what was acknowledged: with none, some or all
+        of the commands that were under way."""
         wrong = self._wrong(port)
-        if wrong and self.under_way is not None:
-            self.under_way(self.names)
+        while wrong and self.under_way:
+            self.under_way.pop(0)(self.names)
             wrong = self._wrong(port)
         assert not wrong, f"{self.name}: {wrong[:5]}"
-        self.under_way = None
+        self.under_way = []
 
     def _wrong(self, port: int) -> list[str]:
         with Connection(port) as connection:

@@ -14,6 +14,7 @@ from conftest import missing
 from integration.durability.connection import Connection, Refused
 from integration.servers import BloomeryServer, Serve, wait_until
 
+pytestmark = pytest.mark.slow
 DISK_BYTES = 12 << 20
 
 

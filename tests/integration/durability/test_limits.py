@@ -12,6 +12,7 @@ from bloomery import BloomFilter
 from integration.durability.connection import Connection, Refused, ask
 from integration.servers import BloomeryServer, Serve
 
+pytestmark = pytest.mark.slow
 MEMORY = 4 << 20
 
 

@@ -25,6 +25,7 @@ from integration.durability.connection import Connection, Refused
 from integration.durability.load import KINDS
 from integration.servers import BloomeryServer, Serve
 
+pytestmark = pytest.mark.slow
 names = st.sampled_from([b"a", b"b", b"c", b"\xff\x00 \r\n"])
 keys = st.sampled_from([f"k{number}".encode() for number in range(60)] + [b"", b"\x00\xff"])
 many = st.lists(keys, min_size=1, max_size=30)
@@ -250,5 +251,5 @@ def test_the_server_beside_a_model(serve: Serve, layout: str) -> None:
     class Run(Commands):
         server = serve("--bf-layout", layout, "--set", "snapshot-log-bytes=65536")
 
-    effort_spent = settings(max_examples=effort(2, 5, 100), stateful_step_count=40)
+    effort_spent = settings(max_examples=effort(2, 8, 100), stateful_step_count=40)
     run_state_machine_as_test(Run, settings=effort_spent)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import resource
 import sqlite3
 import subprocess
@@ -235,3 +236,20 @@ def test_a_killed_log_is_whole(tmp_path: Path) -> None:
     assert {path: path.read_bytes() for path in before if path.suffix != ".sqlite-shm"} == {
         path: raw for path, raw in before.items() if path.suffix != ".sqlite-shm"
     }
+
+
+def test_a_segment_that_could_not_be_synced_is_left(tmp_path: Path) -> None:
+    """After a sync that failed the log goes on in a new segment, and all rows are read."""
+    log = Log(tmp_path)
+    log.append(RECORDS[:1], 1.0)
+    reading, writing = os.pipe()
+    os.dup2(writing, log._current.wal)  # a pipe cannot be synced
+    with pytest.raises(errors.LogUnavailable, match="power cut"):
+        log.sync()
+    assert log.retry()
+    assert log.segment == 2
+    log.append(RECORDS[1:2], 2.0)
+    log.close()
+    os.close(reading)
+    os.close(writing)
+    assert read(tmp_path) == ([(1, 1.0, *RECORDS[0]), (2, 2.0, *RECORDS[1])], [])
