@@ -15,6 +15,18 @@ import pytest
 from integration.servers import BloomeryServer, PostgresServer, RedisServer, Serve
 
 
+# What `make test-fast` runs of these: one server, its own commands, its page.
+FAST = {"test_bf.py", "test_service_page.py"}
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark what starts servers as slow, but for a few."""
+    for item in items:
+        if Path(__file__).parent in item.path.parents and item.path.name not in FAST:
+            item.add_marker(pytest.mark.slow)
+
+
 @contextmanager
 def open_folder() -> Iterator[Path]:
     """A folder that another user can reach, which pytest's own are not."""

@@ -14,6 +14,9 @@ from bloomery import BloomFilter
 from conftest import require
 from properties.strategies import make, shapes
 
+# Most of these start processes, or read and write many files.
+pytestmark = pytest.mark.slow
+
 INTS = {f"{sign}int{bits}": (sign, bits) for sign in ("", "u") for bits in (8, 16, 32, 64)}
 texts = st.lists(st.text(st.characters(exclude_categories=["Cs"]), max_size=30), max_size=50)
 blobs = st.lists(st.binary(max_size=30), max_size=50)

@@ -134,7 +134,7 @@ def test_any_header_at_all(raw: bytes, shape: dict[str, Any], data: st.DataObjec
         ({"magic": b"NOTBLOOM"}, CorruptData, "NOTBLOOM"),
         ({"version": 2}, UnsupportedVersion, "version 2"),
         ({"version": 0}, UnsupportedVersion, "version 0"),
-        ({"kind": 9}, UnsupportedVersion, "kind 9"),
+        ({"kind": 99}, UnsupportedVersion, "kind 9"),
         ({"layout": 0}, UnsupportedVersion, "layout 0"),
         ({"layout": 3}, UnsupportedVersion, "layout 3"),
         ({"hasher": 0}, UnsupportedVersion, "hasher 0"),

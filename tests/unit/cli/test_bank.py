@@ -12,6 +12,9 @@ import pytest
 from bloomery import CuckooFilter, FilterBank
 from conftest import first_fast
 
+# Most of these start processes, or read and write many files.
+pytestmark = pytest.mark.slow
+
 Run = Callable[..., Any]
 Start = Callable[..., subprocess.Popen[bytes]]
 OneLine = Callable[[bytes], str]

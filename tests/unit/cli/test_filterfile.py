@@ -9,6 +9,9 @@ import pytest
 
 from conftest import first_fast
 
+# Most of these start processes, or read and write many files.
+pytestmark = pytest.mark.slow
+
 Run = Callable[..., Any]
 OneLine = Callable[[bytes], str]
 

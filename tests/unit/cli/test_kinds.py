@@ -11,6 +11,9 @@ import bloomery
 from bloomery.filters import COMMON_KINDS, RedisBloomFilter, RemovingFilter
 from conftest import first_fast
 
+# Most of these start processes, or read and write many files.
+pytestmark = pytest.mark.slow
+
 Run = Callable[..., Any]
 OneLine = Callable[[bytes], str]
 

@@ -17,6 +17,9 @@ from bloomery.storage.operations import Op
 from bloomery.storage.recovery import recover
 from unit.storage.serving import LARGE, REMOVING, SETTINGS, Server, assert_same, hashes, packed
 
+# Most of these start processes, or read and write many files.
+pytestmark = pytest.mark.slow
+
 every_kind = pytest.mark.parametrize("kind", SETTINGS)
 every_size = pytest.mark.parametrize("capacity", [200, LARGE])
 

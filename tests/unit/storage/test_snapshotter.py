@@ -21,6 +21,9 @@ from bloomery.storage.snapshots import Snapshots
 from conftest import effort
 from unit.storage.serving import LARGE, Server, assert_same, hashes
 
+# Most of these start processes, or read and write many files.
+pytestmark = pytest.mark.slow
+
 
 def run(data: Path, *arguments: object) -> subprocess.CompletedProcess[str]:
     """Run the process to its end."""
