@@ -14,7 +14,6 @@ import pytest
 
 from integration.servers import BloomeryServer, PostgresServer, RedisServer, Serve
 
-
 # What `make test-fast` runs of these: one server, its own commands, its page.
 FAST = {"test_bf.py", "test_service_page.py"}
 
