@@ -130,9 +130,9 @@ class Turns:
     async def retry(self) -> bool:
         """Try to write what the log still lacks; True if writes are taken again."""
         written = self.engine.problem is not None and await self.call(self.engine.log.retry)
-        if written:
+        if written and not self.engine.log.pending:  # another commit may have failed since
             self.engine.accept()
-        return written
+        return self.engine.problem is None and written
 
     async def close(self) -> None:
         """Return when everything that was noted is written, or could not be."""

@@ -177,3 +177,28 @@ def test_a_wrong_registry(tmp_path: Path, url: str) -> None:
     message = BloomeryServer(tmp_path, "--registry", url).refused()
     assert "registry" in message
     assert "secret" not in message
+
+
+def test_errors_leave_nothing_behind(serve: Serve) -> None:
+    """Commands that are refused keep none of their arguments in memory."""
+    server = serve()
+    large = bytes(100_000)
+    with Connection(server.resp_port) as connection:
+        connection.ask("BF.ADD", "bf", "a")
+        connection.ask("CF.ADD", "cf", "a")
+        refused: tuple[tuple[bytes | str | int, ...], ...] = (
+            ("BF.LOADCHUNK", "none", 2, large),
+            ("BF.LOADCHUNK", "none", 1, large),
+            ("CF.LOADCHUNK", "none", 2, large),
+            ("BF.MADD", "cf", large, large),
+            ("BF.MEXISTS", "cf", large, large),
+            ("CF.MEXISTS", "bf", large, large),
+            ("RENAME", "none", large),
+            ("SCAN", 0, large),
+            ("NONE", large),
+        )
+        connection.ask_all(refused)
+        before = resident(server.pid)
+        for _ in range(300):
+            connection.ask_all(refused)
+        assert resident(server.pid) - before < 32 << 20

@@ -122,7 +122,8 @@ def _mexists(client: Client, words: list[bytes]) -> list[bool]:
     try:
         if filter_at(client, name, "bf") is None:
             return [False] * len(keys)
-    except Failure:
+    except Failure as failure:
+        failure.with_traceback(None)  # see Door._failed
         return [False] * len(keys)  # what is no such filter holds none
     return [bool(answer) for answer in client.server.commands.contains(name, keys)]
 

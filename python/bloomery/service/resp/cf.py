@@ -22,7 +22,8 @@ def _here(client: Client, name: bytes) -> Entry | None:
     """Return the filter; None if there is none, or one that answers to another door."""
     try:
         return filter_at(client, name, "cf")
-    except Failure:
+    except Failure as failure:
+        failure.with_traceback(None)  # see Door._failed
         return None
 
 

@@ -150,9 +150,11 @@ class Door:
     def _failed(self, problem: Exception) -> Failure:
         """Return the error reply; what nobody expected goes to the operator too."""
         if isinstance(problem, Failure):
-            return problem
+            # Some are raised again and again: with each time they would keep one more call's frames
+            # and arguments.
+            return problem.with_traceback(None)
         if isinstance(problem, (errors.BloomeryError, MemoryError)):
-            return failure_of(problem)
+            return failure_of(problem.with_traceback(None))
         self.server.say("".join(traceback.format_exception(problem)))
         return Failure(f"ERR internal error: {type(problem).__name__}; the server has printed more")
 
