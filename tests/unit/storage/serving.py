@@ -23,10 +23,11 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "deletable": {"capacity": 300, "error_rate": 0.001},
     "cuckoo": {"capacity": 300, "error_rate": 0.001},
     "rotating": {"capacity": 30, "error_rate": 0.001, "window": 60, "generations": 3},
+    "bank": {"capacity": 20, "error_rate": 0.001},
     "redisbloom": {"capacity": 50, "error_rate": 0.001, "expansion": 2},
     "rediscuckoo": {"capacity": 300, "bucket_size": 4, "max_iterations": 20, "expansion": 1},
 }
-WIDTH = {"redisbloom": 16}  # bytes of a key in the log, where they are not 8
+WIDTH = {"redisbloom": 16, "bank": 16}  # bytes of a key in the log, where they are not 8
 REMOVING = ("counting", "deletable", "cuckoo", "rediscuckoo")
 LARGE = 1_000_000  # a capacity at which a filter is changed in a mapped file
 
