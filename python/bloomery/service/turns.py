@@ -1,11 +1,13 @@
-"""Turns: all that came in one round of the event loop is done, then logged in one commit by a
-thread of its own, and only then answered.
+"""Turns: all that came in one round of the event loop is done, then logged in one commit, and only
+then answered.
 
     connections ──join──> a turn ──end──> asked only: answered at once
                                    └────> wrote: held ──> next commit ──> answered, or an error
 
-The loop never waits for the disk: what only asks goes on while a commit is under way, and what
-writes meanwhile goes into the next.
+A commit is a write to the page cache, some 20 µs, and is done at once. While a snapshot is made, with
+fsync="always", and for a while after one took long, the thread does it: what only asks goes on
+meanwhile, and what writes goes into the next. (Always in the thread: on one core 0.79 of the time of
+Redis's PING for an ADD, where it is 1.0 at once.)
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ from __future__ import annotations
 import asyncio
 import queue
 import threading
+import time
 from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Protocol, TypeVar
@@ -24,6 +27,8 @@ from bloomery.storage.log import Row
 __all__ = ["Turns"]
 
 _T = TypeVar("_T")
+_QUICK = 0.002  # seconds: a commit that takes longer had to wait for the disk
+_WARY = 10.0  # seconds: then the thread does it for so long
 
 
 class Member(Protocol):
@@ -55,6 +60,9 @@ class Turns:
         self._noted: list[Row] = []  # what is to be logged, each with the time of its turn
         self._held: list[Member] = []  # for the next commit
         self._committing = False
+        self.snapshot = False  # is one being made?
+        self._slow_until = 0.0
+        self._calls = 0
         self._work: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._run, name="bloomery-log", daemon=True)
         self._thread.start()
@@ -91,18 +99,28 @@ class Turns:
                 member.release(self.engine.problem)
             return
         self._committing = True
-        self._work.put(lambda: self._write(rows, held))
+        began = time.monotonic()
+        slow = self.snapshot or self.engine.log.fsync == "always" or began < self._slow_until
+        if slow or self._calls:
+            self._work.put(lambda: self._write_and_tell(rows, held))
+            return
+        problem = self._write(rows)
+        if time.monotonic() - began > _QUICK:
+            self._slow_until = began + _WARY
+        self._committed(problem, held)
 
-    def _write(self, rows: list[Row], held: list[Member]) -> None:
+    def _write_and_tell(self, rows: list[Row], held: list[Member]) -> None:
         """Write the log, in the thread."""
-        problem = None
+        self._loop.call_soon_threadsafe(self._committed, self._write(rows), held)
+
+    def _write(self, rows: list[Row]) -> errors.LogUnavailable | None:
         try:
             self.engine.log.write(rows)
         except errors.LogUnavailable as failure:
-            problem = failure
+            return failure
         except Exception as failure:  # noqa: BLE001  # whatever it is, it was not written
-            problem = errors.LogUnavailable(f"{type(failure).__name__}: {failure}")
-        self._loop.call_soon_threadsafe(self._committed, problem, held)
+            return errors.LogUnavailable(f"{type(failure).__name__}: {failure}")
+        return None
 
     def _committed(self, problem: errors.LogUnavailable | None, held: list[Member]) -> None:
         self._committing = False
@@ -115,8 +133,9 @@ class Turns:
         self._commit()
 
     def call(self, work: Callable[[], _T]) -> asyncio.Future[_T]:
-        """Do something with the log, which only the thread may touch."""
+        """Do something with the log that may take long, in the thread."""
         done: Future[_T] = Future()
+        self._calls += 1  # until it is done, nobody else touches the log
 
         def run() -> None:
             try:
@@ -125,7 +144,12 @@ class Turns:
                 done.set_exception(problem)
 
         self._work.put(run)
-        return asyncio.wrap_future(done, loop=self._loop)
+        waited = asyncio.wrap_future(done, loop=self._loop)
+        waited.add_done_callback(self._called)
+        return waited
+
+    def _called(self, _: object) -> None:
+        self._calls -= 1
 
     async def retry(self) -> bool:
         """Try to write what the log still lacks; True if writes are taken again."""
