@@ -43,7 +43,7 @@ class Saving:
         """Begin a snapshot, or return the one that is being made."""
         if self._task is None or self._task.done():
             self._tried = time.monotonic()
-            self.server.turns.snapshot = True
+            self.server.turns.snapshot(running=True)
             self._task = asyncio.create_task(self._make())
             self._task.add_done_callback(self._told)
         return self._task
@@ -104,7 +104,7 @@ class Saving:
         self.last_save, self.seconds = time.time(), time.monotonic() - began
 
     def _told(self, task: asyncio.Task[None]) -> None:
-        self.server.turns.snapshot = False
+        self.server.turns.snapshot(running=False)
         if task.cancelled():
             return
         problem = task.exception()

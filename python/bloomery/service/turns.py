@@ -28,6 +28,7 @@ __all__ = ["Turns"]
 
 _T = TypeVar("_T")
 _QUICK = 0.005  # seconds: a commit that takes longer had to wait for the disk
+_AFTER_SNAPSHOT = 30.0  # seconds: a commit of 150 ms was seen 4 s after one
 _WARY = 3.0  # seconds: then the thread does it for so long
 
 
@@ -60,7 +61,7 @@ class Turns:
         self._noted: list[Row] = []  # what is to be logged, each with the time of its turn
         self._held: list[Member] = []  # for the next commit
         self._committing = False
-        self.snapshot = False  # is one being made?
+        self._snapshot = False  # is one being made?
         self._slow_until = 0.0
         self._calls = 0
         self._work: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
@@ -97,8 +98,14 @@ class Turns:
 
     def _disk_is_quick(self) -> bool:
         """Can the log be written at once, as far as is known?"""
-        known = self.snapshot or self._calls or self.engine.log.fsync == "always"
+        known = self._snapshot or self._calls or self.engine.log.fsync == "always"
         return not known and time.monotonic() >= self._slow_until
+
+    def snapshot(self, running: bool) -> None:
+        """Be told that a snapshot begins or has ended: the disk is busy for some time after it."""
+        self._snapshot = running
+        if not running:
+            self._slow_until = time.monotonic() + _AFTER_SNAPSHOT
 
     def _write_here(self) -> errors.LogUnavailable | None:
         """Write what was noted; what changed nothing is not logged, but what it found may not be in
