@@ -496,7 +496,7 @@ class Shelf:
     def expire(self, name: bytes, at: float | None) -> None:
         """Set the Unix time from which on the filter is no more; None: never."""
     def add(self, name: bytes, keys: list[Any]) -> tuple[bytes, tuple[str, str] | None]:
-        """Add keys; a byte for each, 1 where it was definitely new.
+        """Add keys; a byte for each, 1 where it was definitely new, 2 where memory was missing.
 
         After a refusal (its code and message) there are fewer bytes than keys: those before it
         are in. KeyError if there is no such name.

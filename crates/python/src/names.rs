@@ -1,7 +1,7 @@
 //! Filters by name: what a command does to one, what is counted, and what is to be logged.
 
 use std::collections::HashMap;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use bloomery_core::kind::Refusal;
 use pyo3::prelude::*;
@@ -15,6 +15,13 @@ pub const REMOVE: u8 = 2;
 
 /// A record is cut here, so that none becomes larger than a replay takes at once.
 const MOST_RECORD: usize = 1 << 20;
+
+/// The answer to a key for which there was no memory.
+pub const NO_ROOM: u8 = 2;
+
+/// After a filter could not grow it is not asked to again for so long: finding out takes a look at
+/// all of it.
+const STARVED: Duration = Duration::from_secs(1);
 
 /// Whose commands a filter answers to.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -34,6 +41,8 @@ pub struct Entry {
     pub expires_at: f64,
     /// Not yet whole: it was announced and its bytes are coming.
     pub loading: bool,
+    /// When there was last no memory for it to grow.
+    pub starved: Option<Instant>,
     pub adds: u64,
     pub checks: u64,
     pub maybes: u64,
@@ -104,24 +113,51 @@ impl Entry {
     pub fn contains(&mut self, py: Python<'_>, work: &mut Work<'_>) -> PyResult<()> {
         self.held.contains(py, work.hashes, work.answers)?;
         self.checks += work.answers.len() as u64;
-        self.maybes += work.answers.iter().map(|answer| u64::from(*answer)).sum::<u64>();
+        self.maybes += count(work.answers);
         Ok(())
     }
 
-    /// Adds the hashed keys and notes them for the log; after a refusal, those before it are in.
+    /// Adds the hashed keys and notes them for the log; after a refusal, those before it are in. A
+    /// key for which there is no memory is answered with NO_ROOM, and the others still have their
+    /// turn, as in RedisBloom.
     #[inline(always)]
     pub fn add(&mut self, py: Python<'_>, work: &mut Work<'_>) -> Result<(), Refusal> {
-        let result = if self.limit == u64::MAX {
-            self.held.add(py, work.hashes, work.answers)
-        } else {
+        let result = if self.limit != u64::MAX {
             self.add_within(py, work)
+        } else if self.starved.is_some_and(|since| since.elapsed() < STARVED) {
+            self.add_nothing(py, work)
+        } else {
+            match self.held.add(py, work.hashes, work.answers) {
+                Err(Refusal::NoMemory(_)) => {
+                    self.starved = Some(Instant::now());
+                    self.add_nothing(py, work)
+                }
+                other => other,
+            }
         };
-        let new = work.answers.iter().map(|answer| u64::from(*answer)).sum::<u64>();
-        self.items += new;
+        self.items += count(work.answers);
         self.adds += work.answers.len() as u64;
         let always = self.held.every_add_counts();
-        work.record(self.id, ADD, self.held.width(), |answer| always || answer == 1);
+        let keep = |answer| answer == 1 || (always && answer != NO_ROOM);
+        work.record(self.id, ADD, self.held.width(), keep);
         result
+    }
+
+    /// Answers for the keys that are left without adding any.
+    #[cold]
+    fn add_nothing(&mut self, py: Python<'_>, work: &mut Work<'_>) -> Result<(), Refusal> {
+        let width = self.held.width();
+        for hashes in work.hashes[work.answers.len() * width..].chunks_exact(width) {
+            if !self.held.every_add_counts() {
+                self.held.contains(py, hashes, work.answers).map_err(failed)?;
+                if work.answers.pop() == Some(1) {
+                    work.answers.push(0);
+                    continue;
+                }
+            }
+            work.answers.push(NO_ROOM);
+        }
+        Ok(())
     }
 
     /// A filter that is not to grow takes as many keys as it was made for.
@@ -146,11 +182,16 @@ impl Entry {
     #[inline(always)]
     pub fn remove(&mut self, py: Python<'_>, work: &mut Work<'_>) -> Result<(), Refusal> {
         let result = self.held.remove(py, work.hashes, work.answers);
-        let gone = work.answers.iter().map(|answer| u64::from(*answer)).sum::<u64>();
-        self.items = self.items.saturating_sub(gone);
+        self.items = self.items.saturating_sub(count(work.answers));
         work.record(self.id, REMOVE, self.held.width(), |answer| answer == 1);
         result
     }
+}
+
+/// How many of the answers are a yes.
+#[inline(always)]
+fn count(answers: &[u8]) -> u64 {
+    answers.iter().map(|answer| u64::from(*answer == 1)).sum()
 }
 
 /// A clock that raised, say: there is no such thing in a server.

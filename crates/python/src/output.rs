@@ -2,7 +2,7 @@
 
 use bloomery_core::kind::Refusal;
 
-use crate::names::Door;
+use crate::names::{Door, NO_ROOM};
 use crate::usual::Act;
 
 #[derive(Default)]
@@ -24,8 +24,17 @@ impl Output {
         }
     }
 
+    /// The answer to one key.
     #[inline(always)]
-    pub fn boolean(&mut self, value: u8) {
+    pub fn answer(&mut self, door: Door, value: u8) {
+        if value == NO_ROOM {
+            return self.error(&text(door, &Refusal::NoMemory(0)));
+        }
+        self.boolean(value);
+    }
+
+    #[inline(always)]
+    fn boolean(&mut self, value: u8) {
         self.bytes.extend_from_slice(match (self.resp3, value) {
             (false, 0) => b":0\r\n",
             (false, _) => b":1\r\n",
@@ -60,7 +69,7 @@ impl Output {
         if several {
             self.number(b'*', answers.len() as u64 + u64::from(refusal.is_some()));
         }
-        answers.iter().for_each(|answer| self.boolean(*answer));
+        answers.iter().for_each(|value| self.answer(door, *value));
         if let Some(refusal) = refusal {
             self.error(&text(door, &refusal));
         }

@@ -96,7 +96,7 @@ impl Run {
                 _ => entry.add(py, &mut work),
             };
             for answer in work.answers.iter() {
-                output.one(act, |output| output.boolean(*answer));
+                output.one(act, |output| output.answer(door, *answer));
             }
             let Err(refusal) = result else { return };
             // One was refused; each of those behind it is a command of its own.

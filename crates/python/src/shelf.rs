@@ -85,6 +85,7 @@ impl Shelf {
             limit: limit.unwrap_or(u64::MAX),
             expires_at: expires_at.unwrap_or(f64::INFINITY),
             loading,
+            starved: None,
             adds: 0,
             checks: 0,
             maybes: 0,
@@ -92,6 +93,11 @@ impl Shelf {
         let mut names = self.names.lock_py_attached(py).unwrap_or_else(|e| e.into_inner());
         names.timed |= expires_at.is_some();
         let before = names.entries.insert(name.to_vec(), entry);
+        if let Some(before) = before.as_ref().filter(|before| before.id == id)
+            && let Some(entry) = names.entries.get_mut(name)
+        {
+            (entry.adds, entry.checks, entry.maybes) = (before.adds, before.checks, before.maybes);
+        }
         drop(names);
         drop(before); // may run Python code
         Ok(())
@@ -115,7 +121,8 @@ impl Shelf {
         }
     }
 
-    /// Adds keys; a byte for each, 1 where it was definitely new. After a refusal (its code and
+    /// Adds keys; a byte for each, 1 where it was definitely new, 2 where there was no memory for it
+    /// (it is not in). After a refusal (its code and
     /// message) there are fewer bytes than keys: those before it are in.
     fn add<'py>(
         &self,

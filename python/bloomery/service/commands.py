@@ -22,9 +22,11 @@ from bloomery.storage.state import Entry
 __all__ = ["Commands", "Outcome"]
 
 MAX_NAME_BYTES = 1024
+NO_ROOM = 2
 MAX_EXPORT_BYTES = 16 << 20  # of one chunk: what RedisBloom's clients expect
 
-# A byte for each key that was done, and the refusal (code, message) of the one that was not.
+# A byte for each key: 0 or 1, or NO_ROOM if there was no memory for it; and the refusal (code,
+# message) of one that was refused, and with it all behind it.
 Outcome = tuple[bytes, tuple[str, str] | None]
 
 
@@ -133,7 +135,7 @@ class Commands:
     # Keys.
 
     def add(self, name: bytes, keys: list[Any]) -> Outcome:
-        """Add keys: a byte for each, 1 where it is definitely new."""
+        """Add keys: a byte for each, 1 where it is definitely new, NO_ROOM where it is not in."""
         self._check_writable()
         self._whole(name)
         return self.engine.shelf.add(name, keys)

@@ -157,6 +157,9 @@ class Server:
         where = f"resp={self.resp_address} http={self.http_address} data={self.data}"
         with contextlib.suppress(OSError):
             print(f"bloomery ready: {where}", flush=True)
+        if sys.stderr.isatty():
+            port = self.resp_address.rpartition(":")[2]
+            self.say(f"try: redis-cli -p {port} BF.ADD seen alice (Ctrl-C stops the server)")
 
     # While it runs.
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from bloomery.service.commands import NO_ROOM
 from bloomery.service.resp import failures
 from bloomery.service.resp.bf_reserve import (
     MOST_CAPACITY,
@@ -25,7 +26,8 @@ _NAME = (1, 1, 1)
 def answers(outcome: tuple[bytes, tuple[str, str] | None], door: str) -> list[Any]:
     """Return the answers to an array's keys; the one that was refused is the last."""
     done, refused = outcome
-    replies: list[Any] = [bool(answer) for answer in done]
+    no_room = failures.refusal(door, ("not-enough-memory", ""))
+    replies: list[Any] = [no_room if answer == NO_ROOM else answer == 1 for answer in done]
     return replies if refused is None else [*replies, failures.refusal(door, refused)]
 
 

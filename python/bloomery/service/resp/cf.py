@@ -6,6 +6,7 @@ from __future__ import annotations
 from typing import Any
 
 from bloomery import errors
+from bloomery.service.commands import NO_ROOM
 from bloomery.service.resp import failures
 from bloomery.service.resp.bf_reserve import filter_at
 from bloomery.service.resp.client import Client
@@ -87,7 +88,7 @@ def _insert(client: Client, name: bytes, keys: list[bytes], new: bool) -> list[i
     replies: list[int | Failure] = []
     if not new:
         done, refused = commands.add(name, keys)
-        replies += [1] * len(done)
+        replies += [_reply(answer) for answer in done]
         if refused is not None:
             replies.append(failures.refusal("cf", refused))
         keys = keys[len(replies) :]  # those behind one that was refused, one by one
@@ -95,9 +96,13 @@ def _insert(client: Client, name: bytes, keys: list[bytes], new: bool) -> list[i
         if new and commands.contains(name, [key])[0]:
             replies.append(0)
             continue
-        _, refused = commands.add(name, [key])
-        replies.append(1 if refused is None else failures.refusal("cf", refused))
+        done, refused = commands.add(name, [key])
+        replies.append(_reply(done[0]) if refused is None else failures.refusal("cf", refused))
     return replies
+
+
+def _reply(answer: int) -> int | Failure:
+    return failures.refusal("cf", ("not-enough-memory", "")) if answer == NO_ROOM else 1
 
 
 def _one(client: Client, words: list[bytes], new: bool) -> bool:
