@@ -187,7 +187,7 @@ class Server:
             try:
                 await asyncio.to_thread(log.sync)
             except errors.LogUnavailable as problem:
-                self.engine.refuse(problem)
+                self.turns.refuse(problem)
 
     # The end.
 
@@ -196,7 +196,12 @@ class Server:
         until = time.monotonic() + _DRAIN_SECONDS
         while self.door.tasks and time.monotonic() < until:
             await asyncio.sleep(0.01)
-        await asyncio.sleep(0)
+        for connection in list(self.door.connections.values()):
+            if not connection.transport.is_closing():
+                connection.transport.pause_reading()
+        # What was written is answered once it is in the log, which a thread may be busy with.
+        with contextlib.suppress(asyncio.TimeoutError):
+            await asyncio.wait_for(self.turns.close(), _DRAIN_SECONDS)
         for connection in list(self.door.connections.values()):
             connection.transport.close()
         while self.door.connections and time.monotonic() < until:

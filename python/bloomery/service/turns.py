@@ -113,7 +113,7 @@ class Turns:
         rows, self._noted = self._noted, []
         if rows:
             began = time.monotonic()
-            self._judge(self._write(rows))
+            self.refuse(self._write(rows))
             if time.monotonic() - began > _QUICK:
                 self._slow_until = began + _WARY
         return self.engine.problem
@@ -146,12 +146,13 @@ class Turns:
 
     def _committed(self, problem: errors.LogUnavailable | None, held: list[Member]) -> None:
         self._committing = False
-        self._judge(problem)
+        self.refuse(problem)
         for member in held:
             member.release(self.engine.problem)
         self._commit()
 
-    def _judge(self, problem: errors.LogUnavailable | None) -> None:
+    def refuse(self, problem: errors.LogUnavailable | None) -> None:
+        """Take no writes until the log can be written again, and tell the operator; None: go on."""
         if problem is not None:
             if self.engine.problem is None:
                 self._say(f"the log cannot be written, writes are refused: {problem}")
