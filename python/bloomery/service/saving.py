@@ -10,7 +10,7 @@ import time
 from typing import TYPE_CHECKING
 
 from bloomery import errors
-from bloomery.storage.snapshots import Snapshots
+from bloomery.storage import snapshots
 
 if TYPE_CHECKING:
     from bloomery.service.server import Server
@@ -27,7 +27,6 @@ class Saving:
         self.last_save = time.time()
         self.problem: str | None = None  # of the last one, if it failed
         self.seconds: float | None = None  # that the last one took
-        self._snapshots = Snapshots(server.data)
         self._task: asyncio.Task[None] | None = None
         covered = generation != 0 and server.recovered_rows == 0
         self._seq = server.engine.log.seq if covered else -1  # the last row that it covers
@@ -85,7 +84,7 @@ class Saving:
         try:
             process = await asyncio.to_thread(
                 subprocess.Popen,
-                self._snapshots.command(number),
+                snapshots.command(self.server.data, number),
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.PIPE,

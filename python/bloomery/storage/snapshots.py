@@ -7,7 +7,6 @@ import contextlib
 import json
 import os
 import shutil
-import subprocess
 import sys
 import zlib
 from collections.abc import Iterator
@@ -19,11 +18,11 @@ from bloomery import _native, errors
 from bloomery.storage import anyfile, bankfile, files
 from bloomery.storage.folder import log_folder, snapshots_folder
 from bloomery.storage.loading import Loading
-from bloomery.storage.log import Log, remove_segment, segment_path, segments
+from bloomery.storage.log import remove_segment, segment_path, segments
 from bloomery.storage.operations import name_of, text_of
 from bloomery.storage.state import Entry, State
 
-__all__ = ["Generation", "Saved", "Snapshots", "generations", "prune", "publish", "write"]
+__all__ = ["Generation", "Saved", "command", "generations", "prune", "publish", "write"]
 
 MANIFEST = "manifest.json"
 _FORMAT = 1
@@ -263,20 +262,9 @@ def prune(data: str | os.PathLike[str]) -> None:
                 remove_segment(segment_path(log, number))
 
 
-class Snapshots:
-    """The snapshots of a running server: each is made by a process of its own from the snapshot
-    before and the log, and touches neither the memory nor the time of the server."""
-
-    def __init__(self, data: str | os.PathLike[str]) -> None:
-        self.data = os.fspath(data)
-
-    def command(self, generation: int) -> list[str]:
-        """Return the command that makes a generation. It prints its progress as lines of JSON; if
-        it fails, its exit code is not 0 and stderr says why, and all older ones are still there."""
-        module = "bloomery.storage.snapshotter"
-        return [sys.executable, "-m", module, self.data, str(generation)]
-
-    def start(self, log: Log) -> subprocess.Popen[str]:
-        """Begin a new segment, and the process that makes the snapshot of all before it."""
-        command = self.command(log.cut())
-        return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+def command(data: str | os.PathLike[str], number: int) -> list[str]:
+    """Return the command that makes a generation from the one before and the log, in a process of
+    its own. It prints its progress as lines of JSON; if it fails, its exit code is not 0 and stderr
+    says why, and all older ones are still there."""
+    module = "bloomery.storage.snapshotter"
+    return [sys.executable, "-m", module, os.fspath(data), str(number)]

@@ -17,7 +17,6 @@ from bloomery.storage.folder import log_folder, snapshots_folder
 from bloomery.storage.log import segments
 from bloomery.storage.operations import Op
 from bloomery.storage.recovery import recover
-from bloomery.storage.snapshots import Snapshots
 from conftest import effort
 from unit.storage.serving import LARGE, Server, assert_same, hashes
 
@@ -33,12 +32,22 @@ def run(data: Path, *arguments: object) -> subprocess.CompletedProcess[str]:
     )
 
 
+def started(data: Path, server: Server) -> subprocess.Popen[str]:
+    """The process that makes a snapshot of all that the server has logged, begun as servers do."""
+    return subprocess.Popen(
+        snapshots.command(data, server.log.cut()),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
 def test_it_says_how_far_it_is(tmp_path: Path) -> None:
     """A snapshot is made by another process, which prints lines of JSON; a second run finds it
     there."""
     server = Server(tmp_path)
     server.do(Op.ADD, server.create("bloom"), hashes(1, 50))
-    process = Snapshots(tmp_path).start(server.log)
+    process = started(tmp_path, server)
     out, err = process.communicate(timeout=60)
     assert (process.returncode, err) == (0, "")
     assert [json.loads(line) for line in out.splitlines()][-1] == {"done": 2, "rows": 2}
@@ -72,7 +81,7 @@ def test_killed_at_any_time_it_does_no_harm(tmp_path: Path) -> None:
     for round in range(effort(3, 8, 100)):
         for number in (1, 2, 3):
             server.do(Op.ADD, number, hashes(round, 5000))
-        process = Snapshots(tmp_path / "data").start(server.log)
+        process = started(tmp_path / "data", server)
         time.sleep(chance.uniform(0.1, 0.6))
         process.kill()
         process.communicate()
