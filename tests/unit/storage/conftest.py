@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from conftest import missing
+
 
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
@@ -18,6 +20,6 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     try:
         subprocess.run(mount, capture_output=True, check=True)
     except (OSError, subprocess.CalledProcessError):
-        pytest.skip("only root can mount a small disk")
+        missing("a small disk (only root can mount one)")
     yield folder
     subprocess.run(["umount", "--lazy", str(folder)], check=True)
