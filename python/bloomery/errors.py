@@ -18,6 +18,10 @@
     ├── SnapshotFailed       (RuntimeError) snapshot-failed
     ├── FolderInUse          (RuntimeError) folder-in-use
     ├── RegistryUnavailable  (OSError)      registry-unavailable
+    ├── NotLoggedIn          (PermissionError) not-logged-in
+    ├── NotAllowed           (PermissionError) not-allowed
+    ├── RequestTooLarge      (ValueError)   request-too-large
+    ├── ServerUnavailable    (ConnectionError) server-unavailable
     └── MissingExtra         (ImportError)  missing-extra
 
 Each also derives from the built-in that a caller would reach for (in brackets). The code is what
@@ -135,6 +139,30 @@ class RegistryUnavailable(BloomeryError, OSError):
     """The registry's database is away or refuses; the server goes on, and the tables are late."""
 
     code = "registry-unavailable"
+
+
+class NotLoggedIn(BloomeryError, PermissionError):
+    """The server has users, and this is none of them: name or password or token is wrong or missing."""
+
+    code = "not-logged-in"
+
+
+class NotAllowed(BloomeryError, PermissionError):
+    """The user's role or name patterns do not cover this; the message says what would."""
+
+    code = "not-allowed"
+
+
+class RequestTooLarge(BloomeryError, ValueError):
+    """A request is longer than the server takes; the message has the limit and what to do."""
+
+    code = "request-too-large"
+
+
+class ServerUnavailable(BloomeryError, ConnectionError):
+    """A server cannot be reached, is not ready, or did not answer in time."""
+
+    code = "server-unavailable"
 
 
 class MissingExtra(BloomeryError, ImportError):

@@ -31,6 +31,10 @@ CATALOGUE = {
     "FolderInUse": ("folder-in-use", RuntimeError),
     "SnapshotFailed": ("snapshot-failed", RuntimeError),
     "RegistryUnavailable": ("registry-unavailable", OSError),
+    "NotLoggedIn": ("not-logged-in", PermissionError),
+    "NotAllowed": ("not-allowed", PermissionError),
+    "RequestTooLarge": ("request-too-large", ValueError),
+    "ServerUnavailable": ("server-unavailable", ConnectionError),
     "MissingExtra": ("missing-extra", ImportError),
 }
 CLASSES: dict[str, Any] = {n: c for n, c in vars(errors).items() if isinstance(c, type)}

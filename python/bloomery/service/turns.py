@@ -49,6 +49,31 @@ class Member(Protocol):
         """Let the replies go out, those to writes as errors if there is a problem; and go on."""
 
 
+class _Waiter:
+    """A member that is a coroutine: a request of HTTP that wrote."""
+
+    __slots__ = ("done",)
+    wrote = True
+
+    def __init__(self, done: asyncio.Future[None]) -> None:
+        self.done = done
+
+    def hold(self) -> None:
+        """It waits anyway."""
+
+    def send(self) -> None:
+        """Let it go on."""
+        if not self.done.done():  # its client may have gone
+            self.done.set_result(None)
+
+    def release(self, problem: errors.LogUnavailable | None) -> None:
+        """Let it go on, or know why not."""
+        if problem is None:
+            self.send()
+        elif not self.done.done():
+            self.done.set_exception(problem)
+
+
 class Turns:
     """The turns of a server, and the thread that writes its log."""
 
@@ -76,6 +101,12 @@ class Turns:
             self._loop.call_soon(self._end)
         if member is not None:
             self._turn.append(member)
+
+    async def logged(self) -> None:
+        """Return when what was just done is in the log; LogUnavailable if it could not be."""
+        waiter = _Waiter(self._loop.create_future())
+        self.join(waiter)
+        await waiter.done
 
     def _end(self) -> None:
         turn, self._turn, self._begun = self._turn, [], False
