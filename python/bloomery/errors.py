@@ -20,6 +20,7 @@
     ├── RegistryUnavailable  (OSError)      registry-unavailable
     ├── NotLoggedIn          (PermissionError) not-logged-in
     ├── NotAllowed           (PermissionError) not-allowed
+    ├── InvalidRequest       (ValueError)   invalid-request
     ├── RequestTooLarge      (ValueError)   request-too-large
     ├── ServerUnavailable    (ConnectionError) server-unavailable
     └── MissingExtra         (ImportError)  missing-extra
@@ -151,6 +152,12 @@ class NotAllowed(BloomeryError, PermissionError):
     """The user's role or name patterns do not cover this; the message says what would."""
 
     code = "not-allowed"
+
+
+class InvalidRequest(BloomeryError, ValueError):
+    """A request of HTTP that cannot be read, or for what is not there; the message says why."""
+
+    code = "invalid-request"
 
 
 class RequestTooLarge(BloomeryError, ValueError):

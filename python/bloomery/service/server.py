@@ -1,6 +1,7 @@
 """The server: a folder of data, the filters in it, and the doors to them.
 
-run: lock the folder ─> recover ─> open the doors ─> ready ─> SIGTERM ─> drain ─> snapshot ─> end
+run: lock the folder ─> open HTTP (not ready) ─> recover ─> open RESP ─> ready ─> SIGTERM
+     ─> not ready ─> close the doors ─> drain ─> snapshot ─> end
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from typing import cast
 from bloomery import _native, errors
 from bloomery.service.commands import Commands
 from bloomery.service.engine import Engine
-from bloomery.service.http import HttpDoor
+from bloomery.service.http.door import HttpDoor
 from bloomery.service.mirror import Mirror
 from bloomery.service.resp.connection import Connection
 from bloomery.service.resp.door import Door
@@ -29,7 +30,7 @@ from bloomery.service.turns import Turns
 from bloomery.storage import files
 from bloomery.storage.folder import lock, log_folder
 from bloomery.storage.log import Fsync, Log
-from bloomery.storage.recovery import recover
+from bloomery.storage.recovery import Recovery, recover
 
 __all__ = ["Server"]
 
@@ -58,7 +59,8 @@ class Server:
         self.registry = registry
         self.accept_loss = accept_loss
         self.started = time.time()
-        self.ready = False
+        self.loaded = False  # the filters are there
+        self.ready = False  # for clients: not before, and not when it is about to end
         self.resp_address = self.http_address = ""
         self.problems: list[str] = []  # that were found when it started
         self.recovered_rows = 0  # of the log, that were done again
@@ -68,6 +70,7 @@ class Server:
     turns: Turns
     commands: Commands
     door: Door
+    http: HttpDoor
     saving: Saving
     mirror: Mirror
 
@@ -83,9 +86,14 @@ class Server:
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, stop.set)
         with contextlib.closing(lock(self.data)):
-            self._open()
-            ends = await self._listen()
+            self.http = HttpDoor(self)
+            self.http_address = await self.http.open(self.host, self.http_port)
+            sweeping = asyncio.ensure_future(self._sweep_http())
+            # In a thread: meanwhile HTTP says that the server is not ready.
+            self._open(await asyncio.to_thread(recover, self.data, accept_loss=self.accept_loss))
+            resp = await self._listen()
             background = [
+                sweeping,
                 asyncio.ensure_future(self._tick()),
                 asyncio.ensure_future(self._sync_each_second()),
             ]
@@ -95,15 +103,15 @@ class Server:
                 await stop.wait()
             finally:
                 self.ready = False
+                await asyncio.sleep(self.settings.drain_seconds)
+                resp.close()
+                self.http.close()
                 for task in background:
                     task.cancel()
-                for end in ends:
-                    end.close()
                 await self._drain()
             return await self._close()
 
-    def _open(self) -> None:
-        found = recover(self.data, accept_loss=self.accept_loss)
+    def _open(self, found: Recovery) -> None:
         self.problems, self.recovered_rows = found.problems, found.rows
         for problem in found.problems:
             self.say(f"recovery: {problem}")
@@ -124,6 +132,7 @@ class Server:
         registry = self.registry or self.data / _REGISTRY
         self.mirror = Mirror(self.engine, registry, self._server_id(new=found.segment == 1))
         self.door = Door(self)
+        self.loaded = True
 
     def _server_id(self, new: bool) -> str:
         """Which server this is, in a registry that others use too: made once and kept."""
@@ -144,14 +153,14 @@ class Server:
             file.write(made.encode())
         return made
 
-    async def _listen(self) -> list[asyncio.Server]:
+    async def _listen(self) -> asyncio.Server:
         loop = asyncio.get_running_loop()
         resp = await loop.create_server(
             lambda: Connection(self.door), self.host, self.resp_port, backlog=_BACKLOG
         )
-        http = await asyncio.start_server(HttpDoor(self).serve, self.host, self.http_port)
-        self.resp_address, self.http_address = (_address(one) for one in (resp, http))
-        return [resp, http]
+        host, port = resp.sockets[0].getsockname()[:2]
+        self.resp_address = f"{host}:{port}"
+        return resp
 
     def _print_ready(self) -> None:
         where = f"resp={self.resp_address} http={self.http_address} data={self.data}"
@@ -179,6 +188,12 @@ class Server:
         self.door.sweep()
         self.saving.consider()
 
+    async def _sweep_http(self) -> None:
+        """Each second, also while the server is loading."""
+        while True:
+            await asyncio.sleep(1)
+            self.http.sweep()
+
     async def _sync_each_second(self) -> None:
         """Bring the log to the disk, beside everything else."""
         log = self.engine.log
@@ -194,6 +209,7 @@ class Server:
     async def _drain(self) -> None:
         """Let commands that have begun end, and their replies go out."""
         until = time.monotonic() + _DRAIN_SECONDS
+        await self.http.drain(until)
         while self.door.tasks and time.monotonic() < until:
             await asyncio.sleep(0.01)
         for connection in list(self.door.connections.values()):
@@ -225,8 +241,3 @@ class Server:
             self.say(str(problem))
             code = 1
         return code
-
-
-def _address(server: asyncio.Server) -> str:
-    host, port = server.sockets[0].getsockname()[:2]
-    return f"{host}:{port}"
