@@ -13,6 +13,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from bloomery import BloomFilter, _native, errors
+from bloomery.service.policy import marks
 from bloomery.storage.operations import Op
 from bloomery.storage.state import Entry, State
 
@@ -126,16 +127,14 @@ class Engine:
         if before is not None and before != entry.name:
             self.shelf.drop(before)
         self._shelved[entry.id] = entry.name
-        # A plain filter takes what it was made for: beyond that it would err more often than asked.
-        filter, plain = entry.filter, getattr(entry.filter, "kind", "") == "bloom"
+        filter, (limit, _) = entry.filter, marks(entry)
         self.shelf.put(
             entry.name,
             _UNREADY if filter is None else filter,
             entry.id,
             door=entry.settings.get("door", "bf"),
             items=entry.items,
-            limit=filter.capacity if plain else None,
-            expires_at=entry.expires_at,
+            limit=limit,
             loading=filter is None,
         )
 
