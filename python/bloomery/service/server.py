@@ -23,6 +23,7 @@ from bloomery.service.http import HttpDoor
 from bloomery.service.mirror import Mirror
 from bloomery.service.resp.connection import Connection
 from bloomery.service.resp.door import Door
+from bloomery.service.sampler import Sampler
 from bloomery.service.saving import Saving
 from bloomery.service.settings import Settings
 from bloomery.service.turns import Turns
@@ -70,6 +71,7 @@ class Server:
     door: Door
     saving: Saving
     mirror: Mirror
+    sampler: Sampler
 
     def say(self, text: str) -> None:
         """Tell the operator."""
@@ -89,6 +91,7 @@ class Server:
                 asyncio.ensure_future(self._tick()),
                 asyncio.ensure_future(self._sync_each_second()),
             ]
+            self.sampler.start()
             self.ready = True
             self._print_ready()
             try:
@@ -123,6 +126,8 @@ class Server:
         self.saving = Saving(self, found.generation)
         registry = self.registry or self.data / _REGISTRY
         self.mirror = Mirror(self.engine, registry, self._server_id(new=found.segment == 1))
+        self.sampler = Sampler(self)
+        self.commands.sampled = self.sampler.shown
         self.door = Door(self)
 
     def _server_id(self, new: bool) -> str:
@@ -212,6 +217,7 @@ class Server:
     async def _close(self) -> int:
         code = 0
         await self.turns.close()
+        await self.sampler.stop()
         try:
             await self.saving.last()
         except errors.BloomeryError as problem:
