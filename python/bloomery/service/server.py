@@ -25,6 +25,7 @@ from bloomery.service.mirror import Mirror
 from bloomery.service.notify import notify, watched
 from bloomery.service.resp.connection import Connection
 from bloomery.service.resp.door import Door
+from bloomery.service.sampler import Sampler
 from bloomery.service.saving import Saving
 from bloomery.service.settings import Settings
 from bloomery.service.tls import HANDSHAKE_SECONDS, LOOK_SECONDS, Tls
@@ -63,6 +64,7 @@ class Server:
     door: Door
     saving: Saving
     mirror: Mirror
+    sampler: Sampler
 
     def say(
         self,
@@ -94,6 +96,7 @@ class Server:
                 asyncio.ensure_future(self._sync_each_second()),
                 asyncio.ensure_future(self._look_at_certificate()),
             ]
+            self.sampler.start()
             self.ready = True
             self._print_ready()
             notify("READY=1", f"STATUS=resp={self.resp_address} http={self.http_address}")
@@ -153,6 +156,8 @@ class Server:
         self.saving = Saving(self, found.generation)
         registry = self.settings.registry or self.data / _REGISTRY
         self.mirror = Mirror(self.engine, registry, self._server_id(new=found.segment == 1))
+        self.sampler = Sampler(self)
+        self.commands.sampled = self.sampler.shown
         self.door = Door(self)
 
     def _server_id(self, new: bool) -> str:
@@ -259,6 +264,7 @@ class Server:
     async def _close(self) -> int:
         code = 0
         await self.turns.close()
+        await self.sampler.stop()
         try:
             await self.saving.last()
         except errors.BloomeryError as problem:

@@ -13,6 +13,7 @@ from difflib import get_close_matches
 from typing import Any
 
 from bloomery import errors
+from bloomery.filters.rotating import parse_window
 
 __all__ = ["HIDDEN", "Settings", "find", "like", "plain", "secret_in_file"]
 
@@ -102,6 +103,14 @@ def _set(
     return field(default=default, metadata=metadata, repr=not secret)
 
 
+def _keep(text: str) -> int:
+    """must be seconds, or a time such as 15min, 12h or 90d, of ten years at most; 0: none"""
+    seconds = int(text) if text.isdecimal() else int(parse_window(text))
+    if seconds > 10 * 365 * 86400:
+        raise ValueError
+    return seconds
+
+
 HIDDEN = "***"
 _COUNT = _between(1, 1 << 30)
 _BYTES = _between(0, 1 << 50, _nbytes)
@@ -146,6 +155,11 @@ class Settings:
     snapshot_log_bytes: int = _set(
         256 << 20, _between(1 << 16, 1 << 50, _nbytes), live=False
     )  # a log this long calls for a snapshot
+    sample_seconds: int = _set(5, _between(0, 86400))  # between samples of a filter; 0: none
+    sample_keep: int = _set(3600, _keep)  # seconds; 0: not written
+    sample_keep_minutes: int = _set(86400, _keep)
+    sample_keep_hours: int = _set(90 * 86400, _keep)
+    metrics_filters: int = _set(1000, _between(0, 1_000_000))  # shown one by one
 
     def names(self) -> list[str]:
         """Return the names as CONFIG has them."""
