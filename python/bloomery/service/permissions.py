@@ -38,7 +38,9 @@ class Operation:
 
 OPERATIONS = {
     "connect": Operation(Role.NOBODY, "log in, choose a protocol, ask if the server is alive"),
-    "look": Operation(Role.READ, "list filters (those one may read), the server's figures, metrics"),
+    "look": Operation(
+        Role.READ, "list filters (those one may read), the server's figures, metrics"
+    ),
     "contains": Operation(Role.READ, "ask for keys, count them"),
     "info": Operation(Role.READ, "a filter's parameters, state and samples"),
     "export": Operation(Role.READ, "take a filter out as a file"),
@@ -49,7 +51,9 @@ OPERATIONS = {
     "change": Operation(Role.ADMIN, "rename, copy, expire, merge, rotate, compact; set a policy"),
     "clear": Operation(Role.ADMIN, "forget all keys of a filter"),
     "drop": Operation(Role.ADMIN, "forget a filter"),
-    "server": Operation(Role.ADMIN, "settings, snapshots, clients, all filters at once", whole=True),
+    "server": Operation(
+        Role.ADMIN, "settings, snapshots, clients, all filters at once", whole=True
+    ),
 }
 
 
