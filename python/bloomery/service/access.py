@@ -47,6 +47,10 @@ class Login:
     proof: str  # what is stored of the password or token: another one, and this is over
     expires: float | None = None
 
+    def over(self) -> bool:
+        """Whether its token's time is over."""
+        return self.expires is not None and time.time() >= self.expires
+
 
 class Access:
     """The users of a server, as of a second ago at most."""

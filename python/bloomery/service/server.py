@@ -17,6 +17,8 @@ from pathlib import Path
 from typing import cast
 
 from bloomery import _native, errors
+from bloomery.service.access import Access
+from bloomery.service.audit import Audit
 from bloomery.service.commands import Commands
 from bloomery.service.engine import Engine
 from bloomery.service.http import HttpDoor
@@ -64,6 +66,8 @@ class Server:
         self.recovered_rows = 0  # of the log, that were done again
 
     # Set by run().
+    access: Access
+    audit: Audit
     engine: Engine
     turns: Turns
     commands: Commands
@@ -103,6 +107,7 @@ class Server:
             return await self._close()
 
     def _open(self) -> None:
+        self.access = Access(self)
         found = recover(self.data, accept_loss=self.accept_loss)
         self.problems, self.recovered_rows = found.problems, found.rows
         for problem in found.problems:
@@ -124,6 +129,8 @@ class Server:
         registry = self.registry or self.data / _REGISTRY
         self.mirror = Mirror(self.engine, registry, self._server_id(new=found.segment == 1))
         self.door = Door(self)
+        self.audit = Audit(self.data, self.say)
+        self.audit.note(None, "", "server", "start", "done")
 
     def _server_id(self, new: bool) -> str:
         """Which server this is, in a registry that others use too: made once and kept."""
@@ -176,6 +183,9 @@ class Server:
         self.turns.join()
         if await self.turns.retry():
             self.say("the log can be written again: writes are taken")
+        if await self.access.refresh():
+            self.door.follow_users()
+        self.audit.tick()
         self.door.sweep()
         self.saving.consider()
 
@@ -211,6 +221,7 @@ class Server:
 
     async def _close(self) -> int:
         code = 0
+        self.access.close()
         await self.turns.close()
         try:
             await self.saving.last()
@@ -224,6 +235,8 @@ class Server:
         except errors.LogUnavailable as problem:
             self.say(str(problem))
             code = 1
+        self.audit.note(None, "", "server", "stop", "done" if code == 0 else "failed")
+        await asyncio.to_thread(self.audit.close)
         return code
 
 
