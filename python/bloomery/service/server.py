@@ -18,6 +18,8 @@ from typing import Any, cast
 
 from bloomery import _native, errors
 from bloomery.service import binding, logs
+from bloomery.service.access import Access
+from bloomery.service.audit import Audit
 from bloomery.service.commands import Commands
 from bloomery.service.engine import Engine
 from bloomery.service.http import HttpDoor
@@ -58,6 +60,8 @@ class Server:
         self._reload = asyncio.Event()
 
     # Set by run().
+    access: Access
+    audit: Audit
     engine: Engine
     turns: Turns
     commands: Commands
@@ -136,6 +140,7 @@ class Server:
         return self.certificate.expires if self.certificate else None
 
     def _open(self) -> None:
+        self.access = Access(self)
         found = recover(self.data, accept_loss=self.accept_loss)
         self.problems, self.recovered_rows = found.problems, found.rows
         for problem in found.problems:
@@ -159,6 +164,8 @@ class Server:
         self.sampler = Sampler(self)
         self.commands.sampled = self.sampler.shown
         self.door = Door(self)
+        self.audit = Audit(self.data, self.say)
+        self.audit.note(None, "", "server", "start", "done")
 
     def _server_id(self, new: bool) -> str:
         """Which server this is, in a registry that others use too: made once and kept."""
@@ -218,6 +225,9 @@ class Server:
         self.turns.join()
         if await self.turns.retry():
             self.say("the log can be written again: writes are taken")
+        if await self.access.refresh():
+            self.door.follow_users()
+        self.audit.tick()
         self.door.sweep()
         self.saving.consider()
 
@@ -263,6 +273,7 @@ class Server:
 
     async def _close(self) -> int:
         code = 0
+        self.access.close()
         await self.turns.close()
         await self.sampler.stop()
         try:
@@ -277,6 +288,8 @@ class Server:
         except errors.LogUnavailable as problem:
             self.say(str(problem), level="error")
             code = 1
+        self.audit.note(None, "", "server", "stop", "done" if code == 0 else "failed")
+        await asyncio.to_thread(self.audit.close)
         return code
 
 

@@ -145,6 +145,7 @@ class Settings:
     max_capacity: int = _set(1 << 40, _between(1, 1 << 40))
     maxclients: int = _set(10_000, _between(1, 1_000_000))
     timeout: int = _set(0, _between(0, 1 << 31))  # seconds without a command; 0: none
+    login_seconds: int = _set(30, _between(1, 1 << 31))  # that a connection may take to log in
     max_arguments: int = _set(1 << 20, _between(8, 1 << 24), live=False)
     proto_max_bulk_len: int = _set(64 << 20, _between(1 << 10, 1 << 30, _nbytes), live=False)
     max_request_bytes: int = _set(128 << 20, _between(1 << 10, 1 << 31, _nbytes), live=False)
