@@ -487,6 +487,7 @@ class Shelf:
         door: str = "bf",
         items: int = 0,
         limit: int | None = None,
+        mark: int | None = None,
         expires_at: float | None = None,
         loading: bool = False,
     ) -> None:
@@ -495,20 +496,35 @@ class Shelf:
         """Take a name away; False if there was none."""
     def expire(self, name: bytes, at: float | None) -> None:
         """Set the Unix time from which on the filter is no more; None: never."""
-    def add(self, name: bytes, keys: list[Any]) -> tuple[bytes, tuple[str, str] | None]:
+    def add(self, name: bytes, keys: Batch) -> tuple[bytes, tuple[str, str] | None]:
         """Add keys; a byte for each, 1 where it was definitely new, 2 where memory was missing.
 
         After a refusal (its code and message) there are fewer bytes than keys: those before it
         are in. KeyError if there is no such name.
         """
-    def contains(self, name: bytes, keys: list[Any]) -> bytes:
+    def contains(self, name: bytes, keys: Batch) -> bytes:
         """A byte for each key: 0 is definitely not there, 1 maybe."""
-    def remove(self, name: bytes, keys: list[Any]) -> tuple[bytes, tuple[str, str] | None]:
+    def remove(self, name: bytes, keys: Batch) -> tuple[bytes, tuple[str, str] | None]:
         """Take one copy of each key out; a byte for each, 1 where there was one."""
     def count(self, name: bytes, key: Any) -> int:
         """How often the key was added, at most."""
     def figures(self, name: bytes) -> tuple[int, int, int, int] | None:
         """Items, adds, checks and maybes of a filter since it was put; None if there is none."""
+    def sample(
+        self, name: bytes, probes: int, seed: int
+    ) -> tuple[int, int, int, int, float, float, float, int, int | None] | None:
+        """How a filter is now, at a cost that does not grow with it; None if there is none.
+
+        Items, adds, checks, maybes, fill ratio, estimated error rate, estimated count, bytes, and
+        how many of so many random keys, which nobody added, may be there; they count as no checks.
+        """
+    def take_marked(self) -> list[int]:
+        """Numbers of the filters that have reached their mark, each once."""
+    @property
+    def clock_offset(self) -> float:
+        """The server's time less the system's, in seconds: filters end by the server's."""
+    @clock_offset.setter
+    def clock_offset(self, value: float, /) -> None: ...
     def note(self, id: int, op: int, data: bytes) -> None:
         """Note an operation for the log, behind the writes that came before it."""
     def take_log(self) -> list[tuple[int, int, bytes]]:
@@ -561,6 +577,13 @@ class Session:
         """2 or 3."""
     @protocol.setter
     def protocol(self, value: int, /) -> None: ...
+    @property
+    def restricted(self) -> bool:
+        """While true, native code serves permitted names only; Python sees other commands."""
+    @restricted.setter
+    def restricted(self, value: bool, /) -> None: ...
+    def permit(self, name: bytes, write: bool) -> None:
+        """Let the client ask the filter of this name, or also write to it."""
     @property
     def watched(self) -> bool:
         """Does Python see every command (a transaction, a client that has yet to log in)?"""

@@ -143,7 +143,7 @@ class RegistryUnavailable(BloomeryError, OSError):
 
 
 class NotLoggedIn(BloomeryError, PermissionError):
-    """The server has users, and this is none of them: name, password or token is wrong or missing."""
+    """The server has users: name, password or token is wrong or missing."""
 
     code = "not-logged-in"
 

@@ -6,6 +6,7 @@
 
 use crate::bits::{Bits, LINE_BYTES};
 use crate::format::{FormatError, Header, KindId};
+use crate::look::{Figures, Look};
 pub use crate::loops::{AnyKind, Ints, Keys};
 use crate::{counting, cuckoo, deletable, fuse, rotating, scalable};
 
@@ -80,6 +81,11 @@ pub trait Kind: Send + Sync + 'static {
     /// What `info()` tells beside the header's figures. Every kind gives `estimated_count`,
     /// `estimated_error_rate` and `fill_ratio`.
     fn facts(&self) -> Vec<(&'static str, Fact)>;
+
+    /// How full it is, as far as a look at a part tells; kinds that keep count need none.
+    fn figures(&self, _look: Look) -> Figures {
+        Figures::of(&self.facts())
+    }
 
     /// Unix time at which `tick` is next wanted.
     fn due(&self) -> f64 {

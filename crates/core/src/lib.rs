@@ -16,6 +16,7 @@ pub mod format;
 pub mod fuse;
 pub mod hash;
 pub mod kind;
+pub mod look;
 pub mod loops;
 pub mod probe;
 pub mod redisbloom;

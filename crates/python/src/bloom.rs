@@ -6,11 +6,12 @@ use std::sync::atomic::{AtomicU8, Ordering::*};
 use std::sync::{Mutex, PoisonError};
 
 use bloomery_core::batch::{Op, run, run_indexed};
-use bloomery_core::bits::Bits;
+use bloomery_core::bits::{Bits, LINE_BITS};
 use bloomery_core::fold::fold;
 use bloomery_core::format::{Header, KindId};
 use bloomery_core::hash::KeyHasher;
 use bloomery_core::kind::Refusal;
+use bloomery_core::look::{Figures, Look};
 use bloomery_core::loops::Hashes;
 use bloomery_core::probe::{Job, Probe, with_probe};
 use bloomery_core::shape::{Layout, Shape};
@@ -116,6 +117,25 @@ impl Bloom {
             drop(guard);
             result
         }))
+    }
+
+    /// Bits set, of how many, and the error rate that they make.
+    fn fill(&self, look: Look) -> (u64, u64, f64) {
+        let Shape { layout, num_bits, num_hashes, lines_per_key } = self.shape;
+        let each = num_hashes / 2 / lines_per_key.max(1);
+        let (set, lines, chance) = self.bits.fill(each, look);
+        let bits = (lines * LINE_BITS).min(num_bits);
+        let rate = match layout {
+            Layout::Blocked => chance.powi(lines_per_key as i32),
+            Layout::Classic => (set as f64 / bits as f64).powi(num_hashes as i32),
+        };
+        (set, bits, rate)
+    }
+
+    /// How full it is; how many keys that makes is asked of `sizing.py`.
+    pub fn figures(&self, look: Look) -> Figures {
+        let (set, bits, error_rate) = self.fill(look);
+        Figures { count: f64::NAN, error_rate, fill_ratio: set as f64 / bits as f64 }
     }
 
     /// A byte for each hash.
@@ -448,13 +468,8 @@ impl Bloom {
 
     /// The number of bits set, and the estimated error rate that they make.
     fn _fill(&self, py: Python<'_>) -> (u64, f64) {
-        let Shape { layout, num_bits, num_hashes, lines_per_key } = self.shape;
-        let each = num_hashes / 2 / lines_per_key.max(1);
-        let (set, line) = py.detach(|| self.bits.fill(each));
-        match layout {
-            Layout::Blocked => (set, line.powi(lines_per_key as i32)),
-            Layout::Classic => (set, (set as f64 / num_bits as f64).powi(num_hashes as i32)),
-        }
+        let (set, _, rate) = py.detach(|| self.fill(Look::ALL));
+        (set, rate)
     }
 
     /// Overwrites the bits from a byte offset (a multiple of 8) on, as a loader does.

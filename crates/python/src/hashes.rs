@@ -9,12 +9,12 @@ use crate::batch::{Inside, Options, Target, run};
 use crate::column::Column;
 
 /// Keeps the hash of every key it is given.
-struct Hashes {
+struct Hashes<'a> {
     hasher: KeyHasher,
-    found: Vec<u64>,
+    found: &'a mut Vec<u64>,
 }
 
-impl Target for Hashes {
+impl Target for Hashes<'_> {
     fn hasher(&self) -> KeyHasher {
         self.hasher
     }
@@ -29,7 +29,7 @@ impl Target for Hashes {
     }
 }
 
-impl Inside for Hashes {
+impl Inside for Hashes<'_> {
     fn hashes(
         &mut self,
         fill: &mut loops::Hashes<'_>,
@@ -60,7 +60,19 @@ pub fn hashes(
     hasher: KeyHasher,
     skip_nulls: bool,
 ) -> PyResult<(Vec<u64>, bool)> {
-    let mut target = Hashes { hasher, found: Vec::new() };
+    let mut found = Vec::new();
+    let array = append_hashes(keys, hasher, skip_nulls, &mut found)?;
+    Ok((found, array))
+}
+
+/// As `hashes`, behind those that were found before.
+pub fn append_hashes(
+    keys: &Bound<'_, PyAny>,
+    hasher: KeyHasher,
+    skip_nulls: bool,
+    found: &mut Vec<u64>,
+) -> PyResult<bool> {
+    let mut target = Hashes { hasher, found };
     let mask = run(&mut target, keys, &Options { skip_nulls, threads: 1, mask: false })?;
-    Ok((target.found, mask.array))
+    Ok(mask.array)
 }

@@ -4,8 +4,10 @@ use std::convert::Infallible;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use bloomery_core::batch::BLOCK;
+use bloomery_core::bits::Bits;
 use bloomery_core::format::KindId;
 use bloomery_core::kind::{AnyKind, Refusal, Removal};
+use bloomery_core::look::{Figures, Look};
 use bloomery_core::redisbloom as redis;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyString};
@@ -14,6 +16,7 @@ use crate::bank::Bank;
 use crate::bloom::Bloom;
 use crate::errors::error;
 use crate::family::Family;
+use crate::hashes::append_hashes;
 use crate::key::hash_key;
 use crate::redisbloom::{Chain, Cuckoo};
 use crate::slots::OneKey;
@@ -98,6 +101,86 @@ impl Held {
         };
         out.push(hash_key(key.as_borrowed(), hasher)?);
         Ok(())
+    }
+
+    /// Hashes every key of a batch, whatever the library takes as one.
+    pub fn hash_all(&self, keys: &Bound<'_, PyAny>, out: &mut Vec<u64>) -> PyResult<()> {
+        let hasher = match self {
+            Held::Bloom(bloom) => bloom.get().hasher,
+            Held::Family(family) => family.get().hasher,
+            Held::Chain(_) | Held::Cuckoo(_) | Held::Bank(_) => {
+                // Columns become lists: these hash bytes in ways of their own.
+                let listed = match keys.getattr("to_pylist").or_else(|_| keys.getattr("tolist")) {
+                    Ok(list) => list.call0()?,
+                    Err(_) => keys.clone(),
+                };
+                for key in listed.try_iter()? {
+                    self.hash_any(&key?, out)?;
+                }
+                return Ok(());
+            }
+        };
+        append_hashes(keys, hasher, false, out).map(|_| ())
+    }
+
+    /// How full it is, from a look at a part of it; of a bank there is nothing to tell.
+    pub fn figures(&self, py: Python<'_>, look: Look) -> PyResult<Figures> {
+        Ok(match self {
+            Held::Bloom(bloom) => bloom.get().figures(look),
+            Held::Family(family) => {
+                let family = family.get();
+                family.pass_time(py)?;
+                family.gate.read(py, false, |state| state.kind.figures(look))
+            }
+            Held::Chain(chain) => chain.get().gate.read(py, false, |chain| chain.figures(look)),
+            Held::Cuckoo(cuckoo) => cuckoo.get().gate.read(py, false, |held| held.figures(look)),
+            Held::Bank(bank) => {
+                let count = bank.get().read(py, false, |bank| Ok(bank.keys()))? as f64;
+                Figures { count, error_rate: f64::NAN, fill_ratio: f64::NAN }
+            }
+        })
+    }
+
+    pub fn nbytes(&self, py: Python<'_>) -> PyResult<usize> {
+        Ok(match self {
+            Held::Bloom(bloom) => bloom.get().bits.nbytes(),
+            Held::Family(family) => family
+                .get()
+                .gate
+                .read(py, false, |state| state.kind.sections().iter().map(Bits::nbytes).sum()),
+            Held::Chain(chain) => chain.get().gate.read(py, false, |chain| chain.size() as usize),
+            Held::Cuckoo(cuckoo) => cuckoo.get().gate.read(py, false, |held| held.size() as usize),
+            Held::Bank(bank) => bank.get().read(py, false, |bank| Ok(bank.nbytes()))?,
+        })
+    }
+
+    /// How many of so many random keys, 16 bytes each, which nobody has added, may be there. None of
+    /// a bank: a user whom nobody has added has no keys to be wrong about.
+    pub fn probe(
+        &self,
+        py: Python<'_>,
+        probes: usize,
+        seed: u64,
+        hashes: &mut Vec<u64>,
+        answers: &mut Vec<u8>,
+    ) -> PyResult<Option<u64>> {
+        if matches!(self, Held::Bank(_)) {
+            return Ok(None);
+        }
+        let mut state = seed;
+        let mut next = || {
+            // splitmix64
+            state = state.wrapping_add(0x9E37_79B9_7F4A_7C15);
+            let x = (state ^ (state >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+            let x = (x ^ (x >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+            x ^ (x >> 31)
+        };
+        for _ in 0..probes {
+            let key = u128::from(next()) << 64 | u128::from(next());
+            self.hash(&key.to_le_bytes(), hashes);
+        }
+        self.contains(py, hashes, answers)?;
+        Ok(Some(answers.iter().map(|answer| u64::from(*answer)).sum()))
     }
 
     /// Does adding what is there already change anything?

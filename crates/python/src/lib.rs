@@ -22,6 +22,7 @@ mod mask;
 mod memory;
 mod names;
 mod output;
+mod permits;
 mod redisbloom;
 mod replay;
 mod run;

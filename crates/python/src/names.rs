@@ -38,6 +38,8 @@ pub struct Entry {
     pub items: u64,
     /// How many of those it takes at most.
     pub limit: u64,
+    /// With so many somebody wants to know, once.
+    pub mark: u64,
     pub expires_at: f64,
     /// Not yet whole: it was announced and its bytes are coming.
     pub loading: bool,
@@ -54,6 +56,10 @@ pub struct Names {
     /// Whether any filter ever had an end; if not, nobody asks what time it is.
     pub timed: bool,
     pub log: Vec<(u64, u8, Vec<u8>)>,
+    /// Filters that have reached their mark.
+    pub marked: Vec<u64>,
+    /// The server's time less the system's, in seconds.
+    pub offset: f64,
     /// Why no write is taken now.
     pub refusing: bool,
     pub commands: u64,
@@ -64,6 +70,11 @@ pub struct Names {
 }
 
 impl Names {
+    /// The server's time.
+    pub fn now(&self) -> f64 {
+        system_time() + self.offset
+    }
+
     #[inline(always)]
     pub fn get(&mut self, name: &[u8], now: f64) -> Option<&mut Entry> {
         self.entries.get_mut(name).filter(|entry| now < entry.expires_at)
@@ -72,17 +83,18 @@ impl Names {
     /// Both at once, which the borrow checker does not see to be apart through `get`.
     #[inline(always)]
     pub fn split(&mut self, name: &[u8], now: f64) -> (Option<&mut Entry>, Work<'_>) {
-        let Names { entries, log, hashes, answers, .. } = self;
+        let Names { entries, log, marked, hashes, answers, .. } = self;
         let entry = entries.get_mut(name).filter(|entry| now < entry.expires_at);
         hashes.clear();
         answers.clear();
-        (entry, Work { log, hashes, answers })
+        (entry, Work { log, marked, hashes, answers })
     }
 }
 
 /// What a command needs beside the filter.
 pub struct Work<'a> {
     log: &'a mut Vec<(u64, u8, Vec<u8>)>,
+    marked: &'a mut Vec<u64>,
     pub hashes: &'a mut Vec<u64>,
     pub answers: &'a mut Vec<u8>,
 }
@@ -122,7 +134,8 @@ impl Entry {
     /// turn, as in RedisBloom.
     #[inline(always)]
     pub fn add(&mut self, py: Python<'_>, work: &mut Work<'_>) -> Result<(), Refusal> {
-        let result = if self.limit != u64::MAX {
+        let keys = (work.hashes.len() / self.held.width()) as u64;
+        let result = if self.limit.saturating_sub(self.items) < keys {
             self.add_within(py, work)
         } else if self.starved.is_some_and(|since| since.elapsed() < STARVED) {
             self.add_nothing(py, work)
@@ -137,6 +150,10 @@ impl Entry {
         };
         self.items += count(work.answers);
         self.adds += work.answers.len() as u64;
+        if self.items >= self.mark {
+            self.mark = u64::MAX;
+            work.marked.push(self.id);
+        }
         let always = self.held.every_add_counts();
         let keep = |answer| answer == 1 || (always && answer != NO_ROOM);
         work.record(self.id, ADD, self.held.width(), keep);
@@ -170,8 +187,11 @@ impl Entry {
                 if work.answers.pop() == Some(0) {
                     return Err(Refusal::Full("non scaling filter is full".into()));
                 }
-                work.answers.push(0);
-                continue;
+                // Where copies are counted one more copy counts: it will be removed once more.
+                if !self.held.every_add_counts() {
+                    work.answers.push(0);
+                    continue;
+                }
             }
             self.held.add(py, hashes, work.answers)?;
             new += u64::from(work.answers.last() == Some(&1));
@@ -199,6 +219,6 @@ pub fn failed(problem: PyErr) -> Refusal {
     Refusal::Full(problem.to_string())
 }
 
-pub fn now() -> f64 {
+fn system_time() -> f64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0.0, |time| time.as_secs_f64())
 }

@@ -8,8 +8,8 @@ use pyo3::prelude::*;
 use pyo3::sync::MutexExt;
 use pyo3::types::{PyBytes, PyList};
 
-use crate::names::now;
 use crate::output::Output;
+use crate::permits::Permits;
 use crate::shelf::Shelf;
 use crate::usual::{one_key, run};
 
@@ -32,6 +32,8 @@ struct Inner {
     output: Output,
     /// Does Python see every command (a transaction, a client that has yet to log in)?
     watched: bool,
+    /// What the client may use, where that is not everything.
+    permits: Option<Permits>,
 }
 
 impl Session {
@@ -66,7 +68,7 @@ impl Session {
         data: &Bound<'py, PyBytes>,
     ) -> PyResult<Option<Bound<'py, PyAny>>> {
         let mut inner = self.inner(py);
-        let Inner { parser, input, start, output, watched } = &mut *inner;
+        let Inner { parser, input, start, output, watched, permits } = &mut *inner;
         let fresh = data.as_bytes();
         let held = *start < input.len();
         if held {
@@ -76,7 +78,7 @@ impl Session {
         let mut at = if held { *start } else { 0 };
         let mut names =
             self.shelf.get().names.lock_py_attached(py).unwrap_or_else(|e| e.into_inner());
-        let time = if names.timed { now() } else { 0.0 };
+        let time = if names.timed { names.now() } else { 0.0 };
         let mut waiting = std::mem::take(&mut names.run);
         let mut done = 0;
         let found = loop {
@@ -92,14 +94,18 @@ impl Session {
                             continue;
                         }
                         waiting.end(py, &mut names, view, output, time);
-                        if waiting.begins(doing, &mut names, parser, command, before, time) {
+                        if permits.as_ref().is_none_or(|known| known.cover(parser, command))
+                            && waiting.begins(doing, &mut names, parser, command, before, time)
+                        {
                             done += 1;
                             continue;
                         }
                     } else {
                         waiting.end(py, &mut names, view, output, time);
                     }
-                    if *watched || !run(py, &mut names, parser, command, output, time) {
+                    let seen = *watched
+                        || permits.as_ref().is_some_and(|known| !known.cover(parser, command));
+                    if seen || !run(py, &mut names, parser, command, output, time) {
                         let words = (0..parser.len())
                             .map(|i| PyBytes::new(py, parser.argument(command, i)));
                         break PyList::new(py, words).map(|list| Some(list.into_any()));
@@ -202,6 +208,25 @@ impl Session {
     #[getter]
     fn watched(&self, py: Python<'_>) -> bool {
         self.inner(py).watched
+    }
+
+    /// While true, usual commands are done for names that were permitted; Python sees the others.
+    #[getter]
+    fn restricted(&self, py: Python<'_>) -> bool {
+        self.inner(py).permits.is_some()
+    }
+
+    /// What was permitted before is forgotten, whichever it is.
+    #[setter]
+    fn set_restricted(&self, py: Python<'_>, restricted: bool) {
+        self.inner(py).permits = restricted.then(Permits::default);
+    }
+
+    /// Lets the client ask the filter of this name, or also write to it.
+    fn permit(&self, py: Python<'_>, name: &[u8], write: bool) {
+        if let Some(permits) = &mut self.inner(py).permits {
+            permits.permit(name, write);
+        }
     }
 
     #[setter]

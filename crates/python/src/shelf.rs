@@ -5,6 +5,7 @@ use std::sync::Mutex;
 use std::sync::atomic::Ordering::Relaxed;
 
 use bloomery_core::kind::Refusal;
+use bloomery_core::look::{Figures, Look};
 use pyo3::prelude::*;
 use pyo3::sync::MutexExt;
 use pyo3::types::{PyBytes, PyList};
@@ -18,6 +19,15 @@ use crate::names::{Door, Entry, Names, Work, failed};
 pub struct Shelf {
     pub names: Mutex<Names>,
 }
+
+/// Room for so many keys is kept from one batch to the next.
+const KEEP: usize = 1 << 16;
+
+/// As `Shelf.sample` tells it.
+type Sample = (u64, u64, u64, u64, f64, f64, f64, usize, Option<u64>);
+
+/// Pages of a filter that a sample looks at: 64 KiB, some 10 microseconds.
+const PAGES: usize = 16;
 
 type Outcome<'py> = (Bound<'py, PyBytes>, Option<(&'static str, String)>);
 
@@ -35,7 +45,7 @@ impl Shelf {
     fn with<'py>(
         &self,
         name: &Bound<'py, PyBytes>,
-        keys: &Bound<'py, PyList>,
+        keys: &Bound<'py, PyAny>,
         work: impl FnOnce(Python<'_>, &mut Entry, &mut Work<'_>) -> Result<(), Refusal>,
     ) -> PyResult<Outcome<'py>> {
         let py = name.py();
@@ -45,11 +55,12 @@ impl Shelf {
         let Some(entry) = entry else {
             return Err(pyo3::exceptions::PyKeyError::new_err(name.clone().unbind()));
         };
-        for key in keys {
-            entry.held.hash_any(&key, own.hashes)?;
-        }
+        entry.held.hash_all(keys, own.hashes)?;
         let result = work(py, entry, &mut own);
-        Ok((PyBytes::new(py, own.answers), result.err().map(told)))
+        let outcome = (PyBytes::new(py, own.answers), result.err().map(told));
+        own.hashes.shrink_to(KEEP); // of a large batch
+        own.answers.shrink_to(KEEP);
+        Ok(outcome)
     }
 }
 
@@ -61,7 +72,9 @@ impl Shelf {
     }
 
     /// Gives a name to a filter, or to another in place of the one that had it.
-    #[pyo3(signature = (name, filter, id, *, door="bf", items=0, limit=None, expires_at=None, loading=false))]
+    #[pyo3(signature = (
+        name, filter, id, *, door="bf", items=0, limit=None, mark=None, expires_at=None, loading=false
+    ))]
     #[expect(clippy::too_many_arguments, reason = "private: service/engine.py is the only caller")]
     fn put(
         &self,
@@ -72,6 +85,7 @@ impl Shelf {
         door: &str,
         items: u64,
         limit: Option<u64>,
+        mark: Option<u64>,
         expires_at: Option<f64>,
         loading: bool,
     ) -> PyResult<()> {
@@ -83,6 +97,7 @@ impl Shelf {
             door: if door == "cf" { Door::Cf } else { Door::Bf },
             items,
             limit: limit.unwrap_or(u64::MAX),
+            mark: mark.unwrap_or(u64::MAX),
             expires_at: expires_at.unwrap_or(f64::INFINITY),
             loading,
             starved: None,
@@ -127,7 +142,7 @@ impl Shelf {
     fn add<'py>(
         &self,
         name: &Bound<'py, PyBytes>,
-        keys: &Bound<'py, PyList>,
+        keys: &Bound<'py, PyAny>,
     ) -> PyResult<Outcome<'py>> {
         self.with(name, keys, |py, entry, work| entry.add(py, work))
     }
@@ -136,7 +151,7 @@ impl Shelf {
     fn contains<'py>(
         &self,
         name: &Bound<'py, PyBytes>,
-        keys: &Bound<'py, PyList>,
+        keys: &Bound<'py, PyAny>,
     ) -> PyResult<Bound<'py, PyBytes>> {
         let asked = |py: Python<'_>, entry: &mut Entry, work: &mut Work<'_>| {
             entry.contains(py, work).map_err(failed)
@@ -148,7 +163,7 @@ impl Shelf {
     fn remove<'py>(
         &self,
         name: &Bound<'py, PyBytes>,
-        keys: &Bound<'py, PyList>,
+        keys: &Bound<'py, PyAny>,
     ) -> PyResult<Outcome<'py>> {
         self.with(name, keys, |py, entry, work| entry.remove(py, work))
     }
@@ -182,6 +197,53 @@ impl Shelf {
         let mut names = self.names.lock_py_attached(py).unwrap_or_else(|e| e.into_inner());
         let log = std::mem::take(&mut names.log);
         log.into_iter().map(|(id, op, data)| (id, op, PyBytes::new(py, &data))).collect()
+    }
+
+    /// Numbers of the filters that have reached their mark, each once.
+    fn take_marked(&self, py: Python<'_>) -> Vec<u64> {
+        let mut names = self.names.lock_py_attached(py).unwrap_or_else(|e| e.into_inner());
+        std::mem::take(&mut names.marked)
+    }
+
+    /// The server's time less the system's, in seconds: filters end by the server's.
+    #[setter]
+    fn set_clock_offset(&self, py: Python<'_>, seconds: f64) {
+        self.names.lock_py_attached(py).unwrap_or_else(|e| e.into_inner()).offset = seconds;
+    }
+
+    #[getter]
+    fn clock_offset(&self, py: Python<'_>) -> f64 {
+        self.names.lock_py_attached(py).unwrap_or_else(|e| e.into_inner()).offset
+    }
+
+    /// (items, adds, checks, maybes, fill ratio, estimated error rate, estimated count, bytes, hits)
+    /// of a filter: how full it is from a look at a part of it, and how many of so many random keys,
+    /// which nobody added, may be there; those count as no checks. None if there is none, or it is
+    /// not yet whole.
+    fn sample(
+        &self,
+        py: Python<'_>,
+        name: &[u8],
+        probes: usize,
+        seed: u64,
+    ) -> PyResult<Option<Sample>> {
+        let mut names = self.names.lock_py_attached(py).unwrap_or_else(|e| e.into_inner());
+        let (entry, work) = names.split(name, f64::NEG_INFINITY);
+        let Some(entry) = entry.filter(|entry| !entry.loading) else { return Ok(None) };
+        let Figures { count, error_rate, fill_ratio } =
+            entry.held.figures(py, Look { pages: PAGES, seed })?;
+        let hits = entry.held.probe(py, probes, seed, work.hashes, work.answers)?;
+        Ok(Some((
+            entry.items,
+            entry.adds,
+            entry.checks,
+            entry.maybes,
+            fill_ratio,
+            error_rate,
+            if count.is_nan() { entry.items as f64 } else { count },
+            entry.held.nbytes(py)?,
+            hits,
+        )))
     }
 
     /// While true, the native path takes no writes: they go to Python, which says why.

@@ -26,7 +26,7 @@ impl Act {
 
 /// The usual commands: what to do, by whose door, and with how many keys.
 #[inline(always)]
-fn usual(name: &[u8]) -> Option<(Act, Door, bool)> {
+pub fn usual(name: &[u8]) -> Option<(Act, Door, bool)> {
     let mut upper = [0u8; 10];
     let upper = upper.get_mut(..name.len())?;
     upper.copy_from_slice(name);

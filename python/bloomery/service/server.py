@@ -11,21 +11,27 @@ import contextlib
 import re
 import secrets
 import signal
+import ssl
 import sys
 import time
-import traceback
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 from bloomery import _native, errors
+from bloomery.service import binding, logs
+from bloomery.service.access import Access
+from bloomery.service.audit import Audit
 from bloomery.service.commands import Commands
 from bloomery.service.engine import Engine
 from bloomery.service.http.door import HttpDoor
 from bloomery.service.mirror import Mirror
+from bloomery.service.notify import notify, watched
 from bloomery.service.resp.connection import Connection
 from bloomery.service.resp.door import Door
+from bloomery.service.sampler import Sampler
 from bloomery.service.saving import Saving
 from bloomery.service.settings import Settings
+from bloomery.service.tls import HANDSHAKE_SECONDS, LOOK_SECONDS, Tls
 from bloomery.service.turns import Turns
 from bloomery.storage import files
 from bloomery.storage.folder import lock, log_folder
@@ -42,21 +48,9 @@ _REGISTRY = "registry.sqlite"
 class Server:
     """One running server."""
 
-    def __init__(
-        self,
-        data: Path,
-        settings: Settings,
-        *,
-        host: str = "127.0.0.1",
-        resp_port: int = 6380,
-        http_port: int = 8100,
-        registry: str | None = None,
-        accept_loss: bool = False,
-    ) -> None:
-        self.data = data
+    def __init__(self, settings: Settings, *, accept_loss: bool = False) -> None:
         self.settings = settings
-        self.host, self.resp_port, self.http_port = host, resp_port, http_port
-        self.registry = registry
+        self.data = Path(settings.data)
         self.accept_loss = accept_loss
         self.started = time.time()
         self.loaded = False  # the filters are there
@@ -64,8 +58,12 @@ class Server:
         self.resp_address = self.http_address = ""
         self.problems: list[str] = []  # that were found when it started
         self.recovered_rows = 0  # of the log, that were done again
+        self.certificate: Tls | None = None
+        self._reload = asyncio.Event()
 
     # Set by run().
+    access: Access
+    audit: Audit
     engine: Engine
     turns: Turns
     commands: Commands
@@ -73,48 +71,89 @@ class Server:
     http: HttpDoor
     saving: Saving
     mirror: Mirror
+    sampler: Sampler
 
-    def say(self, text: str) -> None:
-        """Tell the operator."""
-        with contextlib.suppress(OSError):
-            print(f"bloomery: {text}", file=sys.stderr, flush=True)
+    def say(
+        self,
+        text: str,
+        level: str = "info",
+        problem: BaseException | None = None,
+        **fields: Any,
+    ) -> None:
+        """Tell the operator: debug, info, warning or error. Neither text nor fields have a key or a
+        secret in them; `problem` is an exception that nobody expected."""
+        logs.tell(text, level, problem, **fields)
 
     async def run(self) -> int:
         """Serve until a signal says to stop; the exit code."""
         loop = asyncio.get_running_loop()
         stop = asyncio.Event()
+        loop.set_exception_handler(logs.complain)
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, stop.set)
+        loop.add_signal_handler(signal.SIGHUP, self._reload.set)
+        bound = self._may_bind()
+        if self.settings.tls_cert:
+            self.certificate = Tls(self.settings.tls_cert, self.settings.tls_key, self.say)
         with contextlib.closing(lock(self.data)):
             self.http = HttpDoor(self)
-            self.http_address = await self.http.open(self.host, self.http_port)
+            http = await self.http.open(bound, self.settings.http_port, self.tls)
+            self.http_address = _address(http)
             sweeping = asyncio.ensure_future(self._sweep_http())
             # In a thread: meanwhile HTTP says that the server is not ready.
             self._open(await asyncio.to_thread(recover, self.data, accept_loss=self.accept_loss))
-            resp = await self._listen()
+            resp = await self._listen(bound)
             background = [
                 sweeping,
                 asyncio.ensure_future(self._tick()),
                 asyncio.ensure_future(self._sync_each_second()),
+                asyncio.ensure_future(self._look_at_certificate()),
             ]
+            self.sampler.start()
             self.ready = True
             self._print_ready()
+            notify("READY=1", f"STATUS=resp={self.resp_address} http={self.http_address}")
             try:
                 await stop.wait()
             finally:
                 self.ready = False
+                notify("STOPPING=1")
                 await asyncio.sleep(self.settings.drain_seconds)
                 resp.close()
-                self.http.close()
+                http.close()
                 for task in background:
                     task.cancel()
                 await self._drain()
             return await self._close()
 
+    def _may_bind(self) -> list[str]:
+        """Return the addresses to serve at; InvalidConfiguration if others could reach them and
+        are not kept out."""
+        bound = binding.addresses(self.settings.host)
+        problems = binding.check(self.settings, bound, users=binding.has_users(self.data))
+        if problems:
+            raise errors.InvalidConfiguration(*problems)
+        if self.settings.insecure and not self.settings.tls_cert:
+            reached = [one for one in bound if not binding.is_loopback(one)]
+            if reached:
+                self.say("others can listen in: there is no TLS", level="warning", at=reached)
+        return bound
+
+    @property
+    def tls(self) -> ssl.SSLContext | None:
+        """For the doors; None: they speak in the clear."""
+        return self.certificate.context if self.certificate else None
+
+    @property
+    def tls_expires(self) -> float | None:
+        """When the certificate runs out, as Unix time; None without one."""
+        return self.certificate.expires if self.certificate else None
+
     def _open(self, found: Recovery) -> None:
+        self.access = Access(self)
         self.problems, self.recovered_rows = found.problems, found.rows
         for problem in found.problems:
-            self.say(f"recovery: {problem}")
+            self.say(f"recovery: {problem}", level="warning")
         log = Log(
             log_folder(self.data),
             segment=found.segment,
@@ -129,9 +168,13 @@ class Server:
         self.commands = Commands(self.engine, self.settings)
         self.turns = Turns(self.engine, self.say)
         self.saving = Saving(self, found.generation)
-        registry = self.registry or self.data / _REGISTRY
+        registry = self.settings.registry or self.data / _REGISTRY
         self.mirror = Mirror(self.engine, registry, self._server_id(new=found.segment == 1))
+        self.sampler = Sampler(self)
+        self.commands.sampled = self.sampler.shown
         self.door = Door(self)
+        self.audit = Audit(self.data, self.say)
+        self.audit.note(None, "", "server", "start", "done")
         self.loaded = True
 
     def _server_id(self, new: bool) -> str:
@@ -145,7 +188,7 @@ class Server:
                 f"{path}: {'damaged' if known else 'missing'}: to a registry this is now another "
                 "server, which cannot have the names of the one before"
             )
-            self.say(f"recovery: {self.problems[-1]}")
+            self.say(f"recovery: {self.problems[-1]}", level="warning")
             for left in self.data.glob(f"{_REGISTRY}*"):
                 left.unlink()  # our own one is made anew
         made = secrets.token_hex(8)
@@ -153,13 +196,15 @@ class Server:
             file.write(made.encode())
         return made
 
-    async def _listen(self) -> asyncio.Server:
-        loop = asyncio.get_running_loop()
+    async def _listen(self, bound: list[str]) -> asyncio.Server:
+        loop, settings = asyncio.get_running_loop(), self.settings
+        secured: dict[str, Any] = {}
+        if self.tls is not None:
+            secured = {"ssl": self.tls, "ssl_handshake_timeout": HANDSHAKE_SECONDS}
         resp = await loop.create_server(
-            lambda: Connection(self.door), self.host, self.resp_port, backlog=_BACKLOG
+            lambda: Connection(self.door), bound, settings.resp_port, backlog=_BACKLOG, **secured
         )
-        host, port = resp.sockets[0].getsockname()[:2]
-        self.resp_address = f"{host}:{port}"
+        self.resp_address = _address(resp)
         return resp
 
     def _print_ready(self) -> None:
@@ -178,13 +223,18 @@ class Server:
             await asyncio.sleep(1)
             try:
                 await self._pass_second()
-            except Exception:  # noqa: BLE001  # or there would be no next second
-                self.say(traceback.format_exc())
+            except Exception as problem:  # noqa: BLE001  # or there would be no next second
+                self.say("what is due each second failed", level="error", problem=problem)
 
     async def _pass_second(self) -> None:
+        if watched():
+            notify("WATCHDOG=1")
         self.turns.join()
         if await self.turns.retry():
             self.say("the log can be written again: writes are taken")
+        if await self.access.refresh():
+            self.door.follow_users()
+        self.audit.tick()
         self.door.sweep()
         self.saving.consider()
 
@@ -193,6 +243,16 @@ class Server:
         while True:
             await asyncio.sleep(1)
             self.http.sweep()
+
+    async def _look_at_certificate(self) -> None:
+        """Take a new certificate when there is one: every few seconds, and at once on SIGHUP."""
+        while True:
+            with contextlib.suppress(asyncio.TimeoutError):
+                await asyncio.wait_for(self._reload.wait(), LOOK_SECONDS)
+            asked = self._reload.is_set()
+            self._reload.clear()
+            if self.certificate is not None:
+                await asyncio.to_thread(self.certificate.look, always=asked)
 
     async def _sync_each_second(self) -> None:
         """Bring the log to the disk, beside everything else."""
@@ -227,17 +287,26 @@ class Server:
 
     async def _close(self) -> int:
         code = 0
+        self.access.close()
         await self.turns.close()
+        await self.sampler.stop()
         try:
             await self.saving.last()
         except errors.BloomeryError as problem:
-            self.say(f"no snapshot was made: {problem}; the log has everything")
+            self.say(f"no snapshot was made: {problem}; the log has everything", level="error")
             code = 1
         await asyncio.to_thread(self.mirror.close)
         self.turns.stop()
         try:
             self.engine.log.close()
         except errors.LogUnavailable as problem:
-            self.say(str(problem))
+            self.say(str(problem), level="error")
             code = 1
+        self.audit.note(None, "", "server", "stop", "done" if code == 0 else "failed")
+        await asyncio.to_thread(self.audit.close)
         return code
+
+
+def _address(server: asyncio.Server) -> str:
+    host, port = server.sockets[0].getsockname()[:2]
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

@@ -92,3 +92,39 @@ def test_a_line_of_words_may_stand_among_the_commands_of_a_run() -> None:
     add = packed(b"BF.ADD", b"plain", b"a")
     session.feed(add + b'BF.EXISTS plain "a"\r\nBF.EXISTS plain a\r\n' + add)
     assert session.take() == b":1\r\n:1\r\n:1\r\n:0\r\n"
+
+
+def test_only_permitted_names_are_served_natively() -> None:
+    """A restricted client's commands on other names, and writes where it may only ask, go to
+    Python; whatever else was pipelined is done in order."""
+    session = _native.Session(shelf(), *LIMITS)
+    session.restricted = True
+    ask, add = packed(b"BF.EXISTS", b"plain", b"1"), packed(b"BF.ADD", b"plain", b"1")
+    assert session.feed(ask) == [b"BF.EXISTS", b"plain", b"1"]
+    session.permit(b"plain", write=False)
+    other = packed(b"BF.MEXISTS", b"growing", b"1", b"2")
+    assert session.feed(ask * 3 + add + ask + other) == [b"BF.ADD", b"plain", b"1"]
+    assert session.take() == b":0\r\n" * 3
+    session.reply(b"-NOPERM\r\n")
+    assert session.feed(b"") == [b"BF.MEXISTS", b"growing", b"1", b"2"]
+    assert session.take() == b"-NOPERM\r\n:0\r\n"
+    session.permit(b"plain", write=True)
+    session.permit(b"plain", write=False)  # takes nothing back
+    assert session.feed(add + ask + packed(b"PING")) is None
+    assert session.take() == b":1\r\n:1\r\n+PONG\r\n"
+    session.restricted = True  # what was permitted is forgotten
+    assert session.feed(ask) == [b"BF.EXISTS", b"plain", b"1"]
+    session.restricted = False
+    assert session.feed(ask) is None
+
+
+def test_permits_stay_small() -> None:
+    """However many names a client uses, what is remembered of it is bounded: some are asked for
+    again."""
+    session = _native.Session(shelf(), *LIMITS)
+    session.restricted = True
+    session.permit(b"plain", write=True)
+    for n in range(4096):
+        session.permit(b"%d" % n, write=False)
+    assert session.feed(packed(b"BF.EXISTS", b"plain", b"1")) == [b"BF.EXISTS", b"plain", b"1"]
+    assert session.feed(packed(b"BF.EXISTS", b"4095", b"1")) is None

@@ -6,6 +6,7 @@ use super::{Cells, Rule};
 use crate::bits::Bits;
 use crate::format::Header;
 use crate::kind::{Fact, Kind, Merge, Refusal, Removal};
+use crate::look::{Figures, Look};
 #[cfg(target_arch = "x86_64")]
 use crate::probe::has_avx2;
 use crate::probe::{prefetch, second};
@@ -85,23 +86,33 @@ impl<R: Rule> Kind for Cells<R> {
     }
 
     fn facts(&self) -> Vec<(&'static str, Fact)> {
-        let (draws, lines_per_key) = self.powers();
-        let (mut used, mut chance) = (0, 0.0);
-        for line in self.lines() {
-            let here = R::used(&line);
-            used += here;
-            // A fuller line errs more often: the mean of the chances, not the chance of the mean.
-            chance += (here as f64 / R::CELLS as f64).powi(draws);
-        }
-        let lines = self.lines as f64;
-        let count = self.visits(used, lines) / f64::from(lines_per_key);
+        let Figures { count, error_rate, fill_ratio } = self.figures(Look::ALL);
         let mut facts = vec![
             ("estimated_count", Fact::Int(count.round() as u64)),
-            ("estimated_error_rate", Fact::Float((chance / lines).powi(lines_per_key))),
-            ("fill_ratio", Fact::Float(used as f64 / (lines * R::CELLS as f64))),
+            ("estimated_error_rate", Fact::Float(error_rate)),
+            ("fill_ratio", Fact::Float(fill_ratio)),
         ];
         facts.extend(R::facts(self));
         facts
+    }
+
+    fn figures(&self, look: Look) -> Figures {
+        let (draws, lines_per_key) = self.powers();
+        let (mut used, mut chance, mut seen) = (0, 0.0, 0u64);
+        for line in self.lines(look) {
+            let here = R::used(&line);
+            used += here;
+            seen += 1;
+            // A fuller line errs more often: the mean of the chances, not the chance of the mean.
+            chance += (here as f64 / R::CELLS as f64).powi(draws);
+        }
+        let seen = seen as f64;
+        let visits = self.visits(used, seen) * (self.lines as f64 / seen);
+        Figures {
+            count: visits / f64::from(lines_per_key),
+            error_rate: (chance / seen).powi(lines_per_key),
+            fill_ratio: used as f64 / (seen * R::CELLS as f64),
+        }
     }
 
     /// "removable": would `remove` take this key out now?

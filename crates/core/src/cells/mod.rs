@@ -16,6 +16,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use crate::bits::{Bits, LINE_BYTES, WORDS_PER_LINE};
 use crate::format::{FormatError, Header};
 use crate::kind::{Fact, Merge, Removal};
+use crate::look::Look;
 use crate::probe::{mulhi, next, pattern, second};
 use crate::shape::MAX_HASHES_PER_LINE;
 
@@ -194,8 +195,9 @@ impl<R: Rule> Cells<R> {
         (self.draws as i32, if self.two_lines { 2 } else { 1 })
     }
 
-    pub(crate) fn lines(&self) -> impl Iterator<Item = Line> {
-        let words = self.bits.words().chunks_exact(WORDS_PER_LINE);
+    pub(crate) fn lines(&self, look: Look) -> impl Iterator<Item = Line> {
+        let parts = look.parts(self.bits.words());
+        let words = parts.flat_map(|part| part.chunks_exact(WORDS_PER_LINE));
         words.map(|line| std::array::from_fn(|i| line[i].load(Relaxed)))
     }
 

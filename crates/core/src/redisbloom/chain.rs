@@ -8,6 +8,7 @@ use super::murmur::{MULTIPLIER, murmur64a};
 use super::{Kept, beyond};
 use crate::bits::Bits;
 use crate::kind::{Fact, Refusal};
+use crate::look::{Figures, Look};
 use crate::shape::MAX_BITS;
 
 /// RedisBloom makes no filter that errs more often.
@@ -147,17 +148,22 @@ impl Chain {
     }
 
     pub fn facts(&self) -> Vec<(&'static str, Fact)> {
+        let Figures { error_rate, fill_ratio, .. } = self.figures(Look::ALL);
+        vec![
+            ("estimated_count", Fact::Int(self.keys)),
+            ("estimated_error_rate", Fact::Float(error_rate)),
+            ("fill_ratio", Fact::Float(fill_ratio)),
+        ]
+    }
+
+    pub fn figures(&self, look: Look) -> Figures {
         let total: f64 = self.layers.iter().map(|layer| layer.numbers.num_bits as f64).sum();
         let (mut set, mut clear) = (0.0, 1.0);
         for layer in &self.layers {
-            let fill = layer.fill_ratio();
+            let fill = layer.fill_ratio(look);
             set += fill * layer.numbers.num_bits as f64;
             clear *= 1.0 - fill.powi(layer.numbers.num_hashes as i32);
         }
-        vec![
-            ("estimated_count", Fact::Int(self.keys)),
-            ("estimated_error_rate", Fact::Float(1.0 - clear)),
-            ("fill_ratio", Fact::Float(set / total)),
-        ]
+        Figures { count: self.keys as f64, error_rate: 1.0 - clear, fill_ratio: set / total }
     }
 }

@@ -10,6 +10,7 @@ use super::murmur::murmur64a;
 use super::{Kept, beyond};
 use crate::bits::Bits;
 use crate::kind::{Fact, Refusal};
+use crate::look::{Figures, Look};
 
 /// Removals since the last compaction that set off another, as a share of the keys.
 const COMPACT_FROM: f64 = 0.10;
@@ -245,18 +246,27 @@ impl Cuckoo {
     }
 
     pub fn facts(&self) -> Vec<(&'static str, Fact)> {
-        let (mut taken, mut total, mut clear) = (0u64, 0u64, 1.0);
-        for (bits, nbytes) in self.parts() {
-            let words = bits.words().iter();
-            let full: u64 = words.map(|word| u64::from(taken_bytes(word.load(Relaxed)))).sum();
-            (taken, total) = (taken + full, total + nbytes);
-            let asked = 2.0 * f64::from(self.numbers.bucket_size) * full as f64 / nbytes as f64;
-            clear *= (254.0f64 / 255.0).powf(asked);
-        }
+        let Figures { error_rate, fill_ratio, .. } = self.figures(Look::ALL);
         vec![
             ("estimated_count", Fact::Int(self.numbers.keys)),
-            ("estimated_error_rate", Fact::Float(1.0 - clear)),
-            ("fill_ratio", Fact::Float(taken as f64 / total as f64)),
+            ("estimated_error_rate", Fact::Float(error_rate)),
+            ("fill_ratio", Fact::Float(fill_ratio)),
         ]
+    }
+
+    pub fn figures(&self, look: Look) -> Figures {
+        let (mut taken, mut total, mut clear) = (0.0, 0u64, 1.0);
+        for (bits, nbytes) in self.parts() {
+            let (mut full, mut words) = (0u64, 0);
+            for part in look.parts(bits.words()) {
+                full += part.iter().map(|w| u64::from(taken_bytes(w.load(Relaxed)))).sum::<u64>();
+                words += part.len() as u64;
+            }
+            let share = full as f64 / (8 * words).min(nbytes) as f64;
+            (taken, total) = (taken + share * nbytes as f64, total + nbytes);
+            clear *= (254.0f64 / 255.0).powf(2.0 * f64::from(self.numbers.bucket_size) * share);
+        }
+        let keys = self.numbers.keys as f64;
+        Figures { count: keys, error_rate: 1.0 - clear, fill_ratio: taken / total as f64 }
     }
 }

@@ -4,6 +4,7 @@
 use std::sync::atomic::Ordering::Relaxed;
 
 use crate::bits::Bits;
+use crate::look::Look;
 use crate::probe::prefetch;
 use crate::shape::MAX_BITS;
 
@@ -112,9 +113,14 @@ impl Layer {
         clear != 0
     }
 
-    pub fn fill_ratio(&self) -> f64 {
-        let set: u64 = self.bits.words().iter().map(|w| w.load(Relaxed).count_ones() as u64).sum();
-        set as f64 / self.numbers.num_bits as f64
+    pub fn fill_ratio(&self, look: Look) -> f64 {
+        let (mut set, mut words) = (0u64, 0);
+        for part in look.parts(self.bits.words()) {
+            set += part.iter().map(|w| w.load(Relaxed).count_ones() as u64).sum::<u64>();
+            words += part.len() as u64;
+        }
+        // Memory ends with a whole line, a filter need not.
+        set as f64 / (64 * words).min(self.numbers.num_bits) as f64
     }
 }
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import time
-import traceback
 from email.utils import formatdate
 from typing import TYPE_CHECKING, Any
 
@@ -52,22 +51,21 @@ class HttpDoor:
             timeout_keep_alive=_KEEP_ALIVE,
         )
         self.config.load()
-        self._listening: asyncio.Server | None = None
         self.sweep()
 
-    async def open(self, host: str, port: int, tls: ssl.SSLContext | None = None) -> str:
-        """Take connections from now on; the address."""
+    async def open(
+        self, hosts: list[str], port: int, tls: ssl.SSLContext | None = None
+    ) -> asyncio.Server:
+        """Take connections from now on."""
         handshake = self.server.settings.http_header_seconds if tls else None
-        self._listening = await self.loop.create_server(
+        return await self.loop.create_server(
             lambda: Connection(self),
-            host,
+            hosts,
             port,
             ssl=tls,
             ssl_handshake_timeout=handshake,
             backlog=_BACKLOG,
         )
-        host, port = self._listening.sockets[0].getsockname()[:2]
-        return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
     # Who is here.
 
@@ -115,15 +113,10 @@ class HttpDoor:
             await self._app(scope, receive, send)
         except Gone:
             pass
-        except Exception:  # noqa: BLE001  # it was answered with a 500
-            self.server.say(traceback.format_exc())
+        except Exception as problem:  # noqa: BLE001  # it was answered with a 500
+            self.server.say("a request failed", level="error", problem=problem)
 
     # The end.
-
-    def close(self) -> None:
-        """Take no more connections."""
-        if self._listening is not None:
-            self._listening.close()
 
     async def drain(self, until: float) -> None:
         """Let requests that have begun end, and then all connections; not past a time."""

@@ -20,8 +20,7 @@ Scope = Any  # of ASGI: a dict, whose values differ
 
 async def admit(server: Server, scope: Scope, operation: str, *names: bytes) -> User | None:
     """Raise unless whoever asks may do this to filters of these names; who it is."""
-    access = getattr(server, "access", None)
-    user = ANYBODY if access is None or not access.required else await user_of(server, scope)
+    user = await user_of(server, scope) if server.access.required else ANYBODY
     check(user, operation, *names)
     return user
 
@@ -34,16 +33,15 @@ async def user_of(server: Server, scope: Scope) -> User | None:
     client = scope.get("client")
     address = client[0] if client else ""
     scheme, _, given = value.partition(b" ")
-    access: Any = server.access  # type: ignore[attr-defined]
     if scheme.lower() == b"bearer":
-        found: User = await access.by_token(given.strip().decode("latin-1"), address)
+        found = await server.access.by_token(given.strip().decode("latin-1"), address)
     elif scheme.lower() == b"basic":
         try:
             pair = base64.b64decode(given.strip(), validate=True).decode()
         except (binascii.Error, UnicodeDecodeError):
             raise errors.NotLoggedIn("the Basic credentials are not base64 of UTF-8") from None
         user, _, password = pair.partition(":")
-        found = await access.by_password(user, password, address)
+        found = await server.access.by_password(user, password, address)
     else:
         raise errors.NotLoggedIn("Authorization must be Bearer and a token, or Basic")
     return found
