@@ -1,6 +1,6 @@
 """The `bloomery` command: arguments to library calls, answers to output and exit codes.
 
-    main ──> app (typer) ──> plan · create · info · add · contains · remove · dedup · demo
+    main ──> app (typer) ──> plan · create · info · add · contains · remove · dedup · demo · user
      │                          │
      │                          └──> sources, pump, state (bytes in, lines through, filter file)
      └── the one place where a failure becomes one line on stderr and an exit code
@@ -23,7 +23,7 @@ from bloomery.errors import BloomeryError, MissingExtra, NotEnoughMemory
 EXIT_ERROR = 2
 EXIT_CLOSED_PIPE = 141
 
-_SERVER = {"alembic", "sqlalchemy", "tomli", "uvloop"}
+_SERVER = {"alembic", "argon2", "sqlalchemy", "tomli", "uvloop"}
 _NEXT_STEP = {
     errno.ENOSPC: "free some space and run it again",
     errno.EFBIG: "the limit on file sizes (`ulimit -f`) is in the way",

@@ -8,7 +8,7 @@ engine has committed the turn.
 from __future__ import annotations
 
 import bisect
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from bloomery import errors
@@ -38,6 +38,8 @@ class Commands:
     def __init__(self, engine: Engine, settings: Settings) -> None:
         self.engine = engine
         self.settings = settings
+        # What the last sample of a filter told; empty if there is none.
+        self.sampled: Callable[[Entry], dict[str, Any]] = lambda entry: {}
         self._numbers: list[int] = []  # of filters, in order; some may be gone
 
     # Which filters there are.
@@ -118,6 +120,7 @@ class Commands:
             "adds": adds,
             "checks": checks,
             "maybes": maybes,
+            "sample": self.sampled(entry) or None,
         }
 
     def rename(self, name: bytes, to: bytes) -> Entry:

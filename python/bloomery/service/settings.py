@@ -13,6 +13,7 @@ from difflib import get_close_matches
 from typing import Any
 
 from bloomery import errors
+from bloomery.filters.rotating import parse_window
 
 __all__ = ["HIDDEN", "Settings", "find", "like", "plain", "secret_in_file"]
 
@@ -102,6 +103,14 @@ def _set(
     return field(default=default, metadata=metadata, repr=not secret)
 
 
+def _keep(text: str) -> int:
+    """must be seconds, or a time such as 15min, 12h or 90d, of ten years at most; 0: none"""
+    seconds = int(text) if text.isdecimal() else int(parse_window(text))
+    if seconds > 10 * 365 * 86400:
+        raise ValueError
+    return seconds
+
+
 HIDDEN = "***"
 _COUNT = _between(1, 1 << 30)
 _BYTES = _between(0, 1 << 50, _nbytes)
@@ -136,17 +145,28 @@ class Settings:
     max_capacity: int = _set(1 << 40, _between(1, 1 << 40))
     maxclients: int = _set(10_000, _between(1, 1_000_000))
     timeout: int = _set(0, _between(0, 1 << 31))  # seconds without a command; 0: none
+    login_seconds: int = _set(30, _between(1, 1 << 31))  # that a connection may take to log in
     max_arguments: int = _set(1 << 20, _between(8, 1 << 24), live=False)
     proto_max_bulk_len: int = _set(64 << 20, _between(1 << 10, 1 << 30, _nbytes), live=False)
     max_request_bytes: int = _set(128 << 20, _between(1 << 10, 1 << 31, _nbytes), live=False)
     client_output_limit: int = _set(64 << 20, _between(1 << 16, 1 << 40, _nbytes))
     slow_client_seconds: int = _set(60, _between(1, 1 << 31))
     http_max_answers: int = _set(64 << 20, _between(1, 1 << 32))  # to the keys of one stream
+    http_maxclients: int = _set(10_000, _between(1, 1_000_000))
+    http_header_seconds: int = _set(10, _between(1, 3600))  # for the head of a request
+    http_body_seconds: int = _set(30, _between(1, 3600))
+    http_max_body_bytes: int = _set(16 << 20, _between(1 << 10, 1 << 30, _nbytes))
+    drain_seconds: int = _set(0, _between(0, 3600))  # from not ready to closed doors
     fsync: str = _set("everysec", _one_of("always", "everysec", "never"), live=False)
     snapshot_seconds: int = _set(3600, _between(0, 1 << 31))  # 0: only when asked
     snapshot_log_bytes: int = _set(
         256 << 20, _between(1 << 16, 1 << 50, _nbytes), live=False
     )  # a log this long calls for a snapshot
+    sample_seconds: int = _set(5, _between(0, 86400))  # between samples of a filter; 0: none
+    sample_keep: int = _set(3600, _keep)  # seconds; 0: not written
+    sample_keep_minutes: int = _set(86400, _keep)
+    sample_keep_hours: int = _set(90 * 86400, _keep)
+    metrics_filters: int = _set(1000, _between(0, 1_000_000))  # shown one by one
 
     def names(self) -> list[str]:
         """Return the names as CONFIG has them."""

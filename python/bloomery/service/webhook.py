@@ -187,7 +187,7 @@ class Webhook:
                 self.failed += problem is not None
             if again and one is not None:
                 pause = min(LAST_PAUSE, FIRST_PAUSE * 2.0 ** min(one.tries - 1, 30))
-                lane.due = time.monotonic() + pause * random.uniform(0.5, 1)  # noqa: S311
+                lane.due = time.monotonic() + pause * random.uniform(0.5, 1)
             if lane.waiting:
                 heapq.heappush(self._due, lane)
             else:
@@ -224,9 +224,7 @@ class Webhook:
             return None, False
         return f"HTTP {status}", status >= 500 or status in _LATER or status < 400
 
-    async def _status(
-        self, client: httpx.AsyncClient, body: bytes, headers: dict[str, str]
-    ) -> int:
+    async def _status(self, client: httpx.AsyncClient, body: bytes, headers: dict[str, str]) -> int:
         """The status alone: what else comes is not read, however much it is."""
         async with client.stream("POST", self._url, content=body, headers=headers) as answer:
             return answer.status_code

@@ -28,7 +28,9 @@ def _fixed(client: Client) -> dict[str, str]:
     }
 
 
-@command("CONFIG GET", "parameter [parameter ...]", least=1, most=None, group="server")
+@command(
+    "CONFIG GET", "parameter [parameter ...]", least=1, most=None, group="server", does="server"
+)
 def get(client: Client, words: list[bytes]) -> dict[bytes, bytes]:
     """Tell the settings whose names match."""
     matches = [glob(word.lower()) for word in words]
@@ -41,7 +43,14 @@ def get(client: Client, words: list[bytes]) -> dict[bytes, bytes]:
     }
 
 
-@command("CONFIG SET", "parameter value [parameter value ...]", least=2, most=None, group="server")
+@command(
+    "CONFIG SET",
+    "parameter value [parameter value ...]",
+    least=2,
+    most=None,
+    group="server",
+    does="server",
+)
 def set_(client: Client, words: list[bytes]) -> str:
     """Change settings: all of them, or none if one is wrong."""
     if len(words) % 2:
@@ -83,20 +92,20 @@ def _take(client: Client, tried: Settings) -> None:
         setattr(settings, item.name, getattr(tried, item.name))
 
 
-@command("CONFIG RESETSTAT", group="server")
+@command("CONFIG RESETSTAT", group="server", does="server")
 def resetstat(client: Client, words: list[bytes]) -> str:
     """Count connections and commands from 0."""
     client.server.door.forget_figures()
     return OK
 
 
-@command("CONFIG REWRITE", group="server")
+@command("CONFIG REWRITE", group="server", does="server")
 def rewrite(client: Client, words: list[bytes]) -> str:
     """Refused: settings are given when the server starts."""
     raise Failure("ERR The server is running without a config file")
 
 
-@command("CONFIG HELP", group="server")
+@command("CONFIG HELP", group="server", does="session")
 def help_(client: Client, words: list[bytes]) -> list[str]:
     """Tell what CONFIG can do."""
     return help_of("CONFIG")

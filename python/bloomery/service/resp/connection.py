@@ -19,6 +19,8 @@ __all__ = ["Connection"]
 # Beyond this many bytes of replies a connection is not read on before they have gone out: a short
 # request (SCANDUMP) may have a reply of 16 MiB.
 ENOUGH = 1 << 20
+# A request of one that has yet to log in may be no longer.
+_MOST_UNKNOWN = 64 << 10
 # So many chunks may come while the log is written; then it is not read on either.
 _MOST_HELD = 4
 
@@ -104,6 +106,9 @@ class Connection(asyncio.Protocol):
                 self.busy = True
                 return
             command = session.feed(b"")
+        if command is None and self.client.user is None and session.waiting > _MOST_UNKNOWN:
+            session.reply(encode(Failure("ERR Protocol error: unauthenticated bulk length"), 2))
+            self.client.closing = True
         if self.ended:
             self.client.closing = True
 
