@@ -1,8 +1,8 @@
 """A filter as its saved file: taken out, and put in.
 
-Out: the file is written beside the data first, by a thread, and sent from there: its checksum stands
-in its head, and a client that is slow holds up nobody. A key that was acknowledged before the
-request is in it; one that comes meanwhile may be.
+Out: the file is written beside the data first, by a thread, and sent from there: its checksum
+stands in its head, and a client that is slow holds up nobody. A key that was acknowledged before
+the request is in it; one that comes meanwhile may be.
 
 In: what comes is loaded under a name of its own, in chunks that are each in the log before the next
 is read, and takes its place when it is whole and its checksum holds. Whoever stops before that
@@ -22,7 +22,7 @@ from urllib.parse import quote
 from fastapi import APIRouter, Query, Request, Response
 from starlette.responses import StreamingResponse
 
-from bloomery import errors
+from bloomery import _native, errors
 from bloomery.service.commands import MAX_EXPORT_BYTES, check_name
 from bloomery.service.http import bodies, models, problems
 from bloomery.service.http.filters import told
@@ -72,10 +72,11 @@ async def export(request: Request, name: Name) -> Response:
 
 def _written(filter: Any, folder: Path) -> tuple[IO[bytes], int]:
     """The filter's file, without a name, and its length."""
-    file: Any = tempfile.SpooledTemporaryFile(_IN_MEMORY, dir=folder)
+    file: Any = tempfile.SpooledTemporaryFile(_IN_MEMORY, dir=str(folder))  # noqa: SIM115
     try:
         (bankfile if filter.kind == "bank" else files).write(filter, file)
-        nbytes = file.seek(0, 2) or file.tell()
+        file.seek(0, 2)
+        nbytes: int = file.tell()
         file.seek(0)
     except OSError as problem:
         file.close()
@@ -172,8 +173,10 @@ class _Upload:
     async def _load(self) -> None:
         data = bytes(self._buffer)
         self._buffer.clear()
-        if self._entry is None and files.is_head(data):
-            self._refuse_banks(data)
+        if self._entry is None and _is_bank(data):
+            raise errors.InvalidParameter(
+                "a bank cannot be put in by way of HTTP: create one and add its keys"
+            )
         commands = self._server.commands
         self._server.turns.join()
         self._entry = commands.load(self.name, self._loaded + 1, data)
@@ -181,15 +184,15 @@ class _Upload:
         commands.expire(self.name, self._server.engine.state.now + _UNFINISHED)
         await self._server.turns.logged()
 
-    @staticmethod
-    def _refuse_banks(data: bytes) -> None:
-        if files.kind_of(data) == "bank":
-            raise errors.InvalidParameter(
-                "a bank cannot be put in by way of HTTP: create one and add its keys"
-            )
-
     def forget(self) -> None:
         """Leave nothing behind."""
         if self._entry is not None and self._server.engine.problem is None:
             self._server.turns.join()
             self._server.commands.drop(self.name)
+
+
+def _is_bank(data: bytes) -> bool:
+    try:
+        return _native.read_header(data[: files.HEADER_BYTES], None)[0] == "bank"
+    except errors.CorruptData:
+        return False  # whoever loads it says what is wrong

@@ -46,7 +46,10 @@ def key_of(value: Any, *, encoded: bool = False) -> Any:
     if kind is int:
         return value
     if kind is list:
-        return tuple(key_of(part, encoded=encoded) for part in value)
+        try:
+            return tuple(key_of(part, encoded=encoded) for part in value)
+        except RecursionError:
+            raise errors.InvalidKey("a key is nested too deeply") from None
     if kind is dict:
         return _of_form(value)
     if value is None:

@@ -13,19 +13,23 @@ from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
+from starlette.datastructures import QueryParams
+from starlette.responses import Response, StreamingResponse
+
 from bloomery import errors
 from bloomery.service.commands import NO_ROOM
-from bloomery.service.http import arrow, ndjson
+from bloomery.service.http import arrow, bodies, ndjson, problems
 
 if TYPE_CHECKING:
     from bloomery.service.server import Server
 
-__all__ = ["ARROW", "NDJSON", "WORDS", "Taken", "rendered", "take"]
+__all__ = ["ARROW", "NDJSON", "answer"]
 
 ARROW = "application/vnd.apache.arrow.stream"
 NDJSON = "application/x-ndjson"
 # What a key of each operation may have been.
-WORDS = {"add": "new", "contains": "maybe", "remove": "removed"}
+_WORDS = {"add": "new", "contains": "maybe", "remove": "removed"}
+_DISCARDED = 256 << 20  # bytes that are read behind what was wrong, so that the client hears of it
 
 
 class Reader(Protocol):
@@ -63,42 +67,79 @@ class Taken:
     answers: bytearray = field(default_factory=bytearray)  # a byte each, if they are wanted
 
 
-def reader_of(server: Server, content_type: str, column: str | None) -> Reader:
-    """Return what reads a stream of this type."""
-    if content_type == ARROW:
-        return _ArrowReader(server.settings.max_request_bytes, column)
-    return ndjson.Lines(server.settings.proto_max_bulk_len)
+async def answer(server: Server, operation: str, name: bytes, scope: Any, receive: Any) -> Response:
+    """Do an operation with every key of a request's body; the response."""
+    media = bodies.media_type(scope).decode("latin-1")
+    body = bodies.parts(receive)
+    taken = Taken()
+    try:
+        reader = _reader(server, media, scope)
+        accept = _accepted(scope)
+        await _take(server, operation, name, body, reader, taken, keep=accept in _FORMS)
+    except errors.MissingExtra as problem:
+        status, told = problems.document(problem.code, str(problem), 415)
+        return Response(told, status, media_type=problems.MEDIA)
+    except errors.BloomeryError as problem:
+        await _discard(body)
+        return problems.answer(problem, done=taken.keys)
+    if accept in _FORMS:
+        return StreamingResponse(_FORMS[accept](bytes(taken.answers)), media_type=accept)
+    summary = b'{"keys":%d,"%s":%d}' % (taken.keys, _WORDS[operation].encode(), taken.hits)
+    return Response(summary, media_type="application/json")
 
 
-async def take(
+_FORMS: dict[str, Callable[[bytes], Iterator[bytes]]] = {
+    ARROW: arrow.answers,
+    NDJSON: ndjson.answers,
+}
+
+
+def _accepted(scope: Any) -> str:
+    """How the client wants its answers; "" for a summary."""
+    given = (bodies.header(scope, b"accept") or b"").decode("latin-1").lower()
+    return next((form for form in _FORMS if form in given), "")
+
+
+def _reader(server: Server, media: str, scope: Any) -> Reader:
+    """What reads a stream of this type."""
+    if media == ARROW:
+        wanted = QueryParams(scope["query_string"]).get("column")
+        return _ArrowReader(server.settings.max_request_bytes, wanted)
+    if media == NDJSON:
+        return ndjson.Lines(server.settings.proto_max_bulk_len)
+    raise problems.Refused(f"Content-Type must be application/json, {NDJSON} or {ARROW}", 415)
+
+
+async def _discard(body: AsyncIterator[bytes]) -> None:
+    """Read on, for a while: who still sends does not listen."""
+    left = _DISCARDED
+    async for data in body:
+        left -= len(data)
+        if left < 0:
+            return
+
+
+async def _take(
     server: Server,
     operation: str,
     name: bytes,
     body: AsyncIterable[bytes],
     reader: Reader,
+    taken: Taken,
     *,
     keep: bool,
-) -> Taken:
-    """Do an operation with every key of a body; `keep`: the answers are wanted.
-
-    What is wrong in mid-stream is raised with how many keys were done before it.
-    """
-    taken = Taken()
+) -> None:
+    """Do an operation with every key of a body; `keep`: the answers are wanted."""
     work = _asking if operation == "contains" else _writing
+    server.turns.join()
     server.commands.find(name)
-    try:
-        async for batch in _batches(body, reader):
-            if len(batch):
-                await work(server, operation, name, batch, taken)
-                if keep:
-                    _check_room(server, taken)
-                else:
-                    taken.answers.clear()
-    except errors.BloomeryError as problem:
-        problem.args = (f"{problem}; {taken.keys} keys before it were done",)
-        problem.done = taken.keys  # type: ignore[attr-defined]
-        raise
-    return taken
+    async for batch in _batches(body, reader):
+        if len(batch):
+            await work(server, operation, name, batch, taken)
+            if keep:
+                _check_room(server, taken)
+            else:
+                taken.answers.clear()
 
 
 async def _batches(body: AsyncIterable[bytes], reader: Reader) -> AsyncIterator[Any]:
@@ -139,16 +180,3 @@ def _check_room(server: Server, taken: Taken) -> None:
             f"more than {most} answers (http-max-answers): send the keys in several requests, or "
             "ask for a summary (Accept: application/json)"
         )
-
-
-def rendered(operation: str, taken: Taken, accept: str) -> tuple[str, Iterator[bytes]]:
-    """The media type and the bytes of the answer, as the client wants it."""
-    forms: dict[str, Callable[[bytes], Iterator[bytes]]] = {
-        ARROW: arrow.answers,
-        NDJSON: ndjson.answers,
-    }
-    given = bytes(taken.answers)
-    if accept in forms:
-        return accept, forms[accept](given)
-    summary = f'{{"keys":{taken.keys},"{WORDS[operation]}":{taken.hits}}}'
-    return "application/json", iter([summary.encode()])
