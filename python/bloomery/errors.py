@@ -191,3 +191,14 @@ class MissingExtra(BloomeryError, ImportError):
     """An optional dependency is needed; the message says what to install."""
 
     code = "missing-extra"
+
+
+def of_code(code: str, message: str) -> BloomeryError:
+    """The error of this code, as a server told it; the base for a code of a newer server."""
+    left: list[type[BloomeryError]] = [BloomeryError]
+    while left:
+        found = left.pop()
+        if found.code == code:
+            return found(message)
+        left += found.__subclasses__()
+    return BloomeryError(message)

@@ -211,7 +211,8 @@ class Commands:
         """Take a part of a saved filter, the head (position 1) first, in order."""
         if position == 1:
             self._check_new(name)
-            settings = {"door": "cf"} if form == "rediscuckoo" else {}
+            kind = files.expect(data[: files.HEADER_BYTES])[0].kind if form == "bloomery" else form
+            settings = {"door": "cf"} if kind == "rediscuckoo" else {}
             text = operations.text_of(name)
             chunk = operations.chunk(1, data, name=text, format=form, settings=settings)
             return self.engine.create(Op.CHUNK, chunk)

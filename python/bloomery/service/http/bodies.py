@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING, Any
 
 from bloomery import errors
@@ -16,7 +17,7 @@ from bloomery.service.http.problems import Refused
 if TYPE_CHECKING:
     from bloomery.service.server import Server
 
-__all__ = ["Bodies", "Gone", "header", "media_type", "parse"]
+__all__ = ["Bodies", "Gone", "header", "media_type", "parse", "parts"]
 
 _SMALL = 64 << 10  # bytes: smaller bodies do not count into what all take together
 _AT_ONCE = 8  # of the largest bodies may be read at the same time
@@ -80,6 +81,18 @@ class Bodies:
             f"a body may have {most:,} bytes (http-max-body-bytes): send fewer keys at once, or a "
             "stream of them (application/x-ndjson, application/vnd.apache.arrow.stream)"
         )
+
+
+async def parts(receive: Any) -> AsyncIterator[bytes]:
+    """A body of any length, as it comes; how slowly it may the connection knows."""
+    more = True
+    while more:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            raise Gone
+        if message["body"]:
+            yield message["body"]
+        more = message["more_body"]
 
 
 def header(scope: Any, wanted: bytes) -> bytes | None:

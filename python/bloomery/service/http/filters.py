@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from fastapi import APIRouter, Body, Query, Request, Response
 
-from bloomery import errors
-from bloomery.service import names
+from bloomery import errors, names
 from bloomery.service.commands import check_name
 from bloomery.service.http import models, problems
 from bloomery.service.http.route import Answer, Name, Route, also, commands_of, does, server_of

@@ -7,8 +7,6 @@ themselves.
 
 from __future__ import annotations
 
-import base64
-import binascii
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote_to_bytes
@@ -19,9 +17,9 @@ from starlette.responses import Response
 
 from bloomery import errors
 from bloomery.service.commands import NO_ROOM, Commands, Outcome
-from bloomery.service.http import bodies, key_schemas, problems
+from bloomery.service.http import bodies, key_schemas, problems, streams
+from bloomery.service.http.keyforms import key_of
 from bloomery.service.http.login import admit
-from bloomery.service.http.problems import Refused
 from bloomery.service.http.route import JSON, does
 
 if TYPE_CHECKING:
@@ -44,7 +42,9 @@ def _answering(operation: str) -> Any:
         await admit(server, scope, operation, name)
         media = bodies.media_type(scope)
         if media != JSON:
-            raise Refused("the body must be JSON: Content-Type: application/json", 415)
+            told = await streams.answer(server, operation, name, scope, receive)
+            await told(scope, receive, send)
+            return
         keys, one = _keys(await server.http.bodies.read(scope, receive))
         server.turns.join()
         if operation == "contains":
@@ -112,37 +112,15 @@ def _keys(body: bytes) -> tuple[list[Any], bool]:
     keys = [found["key"]] if one else found["keys"]
     if type(keys) is not list:
         raise errors.InvalidRequest('"keys" must be an array')
-    if "encoding" in found:
-        if found["encoding"] not in ("utf-8", "base64"):
-            raise errors.InvalidParameter('"encoding" must be "utf-8" or "base64"')
-        if found["encoding"] == "base64":
-            return [_decoded(key) for key in keys], one
+    encoding = found.get("encoding", "utf-8")
+    if encoding not in ("utf-8", "base64"):
+        raise errors.InvalidParameter('"encoding" must be "utf-8" or "base64"')
+    encoded = encoding == "base64"
     # Most bodies hold strings and integers only, and are known to without a look at each key.
-    if body.count(b"[") > (not one) or b"true" in body or b"false" in body:
-        keys = [_tuple(key) for key in keys]
+    special = body.count(b"[") > (not one) or body.count(b"{") > 1
+    if encoded or special or b"true" in body or b"false" in body:
+        keys = [key_of(key, encoded=encoded) for key in keys]
     return keys, one
-
-
-def _tuple(key: Any) -> Any:
-    """A key of JSON as the library has it: an array is a tuple."""
-    if type(key) is bool:
-        raise errors.UnsupportedKey(
-            "true and false cannot be keys: a key is a string, an integer, or an array of these"
-        )
-    try:
-        return tuple(map(_tuple, key)) if type(key) is list else key
-    except RecursionError:
-        raise errors.InvalidKey("a key is nested too deeply") from None
-
-
-def _decoded(key: Any) -> Any:
-    """A key whose strings are base64."""
-    if type(key) is str:
-        try:
-            return base64.b64decode(key, validate=True)
-        except (binascii.Error, ValueError):
-            raise errors.InvalidKey("a key is not base64, as its encoding says") from None
-    return tuple(map(_decoded, key)) if type(key) is list else _tuple(key)
 
 
 # The routes.

@@ -23,7 +23,7 @@ __all__ = [
 ]
 
 MAX_EXPANSION = 32768
-# As `bloomery.service.names` prints it.
+# As `bloomery.names` prints it.
 _NAME = r"^([^\\]|\\\\|\\x[0-9a-f]{2})+$"
 _WINDOW = r"^[0-9]{1,5}(\.[0-9]{1,3})?(s|m|min|h|d|w)$"
 

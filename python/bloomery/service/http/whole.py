@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fastapi import APIRouter, Request, Response
 
-from bloomery.service import names
+from bloomery import names
 from bloomery.service.http import models, problems
 from bloomery.service.http.filters import told
 from bloomery.service.http.route import Answer, Name, Route, also, commands_of, does, server_of
