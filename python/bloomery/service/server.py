@@ -1,6 +1,7 @@
 """The server: a folder of data, the filters in it, and the doors to them.
 
-run: lock the folder ─> recover ─> open the doors ─> ready ─> SIGTERM ─> drain ─> snapshot ─> end
+run: lock the folder ─> open HTTP (not ready) ─> recover ─> open RESP ─> ready ─> SIGTERM
+     ─> not ready ─> close the doors ─> drain ─> snapshot ─> end
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from bloomery.service.access import Access
 from bloomery.service.audit import Audit
 from bloomery.service.commands import Commands
 from bloomery.service.engine import Engine
-from bloomery.service.http import HttpDoor
+from bloomery.service.http.door import HttpDoor
 from bloomery.service.mirror import Mirror
 from bloomery.service.notify import notify, watched
 from bloomery.service.resp.connection import Connection
@@ -35,7 +36,7 @@ from bloomery.service.turns import Turns
 from bloomery.storage import files
 from bloomery.storage.folder import lock, log_folder
 from bloomery.storage.log import Fsync, Log
-from bloomery.storage.recovery import recover
+from bloomery.storage.recovery import Recovery, recover
 
 __all__ = ["Server"]
 
@@ -52,7 +53,8 @@ class Server:
         self.data = Path(settings.data)
         self.accept_loss = accept_loss
         self.started = time.time()
-        self.ready = False
+        self.loaded = False  # the filters are there
+        self.ready = False  # for clients: not before, and not when it is about to end
         self.resp_address = self.http_address = ""
         self.problems: list[str] = []  # that were found when it started
         self.recovered_rows = 0  # of the log, that were done again
@@ -66,6 +68,7 @@ class Server:
     turns: Turns
     commands: Commands
     door: Door
+    http: HttpDoor
     saving: Saving
     mirror: Mirror
     sampler: Sampler
@@ -93,9 +96,15 @@ class Server:
         if self.settings.tls_cert:
             self.certificate = Tls(self.settings.tls_cert, self.settings.tls_key, self.say)
         with contextlib.closing(lock(self.data)):
-            self._open()
-            ends = await self._listen(bound)
+            self.http = HttpDoor(self)
+            http = await self.http.open(bound, self.settings.http_port, self.tls)
+            self.http_address = _address(http)
+            sweeping = asyncio.ensure_future(self._sweep_http())
+            # In a thread: meanwhile HTTP says that the server is not ready.
+            self._open(await asyncio.to_thread(recover, self.data, accept_loss=self.accept_loss))
+            resp = await self._listen(bound)
             background = [
+                sweeping,
                 asyncio.ensure_future(self._tick()),
                 asyncio.ensure_future(self._sync_each_second()),
                 asyncio.ensure_future(self._look_at_certificate()),
@@ -109,10 +118,11 @@ class Server:
             finally:
                 self.ready = False
                 notify("STOPPING=1")
+                await asyncio.sleep(self.settings.drain_seconds)
+                resp.close()
+                http.close()
                 for task in background:
                     task.cancel()
-                for end in ends:
-                    end.close()
                 await self._drain()
             return await self._close()
 
@@ -139,9 +149,8 @@ class Server:
         """When the certificate runs out, as Unix time; None without one."""
         return self.certificate.expires if self.certificate else None
 
-    def _open(self) -> None:
+    def _open(self, found: Recovery) -> None:
         self.access = Access(self)
-        found = recover(self.data, accept_loss=self.accept_loss)
         self.problems, self.recovered_rows = found.problems, found.rows
         for problem in found.problems:
             self.say(f"recovery: {problem}", level="warning")
@@ -166,6 +175,7 @@ class Server:
         self.door = Door(self)
         self.audit = Audit(self.data, self.say)
         self.audit.note(None, "", "server", "start", "done")
+        self.loaded = True
 
     def _server_id(self, new: bool) -> str:
         """Which server this is, in a registry that others use too: made once and kept."""
@@ -186,7 +196,7 @@ class Server:
             file.write(made.encode())
         return made
 
-    async def _listen(self, bound: list[str]) -> list[asyncio.Server]:
+    async def _listen(self, bound: list[str]) -> asyncio.Server:
         loop, settings = asyncio.get_running_loop(), self.settings
         secured: dict[str, Any] = {}
         if self.tls is not None:
@@ -194,11 +204,8 @@ class Server:
         resp = await loop.create_server(
             lambda: Connection(self.door), bound, settings.resp_port, backlog=_BACKLOG, **secured
         )
-        http = await asyncio.start_server(
-            HttpDoor(self).serve, bound, settings.http_port, **secured
-        )
-        self.resp_address, self.http_address = (_address(one) for one in (resp, http))
-        return [resp, http]
+        self.resp_address = _address(resp)
+        return resp
 
     def _print_ready(self) -> None:
         where = f"resp={self.resp_address} http={self.http_address} data={self.data}"
@@ -231,6 +238,12 @@ class Server:
         self.door.sweep()
         self.saving.consider()
 
+    async def _sweep_http(self) -> None:
+        """Each second, also while the server is loading."""
+        while True:
+            await asyncio.sleep(1)
+            self.http.sweep()
+
     async def _look_at_certificate(self) -> None:
         """Take a new certificate when there is one: every few seconds, and at once on SIGHUP."""
         while True:
@@ -256,6 +269,7 @@ class Server:
     async def _drain(self) -> None:
         """Let commands that have begun end, and their replies go out."""
         until = time.monotonic() + _DRAIN_SECONDS
+        await self.http.drain(until)
         while self.door.tasks and time.monotonic() < until:
             await asyncio.sleep(0.01)
         for connection in list(self.door.connections.values()):

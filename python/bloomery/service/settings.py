@@ -151,6 +151,12 @@ class Settings:
     max_request_bytes: int = _set(128 << 20, _between(1 << 10, 1 << 31, _nbytes), live=False)
     client_output_limit: int = _set(64 << 20, _between(1 << 16, 1 << 40, _nbytes))
     slow_client_seconds: int = _set(60, _between(1, 1 << 31))
+    http_max_answers: int = _set(64 << 20, _between(1, 1 << 32))  # to the keys of one stream
+    http_maxclients: int = _set(10_000, _between(1, 1_000_000))
+    http_header_seconds: int = _set(10, _between(1, 3600))  # for the head of a request
+    http_body_seconds: int = _set(30, _between(1, 3600))
+    http_max_body_bytes: int = _set(16 << 20, _between(1 << 10, 1 << 30, _nbytes))
+    drain_seconds: int = _set(0, _between(0, 3600))  # from not ready to closed doors
     fsync: str = _set("everysec", _one_of("always", "everysec", "never"), live=False)
     snapshot_seconds: int = _set(3600, _between(0, 1 << 31))  # 0: only when asked
     snapshot_log_bytes: int = _set(
