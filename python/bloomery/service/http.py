@@ -20,6 +20,10 @@ class HttpDoor:
     def __init__(self, server: Server) -> None:
         self.server = server
 
+    def protocol(self) -> asyncio.StreamReaderProtocol:
+        """Take a connection."""
+        return asyncio.StreamReaderProtocol(asyncio.StreamReader(), self.serve)
+
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Answer one request, and close."""
         try:

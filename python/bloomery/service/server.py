@@ -17,12 +17,13 @@ from pathlib import Path
 from typing import Any, cast
 
 from bloomery import _native, errors
-from bloomery.service import binding, logs
+from bloomery.service import binding, logs, users
 from bloomery.service.access import Access
 from bloomery.service.audit import Audit
 from bloomery.service.commands import Commands
 from bloomery.service.engine import Engine
 from bloomery.service.http import HttpDoor
+from bloomery.service.listening import Listener, listen
 from bloomery.service.mirror import Mirror
 from bloomery.service.notify import notify, watched
 from bloomery.service.resp.connection import Connection
@@ -30,7 +31,7 @@ from bloomery.service.resp.door import Door
 from bloomery.service.sampler import Sampler
 from bloomery.service.saving import Saving
 from bloomery.service.settings import Settings
-from bloomery.service.tls import HANDSHAKE_SECONDS, LOOK_SECONDS, Tls
+from bloomery.service.tls import LOOK_SECONDS, Tls
 from bloomery.service.turns import Turns
 from bloomery.storage import files
 from bloomery.storage.folder import lock, log_folder
@@ -39,7 +40,6 @@ from bloomery.storage.recovery import recover
 
 __all__ = ["Server"]
 
-_BACKLOG = 4096
 _DRAIN_SECONDS = 5.0
 _REGISTRY = "registry.sqlite"
 
@@ -120,7 +120,7 @@ class Server:
         """Return the addresses to serve at; InvalidConfiguration if others could reach them and
         are not kept out."""
         bound = binding.addresses(self.settings.host)
-        problems = binding.check(self.settings, bound, users=binding.has_users(self.data))
+        problems = binding.check(self.settings, bound, users=bool(users.load(self.data)))
         if problems:
             raise errors.InvalidConfiguration(*problems)
         if self.settings.insecure and not self.settings.tls_cert:
@@ -186,18 +186,16 @@ class Server:
             file.write(made.encode())
         return made
 
-    async def _listen(self, bound: list[str]) -> list[asyncio.Server]:
-        loop, settings = asyncio.get_running_loop(), self.settings
-        secured: dict[str, Any] = {}
-        if self.tls is not None:
-            secured = {"ssl": self.tls, "ssl_handshake_timeout": HANDSHAKE_SECONDS}
-        resp = await loop.create_server(
-            lambda: Connection(self.door), bound, settings.resp_port, backlog=_BACKLOG, **secured
-        )
-        http = await asyncio.start_server(
-            HttpDoor(self).serve, bound, settings.http_port, **secured
-        )
-        self.resp_address, self.http_address = (_address(one) for one in (resp, http))
+    async def _listen(self, bound: list[str]) -> list[Listener]:
+        settings = self.settings
+        resp = await listen(lambda: Connection(self.door), bound, settings.resp_port, self.tls)
+        self.resp_address = resp.address
+        try:
+            http = await listen(HttpDoor(self).protocol, bound, settings.http_port, self.tls)
+        except BaseException:
+            resp.close()
+            raise
+        self.http_address = http.address
         return [resp, http]
 
     def _print_ready(self) -> None:
@@ -291,8 +289,3 @@ class Server:
         self.audit.note(None, "", "server", "stop", "done" if code == 0 else "failed")
         await asyncio.to_thread(self.audit.close)
         return code
-
-
-def _address(server: asyncio.Server) -> str:
-    host, port = server.sockets[0].getsockname()[:2]
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
