@@ -8,22 +8,23 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import re
 import secrets
 import signal
 import ssl
-import sys
 import time
 from pathlib import Path
 from typing import Any, cast
 
 from bloomery import _native, errors
-from bloomery.service import binding, logs
+from bloomery.service import binding, logs, users
 from bloomery.service.access import Access
 from bloomery.service.audit import Audit
 from bloomery.service.commands import Commands
 from bloomery.service.engine import Engine
 from bloomery.service.http.door import HttpDoor
+from bloomery.service.listening import Listener, listen
 from bloomery.service.mirror import Mirror
 from bloomery.service.notify import notify, watched
 from bloomery.service.resp.connection import Connection
@@ -31,7 +32,7 @@ from bloomery.service.resp.door import Door
 from bloomery.service.sampler import Sampler
 from bloomery.service.saving import Saving
 from bloomery.service.settings import Settings
-from bloomery.service.tls import HANDSHAKE_SECONDS, LOOK_SECONDS, Tls
+from bloomery.service.tls import LOOK_SECONDS, Tls
 from bloomery.service.turns import Turns
 from bloomery.storage import files
 from bloomery.storage.folder import lock, log_folder
@@ -40,7 +41,6 @@ from bloomery.storage.recovery import Recovery, recover
 
 __all__ = ["Server"]
 
-_BACKLOG = 4096
 _DRAIN_SECONDS = 5.0
 _REGISTRY = "registry.sqlite"
 
@@ -98,7 +98,7 @@ class Server:
         with contextlib.closing(lock(self.data)):
             self.http = HttpDoor(self)
             http = await self.http.open(bound, self.settings.http_port, self.tls)
-            self.http_address = _address(http)
+            self.http_address = http.address
             sweeping = asyncio.ensure_future(self._sweep_http())
             # In a thread: meanwhile HTTP says that the server is not ready.
             self._open(await asyncio.to_thread(recover, self.data, accept_loss=self.accept_loss))
@@ -130,7 +130,7 @@ class Server:
         """Return the addresses to serve at; InvalidConfiguration if others could reach them and
         are not kept out."""
         bound = binding.addresses(self.settings.host)
-        problems = binding.check(self.settings, bound, users=binding.has_users(self.data))
+        problems = binding.check(self.settings, bound, users=bool(users.load(self.data)))
         if problems:
             raise errors.InvalidConfiguration(*problems)
         if self.settings.insecure and not self.settings.tls_cert:
@@ -196,22 +196,17 @@ class Server:
             file.write(made.encode())
         return made
 
-    async def _listen(self, bound: list[str]) -> asyncio.Server:
-        loop, settings = asyncio.get_running_loop(), self.settings
-        secured: dict[str, Any] = {}
-        if self.tls is not None:
-            secured = {"ssl": self.tls, "ssl_handshake_timeout": HANDSHAKE_SECONDS}
-        resp = await loop.create_server(
-            lambda: Connection(self.door), bound, settings.resp_port, backlog=_BACKLOG, **secured
-        )
-        self.resp_address = _address(resp)
+    async def _listen(self, bound: list[str]) -> Listener:
+        port = self.settings.resp_port
+        resp = await listen(lambda: Connection(self.door), bound, port, self.tls)
+        self.resp_address = resp.address
         return resp
 
     def _print_ready(self) -> None:
         where = f"resp={self.resp_address} http={self.http_address} data={self.data}"
         with contextlib.suppress(OSError):
             print(f"bloomery ready: {where}", flush=True)
-        if sys.stderr.isatty():
+        if os.isatty(2):
             port = self.resp_address.rpartition(":")[2]
             self.say(f"try: redis-cli -p {port} BF.ADD seen alice (Ctrl-C stops the server)")
 
@@ -305,8 +300,3 @@ class Server:
         self.audit.note(None, "", "server", "stop", "done" if code == 0 else "failed")
         await asyncio.to_thread(self.audit.close)
         return code
-
-
-def _address(server: asyncio.Server) -> str:
-    host, port = server.sockets[0].getsockname()[:2]
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
