@@ -133,6 +133,7 @@ class Audit:
         self._failing = False
         self._thread = threading.Thread(target=self._run, name="bloomery-audit", daemon=True)
         self._thread.start()
+        self.note(None, "", "server", "start", "done")
 
     def note(
         self, user: str | None, address: str, door: str, operation: str, outcome: str, **more: Any
@@ -167,10 +168,10 @@ class Audit:
         except queue.Full:
             self._lost += 1
 
-    def close(self) -> None:
-        """Write what waits, and end."""
+    def close(self, outcome: str) -> None:
+        """Note that the server has stopped, write what waits, and end."""
         self._minute = float("-inf")
-        self.tick()
+        self.note(None, "", "server", "stop", outcome)
         self._queue.put(None)
         self._thread.join()
 

@@ -130,7 +130,6 @@ class Server:
         self.mirror = Mirror(self.engine, registry, self._server_id(new=found.segment == 1))
         self.door = Door(self)
         self.audit = Audit(self.data, self.say)
-        self.audit.note(None, "", "server", "start", "done")
 
     def _server_id(self, new: bool) -> str:
         """Which server this is, in a registry that others use too: made once and kept."""
@@ -235,8 +234,7 @@ class Server:
         except errors.LogUnavailable as problem:
             self.say(str(problem))
             code = 1
-        self.audit.note(None, "", "server", "stop", "done" if code == 0 else "failed")
-        await asyncio.to_thread(self.audit.close)
+        await asyncio.to_thread(self.audit.close, "done" if code == 0 else "failed")
         return code
 
 
