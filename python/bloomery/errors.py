@@ -2,6 +2,7 @@
 
     BloomeryError
     ├── InvalidParameter     (ValueError)   invalid-parameter
+    │   └── InvalidConfiguration            invalid-configuration
     ├── UnsupportedKey       (TypeError)    unsupported-key
     ├── InvalidKey           (ValueError)   invalid-key
     │   └── NullKey                         null-key
@@ -40,6 +41,20 @@ class InvalidParameter(BloomeryError, ValueError):
     """A parameter is out of its range; the message shows the value and the range."""
 
     code = "invalid-parameter"
+
+
+class InvalidConfiguration(InvalidParameter):
+    """A server's configuration is wrong; `problems` has one line for each thing that is."""
+
+    code = "invalid-configuration"
+
+    @property
+    def problems(self) -> list[str]:
+        """What it was made with."""
+        return [str(one) for one in self.args]
+
+    def __str__(self) -> str:
+        return "; ".join(self.problems)
 
 
 class UnsupportedKey(BloomeryError, TypeError):
@@ -142,7 +157,7 @@ class RegistryUnavailable(BloomeryError, OSError):
 
 
 class NotLoggedIn(BloomeryError, PermissionError):
-    """The server has users: name, password or token is wrong or missing."""
+    """The server has users, and this is none: name, password or token is wrong or missing."""
 
     code = "not-logged-in"
 

@@ -15,6 +15,7 @@ from bloomery.errors import BloomeryError, InvalidParameter, NotEnoughMemory
 CATALOGUE = {
     "BloomeryError": ("error", Exception),
     "InvalidParameter": ("invalid-parameter", ValueError),
+    "InvalidConfiguration": ("invalid-configuration", ValueError),
     "UnsupportedKey": ("unsupported-key", TypeError),
     "InvalidKey": ("invalid-key", ValueError),
     "NullKey": ("null-key", ValueError),

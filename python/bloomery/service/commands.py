@@ -8,12 +8,14 @@ engine has committed the turn.
 from __future__ import annotations
 
 import bisect
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from bloomery import errors
+from bloomery.service import policy
 from bloomery.service.engine import Engine
 from bloomery.service.patterns import glob
+from bloomery.service.policy import Policy
 from bloomery.service.settings import Settings
 from bloomery.storage import files, operations
 from bloomery.storage.operations import Op
@@ -36,6 +38,8 @@ class Commands:
     def __init__(self, engine: Engine, settings: Settings) -> None:
         self.engine = engine
         self.settings = settings
+        # What the last sample of a filter told; empty if there is none.
+        self.sampled: Callable[[Entry], dict[str, Any]] = lambda entry: {}
         self._numbers: list[int] = []  # of filters, in order; some may be gone
 
     # Which filters there are.
@@ -47,13 +51,25 @@ class Commands:
             raise errors.UnknownFilter(f"there is no filter named {shown(name)}")
         return entry
 
-    def create(self, name: bytes, kind: str, **settings: Any) -> Entry:
-        """Make an empty filter; FilterExists if the name is taken."""
+    def create(self, name: bytes, kind: str | None = None, **settings: Any) -> Entry:
+        """Make an empty filter; FilterExists if the name is taken. Without a kind it is the one
+        that the policy (`on_full`) asks for."""
         self._check_new(name)
         self._check_size(settings.get("capacity", 0))
-        given = {"kind": kind, **settings}
+        given = policy.chosen(kind, settings)
         fields = operations.fields(name=operations.text_of(name), settings=given)
         return self.engine.create(Op.CREATE, fields)
+
+    def policy(self, name: bytes) -> Policy:
+        """Return what happens when a filter is full."""
+        return policy.policy_of(self._whole(name))
+
+    def adjust(self, name: bytes, **given: Any) -> Entry:
+        """Change a filter's policy, by the fields of `Policy`; None: back to the default."""
+        entry = self._whole(name)
+        changes = policy.adjusted(entry, given)
+        self.engine.change(Op.ADJUST, entry.id, operations.fields(**changes))
+        return entry
 
     def drop(self, *names: bytes) -> int:
         """Forget filters; how many there were."""
@@ -100,9 +116,11 @@ class Commands:
             "expires_at": entry.expires_at,
             "loading": entry.filter is None,
             "settings": dict(entry.settings),
+            "policy": {} if entry.filter is None else policy.policy_of(entry).shown(),
             "adds": adds,
             "checks": checks,
             "maybes": maybes,
+            "sample": self.sampled(entry) or None,
         }
 
     def rename(self, name: bytes, to: bytes) -> Entry:

@@ -8,11 +8,12 @@ until the log has what is in memory.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from bloomery import BloomFilter, _native, errors
+from bloomery.service.clock import Clock
+from bloomery.service.policy import marks
 from bloomery.storage.operations import Op
 from bloomery.storage.state import Entry, State
 
@@ -33,9 +34,10 @@ def _ignore(entry: Entry) -> None:
 class Engine:
     """The state of a server, its hot path, and its log."""
 
-    def __init__(self, state: State, log: Log) -> None:
+    def __init__(self, state: State, log: Log, clock: Clock | None = None) -> None:
         self.state = state
         self.log = log
+        self.clock = clock or Clock(state.now)
         self.shelf = _native.Shelf()
         self.problem: errors.LogUnavailable | None = None  # why writes are refused
         self.on_change: Callable[[Entry], None] = _ignore
@@ -109,7 +111,7 @@ class Engine:
         return (0, 0, 0) if found is None else found[1:]
 
     def _pass_time(self) -> None:
-        for record in self.state.pass_time(time.time()):
+        for record in self.state.pass_time(self.clock.now()):
             self.shelf.note(*record)
 
     # The shelf follows the state.
@@ -126,16 +128,14 @@ class Engine:
         if before is not None and before != entry.name:
             self.shelf.drop(before)
         self._shelved[entry.id] = entry.name
-        # A plain filter takes what it was made for: beyond that it would err more often than asked.
-        filter, plain = entry.filter, getattr(entry.filter, "kind", "") == "bloom"
+        filter, (limit, _) = entry.filter, marks(entry)
         self.shelf.put(
             entry.name,
             _UNREADY if filter is None else filter,
             entry.id,
             door=entry.settings.get("door", "bf"),
             items=entry.items,
-            limit=filter.capacity if plain else None,
-            expires_at=entry.expires_at,
+            limit=limit,
             loading=filter is None,
         )
 

@@ -109,4 +109,4 @@ class Saving:
         problem = task.exception()
         self.problem = None if problem is None else str(problem)
         if problem is not None:
-            self.server.say(f"snapshot failed, the log keeps everything: {problem}")
+            self.server.say(f"snapshot failed, the log keeps everything: {problem}", level="error")

@@ -77,7 +77,7 @@ class _Waiter:
 class Turns:
     """The turns of a server, and the thread that writes its log."""
 
-    def __init__(self, engine: Engine, say: Callable[[str], None]) -> None:
+    def __init__(self, engine: Engine, say: Callable[..., None]) -> None:
         self.engine = engine
         self._say = say
         self._loop = asyncio.get_running_loop()
@@ -186,7 +186,9 @@ class Turns:
         """Take no writes until the log can be written again, and tell the operator; None: go on."""
         if problem is not None:
             if self.engine.problem is None:
-                self._say(f"the log cannot be written, writes are refused: {problem}")
+                self._say(
+                    f"the log cannot be written, writes are refused: {problem}", level="error"
+                )
             self.engine.refuse(problem)
 
     def call(self, work: Callable[[], _T]) -> asyncio.Future[_T]:

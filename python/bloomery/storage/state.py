@@ -28,7 +28,7 @@ class Entry:
     # Keys that were new when they were added, less those removed. Of hashes that did not come
     # through `State.apply` whoever added them counts.
     items: int = 0
-    settings: dict[str, Any] = field(default_factory=dict)  # as CREATE gave them
+    settings: dict[str, Any] = field(default_factory=dict)  # as CREATE and ADJUST gave them
     loading: Loading | None = None
     changes: int = 0  # operations that a running server did to it, adds and removals aside
 
@@ -201,6 +201,15 @@ class State:
         entry = self._entry(filter_id)
         entry.expires_at = operations.read_fields(data)["at"]
         self._await(entry)
+        return entry
+
+    def _adjust(self, filter_id: int, data: bytes) -> Entry:
+        entry = self._entry(filter_id)
+        for name, value in operations.read_fields(data).items():
+            if value is None:
+                entry.settings.pop(name, None)
+            else:
+                entry.settings[name] = value
         return entry
 
     def _clear(self, filter_id: int, data: bytes) -> Entry:

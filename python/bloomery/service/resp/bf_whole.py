@@ -6,10 +6,10 @@ from typing import Any
 
 from bloomery import errors
 from bloomery.service.resp import failures
-from bloomery.service.resp.bf_reserve import filter_at
+from bloomery.service.resp.bf_reserve import POLICY, filter_at, policy_value
 from bloomery.service.resp.client import Client
 from bloomery.service.resp.replies import OK, Failure
-from bloomery.service.resp.table import command
+from bloomery.service.resp.table import command, wrong_arity
 from bloomery.service.resp.words import integer, option
 from bloomery.storage import files
 from bloomery.storage.state import Entry
@@ -180,6 +180,35 @@ def clear(client: Client, words: list[bytes]) -> str:
         raise failures.NOT_FOUND
     client.server.commands.clear(words[0])
     return OK
+
+
+@command(
+    "BF.POLICY",
+    "key [ONFULL grow|rotate|reject|alert] [FULLAT share] [WARNAT share] [WARNWITHIN time] "
+    "[GRACE time]",
+    least=1,
+    most=None,
+    write=True,
+    keys=_NAME,
+    does="change",
+)
+def policy(client: Client, words: list[bytes]) -> dict[str, Any]:
+    """Tell what happens when a filter is full, after changing what is given."""
+    name, rest = words[0], words[1:]
+    if filter_at(client, name, "bf") is None:
+        raise failures.NOT_FOUND
+    if len(rest) % 2:
+        raise wrong_arity("BF.POLICY")
+    given: dict[str, Any] = {}
+    for word, value in zip(rest[::2], rest[1::2], strict=True):
+        field = POLICY.get(option(word))
+        if field is None:
+            raise Failure(f"ERR {option(word)[:40]!r} is none of {', '.join(POLICY)}")
+        given[field] = policy_value(value)
+    commands = client.server.commands
+    if given:
+        commands.adjust(name, **given)
+    return commands.policy(name).shown()
 
 
 @command("BF.ROTATE", "key", least=1, write=True, keys=_NAME, does="change")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import fields, replace
 
 from bloomery import _native, errors
+from bloomery.service import logs
 from bloomery.service.patterns import glob
 from bloomery.service.resp.client import Client
 from bloomery.service.resp.replies import OK, Failure
@@ -18,7 +19,7 @@ def _fixed(client: Client) -> dict[str, str]:
     host, _, port = server.resp_address.rpartition(":")
     return {
         "appendonly": "yes",
-        "bind": host,
+        "bind": host.strip("[]"),
         "databases": "1",
         "dir": str(server.data),
         "maxmemory-policy": "noeviction",
@@ -70,13 +71,8 @@ def set_(client: Client, words: list[bytes]) -> str:
             tried.set(key, value.decode("utf-8", "replace"))
         except errors.InvalidParameter as problem:
             raise _failed(name, str(problem)) from None
-    if tried.cf_initial_size < 2 * tried.cf_bucket_size:
-        least = 2 * tried.cf_bucket_size
-        raise _failed(
-            "cf-initial-size",
-            f"cf-initial-size is {tried.cf_initial_size}, "
-            f"must be in the range [{least}, {1 << 30}]: at least 2 * cf-bucket-size",
-        )
+    for name, why in tried.conflicts():
+        raise _failed(name, why)
     _take(client, tried)
     client.server.engine.shelf.most_layers = settings.cf_max_expansions
     return OK
@@ -91,6 +87,7 @@ def _take(client: Client, tried: Settings) -> None:
     if tried.maxmemory != settings.maxmemory:
         _native.set_memory_limit(tried.maxmemory or None)
     client.server.engine.shelf.most_layers = tried.cf_max_expansions
+    logs.set_level(tried.log_level)
     for item in fields(settings):
         setattr(settings, item.name, getattr(tried, item.name))
 

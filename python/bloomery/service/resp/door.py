@@ -6,7 +6,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-import traceback
 from collections.abc import Awaitable
 from typing import TYPE_CHECKING, Any
 
@@ -199,7 +198,7 @@ class Door:
             return problem.with_traceback(None)
         if isinstance(problem, (errors.BloomeryError, MemoryError)):
             return failure_of(problem.with_traceback(None))
-        self.server.say("".join(traceback.format_exception(problem)))
+        self.server.say("a command failed in a way of its own", level="error", problem=problem)
         return Failure(f"ERR internal error: {type(problem).__name__}; the server has printed more")
 
     def perform(self, client: Client, words: list[bytes]) -> Any:
