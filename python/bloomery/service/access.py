@@ -71,7 +71,7 @@ class Access:
         self._take(users.load(server.data))
         path = users.users_file(server.data)
         if self.required and path.stat().st_mode & 0o077:
-            server.say(f"{path}: others can read it; chmod 600 would keep the hashes to yourself")
+            server.say(f"{path}: others can read it: chmod 600 {path}", level="warning")
 
     # Logging in.
 
@@ -218,7 +218,7 @@ class Access:
             found = await asyncio.to_thread(users.load, self._server.data)
         except (errors.CorruptData, OSError) as problem:
             if self._told != stamp:
-                self._server.say(f"the users stay as they were: {problem}")
+                self._server.say(f"the users stay as they were: {problem}", level="warning")
                 self._told = stamp
             return False
         self._stamp = stamp

@@ -124,7 +124,7 @@ def _put_aside(path: Path) -> None:
 class Audit:
     """The audit log of a running server."""
 
-    def __init__(self, data: Path, say: Callable[[str], None]) -> None:
+    def __init__(self, data: Path, say: Callable[..., None]) -> None:
         self._data, self._say = data, say
         self._queue: queue.Queue[Line | None] = queue.Queue(_MOST_QUEUED)
         self._lost = 0
@@ -194,7 +194,7 @@ class Audit:
                 append(self._data, [*lines, *(told if lost else [])])
             except OSError as problem:
                 if not self._failing:
-                    self._say(f"the audit log cannot be written: {problem}")
+                    self._say(f"the audit log cannot be written: {problem}", level="warning")
                 self._failing = True
                 if ended or self._queue.full():
                     self._lost += len(lines)

@@ -7,6 +7,7 @@ import socket
 from pathlib import Path
 
 from bloomery import errors
+from bloomery.service import users
 from bloomery.service.settings import Settings
 
 __all__ = ["addresses", "check", "has_users", "is_loopback"]
@@ -51,4 +52,4 @@ def check(settings: Settings, bound: list[str], *, users: bool) -> list[str]:
 
 def has_users(data: Path) -> bool:
     """Are there users in a data folder?"""
-    return (data / "users.json").exists()
+    return bool(users.load(data))  # a file that names nobody would leave the server open
