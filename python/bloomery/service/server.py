@@ -174,7 +174,6 @@ class Server:
         self.commands.sampled = self.sampler.shown
         self.door = Door(self)
         self.audit = Audit(self.data, self.say)
-        self.audit.note(None, "", "server", "start", "done")
         self.loaded = True
 
     def _server_id(self, new: bool) -> str:
@@ -297,6 +296,5 @@ class Server:
         except errors.LogUnavailable as problem:
             self.say(str(problem), level="error")
             code = 1
-        self.audit.note(None, "", "server", "stop", "done" if code == 0 else "failed")
-        await asyncio.to_thread(self.audit.close)
+        await asyncio.to_thread(self.audit.close, "done" if code == 0 else "failed")
         return code
