@@ -13,19 +13,24 @@ import signal
 import sys
 import time
 import traceback
+from functools import partial
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 from bloomery import _native, errors
+from bloomery.service import troubles
+from bloomery.service.alerts import Alerts
 from bloomery.service.commands import Commands
 from bloomery.service.engine import Engine
 from bloomery.service.http import HttpDoor
 from bloomery.service.mirror import Mirror
+from bloomery.service.policies import Policies
 from bloomery.service.resp.connection import Connection
 from bloomery.service.resp.door import Door
 from bloomery.service.saving import Saving
 from bloomery.service.settings import Settings
 from bloomery.service.turns import Turns
+from bloomery.service.webhook import Webhook
 from bloomery.storage import files
 from bloomery.storage.folder import lock, log_folder
 from bloomery.storage.log import Fsync, Log
@@ -60,6 +65,8 @@ class Server:
         self.started = time.time()
         self.ready = False
         self.resp_address = self.http_address = ""
+        self.alerts = Alerts(self.say)
+        self.webhook: Webhook | None = None
         self.problems: list[str] = []  # that were found when it started
         self.recovered_rows = 0  # of the log, that were done again
 
@@ -69,9 +76,10 @@ class Server:
     commands: Commands
     door: Door
     saving: Saving
+    policies: Policies
     mirror: Mirror
 
-    def say(self, text: str) -> None:
+    def say(self, text: str, level: str = "info", **fields: Any) -> None:
         """Tell the operator."""
         with contextlib.suppress(OSError):
             print(f"bloomery: {text}", file=sys.stderr, flush=True)
@@ -119,11 +127,26 @@ class Server:
         self.engine = Engine(found.state, log)
         self.engine.shelf.most_layers = self.settings.cf_max_expansions
         self.commands = Commands(self.engine, self.settings)
-        self.turns = Turns(self.engine, self.say)
+        self.turns = Turns(self.engine, partial(troubles.log_unavailable, self))
+        self.policies = Policies(self.engine, self.alerts, self.say)
         self.saving = Saving(self, found.generation)
         registry = self.registry or self.data / _REGISTRY
         self.mirror = Mirror(self.engine, registry, self._server_id(new=found.segment == 1))
+        self.webhook = self._open_webhook()
         self.door = Door(self)
+
+    def _open_webhook(self) -> Webhook | None:
+        settings = self.settings
+        if not settings.webhook_url:
+            return None
+        if not settings.webhook_secret:
+            raise errors.InvalidParameter(
+                "webhook-url is set and webhook-secret is not: alerts are signed with it"
+            )
+        secret = settings.webhook_secret.encode()
+        webhook = Webhook(settings.webhook_url, secret, self.say, self.mirror.server)
+        self.alerts.deliver = webhook.deliver
+        return webhook
 
     def _server_id(self, new: bool) -> str:
         """Which server this is, in a registry that others use too: made once and kept."""
@@ -174,8 +197,9 @@ class Server:
 
     async def _pass_second(self) -> None:
         self.turns.join()
-        if await self.turns.retry():
-            self.say("the log can be written again: writes are taken")
+        await self.turns.retry()
+        self.policies.pass_second()
+        troubles.look(self)
         self.door.sweep()
         self.saving.consider()
 
@@ -218,6 +242,8 @@ class Server:
             self.say(f"no snapshot was made: {problem}; the log has everything")
             code = 1
         await asyncio.to_thread(self.mirror.close)
+        if self.webhook is not None:
+            await asyncio.to_thread(self.webhook.close)
         self.turns.stop()
         try:
             self.engine.log.close()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field, fields
 from typing import Any
+from urllib.parse import urlsplit
 
 from bloomery import errors
 
@@ -60,8 +61,25 @@ def _one_of(*words: str) -> Callable[[str], str]:
     return check
 
 
-def _set(default: Any, check: Callable[[str], Any], live: bool = True) -> Any:
-    return field(default=default, metadata={"check": check, "live": live})
+def _url(text: str) -> str:
+    """must be empty, or an http:// or https:// URL with a host"""
+    parts = urlsplit(text)
+    if text and (parts.scheme not in ("http", "https") or not parts.hostname):
+        raise ValueError
+    return text
+
+
+def _secret(text: str) -> str:
+    """must be 16 to 1,024 printable characters"""
+    if not 16 <= len(text) <= 1024 or not text.isprintable():
+        raise ValueError
+    return text
+
+
+def _set(
+    default: Any, check: Callable[[str], Any], live: bool = True, *, secret: bool = False
+) -> Any:
+    return field(default=default, metadata={"check": check, "live": live, "secret": secret})
 
 
 _COUNT = _between(1, 1 << 30)
@@ -96,6 +114,8 @@ class Settings:
     snapshot_log_bytes: int = _set(
         256 << 20, _between(1 << 16, 1 << 50, _nbytes), live=False
     )  # a log this long calls for a snapshot
+    webhook_url: str = _set("", _url, live=False, secret=True)  # it may have a token in it
+    webhook_secret: str = _set("", _secret, live=False, secret=True)
 
     def names(self) -> list[str]:
         """Return the names as CONFIG has them."""
@@ -104,6 +124,8 @@ class Settings:
     def get(self, name: str) -> str:
         """Return a value as CONFIG GET shows it."""
         value = getattr(self, name.replace("-", "_"))
+        if value and self.__dataclass_fields__[name.replace("-", "_")].metadata["secret"]:
+            return "***"
         return f"{value:g}" if isinstance(value, float) else str(value)
 
     def set(self, name: str, text: str, *, running: bool = True) -> None:

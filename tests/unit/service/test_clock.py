@@ -74,11 +74,7 @@ def test_a_restart_does_not_go_back() -> None:
     assert hands.clock(since=5.0).now() == hands.wall
 
 
-@given(
-    st.lists(
-        st.tuples(st.floats(0, 1e4), st.floats(-1e8, 1e8)), min_size=1, max_size=30
-    )
-)
+@given(st.lists(st.tuples(st.floats(0, 1e4), st.floats(-1e8, 1e8)), min_size=1, max_size=30))
 def test_whatever_the_wall_clock_does(moves: list[tuple[float, float]]) -> None:
     """Between two looks the time moves by 0.9 to 1.1 of what has passed, whatever jumps."""
     hands = Hands()
