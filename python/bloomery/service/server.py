@@ -14,12 +14,14 @@ import secrets
 import signal
 import ssl
 import time
+from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
 from bloomery import _native, errors
-from bloomery.service import binding, logs, users
+from bloomery.service import binding, logs, troubles, users
 from bloomery.service.access import Access
+from bloomery.service.alerts import Alerts
 from bloomery.service.audit import Audit
 from bloomery.service.commands import Commands
 from bloomery.service.engine import Engine
@@ -27,6 +29,7 @@ from bloomery.service.http.door import HttpDoor
 from bloomery.service.listening import Listener, listen
 from bloomery.service.mirror import Mirror
 from bloomery.service.notify import notify, watched
+from bloomery.service.policies import Policies
 from bloomery.service.resp.connection import Connection
 from bloomery.service.resp.door import Door
 from bloomery.service.sampler import Sampler
@@ -34,6 +37,7 @@ from bloomery.service.saving import Saving
 from bloomery.service.settings import Settings
 from bloomery.service.tls import LOOK_SECONDS, Tls
 from bloomery.service.turns import Turns
+from bloomery.service.webhook import Webhook
 from bloomery.storage import files
 from bloomery.storage.folder import lock, log_folder
 from bloomery.storage.log import Fsync, Log
@@ -56,6 +60,8 @@ class Server:
         self.loaded = False  # the filters are there
         self.ready = False  # for clients: not before, and not when it is about to end
         self.resp_address = self.http_address = ""
+        self.alerts = Alerts(self.say)
+        self.webhook: Webhook | None = None
         self.problems: list[str] = []  # that were found when it started
         self.recovered_rows = 0  # of the log, that were done again
         self.certificate: Tls | None = None
@@ -70,6 +76,7 @@ class Server:
     door: Door
     http: HttpDoor
     saving: Saving
+    policies: Policies
     mirror: Mirror
     sampler: Sampler
 
@@ -166,15 +173,30 @@ class Server:
         self.engine = Engine(found.state, log)
         self.engine.shelf.most_layers = self.settings.cf_max_expansions
         self.commands = Commands(self.engine, self.settings)
-        self.turns = Turns(self.engine, self.say)
+        self.turns = Turns(self.engine, partial(troubles.log_unavailable, self))
+        self.policies = Policies(self.engine, self.alerts, self.say)
         self.saving = Saving(self, found.generation)
         registry = self.settings.registry or self.data / _REGISTRY
         self.mirror = Mirror(self.engine, registry, self._server_id(new=found.segment == 1))
         self.sampler = Sampler(self)
         self.commands.sampled = self.sampler.shown
+        self.webhook = self._open_webhook()
         self.door = Door(self)
         self.audit = Audit(self.data, self.say)
         self.loaded = True
+
+    def _open_webhook(self) -> Webhook | None:
+        settings = self.settings
+        if not settings.webhook_url:
+            return None
+        if not settings.webhook_secret:
+            raise errors.InvalidParameter(
+                "webhook-url is set and webhook-secret is not: alerts are signed with it"
+            )
+        secret = settings.webhook_secret.encode()
+        webhook = Webhook(settings.webhook_url, secret, self.say, self.mirror.server)
+        self.alerts.deliver = webhook.deliver
+        return webhook
 
     def _server_id(self, new: bool) -> str:
         """Which server this is, in a registry that others use too: made once and kept."""
@@ -224,8 +246,9 @@ class Server:
         if watched():
             notify("WATCHDOG=1")
         self.turns.join()
-        if await self.turns.retry():
-            self.say("the log can be written again: writes are taken")
+        await self.turns.retry()
+        self.policies.pass_second()
+        troubles.look(self)
         if await self.access.refresh():
             self.door.follow_users()
         self.audit.tick()
@@ -290,6 +313,8 @@ class Server:
             self.say(f"no snapshot was made: {problem}; the log has everything", level="error")
             code = 1
         await asyncio.to_thread(self.mirror.close)
+        if self.webhook is not None:
+            await asyncio.to_thread(self.webhook.close)
         self.turns.stop()
         try:
             self.engine.log.close()
