@@ -27,7 +27,9 @@ def row(number: int, name: bytes | None = None, **other: Any) -> FilterRow:
     return FilterRow(id=number, name=name, **plain | other)
 
 
-def sample(number: int, at: float = NOW, count: float = 5, rate: float = 0.001, **other: Any) -> Sample:
+def sample(
+    number: int, at: float = NOW, count: float = 5, rate: float = 0.001, **other: Any
+) -> Sample:
     """A sample of a filter."""
     return Sample(
         filter_id=number, estimated_count=count, estimated_error_rate=rate, sampled_at=at, **other
