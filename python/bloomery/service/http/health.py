@@ -1,16 +1,18 @@
-"""For those who watch: is it alive, is it ready?"""
+"""For those who watch: is it alive, is it ready, what are its figures, is something wrong?"""
 
 from __future__ import annotations
 
-from fastapi import APIRouter, Request
+from fastapi import APIRouter, Request, Response
 from fastapi.responses import PlainTextResponse
 
-from bloomery.service.http import problems
-from bloomery.service.http.route import server_of
+from bloomery.service import metrics
+from bloomery.service.http import models, problems
+from bloomery.service.http.route import Answer, Route, does, server_of
 
-__all__ = ["ALWAYS", "router"]
+__all__ = ["ALWAYS", "router", "watching"]
 
 router = APIRouter()
+watching = APIRouter(route_class=Route)
 
 # What is answered while the server is loading, too.
 ALWAYS = frozenset({"/healthz", "/readyz", "/openapi.json"})
@@ -40,3 +42,31 @@ async def readyz(request: Request) -> PlainTextResponse:
         return PlainTextResponse("ok\n")
     text = "draining\n" if server.loaded else "loading\n"
     return PlainTextResponse(text, 503, {"Retry-After": problems.RETRY_SECONDS})
+
+
+_ANY = ("invalid-request", "not-logged-in", "not-allowed", "server-unavailable")
+
+
+@watching.get(
+    "/metrics",
+    response_class=PlainTextResponse,
+    openapi_extra=does("look"),
+    responses=problems.describe(*_ANY),
+)
+async def figures(request: Request) -> Response:
+    """The server's figures, and those of filters that one may use, as Prometheus reads them."""
+    shown = metrics.render(server_of(request), request.state.user.covers)
+    return Response(shown, media_type=metrics.CONTENT_TYPE)
+
+
+@watching.get(
+    "/alerts",
+    response_model=models.AlertList,
+    openapi_extra=does("look"),
+    responses=problems.describe(*_ANY),
+)
+async def alerts(request: Request) -> Response:
+    """What is wrong now: the server's own, and those of filters that one may use."""
+    covers, active = request.state.user.covers, server_of(request).alerts.active.values()
+    found = [alert.shown() for alert in active if alert.name is None or covers(alert.name)]
+    return Answer({"alerts": found})
