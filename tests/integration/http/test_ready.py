@@ -8,6 +8,10 @@ import httpx
 import numpy as np
 from prometheus_client.parser import text_string_to_metric_families
 
+from bloomery.storage import operations
+from bloomery.storage.folder import log_folder
+from bloomery.storage.log import Log, Row
+from bloomery.storage.operations import Op
 from integration.http.asking import Http, Raw, at, post, problem
 from integration.resp.wire import Wire
 from integration.servers import BloomeryServer, Serve, free_port, wait_until
@@ -22,16 +26,19 @@ def test_ready_while_serving(http: Http) -> None:
         assert (head.status_code, head.content) == (200, b"")
 
 
-def test_not_ready_while_loading(serve: Serve, tmp_path: Path) -> None:
+def test_not_ready_while_loading(tmp_path: Path) -> None:
     """While a long log is read again the server is alive and not ready, and says so to whoever
     asks for more; then it has everything."""
-    first = serve(data=tmp_path / "data")
-    with Http(first) as http:
-        http.create("large", 1000, kind="scalable")
-        for start in range(0, 4_000_000, 500_000):
-            keys = np.arange(start, start + 500_000, dtype=np.int64)
-            assert added(http, keys) == 500_000
-    first.kill()
+    folder = log_folder(tmp_path / "data")
+    log = Log(folder, fsync="never")
+    settings = {"kind": "scalable", "capacity": 1000, "error_rate": 0.01}
+    hashes = np.random.default_rng(1).integers(0, 2**63, 4_000_000, dtype=np.uint64)
+    rows: list[Row] = [
+        (time.time(), 1, Op.CREATE, operations.fields(name="large", settings=settings))
+    ]
+    rows += [(time.time(), 1, Op.ADD, part.tobytes()) for part in np.split(hashes, 100)]
+    log.write(rows)
+    log.close()
     port = free_port()
     again = BloomeryServer(tmp_path, "--http-port", str(port), data=tmp_path / "data")
     again.spawn()
@@ -64,19 +71,10 @@ def test_not_ready_while_loading(serve: Serve, tmp_path: Path) -> None:
         again.kill()
 
 
-def added(http: Http, keys: "np.ndarray[tuple[int], np.dtype[np.int64]]") -> int:
-    """Add keys as lines of JSON; how many there were."""
-    lines = "\n".join(map(str, keys.tolist())).encode()
-    kind = {"Content-Type": "application/x-ndjson"}
-    answer = http.client.post(f"{at('large')}/add", content=lines, headers=kind)
-    count: int = answer.json()["keys"]
-    return count
-
-
 def test_draining(serve: Serve) -> None:
     """SIGTERM: first not ready, and still serving, for `drain-seconds`; then a request that has
     begun is answered, idle connections end, and the server ends with everything saved."""
-    server = serve("--set", "drain-seconds=3")
+    server = serve("--set", "drain-seconds=2")
     port = server.http_port
     assert server.process is not None
     with Http(server) as http, Raw(port) as begun, Raw(port) as idle:

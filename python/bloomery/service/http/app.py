@@ -35,7 +35,6 @@ def make(server: Server | None) -> FastAPI:
         docs_url=None,  # their pages load scripts from elsewhere
         redoc_url=None,
         redirect_slashes=False,
-        generate_unique_id_function=lambda route: route.name,
     )
     app.state.server = server
     for router in _ROUTERS:

@@ -2,24 +2,25 @@
 
 from __future__ import annotations
 
-from fastapi import APIRouter, Request, Response
+from fastapi import Request, Response
 from fastapi.responses import PlainTextResponse
+from fastapi.routing import APIRoute
 
 from bloomery.service import metrics
 from bloomery.service.http import models, problems
-from bloomery.service.http.route import Answer, Route, does, server_of
+from bloomery.service.http.route import Answer, does, routes, server_of
 
 __all__ = ["ALWAYS", "router", "watching"]
 
-router = APIRouter()
-watching = APIRouter(route_class=Route)
+router = routes(APIRoute)
+watching = routes()
 
 # What is answered while the server is loading, too.
 ALWAYS = frozenset({"/healthz", "/readyz", "/openapi.json"})
 
 
 @router.get("/healthz", response_class=PlainTextResponse)
-@router.head("/healthz", response_class=PlainTextResponse)
+@router.head("/healthz", name="healthz_head", response_class=PlainTextResponse)
 async def healthz() -> PlainTextResponse:
     """200 while the server lives."""
     return PlainTextResponse("ok\n")
@@ -32,6 +33,7 @@ async def healthz() -> PlainTextResponse:
 )
 @router.head(
     "/readyz",
+    name="readyz_head",
     response_class=PlainTextResponse,
     responses={503: {"description": "loading, or about to end"}},
 )
