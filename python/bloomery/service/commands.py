@@ -103,11 +103,13 @@ class Commands:
             at += 1
         return (numbers[at - 1] if at < len(numbers) else 0), iter(some)
 
-    def info(self, name: bytes) -> dict[str, Any]:
-        """All that is known about a filter, ready for JSON."""
+    def info(self, name: bytes, about: dict[str, Any] | None = None) -> dict[str, Any]:
+        """All that is known about a filter, ready for JSON; `about` is what it said of itself, if
+        it was asked elsewhere: to count the bits of a large one takes long."""
         entry = self.find(name)
         adds, checks, maybes = self.engine.figures(entry)
-        about = {} if entry.filter is None else entry.filter.info()
+        if about is None:
+            about = {} if entry.filter is None else entry.filter.info()
         return {
             "name": operations.text_of(entry.name),
             **about,

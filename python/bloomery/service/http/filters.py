@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from fastapi import APIRouter, Body, Query, Request, Response
 
 from bloomery import errors, names
 from bloomery.service.commands import check_name
 from bloomery.service.http import models, problems
-from bloomery.service.http.route import Answer, Name, Route, commands_of, does, server_of
+from bloomery.service.http.route import Answer, Name, Route, also, commands_of, does, server_of
 from bloomery.service.patterns import glob
-from bloomery.service.permissions import User, check
+from bloomery.service.permissions import User
 
 if TYPE_CHECKING:
     from bloomery.service.server import Server
@@ -41,11 +41,10 @@ async def create(request: Request, new: Annotated[models.NewFilter, Body()]) -> 
     """Make an empty filter."""
     given = new.model_dump(exclude_unset=True)
     name = names.typed(given.pop("name"))
-    check(request.state.user, "create", name)
-    kind = given.pop("kind", "bloom")
-    if kind == "rediscuckoo":
+    also(request, "create", name)
+    if given.get("kind") == "rediscuckoo":
         given["door"] = "cf"  # CF commands are for these
-    commands_of(request).create(name, kind, **given)
+    commands_of(request).create(name, **given)
     server = server_of(request)
     await server.turns.logged()
     return Answer(await told(server, name), 201)
@@ -104,17 +103,20 @@ async def info(request: Request, name: Name) -> Response:
     },
 )
 async def change(request: Request, name: Name, changes: models.Changes) -> Response:
-    """Rename a filter, or let it end at a time."""
+    """Change a filter's policy, let it end at a time, or rename it."""
     commands, server = commands_of(request), server_of(request)
     given = changes.model_fields_set
     commands.find(name)
     to = None
     if changes.name is not None:
         to = names.typed(changes.name)
-        check(request.state.user, "change", to)
+        also(request, "change", to)
         check_name(to)
         if to != name and commands.engine.find(to) is not None:
             raise errors.FilterExists("there is a filter of the new name already")
+    policy = changes.model_dump(include=models.POLICY & given)
+    if policy:
+        commands.adjust(name, **policy)
     if "expires_at" in given:
         commands.expire(name, changes.expires_at)
     there = commands.engine.find(name) is not None
@@ -140,16 +142,41 @@ async def drop(request: Request, name: Name) -> Response:
     return Response(status_code=204)
 
 
+@router.get(
+    "/filters/{name}/samples",
+    response_model=models.Samples,
+    openapi_extra=does("info"),
+    responses=problems.describe(*_ONE, "invalid-parameter", "registry-unavailable"),
+)
+async def samples(
+    request: Request,
+    name: Name,
+    since: Annotated[float | None, Query(ge=0, le=1e12, description="Unix time.")] = None,
+    until: Annotated[float | None, Query(ge=0, le=1e12, description="Unix time.")] = None,
+    span: Annotated[
+        Literal["0", "60", "3600"] | None,
+        Query(description="Raw samples (0), of minutes (60), of hours; else as far as they reach."),
+    ] = None,
+    limit: Annotated[int, Query(ge=1, le=10_000)] = 1000,
+) -> Response:
+    """Samples of a filter, oldest first; of more than `limit` the latest."""
+    entry = commands_of(request).find(name)
+    seconds = None if span is None else int(span)
+    found = await server_of(request).sampler.samples(entry, since, until, seconds, limit)
+    return Answer({"samples": found})
+
+
 async def told(server: Server, name: bytes) -> dict[str, Any]:
     """What is known about a filter, ready for JSON."""
     server.turns.join()
     entry = server.commands.find(name)
+    about = None
     if entry.filter is not None and entry.filter.nbytes > _LARGE:
         about = await asyncio.to_thread(entry.filter.info)
-    else:
-        about = {} if entry.filter is None else entry.filter.info()
-    adds, checks, maybes = server.engine.figures(entry)
-    return {**about, **_row(entry), "adds": adds, "checks": checks, "maybes": maybes}
+        server.turns.join()
+    found = server.commands.info(name, about)
+    del found["settings"]  # a seed may be a secret; what can be shown is there anyway
+    return found | _row(server.commands.find(name))
 
 
 def _row(entry: Entry) -> dict[str, Any]:

@@ -8,9 +8,19 @@ from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag
 
 from bloomery.filters.rotating import MAX_GENERATIONS
 from bloomery.filters.scalable import LEAST_GROWTH, MOST_GROWTH
-from bloomery.parameters import MAX_CAPACITY, MAX_ERROR_RATE, MIN_ERROR_RATE
+from bloomery.sizing import MAX_CAPACITY, MAX_ERROR_RATE, MIN_ERROR_RATE
 
-__all__ = ["Changes", "FilterInfo", "FilterList", "FilterRow", "Merge", "NewFilter", "Snapshot"]
+__all__ = [
+    "POLICY",
+    "Changes",
+    "FilterInfo",
+    "FilterList",
+    "FilterRow",
+    "Merge",
+    "NewFilter",
+    "Samples",
+    "Snapshot",
+]
 
 MAX_EXPANSION = 32768
 # As `bloomery.names` prints it.
@@ -45,7 +55,30 @@ class _Strict(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True)
 
 
-class _New(_Strict):
+Share = Annotated[float, Field(gt=0, le=1)]
+Seconds = Annotated[float, Field(ge=0, le=1e9)] | Annotated[str, Field(pattern=_WINDOW)]
+
+
+class _Policy(_Strict):
+    """What happens when a filter is full, and from when on somebody is told (docs/policies.md)."""
+
+    on_full: Literal["grow", "rotate", "reject", "alert"] | None = None
+    full_at: Share | None = Field(None, description="Share of the capacity at which on_full acts.")
+    warn_at: Annotated[float, Field(ge=0, le=1)] | None = Field(
+        None, description="Share of the capacity from which on there is an alert; 0: none."
+    )
+    warn_within: Seconds | None = Field(
+        None, description="An alert if it is full so soon at this rate; 0: none."
+    )
+    grace: Seconds | None = Field(
+        None, description="How long a generation stays at least, with `rotate`."
+    )
+
+
+POLICY = set(_Policy.model_fields)
+
+
+class _New(_Policy):
     name: FilterName
 
 
@@ -60,7 +93,7 @@ class _Hashed(_Sized):
 
 
 class AnyKind(_Hashed):
-    """Without a kind: one that suits."""
+    """Without a kind: what its policy needs (grow: scalable, rotate: rotating, else bloom)."""
 
 
 class Bloom(_Hashed):
@@ -151,8 +184,8 @@ NewFilter = Annotated[
 ]
 
 
-class Changes(_Strict):
-    """What is to change about a filter; what is left out stays."""
+class Changes(_Policy):
+    """What is to change about a filter; what is left out stays. A policy's null: the default."""
 
     name: FilterName | None = Field(None, description="Its new name.")
     expires_at: float | None = Field(
@@ -192,6 +225,14 @@ class FilterInfo(FilterRow):
     adds: int = Field(description="keys added since the server started")
     checks: int = Field(description="keys asked for since the server started")
     maybes: int = Field(description="of these, answered *maybe*")
+    policy: dict[str, Any] = Field(description="what happens when it is full")
+    sample: dict[str, Any] | None = Field(description="the last one; null before it")
+
+
+class Samples(BaseModel):
+    """Samples of a filter, oldest first."""
+
+    samples: list[dict[str, Any]]
 
 
 class Snapshot(BaseModel):

@@ -10,15 +10,18 @@ from fastapi import Depends, Path, Request, Response
 from fastapi.routing import APIRoute
 from pydantic_core import to_json
 
+from bloomery import errors
+from bloomery.service.audit import AUDITED
 from bloomery.service.http import bodies
 from bloomery.service.http.login import admit
 from bloomery.service.http.problems import Refused
+from bloomery.service.permissions import check
 
 if TYPE_CHECKING:
     from bloomery.service.commands import Commands
     from bloomery.service.server import Server
 
-__all__ = ["JSON", "Answer", "Name", "Route", "commands_of", "does", "server_of"]
+__all__ = ["JSON", "Answer", "Name", "Route", "also", "commands_of", "does", "server_of"]
 
 JSON = b"application/json"
 _OPERATION = "x-operation"
@@ -71,10 +74,24 @@ class Route(APIRoute):
         takes_body = self.body_field is not None
 
         async def checked(request: Request) -> Response:
-            scope, server = request.scope, server_of(request)
+            scope, state = request.scope, request.state
             quoted = request.path_params.get("name")
-            names = () if quoted is None else (unquote_to_bytes(quoted),)
-            request.state.user = await admit(server, scope, operation, *names)
+            state.operation, state.user = operation, None
+            state.names = [] if quoted is None else [unquote_to_bytes(quoted)]
+            try:
+                state.user = await admit(server_of(request), scope, operation, *state.names)
+                response = await answered(request)
+            except (errors.NotAllowed, errors.NotLoggedIn):
+                _note(request, "refused")
+                raise
+            except Exception:
+                _note(request, "failed")
+                raise
+            _note(request, "done")
+            return response
+
+        async def answered(request: Request) -> Response:
+            scope, server = request.scope, server_of(request)
             if takes_body:
                 if bodies.media_type(scope) != JSON:
                     raise Refused("the body must be JSON: Content-Type: application/json", 415)
@@ -83,6 +100,27 @@ class Route(APIRoute):
             return await handle(request)
 
         return checked
+
+
+def also(request: Request, operation: str, *names: bytes) -> None:
+    """Raise unless whoever asks may do this to these filters too, which the body names."""
+    request.state.names += names
+    check(request.state.user, operation, *names)
+
+
+def _note(request: Request, outcome: str) -> None:
+    """Note what is administrative in the audit log."""
+    state = request.state
+    if state.operation in AUDITED:
+        server_of(request).audit.note(
+            None if state.user is None else state.user.name,
+            request.client.host if request.client else "",
+            "http",
+            state.operation,
+            outcome,
+            command=f"{request.method} {request.scope['route'].path}",
+            names=state.names,
+        )
 
 
 class _Parsed(Request):

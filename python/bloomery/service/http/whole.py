@@ -7,8 +7,7 @@ from fastapi import APIRouter, Request, Response
 from bloomery import names
 from bloomery.service.http import models, problems
 from bloomery.service.http.filters import told
-from bloomery.service.http.route import Answer, Name, Route, commands_of, does, server_of
-from bloomery.service.permissions import check
+from bloomery.service.http.route import Answer, Name, Route, also, commands_of, does, server_of
 
 __all__ = ["router"]
 
@@ -55,7 +54,7 @@ async def rotate(request: Request, name: Name) -> Response:
 async def merge(request: Request, name: Name, given: models.Merge) -> Response:
     """Add every key of other filters, which must be made alike."""
     sources = [names.typed(source) for source in given.sources]
-    check(request.state.user, "export", *sources)
+    also(request, "change", *sources)
     commands_of(request).merge(name, *sources)
     return await _done(request, name)
 
