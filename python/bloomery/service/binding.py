@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import ipaddress
 import socket
-from pathlib import Path
 
 from bloomery import errors
 from bloomery.service.settings import Settings
 
-__all__ = ["addresses", "check", "has_users", "is_loopback"]
+__all__ = ["addresses", "check", "is_loopback"]
 
 
 def addresses(host: str) -> list[str]:
@@ -47,8 +46,3 @@ def check(settings: Settings, bound: list[str], *, users: bool) -> list[str]:
             "nobody can listen in; or --host 127.0.0.1"
         )
     return problems
-
-
-def has_users(data: Path) -> bool:
-    """Are there users in a data folder?"""
-    return (data / "users.json").exists()

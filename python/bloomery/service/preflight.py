@@ -12,7 +12,7 @@ import time
 from pathlib import Path
 
 from bloomery import errors
-from bloomery.service import binding, tls
+from bloomery.service import binding, tls, users
 from bloomery.service.configuration import Configuration
 from bloomery.service.registry import Registry
 
@@ -37,8 +37,8 @@ def examine(found: Configuration) -> None:
 
 def _binding(found: Configuration) -> None:
     bound = binding.addresses(found.settings.host)
-    users = binding.has_users(Path(found.settings.data))
-    found.problems += binding.check(found.settings, bound, users=users)
+    there = bool(users.load(found.settings.data))
+    found.problems += binding.check(found.settings, bound, users=there)
 
 
 def _certificate(found: Configuration) -> None:

@@ -8,31 +8,36 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import re
 import secrets
 import signal
 import ssl
-import sys
 import time
+from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
 from bloomery import _native, errors
-from bloomery.service import binding, logs
+from bloomery.service import binding, logs, troubles, users
 from bloomery.service.access import Access
+from bloomery.service.alerts import Alerts
 from bloomery.service.audit import Audit
 from bloomery.service.commands import Commands
 from bloomery.service.engine import Engine
 from bloomery.service.http.door import HttpDoor
+from bloomery.service.listening import Listener, listen
 from bloomery.service.mirror import Mirror
 from bloomery.service.notify import notify, watched
+from bloomery.service.policies import Policies
 from bloomery.service.resp.connection import Connection
 from bloomery.service.resp.door import Door
 from bloomery.service.sampler import Sampler
 from bloomery.service.saving import Saving
 from bloomery.service.settings import Settings
-from bloomery.service.tls import HANDSHAKE_SECONDS, LOOK_SECONDS, Tls
+from bloomery.service.tls import LOOK_SECONDS, Tls
 from bloomery.service.turns import Turns
+from bloomery.service.webhook import Webhook
 from bloomery.storage import files
 from bloomery.storage.folder import lock, log_folder
 from bloomery.storage.log import Fsync, Log
@@ -40,7 +45,6 @@ from bloomery.storage.recovery import Recovery, recover
 
 __all__ = ["Server"]
 
-_BACKLOG = 4096
 _DRAIN_SECONDS = 5.0
 _REGISTRY = "registry.sqlite"
 
@@ -56,6 +60,8 @@ class Server:
         self.loaded = False  # the filters are there
         self.ready = False  # for clients: not before, and not when it is about to end
         self.resp_address = self.http_address = ""
+        self.alerts = Alerts(self.say)
+        self.webhook: Webhook | None = None
         self.problems: list[str] = []  # that were found when it started
         self.recovered_rows = 0  # of the log, that were done again
         self.certificate: Tls | None = None
@@ -70,6 +76,7 @@ class Server:
     door: Door
     http: HttpDoor
     saving: Saving
+    policies: Policies
     mirror: Mirror
     sampler: Sampler
 
@@ -98,7 +105,7 @@ class Server:
         with contextlib.closing(lock(self.data)):
             self.http = HttpDoor(self)
             http = await self.http.open(bound, self.settings.http_port, self.tls)
-            self.http_address = _address(http)
+            self.http_address = http.address
             sweeping = asyncio.ensure_future(self._sweep_http())
             # In a thread: meanwhile HTTP says that the server is not ready.
             self._open(await asyncio.to_thread(recover, self.data, accept_loss=self.accept_loss))
@@ -130,7 +137,7 @@ class Server:
         """Return the addresses to serve at; InvalidConfiguration if others could reach them and
         are not kept out."""
         bound = binding.addresses(self.settings.host)
-        problems = binding.check(self.settings, bound, users=binding.has_users(self.data))
+        problems = binding.check(self.settings, bound, users=bool(users.load(self.data)))
         if problems:
             raise errors.InvalidConfiguration(*problems)
         if self.settings.insecure and not self.settings.tls_cert:
@@ -166,16 +173,30 @@ class Server:
         self.engine = Engine(found.state, log)
         self.engine.shelf.most_layers = self.settings.cf_max_expansions
         self.commands = Commands(self.engine, self.settings)
-        self.turns = Turns(self.engine, self.say)
+        self.turns = Turns(self.engine, partial(troubles.log_unavailable, self))
+        self.policies = Policies(self.engine, self.alerts, self.say)
         self.saving = Saving(self, found.generation)
         registry = self.settings.registry or self.data / _REGISTRY
         self.mirror = Mirror(self.engine, registry, self._server_id(new=found.segment == 1))
         self.sampler = Sampler(self)
         self.commands.sampled = self.sampler.shown
+        self.webhook = self._open_webhook()
         self.door = Door(self)
         self.audit = Audit(self.data, self.say)
-        self.audit.note(None, "", "server", "start", "done")
         self.loaded = True
+
+    def _open_webhook(self) -> Webhook | None:
+        settings = self.settings
+        if not settings.webhook_url:
+            return None
+        if not settings.webhook_secret:
+            raise errors.InvalidParameter(
+                "webhook-url is set and webhook-secret is not: alerts are signed with it"
+            )
+        secret = settings.webhook_secret.encode()
+        webhook = Webhook(settings.webhook_url, secret, self.say, self.mirror.server)
+        self.alerts.deliver = webhook.deliver
+        return webhook
 
     def _server_id(self, new: bool) -> str:
         """Which server this is, in a registry that others use too: made once and kept."""
@@ -196,22 +217,17 @@ class Server:
             file.write(made.encode())
         return made
 
-    async def _listen(self, bound: list[str]) -> asyncio.Server:
-        loop, settings = asyncio.get_running_loop(), self.settings
-        secured: dict[str, Any] = {}
-        if self.tls is not None:
-            secured = {"ssl": self.tls, "ssl_handshake_timeout": HANDSHAKE_SECONDS}
-        resp = await loop.create_server(
-            lambda: Connection(self.door), bound, settings.resp_port, backlog=_BACKLOG, **secured
-        )
-        self.resp_address = _address(resp)
+    async def _listen(self, bound: list[str]) -> Listener:
+        port = self.settings.resp_port
+        resp = await listen(lambda: Connection(self.door), bound, port, self.tls)
+        self.resp_address = resp.address
         return resp
 
     def _print_ready(self) -> None:
         where = f"resp={self.resp_address} http={self.http_address} data={self.data}"
         with contextlib.suppress(OSError):
             print(f"bloomery ready: {where}", flush=True)
-        if sys.stderr.isatty():
+        if os.isatty(2):
             port = self.resp_address.rpartition(":")[2]
             self.say(f"try: redis-cli -p {port} BF.ADD seen alice (Ctrl-C stops the server)")
 
@@ -230,8 +246,9 @@ class Server:
         if watched():
             notify("WATCHDOG=1")
         self.turns.join()
-        if await self.turns.retry():
-            self.say("the log can be written again: writes are taken")
+        await self.turns.retry()
+        self.policies.pass_second()
+        troubles.look(self)
         if await self.access.refresh():
             self.door.follow_users()
         self.audit.tick()
@@ -296,17 +313,13 @@ class Server:
             self.say(f"no snapshot was made: {problem}; the log has everything", level="error")
             code = 1
         await asyncio.to_thread(self.mirror.close)
+        if self.webhook is not None:
+            await asyncio.to_thread(self.webhook.close)
         self.turns.stop()
         try:
             self.engine.log.close()
         except errors.LogUnavailable as problem:
             self.say(str(problem), level="error")
             code = 1
-        self.audit.note(None, "", "server", "stop", "done" if code == 0 else "failed")
-        await asyncio.to_thread(self.audit.close)
+        await asyncio.to_thread(self.audit.close, "done" if code == 0 else "failed")
         return code
-
-
-def _address(server: asyncio.Server) -> str:
-    host, port = server.sockets[0].getsockname()[:2]
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

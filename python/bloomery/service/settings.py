@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import Field, dataclass, field, fields
 from difflib import get_close_matches
 from typing import Any
+from urllib.parse import urlsplit
 
 from bloomery import errors
 from bloomery.filters.rotating import parse_window
@@ -72,6 +73,21 @@ def _yes_no(text: str) -> bool:
     if text.lower() not in {"yes", "true", "on", "1", "no", "false", "off", "0"}:
         raise ValueError
     return text.lower() in {"yes", "true", "on", "1"}
+
+
+def _url(text: str) -> str:
+    """must be empty, or an http:// or https:// URL with a host"""
+    parts = urlsplit(text)
+    if text and (parts.scheme not in ("http", "https") or not parts.hostname):
+        raise ValueError
+    return text
+
+
+def _secret(text: str) -> str:
+    """must be 16 to 1,024 printable characters"""
+    if not 16 <= len(text) <= 1024 or not text.isprintable():
+        raise ValueError
+    return text
 
 
 def _host(text: str) -> str:
@@ -167,6 +183,8 @@ class Settings:
     sample_keep_minutes: int = _set(86400, _keep)
     sample_keep_hours: int = _set(90 * 86400, _keep)
     metrics_filters: int = _set(1000, _between(0, 1_000_000))  # shown one by one
+    webhook_url: str = _set("", _url, live=False, secret=True)  # it may have a token in it
+    webhook_secret: str = _set("", _secret, live=False, secret=True)
 
     def names(self) -> list[str]:
         """Return the names as CONFIG has them."""

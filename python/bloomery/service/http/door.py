@@ -14,6 +14,7 @@ from bloomery import errors
 from bloomery.service.http import app, health, problems
 from bloomery.service.http.bodies import Bodies, Gone
 from bloomery.service.http.protocol import Connection
+from bloomery.service.listening import Listener, listen
 
 if TYPE_CHECKING:
     import ssl
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
 
 __all__ = ["HttpDoor"]
 
-_BACKLOG = 4096
 _KEEP_ALIVE = 75  # seconds that a connection may be idle between requests
 
 
@@ -55,17 +55,9 @@ class HttpDoor:
 
     async def open(
         self, hosts: list[str], port: int, tls: ssl.SSLContext | None = None
-    ) -> asyncio.Server:
+    ) -> Listener:
         """Take connections from now on."""
-        handshake = self.server.settings.http_header_seconds if tls else None
-        return await self.loop.create_server(
-            lambda: Connection(self),
-            hosts,
-            port,
-            ssl=tls,
-            ssl_handshake_timeout=handshake,
-            backlog=_BACKLOG,
-        )
+        return await listen(lambda: Connection(self), hosts, port, tls)
 
     # Who is here.
 
