@@ -164,8 +164,7 @@ class Sampler:
             self._hand_over(start)
             now = time.monotonic()
             even = began + interval * at / len(numbers) - now
-            if at < len(numbers):
-                await asyncio.sleep(max(even, (now - start) / _SHARE))
+            await asyncio.sleep(max(even, (now - start) / _SHARE))
 
     def _try(self, entry: Entry) -> None:
         try:
