@@ -32,5 +32,6 @@ def test_every_setting_is_documented() -> None:
     settings = Settings()
     for item in fields(settings):
         name = item.name.replace("_", "-")
-        assert found.pop(name) == (settings.get(name), "yes" if item.metadata["live"] else "no")
+        live = "yes" if item.metadata["live"] else "no"
+        assert found.pop(name) == (settings.get(name) or "–", live)
     assert found == {}

@@ -12,8 +12,9 @@ import sqlalchemy as sa
 
 from bloomery.errors import RegistryUnavailable
 from bloomery.service import tables
-from bloomery.service.names import printable
+from bloomery.names import printable
 from bloomery.service.registry import Registry
+from bloomery.service.samples import RAW
 from conftest import require
 from docs.pages import DOCS, blocks
 from unit.service.rows import NOW, row, sample
@@ -174,7 +175,7 @@ def test_prune_keeps_what_is_newer(registry: Registry, ask: Ask) -> None:
     """Samples from before the time go; the others, and other servers', stay."""
     registry.put([row(1)])
     registry.add_samples([sample(1, NOW - 10), sample(1, NOW), sample(1, NOW + 10)])
-    registry.prune(NOW)
+    registry.prune({RAW: NOW})
     assert ask("SELECT count(*) FROM BloomFilterStats") == [(2,)]
 
 
@@ -200,7 +201,7 @@ def test_servers_share_a_registry(
     other.add_samples([sample(1)])
     registry.drop([1])
     registry.replace([row(2, b"mine too")])
-    registry.prune(NOW + 1000)
+    registry.prune({RAW: NOW + 1000})
     registry.replace([])
     assert ask("SELECT server, number, name FROM BloomFilterConfig") == [("there", 1, "theirs")]
     assert ask("SELECT count(*) FROM BloomFilterStats") == [(1,)]
@@ -303,7 +304,7 @@ def test_migrating_again_keeps_everything(registry: Registry, ask: Ask) -> None:
     registry.put([row(1)])
     registry.migrate()
     assert ask("SELECT count(*) FROM BloomFilterConfig") == [(1,)]
-    assert ask("SELECT version_num FROM bloomery_version") == [("0001",)]
+    assert ask("SELECT version_num FROM bloomery_version") == [("0002",)]
 
 
 def test_a_newer_schema_is_left_alone(registry: Registry, ask: Ask) -> None:

@@ -24,7 +24,8 @@ class Mirror:
     def __init__(self, engine: Engine, url: str | Path, server: str) -> None:
         self.engine = engine
         self.server = server
-        self.projection = Projection(Registry(url, server), self._rows)
+        self.registry = Registry(url, server)
+        self.projection = Projection(self.registry, self._rows)
         engine.on_change = self._changed
         engine.on_drop = self._dropped
         self.projection.start()

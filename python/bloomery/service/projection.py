@@ -13,11 +13,12 @@ takes is bounded; when it is back, the registry is made right from what the serv
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from bloomery.service.registry import Registry
-from bloomery.service.tables import FilterRow, SampleRow
+from bloomery.service.samples import Sample
+from bloomery.service.tables import FilterRow
 
 _log = logging.getLogger(__name__)
 
@@ -35,11 +36,11 @@ class _Work:
 
     all: bool = False
     rows: dict[int, FilterRow | None] = field(default_factory=dict)  # None: dropped
-    samples: list[SampleRow] = field(default_factory=list)
-    prune_before: float | None = None
+    samples: list[Sample] = field(default_factory=list)
+    prune_before: dict[int, float] = field(default_factory=dict)  # by span
 
     def __bool__(self) -> bool:
-        return bool(self.all or self.rows or self.samples or self.prune_before is not None)
+        return bool(self.all or self.rows or self.samples or self.prune_before)
 
 
 class Projection:
@@ -70,6 +71,8 @@ class Projection:
         self._refused: dict[int, str] = {}
         self._last_error: str | None = None
         self._lost_samples = 0
+        self._found = False
+        self._newest: float | None = None
         self._thread = threading.Thread(target=self._run, name="bloomery-registry", daemon=True)
 
     def start(self) -> None:
@@ -84,7 +87,7 @@ class Projection:
         """These filters are gone."""
         self._take(dict.fromkeys(ids))
 
-    def add_samples(self, rows: Iterable[SampleRow]) -> None:
+    def add_samples(self, rows: Iterable[Sample]) -> None:
         """Samples of filters; lost if the database is away, or if too many wait."""
         given = list(rows)
         with self._lock:
@@ -93,10 +96,10 @@ class Projection:
             self._lost_samples += max(0, len(given) - room)
             self._tell()
 
-    def prune(self, before: float) -> None:
-        """Samples from before this time, in seconds since the epoch, may go."""
+    def prune(self, before: Mapping[int, float]) -> None:
+        """Samples of these spans from before these times (epochs) may go."""
         with self._lock:
-            self._work.prune_before = before
+            self._work.prune_before |= before
             self._tell()
 
     @property
@@ -119,6 +122,16 @@ class Projection:
     def lost_samples(self) -> int:
         """How many samples never got into the registry."""
         return self._lost_samples
+
+    @property
+    def found(self) -> bool:
+        """Whether the registry was there, at some time since the start."""
+        return self._found
+
+    @property
+    def newest(self) -> float | None:
+        """When the newest sample was taken that was there before all that this one wrote."""
+        return self._newest
 
     def flush(self, timeout: float) -> bool:
         """Wait until all that was handed over is written; False if it was not, in that time."""
@@ -193,6 +206,8 @@ class Projection:
         refused: dict[int, str] = {}
         if work.all:
             self._registry.migrate()
+            if not self._found:
+                self._newest, self._found = self._registry.newest(), True
             refused = self._registry.replace(self._read_all())
         if dropped := [number for number, row in work.rows.items() if row is None]:
             self._registry.drop(dropped)
@@ -200,7 +215,7 @@ class Projection:
             refused |= self._registry.put(rows)
         if work.samples:
             self._registry.add_samples(work.samples)
-        if work.prune_before is not None:
+        if work.prune_before:
             self._registry.prune(work.prune_before)
         return refused
 
@@ -217,7 +232,7 @@ class Projection:
 
     def _failed(self, work: _Work, error: str, pause: float) -> None:
         with self._lock:
-            self._work.prune_before = self._work.prune_before or work.prune_before
+            self._work.prune_before = work.prune_before | self._work.prune_before
             self._lost_samples += len(work.samples)
             self._read_again()
             self._say(error)

@@ -5,9 +5,8 @@ database, `replace` makes the tables right again. Every method is one transactio
 the database being away, or in the way, is RegistryUnavailable, with no password in the message.
 """
 
-import sqlite3
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import datetime
 from itertools import islice
 from pathlib import Path
 from time import time
@@ -16,40 +15,28 @@ from typing import Any, TypeVar
 import sqlalchemy as sa
 from alembic import command
 from alembic.config import Config
-from alembic.util import CommandError
 from sqlalchemy.dialects import postgresql, sqlite
-from sqlalchemy.exc import ArgumentError, DataError, DBAPIError, IntegrityError, SQLAlchemyError
+from sqlalchemy.exc import DataError, DBAPIError, IntegrityError
 
-from bloomery.errors import InvalidParameter, MissingExtra, RegistryUnavailable
-from bloomery.service.tables import CONFIG, STATS, FilterRow, SampleRow, moment
+from bloomery.service.database import Database
+from bloomery.service.samples import RAW, Sample, shown
+from bloomery.service.tables import CONFIG, STATS, FilterRow, moment, seconds_of
 
 _T = TypeVar("_T")
 _BATCH = 500  # rows in one statement
 _KEY = ("server", "number")
-# A database that does not answer is away. The driver's own defaults are to wait for hours.
-_POSTGRESQL: dict[str, Any] = {
-    "connect_timeout": 5,
-    "keepalives_idle": 10,
-    "tcp_user_timeout": 15_000,
-    "options": "-c statement_timeout=60s -c lock_timeout=10s",
-}
 _MIGRATING = 7_236_281_904  # an advisory lock's number: two servers that start at once take turns
+# Samples that one call removes: a million at once took PostgreSQL longer than a statement may.
+MOST_PRUNED = 20_000
 
 
-class Registry:
-    """The tables at a URL, `sqlite:///path` or `postgresql://…`, and in them one server's rows."""
+class Registry(Database):
+    """The tables at a URL, and in them one server's rows."""
 
     def __init__(self, url: str | Path, server: str) -> None:
-        """Connects to nothing yet; InvalidParameter for a URL that cannot be right.
-
-        A Path is a SQLite file, whatever characters its name has.
-        """
+        """As a `Database`, which connects to nothing yet."""
+        super().__init__(url)
         self.server = server
-        self._secrets: list[str] = []
-        if isinstance(url, Path):
-            self._engine = _sqlite(sa.URL.create("sqlite", database=str(url)))
-        else:
-            self._engine = self._engine_of(url)
         upsert: Any = postgresql.insert if self.is_postgresql else sqlite.insert
         made = upsert(CONFIG)
         kept = {c.name for c in CONFIG.c} - {"id", *_KEY}
@@ -57,17 +44,8 @@ class Registry:
             index_elements=_KEY, set_={name: made.excluded[name] for name in kept}
         )
 
-    @property
-    def is_postgresql(self) -> bool:
-        """Or else it is SQLite."""
-        return self._engine.dialect.name == "postgresql"
-
     def __repr__(self) -> str:
         return f"<Registry at {self._place()}, server {self.server}>"
-
-    def close(self) -> None:
-        """Let go of the database; the next call connects again."""
-        self._engine.dispose()
 
     def migrate(self) -> None:
         """Make the tables, or bring older ones to this version's schema."""
@@ -109,9 +87,9 @@ class Registry:
         with self._transaction() as connection:
             self._drop(connection, ids)
 
-    def add_samples(self, rows: Iterable[SampleRow]) -> None:
+    def add_samples(self, rows: Iterable[Sample]) -> None:
         """Write samples; those of filters that are not there are left out."""
-        values = ("estimated_elements", "false_positive_estimate", "sampled_at")
+        values = [column.name for column in STATS.c if column.name not in ("id", "filter_id")]
         of_filter = sa.select(
             CONFIG.c.id, *(sa.bindparam(name, type_=STATS.c[name].type) for name in values)
         ).where(CONFIG.c.server == self.server, CONFIG.c.number == sa.bindparam("of_number"))
@@ -120,12 +98,48 @@ class Registry:
             for batch in _batches(rows):
                 connection.execute(insert, [row.values() for row in batch])
 
-    def prune(self, before: float) -> None:
-        """Remove this server's samples from before a time, in seconds since the epoch."""
+    def prune(self, before: Mapping[int, float]) -> None:
+        """Remove this server's samples from before a time (an epoch), for each span its own; the
+        oldest first, and no more than MOST_PRUNED of a span at once."""
         own = sa.select(CONFIG.c.id).where(CONFIG.c.server == self.server)
-        old = STATS.c.sampled_at < moment(before)
         with self._transaction() as connection:
-            connection.execute(sa.delete(STATS).where(old, STATS.c.filter_id.in_(own)))
+            for span, until in before.items():
+                old = sa.select(STATS.c.id).where(
+                    STATS.c.span == span,
+                    STATS.c.sampled_at < moment(until),
+                    STATS.c.filter_id.in_(own),
+                )
+                some = old.order_by(STATS.c.sampled_at).limit(MOST_PRUNED)
+                connection.execute(sa.delete(STATS).where(STATS.c.id.in_(some)))
+
+    def samples(
+        self, number: int, *, since: float, until: float, span: int = RAW, limit: int = 1000
+    ) -> list[dict[str, Any]]:
+        """The samples of a filter (the server's number for it) from `since` on and before `until`,
+        ready for JSON, oldest first; if there are more than `limit`, the latest of them."""
+        names = [column for column in STATS.c if column.name not in ("id", "filter_id")]
+        found = (
+            sa.select(*names)
+            .join(CONFIG, CONFIG.c.id == STATS.c.filter_id)
+            .where(CONFIG.c.server == self.server, CONFIG.c.number == number)
+            .where(STATS.c.span == span)
+            .where(STATS.c.sampled_at >= moment(since), STATS.c.sampled_at < moment(until))
+            .order_by(STATS.c.sampled_at.desc())
+            .limit(limit)
+        )
+        with self._transaction(reading=True) as connection:
+            rows = connection.execute(found).mappings().all()
+        return [
+            shown({**row, "sampled_at": seconds_of(row["sampled_at"])}) for row in reversed(rows)
+        ]
+
+    def newest(self) -> float | None:
+        """When the newest sample was taken, of whichever server; None if there is none."""
+        with self._transaction(reading=True) as connection:
+            at: datetime | None = connection.scalar(
+                sa.select(sa.func.max(STATS.c.sampled_at)).where(STATS.c.span == RAW)
+            )
+        return None if at is None else seconds_of(at)
 
     # ---- inside a transaction
 
@@ -176,90 +190,6 @@ class Registry:
         for batch in _batches(ids):
             these = CONFIG.c.number.in_(batch)
             connection.execute(sa.delete(CONFIG).where(CONFIG.c.server == self.server, these))
-
-    # ---- the database
-
-    @contextmanager
-    def _transaction(self) -> Iterator[sa.Connection]:
-        try:
-            with self._engine.begin() as connection:
-                yield connection
-        except CommandError as failure:
-            raise RegistryUnavailable(
-                f"the registry at {self._place()} has a schema that this bloomery does not know "
-                f"({failure}): a newer one made it; run that, or give another database"
-            ) from None
-        except SQLAlchemyError as failure:
-            # Not the cause: it could show the URL.
-            raise RegistryUnavailable(
-                f"the registry at {self._place()}: {self._said(failure)}"
-            ) from None
-
-    def _place(self) -> str:
-        url = self._engine.url
-        host = f"{url.host or 'localhost'}:{url.port or 5432}/" if self.is_postgresql else ""
-        return self._without_secrets(f"{host}{url.database}")
-
-    def _said(self, failure: Exception) -> str:
-        """The failure in one line, without secrets."""
-        cause = failure.orig if isinstance(failure, DBAPIError) and failure.orig else failure
-        return self._without_secrets(" ".join(str(cause).split()) or type(cause).__name__)
-
-    def _without_secrets(self, text: str) -> str:
-        for secret in self._secrets:
-            text = text.replace(secret, "***")
-        return text
-
-    def _engine_of(self, given: str) -> sa.Engine:
-        form = "must be sqlite:///path or postgresql://user:password@host/database"
-        scheme, colon, rest = given.partition("://")
-        driver = {"sqlite": "sqlite", "postgresql": "postgresql", "postgres": "postgresql"}
-        if not colon or scheme not in driver:
-            begins = f"begins with {scheme!r}" if colon and scheme.isalnum() else "has no scheme"
-            raise InvalidParameter(f"the registry's URL {begins}, {form}")
-        try:
-            url = sa.make_url(f"{driver[scheme]}://{rest}")
-        except (ArgumentError, ValueError):
-            raise InvalidParameter(f"the registry's URL cannot be read, {form}") from None
-        if scheme == "sqlite":
-            if url.database in {None, "", ":memory:"}:
-                raise InvalidParameter(f"the registry's URL names no file, {form}")
-            return _sqlite(url)
-        # Everything that may be a password, also of a URL that was put together wrongly.
-        maybe = [url.password, url.query.get("password"), url.query.get("sslpassword")]
-        maybe += rest.rpartition("@")[0].partition(":")[2].split("@")
-        self._secrets = sorted({str(one) for one in maybe if one}, key=len, reverse=True)
-        try:
-            return sa.create_engine(
-                url.set(drivername="postgresql+psycopg"),
-                connect_args={k: v for k, v in _POSTGRESQL.items() if k not in url.query},
-                hide_parameters=True,
-                pool_pre_ping=True,
-                pool_size=1,
-            )
-        except ImportError:
-            raise MissingExtra(
-                "a registry in PostgreSQL needs psycopg: pip install 'bloomery[postgresql]'"
-            ) from None
-
-
-def _sqlite(url: sa.URL) -> sa.Engine:
-    # A connection for each transaction: if the file was removed, it is made anew.
-    engine = sa.create_engine(url, hide_parameters=True, poolclass=sa.NullPool)
-
-    @sa.event.listens_for(engine, "connect")
-    def connected(connection: sqlite3.Connection, _: object) -> None:
-        connection.isolation_level = None  # the driver would begin later than we do
-        connection.execute("PRAGMA busy_timeout = 5000")
-        connection.execute("PRAGMA journal_mode = WAL")
-        connection.execute("PRAGMA synchronous = NORMAL")
-        connection.execute("PRAGMA foreign_keys = ON")
-
-    @sa.event.listens_for(engine, "begin")
-    def begun(connection: sa.Connection) -> None:
-        connection.exec_driver_sql("BEGIN IMMEDIATE")
-
-    return engine
 
 
 def _batches(rows: Iterable[_T]) -> Iterator[list[_T]]:

@@ -28,7 +28,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.sql.elements import quoted_name
 
-from bloomery.service.names import printable
+from bloomery.names import printable
 
 METADATA = MetaData()
 # Only an INTEGER is SQLite's own row number; it has 64 bits there too.
@@ -78,10 +78,26 @@ STATS = Table(
     Column("estimated_elements", BigInteger, nullable=False),
     Column("false_positive_estimate", Double, nullable=False),
     Column("sampled_at", DateTime(timezone=True), nullable=False),
+    Column("span", Integer, nullable=False, server_default="0"),
+    Column("seconds", Double),
+    Column("items", BigInteger),
+    Column("fill_ratio", Double),
+    Column("nbytes", BigInteger),
+    Column("adds_per_second", Double),
+    Column("checks_per_second", Double),
+    Column("maybe_share", Double),
+    Column("canary_probes", BigInteger),
+    Column("canary_hits", BigInteger),
+    Column("observed_error_rate", Double),
+    Column("observed_low", Double),
+    Column("observed_high", Double),
+    Column("full_in_seconds", Double),
 )
 Index(
     unquoted("BloomFilterStats_filter_id_sampled_at"), STATS.c.filter_id, STATS.c.sampled_at.desc()
 )
+# For those whose time is over.
+Index(unquoted("BloomFilterStats_span_sampled_at"), STATS.c.span, STATS.c.sampled_at)
 
 
 def moment(seconds: float) -> datetime:
@@ -89,7 +105,12 @@ def moment(seconds: float) -> datetime:
     return _FIRST + timedelta(seconds=min(max(0.0, seconds), _YEARS))
 
 
-def _whole(number: float) -> int:
+def seconds_of(at: datetime) -> float:
+    """A time of SQL as seconds since the epoch; SQLite's has no zone, and is UTC."""
+    return (at if at.tzinfo else at.replace(tzinfo=timezone.utc)).timestamp()
+
+
+def whole(number: float) -> int:
     """A count as SQL's integers can hold it; those of a filter that is full may be endless."""
     return _LARGEST if math.isinf(number) else max(0, min(round(number), _LARGEST))
 
@@ -123,13 +144,13 @@ class FilterRow:
             "number": self.id,
             "name": printable(self.name),
             "kind": self.kind,
-            "expected_elements": _whole(self.capacity),
+            "expected_elements": whole(self.capacity),
             "fp_rate": self.error_rate,
-            "m_bits": _whole(self.num_bits),
+            "m_bits": whole(self.num_bits),
             "k_hashes": self.num_hashes,
             "created_at": moment(self.created_at),
-            "nbytes": _whole(self.nbytes),
-            "items": _whole(self.items),
+            "nbytes": whole(self.nbytes),
+            "items": whole(self.items),
             "layout": self.layout,
             "hasher": self.hasher,
             "seed": None if secret or self.seed is None else str(self.seed),
@@ -137,23 +158,4 @@ class FilterRow:
             "counter_bits": self.counter_bits,
             "expansion": self.expansion,
             "expires_at": None if self.expires_at is None else moment(self.expires_at),
-        }
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class SampleRow:
-    """One sample of a filter; `filter_id` is the server's number for it."""
-
-    filter_id: int
-    estimated_count: float
-    estimated_error_rate: float
-    sampled_at: float
-
-    def values(self) -> dict[str, Any]:
-        """Its columns in BloomFilterStats; the filter by its number."""
-        return {
-            "of_number": self.filter_id,
-            "estimated_elements": _whole(self.estimated_count),
-            "false_positive_estimate": self.estimated_error_rate,
-            "sampled_at": moment(self.sampled_at),
         }

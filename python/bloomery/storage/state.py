@@ -241,7 +241,7 @@ class State:
         entry = self._entry(filter_id)
         filter = self.filter_of(entry)
         if not hasattr(filter, "rotate"):
-            raise errors.InvalidParameter(
+            raise errors.ReadOnlyFilter(
                 f"{_shown(entry.name)} is a {filter.kind} filter: only a rotating one rotates"
             )
         filter.rotate()

@@ -2,7 +2,8 @@
 
 from typing import Any
 
-from bloomery.service.tables import FilterRow, SampleRow
+from bloomery.service.samples import Sample
+from bloomery.service.tables import FilterRow
 
 NOW = 1_700_000_000.25
 
@@ -26,8 +27,10 @@ def row(number: int, name: bytes | None = None, **other: Any) -> FilterRow:
     return FilterRow(id=number, name=name, **plain | other)
 
 
-def sample(number: int, at: float = NOW, count: float = 5, rate: float = 0.001) -> SampleRow:
+def sample(
+    number: int, at: float = NOW, count: float = 5, rate: float = 0.001, **other: Any
+) -> Sample:
     """A sample of a filter."""
-    return SampleRow(
-        filter_id=number, estimated_count=count, estimated_error_rate=rate, sampled_at=at
+    return Sample(
+        filter_id=number, estimated_count=count, estimated_error_rate=rate, sampled_at=at, **other
     )

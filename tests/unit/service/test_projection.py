@@ -11,6 +11,7 @@ import pytest
 
 from bloomery.service import projection as module
 from bloomery.service.registry import Registry
+from bloomery.service.samples import RAW
 from bloomery.service.tables import FilterRow
 from unit.service.follower import SOON, Follower, until
 from unit.service.rows import NOW, row, sample
@@ -74,7 +75,7 @@ def test_changes_follow(follow: Follow) -> None:
     one.projection.add_samples([sample(1, NOW), sample(1, NOW + 10), sample(2)])
     assert one.projection.flush(SOON)
     assert one.names() == ["c"]
-    one.projection.prune(NOW + 5)
+    one.projection.prune({RAW: NOW + 5})
     assert one.projection.flush(SOON)
     assert one.ask("SELECT count(*) FROM BloomFilterStats") == [(1,)]
     assert one.reads == 1

@@ -84,6 +84,7 @@ def make_default(client: Client, name: bytes) -> None:
     most=None,
     write=True,
     keys=(1, 1, 1),
+    does="create",
 )
 def reserve(client: Client, words: list[bytes]) -> str:
     """Make an empty filter."""

@@ -1,0 +1,86 @@
+"""The canary: how often a filter errs, measured. Random keys that nobody added are asked for, a few
+at each sample; the share that is a *maybe* is the observed error rate.
+
+Probes of the last while count together, so that rare errors are seen too. A filter that fills errs
+more and more often: probes from when it erred less are left out as soon as they would mislead.
+"""
+
+from __future__ import annotations
+
+import math
+from itertools import pairwise
+
+__all__ = ["PROBES", "Window", "interval"]
+
+PROBES = 256  # of one sample: 4 to 10 microseconds
+_MOST_PROBES = 1 << 16
+# So many hits measure a rate within a tenth; with more, the window would only be slower to see a
+# change.
+_MOST_HITS = 400
+_BUCKETS = 4
+_Z = 1.959963984540054  # 95% of a normal distribution are within so many deviations
+
+
+def interval(probes: int, hits: int) -> tuple[float, float]:
+    """A 95% confidence interval for the rate of which `hits` of `probes` were seen.
+
+    Wilson's, with the correction for continuity (Newcombe 1998): summed exactly, it covers the true
+    rate in at least 95% of runs at nearly every rate, and in 94.9% at the worst.
+    """
+    if probes <= 0:
+        return 0.0, 1.0
+    rate, square = hits / probes, _Z * _Z
+    spread = square - 1 / probes + 4 * hits * (1 - rate)
+    middle, scale = 2 * hits + square, 2 * (probes + square)
+    low = (middle - 1 - _Z * math.sqrt(max(0.0, spread + 4 * rate - 2))) / scale
+    high = (middle + 1 + _Z * math.sqrt(max(0.0, spread - 4 * rate + 2))) / scale
+    return (max(0.0, low) if hits else 0.0), (min(1.0, high) if hits < probes else 1.0)
+
+
+class Window:
+    """The probes of a filter that count: the latest ones, of a time when it erred as it does now.
+
+    They are in a few buckets, oldest first, each with the estimated error rate at its beginning;
+    the two smallest neighbours become one when there are too many.
+    """
+
+    __slots__ = ("_buckets", "hits", "probes")
+
+    def __init__(self) -> None:
+        self.probes = 0
+        self.hits = 0
+        self._buckets: list[tuple[int, int, float]] = []
+
+    def take(self, probes: int, hits: int, estimate: float) -> None:
+        """Count in the probes of one sample, and by the estimated error rate leave out what is no
+        longer so. Without an estimate (nan) the probes only grow old."""
+        buckets = self._buckets
+        buckets.append((probes, hits, estimate))
+        self.probes += probes
+        self.hits += hits
+        while len(buckets) > 1 and self._outdated(estimate):
+            gone = buckets.pop(0)
+            self.probes -= gone[0]
+            self.hits -= gone[1]
+        if len(buckets) > _BUCKETS:
+            sums = [a[0] + b[0] for a, b in pairwise(buckets)]
+            at = sums.index(min(sums))
+            (one, its, begun), (other, others, _) = buckets[at : at + 2]
+            buckets[at : at + 2] = [(one + other, its + others, begun)]
+
+    def _outdated(self, estimate: float) -> bool:
+        """Is the oldest bucket to go? If it is not needed, or if the rate has changed since by more
+        than half a standard error: then the mean is off by a quarter of one, which does no harm."""
+        _, hits, then = self._buckets[0]
+        if self.probes > _MOST_PROBES or self.hits - hits >= _MOST_HITS:
+            return True
+        error = math.sqrt(max(estimate * (1 - estimate), 1 / self.probes) / self.probes)
+        return abs(estimate - then) > error / 2
+
+    def __len__(self) -> int:
+        return len(self._buckets)
+
+    @property
+    def rate(self) -> float:
+        """The observed error rate; nan before the first probe."""
+        return self.hits / self.probes if self.probes else math.nan

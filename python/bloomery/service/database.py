@@ -1,0 +1,131 @@
+"""The database of the registry: its URL, its connections, its transactions, and its failures in
+words that give no secret away."""
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import sqlalchemy as sa
+from alembic.util import CommandError
+from sqlalchemy.exc import ArgumentError, DBAPIError, SQLAlchemyError
+
+from bloomery.errors import InvalidParameter, MissingExtra, RegistryUnavailable
+
+# A database that does not answer is away. The driver's own defaults are to wait for hours.
+_POSTGRESQL: dict[str, Any] = {
+    "connect_timeout": 5,
+    "keepalives_idle": 10,
+    "tcp_user_timeout": 15_000,
+    "options": "-c statement_timeout=60s -c lock_timeout=10s",
+}
+_READING = "bloomery_reading"
+
+
+class Database:
+    """A database at a URL, `sqlite:///path` or `postgresql://…`."""
+
+    def __init__(self, url: str | Path) -> None:
+        """Connects to nothing yet; InvalidParameter for a URL that cannot be right.
+
+        A Path is a SQLite file, whatever characters its name has.
+        """
+        self._secrets: list[str] = []
+        if isinstance(url, Path):
+            self._engine = _sqlite(sa.URL.create("sqlite", database=str(url)))
+        else:
+            self._engine = self._engine_of(url)
+
+    @property
+    def is_postgresql(self) -> bool:
+        """Or else it is SQLite."""
+        return self._engine.dialect.name == "postgresql"
+
+    def close(self) -> None:
+        """Let go of the database; the next call connects again."""
+        self._engine.dispose()
+
+    @contextmanager
+    def _transaction(self, reading: bool = False) -> Iterator[sa.Connection]:
+        """All of it or nothing; one that only reads does not wait for one that writes."""
+        try:
+            with self._engine.execution_options(**{_READING: reading}).begin() as connection:
+                yield connection
+        except CommandError as failure:
+            raise RegistryUnavailable(
+                f"the registry at {self._place()} has a schema that this bloomery does not know "
+                f"({failure}): a newer one made it; run that, or give another database"
+            ) from None
+        except SQLAlchemyError as failure:
+            # Not the cause: it could show the URL.
+            raise RegistryUnavailable(
+                f"the registry at {self._place()}: {self._said(failure)}"
+            ) from None
+
+    def _place(self) -> str:
+        url = self._engine.url
+        host = f"{url.host or 'localhost'}:{url.port or 5432}/" if self.is_postgresql else ""
+        return self._without_secrets(f"{host}{url.database}")
+
+    def _said(self, failure: Exception) -> str:
+        """The failure in one line, without secrets."""
+        cause = failure.orig if isinstance(failure, DBAPIError) and failure.orig else failure
+        return self._without_secrets(" ".join(str(cause).split()) or type(cause).__name__)
+
+    def _without_secrets(self, text: str) -> str:
+        for secret in self._secrets:
+            text = text.replace(secret, "***")
+        return text
+
+    def _engine_of(self, given: str) -> sa.Engine:
+        form = "must be sqlite:///path or postgresql://user:password@host/database"
+        scheme, colon, rest = given.partition("://")
+        driver = {"sqlite": "sqlite", "postgresql": "postgresql", "postgres": "postgresql"}
+        if not colon or scheme not in driver:
+            begins = f"begins with {scheme!r}" if colon and scheme.isalnum() else "has no scheme"
+            raise InvalidParameter(f"the registry's URL {begins}, {form}")
+        try:
+            url = sa.make_url(f"{driver[scheme]}://{rest}")
+        except (ArgumentError, ValueError):
+            raise InvalidParameter(f"the registry's URL cannot be read, {form}") from None
+        if scheme == "sqlite":
+            if url.database in {None, "", ":memory:"}:
+                raise InvalidParameter(f"the registry's URL names no file, {form}")
+            return _sqlite(url)
+        # Everything that may be a password, also of a URL that was put together wrongly.
+        maybe = [url.password, url.query.get("password"), url.query.get("sslpassword")]
+        maybe += rest.rpartition("@")[0].partition(":")[2].split("@")
+        self._secrets = sorted({str(one) for one in maybe if one}, key=len, reverse=True)
+        try:
+            return sa.create_engine(
+                url.set(drivername="postgresql+psycopg"),
+                connect_args={k: v for k, v in _POSTGRESQL.items() if k not in url.query},
+                hide_parameters=True,
+                pool_pre_ping=True,
+                pool_size=1,
+            )
+        except ImportError:
+            raise MissingExtra(
+                "a registry in PostgreSQL needs psycopg: pip install 'bloomery[postgresql]'"
+            ) from None
+
+
+def _sqlite(url: sa.URL) -> sa.Engine:
+    # A connection for each transaction: if the file was removed, it is made anew.
+    engine = sa.create_engine(url, hide_parameters=True, poolclass=sa.NullPool)
+
+    @sa.event.listens_for(engine, "connect")
+    def connected(connection: sqlite3.Connection, _: object) -> None:
+        connection.isolation_level = None  # the driver would begin later than we do
+        connection.execute("PRAGMA busy_timeout = 5000")
+        connection.execute("PRAGMA journal_mode = WAL")
+        connection.execute("PRAGMA synchronous = NORMAL")
+        connection.execute("PRAGMA foreign_keys = ON")
+
+    @sa.event.listens_for(engine, "begin")
+    def begun(connection: sa.Connection) -> None:
+        reading = connection.get_execution_options().get(_READING)
+        connection.exec_driver_sql("BEGIN" if reading else "BEGIN IMMEDIATE")
+
+    return engine

@@ -1,0 +1,71 @@
+"""When a filter will be full, if keys go on coming as they do."""
+
+from __future__ import annotations
+
+import math
+
+__all__ = ["Forecast", "in_words"]
+
+# Seconds over which the pace is averaged. The faster of both counts: a spike is seen within a
+# minute, and keys that come in bursts are not forgotten between them.
+_SPANS = (60.0, 600.0)
+_NEVER = 10 * 365 * 86400.0  # what takes longer is not worth telling
+_UNITS = (("d", 86400), ("h", 3600), ("min", 60), ("s", 1))
+
+
+class Forecast:
+    """The pace at which keys come to one filter."""
+
+    __slots__ = ("_paces", "_weights")
+
+    def __init__(self) -> None:
+        self._paces = [0.0, 0.0]
+        self._weights = [0.0, 0.0]  # less than 1 until a span is over
+
+    def take(self, keys: int, seconds: float) -> None:
+        """So many keys more (or fewer) in so many seconds."""
+        if seconds <= 0:
+            return
+        for at, span in enumerate(_SPANS):
+            new = -math.expm1(-seconds / span)
+            self._paces[at] += new * (keys / seconds - self._paces[at])
+            self._weights[at] += new * (1 - self._weights[at])
+
+    @property
+    def pace(self) -> float:
+        """Keys a second, more than are removed; 0.0 if none, or if nothing is known yet."""
+        known = [
+            pace / weight
+            for pace, weight in zip(self._paces, self._weights, strict=True)
+            if weight > 0
+        ]
+        return max(0.0, *known) if known else 0.0
+
+    def until(self, keys: float) -> float | None:
+        """Seconds until so many keys more have come; None if that will not be."""
+        if keys <= 0:
+            return 0.0
+        pace = self.pace
+        seconds = keys / pace if pace > 0 else math.inf
+        return seconds if seconds <= _NEVER else None
+
+
+def in_words(seconds: float | None) -> str:
+    """A forecast for people: `full in 3 h 20 min at this rate`."""
+    if seconds is None:
+        return "does not fill at this rate"
+    if seconds <= 0:
+        return "full"
+    return f"full in {_duration(seconds)} at this rate"
+
+
+def _duration(seconds: float) -> str:
+    """The two largest units of a time, rounded down: a forecast had better be early."""
+    left, parts = max(1, int(seconds)), list[str]()
+    for unit, size in _UNITS:
+        many, left = divmod(left, size)
+        if many or parts:
+            parts.append(f"{many} {unit}")
+        if len(parts) == 2:
+            break
+    return " ".join(part for part in parts if not part.startswith("0 "))
