@@ -179,6 +179,7 @@ class Server:
         registry = self.settings.registry or self.data / _REGISTRY
         self.mirror = Mirror(self.engine, registry, self._server_id(new=found.segment == 1))
         self.sampler = Sampler(self)
+        self.sampler.on_sample = self.policies.sampled
         self.commands.sampled = self.sampler.shown
         self.webhook = self._open_webhook()
         self.door = Door(self)
@@ -189,10 +190,6 @@ class Server:
         settings = self.settings
         if not settings.webhook_url:
             return None
-        if not settings.webhook_secret:
-            raise errors.InvalidParameter(
-                "webhook-url is set and webhook-secret is not: alerts are signed with it"
-            )
         secret = settings.webhook_secret.encode()
         webhook = Webhook(settings.webhook_url, secret, self.say, self.mirror.server)
         self.alerts.deliver = webhook.deliver
