@@ -2,6 +2,7 @@
 
     BloomeryError
     ├── InvalidParameter     (ValueError)   invalid-parameter
+    │   └── InvalidConfiguration            invalid-configuration
     ├── UnsupportedKey       (TypeError)    unsupported-key
     ├── InvalidKey           (ValueError)   invalid-key
     │   └── NullKey                         null-key
@@ -20,6 +21,7 @@
     ├── RegistryUnavailable  (OSError)      registry-unavailable
     ├── NotLoggedIn          (PermissionError) not-logged-in
     ├── NotAllowed           (PermissionError) not-allowed
+    ├── InvalidRequest       (ValueError)   invalid-request
     ├── RequestTooLarge      (ValueError)   request-too-large
     ├── ServerUnavailable    (ConnectionError) server-unavailable
     └── MissingExtra         (ImportError)  missing-extra
@@ -40,6 +42,20 @@ class InvalidParameter(BloomeryError, ValueError):
     """A parameter is out of its range; the message shows the value and the range."""
 
     code = "invalid-parameter"
+
+
+class InvalidConfiguration(InvalidParameter):
+    """A server's configuration is wrong; `problems` has one line for each thing that is."""
+
+    code = "invalid-configuration"
+
+    @property
+    def problems(self) -> list[str]:
+        """What it was made with."""
+        return [str(one) for one in self.args]
+
+    def __str__(self) -> str:
+        return "; ".join(self.problems)
 
 
 class UnsupportedKey(BloomeryError, TypeError):
@@ -142,7 +158,7 @@ class RegistryUnavailable(BloomeryError, OSError):
 
 
 class NotLoggedIn(BloomeryError, PermissionError):
-    """The server has users: name, password or token is wrong or missing."""
+    """The server has users, and this is none: name, password or token is wrong or missing."""
 
     code = "not-logged-in"
 
@@ -151,6 +167,12 @@ class NotAllowed(BloomeryError, PermissionError):
     """The user's role or name patterns do not cover this; the message says what would."""
 
     code = "not-allowed"
+
+
+class InvalidRequest(BloomeryError, ValueError):
+    """A request of HTTP that cannot be read, or for what is not there; the message says why."""
+
+    code = "invalid-request"
 
 
 class RequestTooLarge(BloomeryError, ValueError):
@@ -169,3 +191,14 @@ class MissingExtra(BloomeryError, ImportError):
     """An optional dependency is needed; the message says what to install."""
 
     code = "missing-extra"
+
+
+def of_code(code: str, message: str) -> BloomeryError:
+    """The error of this code, as a server told it; the base for a code of a newer server."""
+    left: list[type[BloomeryError]] = [BloomeryError]
+    while left:
+        found = left.pop()
+        if found.code == code:
+            return found(message)
+        left += found.__subclasses__()
+    return BloomeryError(message)

@@ -17,8 +17,9 @@ from docs.pages import TREE, blocks, name_of, pages
 PAGES = [pytest.param(page, id=name_of(page)) for page in pages()]
 EXAMPLES = sorted((TREE / "examples").glob("*.py"))
 # Block languages that may stand on a page; anything else is a spelling mistake or a way round. SQL
-# is run by tests/integration/test_registry.py, where its databases are.
-LANGUAGES = {"python", "console", "sql", ""}
+# is run by tests/integration/test_registry.py, where its databases are; TOML is read by
+# tests/unit/service/test_configuration.py.
+LANGUAGES = {"python", "console", "sql", "toml", ""}
 
 
 def stated_value(line: str) -> object:

@@ -15,6 +15,7 @@ from bloomery.errors import BloomeryError, InvalidParameter, NotEnoughMemory
 CATALOGUE = {
     "BloomeryError": ("error", Exception),
     "InvalidParameter": ("invalid-parameter", ValueError),
+    "InvalidConfiguration": ("invalid-configuration", ValueError),
     "UnsupportedKey": ("unsupported-key", TypeError),
     "InvalidKey": ("invalid-key", ValueError),
     "NullKey": ("null-key", ValueError),
@@ -33,6 +34,7 @@ CATALOGUE = {
     "RegistryUnavailable": ("registry-unavailable", OSError),
     "NotLoggedIn": ("not-logged-in", PermissionError),
     "NotAllowed": ("not-allowed", PermissionError),
+    "InvalidRequest": ("invalid-request", ValueError),
     "RequestTooLarge": ("request-too-large", ValueError),
     "ServerUnavailable": ("server-unavailable", ConnectionError),
     "MissingExtra": ("missing-extra", ImportError),

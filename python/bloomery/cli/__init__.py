@@ -1,6 +1,6 @@
 """The `bloomery` command: arguments to library calls, answers to output and exit codes.
 
-    main ──> app (typer) ──> plan · create · info · add · contains · remove · dedup · demo
+    main ──> app (typer) ──> plan · create · info · add · contains · remove · dedup · demo · user
      │                          │
      │                          └──> sources, pump, state (bytes in, lines through, filter file)
      └── the one place where a failure becomes one line on stderr and an exit code
@@ -23,7 +23,7 @@ from bloomery.errors import BloomeryError, MissingExtra, NotEnoughMemory
 EXIT_ERROR = 2
 EXIT_CLOSED_PIPE = 141
 
-_SERVER = {"alembic", "sqlalchemy", "uvloop"}
+_SERVER = {"alembic", "argon2", "sqlalchemy", "tomli", "uvloop"}
 _NEXT_STEP = {
     errno.ENOSPC: "free some space and run it again",
     errno.EFBIG: "the limit on file sizes (`ulimit -f`) is in the way",
@@ -49,7 +49,8 @@ def main(argv: list[str] | None = None) -> int:
         return 128 + int(signum)
     except (BloomeryError, OSError, MemoryError) as failure:
         terminal.discard_output()
-        terminal.say(describe(failure))
+        for problem in getattr(failure, "problems", [failure]):  # a configuration's are many
+            terminal.say(describe(problem) if problem is failure else problem)
         return EXIT_ERROR
     except ModuleNotFoundError as missing:
         package = (missing.name or "").partition(".")[0]

@@ -7,7 +7,7 @@ import typer
 from typer.main import get_command
 
 from bloomery import __version__
-from bloomery.cli import create, dedup, demo, filterfile, membership, plan, serve
+from bloomery.cli import create, dedup, demo, filterfile, membership, plan, serve, user
 from bloomery.cli.terminal import emit_line
 
 _COMMANDS: list[tuple[str, Callable[..., int], str]] = [
@@ -50,6 +50,14 @@ def build() -> Any:
     )
     app.callback()(_main)
     for name, function, example in _COMMANDS:
-        epilog = "Example: " + "\n\nExample: ".join(example.split("; "))
-        app.command(name, epilog=epilog)(function)
+        app.command(name, epilog=_epilog(example))(function)
+    users = typer.Typer(no_args_is_help=True, rich_markup_mode="rich")
+    for name, function, example in user.COMMANDS:
+        users.command(name, epilog=_epilog(example))(function)
+    about = "Users of a server: who may log in, and what they may do."
+    app.add_typer(users, name="user", help=about, epilog=_epilog(user.EXAMPLE))
     return get_command(app)
+
+
+def _epilog(example: str) -> str:
+    return "Example: " + "\n\nExample: ".join(example.split("; "))

@@ -1,8 +1,6 @@
-"""`bloomery serve`: named filters over the Redis protocol."""
+"""`bloomery serve`: named filters over the Redis protocol and HTTP."""
 
-import os
 from collections.abc import Coroutine
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -12,27 +10,55 @@ from bloomery import errors
 EXAMPLE = (
     "bloomery serve --data ./data; "
     "bloomery serve --data ./data --resp-port 0 --http-port 0 --maxmemory 4gb --fsync always; "
+    "bloomery serve --config bloomery.toml --check; "
     "redis-cli -p 6380 BF.ADD seen alice"
 )
 
 
 def serve(
+    config: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FILE",
+            help="Settings in TOML (docs/configuration.md), weaker than the environment "
+            "(BLOOMERY_…) and flags. Also BLOOMERY_CONFIG.",
+        ),
+    ] = None,
     data: Annotated[
-        Path, typer.Option(metavar="DIR", help="The folder of the data; made if it is not there.")
-    ] = Path("bloomery-data"),
+        str | None,
+        typer.Option(
+            metavar="DIR", help="The folder of the data; made if it is not there. bloomery-data."
+        ),
+    ] = None,
+    host: Annotated[
+        str | None,
+        typer.Option(
+            metavar="HOST",
+            help="The address to serve at: 127.0.0.1. Others than this machine's own take users "
+            "(bloomery user) and TLS.",
+        ),
+    ] = None,
     resp_port: Annotated[
-        int, typer.Option(min=0, max=65535, help="For the Redis protocol; 0 takes any free port.")
-    ] = 6380,
+        str | None,
+        typer.Option(metavar="PORT", help="For the Redis protocol: 6380; 0 takes any free port."),
+    ] = None,
     http_port: Annotated[
-        int, typer.Option(min=0, max=65535, help="For /healthz and /readyz; 0 takes any free port.")
-    ] = 8100,
+        str | None, typer.Option(metavar="PORT", help="For HTTP: 8100; 0 takes any free port.")
+    ] = None,
+    tls_cert: Annotated[
+        str | None,
+        typer.Option(metavar="FILE", help="The certificate and its chain, PEM: TLS at both ports."),
+    ] = None,
+    tls_key: Annotated[str | None, typer.Option(metavar="FILE", help="Its key, PEM.")] = None,
+    insecure: Annotated[
+        bool, typer.Option("--insecure", help="Serve others without TLS: passwords can be read.")
+    ] = False,
     registry: Annotated[
         str | None,
         typer.Option(
             metavar="URL",
-            envvar="BLOOMERY_REGISTRY",
             help="Where filters are listed in SQL: postgresql://user:password@host/database. "
-            "Without it, registry.sqlite in DIR.",
+            "Without it, registry.sqlite in DIR. Better BLOOMERY_REGISTRY: others see flags.",
         ),
     ] = None,
     fsync: Annotated[
@@ -53,9 +79,12 @@ def serve(
     maxmemory: Annotated[
         str | None, typer.Option(metavar="SIZE", help="The most memory of all filters: 4gb, say.")
     ] = None,
+    log_format: Annotated[
+        str | None, typer.Option(metavar="FORM", help="Of what it tells on stderr: text or json.")
+    ] = None,
     set_: Annotated[
         list[str] | None,
-        typer.Option("--set", metavar="NAME=VALUE", help="Any other setting (docs/service.md)."),
+        typer.Option("--set", metavar="NAME=VALUE", help="Any setting (docs/service.md)."),
     ] = None,
     accept_loss: Annotated[
         bool,
@@ -63,31 +92,62 @@ def serve(
             "--accept-loss", help="Start without filters whose every snapshot is damaged."
         ),
     ] = False,
+    check: Annotated[
+        bool,
+        typer.Option(
+            "--check", help="Start nothing: say what is wrong, what is effective and from where."
+        ),
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="--check for a program.")] = False,
 ) -> int:
-    """Serve named filters over the Redis protocol, and lose nothing."""
+    """Serve named filters over the Redis protocol and HTTP, and lose nothing."""
     # Imported here: other commands start without asyncio, SQLAlchemy and the rest.
-    from bloomery.service.server import Server
-    from bloomery.service.settings import Settings
+    from bloomery.service import configuration
 
-    settings = Settings()
-    given = {"fsync": fsync, "bf-layout": bf_layout, "maxmemory": maxmemory}
+    named = {
+        "data": data,
+        "host": host,
+        "resp-port": resp_port,
+        "http-port": http_port,
+        "tls-cert": tls_cert,
+        "tls-key": tls_key,
+        "insecure": "yes" if insecure else None,
+        "registry": registry,
+        "fsync": fsync,
+        "bf-layout": bf_layout,
+        "maxmemory": maxmemory,
+        "log-format": log_format,
+    }
+    given = [
+        configuration.Given(name, text, f"--{name}")
+        for name, text in named.items()
+        if text is not None
+    ]
     for pair in set_ or []:
-        name, equals, value = pair.partition("=")
-        if not equals:
-            known = ", ".join(settings.names())
-            raise errors.InvalidParameter(f"--set is {pair!r}, must be NAME=VALUE; names: {known}")
-        given[name] = value
-    for name, text in given.items():
-        if text is not None:
-            settings.set(name, text, running=False)
-    server = Server(
-        Path(os.path.abspath(data)),
-        settings,
-        resp_port=resp_port,
-        http_port=http_port,
-        registry=registry,
-        accept_loss=accept_loss,
-    )
+        name, _, text = pair.partition("=")
+        given.append(configuration.Given(name, text, f"--set {name}"))
+    found = configuration.read(given, file=config)
+    found.problems += [
+        f"--set {pair}: must be NAME=VALUE: --set maxmemory=4gb, say"
+        for pair in set_ or []
+        if "=" not in pair
+    ]
+    if check:
+        from bloomery.cli import checkup
+
+        return checkup.show(found, as_json)
+    if as_json:
+        raise errors.InvalidParameter("--json is for --check: --log-format json is for the log")
+    from bloomery.service import logs
+    from bloomery.service.server import Server
+
+    settings = found.require()
+    logs.set_up(settings.log_format, settings.log_level)
+    for secret in settings.secrets():
+        logs.hide(secret)
+    server = Server(settings, accept_loss=accept_loss)
+    for warning in found.warnings:
+        server.say(warning, level="warning")
     return _run(server.run())
 
 

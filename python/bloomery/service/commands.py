@@ -12,8 +12,10 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from bloomery import errors
+from bloomery.service import policy
 from bloomery.service.engine import Engine
 from bloomery.service.patterns import glob
+from bloomery.service.policy import Policy
 from bloomery.service.settings import Settings
 from bloomery.storage import files, operations
 from bloomery.storage.operations import Op
@@ -49,13 +51,25 @@ class Commands:
             raise errors.UnknownFilter(f"there is no filter named {shown(name)}")
         return entry
 
-    def create(self, name: bytes, kind: str, **settings: Any) -> Entry:
-        """Make an empty filter; FilterExists if the name is taken."""
+    def create(self, name: bytes, kind: str | None = None, **settings: Any) -> Entry:
+        """Make an empty filter; FilterExists if the name is taken. Without a kind it is the one
+        that the policy (`on_full`) asks for."""
         self._check_new(name)
         self._check_size(settings.get("capacity", 0))
-        given = {"kind": kind, **settings}
+        given = policy.chosen(kind, settings)
         fields = operations.fields(name=operations.text_of(name), settings=given)
         return self.engine.create(Op.CREATE, fields)
+
+    def policy(self, name: bytes) -> Policy:
+        """Return what happens when a filter is full."""
+        return policy.policy_of(self._whole(name))
+
+    def adjust(self, name: bytes, **given: Any) -> Entry:
+        """Change a filter's policy, by the fields of `Policy`; None: back to the default."""
+        entry = self._whole(name)
+        changes = policy.adjusted(entry, given)
+        self.engine.change(Op.ADJUST, entry.id, operations.fields(**changes))
+        return entry
 
     def drop(self, *names: bytes) -> int:
         """Forget filters; how many there were."""
@@ -89,11 +103,13 @@ class Commands:
             at += 1
         return (numbers[at - 1] if at < len(numbers) else 0), iter(some)
 
-    def info(self, name: bytes) -> dict[str, Any]:
-        """All that is known about a filter, ready for JSON."""
+    def info(self, name: bytes, about: dict[str, Any] | None = None) -> dict[str, Any]:
+        """All that is known about a filter, ready for JSON; `about` is what it said of itself, if
+        it was asked elsewhere: to count the bits of a large one takes long."""
         entry = self.find(name)
         adds, checks, maybes = self.engine.figures(entry)
-        about = {} if entry.filter is None else entry.filter.info()
+        if about is None:
+            about = {} if entry.filter is None else entry.filter.info()
         return {
             "name": operations.text_of(entry.name),
             **about,
@@ -102,6 +118,7 @@ class Commands:
             "expires_at": entry.expires_at,
             "loading": entry.filter is None,
             "settings": dict(entry.settings),
+            "policy": {} if entry.filter is None else policy.policy_of(entry).shown(),
             "adds": adds,
             "checks": checks,
             "maybes": maybes,
@@ -194,7 +211,8 @@ class Commands:
         """Take a part of a saved filter, the head (position 1) first, in order."""
         if position == 1:
             self._check_new(name)
-            settings = {"door": "cf"} if form == "rediscuckoo" else {}
+            kind = files.expect(data[: files.HEADER_BYTES])[0].kind if form == "bloomery" else form
+            settings = {"door": "cf"} if kind == "rediscuckoo" else {}
             text = operations.text_of(name)
             chunk = operations.chunk(1, data, name=text, format=form, settings=settings)
             return self.engine.create(Op.CHUNK, chunk)

@@ -19,7 +19,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, InfoM
 from prometheus_client.registry import Collector
 
 from bloomery import __version__, _native
-from bloomery.service.names import printable
+from bloomery.names import printable
 from bloomery.service.track import capacity_of
 from bloomery.storage.state import Entry
 

@@ -39,6 +39,7 @@ class Operation:
 OPERATIONS = {
     "connect": Operation(Role.NOBODY, "log in, choose a protocol, ask if the server is alive"),
     "look": Operation(Role.READ, "list filters (those one may read), the server's figures"),
+    "session": Operation(Role.READ, "ask who one is and what there is to ask; transactions"),
     "contains": Operation(Role.READ, "ask for keys, count them"),
     "info": Operation(Role.READ, "a filter's parameters, state and samples"),
     "export": Operation(Role.READ, "take a filter out as a file"),
@@ -71,8 +72,14 @@ class User:
         return self.everything or any(_matcher(one)(name) for one in self.patterns)
 
 
+_SPECIAL = set(b"*?[\\")
+
+
 @lru_cache(maxsize=4096)
 def _matcher(pattern: bytes) -> Callable[[bytes], bool]:
+    start = pattern[:-1]
+    if pattern.endswith(b"*") and not _SPECIAL & set(start):
+        return lambda name: name.startswith(start)  # most are like this: KEYS asks for every name
     return glob(pattern)
 
 

@@ -1,40 +1,50 @@
 """The server: a folder of data, the filters in it, and the doors to them.
 
-run: lock the folder ─> recover ─> open the doors ─> ready ─> SIGTERM ─> drain ─> snapshot ─> end
+run: lock the folder ─> open HTTP (not ready) ─> recover ─> open RESP ─> ready ─> SIGTERM
+     ─> not ready ─> close the doors ─> drain ─> snapshot ─> end
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import re
 import secrets
 import signal
-import sys
+import ssl
 import time
-import traceback
+from functools import partial
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 from bloomery import _native, errors
+from bloomery.service import binding, logs, troubles, users
+from bloomery.service.access import Access
+from bloomery.service.alerts import Alerts
+from bloomery.service.audit import Audit
 from bloomery.service.commands import Commands
 from bloomery.service.engine import Engine
-from bloomery.service.http import HttpDoor
+from bloomery.service.http.door import HttpDoor
+from bloomery.service.listening import Listener, listen
 from bloomery.service.mirror import Mirror
+from bloomery.service.notify import notify, watched
+from bloomery.service.policies import Policies
 from bloomery.service.resp.connection import Connection
 from bloomery.service.resp.door import Door
 from bloomery.service.sampler import Sampler
 from bloomery.service.saving import Saving
 from bloomery.service.settings import Settings
+from bloomery.service.tls import LOOK_SECONDS, Tls
 from bloomery.service.turns import Turns
+from bloomery.service.webhook import Webhook
 from bloomery.storage import files
 from bloomery.storage.folder import lock, log_folder
 from bloomery.storage.log import Fsync, Log
-from bloomery.storage.recovery import recover
+from bloomery.storage.recovery import Recovery, recover
 
 __all__ = ["Server"]
 
-_BACKLOG = 4096
 _DRAIN_SECONDS = 5.0
 _REGISTRY = "registry.sqlite"
 
@@ -42,74 +52,115 @@ _REGISTRY = "registry.sqlite"
 class Server:
     """One running server."""
 
-    def __init__(
-        self,
-        data: Path,
-        settings: Settings,
-        *,
-        host: str = "127.0.0.1",
-        resp_port: int = 6380,
-        http_port: int = 8100,
-        registry: str | None = None,
-        accept_loss: bool = False,
-    ) -> None:
-        self.data = data
+    def __init__(self, settings: Settings, *, accept_loss: bool = False) -> None:
         self.settings = settings
-        self.host, self.resp_port, self.http_port = host, resp_port, http_port
-        self.registry = registry
+        self.data = Path(settings.data)
         self.accept_loss = accept_loss
         self.started = time.time()
-        self.ready = False
+        self.loaded = False  # the filters are there
+        self.ready = False  # for clients: not before, and not when it is about to end
         self.resp_address = self.http_address = ""
+        self.alerts = Alerts(self.say)
+        self.webhook: Webhook | None = None
         self.problems: list[str] = []  # that were found when it started
         self.recovered_rows = 0  # of the log, that were done again
+        self.certificate: Tls | None = None
+        self._reload = asyncio.Event()
 
     # Set by run().
+    access: Access
+    audit: Audit
     engine: Engine
     turns: Turns
     commands: Commands
     door: Door
+    http: HttpDoor
     saving: Saving
+    policies: Policies
     mirror: Mirror
     sampler: Sampler
 
-    def say(self, text: str) -> None:
-        """Tell the operator."""
-        with contextlib.suppress(OSError):
-            print(f"bloomery: {text}", file=sys.stderr, flush=True)
+    def say(
+        self,
+        text: str,
+        level: str = "info",
+        problem: BaseException | None = None,
+        **fields: Any,
+    ) -> None:
+        """Tell the operator: debug, info, warning or error. Neither text nor fields have a key or a
+        secret in them; `problem` is an exception that nobody expected."""
+        logs.tell(text, level, problem, **fields)
 
     async def run(self) -> int:
         """Serve until a signal says to stop; the exit code."""
         loop = asyncio.get_running_loop()
         stop = asyncio.Event()
+        loop.set_exception_handler(logs.complain)
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, stop.set)
+        loop.add_signal_handler(signal.SIGHUP, self._reload.set)
+        bound = self._may_bind()
+        if self.settings.tls_cert:
+            self.certificate = Tls(self.settings.tls_cert, self.settings.tls_key, self.say)
         with contextlib.closing(lock(self.data)):
-            self._open()
-            ends = await self._listen()
+            self.http = HttpDoor(self)
+            http = await self.http.open(bound, self.settings.http_port, self.tls)
+            self.http_address = http.address
+            sweeping = asyncio.ensure_future(self._sweep_http())
+            # In a thread: meanwhile HTTP says that the server is not ready.
+            self._open(await asyncio.to_thread(recover, self.data, accept_loss=self.accept_loss))
+            resp = await self._listen(bound)
             background = [
+                sweeping,
                 asyncio.ensure_future(self._tick()),
                 asyncio.ensure_future(self._sync_each_second()),
+                asyncio.ensure_future(self._look_at_certificate()),
             ]
             self.sampler.start()
             self.ready = True
             self._print_ready()
+            notify("READY=1", f"STATUS=resp={self.resp_address} http={self.http_address}")
             try:
                 await stop.wait()
             finally:
                 self.ready = False
+                notify("STOPPING=1")
+                await asyncio.sleep(self.settings.drain_seconds)
+                resp.close()
+                http.close()
                 for task in background:
                     task.cancel()
-                for end in ends:
-                    end.close()
                 await self._drain()
             return await self._close()
 
-    def _open(self) -> None:
-        found = recover(self.data, accept_loss=self.accept_loss)
+    def _may_bind(self) -> list[str]:
+        """Return the addresses to serve at; InvalidConfiguration if others could reach them and
+        are not kept out."""
+        bound = binding.addresses(self.settings.host)
+        problems = binding.check(self.settings, bound, users=bool(users.load(self.data)))
+        if problems:
+            raise errors.InvalidConfiguration(*problems)
+        if self.settings.insecure and not self.settings.tls_cert:
+            reached = [one for one in bound if not binding.is_loopback(one)]
+            if reached:
+                self.say("others can listen in: there is no TLS", level="warning", at=reached)
+        return bound
+
+    @property
+    def tls(self) -> ssl.SSLContext | None:
+        """For the doors; None: they speak in the clear."""
+        return self.certificate.context if self.certificate else None
+
+    @property
+    def tls_expires(self) -> float | None:
+        """When the certificate runs out, as Unix time; None without one."""
+        return self.certificate.expires if self.certificate else None
+
+    def _open(self, found: Recovery) -> None:
+        self.access = Access(self)
         self.problems, self.recovered_rows = found.problems, found.rows
         for problem in found.problems:
-            self.say(f"recovery: {problem}")
+            self.say(f"recovery: {problem}", level="warning")
         log = Log(
             log_folder(self.data),
             segment=found.segment,
@@ -122,13 +173,30 @@ class Server:
         self.engine = Engine(found.state, log)
         self.engine.shelf.most_layers = self.settings.cf_max_expansions
         self.commands = Commands(self.engine, self.settings)
-        self.turns = Turns(self.engine, self.say)
+        self.turns = Turns(self.engine, partial(troubles.log_unavailable, self))
+        self.policies = Policies(self.engine, self.alerts, self.say)
         self.saving = Saving(self, found.generation)
-        registry = self.registry or self.data / _REGISTRY
+        registry = self.settings.registry or self.data / _REGISTRY
         self.mirror = Mirror(self.engine, registry, self._server_id(new=found.segment == 1))
         self.sampler = Sampler(self)
         self.commands.sampled = self.sampler.shown
+        self.webhook = self._open_webhook()
         self.door = Door(self)
+        self.audit = Audit(self.data, self.say)
+        self.loaded = True
+
+    def _open_webhook(self) -> Webhook | None:
+        settings = self.settings
+        if not settings.webhook_url:
+            return None
+        if not settings.webhook_secret:
+            raise errors.InvalidParameter(
+                "webhook-url is set and webhook-secret is not: alerts are signed with it"
+            )
+        secret = settings.webhook_secret.encode()
+        webhook = Webhook(settings.webhook_url, secret, self.say, self.mirror.server)
+        self.alerts.deliver = webhook.deliver
+        return webhook
 
     def _server_id(self, new: bool) -> str:
         """Which server this is, in a registry that others use too: made once and kept."""
@@ -141,7 +209,7 @@ class Server:
                 f"{path}: {'damaged' if known else 'missing'}: to a registry this is now another "
                 "server, which cannot have the names of the one before"
             )
-            self.say(f"recovery: {self.problems[-1]}")
+            self.say(f"recovery: {self.problems[-1]}", level="warning")
             for left in self.data.glob(f"{_REGISTRY}*"):
                 left.unlink()  # our own one is made anew
         made = secrets.token_hex(8)
@@ -149,20 +217,17 @@ class Server:
             file.write(made.encode())
         return made
 
-    async def _listen(self) -> list[asyncio.Server]:
-        loop = asyncio.get_running_loop()
-        resp = await loop.create_server(
-            lambda: Connection(self.door), self.host, self.resp_port, backlog=_BACKLOG
-        )
-        http = await asyncio.start_server(HttpDoor(self).serve, self.host, self.http_port)
-        self.resp_address, self.http_address = (_address(one) for one in (resp, http))
-        return [resp, http]
+    async def _listen(self, bound: list[str]) -> Listener:
+        port = self.settings.resp_port
+        resp = await listen(lambda: Connection(self.door), bound, port, self.tls)
+        self.resp_address = resp.address
+        return resp
 
     def _print_ready(self) -> None:
         where = f"resp={self.resp_address} http={self.http_address} data={self.data}"
         with contextlib.suppress(OSError):
             print(f"bloomery ready: {where}", flush=True)
-        if sys.stderr.isatty():
+        if os.isatty(2):
             port = self.resp_address.rpartition(":")[2]
             self.say(f"try: redis-cli -p {port} BF.ADD seen alice (Ctrl-C stops the server)")
 
@@ -174,15 +239,37 @@ class Server:
             await asyncio.sleep(1)
             try:
                 await self._pass_second()
-            except Exception:  # noqa: BLE001  # or there would be no next second
-                self.say(traceback.format_exc())
+            except Exception as problem:  # noqa: BLE001  # or there would be no next second
+                self.say("what is due each second failed", level="error", problem=problem)
 
     async def _pass_second(self) -> None:
+        if watched():
+            notify("WATCHDOG=1")
         self.turns.join()
-        if await self.turns.retry():
-            self.say("the log can be written again: writes are taken")
+        await self.turns.retry()
+        self.policies.pass_second()
+        troubles.look(self)
+        if await self.access.refresh():
+            self.door.follow_users()
+        self.audit.tick()
         self.door.sweep()
         self.saving.consider()
+
+    async def _sweep_http(self) -> None:
+        """Each second, also while the server is loading."""
+        while True:
+            await asyncio.sleep(1)
+            self.http.sweep()
+
+    async def _look_at_certificate(self) -> None:
+        """Take a new certificate when there is one: every few seconds, and at once on SIGHUP."""
+        while True:
+            with contextlib.suppress(asyncio.TimeoutError):
+                await asyncio.wait_for(self._reload.wait(), LOOK_SECONDS)
+            asked = self._reload.is_set()
+            self._reload.clear()
+            if self.certificate is not None:
+                await asyncio.to_thread(self.certificate.look, always=asked)
 
     async def _sync_each_second(self) -> None:
         """Bring the log to the disk, beside everything else."""
@@ -199,6 +286,7 @@ class Server:
     async def _drain(self) -> None:
         """Let commands that have begun end, and their replies go out."""
         until = time.monotonic() + _DRAIN_SECONDS
+        await self.http.drain(until)
         while self.door.tasks and time.monotonic() < until:
             await asyncio.sleep(0.01)
         for connection in list(self.door.connections.values()):
@@ -216,23 +304,22 @@ class Server:
 
     async def _close(self) -> int:
         code = 0
+        self.access.close()
         await self.turns.close()
         await self.sampler.stop()
         try:
             await self.saving.last()
         except errors.BloomeryError as problem:
-            self.say(f"no snapshot was made: {problem}; the log has everything")
+            self.say(f"no snapshot was made: {problem}; the log has everything", level="error")
             code = 1
         await asyncio.to_thread(self.mirror.close)
+        if self.webhook is not None:
+            await asyncio.to_thread(self.webhook.close)
         self.turns.stop()
         try:
             self.engine.log.close()
         except errors.LogUnavailable as problem:
-            self.say(str(problem))
+            self.say(str(problem), level="error")
             code = 1
+        await asyncio.to_thread(self.audit.close, "done" if code == 0 else "failed")
         return code
-
-
-def _address(server: asyncio.Server) -> str:
-    host, port = server.sockets[0].getsockname()[:2]
-    return f"{host}:{port}"

@@ -1,15 +1,22 @@
-"""What can be set: by flag when the server starts, some of it by CONFIG SET while it runs."""
+"""What can be set: when the server starts (`configuration.py`: file, environment, flags), and some
+of it by CONFIG SET while it runs.
+
+A field of `Settings` is a setting: its name with dashes is the name in the file, in CONFIG and in
+`--set`; in the environment it is BLOOMERY_ and the name in capitals.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, fields
+from dataclasses import Field, dataclass, field, fields
+from difflib import get_close_matches
 from typing import Any
+from urllib.parse import urlsplit
 
 from bloomery import errors
 from bloomery.filters.rotating import parse_window
 
-__all__ = ["Settings"]
+__all__ = ["HIDDEN", "Settings", "find", "like", "plain", "secret_in_file"]
 
 _UNITS = {
     "": 1,
@@ -61,8 +68,55 @@ def _one_of(*words: str) -> Callable[[str], str]:
     return check
 
 
-def _set(default: Any, check: Callable[[str], Any], live: bool = True) -> Any:
-    return field(default=default, metadata={"check": check, "live": live})
+def _yes_no(text: str) -> bool:
+    """must be yes or no"""
+    if text.lower() not in {"yes", "true", "on", "1", "no", "false", "off", "0"}:
+        raise ValueError
+    return text.lower() in {"yes", "true", "on", "1"}
+
+
+def _url(text: str) -> str:
+    """must be empty, or an http:// or https:// URL with a host"""
+    parts = urlsplit(text)
+    if text and (parts.scheme not in ("http", "https") or not parts.hostname):
+        raise ValueError
+    return text
+
+
+def _secret(text: str) -> str:
+    """must be 16 to 1,024 printable characters"""
+    if not 16 <= len(text) <= 1024 or not text.isprintable():
+        raise ValueError
+    return text
+
+
+def _host(text: str) -> str:
+    """must be a host's name or its address: 127.0.0.1, ::1, 0.0.0.0 for all of them"""
+    bare = text[1:-1] if text.startswith("[") and text.endswith("]") else text
+    if not bare or bare == "*" or any(one.isspace() or not one.isprintable() for one in bare):
+        raise ValueError
+    return bare
+
+
+def _text(text: str) -> str:
+    """must be one line of text"""
+    if not text.isprintable():
+        raise ValueError
+    return text
+
+
+def _set(
+    default: Any,
+    check: Callable[[str], Any],
+    live: bool = True,
+    *,
+    secret: bool = False,
+    path: bool = False,
+) -> Any:
+    """`secret`: shown to nobody, and may be given as NAME-file, a file that has it. `path`: in a
+    configuration file it is relative to that file's folder."""
+    metadata = {"check": check, "live": live, "secret": secret, "path": path}
+    return field(default=default, metadata=metadata, repr=not secret)
 
 
 def _keep(text: str) -> int:
@@ -73,14 +127,26 @@ def _keep(text: str) -> int:
     return seconds
 
 
+HIDDEN = "***"
 _COUNT = _between(1, 1 << 30)
 _BYTES = _between(0, 1 << 50, _nbytes)
+_PORT = _between(0, 65535)
 
 
 @dataclass
 class Settings:
     """Every setting, with its default. CONFIG names have dashes for underscores."""
 
+    data: str = _set("bloomery-data", _text, live=False, path=True)
+    host: str = _set("127.0.0.1", _host, live=False)
+    resp_port: int = _set(6380, _PORT, live=False)
+    http_port: int = _set(8100, _PORT, live=False)
+    registry: str = _set("", _text, live=False, secret=True)  # a URL; none: in the data folder
+    tls_cert: str = _set("", _text, live=False, path=True)
+    tls_key: str = _set("", _text, live=False, path=True)
+    insecure: bool = _set(False, _yes_no, live=False)
+    log_format: str = _set("text", _one_of("text", "json"), live=False)
+    log_level: str = _set("info", _one_of("debug", "info", "warning", "error"))
     bf_layout: str = _set("bloomery", _one_of("bloomery", "redisbloom"))
     bf_error_rate: float = _set(0.01, _rate)
     bf_initial_size: int = _set(100, _COUNT)
@@ -95,11 +161,18 @@ class Settings:
     max_capacity: int = _set(1 << 40, _between(1, 1 << 40))
     maxclients: int = _set(10_000, _between(1, 1_000_000))
     timeout: int = _set(0, _between(0, 1 << 31))  # seconds without a command; 0: none
+    login_seconds: int = _set(30, _between(1, 1 << 31))  # that a connection may take to log in
     max_arguments: int = _set(1 << 20, _between(8, 1 << 24), live=False)
     proto_max_bulk_len: int = _set(64 << 20, _between(1 << 10, 1 << 30, _nbytes), live=False)
     max_request_bytes: int = _set(128 << 20, _between(1 << 10, 1 << 31, _nbytes), live=False)
     client_output_limit: int = _set(64 << 20, _between(1 << 16, 1 << 40, _nbytes))
     slow_client_seconds: int = _set(60, _between(1, 1 << 31))
+    http_max_answers: int = _set(64 << 20, _between(1, 1 << 32))  # to the keys of one stream
+    http_maxclients: int = _set(10_000, _between(1, 1_000_000))
+    http_header_seconds: int = _set(10, _between(1, 3600))  # for the head of a request
+    http_body_seconds: int = _set(30, _between(1, 3600))
+    http_max_body_bytes: int = _set(16 << 20, _between(1 << 10, 1 << 30, _nbytes))
+    drain_seconds: int = _set(0, _between(0, 3600))  # from not ready to closed doors
     fsync: str = _set("everysec", _one_of("always", "everysec", "never"), live=False)
     snapshot_seconds: int = _set(3600, _between(0, 1 << 31))  # 0: only when asked
     snapshot_log_bytes: int = _set(
@@ -110,29 +183,89 @@ class Settings:
     sample_keep_minutes: int = _set(86400, _keep)
     sample_keep_hours: int = _set(90 * 86400, _keep)
     metrics_filters: int = _set(1000, _between(0, 1_000_000))  # shown one by one
+    webhook_url: str = _set("", _url, live=False, secret=True)  # it may have a token in it
+    webhook_secret: str = _set("", _secret, live=False, secret=True)
 
     def names(self) -> list[str]:
         """Return the names as CONFIG has them."""
-        return [item.name.replace("_", "-") for item in fields(self)]
+        return list(_FIELDS)
 
     def get(self, name: str) -> str:
         """Return a value as CONFIG GET shows it."""
-        value = getattr(self, name.replace("-", "_"))
+        item = _FIELDS[plain(name)]
+        value = getattr(self, item.name)
+        if item.metadata["secret"] and value:
+            return HIDDEN
+        if isinstance(value, bool):
+            return "yes" if value else "no"
         return f"{value:g}" if isinstance(value, float) else str(value)
 
     def set(self, name: str, text: str, *, running: bool = True) -> None:
         """Set a value from its text; InvalidParameter says what is right."""
-        known = {item.name: item for item in fields(self)}
-        item = known.get(name.lower().replace("-", "_"))
-        if item is None:
-            raise errors.InvalidParameter(f"there is no setting named {name[:60]!r}")
+        item = find(name)
         if running and not item.metadata["live"]:
             raise errors.InvalidParameter(f"{name} can only be set when the server starts")
         check = item.metadata["check"]
         try:
             value = check(text)
         except (ValueError, OverflowError):
+            given = HIDDEN if item.metadata["secret"] else repr(text[:60])
             raise errors.InvalidParameter(
-                f"{name} is {text[:60]!r}, {check.__doc__ or 'must be a number'}"
+                f"{name} is {given}, {check.__doc__ or 'must be a number'}"
             ) from None
         setattr(self, item.name, value)
+
+    def secrets(self) -> list[str]:
+        """Return the values that nobody is to see."""
+        values = (getattr(self, item.name) for item in fields(self) if item.metadata["secret"])
+        return [value for value in values if value]
+
+    def conflicts(self) -> list[tuple[str, str]]:
+        """Settings that are right by themselves and wrong together: the name of one, and why."""
+        found = []
+        least = 2 * self.cf_bucket_size
+        if self.cf_initial_size < least:
+            found.append(
+                (
+                    "cf-initial-size",
+                    f"cf-initial-size is {self.cf_initial_size}, must be in the range "
+                    f"[{least}, {1 << 30}]: at least 2 * cf-bucket-size",
+                )
+            )
+        if bool(self.tls_cert) != bool(self.tls_key):
+            given, other = ("tls-cert", "tls-key") if self.tls_cert else ("tls-key", "tls-cert")
+            found.append((given, f"{given} is set and {other} is not, must both be, or neither"))
+        if self.resp_port == self.http_port != 0:
+            found.append(("http-port", f"http-port is {self.http_port}, and so is resp-port"))
+        return found
+
+
+_FIELDS: dict[str, Field[Any]] = {item.name.replace("_", "-"): item for item in fields(Settings)}
+
+
+def plain(name: str) -> str:
+    """Return a name as CONFIG has it."""
+    return name.lower().replace("_", "-")
+
+
+def find(name: str) -> Field[Any]:
+    """Return the field of a name, written with dashes or underscores; InvalidParameter for a wrong
+    one names those that are like it."""
+    item = _FIELDS.get(plain(name))
+    if item is None:
+        raise errors.InvalidParameter(f"there is no setting named {name[:60]!r}{like(name)}")
+    return item
+
+
+def secret_in_file(name: str) -> str | None:
+    """Return the secret setting that NAME-file is for, if it is one."""
+    secret = plain(name).removesuffix("-file")
+    known = secret in _FIELDS and plain(name) not in _FIELDS
+    return secret if known and _FIELDS[secret].metadata["secret"] else None
+
+
+def like(name: str, likeness: float = 0.6) -> str:
+    """Return "; did you mean …?" for a name that is nearly one of a setting's, else nothing."""
+    files = [f"{one}-file" for one in _FIELDS if secret_in_file(f"{one}-file")]
+    near = get_close_matches(plain(name[:60]), [*_FIELDS, *files], 3, likeness)
+    return f"; did you mean {' or '.join(near)}?" if near else ""

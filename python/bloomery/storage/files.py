@@ -92,8 +92,9 @@ def _chunks(sections: Iterable[Buffer]) -> Iterator[bytes]:
 
 
 @contextlib.contextmanager
-def replacing(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
-    """Open a new file that takes the path's place when all went well; else nothing has changed."""
+def replacing(path: str | os.PathLike[str], mode: int | None = None) -> Iterator[BinaryIO]:
+    """Open a new file that takes the path's place when all went well; else nothing has changed.
+    Its permissions are those given, else those of the file before it."""
     target = os.path.realpath(path)
     folder, name = os.path.split(target)
     if os.path.isdir(target):
@@ -101,9 +102,10 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
     temporary = os.path.join(folder, f".{name}.{secrets.token_hex(8)}.tmp")
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
     try:
-        with open(os.open(temporary, flags, 0o666), "wb") as file:
-            with contextlib.suppress(FileNotFoundError):
-                os.chmod(temporary, stat.S_IMODE(os.stat(target).st_mode))
+        with open(os.open(temporary, flags, 0o666 if mode is None else mode), "wb") as file:
+            if mode is None:
+                with contextlib.suppress(FileNotFoundError):
+                    os.chmod(temporary, stat.S_IMODE(os.stat(target).st_mode))
             yield file
             file.flush()
             os.fsync(file.fileno())

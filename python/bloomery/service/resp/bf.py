@@ -31,7 +31,7 @@ def answers(outcome: tuple[bytes, tuple[str, str] | None], door: str) -> list[An
     return replies if refused is None else [*replies, failures.refusal(door, refused)]
 
 
-@command("BF.ADD", "key item", least=2, write=True, keys=_NAME)
+@command("BF.ADD", "key item", least=2, write=True, keys=_NAME, does="add")
 def add(client: Client, words: list[bytes]) -> Any:
     """Add a key: 1 if it is definitely new, 0 if it may have been there."""
     (answer,) = _madd(client, words)
@@ -40,7 +40,7 @@ def add(client: Client, words: list[bytes]) -> Any:
     return answer
 
 
-@command("BF.MADD", "key item [item ...]", least=2, most=None, write=True, keys=_NAME)
+@command("BF.MADD", "key item [item ...]", least=2, most=None, write=True, keys=_NAME, does="add")
 def madd(client: Client, words: list[bytes]) -> list[Any]:
     """Add keys: for each, 1 if it is definitely new, 0 if it may have been there."""
     return _madd(client, words)
@@ -60,6 +60,7 @@ def _madd(client: Client, words: list[bytes]) -> list[Any]:
     most=None,
     write=True,
     keys=_NAME,
+    does="add",
 )
 def insert(client: Client, words: list[bytes]) -> list[Any]:
     """Add keys, and make the filter as told if there is none."""
@@ -107,13 +108,13 @@ def insert(client: Client, words: list[bytes]) -> list[Any]:
     return answers(client.server.commands.add(name, keys), "bf")
 
 
-@command("BF.EXISTS", "key item", least=2, keys=_NAME)
+@command("BF.EXISTS", "key item", least=2, keys=_NAME, does="contains")
 def exists(client: Client, words: list[bytes]) -> bool:
     """Tell whether a key may have been added: 0 is certain."""
     return _mexists(client, words)[0]
 
 
-@command("BF.MEXISTS", "key item [item ...]", least=2, most=None, keys=_NAME)
+@command("BF.MEXISTS", "key item [item ...]", least=2, most=None, keys=_NAME, does="contains")
 def mexists(client: Client, words: list[bytes]) -> list[bool]:
     """Tell of each key whether it may have been added: 0 is certain."""
     return _mexists(client, words)
@@ -130,7 +131,7 @@ def _mexists(client: Client, words: list[bytes]) -> list[bool]:
     return [bool(answer) for answer in client.server.commands.contains(name, keys)]
 
 
-@command("BF.DEL", "key item", least=2, write=True, keys=_NAME)
+@command("BF.DEL", "key item", least=2, write=True, keys=_NAME, does="remove")
 def delete(client: Client, words: list[bytes]) -> bool:
     """Take one copy of a key out, of a counting, deletable or cuckoo filter: 1 if there was one."""
     name, key = words

@@ -11,7 +11,15 @@ from bloomery.service.resp.table import command, wrong_arity
 from bloomery.service.resp.words import decimal, integer, option
 from bloomery.storage.state import Entry
 
-__all__ = ["MOST_CAPACITY", "MOST_EXPANSION", "filter_at", "make", "make_default"]
+__all__ = [
+    "MOST_CAPACITY",
+    "MOST_EXPANSION",
+    "POLICY",
+    "filter_at",
+    "make",
+    "make_default",
+    "policy_value",
+]
 
 MOST_CAPACITY = 1 << 30
 MOST_EXPANSION = 32768
@@ -24,6 +32,14 @@ _OF_KINDS = {
     "COUNTERBITS": "counter_bits",
     "REGIONS": "regions",
     "HASHER": "hasher",
+}
+# A filter's policy, by the word that sets each field.
+POLICY = {
+    "ONFULL": "on_full",
+    "FULLAT": "full_at",
+    "WARNAT": "warn_at",
+    "WARNWITHIN": "warn_within",
+    "GRACE": "grace",
 }
 
 
@@ -43,7 +59,7 @@ def make(
     rate = min(rate, MOST_RATE)
     chosen: dict[str, Any] = {"capacity": capacity, "error_rate": rate, "expansion": expansion}
     kind = more.pop("kind", None)
-    if kind is None:
+    if kind is None and ("on_full" not in more or not expansion):
         if settings.bf_layout == "redisbloom":
             kind = "redisbloom"
         else:
@@ -62,11 +78,13 @@ def make_default(client: Client, name: bytes) -> None:
 @command(
     "BF.RESERVE",
     "key error_rate capacity [EXPANSION n] [NONSCALING] [KIND kind [WINDOW time] [GENERATIONS n] "
-    "[COUNTERBITS 4|8] [REGIONS n]] [HASHER name]",
+    "[COUNTERBITS 4|8] [REGIONS n]] [HASHER name] [ONFULL grow|rotate|reject|alert] [FULLAT share] "
+    "[WARNAT share] [WARNWITHIN time] [GRACE time]",
     least=3,
     most=None,
     write=True,
     keys=(1, 1, 1),
+    does="create",
 )
 def reserve(client: Client, words: list[bytes]) -> str:
     """Make an empty filter."""
@@ -79,7 +97,7 @@ def reserve(client: Client, words: list[bytes]) -> str:
     capacity = integer(words[2])
     if capacity is None:
         raise Failure("ERR bad capacity")
-    ours = b"KIND" in [word.upper() for word in rest]
+    ours = not {b"KIND", b"ONFULL"}.isdisjoint(word.upper() for word in rest)
     most = client.server.settings.max_capacity if ours else MOST_CAPACITY
     if not 1 <= capacity <= most:
         raise Failure(f"ERR capacity must be in the range [1, {most}]")
@@ -96,7 +114,7 @@ def _options(client: Client, rest: list[bytes]) -> tuple[int, dict[str, Any]]:
     expansion: int | None = None
     nonscaling = False
     more: dict[str, Any] = {}
-    known = {*_OF_KINDS, "KIND"}
+    known = {*_OF_KINDS, *POLICY, "KIND"}
     if len(rest) > 3 and not known & {option(word) for word in rest}:
         raise wrong_arity("BF.RESERVE")
     at = 0
@@ -115,8 +133,11 @@ def _options(client: Client, rest: list[bytes]) -> tuple[int, dict[str, Any]]:
         elif word in known:
             if value is None:
                 raise Failure(f"ERR {word} needs a value")
-            name = _OF_KINDS.get(word, "kind")
-            more[name] = _value(name, value)
+            if word in POLICY:
+                more[POLICY[word]] = policy_value(value)
+            else:
+                name = _OF_KINDS.get(word, "kind")
+                more[name] = _value(name, value)
             at += 1
     if nonscaling and expansion is not None and expansion >= 1:
         raise Failure("Nonscaling filters cannot expand")
@@ -125,6 +146,12 @@ def _options(client: Client, rest: list[bytes]) -> tuple[int, dict[str, Any]]:
     if not 0 <= expansion <= MOST_EXPANSION:
         raise Failure(f"ERR expansion must be in the range [0, {MOST_EXPANSION}]")
     return 0 if nonscaling else expansion, more
+
+
+def policy_value(word: bytes) -> float | str:
+    """A number, or else the text: `service/policy.py` says what is right."""
+    number = decimal(word)
+    return word.decode("utf-8", "replace") if number is None else number
 
 
 def _value(name: str, word: bytes) -> Any:

@@ -6,10 +6,10 @@ from typing import Any
 
 from bloomery import errors
 from bloomery.service.resp import failures
-from bloomery.service.resp.bf_reserve import filter_at
+from bloomery.service.resp.bf_reserve import POLICY, filter_at, policy_value
 from bloomery.service.resp.client import Client
 from bloomery.service.resp.replies import OK, Failure
-from bloomery.service.resp.table import command
+from bloomery.service.resp.table import command, wrong_arity
 from bloomery.service.resp.words import integer, option
 from bloomery.storage import files
 from bloomery.storage.state import Entry
@@ -17,7 +17,7 @@ from bloomery.storage.state import Entry
 _NAME = (1, 1, 1)
 
 
-@command("BF.CARD", "key", least=1, keys=_NAME)
+@command("BF.CARD", "key", least=1, keys=_NAME, does="info")
 def card(client: Client, words: list[bytes]) -> int:
     """Tell how many distinct keys were added, as far as the filter could tell them apart."""
     entry = filter_at(client, words[0], "bf")
@@ -56,7 +56,14 @@ _FIELDS = {
 }
 
 
-@command("BF.INFO", "key [CAPACITY|SIZE|FILTERS|ITEMS|EXPANSION]", least=1, most=2, keys=_NAME)
+@command(
+    "BF.INFO",
+    "key [CAPACITY|SIZE|FILTERS|ITEMS|EXPANSION]",
+    least=1,
+    most=2,
+    keys=_NAME,
+    does="info",
+)
 def info(client: Client, words: list[bytes]) -> Any:
     """Tell what a filter was made for and what it holds."""
     entry = filter_at(client, words[0], "bf")
@@ -80,7 +87,7 @@ def _layer(layer: dict[str, float]) -> str:
     )
 
 
-@command("BF.DEBUG", "key", least=1, keys=_NAME)
+@command("BF.DEBUG", "key", least=1, keys=_NAME, does="info")
 def debug(client: Client, words: list[bytes]) -> list[bytes]:
     """Tell how a filter is built."""
     entry = filter_at(client, words[0], "bf")
@@ -95,7 +102,7 @@ def debug(client: Client, words: list[bytes]) -> list[bytes]:
     return [line.encode("utf-8", "replace") for line in lines]
 
 
-@command("BF.SCANDUMP", "key iterator", least=2, keys=_NAME)
+@command("BF.SCANDUMP", "key iterator", least=2, keys=_NAME, does="export")
 def scandump(client: Client, words: list[bytes]) -> list[Any]:
     """Return a filter in parts: the next iterator and bytes; from 0 until it is 0 again."""
     name, iterator = words[0], integer(words[1])
@@ -115,7 +122,7 @@ def scandump(client: Client, words: list[bytes]) -> list[Any]:
     return [iterator + len(data) if data else 0, data]
 
 
-@command("BF.LOADCHUNK", "key iterator data", least=3, write=True, keys=_NAME)
+@command("BF.LOADCHUNK", "key iterator data", least=3, write=True, keys=_NAME, does="import")
 def loadchunk(client: Client, words: list[bytes]) -> str:
     """Take a part of a filter as SCANDUMP gave it, with the iterator that came with it."""
     name, iterator, data = words[0], integer(words[1]), words[2]
@@ -148,7 +155,15 @@ def loadchunk(client: Client, words: list[bytes]) -> str:
     return OK
 
 
-@command("BF.MERGE", "key source [source ...]", least=2, most=None, write=True, keys=(1, -1, 1))
+@command(
+    "BF.MERGE",
+    "key source [source ...]",
+    least=2,
+    most=None,
+    write=True,
+    keys=(1, -1, 1),
+    does="change",
+)
 def merge(client: Client, words: list[bytes]) -> str:
     """Add every key of the sources, which must be made alike, to a filter."""
     for name in words:
@@ -158,7 +173,7 @@ def merge(client: Client, words: list[bytes]) -> str:
     return OK
 
 
-@command("BF.CLEAR", "key", least=1, write=True, keys=_NAME)
+@command("BF.CLEAR", "key", least=1, write=True, keys=_NAME, does="clear")
 def clear(client: Client, words: list[bytes]) -> str:
     """Forget every key of a filter."""
     if filter_at(client, words[0], "bf") is None:
@@ -167,7 +182,36 @@ def clear(client: Client, words: list[bytes]) -> str:
     return OK
 
 
-@command("BF.ROTATE", "key", least=1, write=True, keys=_NAME)
+@command(
+    "BF.POLICY",
+    "key [ONFULL grow|rotate|reject|alert] [FULLAT share] [WARNAT share] [WARNWITHIN time] "
+    "[GRACE time]",
+    least=1,
+    most=None,
+    write=True,
+    keys=_NAME,
+    does="change",
+)
+def policy(client: Client, words: list[bytes]) -> dict[str, Any]:
+    """Tell what happens when a filter is full, after changing what is given."""
+    name, rest = words[0], words[1:]
+    if filter_at(client, name, "bf") is None:
+        raise failures.NOT_FOUND
+    if len(rest) % 2:
+        raise wrong_arity("BF.POLICY")
+    given: dict[str, Any] = {}
+    for word, value in zip(rest[::2], rest[1::2], strict=True):
+        field = POLICY.get(option(word))
+        if field is None:
+            raise Failure(f"ERR {option(word)[:40]!r} is none of {', '.join(POLICY)}")
+        given[field] = policy_value(value)
+    commands = client.server.commands
+    if given:
+        commands.adjust(name, **given)
+    return commands.policy(name).shown()
+
+
+@command("BF.ROTATE", "key", least=1, write=True, keys=_NAME, does="change")
 def rotate(client: Client, words: list[bytes]) -> str:
     """Let a rotating filter begin a new generation now."""
     if filter_at(client, words[0], "bf") is None:

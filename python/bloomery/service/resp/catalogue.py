@@ -57,7 +57,9 @@ def _container(name: bytes) -> Command:
     some = next(iter(CONTAINERS[name].values()))
     shown = name.decode()
     summary = f"A container for {shown} subcommands"
-    return Command(shown, some.handler, "", summary, 1, None, False, some.group, (0, 0, 0))
+    return Command(
+        shown, some.handler, "", summary, 1, None, False, some.group, (0, 0, 0), some.does
+    )
 
 
 def _all() -> dict[bytes, Command]:
@@ -69,19 +71,25 @@ def _named(word: bytes) -> Command | None:
     return CONTAINERS.get(first, {}).get(second) if second else _all().get(first)
 
 
-@command("COMMAND", most=None, group="connection")
+@command("COMMAND", most=None, group="connection", does="session")
 def everything(client: Client, words: list[bytes]) -> list[Any]:
     """Describe every command."""
     return [_described(entry) for entry in _all().values()]
 
 
-@command("COMMAND COUNT", group="connection")
+@command("COMMAND COUNT", group="connection", does="session")
 def count(client: Client, words: list[bytes]) -> int:
     """Tell how many commands there are."""
     return len(_all())
 
 
-@command("COMMAND INFO", "[command-name [command-name ...]]", most=None, group="connection")
+@command(
+    "COMMAND INFO",
+    "[command-name [command-name ...]]",
+    most=None,
+    group="connection",
+    does="session",
+)
 def info(client: Client, words: list[bytes]) -> list[Any]:
     """Describe some commands; null for what is none."""
     if not words:
@@ -103,7 +111,13 @@ def _documented(entry: Command) -> dict[bytes, Any]:
     return facts
 
 
-@command("COMMAND DOCS", "[command-name [command-name ...]]", most=None, group="connection")
+@command(
+    "COMMAND DOCS",
+    "[command-name [command-name ...]]",
+    most=None,
+    group="connection",
+    does="session",
+)
 def docs(client: Client, words: list[bytes]) -> dict[bytes, Any]:
     """Tell what commands do."""
     wanted = [_named(word) for word in words] if words else _all().values()
@@ -115,6 +129,7 @@ def docs(client: Client, words: list[bytes]) -> dict[bytes, Any]:
     "[FILTERBY MODULE module-name|ACLCAT category|PATTERN pattern]",
     most=3,
     group="connection",
+    does="session",
 )
 def list_(client: Client, words: list[bytes]) -> list[bytes]:
     """Tell the names of commands."""
@@ -136,7 +151,7 @@ def list_(client: Client, words: list[bytes]) -> list[bytes]:
     return [one.full_name.encode() for one in entries]
 
 
-@command("COMMAND HELP", group="connection")
+@command("COMMAND HELP", group="connection", does="session")
 def help_(client: Client, words: list[bytes]) -> list[str]:
     """Tell what COMMAND can do."""
     return help_of("COMMAND")

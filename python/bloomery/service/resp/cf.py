@@ -55,6 +55,7 @@ _OPTIONS = {
     write=True,
     group="cf",
     keys=_NAME,
+    does="create",
 )
 def reserve(client: Client, words: list[bytes]) -> str:
     """Make an empty cuckoo filter."""
@@ -114,13 +115,13 @@ def _one(client: Client, words: list[bytes], new: bool) -> bool:
     return bool(reply)
 
 
-@command("CF.ADD", "key item", least=2, write=True, group="cf", keys=_NAME)
+@command("CF.ADD", "key item", least=2, write=True, group="cf", keys=_NAME, does="add")
 def add(client: Client, words: list[bytes]) -> bool:
     """Add a key, once more if it is there."""
     return _one(client, words, new=False)
 
 
-@command("CF.ADDNX", "key item", least=2, write=True, group="cf", keys=_NAME)
+@command("CF.ADDNX", "key item", least=2, write=True, group="cf", keys=_NAME, does="add")
 def addnx(client: Client, words: list[bytes]) -> bool:
     """Add a key if it is definitely not there."""
     return _one(client, words, new=True)
@@ -172,6 +173,7 @@ def _several(client: Client, words: list[bytes], name: str) -> list[int]:
     write=True,
     group="cf",
     keys=_NAME,
+    does="add",
 )
 def insert(client: Client, words: list[bytes]) -> list[Any]:
     """Add keys, and make the filter if there is none: 1 each, -1 where it is full."""
@@ -187,19 +189,22 @@ def insert(client: Client, words: list[bytes]) -> list[Any]:
     write=True,
     group="cf",
     keys=_NAME,
+    does="add",
 )
 def insertnx(client: Client, words: list[bytes]) -> list[int]:
     """Add those keys that are definitely not there: 1 added, 0 may be there, -1 full."""
     return _several(client, words, "CF.INSERTNX")
 
 
-@command("CF.EXISTS", "key item", least=2, group="cf", keys=_NAME)
+@command("CF.EXISTS", "key item", least=2, group="cf", keys=_NAME, does="contains")
 def exists(client: Client, words: list[bytes]) -> bool:
     """Tell whether a key may have been added: 0 is certain."""
     return _mexists(client, words)[0]
 
 
-@command("CF.MEXISTS", "key item [item ...]", least=2, most=None, group="cf", keys=_NAME)
+@command(
+    "CF.MEXISTS", "key item [item ...]", least=2, most=None, group="cf", keys=_NAME, does="contains"
+)
 def mexists(client: Client, words: list[bytes]) -> list[bool]:
     """Tell of each key whether it may have been added: 0 is certain."""
     return _mexists(client, words)
@@ -212,7 +217,7 @@ def _mexists(client: Client, words: list[bytes]) -> list[bool]:
     return [bool(answer) for answer in client.server.commands.contains(name, keys)]
 
 
-@command("CF.COUNT", "key item", least=2, group="cf", keys=_NAME)
+@command("CF.COUNT", "key item", least=2, group="cf", keys=_NAME, does="contains")
 def count(client: Client, words: list[bytes]) -> int:
     """Tell how often a key was added, at most."""
     if _here(client, words[0]) is None:
@@ -220,7 +225,7 @@ def count(client: Client, words: list[bytes]) -> int:
     return client.server.commands.count(words[0], words[1])
 
 
-@command("CF.DEL", "key item", least=2, write=True, group="cf", keys=_NAME)
+@command("CF.DEL", "key item", least=2, write=True, group="cf", keys=_NAME, does="remove")
 def delete(client: Client, words: list[bytes]) -> bool:
     """Take one copy of a key out: 1 if there was one."""
     if _here(client, words[0]) is None:
@@ -228,7 +233,7 @@ def delete(client: Client, words: list[bytes]) -> bool:
     return bool(client.server.commands.remove(words[0], words[1:])[0][0])
 
 
-@command("CF.INFO", "key", least=1, group="cf", keys=_NAME)
+@command("CF.INFO", "key", least=1, group="cf", keys=_NAME, does="info")
 def info(client: Client, words: list[bytes]) -> dict[str, int]:
     """Tell how a filter is built and what it holds."""
     entry = filter_at(client, words[0], "cf")
@@ -247,7 +252,7 @@ def info(client: Client, words: list[bytes]) -> dict[str, int]:
     }
 
 
-@command("CF.DEBUG", "key", least=1, group="cf", keys=_NAME)
+@command("CF.DEBUG", "key", least=1, group="cf", keys=_NAME, does="info")
 def debug(client: Client, words: list[bytes]) -> bytes:
     """Tell how a filter is built, in one line."""
     entry = filter_at(client, words[0], "cf")
@@ -261,7 +266,7 @@ def debug(client: Client, words: list[bytes]) -> bytes:
     ).encode()
 
 
-@command("CF.COMPACT", "key", least=1, write=True, group="cf", keys=_NAME)
+@command("CF.COMPACT", "key", least=1, write=True, group="cf", keys=_NAME, does="change")
 def compact(client: Client, words: list[bytes]) -> str:
     """Move keys from newer parts of a filter into older ones, where there is room."""
     if _here(client, words[0]) is None:
@@ -270,7 +275,7 @@ def compact(client: Client, words: list[bytes]) -> str:
     return OK
 
 
-@command("CF.SCANDUMP", "key iterator", least=2, group="cf", keys=_NAME)
+@command("CF.SCANDUMP", "key iterator", least=2, group="cf", keys=_NAME, does="export")
 def scandump(client: Client, words: list[bytes]) -> list[Any]:
     """Return a filter in parts: the next iterator and bytes; from 0 until it is 0 again."""
     iterator = integer(words[1])
@@ -283,7 +288,9 @@ def scandump(client: Client, words: list[bytes]) -> list[Any]:
     return [following, data or None]
 
 
-@command("CF.LOADCHUNK", "key iterator data", least=3, write=True, group="cf", keys=_NAME)
+@command(
+    "CF.LOADCHUNK", "key iterator data", least=3, write=True, group="cf", keys=_NAME, does="import"
+)
 def loadchunk(client: Client, words: list[bytes]) -> str:
     """Take a part of a filter as SCANDUMP gave it, with the iterator that came with it."""
     name, iterator, data = words[0], integer(words[1]), words[2]

@@ -6,8 +6,11 @@ import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from bloomery.service.permissions import ANYBODY, Role, User
+
 if TYPE_CHECKING:
     from bloomery import _native
+    from bloomery.service.access import Login
     from bloomery.service.server import Server
 
 __all__ = ["Client"]
@@ -35,6 +38,55 @@ class Client:
     # Names that WATCH gave, and how their filters were then.
     watching: dict[bytes, object] = field(default_factory=dict)
     closing: bool = False  # after the replies so far
+    # Who it is; None: it has yet to log in, and this long it has been so.
+    user: User | None = None
+    login: Login | None = None
+    unknown_since: float = field(default_factory=time.monotonic)
+
+    def __post_init__(self) -> None:
+        self.leave()
+
+    # Who it is.
+
+    @property
+    def host(self) -> str:
+        """Its address without the port."""
+        return self.address.rpartition(":")[0]
+
+    def enter(self, login: Login) -> None:
+        """Be logged in."""
+        self.login, self.user = login, login.user
+        self.observe()
+
+    def leave(self) -> None:
+        """Be as one that has not logged in."""
+        self.login = None
+        self.user = None if self.server.access.required else ANYBODY
+        self.unknown_since = time.monotonic()
+        self.observe()
+
+    def still_welcome(self) -> bool:
+        """Follow a change of the users; False if it is to go."""
+        if self.login is None:
+            if self.user is not None and self.server.access.required:
+                self.leave()
+            return True
+        login = self.server.access.current(self.login)
+        if login is not None:
+            self.enter(login)
+        return login is not None
+
+    def observe(self) -> None:
+        """Let Python see those commands that are not to be done at once."""
+        user = self.user
+        self.session.watched = user is None or self.queue is not None
+        # This also forgets what was permitted before.
+        self.session.restricted = user is None or user.role < Role.WRITE or not user.everything
+
+    def permit(self, name: bytes) -> None:
+        """Let the native path do the usual commands on this name, which is the user's to use."""
+        if self.user is not None and self.session.restricted:
+            self.session.permit(name, self.user.role >= Role.WRITE)
 
     @property
     def protocol(self) -> int:

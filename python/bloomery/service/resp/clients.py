@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Awaitable
 from typing import TYPE_CHECKING, Any
 
+from bloomery import errors
 from bloomery.service.resp import transactions
 from bloomery.service.resp.client import Client
 from bloomery.service.resp.info import REDIS_VERSION
 from bloomery.service.resp.replies import OK, Failure, Text
 from bloomery.service.resp.table import command, help_of
 from bloomery.service.resp.words import integer, option, whole
+from bloomery.service.users import split_token
 
 if TYPE_CHECKING:
     from bloomery.service.resp.connection import Connection
@@ -21,7 +24,11 @@ __all__ = ["MODULES"]
 MODULES = [{b"name": b"bf", b"ver": 80200, b"path": b"", b"args": []}]
 
 _SYNTAX = Failure("ERR syntax error")
-_WRONG_PASSWORD = Failure("WRONGPASS invalid username-password pair or user is disabled.")
+_NO_LOGIN = Failure(
+    "NOAUTH HELLO must be called with the client already authenticated, otherwise the HELLO "
+    "<proto> AUTH <user> <pass> option can be used to authenticate the client and select the "
+    "RESP protocol version at the same time"
+)
 
 
 def _label(word: bytes, what: str) -> bytes:
@@ -31,10 +38,18 @@ def _label(word: bytes, what: str) -> bytes:
     return word
 
 
-def _log_in(user: bytes) -> None:
-    """There is one user, without a password."""
-    if user != b"default":
-        raise _WRONG_PASSWORD
+async def _log_in(client: Client, name: bytes | None, word: bytes) -> None:
+    """Log in by a name and a password, or by a token."""
+    access = client.server.access
+    user = None if name is None else name.decode("utf-8", "surrogateescape")
+    text = word.decode("utf-8", "surrogateescape")
+    client.enter(await access.log_in(user, text, client.host, door="resp"))
+
+
+def _log_in_without_users(name: bytes) -> None:
+    """There is one user then, without a password."""
+    if name != b"default":
+        raise errors.NotLoggedIn
 
 
 @command(
@@ -42,10 +57,12 @@ def _log_in(user: bytes) -> None:
     "[protover [AUTH username password] [SETNAME clientname]]",
     most=None,
     group="connection",
+    does="connect",
 )
-def hello(client: Client, words: list[bytes]) -> dict[bytes, Any]:
+def hello(client: Client, words: list[bytes]) -> dict[bytes, Any] | Awaitable[dict[bytes, Any]]:
     """Choose the protocol, 2 or 3, and learn who answers."""
     protocol, name, at = client.protocol, client.name, 1
+    credentials: list[bytes] = []
     if words:
         number = integer(words[0])
         if number is None:
@@ -56,7 +73,7 @@ def hello(client: Client, words: list[bytes]) -> dict[bytes, Any]:
     while at < len(words):
         word = option(words[at])
         if word == "AUTH" and at + 2 < len(words):
-            _log_in(words[at + 1])
+            credentials = words[at + 1 : at + 3]
             at += 3
         elif word == "SETNAME" and at + 1 < len(words):
             name = _label(words[at + 1], "Client names")
@@ -64,6 +81,23 @@ def hello(client: Client, words: list[bytes]) -> dict[bytes, Any]:
         else:
             shown = words[at][:128].decode("utf-8", "replace")
             raise Failure(f"ERR Syntax error in HELLO option '{shown}'")
+    if credentials and client.server.access.required:
+        return _hello_after(client, credentials, protocol, name)
+    if credentials:
+        _log_in_without_users(credentials[0])
+    elif client.user is None:
+        raise _NO_LOGIN
+    return _greet(client, protocol, name)
+
+
+async def _hello_after(
+    client: Client, credentials: list[bytes], protocol: int, name: bytes
+) -> dict[bytes, Any]:
+    await _log_in(client, *credentials)
+    return _greet(client, protocol, name)
+
+
+def _greet(client: Client, protocol: int, name: bytes) -> dict[bytes, Any]:
     client.session.protocol, client.name = protocol, name
     return {
         b"server": b"redis",  # some clients know no other
@@ -76,33 +110,59 @@ def hello(client: Client, words: list[bytes]) -> dict[bytes, Any]:
     }
 
 
-@command("AUTH", "[username] password", least=1, most=None, group="connection")
-def auth(client: Client, words: list[bytes]) -> str:
-    """Log in."""
+@command("AUTH", "[username] password", least=1, most=None, group="connection", does="connect")
+def auth(client: Client, words: list[bytes]) -> str | Awaitable[str]:
+    """Log in: a name and a password or token, a token, or the password of the user `default`."""
     if len(words) > 2:
         raise _SYNTAX
+    if client.server.access.required:
+        name = words[0] if len(words) == 2 else None
+        if name is None and split_token(words[-1].decode("latin-1")) is None:
+            name = b"default"
+        return _auth(client, name, words[-1])
     if len(words) == 1:
         raise Failure(
             "ERR AUTH <password> called without any password configured for the default user. "
             "Are you sure your configuration is correct?"
         )
-    _log_in(words[0])
+    _log_in_without_users(words[0])
     return OK
 
 
-@command("PING", "[message]", most=1, group="connection")
+async def _auth(client: Client, name: bytes | None, word: bytes) -> str:
+    await _log_in(client, name, word)
+    return OK
+
+
+@command("ACL WHOAMI", group="connection", does="session")
+def whoami(client: Client, words: list[bytes]) -> bytes:
+    """Tell as whom one is logged in."""
+    return _user(client).encode()
+
+
+@command("ACL HELP", group="connection", does="session")
+def acl_help(client: Client, words: list[bytes]) -> list[str]:
+    """Tell what ACL can do."""
+    return help_of("ACL")
+
+
+def _user(client: Client) -> str:
+    return "(not logged in)" if client.user is None else client.user.name
+
+
+@command("PING", "[message]", most=1, group="connection", does="session")
 def ping(client: Client, words: list[bytes]) -> str | bytes:
     """Answer PONG, or the message."""
     return words[0] if words else "PONG"
 
 
-@command("ECHO", "message", least=1, group="connection")
+@command("ECHO", "message", least=1, group="connection", does="session")
 def echo(client: Client, words: list[bytes]) -> bytes:
     """Answer the message."""
     return words[0]
 
 
-@command("SELECT", "index", least=1, group="connection")
+@command("SELECT", "index", least=1, group="connection", does="session")
 def select(client: Client, words: list[bytes]) -> str:
     """Choose a database: there is one, 0."""
     if whole(words[0]) != 0:
@@ -110,17 +170,18 @@ def select(client: Client, words: list[bytes]) -> str:
     return OK
 
 
-@command("QUIT", group="connection", most=None)
+@command("QUIT", group="connection", most=None, does="connect")
 def quit(client: Client, words: list[bytes]) -> str:
     """Close the connection after this reply."""
     client.closing = True
     return OK
 
 
-@command("RESET", group="connection")
+@command("RESET", group="connection", does="connect")
 def reset(client: Client, words: list[bytes]) -> str:
-    """Be as a new connection: no transaction, no name, protocol 2."""
+    """Be as a new connection: not logged in, no transaction, no name, protocol 2."""
     transactions.end(client)
+    client.leave()
     client.session.protocol, client.name = 2, b""
     return "RESET"
 
@@ -146,7 +207,7 @@ def _line(one: Client, connection: Connection) -> str:
         "multi-mem": one.queued_bytes,
         "omem": one.session.pending + connection.transport.get_write_buffer_size(),
         "cmd": one.command or "NULL",
-        "user": "default",
+        "user": _user(one),
         "resp": one.protocol,
         "lib-name": one.library.decode(),
         "lib-ver": one.library_version.decode(),
@@ -154,19 +215,25 @@ def _line(one: Client, connection: Connection) -> str:
     return " ".join(f"{name}={value}" for name, value in facts.items()) + "\n"
 
 
-@command("CLIENT ID", group="connection")
+@command("CLIENT ID", group="connection", does="session")
 def client_id(client: Client, words: list[bytes]) -> int:
     """Tell the number of this connection."""
     return client.id
 
 
-@command("CLIENT INFO", group="connection")
+@command("CLIENT INFO", group="connection", does="session")
 def client_info(client: Client, words: list[bytes]) -> Text:
     """Tell about this connection."""
     return Text(_line(client, client.server.door.connections[client.id]))
 
 
-@command("CLIENT LIST", "[TYPE type] [ID client-id [client-id ...]]", most=None, group="connection")
+@command(
+    "CLIENT LIST",
+    "[TYPE type] [ID client-id [client-id ...]]",
+    most=None,
+    group="connection",
+    does="server",
+)
 def client_list(client: Client, words: list[bytes]) -> Text:
     """Tell about every connection."""
     connections = client.server.door.connections
@@ -193,20 +260,20 @@ def _number(word: bytes) -> int:
     return number
 
 
-@command("CLIENT SETNAME", "connection-name", least=1, group="connection")
+@command("CLIENT SETNAME", "connection-name", least=1, group="connection", does="session")
 def client_setname(client: Client, words: list[bytes]) -> str:
     """Give this connection a name."""
     client.name = _label(words[0], "Client names")
     return OK
 
 
-@command("CLIENT GETNAME", group="connection")
+@command("CLIENT GETNAME", group="connection", does="session")
 def client_getname(client: Client, words: list[bytes]) -> bytes | None:
     """Tell the name of this connection."""
     return client.name or None
 
 
-@command("CLIENT SETINFO", "LIB-NAME|LIB-VER value", least=2, group="connection")
+@command("CLIENT SETINFO", "LIB-NAME|LIB-VER value", least=2, group="connection", does="session")
 def client_setinfo(client: Client, words: list[bytes]) -> str:
     """Tell which library the client uses."""
     which = option(words[0])
@@ -220,8 +287,8 @@ def client_setinfo(client: Client, words: list[bytes]) -> str:
     return OK
 
 
-@command("CLIENT NO-EVICT", "ON|OFF", least=1, group="connection")
-@command("CLIENT NO-TOUCH", "ON|OFF", least=1, group="connection")
+@command("CLIENT NO-EVICT", "ON|OFF", least=1, group="connection", does="session")
+@command("CLIENT NO-TOUCH", "ON|OFF", least=1, group="connection", does="session")
 def client_no(client: Client, words: list[bytes]) -> str:
     """Accepted: nothing is evicted here, and no filter knows when it was asked last."""
     if option(words[0]) not in ("ON", "OFF"):
@@ -235,6 +302,7 @@ def client_no(client: Client, words: list[bytes]) -> str:
     least=1,
     most=None,
     group="connection",
+    does="server",
 )
 def client_kill(client: Client, words: list[bytes]) -> int | str:
     """Close connections: one by its address, or all that match, and tell how many."""
@@ -284,7 +352,7 @@ def _close(client: Client, wanted: dict[str, object], *, skip_me: bool) -> int:
     return closed
 
 
-@command("CLIENT HELP", group="connection")
+@command("CLIENT HELP", group="connection", does="session")
 def client_help(client: Client, words: list[bytes]) -> list[str]:
     """Tell what CLIENT can do."""
     return help_of("CLIENT")

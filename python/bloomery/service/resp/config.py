@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import fields, replace
 
 from bloomery import _native, errors
+from bloomery.service import logs
 from bloomery.service.patterns import glob
 from bloomery.service.resp.client import Client
 from bloomery.service.resp.replies import OK, Failure
@@ -18,7 +19,7 @@ def _fixed(client: Client) -> dict[str, str]:
     host, _, port = server.resp_address.rpartition(":")
     return {
         "appendonly": "yes",
-        "bind": host,
+        "bind": host.strip("[]"),
         "databases": "1",
         "dir": str(server.data),
         "maxmemory-policy": "noeviction",
@@ -27,7 +28,9 @@ def _fixed(client: Client) -> dict[str, str]:
     }
 
 
-@command("CONFIG GET", "parameter [parameter ...]", least=1, most=None, group="server")
+@command(
+    "CONFIG GET", "parameter [parameter ...]", least=1, most=None, group="server", does="server"
+)
 def get(client: Client, words: list[bytes]) -> dict[bytes, bytes]:
     """Tell the settings whose names match."""
     matches = [glob(word.lower()) for word in words]
@@ -40,7 +43,14 @@ def get(client: Client, words: list[bytes]) -> dict[bytes, bytes]:
     }
 
 
-@command("CONFIG SET", "parameter value [parameter value ...]", least=2, most=None, group="server")
+@command(
+    "CONFIG SET",
+    "parameter value [parameter value ...]",
+    least=2,
+    most=None,
+    group="server",
+    does="server",
+)
 def set_(client: Client, words: list[bytes]) -> str:
     """Change settings: all of them, or none if one is wrong."""
     if len(words) % 2:
@@ -61,13 +71,8 @@ def set_(client: Client, words: list[bytes]) -> str:
             tried.set(key, value.decode("utf-8", "replace"))
         except errors.InvalidParameter as problem:
             raise _failed(name, str(problem)) from None
-    if tried.cf_initial_size < 2 * tried.cf_bucket_size:
-        least = 2 * tried.cf_bucket_size
-        raise _failed(
-            "cf-initial-size",
-            f"cf-initial-size is {tried.cf_initial_size}, "
-            f"must be in the range [{least}, {1 << 30}]: at least 2 * cf-bucket-size",
-        )
+    for name, why in tried.conflicts():
+        raise _failed(name, why)
     _take(client, tried)
     client.server.engine.shelf.most_layers = settings.cf_max_expansions
     return OK
@@ -82,24 +87,25 @@ def _take(client: Client, tried: Settings) -> None:
     if tried.maxmemory != settings.maxmemory:
         _native.set_memory_limit(tried.maxmemory or None)
     client.server.engine.shelf.most_layers = tried.cf_max_expansions
+    logs.set_level(tried.log_level)
     for item in fields(settings):
         setattr(settings, item.name, getattr(tried, item.name))
 
 
-@command("CONFIG RESETSTAT", group="server")
+@command("CONFIG RESETSTAT", group="server", does="server")
 def resetstat(client: Client, words: list[bytes]) -> str:
     """Count connections and commands from 0."""
     client.server.door.forget_figures()
     return OK
 
 
-@command("CONFIG REWRITE", group="server")
+@command("CONFIG REWRITE", group="server", does="server")
 def rewrite(client: Client, words: list[bytes]) -> str:
     """Refused: settings are given when the server starts."""
     raise Failure("ERR The server is running without a config file")
 
 
-@command("CONFIG HELP", group="server")
+@command("CONFIG HELP", group="server", does="session")
 def help_(client: Client, words: list[bytes]) -> list[str]:
     """Tell what CONFIG can do."""
     return help_of("CONFIG")

@@ -6,7 +6,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-import traceback
 from collections.abc import Awaitable
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +18,7 @@ from bloomery.service.resp import (
     cf,
     clients,
     config,
+    gate,
     info,
     keyspace,
     table,
@@ -28,6 +28,7 @@ from bloomery.service.resp.client import Client
 from bloomery.service.resp.connection import Connection
 from bloomery.service.resp.failures import failure_of
 from bloomery.service.resp.replies import Failure, encode
+from bloomery.service.resp.table import Command
 
 if TYPE_CHECKING:
     from bloomery.service.server import Server
@@ -76,13 +77,24 @@ class Door:
         peer, local = (_shown(connection, which) for which in ("peername", "sockname"))
         self.received += 1
         client = Client(self.received, server, session, peer, local)
-        if len(self.connections) >= settings.maxclients:
+        if len(self.connections) >= settings.maxclients and not self._make_room():
             self.refused += 1
             session.reply(b"-ERR max number of clients reached\r\n")
             client.closing = True
             self._loop.call_soon(connection.send)
         self.connections[client.id] = connection
         return session, client
+
+    def _make_room(self) -> bool:
+        """Hang up on the one that has been here longest without logging in, if there is one: those
+        who only connect must not keep users out."""
+        if not self.server.access.required:
+            return False
+        for connection in self.connections.values():
+            if connection.client.user is None and not connection.transport.is_closing():
+                connection.transport.abort()
+                return True
+        return False
 
     def farewell(self, connection: Connection) -> None:
         """Forget one that is gone."""
@@ -101,12 +113,24 @@ class Door:
         return self.received, self.refused, self.server.engine.shelf.commands, self.rare
 
     def sweep(self) -> None:
-        """Close those that were silent too long, or do not take their replies."""
+        """Close those that were silent too long, do not take their replies or do not log in."""
         now, settings = time.monotonic(), self.server.settings
         for connection in list(self.connections.values()):
             idle = settings.timeout and now - connection.client.last > settings.timeout
             slow = connection.paused and now - connection.since > settings.slow_client_seconds
-            if slow or (idle and not connection.busy):
+            if slow or (idle and not connection.busy) or self._over(connection.client, now):
+                connection.transport.abort()
+
+    def _over(self, client: Client, now: float) -> bool:
+        """Whether one has taken too long to log in, or its token's time is over."""
+        if client.user is None:
+            return now - client.unknown_since > self.server.settings.login_seconds
+        return client.login is not None and client.login.over()
+
+    def follow_users(self) -> None:
+        """Let a change of the users hold for who is connected."""
+        for connection in list(self.connections.values()):
+            if not connection.client.still_welcome():
                 connection.transport.abort()
 
     # The turn.
@@ -124,28 +148,47 @@ class Door:
         """Do a command and reply, or return what is to be waited for, which replies."""
         self.rare += 1
         write, command = False, None
+        value: Any = None
         try:
             command = table.find(words)
             client.command = command.full_name
+            gate.check(client, command, words)
             if client.queue is not None and command.name not in transactions.AT_ONCE:
-                value: Any = transactions.enqueue(client, command, words)
+                value = transactions.enqueue(client, command, words)
             else:
                 write = command.write
-                value = command.handler(client, words[command.words :])
+                value = self._do(client, command, words)
         except Exception as problem:  # noqa: BLE001  # a client must not end the others' server
             value = self._failed(problem)
-            client.spoiled |= command is None and client.queue is not None
+            refused = isinstance(value, Failure) and value.text.startswith(("NOAUTH", "NOPERM"))
+            client.spoiled |= client.queue is not None and (command is None or refused)
         if isinstance(value, Awaitable):
-            return self._later(client, value, write)
+            assert command is not None
+            return self._later(client, command, words, value)
         client.session.reply(encode(value, client.session.protocol), write)
         return None
 
-    async def _later(self, client: Client, value: Awaitable[Any], write: bool) -> None:
+    def _do(self, client: Client, command: Command, words: list[bytes]) -> Any:
+        """Do a command; what is administrative is noted, at once or when it is done."""
+        try:
+            value = command.handler(client, words[command.words :])
+        except Exception:
+            gate.note(client, command, words, "failed")
+            raise
+        if not isinstance(value, Awaitable):
+            gate.note(client, command, words, "done")
+        return value
+
+    async def _later(
+        self, client: Client, command: Command, words: list[bytes], value: Awaitable[Any]
+    ) -> None:
         try:
             reply = await value
+            gate.note(client, command, words, "done")
         except Exception as problem:  # noqa: BLE001  # as above
             reply = self._failed(problem)
-        client.session.reply(encode(reply, client.session.protocol), write)
+            gate.note(client, command, words, "failed")
+        client.session.reply(encode(reply, client.session.protocol), command.write)
 
     def _failed(self, problem: Exception) -> Failure:
         """Return the error reply; what nobody expected goes to the operator too."""
@@ -155,17 +198,19 @@ class Door:
             return problem.with_traceback(None)
         if isinstance(problem, (errors.BloomeryError, MemoryError)):
             return failure_of(problem.with_traceback(None))
-        self.server.say("".join(traceback.format_exception(problem)))
+        self.server.say("a command failed in a way of its own", level="error", problem=problem)
         return Failure(f"ERR internal error: {type(problem).__name__}; the server has printed more")
 
     def perform(self, client: Client, words: list[bytes]) -> Any:
         """Do a command of a transaction; its value, or its failure."""
         try:
             command = table.find(words)
-            value = command.handler(client, words[command.words :])
+            gate.check(client, command, words)  # again: what one may can change before EXEC
+            value = self._do(client, command, words)
         except Exception as problem:  # noqa: BLE001  # as above
             return self._failed(problem)
         if isinstance(value, Awaitable):
+            gate.note(client, command, words, "failed")
             getattr(value, "close", lambda: None)()
             return Failure("ERR Command not allowed inside a transaction")
         return value

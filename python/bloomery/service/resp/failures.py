@@ -14,6 +14,7 @@ WRONG_TYPE = Failure("WRONGTYPE Operation against a key holding the wrong kind o
 _TEXTS = {
     errors.UnknownFilter: NOT_FOUND,
     errors.FilterExists: EXISTS,
+    errors.NotLoggedIn: Failure("WRONGPASS invalid username-password pair or user is disabled."),
     errors.NotEnoughMemory: Failure("ERR Insufficient memory to create filter"),
 }
 

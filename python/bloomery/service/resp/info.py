@@ -164,7 +164,7 @@ _SECTIONS: dict[str, Callable[[Server], Facts]] = {
 }
 
 
-@command("INFO", "[section [section ...]]", most=None, group="server")
+@command("INFO", "[section [section ...]]", most=None, group="server", does="look")
 def info(client: Client, words: list[bytes]) -> Text:
     """Tell about the server."""
     client.server.engine.begin()
@@ -186,7 +186,7 @@ def _line(value: Any) -> str:
 # Snapshots.
 
 
-@command("SAVE", group="server")
+@command("SAVE", group="server", does="server")
 def save(client: Client, words: list[bytes]) -> Awaitable[str]:
     """Make a snapshot and wait for it; others are served meanwhile."""
     saving = client.server.saving
@@ -200,7 +200,7 @@ def save(client: Client, words: list[bytes]) -> Awaitable[str]:
     return wait()
 
 
-@command("BGSAVE", "[SCHEDULE]", most=1, group="server")
+@command("BGSAVE", "[SCHEDULE]", most=1, group="server", does="server")
 def bgsave(client: Client, words: list[bytes]) -> str:
     """Begin a snapshot; LASTSAVE tells when it is made."""
     if words and option(words[0]) != "SCHEDULE":
@@ -211,13 +211,21 @@ def bgsave(client: Client, words: list[bytes]) -> str:
     return "Background saving started"
 
 
-@command("LASTSAVE", group="server")
+@command("LASTSAVE", group="server", does="look")
 def lastsave(client: Client, words: list[bytes]) -> int:
     """Tell the Unix time of the last snapshot."""
     return int(client.server.saving.last_save)
 
 
-@command("MEMORY USAGE", "key [SAMPLES count]", least=1, most=3, group="server", keys=(2, 2, 1))
+@command(
+    "MEMORY USAGE",
+    "key [SAMPLES count]",
+    least=1,
+    most=3,
+    group="server",
+    keys=(2, 2, 1),
+    does="info",
+)
 def memory_usage(client: Client, words: list[bytes]) -> int | None:
     """Tell how many bytes a filter takes."""
     if len(words) > 1:
@@ -236,7 +244,7 @@ def memory_usage(client: Client, words: list[bytes]) -> int | None:
     return size + _KEY_OVERHEAD + len(words[0])
 
 
-@command("MEMORY HELP", group="server")
+@command("MEMORY HELP", group="server", does="session")
 def memory_help(client: Client, words: list[bytes]) -> list[str]:
     """Tell what MEMORY can do."""
     return help_of("MEMORY")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import random
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Collection
 from typing import Any
 
 from bloomery import errors
@@ -29,51 +29,83 @@ def _type(entry: Entry) -> str:
     return "MBbloomCF" if entry.settings.get("door") == "cf" else "MBbloom--"
 
 
-@command("DEL", "key [key ...]", least=1, most=None, write=True, group="generic", keys=_NAMES)
-@command("UNLINK", "key [key ...]", least=1, most=None, write=True, group="generic", keys=_NAMES)
+@command(
+    "DEL",
+    "key [key ...]",
+    least=1,
+    most=None,
+    write=True,
+    group="generic",
+    keys=_NAMES,
+    does="drop",
+)
+@command(
+    "UNLINK",
+    "key [key ...]",
+    least=1,
+    most=None,
+    write=True,
+    group="generic",
+    keys=_NAMES,
+    does="drop",
+)
 def delete(client: Client, words: list[bytes]) -> int:
     """Drop filters, and tell how many there were."""
     return client.server.commands.drop(*words)
 
 
-@command("EXISTS", "key [key ...]", least=1, most=None, group="generic", keys=_NAMES)
-@command("TOUCH", "key [key ...]", least=1, most=None, group="generic", keys=_NAMES)
+@command("EXISTS", "key [key ...]", least=1, most=None, group="generic", keys=_NAMES, does="info")
+@command("TOUCH", "key [key ...]", least=1, most=None, group="generic", keys=_NAMES, does="info")
 def exists(client: Client, words: list[bytes]) -> int:
     """Tell how many of the names have a filter; one that is given twice counts twice."""
     find = client.server.engine.find
     return sum(find(name) is not None for name in words)
 
 
-@command("TYPE", "key", least=1, group="generic", keys=_NAME)
+@command("TYPE", "key", least=1, group="generic", keys=_NAME, does="info")
 def type_(client: Client, words: list[bytes]) -> str:
     """Tell which commands a filter answers to: MBbloom-- for BF, MBbloomCF for CF."""
     entry = client.server.engine.find(words[0])
     return "none" if entry is None else _type(entry)
 
 
-@command("OBJECT ENCODING", "key", least=1, group="generic", keys=(2, 2, 1))
+@command("OBJECT ENCODING", "key", least=1, group="generic", keys=(2, 2, 1), does="info")
 def encoding(client: Client, words: list[bytes]) -> bytes | None:
     """Accepted: all filters are raw."""
     return None if client.server.engine.find(words[0]) is None else b"raw"
 
 
-@command("OBJECT HELP", group="generic")
+@command("OBJECT HELP", group="generic", does="session")
 def object_help(client: Client, words: list[bytes]) -> list[str]:
     """Tell what OBJECT can do."""
     return help_of("OBJECT")
 
 
-# Which there are.
+# Which there are: those that are one's own to use.
 
 
-@command("KEYS", "pattern", least=1, group="generic")
+def _sees_all(client: Client) -> bool:
+    return client.user is not None and client.user.everything
+
+
+def _sees(client: Client, name: bytes) -> bool:
+    return client.user is not None and client.user.covers(name)
+
+
+@command("KEYS", "pattern", least=1, group="generic", does="look")
 def keys(client: Client, words: list[bytes]) -> list[bytes]:
-    """Tell every name that matches a pattern."""
-    return client.server.commands.names(words[0])
+    """Tell every name that matches a pattern and is one's own to use."""
+    names = client.server.commands.names(words[0])
+    return names if _sees_all(client) else [name for name in names if _sees(client, name)]
 
 
 @command(
-    "SCAN", "cursor [MATCH pattern] [COUNT count] [TYPE type]", least=1, most=None, group="generic"
+    "SCAN",
+    "cursor [MATCH pattern] [COUNT count] [TYPE type]",
+    least=1,
+    most=None,
+    group="generic",
+    does="look",
 )
 def scan(client: Client, words: list[bytes]) -> list[Any]:
     """Tell some names and the cursor for the next ones; from 0 until it is 0 again."""
@@ -99,30 +131,37 @@ def scan(client: Client, words: list[bytes]) -> list[Any]:
     found = [
         entry.name
         for entry in entries
-        if (kind is None or _type(entry).upper() == kind) and match(entry.name)
+        if (kind is None or _type(entry).upper() == kind)
+        and match(entry.name)
+        and _sees(client, entry.name)
     ]
     return [b"%d" % following, found]
 
 
-@command("RANDOMKEY", group="generic")
+@command("RANDOMKEY", group="generic", does="look")
 def randomkey(client: Client, words: list[bytes]) -> bytes | None:
     """Tell any name."""
-    names = client.server.engine.state.names
     client.server.engine.begin()
+    names: Collection[bytes] = client.server.engine.state.names
+    if not _sees_all(client):
+        names = [name for name in names if _sees(client, name)]
     if not names:
         return None
     return next(itertools.islice(names, random.randrange(len(names)), None))
 
 
-@command("DBSIZE", group="server")
+@command("DBSIZE", group="server", does="look")
 def dbsize(client: Client, words: list[bytes]) -> int:
-    """Tell how many filters there are."""
+    """Tell how many filters there are that are one's own to use."""
     client.server.engine.begin()
-    return len(client.server.engine.state.filters)
+    state = client.server.engine.state
+    if _sees_all(client):
+        return len(state.filters)
+    return sum(_sees(client, name) for name in state.names)
 
 
-@command("FLUSHALL", "[ASYNC|SYNC]", most=1, write=True, group="server")
-@command("FLUSHDB", "[ASYNC|SYNC]", most=1, write=True, group="server")
+@command("FLUSHALL", "[ASYNC|SYNC]", most=1, write=True, group="server", does="server")
+@command("FLUSHDB", "[ASYNC|SYNC]", most=1, write=True, group="server", does="server")
 def flush(client: Client, words: list[bytes]) -> str | Awaitable[str]:
     """Drop every filter."""
     if words and option(words[0]) not in ("ASYNC", "SYNC"):
@@ -146,7 +185,9 @@ async def _flush_many(commands: Commands, names: list[bytes]) -> str:
 # Other names.
 
 
-@command("RENAME", "key newkey", least=2, write=True, group="generic", keys=(1, 2, 1))
+@command(
+    "RENAME", "key newkey", least=2, write=True, group="generic", keys=(1, 2, 1), does="change"
+)
 def rename(client: Client, words: list[bytes]) -> str:
     """Give a filter another name; a filter that had it is dropped."""
     if client.server.engine.find(words[0]) is None:
@@ -155,7 +196,9 @@ def rename(client: Client, words: list[bytes]) -> str:
     return OK
 
 
-@command("RENAMENX", "key newkey", least=2, write=True, group="generic", keys=(1, 2, 1))
+@command(
+    "RENAMENX", "key newkey", least=2, write=True, group="generic", keys=(1, 2, 1), does="change"
+)
 def renamenx(client: Client, words: list[bytes]) -> int:
     """Give a filter another name: 0 if that has a filter."""
     find = client.server.engine.find
@@ -175,6 +218,7 @@ def renamenx(client: Client, words: list[bytes]) -> int:
     write=True,
     group="generic",
     keys=(1, 2, 1),
+    does="change",
 )
 def copy(client: Client, words: list[bytes]) -> int:
     """Copy a filter to another name: 0 if there is none, or the name has one."""
@@ -223,7 +267,15 @@ def _expire(name: str, unit: int, since_now: bool) -> None:
     unix = "" if since_now else "unix-time-"
     when = f"in so many {what}" if since_now else f"at a Unix time in {what}"
     handler.__doc__ = f"Let a filter end {when}: 0 if there is none, or the condition is not met."
-    _enter(name, f"key {unix}{what} [NX|XX|GT|LT]", handler, least=2, most=None, write=True)
+    _enter(
+        name,
+        f"key {unix}{what} [NX|XX|GT|LT]",
+        handler,
+        does="change",
+        least=2,
+        most=None,
+        write=True,
+    )
 
 
 def _enter(name: str, grammar: str, handler: Handler, **more: Any) -> None:
@@ -271,7 +323,7 @@ def _tell(name: str, unit: int, since_now: bool) -> None:
     what = "seconds" if unit == 1000 else "milliseconds"
     when = f"in how many {what}" if since_now else f"at which Unix time in {what}"
     handler.__doc__ = f"Tell {when} a filter ends: -1 never, -2 there is none."
-    _enter(name, "key", handler, least=1)
+    _enter(name, "key", handler, does="info", least=1)
 
 
 for _prefix, _unit in (("", 1000), ("P", 1)):
@@ -281,7 +333,7 @@ for _prefix, _unit in (("", 1000), ("P", 1)):
     _tell(f"{_prefix}EXPIRETIME", _unit, since_now=False)
 
 
-@command("PERSIST", "key", least=1, write=True, group="generic", keys=_NAME)
+@command("PERSIST", "key", least=1, write=True, group="generic", keys=_NAME, does="change")
 def persist(client: Client, words: list[bytes]) -> int:
     """Let a filter not end: 0 if it does not, or there is none."""
     entry = client.server.engine.find(words[0])

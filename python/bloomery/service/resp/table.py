@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
+from bloomery.service.permissions import OPERATIONS
 from bloomery.service.resp.replies import Failure
 
 if TYPE_CHECKING:
@@ -34,11 +35,18 @@ class Command:
     write: bool
     group: str
     keys: tuple[int, int, int]  # first, last, step: where the names of filters stand
+    does: str  # which of `permissions.OPERATIONS`
 
     @property
     def words(self) -> int:
         """How many words of a request are its name."""
         return self.name.count(" ") + 1
+
+    def names(self, words: list[bytes]) -> list[bytes]:
+        """The names of filters in a request."""
+        first, last, step = self.keys
+        end = last + 1 if last >= 0 else len(words) + last + 1
+        return words[first:end:step] if first else []
 
     @property
     def full_name(self) -> str:
@@ -65,13 +73,16 @@ def command(
     write: bool = False,
     group: str = "bf",
     keys: tuple[int, int, int] = (0, 0, 0),
+    does: str,
 ) -> Callable[[H], H]:
-    """Enter a handler into the table. `most` is `least` unless given; None: any number."""
+    """Enter a handler into the table. `most` is `least` unless given; None: any number. `does` says
+    which operation it is, and so who may."""
+    assert does in OPERATIONS, does
 
     def enter(handler: H) -> H:
         summary = (inspect.getdoc(handler) or "").partition("\n")[0]
         upper = least if most == -1 else most
-        entry = Command(name, handler, grammar, summary, least, upper, write, group, keys)
+        entry = Command(name, handler, grammar, summary, least, upper, write, group, keys, does)
         first, _, second = name.encode().partition(b" ")
         if second:
             CONTAINERS.setdefault(first, {})[second] = entry

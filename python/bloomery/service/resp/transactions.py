@@ -17,8 +17,8 @@ MOST_WATCHED = 10_000
 def end(client: Client) -> None:
     """Forget the transaction and what is watched."""
     client.queue, client.queued_bytes, client.spoiled = None, 0, False
-    client.session.watched = False
     client.watching.clear()
+    client.observe()
 
 
 def enqueue(client: Client, command: Command, words: list[bytes]) -> str:
@@ -37,17 +37,17 @@ def enqueue(client: Client, command: Command, words: list[bytes]) -> str:
     return "QUEUED"
 
 
-@command("MULTI", group="transactions")
+@command("MULTI", group="transactions", does="session")
 def multi(client: Client, words: list[bytes]) -> str:
     """Begin a transaction: commands are kept until EXEC."""
     if client.queue is not None:
         raise Failure("ERR MULTI calls can not be nested")
     client.queue = []
-    client.session.watched = True
+    client.observe()
     return OK
 
 
-@command("EXEC", write=True, group="transactions")
+@command("EXEC", write=True, group="transactions", does="session")
 def execute(client: Client, words: list[bytes]) -> Raw | None:
     """Do the commands of the transaction; null if a watched filter was changed."""
     queue = client.queue
@@ -72,7 +72,7 @@ def execute(client: Client, words: list[bytes]) -> Raw | None:
     return Raw(bytes(out))
 
 
-@command("DISCARD", group="transactions")
+@command("DISCARD", group="transactions", does="session")
 def discard(client: Client, words: list[bytes]) -> str:
     """Forget the transaction."""
     if client.queue is None:
@@ -81,7 +81,9 @@ def discard(client: Client, words: list[bytes]) -> str:
     return OK
 
 
-@command("WATCH", "key [key ...]", least=1, most=None, group="transactions", keys=(1, -1, 1))
+@command(
+    "WATCH", "key [key ...]", least=1, most=None, group="transactions", keys=(1, -1, 1), does="info"
+)
 def watch(client: Client, words: list[bytes]) -> str:
     """Let the next EXEC do nothing if one of these filters is changed before it."""
     if client.queue is not None:
@@ -94,7 +96,7 @@ def watch(client: Client, words: list[bytes]) -> str:
     return OK
 
 
-@command("UNWATCH", group="transactions")
+@command("UNWATCH", group="transactions", does="session")
 def unwatch(client: Client, words: list[bytes]) -> str:
     """Watch nothing."""
     client.watching.clear()

@@ -1,0 +1,225 @@
+"""`bloomery user`: who may use a server, kept in its data folder; a server that runs follows within
+a second."""
+
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+
+from bloomery.cli import terminal, userlist
+from bloomery.cli.userlist import FOLDER, Data, existing
+from bloomery.errors import InvalidParameter
+
+if TYPE_CHECKING:
+    from bloomery.service.users import Users
+
+EXAMPLE = (
+    "bloomery user add ann --role admin; bloomery user add crawler --role write --filters 'crawl:*'"
+)
+ADD_EXAMPLE = (
+    "bloomery user add ann --role admin; "
+    "bloomery user add crawler --role write --filters 'crawl:*' --no-password"
+)
+REMOVE_EXAMPLE = "bloomery user remove ann"
+PASSWORD_EXAMPLE = "bloomery user password ann --password-stdin < password.txt"
+TOKEN_EXAMPLE = "bloomery user token crawler --label 'crawler on web3' --expires 90d"
+REVOKE_EXAMPLE = "bloomery user revoke 5f2c09a1b3d4e6f7"
+ALLOW_EXAMPLE = (
+    "bloomery user allow crawler --role read --filters 'crawl:*' --filters 'news:*'; "
+    "bloomery user allow crawler --disable"
+)
+
+Role = Literal["read", "write", "admin"]
+Name = Annotated[str, typer.Argument(metavar="NAME", help="The user's name.")]
+Filters = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--filters",
+        metavar="PATTERN",
+        help="Names of filters that are theirs to use, as KEYS has patterns; may be repeated.",
+    ),
+]
+Stdin = Annotated[
+    bool, typer.Option("--password-stdin", help="Read the password from standard input.")
+]
+Force = Annotated[
+    bool, typer.Option("--force", help="Even if nobody is left who may do everything.")
+]
+
+
+def add(
+    name: Name,
+    role: Annotated[Role, typer.Option(help="What they may do: each role has those before it.")],
+    filters: Filters = None,
+    password_stdin: Stdin = False,
+    no_password: Annotated[
+        bool, typer.Option("--no-password", help="Only tokens log this user in.")
+    ] = False,
+    data: Data = FOLDER,
+) -> int:
+    """Add a user. The password is asked for, or read from standard input."""
+    from bloomery.service.users import ROLES, Account, hash_password
+
+    hashed = None if no_password else hash_password(_password(password_stdin))
+    data.mkdir(parents=True, exist_ok=True)
+
+    def change(users: "Users") -> None:
+        users.add(Account(name, ROLES[role], _patterns(filters) or ("*",), hashed))
+
+    _change(data, change, f"add {name}")
+    return 0
+
+
+def remove(name: Name, force: Force = False, data: Data = FOLDER) -> int:
+    """Remove a user; connections of theirs are closed."""
+
+    def change(users: "Users") -> None:
+        users.find(name)
+        del users[name]
+
+    _change(existing(data), change, f"remove {name}", keep_admin=not force)
+    return 0
+
+
+def password(
+    name: Name,
+    password_stdin: Stdin = False,
+    no_password: Annotated[
+        bool, typer.Option("--no-password", help="Only tokens log this user in.")
+    ] = False,
+    data: Data = FOLDER,
+) -> int:
+    """Set a user's password; connections that logged in by the one before are closed."""
+    from bloomery.service.users import hash_password, load
+
+    load(existing(data)).find(name)  # before a person types one
+    hashed = None if no_password else hash_password(_password(password_stdin))
+    _change(data, lambda users: users.change(name, password=hashed), f"password {name}")
+    return 0
+
+
+def token(
+    name: Name,
+    label: Annotated[str, typer.Option(metavar="TEXT", help="What it is for.")] = "",
+    expires: Annotated[
+        str | None, typer.Option(metavar="TIME", help="For how long it is good: 90d, 12h.")
+    ] = None,
+    data: Data = FOLDER,
+) -> int:
+    """Make a token for a user and print it: it is shown this once."""
+    import time
+
+    from bloomery.filters.rotating import parse_window
+
+    try:
+        until = None if expires is None else time.time() + parse_window(expires)
+    except InvalidParameter:
+        shown = f"--expires is {expires!r:.40}, must be a time such as 12h or 90d"
+        raise InvalidParameter(shown) from None
+    made = _change(
+        existing(data), lambda users: users.add_token(name, label, until), f"token {name}"
+    )
+    terminal.emit_line(made)
+    return 0
+
+
+def revoke(
+    token_id: Annotated[
+        str, typer.Argument(metavar="ID", help="Of the token, as `bloomery user list` has it.")
+    ],
+    data: Data = FOLDER,
+) -> int:
+    """Let a token be good no more; connections that logged in by it are closed."""
+    _change(existing(data), lambda users: users.revoke(token_id), f"revoke {token_id[:16]}")
+    return 0
+
+
+def allow(
+    name: Name,
+    role: Annotated[Role | None, typer.Option(help="Their role from now on.")] = None,
+    filters: Filters = None,
+    disable: Annotated[
+        bool | None, typer.Option("--disable/--enable", help="Let nobody log in as them, or again.")
+    ] = None,
+    force: Force = False,
+    data: Data = FOLDER,
+) -> int:
+    """Change what a user may do. It holds for open connections too, within a second."""
+    from bloomery.service.users import ROLES
+
+    fields: dict[str, Any] = {}
+    if role is not None:
+        fields["role"] = ROLES[role]
+    if filters:
+        fields["patterns"] = _patterns(filters)
+    if disable is not None:
+        fields["disabled"] = disable
+    if not fields:
+        raise InvalidParameter("nothing to change: give --role, --filters, --disable or --enable")
+
+    def change(users: "Users") -> None:
+        users.change(name, **fields)
+
+    _change(existing(data), change, f"allow {name}", keep_admin=not force)
+    return 0
+
+
+COMMANDS: list[tuple[str, Callable[..., int], str]] = [
+    ("add", add, ADD_EXAMPLE),
+    ("list", userlist.list_, userlist.EXAMPLE),
+    ("remove", remove, REMOVE_EXAMPLE),
+    ("password", password, PASSWORD_EXAMPLE),
+    ("token", token, TOKEN_EXAMPLE),
+    ("revoke", revoke, REVOKE_EXAMPLE),
+    ("allow", allow, ALLOW_EXAMPLE),
+]
+
+
+def _change(
+    data: Path, change: "Callable[[Users], Any]", what: str, keep_admin: bool = False
+) -> Any:
+    """Change the users, and note it in the audit log; what `change` returned."""
+    import getpass
+
+    from bloomery.service import audit
+    from bloomery.service.users import changing
+
+    try:
+        who = getpass.getuser()
+    except (KeyError, OSError):  # a number without a name
+        who = str(os.getuid())
+    outcome = "failed"
+    try:
+        with changing(data) as users:
+            had = users.has_admin()
+            made = change(users)
+            if keep_admin and had and not users.has_admin():
+                raise InvalidParameter(
+                    "nobody would be left who may do everything (an admin with the pattern *): "
+                    "add another first, or use --force"
+                )
+        outcome = "done"
+        return made
+    finally:
+        audit.append(data, [audit.line(who, "", "cli", "user", outcome, command=what)])
+
+
+def _patterns(filters: list[str] | None) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(filters or ()))
+
+
+def _password(from_stdin: bool) -> str:
+    """From standard input without its line end, or asked for, twice."""
+    if from_stdin:
+        raw = sys.stdin.buffer.read(4096)
+        return raw.removesuffix(b"\n").removesuffix(b"\r").decode("utf-8", "surrogateescape")
+    if not terminal.is_terminal(terminal.STDIN):
+        raise InvalidParameter(
+            "there is no terminal to ask for the password: give --password-stdin, or --no-password "
+            "for a user who logs in by tokens only"
+        )
+    asked: str = typer.prompt("Password", hide_input=True, confirmation_prompt=True, err=True)
+    return asked

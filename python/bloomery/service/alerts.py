@@ -1,0 +1,124 @@
+"""Alerts: what an operator should know. Each is told once when it begins and once when it is over:
+to the log, to `/metrics` (`active`, `counts`), and to a webhook if there is one."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from bloomery.names import printable
+from bloomery.storage.state import Entry
+
+__all__ = ["KINDS", "Alert", "Alerts"]
+
+# Every kind of alert: how bad it is, and what it means.
+KINDS = {
+    "nearly-full": ("warning", "a filter holds `warn_at` of its capacity"),
+    "full": ("error", "a filter holds `full_at` of its capacity: its policy acts"),
+    "full-soon": ("warning", "at this rate a filter is full within `warn_within`"),
+    "error-rate": ("error", "the canary: a filter errs more often than it was made for"),
+    "rotated": ("info", "a filter with on_full=rotate began a new generation (told, never active)"),
+    "log-unavailable": ("error", "the log cannot be written: writes are refused"),
+    "registry-late": ("warning", "the registry's database does not follow"),
+    "snapshot-failed": ("error", "the last snapshot was not made; the log keeps everything"),
+    "clock": ("warning", "the wall clock jumped: the server's time follows it slowly"),
+}
+# Something that happens again and again to one filter is told once in so many seconds.
+_QUIET = 10.0
+
+
+class Say(Protocol):
+    """How the operator is told."""
+
+    def __call__(self, text: str, level: str = ..., **fields: Any) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Alert:
+    """Something that has begun, and is not yet over."""
+
+    kind: str
+    level: str
+    text: str
+    at: float  # when it began, Unix time
+    name: bytes | None  # of the filter that it is about
+    fields: dict[str, Any]
+
+    def shown(self, state: str = "active") -> dict[str, Any]:
+        """All of it, ready for JSON."""
+        return {
+            "kind": self.kind,
+            "state": state,
+            "level": self.level,
+            "filter": None if self.name is None else printable(self.name),
+            "text": self.text,
+            "at": self.at,
+            **self.fields,
+        }
+
+
+class Alerts:
+    """The alerts of a server."""
+
+    def __init__(self, say: Say, now: Callable[[], float] = time.time) -> None:
+        self.active: dict[tuple[str, int], Alert] = {}  # by kind and filter; 0: the server itself
+        self.counts: Counter[str] = Counter()  # how often each kind began
+        self.deliver: Callable[[dict[str, Any]], None] | None = None  # to the webhook
+        self._say = say
+        self._now = now
+        self._told: dict[tuple[str, int], float] = {}
+
+    def begin(self, kind: str, text: str, entry: Entry | None = None, **fields: Any) -> None:
+        """Something is so from now on; told only if it was not so before."""
+        key = _key(kind, entry)
+        if key not in self.active:
+            self.active[key] = alert = self._made(kind, text, entry, fields)
+            self._tell(alert, "raised")
+
+    def end(self, kind: str, text: str, entry: Entry | None = None, **fields: Any) -> bool:
+        """It is over; told only if it was so before, which is returned."""
+        before = self.active.pop(_key(kind, entry), None)
+        if before is not None:
+            over = Alert(kind, "info", text, self._now(), before.name, fields)
+            self._tell(over, "cleared")
+        return before is not None
+
+    def event(self, kind: str, text: str, entry: Entry | None = None, **fields: Any) -> None:
+        """Something happened, once; told unless the same was told a moment ago."""
+        key, now = _key(kind, entry), time.monotonic()
+        self.counts[kind] += 1
+        if now - self._told.get(key, -_QUIET) >= _QUIET:
+            self._told = {one: at for one, at in self._told.items() if now - at < _QUIET}
+            self._told[key] = now
+            self._tell(self._made(kind, text, entry, fields), "event")
+
+    def forget(self, filter_id: int) -> None:
+        """A filter is gone, and with it all that was to be said about it."""
+        for key in [key for key in self.active if key[1] == filter_id]:
+            del self.active[key]
+
+    def list(self) -> list[dict[str, Any]]:
+        """All that is active, the oldest first, ready for JSON."""
+        return [alert.shown() for alert in self.active.values()]
+
+    def _made(self, kind: str, text: str, entry: Entry | None, fields: dict[str, Any]) -> Alert:
+        name = None if entry is None else entry.name
+        return Alert(kind, KINDS[kind][0], text, self._now(), name, fields)
+
+    def _tell(self, alert: Alert, state: str) -> None:
+        if state == "raised":
+            self.counts[alert.kind] += 1
+        about = {} if alert.name is None else {"filter": printable(alert.name)}
+        self._say(
+            alert.text, level=alert.level, alert=alert.kind, state=state, **about, **alert.fields
+        )
+        if self.deliver is not None:
+            self.deliver(alert.shown(state))
+
+
+def _key(kind: str, entry: Entry | None) -> tuple[str, int]:
+    assert kind in KINDS, kind
+    return kind, 0 if entry is None else entry.id

@@ -1,0 +1,261 @@
+"""A filter's policy: what happens when it is full, and from when on somebody is told.
+
+| on_full | when the filter holds `full_at` of its capacity | kinds |
+|---|---|---|
+| grow | it grows, and the error rate holds | scalable, cuckoo, rotating, bank |
+| rotate | a new generation begins, once the last one is `grace` old | rotating |
+| reject | new keys are refused | bloom, counting, deletable, cuckoo, scalable |
+| alert | nothing, but the alert is out before | bloom, counting, deletable, cuckoo, scalable |
+
+The fields are settings of a filter (`Entry.settings`): CREATE gives them, ADJUST changes them.
+"""
+
+from __future__ import annotations
+
+import difflib
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from bloomery import errors
+from bloomery.filters.rotating import MAX_WINDOW, parse_window
+from bloomery.storage.state import Entry
+
+__all__ = [
+    "FIELDS",
+    "Policy",
+    "adjusted",
+    "capacity_of",
+    "chosen",
+    "limit_and_mark",
+    "part_of",
+    "policy_of",
+]
+
+FIELDS = ("on_full", "full_at", "warn_at", "warn_within", "grace")
+ON_FULL = ("grow", "rotate", "reject", "alert")
+# The kind that is made where none is named.
+_KINDS = {"grow": "scalable", "rotate": "rotating", "reject": "bloom", "alert": "bloom"}
+# Which fields mean something beside which policy.
+_THRESHOLDS = {
+    "grow": (),
+    "rotate": ("full_at", "grace"),
+    "reject": ("full_at", "warn_at", "warn_within"),
+    "alert": ("full_at", "warn_at", "warn_within"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """What holds for one filter."""
+
+    on_full: str | None  # None: it never changes
+    full_at: float = 1.0  # share of the capacity at which on_full acts
+    warn_at: float = 0.8  # share of the capacity from which on somebody is told; 0: nobody is
+    warn_within: float = 3600.0  # seconds: told if it is full so soon at this rate; 0: nobody is
+    grace: float = 3600.0  # seconds for which a generation stays at least, with rotate
+
+    def shown(self) -> dict[str, Any]:
+        """The fields that mean something, ready for JSON."""
+        named = ("on_full", *_THRESHOLDS.get(self.on_full or "", ()))
+        return {name: value for name, value in asdict(self).items() if name in named}
+
+
+def policy_of(entry: Entry) -> Policy:
+    """Return the policy of a filter: its settings, and defaults that go by its kind."""
+    given = {name: entry.settings[name] for name in FIELDS if name in entry.settings}
+    if "on_full" not in given:
+        able = _able(entry.settings | _facts(entry))
+        given["on_full"] = able[0] if able else None
+    return Policy(**given)
+
+
+def capacity_of(entry: Entry) -> int:
+    """How many keys a filter was made for."""
+    made = getattr(entry.filter, "capacity", None)
+    return int(entry.settings.get("capacity", 0) if made is None else made)
+
+
+def limit_and_mark(entry: Entry) -> tuple[int | None, int | None]:
+    """How many keys a filter takes at most; and with how many its policy is to be looked at next.
+    None: any number, never."""
+    if entry.filter is None:
+        return None, None
+    policy, capacity = policy_of(entry), capacity_of(entry)
+    full = part_of(policy.full_at, capacity)
+    if policy.on_full == "rotate":
+        left = full - int(entry.filter._facts()["generation_count"])
+        return None, entry.items + left if left > 0 else None
+    if policy.on_full not in ("reject", "alert"):
+        return None, None
+    marks = [part_of(policy.warn_at, capacity), full] if policy.warn_at else [full]
+    # RedisBloom's own kinds refuse by themselves.
+    limited = policy.on_full == "reject" and not entry.filter.kind.startswith("redis")
+    return full if limited else None, min((at for at in marks if at > entry.items), default=None)
+
+
+def part_of(share: float, capacity: int) -> int:
+    """How many keys that share of a capacity is."""
+    return max(1, math.floor(share * capacity + 1e-9))
+
+
+def chosen(kind: str | None, settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the settings of a new filter, its kind among them: the one that is named, or that
+    on_full asks for. InvalidParameter if the two do not go together."""
+    policy = _checked({name: value for name, value in settings.items() if name in FIELDS})
+    made = {name: value for name, value in settings.items() if name not in FIELDS}
+    on_full = policy.get("on_full")
+    made["kind"] = kind = kind or _KINDS[on_full or "reject"]
+    if kind == "cuckoo" and on_full is not None:
+        made.setdefault("grow", on_full == "grow")
+    if kind == "rotating" and on_full is None and settings.get("window", "7d") is None:
+        policy["on_full"] = on_full = "rotate"
+    if kind == "rotating" and on_full == "rotate":
+        made.update(_turning(settings))
+    _agree(made, policy, policy)
+    return made | policy
+
+
+def adjusted(entry: Entry, given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields of a policy that change; None: back to the default."""
+    if not given:
+        raise errors.InvalidParameter(f"nothing is to change: give {_listed(FIELDS)}")
+    changes = {name: None for name, value in given.items() if value is None}
+    changes |= _checked({name: value for name, value in given.items() if value is not None})
+    _checked_names(given)
+    settings = entry.settings | _facts(entry)
+    before = {name: value for name, value in settings.items() if name in FIELDS}
+    after = {name: value for name, value in (before | changes).items() if value is not None}
+    _agree(settings, after, [name for name in given if given[name] is not None])
+    return changes
+
+
+def _facts(entry: Entry) -> dict[str, Any]:
+    """What a filter is, that its settings may not say: it may come from a file."""
+    kind = getattr(entry.filter, "kind", entry.settings.get("kind", "bloom"))
+    facts: dict[str, Any] = {"kind": kind}
+    if kind == "rotating" and entry.filter is not None:
+        facts["window"] = entry.filter.window
+    if kind == "cuckoo" and "grow" not in entry.settings and entry.filter is not None:
+        facts["grow"] = bool(entry.filter._facts()["grow"])
+    if kind.startswith("redis") and entry.filter is not None:
+        facts["expansion"] = entry.filter.expansion
+    return facts
+
+
+def _able(settings: Mapping[str, Any]) -> tuple[str, ...]:
+    """What a filter of these settings can do when it is full; the first is its default."""
+    kind = settings["kind"]
+    if kind in ("bloom", "counting", "deletable"):
+        return ("reject", "alert")
+    if kind == "scalable" or (kind == "cuckoo" and settings.get("grow")):
+        return ("grow", "reject", "alert")
+    if kind in ("redisbloom", "rediscuckoo"):
+        return ("grow",) if settings.get("expansion") else ("reject",)
+    if kind == "rotating":
+        window = settings.get("window", "7d")
+        if window is None:  # it turns over by itself
+            return ()
+        return ("grow", "rotate") if window == MAX_WINDOW else ("grow",)
+    return {"cuckoo": ("reject",), "bank": ("grow",)}.get(kind, ())
+
+
+def _agree(made: Mapping[str, Any], policy: Mapping[str, Any], named: Iterable[str]) -> None:
+    """Raise unless a filter that is made so can do what its policy says, and unless each of the
+    fields that are named means something there."""
+    able = _able(made)
+    on_full = policy.get("on_full", able[0] if able else None)
+    if on_full is not None and on_full not in able:
+        can = f"can {_listed(able)}" if able else "is never full"
+        raise errors.InvalidParameter(
+            f"on_full is {on_full!r}, but this {made['kind']} filter {can}; make one of kind "
+            f"{_listed(_CAN[on_full])} for {on_full!r}"
+        )
+    useful = _THRESHOLDS.get(on_full or "", ())
+    for name in named:
+        if name != "on_full" and name not in useful:
+            right = [one for one in ON_FULL if name in _THRESHOLDS[one]]
+            raise errors.InvalidParameter(
+                f"{name} means nothing where on_full is {on_full!r}: it goes with {_listed(right)}"
+            )
+
+
+_CAN = {
+    "grow": ("scalable", "cuckoo"),
+    "rotate": ("rotating",),
+    "reject": ("bloom", "counting", "deletable", "cuckoo", "scalable"),
+    "alert": ("bloom", "counting", "deletable", "scalable"),
+}
+
+
+def _turning(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """A rotating filter that time never turns over, so that its policy does. It grows meanwhile."""
+    for name, right in (("window", None), ("generations", 1)):
+        if settings.get(name, right) != right:
+            raise errors.InvalidParameter(
+                f"{name} is {settings[name]!r}, but with on_full 'rotate' keys and not time turn "
+                f"generations over: leave {name} out, or on_full"
+            )
+    return {"window": MAX_WINDOW, "generations": 1}
+
+
+def _checked(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields, each in its range."""
+    _checked_names(given)
+    return {name: _CHECKS[name](name, value) for name, value in given.items() if value is not None}
+
+
+def _checked_names(given: Iterable[str]) -> None:
+    for name in given:
+        if name not in FIELDS:
+            near = difflib.get_close_matches(name, FIELDS, 1)
+            meant = f"did you mean {near[0]!r}?" if near else f"there are {_listed(FIELDS)}"
+            raise errors.InvalidParameter(f"a policy has no {name[:60]!r}: {meant}")
+
+
+def _on_full(name: str, value: Any) -> str:
+    if isinstance(value, str) and value.lower() in ON_FULL:
+        return value.lower()
+    near = difflib.get_close_matches(str(value).lower(), ON_FULL, 1)
+    meant = f": did you mean {near[0]!r}?" if near else ""
+    raise errors.InvalidParameter(
+        f"{name} is {str(value)[:60]!r}, must be {_listed(ON_FULL)}{meant}"
+    )
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
+def _part(name: str, value: Any) -> float:
+    if _is_number(value) and (0 < value <= 1 or (value == 0 and name == "warn_at")):
+        return float(value)
+    least = "from 0 (off)" if name == "warn_at" else "above 0 and"
+    raise errors.InvalidParameter(
+        f"{name} is {str(value)[:60]!r}, must be a share of the capacity, {least} up to 1"
+    )
+
+
+def _seconds(name: str, value: Any) -> float:
+    try:
+        return 0.0 if _is_number(value) and value == 0 else parse_window(value)
+    except errors.InvalidParameter:
+        raise errors.InvalidParameter(
+            f"{name} is {str(value)[:60]!r}, must be seconds (0 or more), or text such as '15min', "
+            "'12h' or '7d'"
+        ) from None
+
+
+_CHECKS = {
+    "on_full": _on_full,
+    "full_at": _part,
+    "warn_at": _part,
+    "warn_within": _seconds,
+    "grace": _seconds,
+}
+
+
+def _listed(names: Iterable[str]) -> str:
+    *most, last = names
+    return f"{', '.join(most)} or {last}" if most else last

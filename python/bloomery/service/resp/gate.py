@@ -1,0 +1,60 @@
+"""Who may: each command is checked before it is done or queued, and what is administrative is
+noted in the audit log."""
+
+from __future__ import annotations
+
+from bloomery import errors
+from bloomery.service import permissions
+from bloomery.service.audit import AUDITED
+from bloomery.service.permissions import ANYBODY, OPERATIONS, Role
+from bloomery.service.resp.client import Client
+from bloomery.service.resp.replies import Failure
+from bloomery.service.resp.table import Command
+
+__all__ = ["NO_LOGIN", "check", "note"]
+
+NO_LOGIN = Failure("NOAUTH Authentication required.")
+_NATIVE = ("contains", "add", "remove")  # what the native path does, for names it is told
+_NOT_THAT_NAME = Failure("NOPERM No permissions to access a key")
+
+
+def check(client: Client, command: Command, words: list[bytes]) -> None:
+    """Raise the error reply, in Redis's words, unless this client may do that."""
+    user = client.user
+    if user is ANYBODY or OPERATIONS[command.does].role is Role.NOBODY:
+        return
+    if user is None:
+        note(client, command, words, "refused")
+        raise NO_LOGIN
+    names = command.names(words)
+    try:
+        permissions.check(user, command.does)
+    except errors.NotAllowed:
+        note(client, command, words, "refused")
+        raise Failure(
+            f"NOPERM User {user.name} has no permissions to run the '{command.full_name}' command"
+        ) from None
+    try:
+        permissions.check(user, command.does, *names)
+    except errors.NotAllowed:
+        note(client, command, words, "refused")
+        raise _NOT_THAT_NAME from None
+    if command.does in _NATIVE:
+        client.permit(names[0])
+
+
+def note(client: Client, command: Command, words: list[bytes], outcome: str) -> None:
+    """Note what a client did, or was not let do, if it is administrative."""
+    if command.does not in AUDITED:
+        return
+    changed = words[2::2] if command.name == "CONFIG SET" else []
+    client.server.audit.note(
+        None if client.user is None else client.user.name,
+        client.host,
+        "resp",
+        command.does,
+        outcome,
+        command=command.full_name,
+        names=command.names(words),
+        settings=[name[:64].decode("utf-8", "replace") for name in changed],
+    )
