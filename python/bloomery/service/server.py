@@ -179,6 +179,7 @@ class Server:
         registry = self.settings.registry or self.data / _REGISTRY
         self.mirror = Mirror(self.engine, registry, self._server_id(new=found.segment == 1))
         self.sampler = Sampler(self)
+        self.sampler.on_sample = self.policies.sampled
         self.commands.sampled = self.sampler.shown
         self.webhook = self._open_webhook()
         self.door = Door(self)

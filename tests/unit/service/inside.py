@@ -17,14 +17,12 @@ __all__ = ["eventually", "running"]
 
 
 @contextlib.asynccontextmanager
-async def running(
-    data: Path, *, registry: str | None = None, **settings: object
-) -> AsyncIterator[Server]:
+async def running(data: Path, **settings: object) -> AsyncIterator[Server]:
     """A server that runs, on free ports, with these settings; it ends as by SIGTERM."""
     chosen = Settings()
-    for name, value in settings.items():
+    for name, value in ({"data": data, "resp_port": 0, "http_port": 0} | settings).items():
         chosen.set(name, str(value), running=False)
-    server = Server(data, chosen, resp_port=0, http_port=0, registry=registry)
+    server = Server(chosen)
     task = asyncio.create_task(server.run())
     try:
         await eventually(lambda: server.ready or task.done())
