@@ -190,10 +190,6 @@ class Server:
         settings = self.settings
         if not settings.webhook_url:
             return None
-        if not settings.webhook_secret:
-            raise errors.InvalidParameter(
-                "webhook-url is set and webhook-secret is not: alerts are signed with it"
-            )
         secret = settings.webhook_secret.encode()
         webhook = Webhook(settings.webhook_url, secret, self.say, self.mirror.server)
         self.alerts.deliver = webhook.deliver

@@ -235,6 +235,14 @@ class Settings:
         if bool(self.tls_cert) != bool(self.tls_key):
             given, other = ("tls-cert", "tls-key") if self.tls_cert else ("tls-key", "tls-cert")
             found.append((given, f"{given} is set and {other} is not, must both be, or neither"))
+        if self.webhook_url and not self.webhook_secret:
+            found.append(
+                (
+                    "webhook-url",
+                    "webhook-url is set and webhook-secret is not: alerts are signed with it; put "
+                    "one into a file (webhook-secret-file) or into BLOOMERY_WEBHOOK_SECRET",
+                )
+            )
         if self.resp_port == self.http_port != 0:
             found.append(("http-port", f"http-port is {self.http_port}, and so is resp-port"))
         return found

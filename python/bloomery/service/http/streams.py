@@ -158,6 +158,7 @@ async def _asking(server: Server, operation: str, name: bytes, keys: Any, taken:
 
 async def _writing(server: Server, operation: str, name: bytes, keys: Any, taken: Taken) -> None:
     done, refusal = getattr(server.commands, operation)(name, keys)
+    refusal = refusal and server.commands.explain(name, refusal)
     missing = done.find(NO_ROOM)
     if missing >= 0:
         done, refusal = done[:missing], ("not-enough-memory", "there is no memory for this key")
