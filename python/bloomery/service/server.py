@@ -188,10 +188,11 @@ class Server:
 
     async def _listen(self, bound: list[str]) -> list[Listener]:
         settings = self.settings
-        resp = await listen(lambda: Connection(self.door), bound, settings.resp_port, self.tls)
+        tls = (self.tls, settings.tls_handshake_seconds)
+        resp = await listen(lambda: Connection(self.door), bound, settings.resp_port, *tls)
         self.resp_address = resp.address
         try:
-            http = await listen(HttpDoor(self).protocol, bound, settings.http_port, self.tls)
+            http = await listen(HttpDoor(self).protocol, bound, settings.http_port, *tls)
         except BaseException:
             resp.close()
             raise

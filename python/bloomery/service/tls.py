@@ -15,9 +15,8 @@ from typing import Any, NamedTuple
 
 from bloomery import errors
 
-__all__ = ["HANDSHAKE_SECONDS", "Certificate", "Tls", "load"]
+__all__ = ["Certificate", "Tls", "load"]
 
-HANDSHAKE_SECONDS = 10.0  # that a client may take
 LOOK_SECONDS = 5.0  # between looks at the files
 WARN_SECONDS = 14 * 86_400.0  # before it runs out
 _TELL_SECONDS = 86_400.0  # between two warnings
