@@ -12,7 +12,7 @@ import sqlalchemy as sa
 
 from bloomery.errors import RegistryUnavailable
 from bloomery.service import tables
-from bloomery.service.names import printable
+from bloomery.names import printable
 from bloomery.service.registry import Registry
 from bloomery.service.samples import RAW
 from conftest import require

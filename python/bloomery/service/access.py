@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 __all__ = ["Access", "Login"]
 
 REFUSAL = "wrong name, password or token; after failed logins, wait a little before the next"
+_UNNAMED = "default"  # what clients of Redis send where only a password, or a token, is given
 _THREADS = 2
 _MOST_QUEUED = 32
 _REMEMBERED = 300.0  # seconds for which a password that was right is not hashed again
@@ -70,7 +71,7 @@ class Access:
         self._take(users.load(server.data))
         path = users.users_file(server.data)
         if self.required and path.stat().st_mode & 0o077:
-            server.say(f"{path}: others can read it; chmod 600 would keep the hashes to yourself")
+            server.say(f"{path}: others can read it: chmod 600 {path}", level="warning")
 
     # Logging in.
 
@@ -112,7 +113,9 @@ class Access:
         digest = users.digest_of(secret)
         if account is None or token is None or not hmac.compare_digest(digest, token.digest):
             return None
-        if account.disabled or token.expired(time.time()) or name not in (None, account.name):
+        if account.disabled or token.expired(time.time()):
+            return None
+        if name not in (None, _UNNAMED, account.name):
             return None
         return Login(self._known[account.name], token.digest, token.expires)
 
@@ -215,7 +218,7 @@ class Access:
             found = await asyncio.to_thread(users.load, self._server.data)
         except (errors.CorruptData, OSError) as problem:
             if self._told != stamp:
-                self._server.say(f"the users stay as they were: {problem}")
+                self._server.say(f"the users stay as they were: {problem}", level="warning")
                 self._told = stamp
             return False
         self._stamp = stamp

@@ -124,7 +124,7 @@ def _put_aside(path: Path) -> None:
 class Audit:
     """The audit log of a running server."""
 
-    def __init__(self, data: Path, say: Callable[[str], None]) -> None:
+    def __init__(self, data: Path, say: Callable[..., None]) -> None:
         self._data, self._say = data, say
         self._queue: queue.Queue[Line | None] = queue.Queue(_MOST_QUEUED)
         self._lost = 0
@@ -133,6 +133,7 @@ class Audit:
         self._failing = False
         self._thread = threading.Thread(target=self._run, name="bloomery-audit", daemon=True)
         self._thread.start()
+        self.note(None, "", "server", "start", "done")
 
     def note(
         self, user: str | None, address: str, door: str, operation: str, outcome: str, **more: Any
@@ -167,10 +168,10 @@ class Audit:
         except queue.Full:
             self._lost += 1
 
-    def close(self) -> None:
-        """Write what waits, and end."""
+    def close(self, outcome: str) -> None:
+        """Note that the server has stopped, write what waits, and end."""
         self._minute = float("-inf")
-        self.tick()
+        self.note(None, "", "server", "stop", outcome)
         self._queue.put(None)
         self._thread.join()
 
@@ -193,7 +194,7 @@ class Audit:
                 append(self._data, [*lines, *(told if lost else [])])
             except OSError as problem:
                 if not self._failing:
-                    self._say(f"the audit log cannot be written: {problem}")
+                    self._say(f"the audit log cannot be written: {problem}", level="warning")
                 self._failing = True
                 if ended or self._queue.full():
                     self._lost += len(lines)

@@ -11,13 +11,14 @@ import asyncio
 import contextlib
 import errno
 import os
+import resource
 import socket
 import ssl
 import sys
 from collections.abc import Callable
 from typing import Any
 
-__all__ = ["Listener", "listen"]
+__all__ = ["Listener", "allow_files", "listen"]
 
 _BACKLOG = 4096
 _MOST_HANDSHAKES = 1000
@@ -137,6 +138,18 @@ class Listener:
                 ssl_handshake_timeout=self._handshake_seconds,
                 **_FAREWELL,
             )
+
+
+def allow_files(clients: int, *, tls: bool) -> None:
+    """Let so many connections be open, and a few files, as far as the system lets us: many give a
+    process 1024 until it asks for more."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = clients + 128 + (2 * _MOST_HANDSHAKES if tls else 0)
+    if hard != resource.RLIM_INFINITY:
+        wanted = min(wanted, hard)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        with contextlib.suppress(ValueError, OSError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
 def _bound(address: str, port: int) -> socket.socket:

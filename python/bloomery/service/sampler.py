@@ -12,7 +12,6 @@ import asyncio
 import contextlib
 import random
 import time
-import traceback
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -164,14 +163,13 @@ class Sampler:
             self._hand_over(start)
             now = time.monotonic()
             even = began + interval * at / len(numbers) - now
-            if at < len(numbers):
-                await asyncio.sleep(max(even, (now - start) / _SHARE))
+            await asyncio.sleep(max(even, (now - start) / _SHARE))
 
     def _try(self, entry: Entry) -> None:
         try:
             self.take(entry)
-        except Exception:  # noqa: BLE001  # one filter's trouble is not that of the others
-            self.server.say(traceback.format_exc())
+        except Exception as problem:  # noqa: BLE001  # one filter's trouble is not the others'
+            self.server.say("a filter was not sampled", level="error", problem=problem)
 
     # To the registry.
 

@@ -59,7 +59,7 @@ class _Record:
         self.since = now
 
     def interval(self, pace: Pace) -> float:
-        over = int(self.failures) - pace.free
+        over = round(self.failures) - pace.free
         return 0.0 if over < 0 else min(pace.longest, pace.first * 2.0 ** min(over, 40))
 
 

@@ -38,6 +38,7 @@ class Track:
         "_forecast",
         "_hour",
         "_minute",
+        "_quiet",
         "_taken",
         "_window",
         "_written",
@@ -54,6 +55,7 @@ class Track:
         self._forecast = Forecast()
         self._minute: Sample | None = None
         self._hour: Sample | None = None
+        self._quiet = False  # was a sample written since it was last used?
         self._written = self._written_hour = -math.inf  # when, by the steady clock
 
     def take(self, entry: Entry, found: Figures, probes: int, at: float, steady: float) -> Sample:
@@ -105,8 +107,8 @@ class Track:
         long: a clock that jumps, either way, ends one and begins another, and repeats none.
         """
         rows = []
-        if sample.active or steady - self._written >= _QUIET_RAW:
-            self._written = steady
+        if sample.active or not self._quiet or steady - self._written >= _QUIET_RAW:
+            self._written, self._quiet = steady, not sample.active
             rows.append(sample)
         if self._minute is not None and _over(self._minute, sample, MINUTE):
             rows += self._end_minute(steady)
@@ -122,7 +124,7 @@ class Track:
         return rows
 
     def _end_minute(self, steady: float) -> list[Sample]:
-        rows = []
+        rows: list[Sample] = []
         minute, self._minute = self._minute, None
         if minute is None:
             return rows
@@ -142,7 +144,8 @@ class Track:
 
 def capacity_of(entry: Entry) -> int:
     """How many keys the filter is made for."""
-    return int(entry.settings.get("capacity") or getattr(entry.filter, "capacity", 0))
+    given: int | None = entry.settings.get("capacity")
+    return given or int(getattr(entry.filter, "capacity", 0))
 
 
 def fills(entry: Entry) -> bool:

@@ -19,6 +19,7 @@ import hashlib
 import heapq
 import hmac
 import json
+import logging
 import random
 import threading
 import time
@@ -30,10 +31,9 @@ from urllib.parse import urlsplit
 
 import httpx
 
-from bloomery import errors
 from bloomery.service.alerts import Say
 
-__all__ = ["Webhook", "check_url", "signature"]
+__all__ = ["Webhook", "signature"]
 
 MOST_WAITING = 1000  # deliveries
 SECONDS_EACH = 5.0  # for one try, from looking up the name to the answer's status
@@ -66,18 +66,11 @@ def signature(secret: bytes, at: int, body: bytes) -> str:
     return f"t={at},v1={made}"
 
 
-def check_url(text: str) -> str:
-    """must be empty, or an http:// or https:// URL with a host"""
-    parts = urlsplit(text)
-    if text and (parts.scheme not in ("http", "https") or not parts.hostname):
-        raise ValueError
-    return text
-
-
 class Webhook:
     """One URL that alerts go to. `deliver` them, `close` it."""
 
     def __init__(self, url: str, secret: bytes, say: Say, server: str = "") -> None:
+        logging.getLogger("httpx").setLevel(logging.WARNING)  # or it logs each URL
         self.host = urlsplit(url).hostname or ""
         self.sent = self.failed = self.dropped = 0
         self._url = url
@@ -228,19 +221,3 @@ class Webhook:
         """The status alone: what else comes is not read, however much it is."""
         async with client.stream("POST", self._url, content=body, headers=headers) as answer:
             return answer.status_code
-
-
-def read_secret(path: str, environment: str | None) -> bytes:
-    """The secret that deliveries are signed with; InvalidParameter if there is none."""
-    try:
-        secret = open(path, "rb").read(1 << 16).strip() if path else (environment or "").encode()
-    except OSError as problem:
-        raise errors.InvalidParameter(
-            f"webhook-secret-file is {path!r}, which cannot be read: {problem.strerror}"
-        ) from None
-    if len(secret) < 16:
-        raise errors.InvalidParameter(
-            "webhook-url needs a secret of 16 bytes or more to sign with: put one into a file "
-            "(webhook-secret-file) or into BLOOMERY_WEBHOOK_SECRET"
-        )
-    return secret

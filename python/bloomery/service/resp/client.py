@@ -79,8 +79,14 @@ class Client:
     def observe(self) -> None:
         """Let Python see those commands that are not to be done at once."""
         user = self.user
-        restricted = user is None or user.role < Role.WRITE or not user.everything
-        self.session.watched = restricted or self.queue is not None
+        self.session.watched = user is None or self.queue is not None
+        # This also forgets what was permitted before.
+        self.session.restricted = user is None or user.role < Role.WRITE or not user.everything
+
+    def permit(self, name: bytes) -> None:
+        """Let the native path do the usual commands on this name, which is the user's to use."""
+        if self.user is not None and self.session.restricted:
+            self.session.permit(name, self.user.role >= Role.WRITE)
 
     @property
     def protocol(self) -> int:

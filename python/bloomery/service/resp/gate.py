@@ -14,6 +14,7 @@ from bloomery.service.resp.table import Command
 __all__ = ["NO_LOGIN", "check", "note"]
 
 NO_LOGIN = Failure("NOAUTH Authentication required.")
+_NATIVE = ("contains", "add", "remove")  # what the native path does, for names it is told
 _NOT_THAT_NAME = Failure("NOPERM No permissions to access a key")
 
 
@@ -38,6 +39,8 @@ def check(client: Client, command: Command, words: list[bytes]) -> None:
     except errors.NotAllowed:
         note(client, command, words, "refused")
         raise _NOT_THAT_NAME from None
+    if command.does in _NATIVE:
+        client.permit(names[0])
 
 
 def note(client: Client, command: Command, words: list[bytes], outcome: str) -> None:

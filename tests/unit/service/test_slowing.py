@@ -1,0 +1,158 @@
+"""Failed logins are slowed, each more than the one before, and others are not held up."""
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import pytest
+
+from bloomery.service.slowing import ADDRESS, PATIENCE, USER, Pace, Slowing, TooMany, network
+
+
+class Time:
+    """A clock that only sleeping moves."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def clock(self) -> float:
+        return self.now
+
+    async def sleep(self, seconds: float) -> None:
+        self.now += seconds
+        await asyncio.sleep(0)
+
+
+def play(script: Callable[[Slowing, Time], Coroutine[Any, Any, None]]) -> None:
+    """Run a script in a time of its own."""
+    time = Time()
+    asyncio.run(script(Slowing(time.clock, time.sleep), time))
+
+
+async def fail(slowing: Slowing, key: str, pace: Pace) -> None:
+    """Try, and be wrong."""
+    async with slowing.turn(key, pace):
+        slowing.failed(key, pace)
+
+
+def test_each_failure_doubles_the_wait() -> None:
+    """The first failures cost nothing; then each try waits twice as long as the one before."""
+
+    async def script(slowing: Slowing, time: Time) -> None:
+        waits = []
+        for _ in range(ADDRESS.free + 4):
+            before = time.now
+            await fail(slowing, "a", ADDRESS)
+            waits.append(time.now - before)
+        assert waits[: ADDRESS.free] == [0.0] * ADDRESS.free
+        assert waits[ADDRESS.free :] == pytest.approx([0.25, 0.5, 1.0, 2.0])
+
+    play(script)
+
+
+def test_who_would_wait_too_long_is_refused() -> None:
+    """A try whose turn is too far away is refused without being looked at, and later it is not."""
+
+    async def script(slowing: Slowing, time: Time) -> None:
+        refused = 0
+        for _ in range(20):
+            try:
+                await fail(slowing, "a", ADDRESS)
+            except TooMany:
+                refused += 1
+        assert refused > 0
+        assert slowing.blocked("a")
+        time.now += ADDRESS.longest
+        async with slowing.turn("a", ADDRESS):
+            pass
+
+    play(script)
+
+
+def test_others_are_not_held_up() -> None:
+    """What one address does wrong is not held against another."""
+
+    async def script(slowing: Slowing, time: Time) -> None:
+        for _ in range(1000):
+            slowing.failed("a", ADDRESS)
+        before = time.now
+        async with slowing.turn("b", ADDRESS):
+            assert time.now == before
+
+    play(script)
+
+
+def test_failures_fade() -> None:
+    """After some minutes without a failure nothing is held against anybody."""
+
+    async def script(slowing: Slowing, time: Time) -> None:
+        for _ in range(1000):
+            slowing.failed("a", ADDRESS)
+        time.now += 20 * ADDRESS.fades
+        for _ in range(ADDRESS.free):
+            before = time.now
+            await fail(slowing, "a", ADDRESS)
+            assert time.now == before
+
+    play(script)
+
+
+def test_a_user_cannot_be_locked_out() -> None:
+    """However often others fail for a user, a try has its turn within the time that one waits."""
+
+    async def script(slowing: Slowing, time: Time) -> None:
+        for _ in range(1000):
+            slowing.failed("ann", USER)
+        assert USER.longest < PATIENCE
+        async with slowing.turn("ann", USER):
+            pass
+
+    play(script)
+
+
+def test_tries_at_once_are_no_quicker() -> None:
+    """Many tries on as many connections are looked at no faster than one after the other."""
+
+    async def script(slowing: Slowing, time: Time) -> None:
+        looked_at = []
+
+        async def one() -> None:
+            try:
+                async with slowing.turn("a", ADDRESS):
+                    looked_at.append(time.now)
+                    await time.sleep(0.05)
+                    slowing.failed("a", ADDRESS)
+            except TooMany:
+                pass
+
+        await asyncio.gather(*(one() for _ in range(500)))
+        assert len(looked_at) < 20
+
+    play(script)
+
+
+def test_what_is_remembered_has_a_bound() -> None:
+    """A flood from ever new addresses takes no more than a table of fixed size."""
+
+    async def script(slowing: Slowing, time: Time) -> None:
+        for number in range(20_000):
+            slowing.failed(str(number), ADDRESS)
+        assert len(slowing._records) == 10_000
+
+    play(script)
+
+
+@pytest.mark.parametrize(
+    ("address", "remembered"),
+    [
+        ("10.0.0.7", "10.0.0.7"),
+        ("2001:db8:1:2:3:4:5:6", "2001:db8:1:2::/64"),
+        ("::ffff:10.0.0.7", "10.0.0.7"),
+        ("fe80::1%eth0", "fe80::/64"),
+        ("", ""),
+        ("/run/socket", "/run/socket"),
+    ],
+)
+def test_addresses_by_network(address: str, remembered: str) -> None:
+    """An IPv6 address counts as its network, of which one machine has all addresses."""
+    assert network(address) == remembered
