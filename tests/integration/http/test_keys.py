@@ -32,7 +32,7 @@ def test_one_key_or_many(http: Http) -> None:
 def test_a_key_is_the_librarys(http: Http) -> None:
     """A filter that got its keys over HTTP says the same of them as one that got them here."""
     keys: list[Any] = ["a", "", "ü", 1, -1, 2**70, ["a", 1], [], ["a", ["b", [2]]], "[", "true"]
-    same = ["a", "", "ü", 1, -1, 2**70, ("a", 1), (), ("a", ("b", (2,))), "[", "true"]
+    same: list[Any] = ["a", "", "ü", 1, -1, 2**70, ("a", 1), (), ("a", ("b", (2,))), "[", "true"]
     http.create("library", 1000)
     assert all(http.keys("library", "add", *keys))
     local = bloomery.BloomFilter(1000)
@@ -204,7 +204,9 @@ def post_chunked(path: str) -> bytes:
     return f"POST {path} HTTP/1.1\r\n{head}".encode()
 
 
-KEYS = st.lists(st.text(st.characters(exclude_categories=["Cs"]), max_size=8), max_size=20)
+KEYS = st.lists(
+    st.text(st.characters(exclude_categories=["Cs"]), max_size=8), min_size=1, max_size=20
+)
 STEPS = st.lists(st.tuples(st.sampled_from(["add", "contains", "remove"]), KEYS), max_size=8)
 
 

@@ -49,7 +49,9 @@ def test_what_is_almost_a_plain_key(key: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    "key", [1.5, None, ["a"], {"a": 1}, np.array([1]), np.float64(1), object()], ids=repr
+    "key",
+    [1.5, None, ["a"], {"a": 1}, np.array([1]), np.float64(1), object()],
+    ids=lambda key: type(key).__name__,
 )
 def test_what_is_no_key(key: Any) -> None:
     """What a local filter refuses as a key is refused before it is sent, by the same class."""
