@@ -144,6 +144,7 @@ class Settings:
     registry: str = _set("", _text, live=False, secret=True)  # a URL; none: in the data folder
     tls_cert: str = _set("", _text, live=False, path=True)
     tls_key: str = _set("", _text, live=False, path=True)
+    tls_handshake_seconds: int = _set(10, _between(1, 3600), live=False)
     insecure: bool = _set(False, _yes_no, live=False)
     log_format: str = _set("text", _one_of("text", "json"), live=False)
     log_level: str = _set("info", _one_of("debug", "info", "warning", "error"))
@@ -235,6 +236,14 @@ class Settings:
         if bool(self.tls_cert) != bool(self.tls_key):
             given, other = ("tls-cert", "tls-key") if self.tls_cert else ("tls-key", "tls-cert")
             found.append((given, f"{given} is set and {other} is not, must both be, or neither"))
+        if self.webhook_url and not self.webhook_secret:
+            found.append(
+                (
+                    "webhook-url",
+                    "webhook-url is set and webhook-secret is not: alerts are signed with it; put "
+                    "one into a file (webhook-secret-file) or into BLOOMERY_WEBHOOK_SECRET",
+                )
+            )
         if self.resp_port == self.http_port != 0:
             found.append(("http-port", f"http-port is {self.http_port}, and so is resp-port"))
         return found

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 
+from bloomery.service.listening import MOST_HANDSHAKES
 from bloomery.service.settings import Settings
 
 __all__ = ["allow_files"]
@@ -14,7 +15,8 @@ _OTHERS = 64  # files that are no connections: the log, the registry, snapshots
 def allow_files(settings: Settings) -> int:
     """Let as many connections be open as both doors take, as far as the system lets us (many give
     a process 1024 files until it asks for more); how many there can be."""
-    wanted = settings.maxclients + settings.http_maxclients + _OTHERS
+    handshakes = 2 * MOST_HANDSHAKES if settings.tls_cert else 0
+    wanted = settings.maxclients + settings.http_maxclients + handshakes + _OTHERS
     try:
         import resource
     except ModuleNotFoundError:  # Windows has no such limit

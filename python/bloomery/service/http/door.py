@@ -60,7 +60,8 @@ class HttpDoor:
         self, hosts: list[str], port: int, tls: ssl.SSLContext | None = None
     ) -> Listener:
         """Take connections from now on."""
-        return await listen(lambda: Connection(self), hosts, port, tls)
+        seconds = self.server.settings.tls_handshake_seconds
+        return await listen(lambda: Connection(self), hosts, port, tls, seconds)
 
     # Who is here.
 

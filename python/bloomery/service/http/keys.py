@@ -49,12 +49,12 @@ def _answering(operation: str) -> Any:
         if operation == "contains":
             answers = server.commands.contains(name, keys)
         else:
-            outcome = _change(server.commands, operation, name, keys)
+            answers, refused = _change(server.commands, operation, name, keys)
+            refused = refused and server.commands.explain(name, refused)
             await server.turns.logged()
-            if outcome[1] is not None or NO_ROOM in outcome[0]:
-                await _refusal(word, outcome, one)(scope, receive, send)
+            if refused is not None or NO_ROOM in answers:
+                await _refusal(word, (answers, refused), one)(scope, receive, send)
                 return
-            answers = outcome[0]
         body = _told(word, answers, one)
         length = (b"content-length", b"%d" % len(body))
         await send({"type": _START, "status": 200, "headers": [_JSON_HEADER, length]})

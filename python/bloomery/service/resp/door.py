@@ -28,7 +28,6 @@ from bloomery.service.resp.connection import Connection
 from bloomery.service.resp.failures import failure_of
 from bloomery.service.resp.replies import Failure, encode
 from bloomery.service.resp.table import Command
-from bloomery.service.sockets import allow_files
 
 if TYPE_CHECKING:
     from bloomery.service.server import Server
@@ -61,7 +60,6 @@ class Door:
         self.rare = 0  # commands that Python did
         self._forgotten = (0, 0, 0, 0)
         self._loop = asyncio.get_running_loop()
-        allow_files(server.settings)
 
     # Who is here.
 
