@@ -206,8 +206,9 @@ class _Writing:
             done, refusal = done[:missing], ("not-enough-memory", "there is no memory for this key")
         self._waiting.append((self._server.turns.logging(), done))
         if refusal is not None:
+            told = self._server.commands.explain(self._name, refusal)
             await self.settle()
-            raise errors.of_code(*refusal)
+            raise errors.of_code(*told)
         await asyncio.sleep(0)
         await self._settle(_AHEAD)
 
