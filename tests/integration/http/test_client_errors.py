@@ -153,6 +153,8 @@ def test_a_server_that_cannot_write(serve: Serve) -> None:
         assert server.process is not None
         limit(server, 0)
         with pytest.raises(errors.LogUnavailable):
+            filter.update(np.arange(10))
+        with pytest.raises(errors.LogUnavailable):
             filter.update(np.arange(500_000))
         with pytest.raises(errors.LogUnavailable):
             filter.add("b")
