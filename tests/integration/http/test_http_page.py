@@ -27,7 +27,7 @@ def test_the_sessions_of_the_page(serve: Serve, tmp_path: Path) -> None:
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     done = 0
     for block in blocks(PAGE):
-        for command, shown in re.findall(r"^\$ (.*)\n((?:(?!\$ ).*\n)*)", block.text, re.M):
+        for command, shown in re.findall(r"^> (.*)\n((?:(?!> ).*\n)*)", block.text, re.M):
             here = command.replace("localhost:8100", f"127.0.0.1:{server.http_port}")
             said = subprocess.run(
                 ["bash", "-c", here],
@@ -58,7 +58,7 @@ def test_the_page_has_every_endpoint() -> None:
         f"{method} {route.path}": (route.openapi_extra or {}).get("x-operation", "")
         for route in app.make(None).routes
         if isinstance(route, APIRoute)
-        for method in route.methods
+        for method in route.methods or ()
     }
     assert told == there
 
