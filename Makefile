@@ -20,7 +20,7 @@ export PYO3_PYTHON = $(abspath $(BIN)/python)
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help run build test test-fast test-rust test-pythons soak bench bench-service lint format wheel lock fresh-check clean
+.PHONY: help run build test test-fast test-rust test-pythons soak bench bench-service bench-running lint format wheel lock fresh-check clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -52,6 +52,9 @@ bench: build $(STAMPS)/dev $(STAMPS)/bench $(STAMPS)/servers ## measure against 
 
 bench-service: build $(STAMPS)/dev $(STAMPS)/servers ## measure the server against redis-server (BENCH="--quick")
 	$(BIN)/python -m benchmarks --only service --json benchmarks/results/service.json $(BENCH)
+
+bench-running: build $(STAMPS)/dev $(STAMPS)/servers ## measure HTTP, samples and users of the server (BENCH="--quick")
+	$(BIN)/python -m benchmarks --only running --json benchmarks/results/running.json $(BENCH)
 
 lint: build $(STAMPS)/dev ## ruff, mypy --strict, stubtest, rustfmt, clippy
 	$(BIN)/ruff check $(LINTED)

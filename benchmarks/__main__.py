@@ -27,6 +27,7 @@ PARTS = {
     "dedup": "the command beside awk",
     "family": "every other kind of filter beside its peers",
     "service": "bloomery serve beside redis-server",
+    "running": "HTTP, samples and users of bloomery serve",
 }
 
 

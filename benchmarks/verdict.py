@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from statistics import median
 
+from benchmarks import running
 from benchmarks.adapters import OURS
 from benchmarks.family import verdict as family
 from benchmarks.lines import Line, missing, word
@@ -37,6 +38,7 @@ def judge(parts: Parts, settings: Settings) -> list[Line]:
         *named,
         *(family.judge(parts["family"], settings) if "family" in parts else []),
         *(service.judge(parts["service"], settings) if "service" in parts else []),
+        *(running.judge(parts["running"]) if "running" in parts else []),
     ]
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import shutil
 import signal
 import socket
@@ -35,10 +36,13 @@ def check_tools() -> None:
 class Running:
     """A server that runs, and what the kernel knows about it."""
 
-    def __init__(self, name: str, process: subprocess.Popen[bytes], port: int) -> None:
+    def __init__(
+        self, name: str, process: subprocess.Popen[bytes], port: int, http_port: int = 0
+    ) -> None:
         self.name = name
         self.process = process
         self.port = port
+        self.http_port = http_port
 
     def wire(self) -> Wire:
         return Wire(self.port)
@@ -101,8 +105,8 @@ def start(data: Path, *options: str, pinned: bool = True) -> tuple[Running, floa
         process.stdout.close()
         said_text = (data.parent / f"{data.name}.stderr").read_text()
         raise RuntimeError(f"the server did not start: {line!r}\n{said_text[-2000:]}")
-    port = int(line.split("resp=")[1].split()[0].rpartition(":")[2])
-    return Running("bloomery", process, port), seconds
+    resp, http = (int(port) for port in re.findall(r"(?:resp|http)=\S*:(\d+)", line))
+    return Running("bloomery", process, resp, http), seconds
 
 
 @contextlib.contextmanager

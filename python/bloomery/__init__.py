@@ -2,6 +2,7 @@
 
 from bloomery import errors, sizing
 from bloomery._native import __version__
+from bloomery.client import AsyncClient, Client
 from bloomery.filters import (
     BloomFilter,
     CountingBloomFilter,
@@ -15,7 +16,9 @@ from bloomery.filters import (
 from bloomery.storage.anyfile import open
 
 __all__ = [
+    "AsyncClient",
     "BloomFilter",
+    "Client",
     "CountingBloomFilter",
     "CuckooFilter",
     "DeletableBloomFilter",

@@ -21,6 +21,7 @@
     ├── RegistryUnavailable  (OSError)      registry-unavailable
     ├── NotLoggedIn          (PermissionError) not-logged-in
     ├── NotAllowed           (PermissionError) not-allowed
+    ├── InvalidRequest       (ValueError)   invalid-request
     ├── RequestTooLarge      (ValueError)   request-too-large
     ├── ServerUnavailable    (ConnectionError) server-unavailable
     └── MissingExtra         (ImportError)  missing-extra
@@ -168,6 +169,12 @@ class NotAllowed(BloomeryError, PermissionError):
     code = "not-allowed"
 
 
+class InvalidRequest(BloomeryError, ValueError):
+    """A request of HTTP that cannot be read, or for what is not there; the message says why."""
+
+    code = "invalid-request"
+
+
 class RequestTooLarge(BloomeryError, ValueError):
     """A request is longer than the server takes; the message has the limit and what to do."""
 
@@ -184,3 +191,14 @@ class MissingExtra(BloomeryError, ImportError):
     """An optional dependency is needed; the message says what to install."""
 
     code = "missing-extra"
+
+
+def of_code(code: str, message: str) -> BloomeryError:
+    """The error of this code, as a server told it; the base for a code of a newer server."""
+    left: list[type[BloomeryError]] = [BloomeryError]
+    while left:
+        found = left.pop()
+        if found.code == code:
+            return found(message)
+        left += found.__subclasses__()
+    return BloomeryError(message)

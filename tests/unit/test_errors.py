@@ -34,6 +34,7 @@ CATALOGUE = {
     "RegistryUnavailable": ("registry-unavailable", OSError),
     "NotLoggedIn": ("not-logged-in", PermissionError),
     "NotAllowed": ("not-allowed", PermissionError),
+    "InvalidRequest": ("invalid-request", ValueError),
     "RequestTooLarge": ("request-too-large", ValueError),
     "ServerUnavailable": ("server-unavailable", ConnectionError),
     "MissingExtra": ("missing-extra", ImportError),

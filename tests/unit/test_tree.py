@@ -28,17 +28,18 @@ MAY_IMPORT = {
     "sizing": {"_native", "cell_sizing", "errors", "line_rates", "parameters", "types"},
     "filters": _BASE | {"parameters"},
     "storage": _BASE | {"filters"},
-    "client": {"errors", "types"},
+    "names": {"errors"},
+    "client": {"errors", "names", "types"},
     "bloomery": _BASE | {"client", "filters", "storage"},
     "guard": _BASE | {"bloomery", "filters", "storage"},
     "integrations": _BASE | {"bloomery", "filters", "storage", "guard"},
-    "service": _BASE | {"bloomery", "filters", "storage", "guard"},
+    "service": _BASE | {"bloomery", "filters", "names", "storage", "guard"},
     "dashboard": {"bloomery", "errors", "service", "sizing", "types"},
     "cli": _BASE | {"bloomery", "filters", "storage", "guard", "integrations", "service"},
     "__main__": {"cli"},
 }
-# Inside a function only: `save` and `load` are methods of the filter, and the files are storage's.
-MAY_IMPORT_LATE = {"filters": {"storage"}}
+# Inside a function only: `save` and `load` are methods of a filter, and the files are storage's.
+MAY_IMPORT_LATE = {"client": {"storage"}, "filters": {"storage"}}
 
 OPTIONAL = {
     "alembic",

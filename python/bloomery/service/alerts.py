@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from bloomery.service.names import printable
+from bloomery.names import printable
 from bloomery.storage.state import Entry
 
 __all__ = ["KINDS", "Alert", "Alerts"]

@@ -8,6 +8,7 @@ more and more often: probes from when it erred less are left out as soon as they
 from __future__ import annotations
 
 import math
+from itertools import pairwise
 
 __all__ = ["PROBES", "Window", "interval"]
 
@@ -39,8 +40,8 @@ def interval(probes: int, hits: int) -> tuple[float, float]:
 class Window:
     """The probes of a filter that count: the latest ones, of a time when it erred as it does now.
 
-    They are in a few buckets, oldest first, each with the estimated error rate at its beginning; the
-    two smallest neighbours become one when there are too many.
+    They are in a few buckets, oldest first, each with the estimated error rate at its beginning;
+    the two smallest neighbours become one when there are too many.
     """
 
     __slots__ = ("_buckets", "hits", "probes")
@@ -62,7 +63,7 @@ class Window:
             self.probes -= gone[0]
             self.hits -= gone[1]
         if len(buckets) > _BUCKETS:
-            sums = [a[0] + b[0] for a, b in zip(buckets, buckets[1:], strict=False)]
+            sums = [a[0] + b[0] for a, b in pairwise(buckets)]
             at = sums.index(min(sums))
             (one, its, begun), (other, others, _) = buckets[at : at + 2]
             buckets[at : at + 2] = [(one + other, its + others, begun)]
@@ -70,7 +71,7 @@ class Window:
     def _outdated(self, estimate: float) -> bool:
         """Is the oldest bucket to go? If it is not needed, or if the rate has changed since by more
         than half a standard error: then the mean is off by a quarter of one, which does no harm."""
-        probes, hits, then = self._buckets[0]
+        _, hits, then = self._buckets[0]
         if self.probes > _MOST_PROBES or self.hits - hits >= _MOST_HITS:
             return True
         error = math.sqrt(max(estimate * (1 - estimate), 1 / self.probes) / self.probes)

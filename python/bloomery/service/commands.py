@@ -103,11 +103,13 @@ class Commands:
             at += 1
         return (numbers[at - 1] if at < len(numbers) else 0), iter(some)
 
-    def info(self, name: bytes) -> dict[str, Any]:
-        """All that is known about a filter, ready for JSON."""
+    def info(self, name: bytes, about: dict[str, Any] | None = None) -> dict[str, Any]:
+        """All that is known about a filter, ready for JSON; `about` is what it said of itself, if
+        it was asked elsewhere: to count the bits of a large one takes long."""
         entry = self.find(name)
         adds, checks, maybes = self.engine.figures(entry)
-        about = {} if entry.filter is None else entry.filter.info()
+        if about is None:
+            about = {} if entry.filter is None else entry.filter.info()
         return {
             "name": operations.text_of(entry.name),
             **about,
@@ -157,6 +159,18 @@ class Commands:
         self._check_writable()
         self._whole(name)
         return self.engine.shelf.add(name, keys)
+
+    def explain(self, name: bytes, refused: tuple[str, str]) -> tuple[str, str]:
+        """Return a refusal in words that say which policy refused. (RESP has RedisBloom's.)"""
+        entry = self._whole(name)
+        limit, _ = policy.limit_and_mark(entry)
+        if refused[0] != "filter-full" or limit is None or entry.items < limit:
+            return refused
+        capacity = policy.capacity_of(entry)
+        full = "its capacity" if limit == capacity else f"full_at of its capacity of {capacity:,}"
+        return refused[0], (
+            f"{shown(name)} holds {entry.items:,} keys, {full}, and its policy is reject"
+        )
 
     def contains(self, name: bytes, keys: list[Any]) -> bytes:
         """Return a byte for each key: 0 it was definitely not added, 1 maybe."""
@@ -209,7 +223,8 @@ class Commands:
         """Take a part of a saved filter, the head (position 1) first, in order."""
         if position == 1:
             self._check_new(name)
-            settings = {"door": "cf"} if form == "rediscuckoo" else {}
+            kind = files.expect(data[: files.HEADER_BYTES])[0].kind if form == "bloomery" else form
+            settings = {"door": "cf"} if kind == "rediscuckoo" else {}
             text = operations.text_of(name)
             chunk = operations.chunk(1, data, name=text, format=form, settings=settings)
             return self.engine.create(Op.CHUNK, chunk)

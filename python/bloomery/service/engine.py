@@ -8,12 +8,12 @@ until the log has what is in memory.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Set
 from typing import TYPE_CHECKING
 
 from bloomery import BloomFilter, _native, errors
 from bloomery.service.clock import Clock
-from bloomery.service.policy import marks
+from bloomery.service.policy import limit_and_mark
 from bloomery.storage.operations import Op
 from bloomery.storage.state import Entry, State
 
@@ -25,6 +25,7 @@ __all__ = ["Engine"]
 
 # Stands on the shelf for a filter that is still being loaded.
 _UNREADY = BloomFilter(1)
+_NONE: Set[int] = frozenset()
 
 
 def _ignore(entry: Entry) -> None:
@@ -42,7 +43,9 @@ class Engine:
         self.problem: errors.LogUnavailable | None = None  # why writes are refused
         self.on_change: Callable[[Entry], None] = _ignore
         self.on_drop: Callable[[Entry], None] = _ignore
+        self.on_end: Callable[[], None] = lambda: None
         self._shelved: dict[int, bytes] = {}  # under which name each filter is on the shelf
+        self._touched: set[int] = set()  # filters that were changed or dropped in this turn
         self._open = False  # has this turn begun?
         state.on_put, state.on_drop = self._shelve, self._unshelve
         for entry in state.filters.values():
@@ -58,6 +61,7 @@ class Engine:
 
     def end(self) -> list[Row]:
         """End the turn; what was noted in it, to be logged with its time."""
+        self.on_end()
         self._open = False
         now = self.state.now
         return [(now, *record) for record in self.shelf.take_log()]
@@ -84,6 +88,7 @@ class Engine:
         self.shelf.note(filter_id, op, data)
         if entry is not None:
             entry.changes += 1
+            self._touched.add(entry.id)
             self._shelve(entry)
             self.on_change(entry)
         return entry
@@ -105,6 +110,28 @@ class Engine:
             self._count(entry.id)
         return entry
 
+    def take_touched(self) -> Set[int]:
+        """Numbers of filters that were changed or dropped in this turn, or that came past a mark;
+        those have their next one now."""
+        marked = self.shelf.take_marked()
+        if not marked and not self._touched:
+            return _NONE
+        for number in marked:
+            if number in self.state.filters:
+                self.renew(self.state.filters[number])
+        touched, self._touched = self._touched, set()
+        return touched.union(marked)
+
+    def renew(self, entry: Entry) -> None:
+        """Let the shelf have a filter's limit and mark as they are now."""
+        self._count(entry.id)
+        self._shelve(entry)
+
+    def count(self, entry: Entry) -> int:
+        """How many keys a filter holds."""
+        self._count(entry.id)
+        return entry.items
+
     def figures(self, entry: Entry) -> tuple[int, int, int]:
         """Adds, checks and maybes since the server started."""
         found = self.shelf.figures(entry.name)
@@ -113,6 +140,9 @@ class Engine:
     def _pass_time(self) -> None:
         for record in self.state.pass_time(self.clock.now()):
             self.shelf.note(*record)
+            entry = self.state.filters.get(record[0])
+            if entry is not None:  # it holds fewer keys now
+                self._shelve(entry)
 
     # The shelf follows the state.
 
@@ -128,7 +158,7 @@ class Engine:
         if before is not None and before != entry.name:
             self.shelf.drop(before)
         self._shelved[entry.id] = entry.name
-        filter, (limit, _) = entry.filter, marks(entry)
+        filter, (limit, mark) = entry.filter, limit_and_mark(entry)
         self.shelf.put(
             entry.name,
             _UNREADY if filter is None else filter,
@@ -136,6 +166,7 @@ class Engine:
             door=entry.settings.get("door", "bf"),
             items=entry.items,
             limit=limit,
+            mark=mark,
             loading=filter is None,
         )
 
@@ -143,4 +174,5 @@ class Engine:
         name = self._shelved.pop(entry.id, None)
         if name is not None:
             self.shelf.drop(name)
+        self._touched.add(entry.id)
         self.on_drop(entry)

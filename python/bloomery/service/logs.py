@@ -39,8 +39,9 @@ _secrets: list[str] = []
 def set_up(form: str = "text", level: str = "info") -> None:
     """Let everything go to stderr, in one of the two forms."""
     logging.raiseExceptions = False  # a closed stderr is no reason to stop
-    handler = logging.StreamHandler(sys.stderr)
-    colour = sys.stderr.isatty() and not os.environ.get("NO_COLOR")
+    # Python has no stderr where the shell closed it.
+    handler = logging.StreamHandler(sys.stderr) if sys.stderr else logging.NullHandler()
+    colour = os.isatty(2) and not os.environ.get("NO_COLOR")
     handler.setFormatter(_Json() if form == "json" else _Text(colour))
     root = logging.getLogger()
     root.handlers[:] = [handler]

@@ -23,6 +23,7 @@ class Mirror:
 
     def __init__(self, engine: Engine, url: str | Path, server: str) -> None:
         self.engine = engine
+        self.server = server
         self.registry = Registry(url, server)
         self.projection = Projection(self.registry, self._rows)
         engine.on_change = self._changed

@@ -22,7 +22,16 @@ from bloomery import errors
 from bloomery.filters.rotating import MAX_WINDOW, parse_window
 from bloomery.storage.state import Entry
 
-__all__ = ["FIELDS", "Policy", "adjusted", "capacity_of", "chosen", "marks", "policy_of"]
+__all__ = [
+    "FIELDS",
+    "Policy",
+    "adjusted",
+    "capacity_of",
+    "chosen",
+    "limit_and_mark",
+    "part_of",
+    "policy_of",
+]
 
 FIELDS = ("on_full", "full_at", "warn_at", "warn_within", "grace")
 ON_FULL = ("grow", "rotate", "reject", "alert")
@@ -68,24 +77,27 @@ def capacity_of(entry: Entry) -> int:
     return int(entry.settings.get("capacity", 0) if made is None else made)
 
 
-def marks(entry: Entry) -> tuple[int | None, list[int]]:
-    """How many keys a filter takes at most, if there is an end; and the numbers of keys at which
-    its policy wants to be asked."""
+def limit_and_mark(entry: Entry) -> tuple[int | None, int | None]:
+    """How many keys a filter takes at most; and with how many its policy is to be looked at next.
+    None: any number, never."""
     if entry.filter is None:
-        return None, []
-    policy = policy_of(entry)
+        return None, None
+    policy, capacity = policy_of(entry), capacity_of(entry)
+    full = part_of(policy.full_at, capacity)
+    if policy.on_full == "rotate":
+        left = full - int(entry.filter._facts()["generation_count"])
+        return None, entry.items + left if left > 0 else None
     if policy.on_full not in ("reject", "alert"):
-        return None, []
-    capacity = capacity_of(entry)
-    full = _share(policy.full_at, capacity)
-    warn = [_share(policy.warn_at, capacity)] if policy.warn_at else []
-    # RedisBloom's own kinds refuse by themselves, in their own words.
-    own = entry.filter.kind.startswith("redis")
-    return full if policy.on_full == "reject" and not own else None, [*warn, full]
+        return None, None
+    marks = [part_of(policy.warn_at, capacity), full] if policy.warn_at else [full]
+    # RedisBloom's own kinds refuse by themselves.
+    limited = policy.on_full == "reject" and not entry.filter.kind.startswith("redis")
+    return full if limited else None, min((at for at in marks if at > entry.items), default=None)
 
 
-def _share(of_capacity: float, capacity: int) -> int:
-    return max(1, math.floor(of_capacity * capacity + 1e-9))
+def part_of(share: float, capacity: int) -> int:
+    """How many keys that share of a capacity is."""
+    return max(1, math.floor(share * capacity + 1e-9))
 
 
 def chosen(kind: str | None, settings: Mapping[str, Any]) -> dict[str, Any]:

@@ -12,7 +12,7 @@ import time
 from pathlib import Path
 
 from bloomery import errors
-from bloomery.service import binding, tls
+from bloomery.service import binding, tls, users
 from bloomery.service.configuration import Configuration
 from bloomery.service.registry import Registry
 
@@ -23,22 +23,26 @@ def examine(found: Configuration) -> None:
     """Add to the problems and warnings of a configuration what is wrong around it. Nothing is made
     or changed."""
     running = _is_running(Path(found.settings.data))
-    for look in (_binding, _certificate, _registry):
-        try:
-            look(found)
-        except errors.BloomeryError as problem:
-            found.problems.append(str(problem))
-    _ports(found, running)
     if running:
         found.warnings.append(f"{found.settings.data}: a server is running on this folder")
     else:
         _folder(found)
+    for look in (_binding, _certificate, _registry):
+        try:
+            look(found)
+        except NotADirectoryError:  # the data folder: said already
+            continue
+        except OSError as problem:
+            found.problems.append(f"{problem.filename}: {problem.strerror}")
+        except errors.BloomeryError as problem:
+            found.problems.append(str(problem))
+    _ports(found, running)
 
 
 def _binding(found: Configuration) -> None:
     bound = binding.addresses(found.settings.host)
-    users = binding.has_users(Path(found.settings.data))
-    found.problems += binding.check(found.settings, bound, users=users)
+    there = bool(users.load(found.settings.data))
+    found.problems += binding.check(found.settings, bound, users=there)
 
 
 def _certificate(found: Configuration) -> None:

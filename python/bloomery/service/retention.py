@@ -42,7 +42,8 @@ class Retention:
     def _see(self, now: float, steady: float) -> None:
         """Compare the clocks."""
         ahead = now - (self._own + steady - self._steady)
-        if self._jumped is None and ahead <= _JUMP:
-            self._own, self._steady = now, steady  # small steps, and all that go back
+        if ahead < 0 or (self._jumped is None and ahead <= _JUMP):
+            self._own, self._steady = now, steady  # all steps back, and small ones ahead
+            self._ahead = 0.0
         elif abs(ahead - self._ahead) > _JUMP:
             self._jumped, self._ahead = steady, ahead

@@ -109,4 +109,7 @@ class Saving:
         problem = task.exception()
         self.problem = None if problem is None else str(problem)
         if problem is not None:
-            self.server.say(f"snapshot failed, the log keeps everything: {problem}", level="error")
+            text = f"snapshot failed, the log keeps everything: {problem}"
+            self.server.alerts.begin("snapshot-failed", text)
+        else:
+            self.server.alerts.end("snapshot-failed", "a snapshot was made again")

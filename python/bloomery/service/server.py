@@ -1,45 +1,50 @@
 """The server: a folder of data, the filters in it, and the doors to them.
 
-run: lock the folder ─> recover ─> open the doors ─> ready ─> SIGTERM ─> drain ─> snapshot ─> end
+run: lock the folder ─> open HTTP (not ready) ─> recover ─> open RESP ─> ready ─> SIGTERM
+     ─> not ready ─> close the doors ─> drain ─> snapshot ─> end
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import re
 import secrets
 import signal
 import ssl
-import sys
 import time
+from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
 from bloomery import _native, errors
-from bloomery.service import binding, logs
+from bloomery.service import binding, logs, troubles, users
 from bloomery.service.access import Access
+from bloomery.service.alerts import Alerts
 from bloomery.service.audit import Audit
 from bloomery.service.commands import Commands
 from bloomery.service.engine import Engine
-from bloomery.service.http import HttpDoor
+from bloomery.service.http.door import HttpDoor
+from bloomery.service.listening import Listener, listen
 from bloomery.service.mirror import Mirror
 from bloomery.service.notify import notify, watched
+from bloomery.service.policies import Policies
 from bloomery.service.resp.connection import Connection
 from bloomery.service.resp.door import Door
 from bloomery.service.sampler import Sampler
 from bloomery.service.saving import Saving
 from bloomery.service.settings import Settings
-from bloomery.service.tls import HANDSHAKE_SECONDS, LOOK_SECONDS, Tls
+from bloomery.service.tls import Tls
 from bloomery.service.turns import Turns
+from bloomery.service.webhook import Webhook
 from bloomery.storage import files
 from bloomery.storage.folder import lock, log_folder
 from bloomery.storage.log import Fsync, Log
-from bloomery.storage.recovery import recover
+from bloomery.storage.recovery import Recovery, recover
 
 __all__ = ["Server"]
 
-_BACKLOG = 4096
 _DRAIN_SECONDS = 5.0
 _REGISTRY = "registry.sqlite"
 
@@ -52,8 +57,11 @@ class Server:
         self.data = Path(settings.data)
         self.accept_loss = accept_loss
         self.started = time.time()
-        self.ready = False
+        self.loaded = False  # the filters are there
+        self.ready = False  # for clients: not before, and not when it is about to end
         self.resp_address = self.http_address = ""
+        self.alerts = Alerts(self.say)
+        self.webhook: Webhook | None = None
         self.problems: list[str] = []  # that were found when it started
         self.recovered_rows = 0  # of the log, that were done again
         self.certificate: Tls | None = None
@@ -66,7 +74,9 @@ class Server:
     turns: Turns
     commands: Commands
     door: Door
+    http: HttpDoor
     saving: Saving
+    policies: Policies
     mirror: Mirror
     sampler: Sampler
 
@@ -89,17 +99,24 @@ class Server:
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, stop.set)
         loop.add_signal_handler(signal.SIGHUP, self._reload.set)
-        bound = self._may_bind()
+        bound = binding.require(self.settings, bool(users.load(self.data)), self.say)
         if self.settings.tls_cert:
             self.certificate = Tls(self.settings.tls_cert, self.settings.tls_key, self.say)
         with contextlib.closing(lock(self.data)):
-            self._open()
-            ends = await self._listen(bound)
+            self.http = HttpDoor(self)
+            http = await self.http.open(bound, self.settings.http_port, self.tls)
+            self.http_address = http.address
+            sweeping = asyncio.ensure_future(self._sweep_http())
+            # In a thread: meanwhile HTTP says that the server is not ready.
+            self._open(await asyncio.to_thread(recover, self.data, accept_loss=self.accept_loss))
+            resp = await self._listen(bound)
             background = [
+                sweeping,
                 asyncio.ensure_future(self._tick()),
                 asyncio.ensure_future(self._sync_each_second()),
-                asyncio.ensure_future(self._look_at_certificate()),
             ]
+            if self.certificate is not None:
+                background.append(asyncio.ensure_future(self.certificate.watch(self._reload)))
             self.sampler.start()
             self.ready = True
             self._print_ready()
@@ -109,25 +126,13 @@ class Server:
             finally:
                 self.ready = False
                 notify("STOPPING=1")
+                await asyncio.sleep(self.settings.drain_seconds)
+                resp.close()
+                http.close()
                 for task in background:
                     task.cancel()
-                for end in ends:
-                    end.close()
                 await self._drain()
             return await self._close()
-
-    def _may_bind(self) -> list[str]:
-        """Return the addresses to serve at; InvalidConfiguration if others could reach them and
-        are not kept out."""
-        bound = binding.addresses(self.settings.host)
-        problems = binding.check(self.settings, bound, users=binding.has_users(self.data))
-        if problems:
-            raise errors.InvalidConfiguration(*problems)
-        if self.settings.insecure and not self.settings.tls_cert:
-            reached = [one for one in bound if not binding.is_loopback(one)]
-            if reached:
-                self.say("others can listen in: there is no TLS", level="warning", at=reached)
-        return bound
 
     @property
     def tls(self) -> ssl.SSLContext | None:
@@ -139,9 +144,8 @@ class Server:
         """When the certificate runs out, as Unix time; None without one."""
         return self.certificate.expires if self.certificate else None
 
-    def _open(self) -> None:
+    def _open(self, found: Recovery) -> None:
         self.access = Access(self)
-        found = recover(self.data, accept_loss=self.accept_loss)
         self.problems, self.recovered_rows = found.problems, found.rows
         for problem in found.problems:
             self.say(f"recovery: {problem}", level="warning")
@@ -157,14 +161,27 @@ class Server:
         self.engine = Engine(found.state, log)
         self.engine.shelf.most_layers = self.settings.cf_max_expansions
         self.commands = Commands(self.engine, self.settings)
-        self.turns = Turns(self.engine, self.say)
+        self.turns = Turns(self.engine, partial(troubles.log_unavailable, self))
+        self.policies = Policies(self.engine, self.alerts, self.say)
         self.saving = Saving(self, found.generation)
         registry = self.settings.registry or self.data / _REGISTRY
         self.mirror = Mirror(self.engine, registry, self._server_id(new=found.segment == 1))
         self.sampler = Sampler(self)
+        self.sampler.on_sample = self.policies.sampled
         self.commands.sampled = self.sampler.shown
+        self.webhook = self._open_webhook()
         self.door = Door(self)
         self.audit = Audit(self.data, self.say)
+        self.loaded = True
+
+    def _open_webhook(self) -> Webhook | None:
+        settings = self.settings
+        if not settings.webhook_url:
+            return None
+        secret = settings.webhook_secret.encode()
+        webhook = Webhook(settings.webhook_url, secret, self.say, self.mirror.server)
+        self.alerts.deliver = webhook.deliver
+        return webhook
 
     def _server_id(self, new: bool) -> str:
         """Which server this is, in a registry that others use too: made once and kept."""
@@ -185,25 +202,23 @@ class Server:
             file.write(made.encode())
         return made
 
-    async def _listen(self, bound: list[str]) -> list[asyncio.Server]:
-        loop, settings = asyncio.get_running_loop(), self.settings
-        secured: dict[str, Any] = {}
-        if self.tls is not None:
-            secured = {"ssl": self.tls, "ssl_handshake_timeout": HANDSHAKE_SECONDS}
-        resp = await loop.create_server(
-            lambda: Connection(self.door), bound, settings.resp_port, backlog=_BACKLOG, **secured
+    async def _listen(self, bound: list[str]) -> Listener:
+        settings = self.settings
+        resp = await listen(
+            lambda: Connection(self.door),
+            bound,
+            settings.resp_port,
+            self.tls,
+            settings.tls_handshake_seconds,
         )
-        http = await asyncio.start_server(
-            HttpDoor(self).serve, bound, settings.http_port, **secured
-        )
-        self.resp_address, self.http_address = (_address(one) for one in (resp, http))
-        return [resp, http]
+        self.resp_address = resp.address
+        return resp
 
     def _print_ready(self) -> None:
         where = f"resp={self.resp_address} http={self.http_address} data={self.data}"
         with contextlib.suppress(OSError):
             print(f"bloomery ready: {where}", flush=True)
-        if sys.stderr.isatty():
+        if os.isatty(2):
             port = self.resp_address.rpartition(":")[2]
             self.say(f"try: redis-cli -p {port} BF.ADD seen alice (Ctrl-C stops the server)")
 
@@ -222,23 +237,20 @@ class Server:
         if watched():
             notify("WATCHDOG=1")
         self.turns.join()
-        if await self.turns.retry():
-            self.say("the log can be written again: writes are taken")
+        await self.turns.retry()
+        self.policies.pass_second()
+        troubles.look(self)
         if await self.access.refresh():
             self.door.follow_users()
         self.audit.tick()
         self.door.sweep()
         self.saving.consider()
 
-    async def _look_at_certificate(self) -> None:
-        """Take a new certificate when there is one: every few seconds, and at once on SIGHUP."""
+    async def _sweep_http(self) -> None:
+        """Each second, also while the server is loading."""
         while True:
-            with contextlib.suppress(asyncio.TimeoutError):
-                await asyncio.wait_for(self._reload.wait(), LOOK_SECONDS)
-            asked = self._reload.is_set()
-            self._reload.clear()
-            if self.certificate is not None:
-                await asyncio.to_thread(self.certificate.look, always=asked)
+            await asyncio.sleep(1)
+            self.http.sweep()
 
     async def _sync_each_second(self) -> None:
         """Bring the log to the disk, beside everything else."""
@@ -255,6 +267,7 @@ class Server:
     async def _drain(self) -> None:
         """Let commands that have begun end, and their replies go out."""
         until = time.monotonic() + _DRAIN_SECONDS
+        await self.http.drain(until)
         while self.door.tasks and time.monotonic() < until:
             await asyncio.sleep(0.01)
         for connection in list(self.door.connections.values()):
@@ -281,6 +294,8 @@ class Server:
             self.say(f"no snapshot was made: {problem}; the log has everything", level="error")
             code = 1
         await asyncio.to_thread(self.mirror.close)
+        if self.webhook is not None:
+            await asyncio.to_thread(self.webhook.close)
         self.turns.stop()
         try:
             self.engine.log.close()
@@ -289,8 +304,3 @@ class Server:
             code = 1
         await asyncio.to_thread(self.audit.close, "done" if code == 0 else "failed")
         return code
-
-
-def _address(server: asyncio.Server) -> str:
-    host, port = server.sockets[0].getsockname()[:2]
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

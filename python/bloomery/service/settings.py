@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import Field, dataclass, field, fields
 from difflib import get_close_matches
 from typing import Any
+from urllib.parse import urlsplit
 
 from bloomery import errors
 from bloomery.filters.rotating import parse_window
@@ -74,6 +75,21 @@ def _yes_no(text: str) -> bool:
     return text.lower() in {"yes", "true", "on", "1"}
 
 
+def _url(text: str) -> str:
+    """must be empty, or an http:// or https:// URL with a host"""
+    parts = urlsplit(text)
+    if text and (parts.scheme not in ("http", "https") or not parts.hostname):
+        raise ValueError
+    return text
+
+
+def _secret(text: str) -> str:
+    """must be 16 to 1,024 printable characters"""
+    if not 16 <= len(text) <= 1024 or not text.isprintable():
+        raise ValueError
+    return text
+
+
 def _host(text: str) -> str:
     """must be a host's name or its address: 127.0.0.1, ::1, 0.0.0.0 for all of them"""
     bare = text[1:-1] if text.startswith("[") and text.endswith("]") else text
@@ -128,6 +144,7 @@ class Settings:
     registry: str = _set("", _text, live=False, secret=True)  # a URL; none: in the data folder
     tls_cert: str = _set("", _text, live=False, path=True)
     tls_key: str = _set("", _text, live=False, path=True)
+    tls_handshake_seconds: int = _set(10, _between(1, 3600), live=False)
     insecure: bool = _set(False, _yes_no, live=False)
     log_format: str = _set("text", _one_of("text", "json"), live=False)
     log_level: str = _set("info", _one_of("debug", "info", "warning", "error"))
@@ -151,6 +168,12 @@ class Settings:
     max_request_bytes: int = _set(128 << 20, _between(1 << 10, 1 << 31, _nbytes), live=False)
     client_output_limit: int = _set(64 << 20, _between(1 << 16, 1 << 40, _nbytes))
     slow_client_seconds: int = _set(60, _between(1, 1 << 31))
+    http_max_answers: int = _set(64 << 20, _between(1, 1 << 32))  # to the keys of one stream
+    http_maxclients: int = _set(10_000, _between(1, 1_000_000))
+    http_header_seconds: int = _set(10, _between(1, 3600))  # for the head of a request
+    http_body_seconds: int = _set(30, _between(1, 3600))
+    http_max_body_bytes: int = _set(16 << 20, _between(1 << 10, 1 << 30, _nbytes))
+    drain_seconds: int = _set(0, _between(0, 3600))  # from not ready to closed doors
     fsync: str = _set("everysec", _one_of("always", "everysec", "never"), live=False)
     snapshot_seconds: int = _set(3600, _between(0, 1 << 31))  # 0: only when asked
     snapshot_log_bytes: int = _set(
@@ -161,6 +184,8 @@ class Settings:
     sample_keep_minutes: int = _set(86400, _keep)
     sample_keep_hours: int = _set(90 * 86400, _keep)
     metrics_filters: int = _set(1000, _between(0, 1_000_000))  # shown one by one
+    webhook_url: str = _set("", _url, live=False, secret=True)  # it may have a token in it
+    webhook_secret: str = _set("", _secret, live=False, secret=True)
 
     def names(self) -> list[str]:
         """Return the names as CONFIG has them."""
@@ -211,6 +236,14 @@ class Settings:
         if bool(self.tls_cert) != bool(self.tls_key):
             given, other = ("tls-cert", "tls-key") if self.tls_cert else ("tls-key", "tls-cert")
             found.append((given, f"{given} is set and {other} is not, must both be, or neither"))
+        if self.webhook_url and not self.webhook_secret:
+            found.append(
+                (
+                    "webhook-url",
+                    "webhook-url is set and webhook-secret is not: alerts are signed with it; put "
+                    "one into a file (webhook-secret-file) or into BLOOMERY_WEBHOOK_SECRET",
+                )
+            )
         if self.resp_port == self.http_port != 0:
             found.append(("http-port", f"http-port is {self.http_port}, and so is resp-port"))
         return found

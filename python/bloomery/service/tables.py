@@ -28,7 +28,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.sql.elements import quoted_name
 
-from bloomery.service.names import printable
+from bloomery.names import printable
 
 METADATA = MetaData()
 # Only an INTEGER is SQLite's own row number; it has 64 bits there too.

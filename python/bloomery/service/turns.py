@@ -77,9 +77,10 @@ class _Waiter:
 class Turns:
     """The turns of a server, and the thread that writes its log."""
 
-    def __init__(self, engine: Engine, say: Callable[..., None]) -> None:
+    def __init__(self, engine: Engine, on_refuse: Callable[[errors.LogUnavailable], None]) -> None:
+        """`on_refuse` is told why writes are refused, when that begins."""
         self.engine = engine
-        self._say = say
+        self._on_refuse = on_refuse
         self._loop = asyncio.get_running_loop()
         self._turn: list[Member] = []
         self._begun = False
@@ -104,9 +105,13 @@ class Turns:
 
     async def logged(self) -> None:
         """Return when what was just done is in the log; LogUnavailable if it could not be."""
+        await self.logging()
+
+    def logging(self) -> asyncio.Future[None]:
+        """What `logged` waits for, for who has something else to do meanwhile."""
         waiter = _Waiter(self._loop.create_future())
         self.join(waiter)
-        await waiter.done
+        return waiter.done
 
     def _end(self) -> None:
         turn, self._turn, self._begun = self._turn, [], False
@@ -186,9 +191,7 @@ class Turns:
         """Take no writes until the log can be written again, and tell the operator; None: go on."""
         if problem is not None:
             if self.engine.problem is None:
-                self._say(
-                    f"the log cannot be written, writes are refused: {problem}", level="error"
-                )
+                self._on_refuse(problem)
             self.engine.refuse(problem)
 
     def call(self, work: Callable[[], _T]) -> asyncio.Future[_T]:

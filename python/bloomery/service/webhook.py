@@ -23,17 +23,16 @@ import random
 import threading
 import time
 import uuid
-from collections import deque
+from collections import OrderedDict, deque
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlsplit
 
 import httpx
 
-from bloomery import errors
 from bloomery.service.alerts import Say
 
-__all__ = ["Webhook", "check_url", "signature"]
+__all__ = ["Webhook", "signature"]
 
 MOST_WAITING = 1000  # deliveries
 SECONDS_EACH = 5.0  # for one try, from looking up the name to the answer's status
@@ -66,14 +65,6 @@ def signature(secret: bytes, at: int, body: bytes) -> str:
     return f"t={at},v1={made}"
 
 
-def check_url(text: str) -> str:
-    """must be empty, or an http:// or https:// URL with a host"""
-    parts = urlsplit(text)
-    if text and (parts.scheme not in ("http", "https") or not parts.hostname):
-        raise ValueError
-    return text
-
-
 class Webhook:
     """One URL that alerts go to. `deliver` them, `close` it."""
 
@@ -87,7 +78,7 @@ class Webhook:
         self._lock = threading.Lock()  # guards what follows
         self._lanes: dict[str | None, _Lane] = {}
         self._due: list[_Lane] = []  # a heap of those lanes, but for the one that is being tried
-        self._waiting = 0
+        self._order: OrderedDict[str, _Lane] = OrderedDict()  # all that waits, the oldest first
         self._away = False  # did the last try fail?
         self._loop: asyncio.AbstractEventLoop | None = None
         self._news = asyncio.Event()
@@ -107,9 +98,11 @@ class Webhook:
                 lane = self._lanes[name] = _Lane(time.monotonic(), name)
                 heapq.heappush(self._due, lane)
             lane.waiting.append(made)
-            self._waiting += 1
-            if self._waiting > MOST_WAITING:
-                self._drop_oldest()
+            self._order[number] = lane
+            if len(self._order) > MOST_WAITING:
+                # The oldest of all is the oldest of its filter.
+                self._order.popitem(last=False)[1].waiting.popleft()
+                self.dropped += 1
         self._wake()
 
     def close(self, seconds: float = 1.0) -> None:
@@ -121,16 +114,7 @@ class Webhook:
     @property
     def waiting(self) -> int:
         """How many deliveries wait."""
-        return self._waiting
-
-    def _drop_oldest(self) -> None:
-        lane = min(
-            (lane for lane in self._lanes.values() if lane.waiting),
-            key=lambda lane: lane.waiting[0].until,
-        )
-        lane.waiting.popleft()
-        self._waiting -= 1
-        self.dropped += 1
+        return len(self._order)
 
     def _wake(self) -> None:
         loop = self._loop
@@ -181,8 +165,7 @@ class Webhook:
             still = one is not None and bool(lane.waiting) and lane.waiting[0] is one
             again = again and still and one is not None and time.monotonic() < one.until
             if still and not again:
-                lane.waiting.popleft()
-                self._waiting -= 1
+                del self._order[lane.waiting.popleft().id]
                 self.sent += problem is None
                 self.failed += problem is not None
             if again and one is not None:
@@ -228,19 +211,3 @@ class Webhook:
         """The status alone: what else comes is not read, however much it is."""
         async with client.stream("POST", self._url, content=body, headers=headers) as answer:
             return answer.status_code
-
-
-def read_secret(path: str, environment: str | None) -> bytes:
-    """The secret that deliveries are signed with; InvalidParameter if there is none."""
-    try:
-        secret = open(path, "rb").read(1 << 16).strip() if path else (environment or "").encode()
-    except OSError as problem:
-        raise errors.InvalidParameter(
-            f"webhook-secret-file is {path!r}, which cannot be read: {problem.strerror}"
-        ) from None
-    if len(secret) < 16:
-        raise errors.InvalidParameter(
-            "webhook-url needs a secret of 16 bytes or more to sign with: put one into a file "
-            "(webhook-secret-file) or into BLOOMERY_WEBHOOK_SECRET"
-        )
-    return secret

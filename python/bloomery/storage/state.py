@@ -16,6 +16,10 @@ from bloomery.storage.operations import Op, Record
 __all__ = ["Entry", "State"]
 
 
+# Nothing waits for what comes later: a window that never ends would be waited for at each rotation.
+_CENTURY = 3.2e9
+
+
 @dataclass(slots=True)
 class Entry:
     """A filter of the server, by number and by name."""
@@ -122,7 +126,7 @@ class State:
     def _await(self, entry: Entry) -> None:
         if entry.expires_at is not None:
             heapq.heappush(self._waiting, (entry.expires_at, entry.id))
-        if entry.filter is not None and (due := _due(entry)) < float("inf"):
+        if entry.filter is not None and (due := _due(entry)) < self.now + _CENTURY:
             heapq.heappush(self._waiting, (due, entry.id))
 
     def _entry(self, filter_id: int) -> Entry:
@@ -237,16 +241,19 @@ class State:
         entry = self._entry(filter_id)
         filter = self.filter_of(entry)
         if not hasattr(filter, "rotate"):
-            raise errors.InvalidParameter(
+            raise errors.ReadOnlyFilter(
                 f"{_shown(entry.name)} is a {filter.kind} filter: only a rotating one rotates"
             )
         filter.rotate()
+        entry.items = filter.estimated_count
         self._await(entry)
         return entry
 
     def _tick(self, filter_id: int, data: bytes) -> Entry:
         entry = self._entry(filter_id)
-        self.filter_of(entry)._add_hashes(b"")  # whatever is done to it first lets time pass
+        filter = self.filter_of(entry)
+        filter._add_hashes(b"")  # whatever is done to it first lets time pass
+        entry.items = filter.estimated_count
         self._await(entry)
         return entry
 

@@ -174,7 +174,7 @@ def test_rotating_and_compacting() -> None:
     state.apply(Op.COMPACT, large.id, b"", NOW)
     assert large.filter.nbytes < nbytes // 100
     assert large.filter._add_hashes(hashes(1, 100)) == 0
-    with pytest.raises(errors.InvalidParameter, match="only a rotating one"):
+    with pytest.raises(errors.ReadOnlyFilter, match="only a rotating one"):
         state.apply(Op.ROTATE, large.id, b"", NOW)
 
 

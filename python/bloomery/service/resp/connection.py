@@ -21,6 +21,7 @@ __all__ = ["Connection"]
 ENOUGH = 1 << 20
 # A request of one that has yet to log in may be no longer.
 _MOST_UNKNOWN = 64 << 10
+_TLS_HELLO = b"\x16\x03"  # how a client of TLS begins, and no command does
 # So many chunks may come while the log is written; then it is not read on either.
 _MOST_HELD = 4
 
@@ -78,12 +79,18 @@ class Connection(asyncio.Protocol):
         if not self.busy and not self.paused and not self.committing:
             self.client.closing = True
             self.door.begin(self)
-        return True
+        # TLS has no half that stays open; to say so would make the loop warn of it.
+        return self.transport.get_extra_info("sslcontext") is None
 
     def work(self, data: bytes) -> None:
         """Do commands until there are no more, or one of them takes long."""
         session, door = self.session, self.door
         door.begin(self)
+        if data.startswith(_TLS_HELLO) and not session.waiting:
+            # It would wait for an answer in TLS for as long as we wait for the end of a line.
+            session.reply(encode(Failure("ERR Protocol error: there is no TLS at this port"), 2))
+            self.client.closing = True
+            return
         command = session.feed(data)
         while command is not None:
             if isinstance(command, str):

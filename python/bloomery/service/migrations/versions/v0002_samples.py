@@ -1,5 +1,7 @@
 """What a sample tells beside the two first figures. Frozen, as every revision."""
 
+from typing import Any
+
 import sqlalchemy as sa
 from alembic import op
 
@@ -8,8 +10,7 @@ down_revision = "0001"
 
 _TABLE = "BloomFilterStats"
 _INDEX = "BloomFilterStats_span_sampled_at"
-_COLUMNS = {
-    "span": "INTEGER DEFAULT '0' NOT NULL",
+_COLUMNS: dict[str, sa.types.TypeEngine[Any]] = {
     "seconds": sa.Double(),
     "items": sa.BigInteger(),
     "fill_ratio": sa.Double(),
@@ -30,14 +31,14 @@ def upgrade() -> None:
     """Add them, and an index for those whose time is over."""
     # Not by op.add_column, which quotes the table's name; PostgreSQL does not fold those.
     dialect = op.get_bind().dialect
+    op.execute(f"ALTER TABLE {_TABLE} ADD COLUMN span INTEGER DEFAULT '0' NOT NULL")
     for name, sort in _COLUMNS.items():
-        text = sort if isinstance(sort, str) else sort.compile(dialect)
-        op.execute(f"ALTER TABLE {_TABLE} ADD COLUMN {name} {text}")
+        op.execute(f"ALTER TABLE {_TABLE} ADD COLUMN {name} {sort.compile(dialect)}")
     op.execute(f"CREATE INDEX {_INDEX} ON {_TABLE} (span, sampled_at)")
 
 
 def downgrade() -> None:
     """Remove them."""
     op.execute(f"DROP INDEX {_INDEX}")
-    for name in reversed(_COLUMNS):
+    for name in ["span", *_COLUMNS]:
         op.execute(f"ALTER TABLE {_TABLE} DROP COLUMN {name}")

@@ -38,6 +38,15 @@ def printable(name: bytes) -> str:
 
 def unprintable(text: str) -> bytes:
     """The name that `printable` gave this text for; InvalidParameter if it gave it for none."""
+    name = typed(text)
+    if printable(name) != text:
+        raise _no_name(text)
+    return name
+
+
+def typed(text: str) -> bytes:
+    """The name that a person or a program means by a text: like `unprintable`, but characters that
+    it would not print may stand for themselves."""
     data = text.encode("utf-8", "surrogatepass")
     parts, end = [], 0
     for found in _ESCAPED.finditer(data):
@@ -45,13 +54,16 @@ def unprintable(text: str) -> bytes:
             break
         end = found.end()
         parts.append(bytes.fromhex(found[1].decode()) if found[1] else found[2] or b"\\")
-    name = b"".join(parts)
-    if end != len(data) or printable(name) != text:
-        raise InvalidParameter(
-            f"{text[:80]!r} is no printed name: a backslash is \\\\, and a byte that cannot be "
-            "shown \\x00 to \\xff; a name that was cut (\\~) cannot be read back"
-        )
-    return name
+    if end != len(data):
+        raise _no_name(text)
+    return b"".join(parts)
+
+
+def _no_name(text: str) -> InvalidParameter:
+    return InvalidParameter(
+        f"{text[:80]!r} is no printed name: a backslash is \\\\, and a byte that cannot be "
+        "shown \\x00 to \\xff; a name that was cut (\\~) cannot be read back"
+    )
 
 
 def _shown(character: str) -> str:

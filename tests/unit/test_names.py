@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bloomery.errors import InvalidParameter
-from bloomery.service.names import LONGEST, printable, unprintable
+from bloomery.names import LONGEST, printable, unprintable
 
 
 @pytest.mark.parametrize(

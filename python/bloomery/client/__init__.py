@@ -1,0 +1,9 @@
+"""A server's filters over HTTP, used as local ones are: one client waits, the other is asyncio's.
+
+operation ──calls──> Call (what to send, how to read the answer) ──Client or AsyncClient──> sent
+"""
+
+from bloomery.client.aio import AsyncClient, AsyncRemoteFilter
+from bloomery.client.sync import Client, RemoteFilter
+
+__all__ = ["AsyncClient", "AsyncRemoteFilter", "Client", "RemoteFilter"]

@@ -1,0 +1,275 @@
+"""The client for asyncio: what `sync` has, awaited."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import ssl
+from collections.abc import AsyncIterator, Iterator
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from bloomery.client import calls, files
+from bloomery.client.call import Call, Connection, ended_well, load_httpx, problem_of, telling
+from bloomery.client.calls import FilterCalls, Many, Name
+from bloomery.errors import UnknownFilter
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+    from bloomery.types import Batch, Key, Mask, Nulls
+
+__all__ = ["AsyncClient", "AsyncRemoteFilter"]
+
+T = TypeVar("T")
+
+
+class AsyncClient:
+    """The filters of a server, by name, for asyncio.
+
+    async with AsyncClient("http://127.0.0.1:8100") as client:
+        seen = await client.create("seen", capacity=1_000_000, error_rate=0.01)
+        await seen.add("alice")
+        await client["seen"].contains("alice")
+    """
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        token: str | None = None,
+        user: str | None = None,
+        password: str | None = None,
+        timeout: float | None = 30.0,
+        verify: bool | str | ssl.SSLContext = True,
+    ) -> None:
+        """Connect with the first request; the arguments are `Client`'s."""
+        connection = Connection(url, token, user, password, timeout, verify)
+        self._http = load_httpx().AsyncClient(**connection.options())
+
+    async def __aenter__(self) -> Self:
+        """Be closed at the end of the block."""
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        """Close."""
+        await self.close()
+
+    async def close(self) -> None:
+        """Close all connections."""
+        await self._http.aclose()
+
+    def __repr__(self) -> str:
+        """Show where the server is."""
+        return f"<{type(self).__name__}({str(self._http.base_url.copy_with(userinfo=b''))!r})>"
+
+    # Filters.
+
+    async def create(
+        self,
+        name: Name,
+        capacity: int | None = None,
+        error_rate: float | None = None,
+        *,
+        kind: str | None = None,
+        on_full: str | None = None,
+        **parameters: Any,
+    ) -> AsyncRemoteFilter:
+        """Make a filter, as `Client.create` does."""
+        settings = {"capacity": capacity, "error_rate": error_rate, "kind": kind}
+        await self._send(calls.create(name, {**settings, "on_full": on_full, **parameters}))
+        return AsyncRemoteFilter(self, name)
+
+    def filter(self, name: Name) -> AsyncRemoteFilter:
+        """The filter of that name; the server is not asked whether it is there."""
+        return AsyncRemoteFilter(self, name)
+
+    __getitem__ = filter
+
+    async def has(self, name: Name) -> bool:
+        """Whether there is a filter of that name."""
+        try:
+            await self._send(FilterCalls(name).info())
+        except UnknownFilter:
+            return False
+        return True
+
+    def __aiter__(self) -> AsyncIterator[Name]:
+        """The names of all filters that one may read."""
+        return self.names()
+
+    async def names(self, pattern: Name = "*") -> AsyncIterator[Name]:
+        """The names that match a pattern (* ? [a-z])."""
+        cursor, more = "", True
+        while more:
+            names, cursor = await self._send(calls.listing(pattern, cursor))
+            for name in names:
+                yield name
+            more = bool(cursor)
+
+    async def drop(self, name: Name) -> None:
+        """Forget a filter; UnknownFilter if there is none."""
+        await self._send(FilterCalls(name).drop())
+
+    async def load(self, name: Name, source: Any, *, replace: bool = False) -> AsyncRemoteFilter:
+        """Make a filter of a saved one (a path), or of a local one."""
+        with files.opened(source) as (file, nbytes):
+            body = files.chunks(file)
+            await self._send(FilterCalls(name).upload(body, nbytes, replace=replace))
+        return AsyncRemoteFilter(self, name)
+
+    async def snapshot(self) -> None:
+        """Return when the server has made a snapshot of all filters."""
+        await self._send(calls.snapshot())
+
+    # Sending.
+
+    def _request(self, call: Call[Any]) -> Any:
+        body = call.body
+        content = body if body is None or isinstance(body, bytes) else _awaited(body)
+        return self._http.build_request(
+            call.method, call.path, content=content, headers=call.headers, params=call.query
+        )
+
+    async def _send(self, call: Call[T]) -> T:
+        with telling(call, self._http):
+            try:
+                response = await self._http.send(self._request(call))
+            except load_httpx().RemoteProtocolError:
+                if not call.again:
+                    raise
+                response = await self._http.send(self._request(call))
+        if not ended_well(response):
+            raise problem_of(response)
+        return call.read(response.content)
+
+    async def _send_all(self, many: Many[T]) -> T:
+        return many.join([await self._send(call) for call in many.calls])
+
+    async def _download(self, call: Call[Any], file: Any) -> None:
+        with telling(call, self._http):
+            response = await self._http.send(self._request(call), stream=True)
+            try:
+                if not ended_well(response):
+                    await response.aread()
+                    raise problem_of(response)
+                async for chunk in response.aiter_raw():
+                    file.write(chunk)
+            finally:
+                await response.aclose()
+
+
+async def _awaited(chunks: Iterator[bytes]) -> AsyncIterator[bytes]:
+    """A body's parts, each made in a thread: it may be read from a disk, or take a while."""
+    while chunk := await asyncio.to_thread(next, chunks, b""):
+        yield chunk
+
+
+class AsyncRemoteFilter:
+    """A filter of a server, for asyncio: what is asked of it is awaited."""
+
+    def __init__(self, client: AsyncClient, name: Name) -> None:
+        """Ask nothing of the server yet."""
+        self._client = client
+        self._calls = FilterCalls(name)
+
+    @property
+    def name(self) -> Name:
+        """Its name: str, or bytes if it is no UTF-8."""
+        return calls.shown(self._calls.name)
+
+    def __repr__(self) -> str:
+        """Show its name and its server."""
+        return f"<{type(self).__name__} {self.name!r} of {self._client!r}>"
+
+    # Keys.
+
+    async def add(self, key: Key) -> bool:
+        """Add the key; True if it is definitely new, False if it may have been there."""
+        return await self._client._send(self._calls.one("add", key))
+
+    async def contains(self, key: Key) -> bool:
+        """False: definitely not there. True: maybe."""
+        return await self._client._send(self._calls.one("contains", key))
+
+    async def add_many(self, keys: Batch, *, nulls: Nulls = "error") -> Mask:
+        """Add every key; a mask that is True where a key is definitely new."""
+        return await self._client._send_all(self._calls.many("add", keys, nulls))
+
+    async def contains_many(self, keys: Batch, *, nulls: Nulls = "error") -> Mask:
+        """Ask for every key: False is certain, True is maybe."""
+        return await self._client._send_all(self._calls.many("contains", keys, nulls))
+
+    async def update(self, keys: Batch, *, nulls: Nulls = "error") -> None:
+        """Add every key and say nothing about which were new; of any number, in one stream."""
+        await self._client._send_all(self._calls.update(keys, nulls))
+
+    async def remove(self, key: Key) -> bool:
+        """Take one copy of the key out; KeyError if it is definitely not there.
+
+        True: it was taken out. False: it may be there and cannot be.
+        """
+        removed = await self.discard(key)
+        if not removed and not await self.contains(key):
+            raise KeyError(key)
+        return removed
+
+    async def discard(self, key: Key) -> bool:
+        """Take one copy of the key out if it is there; True if it was."""
+        return await self._client._send(self._calls.one("remove", key))
+
+    async def remove_many(self, keys: Batch, *, nulls: Nulls = "error") -> Mask:
+        """Take one copy of each key out; a mask that is True where there was one."""
+        return await self._client._send_all(self._calls.many("remove", keys, nulls))
+
+    # The whole filter.
+
+    async def info(self) -> dict[str, Any]:
+        """All that the server knows about it: capacity, error_rate, fill_ratio, …"""
+        return await self._client._send(self._calls.info())
+
+    async def samples(self, **query: Any) -> list[dict[str, Any]]:
+        """How it was over time; `query`: since, until, span and limit, as docs/http.md has them."""
+        return await self._client._send(self._calls.samples(**query))
+
+    async def change(self, **settings: Any) -> None:
+        """Change its policy (on_full, …) or when it ends (expires_at, Unix time)."""
+        await self._client._send(self._calls.change(**settings))
+
+    async def rename(self, to: Name) -> None:
+        """Give it another name, under which this object goes on."""
+        renamed = FilterCalls(to)
+        await self._client._send(self._calls.renamed(renamed))
+        self._calls = renamed
+
+    async def clear(self) -> None:
+        """Forget every key."""
+        await self._client._send(self._calls.act("clear"))
+
+    async def rotate(self) -> None:
+        """Begin a new generation now, in a filter that rotates."""
+        await self._client._send(self._calls.act("rotate"))
+
+    async def merge(self, *others: AsyncRemoteFilter | Name) -> None:
+        """Add every key of other filters of the server, which must be made alike."""
+        await self._client._send(self._calls.merge(others))
+
+    async def drop(self) -> None:
+        """Let the server forget it."""
+        await self._client._send(self._calls.drop())
+
+    # Its file.
+
+    async def save(self, path: str | os.PathLike[str]) -> None:
+        """Write it to a file of this machine, which `bloomery.open` loads: all of it or nothing."""
+        with files.replacing(path) as file:
+            await self._client._download(self._calls.download(), file)
+
+    async def load(self, source: Any) -> None:
+        """Put a saved filter (a path), or a local one, in its place."""
+        await self._client.load(self._calls.name, source, replace=True)
+
+    async def copy_to_local(self) -> Any:
+        """A local filter of the same kind with the same keys."""
+        with files.temporary() as path:
+            await self.save(path)
+            return files.loaded(path)

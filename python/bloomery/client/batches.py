@@ -1,0 +1,171 @@
+"""A batch of keys as requests, and their answers as one mask.
+
+| batch | goes as |
+|---|---|
+| up to 10,000 keys that are Python objects | JSON, one request |
+| more of them, all str, bytes or int; a column | an Arrow IPC stream, where pyarrow is installed |
+| all others | a stream of JSON lines |
+
+Where answers are wanted, a request has at most 16 Mi keys: a server holds them until the last.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from itertools import chain, islice
+from typing import TYPE_CHECKING, Any
+
+from bloomery import errors
+from bloomery.client import columns
+from bloomery.client.keys import dumped, form, forms, lines
+
+if TYPE_CHECKING:
+    from bloomery.types import Batch, Mask, Nulls
+
+__all__ = ["JSON", "Part", "Rows", "parts"]
+
+JSON = "application/json"
+NDJSON = "application/x-ndjson"
+_FEW = 10_000  # keys
+_SMALL = 1 << 20  # bytes: a longer body goes as a stream
+_MOST = 1 << 24  # keys of a stream whose answers are wanted
+_BLOCK = 4096  # lines that are sent together
+
+
+@dataclass(slots=True)
+class Rows:
+    """The rows of a batch, as far as they were sent."""
+
+    array: bool  # is the mask to be an array?
+    count: int = 0
+    nulls: list[int] = field(default_factory=list)  # rows that were left out
+
+    def mask(self, answers: list[Any]) -> Mask:
+        """The answers of all parts as one mask, False where a row was left out."""
+        if not self.array:
+            found = chain.from_iterable(answers)
+            left_out = set(self.nulls)
+            return [row not in left_out and next(found) for row in range(self.count)]
+        try:
+            import numpy
+        except ImportError:
+            return Rows(False, self.count, self.nulls).mask(answers)
+        whole = numpy.zeros(self.count, dtype=bool)
+        kept = numpy.ones(self.count, dtype=bool)
+        kept[self.nulls] = False
+        whole[kept] = numpy.concatenate([numpy.zeros(0, dtype=bool), *answers])
+        return whole
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One request's body, and how its answers are read."""
+
+    content: str
+    body: bytes | Iterator[bytes]
+    accept: str
+    read: Callable[[bytes], Any] | None  # None: answers in the body's own JSON
+
+
+def parts(keys: Batch, nulls: Nulls, *, answers: bool) -> tuple[Rows, Iterator[Part]]:
+    """The requests of a batch, made as they are sent; `answers`: a mask is wanted."""
+    if nulls not in ("error", "skip"):
+        raise errors.InvalidParameter(f"nulls is {nulls!r}, must be 'error' or 'skip'")
+    _check(keys)
+    arrow = columns.load_pyarrow()
+    rows = Rows(array=columns.is_column(keys))
+    if rows.array and arrow is not None:
+        column = columns.column_of(keys, arrow)
+        if column is not None:
+            return rows, _of_column(rows, column, arrow, nulls, answers)
+    objects: Any = keys.tolist() if hasattr(keys, "tolist") else keys
+    if not isinstance(objects, Iterable):
+        raise errors.UnsupportedBatch(
+            f"{type(keys).__name__} is not a batch of keys: pass a list or other iterable, a NumPy "
+            "array, or (with pyarrow) an Arrow, Polars, DuckDB or pandas column"
+        )
+    if arrow is not None and isinstance(objects, list) and len(objects) > _FEW:
+        column = columns.of_objects(objects, arrow)
+        if column is not None:
+            return rows, _of_column(rows, column, arrow, nulls, answers)
+    return rows, _of_objects(rows, iter(objects), nulls, answers)
+
+
+def _check(keys: Any) -> None:
+    one = isinstance(keys, str | bytes | bytearray)
+    if one or (isinstance(keys, memoryview) and keys.itemsize == 1):
+        name = type(keys).__name__
+        raise errors.UnsupportedBatch(
+            f"one {name} is not a batch of keys: pass [key], or use add(key)"
+        )
+    if type(keys).__name__ == "MaskedArray":
+        raise errors.UnsupportedBatch(
+            "a masked array is not a batch of keys: use .compressed(), which leaves masked rows out"
+        )
+
+
+def _of_column(rows: Rows, column: Any, arrow: Any, nulls: Nulls, answers: bool) -> Iterator[Part]:
+    rows.count = len(column)
+    if column.null_count:
+        empty = column.is_null().to_pylist()
+        rows.nulls = [row for row, null in enumerate(empty) if null]
+        if nulls == "error":
+            raise _null(rows.nulls[0])
+        column = column.drop_null()
+    most = _MOST if answers else max(1, len(column))
+
+    def read(content: bytes) -> Any:
+        found = arrow.ipc.open_stream(content).read_all().column(0)
+        return found.to_numpy() if rows.array else found.to_pylist()
+
+    for start in range(0, len(column), most):
+        body = columns.messages(column.slice(start, most), arrow)
+        yield Part(columns.ARROW, body, columns.ARROW if answers else JSON, read)
+
+
+def _of_objects(rows: Rows, keys: Iterator[Any], nulls: Nulls, answers: bool) -> Iterator[Part]:
+    block = list(islice(keys, _FEW + 1))
+    if len(block) <= _FEW:
+        kept = [key for key in block if key is not None] if nulls == "skip" else block
+        body = dumped({"keys": forms(kept)})
+        if len(body) <= _SMALL:
+            rows.count = len(block)
+            if len(kept) < len(block):
+                rows.nulls = [row for row, key in enumerate(block) if key is None]
+            if kept:
+                yield Part(JSON, body, JSON, None)
+            return
+    left: Iterator[Any] = chain(block, keys)
+    while (first := next(left, _NOTHING)) is not _NOTHING:
+        some = chain([first], islice(left, _MOST - 1) if answers else left)
+        yield Part(NDJSON, _lines(rows, some, nulls), NDJSON if answers else JSON, _read_lines)
+
+
+_NOTHING = object()
+
+
+def _lines(rows: Rows, keys: Iterator[Any], nulls: Nulls) -> Iterator[bytes]:
+    while block := list(islice(keys, _BLOCK)):
+        if set(map(type, block)) <= {str, int}:
+            rows.count += len(block)
+            yield lines(block)
+            continue
+        made = []
+        for key in block:
+            if key is not None:
+                made.append(dumped(key if type(key) in (str, int) else form(key)))
+            elif nulls == "skip":
+                rows.nulls.append(rows.count)
+            else:
+                raise _null(rows.count)
+            rows.count += 1
+        yield b"\n".join([*made, b""])
+
+
+def _read_lines(content: bytes) -> list[bool]:
+    return [line == b"true" for line in content.splitlines()]
+
+
+def _null(row: int) -> errors.NullKey:
+    return errors.NullKey(f"row {row} is null: pass nulls='skip' to leave nulls out")

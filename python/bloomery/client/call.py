@@ -1,0 +1,131 @@
+"""One request and how its answer is read, whoever sends it; failures become errors of ours."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import ssl
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from bloomery import errors
+
+if TYPE_CHECKING:
+    import httpx
+
+__all__ = ["Call", "Connection", "ended_well", "load_httpx", "telling"]
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Call(Generic[T]):
+    """What to send, and what the answer means."""
+
+    method: str
+    path: str  # percent-encoded
+    read: Callable[[bytes], T]
+    body: bytes | Iterator[bytes] | None = None
+    headers: Mapping[str, str] = field(default_factory=dict)
+    query: Mapping[str, str] = field(default_factory=dict)
+    # It changes nothing and can be sent again: if a connection that was kept turns out to be gone.
+    again: bool = False
+
+
+def load_httpx() -> Any:
+    """Return httpx; MissingExtra if it is not installed."""
+    try:
+        import httpx
+    except ImportError:
+        raise errors.MissingExtra("a client needs httpx: pip install 'bloomery[client]'") from None
+    return httpx
+
+
+@dataclass(frozen=True, slots=True)
+class Connection:
+    """Where the server is, and who asks."""
+
+    url: str
+    token: str | None = field(repr=False)
+    user: str | None
+    password: str | None = field(repr=False)
+    timeout: float | None
+    verify: bool | str | ssl.SSLContext
+
+    def options(self) -> dict[str, Any]:
+        """The arguments of httpx's client, of either kind."""
+        httpx = load_httpx()
+        if self.token is not None and self.user is not None:
+            raise errors.InvalidParameter("give a token, or user and password, not both")
+        if (self.user is None) != (self.password is None):
+            raise errors.InvalidParameter("user and password go together")
+        try:
+            url = httpx.URL(self.url)
+        except (httpx.InvalidURL, TypeError):
+            url = None
+        if url is None or url.scheme not in {"http", "https"} or not url.host:
+            raise errors.InvalidParameter(
+                "url must be that of a server's HTTP port, like http://127.0.0.1:8100"
+            )
+        headers = {} if self.token is None else {"Authorization": f"Bearer {self.token}"}
+        auth = None if self.user is None else (self.user, self.password)
+        return {
+            "base_url": url,
+            "headers": headers,
+            "auth": auth,
+            "timeout": self.timeout,
+            "verify": self._verified(url.scheme),
+        }
+
+    def _verified(self, scheme: str) -> bool | ssl.SSLContext:
+        if scheme == "http":
+            return False  # to read all certificates of the system takes 50 ms
+        if isinstance(self.verify, str):
+            return ssl.create_default_context(cafile=self.verify)
+        return self.verify
+
+
+@contextlib.contextmanager
+def telling(call: Call[Any], client: Any) -> Iterator[None]:
+    """Raise what a connection can fail with as ServerUnavailable, with what to do next."""
+    httpx = load_httpx()
+    place = f"{client.base_url.scheme}://{client.base_url.netloc.decode('ascii', 'replace')}"
+    unsure = "" if call.again else "; whether it was done is not known"
+    try:
+        yield
+    except httpx.ConnectError as problem:
+        raise errors.ServerUnavailable(
+            f"no server can be reached at {place} ({problem}): is `bloomery serve` running, and "
+            "is this its HTTP port?"
+        ) from problem
+    except httpx.ConnectTimeout as problem:
+        raise errors.ServerUnavailable(f"{place} did not take the connection in time") from problem
+    except httpx.TimeoutException as problem:
+        raise errors.ServerUnavailable(
+            f"{place} did not answer in time{unsure}: try again later, or give a longer timeout"
+        ) from problem
+    except httpx.TransportError as problem:
+        raise errors.ServerUnavailable(
+            f"the connection to {place} broke ({type(problem).__name__}){unsure}: try again"
+        ) from problem
+
+
+def ended_well(response: httpx.Response) -> bool:
+    """Whether the server did what it was asked; else its problem is to be raised."""
+    return 200 <= response.status_code < 300
+
+
+def problem_of(response: httpx.Response) -> errors.BloomeryError:
+    """The error that an answer tells: by its code, or by its status if somebody else answered."""
+    try:
+        told = json.loads(response.content)
+    except ValueError:
+        told = None
+    if isinstance(told, dict) and isinstance(told.get("code"), str):
+        detail = told.get("detail") or told.get("title") or told["code"]
+        return errors.of_code(told["code"], str(detail))
+    status = f"HTTP status {response.status_code} {response.reason_phrase}".rstrip()
+    if response.status_code in {502, 503, 504}:
+        return errors.ServerUnavailable(f"{status}: the server is away or not ready: try again")
+    return errors.BloomeryError(f"{status}, and no word of why: is this a bloomery server?")

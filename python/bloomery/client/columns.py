@@ -1,0 +1,144 @@
+"""Batches that are columns: NumPy, Arrow, pandas, Polars and others, as one Arrow column."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from bloomery import errors
+
+__all__ = ["ARROW", "column_of", "is_column", "load_pyarrow", "messages", "of_objects"]
+
+_ROWS = 1 << 18  # of one message: 2 MiB of 64-bit ints
+_END = b"\xff\xff\xff\xff\0\0\0\0"
+_TEXTS = {"string", "binary", "fixed_size_binary"}
+_VIEWS = {"string_view": "large_string", "binary_view": "large_binary"}
+ARROW = "application/vnd.apache.arrow.stream"
+
+
+def load_pyarrow() -> Any:
+    """Return pyarrow, or None if it is not installed."""
+    try:
+        import pyarrow
+        import pyarrow.ipc
+    except ImportError:
+        return None
+    return pyarrow
+
+
+def is_column(keys: Any) -> bool:
+    """Whether a batch is an array or a column, and its mask therefore an array."""
+    arrow = hasattr(keys, "__arrow_c_stream__") or hasattr(keys, "__arrow_c_array__")
+    return arrow or hasattr(keys, "dtype") or _has_buffer(keys)
+
+
+def _has_buffer(keys: Any) -> bool:
+    try:
+        memoryview(keys).release()
+    except (TypeError, ValueError, BufferError):
+        return False
+    return True
+
+
+def column_of(keys: Any, arrow: Any) -> Any:
+    """A batch as a chunked array of keys; None if it has to go key by key (objects)."""
+    if isinstance(keys, arrow.ChunkedArray):
+        column = keys
+    elif hasattr(keys, "__arrow_c_stream__"):
+        column = arrow.chunked_array(keys)  # a table's rows are structs
+    elif hasattr(keys, "__arrow_c_array__"):
+        column = arrow.chunked_array([arrow.array(keys)])
+    else:
+        array = _of_array(keys, arrow)
+        if array is None:
+            return None
+        column = arrow.chunked_array([array])
+    return _of_keys(column, arrow)
+
+
+def _of_array(keys: Any, arrow: Any) -> Any:
+    import numpy
+
+    array = numpy.asarray(keys)
+    if array.ndim != 1:
+        raise errors.UnsupportedBatch(
+            f"an array of {array.ndim} dimensions is not a batch of keys: use 1"
+        )
+    kind = array.dtype.kind
+    if kind in "OT":
+        return None
+    if kind not in "biuSU":
+        raise errors.UnsupportedBatch(
+            f"an array of dtype {array.dtype} is not a batch of keys: use .astype('int64') or "
+            ".astype(str)"
+        )
+    if kind == "b":
+        array = array.astype("int64")
+    if not array.dtype.isnative:
+        array = array.astype(array.dtype.newbyteorder("="))
+    try:
+        return arrow.array(array)
+    except UnicodeError:
+        raise errors.InvalidKey("a row of the str array is not valid text") from None
+
+
+def _of_keys(column: Any, arrow: Any) -> Any:
+    """The column with its keys as a server takes them; UnsupportedBatch if they are none."""
+    types = arrow.types
+    kind = column.type
+    if isinstance(kind, arrow.BaseExtensionType):
+        column = arrow.chunked_array([chunk.storage for chunk in column.chunks], kind.storage_type)
+        kind = column.type
+    if types.is_struct(kind):
+        if kind.num_fields != 1:
+            raise errors.UnsupportedBatch(
+                f"a table of {kind.num_fields} columns is not a batch of keys: pick one column"
+            )
+        chunks = [chunk.field(0) for chunk in column.chunks]
+        return _of_keys(arrow.chunked_array(chunks, kind.field(0).type), arrow)
+    if types.is_dictionary(kind):
+        value = _without_views(kind.value_type, arrow)
+        chunks = [
+            arrow.DictionaryArray.from_arrays(chunk.indices, chunk.dictionary.cast(value))
+            for chunk in column.chunks
+        ]
+        decoded = [chunk.dictionary_decode() for chunk in chunks]
+        return _of_keys(arrow.chunked_array(decoded, value), arrow)
+    if str(kind) in _VIEWS:
+        # A slice of views takes the text of all rows with it.
+        return column.cast(_without_views(kind, arrow))
+    text = str(kind).partition("[")[0].removeprefix("large_")
+    if not (types.is_integer(kind) or types.is_null(kind)) and text not in _TEXTS:
+        raise errors.UnsupportedBatch(
+            f"a column of type {kind} is not a batch of keys: ints, strings and binary are; cast "
+            "it to one of these"
+        )
+    return column
+
+
+def _without_views(kind: Any, arrow: Any) -> Any:
+    name = _VIEWS.get(str(kind))
+    return kind if name is None else getattr(arrow, name)()
+
+
+def of_objects(keys: list[Any], arrow: Any) -> Any:
+    """A long list as a column, if all of its keys are of one plain type; else None."""
+    kinds = set(map(type, keys))
+    wanted = {str: "large_string", bytes: "large_binary", int: "int64"}
+    if len(kinds) != 1 or (name := wanted.get(kinds.pop())) is None:
+        return None
+    try:
+        return arrow.chunked_array([arrow.array(keys, getattr(arrow, name)())])
+    except (OverflowError, UnicodeError, ValueError):
+        return None  # beyond 64 bits, say: such a key goes on its own
+
+
+def messages(column: Any, arrow: Any) -> Iterator[bytes]:
+    """A column as the bytes of an Arrow IPC stream, message by message."""
+    schema = arrow.schema([("key", column.type)])
+    yield schema.serialize().to_pybytes()
+    for chunk in column.chunks:
+        for start in range(0, len(chunk), _ROWS):
+            rows = arrow.record_batch([chunk.slice(start, _ROWS)], schema=schema)
+            yield rows.serialize().to_pybytes()
+    yield _END

@@ -1,0 +1,114 @@
+"""The application: FastAPI's, with our routes and our problems."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from fastapi import FastAPI, Request, Response
+from fastapi.exceptions import RequestValidationError
+from fastapi.openapi.utils import get_openapi
+from starlette.exceptions import HTTPException
+from starlette.routing import Match, Route
+
+from bloomery import __version__, errors
+from bloomery.service.http import file, filters, health, key_schemas, keys, problems, whole
+from bloomery.service.http.problems import Refused
+
+if TYPE_CHECKING:
+    from bloomery.service.server import Server
+
+__all__ = ["make"]
+
+_ABOUT = (
+    "Have I seen this before? A *no* is certain. A *maybe* is wrong no more often than you allowed."
+)
+# Those of keys first: they are asked for most, and found by looking through all in order.
+_ROUTERS = (keys.router, filters.router, whole.router, file.router, health.watching, health.router)
+
+
+def make(server: Server | None) -> FastAPI:
+    """The application of a server; without one it can only be described."""
+    app = FastAPI(
+        title="bloomery",
+        version=__version__,
+        description=_ABOUT,
+        docs_url=None,  # their pages load scripts from elsewhere
+        redoc_url=None,
+        redirect_slashes=False,
+    )
+    app.state.server = server
+    for router in _ROUTERS:
+        # Not `include_router`, which makes other routes of them, and ours answer by themselves.
+        app.router.routes.extend(router.routes)
+    app.add_exception_handler(errors.BloomeryError, _told)  # type: ignore[arg-type]
+    app.add_exception_handler(MemoryError, _no_memory)
+    app.add_exception_handler(HTTPException, _of_http)  # type: ignore[arg-type]
+    app.add_exception_handler(RequestValidationError, _not_valid)  # type: ignore[arg-type]
+    app.add_exception_handler(Exception, _unexpected)
+    app.openapi = lambda: _document(app)  # type: ignore[method-assign]
+    return app
+
+
+# Problems.
+
+
+async def _told(request: Request, problem: errors.BloomeryError) -> Response:
+    return problems.answer(problem)
+
+
+async def _no_memory(request: Request, problem: Exception) -> Response:
+    return problems.answer(errors.NotEnoughMemory(str(problem) or "there is no memory for that"))
+
+
+async def _of_http(request: Request, problem: HTTPException) -> Response:
+    """What Starlette says: there is no such path, or it does not take this method."""
+    if problem.status_code == 405:
+        allow = ", ".join(sorted(_methods(request)))
+        return problems.answer(Refused(f"this path takes {allow}", 405, allow))
+    if problem.status_code == 404:
+        return problems.answer(Refused("there is no such path: /openapi.json has all", 404))
+    return problems.answer(Refused(str(problem.detail), problem.status_code))
+
+
+def _methods(request: Request) -> set[str]:
+    found: set[str] = set()
+    for route in request.app.routes:
+        if isinstance(route, Route) and route.matches(request.scope)[0] is not Match.NONE:
+            found |= route.methods or set()
+    return found
+
+
+async def _not_valid(request: Request, problem: RequestValidationError) -> Response:
+    """Where the request differs from the document; never what was given there: it may be a key."""
+    found = [
+        {"where": ".".join(str(part) for part in one["loc"]), "what": one["msg"]}
+        for one in problem.errors()[:20]
+    ]
+    detail = "; ".join(f"{one['where']}: {one['what']}" for one in found[:3])
+    status, body = problems.document("invalid-parameter", detail, errors=found)
+    return Response(body, status, media_type=problems.MEDIA)
+
+
+async def _unexpected(request: Request, problem: Exception) -> Response:
+    status, body = problems.document("error", "an error of the server, which has printed more")
+    return Response(body, status, media_type=problems.MEDIA)
+
+
+# The document.
+
+
+def _document(app: FastAPI) -> dict[str, Any]:
+    if app.openapi_schema is None:
+        made = get_openapi(
+            title=app.title, version=app.version, description=_ABOUT, routes=app.routes
+        )
+        schemas = made["components"]["schemas"]
+        schemas.update(key_schemas.SCHEMAS)
+        schemas["Problem"] = problems.Problem.model_json_schema()
+        schemes = {"token": "bearer", "password": "basic"}
+        made["components"]["securitySchemes"] = {
+            name: {"type": "http", "scheme": scheme} for name, scheme in schemes.items()
+        }
+        made["security"] = [{}, {"token": []}, {"password": []}]
+        app.openapi_schema = made
+    return app.openapi_schema

@@ -1,0 +1,198 @@
+"""A filter as its saved file: taken out, and put in.
+
+Out: the file is written beside the data first, by a thread, and sent from there: its checksum
+stands in its head, and a client that is slow holds up nobody. A key that was acknowledged before
+the request is in it; one that comes meanwhile may be.
+
+In: what comes is loaded under a name of its own, in chunks that are each in the log before the next
+is read, and takes its place when it is whole and its checksum holds. Whoever stops before that
+leaves nothing behind: if the server itself is killed, what it had so far ends by its time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import tempfile
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any
+from urllib.parse import quote
+
+from fastapi import Query, Request, Response
+from starlette.responses import StreamingResponse
+
+from bloomery import _native, errors
+from bloomery.service.commands import MAX_EXPORT_BYTES, check_name
+from bloomery.service.http import bodies, models, problems
+from bloomery.service.http.filters import told
+from bloomery.service.http.route import Answer, Name, commands_of, does, routes, server_of
+from bloomery.storage import bankfile, files
+
+if TYPE_CHECKING:
+    from bloomery.service.server import Server
+    from bloomery.storage.state import Entry
+
+__all__ = ["MEDIA", "router"]
+
+MEDIA = "application/octet-stream"
+_READ = 1 << 20
+_IN_MEMORY = 4 << 20  # bytes of a file that need no disk
+_UNFINISHED = 3600.0  # seconds without a chunk, after which what came so far is forgotten
+_PREFIX = b"\x00upload:"
+
+router = routes()
+_ANY = ("invalid-request", "not-logged-in", "not-allowed", "server-unavailable")
+_BINARY = {"content": {MEDIA: {"schema": {"type": "string", "format": "binary"}}}}
+
+
+@router.get(
+    "/filters/{name}/file",
+    response_class=Response,
+    openapi_extra=does("export"),
+    responses={
+        200: {"description": "a saved filter: `bloomery.open` loads it", **_BINARY},
+        **problems.describe(*_ANY, "unknown-filter", "invalid-parameter"),
+    },
+)
+async def export(request: Request, name: Name) -> Response:
+    """Take a filter out, as the file that `save` would write."""
+    server = server_of(request)
+    entry = commands_of(request).find(name)
+    if entry.filter is None:
+        raise errors.InvalidParameter("this filter is still being loaded")
+    file, nbytes = await asyncio.to_thread(_written, entry.filter, server.data)
+    quoted = quote(name[:100], safe="")
+    headers = {
+        "Content-Length": str(nbytes),
+        "Content-Disposition": f"attachment; filename*=UTF-8''{quoted}.bloom",
+    }
+    return StreamingResponse(_read(file), headers=headers, media_type=MEDIA)
+
+
+def _written(filter: Any, folder: Path) -> tuple[IO[bytes], int]:
+    """The filter's file, without a name, and its length."""
+    file: Any = tempfile.SpooledTemporaryFile(_IN_MEMORY, dir=str(folder))  # noqa: SIM115
+    try:
+        (bankfile if filter.kind == "bank" else files).write(filter, file)
+        file.seek(0, 2)
+        nbytes: int = file.tell()
+        file.seek(0)
+    except OSError as problem:
+        file.close()
+        raise errors.ServerUnavailable(
+            f"the file to be sent cannot be written: {problem.strerror or problem}"
+        ) from problem
+    except BaseException:
+        file.close()
+        raise
+    return file, nbytes
+
+
+async def _read(file: IO[bytes]) -> AsyncIterator[bytes]:
+    with file:
+        while chunk := await asyncio.to_thread(file.read, _READ):
+            yield chunk
+
+
+@router.put(
+    "/filters/{name}/file",
+    status_code=201,
+    response_model=models.FilterInfo,
+    openapi_extra={**does("import"), "requestBody": {"required": True, **_BINARY}},
+    responses={
+        200: {"description": "it took the place of another", "model": models.FilterInfo},
+        **problems.describe(
+            *_ANY,
+            *("filter-exists", "corrupt-data", "unsupported-version", "invalid-parameter"),
+            *("not-enough-memory", "log-unavailable"),
+            statuses=(408, 415),
+        ),
+    },
+)
+async def put(
+    request: Request,
+    name: Name,
+    replace: bool = Query(False, description="Take the place of a filter of that name."),
+) -> Response:
+    """Make a filter of a saved one."""
+    if bodies.media_type(request.scope) != MEDIA.encode():
+        raise problems.Refused(f"the body must be a saved filter: Content-Type: {MEDIA}", 415)
+    server = server_of(request)
+    there = _check(server, name, replace)
+    upload = _Upload(server)
+    try:
+        async for data in bodies.parts(request.receive):
+            await upload.take(data)
+        await upload.end()
+        there = _check(server, name, replace)
+        server.commands.rename(upload.name, name)
+        server.commands.expire(name, None)
+    except BaseException:
+        upload.forget()
+        raise
+    await server.turns.logged()
+    return Answer(await told(server, name), 200 if there else 201)
+
+
+def _check(server: Server, name: bytes, replace: bool) -> bool:
+    """Whether there is a filter of that name; FilterExists if there must not be."""
+    server.turns.join()
+    check_name(name)
+    there = server.engine.find(name) is not None
+    if there and not replace:
+        raise errors.FilterExists("there is a filter of that name already: ?replace=true replaces")
+    return there
+
+
+class _Upload:
+    """A saved filter that comes, under a name that nobody knows."""
+
+    def __init__(self, server: Server) -> None:
+        self._server = server
+        self.name = _PREFIX + secrets.token_hex(8).encode()
+        self._entry: Entry | None = None
+        self._buffer = bytearray()
+        self._loaded = 0
+
+    async def take(self, data: bytes) -> None:
+        """Take some of its bytes."""
+        self._buffer += data
+        if len(self._buffer) >= MAX_EXPORT_BYTES:
+            await self._load()
+
+    async def end(self) -> None:
+        """Take the end; CorruptData if something is missing."""
+        if self._buffer or self._entry is None:
+            await self._load()
+        if self._entry is None or self._entry.filter is None:
+            raise errors.CorruptData(
+                f"the saved filter is cut off after {self._loaded} bytes: send all of the file"
+            )
+
+    async def _load(self) -> None:
+        data = bytes(self._buffer)
+        self._buffer.clear()
+        if self._entry is None and _is_bank(data):
+            raise errors.InvalidParameter(
+                "a bank cannot be put in by way of HTTP: create one and add its keys"
+            )
+        commands = self._server.commands
+        self._server.turns.join()
+        self._entry = commands.load(self.name, self._loaded + 1, data)
+        self._loaded += len(data)
+        commands.expire(self.name, self._server.engine.state.now + _UNFINISHED)
+        await self._server.turns.logged()
+
+    def forget(self) -> None:
+        """Leave nothing behind."""
+        if self._entry is not None and self._server.engine.problem is None:
+            self._server.turns.join()
+            self._server.commands.drop(self.name)
+
+
+def _is_bank(data: bytes) -> bool:
+    try:
+        return _native.read_header(data[: files.HEADER_BYTES], None)[0] == "bank"
+    except errors.CorruptData:
+        return False  # whoever loads it says what is wrong

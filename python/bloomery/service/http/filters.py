@@ -1,0 +1,191 @@
+"""Filters: made, listed, shown, changed, dropped."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from fastapi import Body, Query, Request, Response
+
+from bloomery import errors, names
+from bloomery.service.commands import check_name
+from bloomery.service.http import models, problems
+from bloomery.service.http.route import Answer, Name, also, commands_of, does, routes, server_of
+from bloomery.service.patterns import glob
+from bloomery.service.permissions import User
+
+if TYPE_CHECKING:
+    from bloomery.service.server import Server
+    from bloomery.storage.state import Entry
+
+__all__ = ["router", "told"]
+
+router = routes()
+
+_ANY = ("invalid-request", "not-logged-in", "not-allowed", "server-unavailable")
+_ONE = (*_ANY, "unknown-filter")
+_CHANGE = ("invalid-parameter", "log-unavailable", "not-enough-memory")
+_BODY = {"statuses": (408, 415)}
+_SCANNED = 10_000  # filters that one request looks at, however few it shows
+_LARGE = 16 << 20  # bytes: to count the bits of a larger filter takes milliseconds
+
+
+@router.post(
+    "/filters",
+    status_code=201,
+    response_model=models.FilterInfo,
+    openapi_extra=does("create"),
+    responses=problems.describe(*_ANY, *_CHANGE, "filter-exists", "request-too-large", **_BODY),
+)
+async def create(request: Request, new: Annotated[models.NewFilter, Body()]) -> Response:
+    """Make an empty filter."""
+    given = new.model_dump(exclude_unset=True)
+    name = names.typed(given.pop("name"))
+    also(request, "create", name)
+    if given.get("kind") == "rediscuckoo":
+        given["door"] = "cf"  # CF commands are for these
+    commands_of(request).create(name, **given)
+    server = server_of(request)
+    await server.turns.logged()
+    return Answer(await told(server, name), 201)
+
+
+@router.get(
+    "/filters",
+    response_model=models.FilterList,
+    openapi_extra=does("look"),
+    responses=problems.describe(*_ANY, "invalid-parameter"),
+)
+async def listed(
+    request: Request,
+    pattern: Annotated[
+        str, Query(max_length=1024, description="Of names: `*`, `?`, `[a-z]`, as in Redis.")
+    ] = "*",
+    limit: Annotated[int, Query(ge=1, le=1000)] = 100,
+    cursor: Annotated[int, Query(ge=0, lt=1 << 63, description="From the answer before.")] = 0,
+) -> Response:
+    """List filters, as far as one may use them: go on with `cursor` until that is null."""
+    user: User = request.state.user
+    matches = glob(pattern.encode())
+    commands = commands_of(request)
+    found: list[dict[str, Any]] = []
+    looked = 0
+    while len(found) < limit and looked < _SCANNED:
+        count = min(limit - len(found), _SCANNED - looked)
+        looked += count
+        cursor, entries = commands.scan(cursor, count)
+        found += [
+            _row(entry) for entry in entries if user.covers(entry.name) and matches(entry.name)
+        ]
+        if cursor == 0:
+            break
+    return Answer({"filters": found, "cursor": cursor or None})
+
+
+@router.get(
+    "/filters/{name}",
+    response_model=models.FilterInfo,
+    openapi_extra=does("info"),
+    responses=problems.describe(*_ONE),
+)
+async def info(request: Request, name: Name) -> Response:
+    """All that is known about a filter."""
+    return Answer(await told(server_of(request), name))
+
+
+@router.patch(
+    "/filters/{name}",
+    response_model=models.FilterInfo,
+    openapi_extra=does("change"),
+    responses={
+        204: {"description": "expires_at has passed: the filter is dropped"},
+        **problems.describe(*_ONE, *_CHANGE, "filter-exists", "request-too-large", **_BODY),
+    },
+)
+async def change(request: Request, name: Name, changes: models.Changes) -> Response:
+    """Change a filter's policy, let it end at a time, or rename it."""
+    commands, server = commands_of(request), server_of(request)
+    given = changes.model_fields_set
+    commands.find(name)
+    to = None
+    if changes.name is not None:
+        to = names.typed(changes.name)
+        also(request, "change", to)
+        check_name(to)
+        if to != name and commands.engine.find(to) is not None:
+            raise errors.FilterExists("there is a filter of the new name already")
+    policy = changes.model_dump(include=models.POLICY & given)
+    if policy:
+        commands.adjust(name, **policy)
+    if "expires_at" in given:
+        commands.expire(name, changes.expires_at)
+    there = commands.engine.find(name) is not None
+    if to is not None and there:
+        commands.rename(name, to)
+    await server.turns.logged()
+    return Answer(await told(server, to or name)) if there else Response(status_code=204)
+
+
+@router.delete(
+    "/filters/{name}",
+    status_code=204,
+    response_class=Response,
+    openapi_extra=does("drop"),
+    responses=problems.describe(*_ONE, "log-unavailable"),
+)
+async def drop(request: Request, name: Name) -> Response:
+    """Forget a filter."""
+    commands = commands_of(request)
+    commands.find(name)
+    commands.drop(name)
+    await server_of(request).turns.logged()
+    return Response(status_code=204)
+
+
+@router.get(
+    "/filters/{name}/samples",
+    response_model=models.Samples,
+    openapi_extra=does("info"),
+    responses=problems.describe(*_ONE, "invalid-parameter", "registry-unavailable"),
+)
+async def samples(
+    request: Request,
+    name: Name,
+    since: Annotated[float | None, Query(ge=0, le=1e12, description="Unix time.")] = None,
+    until: Annotated[float | None, Query(ge=0, le=1e12, description="Unix time.")] = None,
+    span: Annotated[
+        Literal["0", "60", "3600"] | None,
+        Query(description="Raw samples (0), of minutes (60), of hours; else as far as they reach."),
+    ] = None,
+    limit: Annotated[int, Query(ge=1, le=10_000)] = 1000,
+) -> Response:
+    """Samples of a filter, oldest first; of more than `limit` the latest."""
+    entry = commands_of(request).find(name)
+    seconds = None if span is None else int(span)
+    found = await server_of(request).sampler.samples(entry, since, until, seconds, limit)
+    return Answer({"samples": found})
+
+
+async def told(server: Server, name: bytes) -> dict[str, Any]:
+    """What is known about a filter, ready for JSON."""
+    server.turns.join()
+    entry = server.commands.find(name)
+    about = None
+    if entry.filter is not None and entry.filter.nbytes > _LARGE:
+        about = await asyncio.to_thread(entry.filter.info)
+        server.turns.join()
+    found = server.commands.info(name, about)
+    del found["settings"]  # a seed may be a secret; what can be shown is there anyway
+    return found | _row(server.commands.find(name))
+
+
+def _row(entry: Entry) -> dict[str, Any]:
+    filter = entry.filter
+    return {
+        "name": names.printable(entry.name),
+        "kind": None if filter is None else filter.kind,
+        "items": entry.items,
+        "nbytes": 0 if filter is None else filter.nbytes,
+        "created_at": entry.created_at,
+        "expires_at": entry.expires_at,
+    }

@@ -1,0 +1,74 @@
+"""Keys as JSON has them: what Python's key a value stands for.
+
+| key | JSON |
+|---|---|
+| str, int | string, integer |
+| tuple | array |
+| bytes | `{"base64": "AP8="}`, or a string where the request says `"encoding": "base64"` |
+| UUID | `{"uuid": "6f1c…"}` |
+| datetime | `{"datetime": "2026-01-31T12:00:00+00:00"}`, ISO 8601 as Python writes it |
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Callable
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from bloomery import errors
+
+__all__ = ["decoded", "key_of"]
+
+
+def decoded(text: str) -> bytes:
+    """Bytes that came as base64."""
+    try:
+        return base64.b64decode(text, validate=True)
+    except (binascii.Error, ValueError):
+        raise errors.InvalidKey("a key that is to be base64 is not") from None
+
+
+_FORMS: dict[str, Callable[[str], Any]] = {
+    "base64": decoded,
+    "uuid": UUID,
+    "datetime": datetime.fromisoformat,
+}
+
+
+def key_of(value: Any, *, encoded: bool = False) -> Any:
+    """The key that a JSON value stands for; `encoded`: its strings are base64."""
+    kind = type(value)
+    if kind is str:
+        return decoded(value) if encoded else value
+    if kind is int:
+        return value
+    if kind is list:
+        try:
+            return tuple(key_of(part, encoded=encoded) for part in value)
+        except RecursionError:
+            raise errors.InvalidKey("a key is nested too deeply") from None
+    if kind is dict:
+        return _of_form(value)
+    if value is None:
+        raise errors.NullKey("null is no key")
+    raise errors.UnsupportedKey(
+        f"{'a number with a fraction' if kind is float else 'true or false'} is no key: a string, "
+        "an integer, an array of these, or an object that names its form is"
+    )
+
+
+def _of_form(value: dict[str, Any]) -> Any:
+    if len(value) == 1:
+        ((form, text),) = value.items()
+        read = _FORMS.get(form)
+        if read is not None and isinstance(text, str):
+            try:
+                return read(text)
+            except ValueError:
+                raise errors.InvalidKey(f"a key that is to be a {form} is not") from None
+    raise errors.UnsupportedKey(
+        'an object is a key only as {"base64": "…"}, {"uuid": "…"} or {"datetime": "…"}'
+    )

@@ -1,0 +1,170 @@
+"""Keys: add, contains, remove.
+
+One key a request is what most clients send, so these go past FastAPI's own way from a request to
+a function: they are in its routing table and in the OpenAPI document, and read and answer by
+themselves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote_to_bytes
+
+from fastapi.routing import APIRoute
+from starlette.responses import Response
+
+from bloomery import errors
+from bloomery.service.commands import NO_ROOM, Commands, Outcome
+from bloomery.service.http import bodies, key_schemas, problems, streams
+from bloomery.service.http.keyforms import key_of
+from bloomery.service.http.login import admit
+from bloomery.service.http.route import JSON, does, routes
+
+if TYPE_CHECKING:
+    from bloomery.service.server import Server
+
+__all__ = ["router"]
+
+_START = "http.response.start"
+_BODY = "http.response.body"
+_FIELDS = {"key", "keys", "encoding"}
+
+
+def _answering(operation: str) -> Any:
+    """The ASGI application of one operation."""
+    word = {"add": "new", "contains": "maybe", "remove": "removed"}[operation]
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        server: Server = scope["app"].state.server
+        name = unquote_to_bytes(scope["path_params"]["name"])
+        await admit(server, scope, operation, name)
+        media = bodies.media_type(scope)
+        if media != JSON:
+            told = await streams.answer(server, operation, name, scope, receive)
+            await told(scope, receive, send)
+            return
+        keys, one = _keys(await server.http.bodies.read(scope, receive))
+        server.turns.join()
+        if operation == "contains":
+            answers = server.commands.contains(name, keys)
+        else:
+            answers, refused = _change(server.commands, operation, name, keys)
+            refused = refused and server.commands.explain(name, refused)
+            await server.turns.logged()
+            if refused is not None or NO_ROOM in answers:
+                await _refusal(word, (answers, refused), one)(scope, receive, send)
+                return
+        body = _told(word, answers, one)
+        length = (b"content-length", b"%d" % len(body))
+        await send({"type": _START, "status": 200, "headers": [_JSON_HEADER, length]})
+        await send({"type": _BODY, "body": body})
+
+    return app
+
+
+_JSON_HEADER = (b"content-type", JSON)
+
+
+def _change(commands: Commands, operation: str, name: bytes, keys: list[Any]) -> Outcome:
+    return commands.add(name, keys) if operation == "add" else commands.remove(name, keys)
+
+
+def _told(word: str, answers: bytes, one: bool) -> bytes:
+    """The answers as JSON: a byte each becomes a word."""
+    listed = (
+        answers.replace(b"\x01", b"true,")
+        .replace(b"\x00", b"false,")
+        .replace(bytes([NO_ROOM]), b"null,")[:-1]
+    )
+    return b'{"%s":%s}' % (word.encode(), listed if one else b"[%s]" % listed)
+
+
+def _refusal(word: str, outcome: Outcome, one: bool) -> Response:
+    """The problem of a key that was refused: which, and what became of the others."""
+    answers, refused = outcome
+    if refused is None:
+        refused = ("not-enough-memory", "there is no memory for another key (maxmemory)")
+    at = answers.index(NO_ROOM) if NO_ROOM in answers else len(answers)
+    code, message = refused
+    told: list[bool | None] = [None if byte == NO_ROOM else bool(byte) for byte in answers]
+    more: dict[str, Any] = {} if one else {"refused_at": at, word: told}
+    status, body = problems.document(code, message, **more)
+    return Response(body, status, media_type=problems.MEDIA)
+
+
+# From a body to keys.
+
+
+def _keys(body: bytes) -> tuple[list[Any], bool]:
+    """The keys of a request, and whether it asks for one alone."""
+    found = bodies.parse(body)
+    if (
+        type(found) is not dict
+        or not found.keys() <= _FIELDS
+        or ("key" in found) is ("keys" in found)
+    ):
+        raise errors.InvalidRequest(
+            'the body must be {"key": …} or {"keys": […]}, and may have "encoding": "base64"'
+        )
+    one = "key" in found
+    keys = [found["key"]] if one else found["keys"]
+    if type(keys) is not list:
+        raise errors.InvalidRequest('"keys" must be an array')
+    encoding = found.get("encoding", "utf-8")
+    if encoding not in ("utf-8", "base64"):
+        raise errors.InvalidParameter('"encoding" must be "utf-8" or "base64"')
+    encoded = encoding == "base64"
+    # Most bodies hold strings and integers only, and are known to without a look at each key.
+    special = body.count(b"[") > (not one) or body.count(b"{") > 1
+    if encoded or special or b"true" in body or b"false" in body:
+        keys = [key_of(key, encoded=encoded) for key in keys]
+    return keys, one
+
+
+# The routes.
+
+
+class _KeyRoute(APIRoute):
+    """A route that is answered by `_answer`."""
+
+    def __init__(self, path: str, endpoint: Callable[..., Any], **options: Any) -> None:
+        super().__init__(path, endpoint, **options)
+        self.app = _answering(endpoint.__name__)
+
+
+router = routes(_KeyRoute)
+
+
+def _described(operation: str, word: str) -> dict[str, Any]:
+    wrong = ("invalid-key", "invalid-parameter", "unsupported-key", "unsupported-batch", "null-key")
+    refused = ("read-only-filter",) if word != "maybe" else ()
+    return {
+        "openapi_extra": {**does(operation), "requestBody": key_schemas.request()},
+        "responses": {
+            200: key_schemas.response(word),
+            **problems.describe(
+                *("invalid-request", "not-logged-in", "not-allowed", "unknown-filter"),
+                *("request-too-large", "server-unavailable", "log-unavailable"),
+                *wrong,
+                *refused,
+                *(("filter-full", "not-enough-memory") if word == "new" else ()),
+                statuses=(408, 415),
+            ),
+        },
+    }
+
+
+@router.post("/filters/{name}/add", **_described("add", "new"))
+async def add(name: str) -> None:
+    """Add keys: true where the key is definitely new, false where it may have been there."""
+
+
+@router.post("/filters/{name}/contains", **_described("contains", "maybe"))
+async def contains(name: str) -> None:
+    """Ask for keys: false is *definitely not*, true is *maybe*."""
+
+
+@router.post("/filters/{name}/remove", **_described("remove", "removed"))
+async def remove(name: str) -> None:
+    """Take keys out, one copy of each: true where there was one."""

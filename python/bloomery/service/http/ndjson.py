@@ -1,0 +1,90 @@
+"""Keys out of lines of JSON, as they come; and answers as such lines."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from pydantic_core import from_json
+
+from bloomery import errors
+from bloomery.service.http.keyforms import key_of
+
+__all__ = ["Lines", "answers"]
+
+_LINES = 1 << 12  # that are looked at in one go: some 5 ms, for which all others wait
+_ANSWERS = 1 << 20
+
+
+class Lines:
+    """Cuts a stream into lines, each a key, of at most so many bytes."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._rest = bytearray()  # of a line that is not yet whole
+        self._lines = 0
+
+    def feed(self, data: bytes) -> Iterator[list[Any]]:
+        """Take what came; the keys of the lines that are whole now, in batches."""
+        whole, newline, rest = data.rpartition(b"\n")
+        if newline:
+            self._rest += whole
+            whole, self._rest = bytes(self._rest), bytearray()
+            yield from self._keys(whole)
+        self._rest += rest
+        if len(self._rest) > self._most:
+            raise errors.RequestTooLarge(
+                f"line {self._lines + 1} has more than {self._most} bytes (proto-max-bulk-len)"
+            )
+
+    def end(self) -> Iterator[list[Any]]:
+        """The last line, if no newline ended it."""
+        yield from self._keys(bytes(self._rest))
+
+    def _keys(self, text: bytes) -> Iterator[list[Any]]:
+        keys = _plain(text)
+        if keys is not None:
+            self._lines += len(keys)
+            yield keys
+            return
+        lines = text.split(b"\n")
+        for start in range(0, len(lines), _LINES):
+            yield from self._each(lines[start : start + _LINES])
+
+    def _each(self, lines: list[bytes]) -> Iterator[list[Any]]:
+        """The keys one by one, up to a line that is none."""
+        keys: list[Any] = []
+        try:
+            for line in lines:
+                self._lines += 1
+                if line and not line.isspace():
+                    keys.append(key_of(from_json(line, allow_inf_nan=False)))
+        except errors.BloomeryError as problem:
+            yield keys
+            raise type(problem)(f"line {self._lines}: {problem}") from None
+        except ValueError:
+            yield keys
+            raise errors.UnsupportedBatch(f"line {self._lines} is not JSON") from None
+        yield keys
+
+
+def _plain(text: bytes) -> list[Any] | None:
+    """The keys of all lines at once, if each is a string or an integer; else None.
+
+    No string goes over a line's end, and between two commas there is a value: where as many plain
+    values come out as there are lines, each line is one. It takes a tenth of the time.
+    """
+    joined = b"[%s]" % text.replace(b"\n", b"\n,\n")
+    try:
+        keys: list[Any] = from_json(joined, allow_inf_nan=False, cache_strings="none")
+    except ValueError:
+        return None
+    plain = len(keys) == text.count(b"\n") + 1 and set(map(type, keys)) <= {str, int}
+    return keys if plain else None
+
+
+def answers(given: bytes) -> Iterator[bytes]:
+    """A byte an answer as lines of true and false."""
+    for start in range(0, len(given), _ANSWERS):
+        part = given[start : start + _ANSWERS]
+        yield part.replace(b"\1", b"true\n").replace(b"\0", b"false\n")

@@ -1,0 +1,118 @@
+"""What went wrong, as RFC 9457 says it: one table from the codes of `bloomery.errors` to statuses.
+
+{"type": "urn:bloomery:unknown-filter", "title": "Unknown filter", "status": 404,
+ "detail": "there is no filter named 'seen'", "code": "unknown-filter"}
+"""
+
+from __future__ import annotations
+
+from http import HTTPStatus
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field
+from pydantic_core import to_json
+from starlette.responses import Response
+
+from bloomery import errors
+
+__all__ = ["STATUSES", "Problem", "Refused", "answer", "describe", "document"]
+
+MEDIA = "application/problem+json"
+RETRY_SECONDS = "2"
+
+STATUSES = {
+    "invalid-request": 400,
+    "not-logged-in": 401,
+    "not-allowed": 403,
+    "unknown-filter": 404,
+    "filter-exists": 409,
+    "filter-full": 409,
+    "incompatible-filters": 409,
+    "read-only-filter": 409,
+    "request-too-large": 413,
+    "corrupt-data": 422,
+    "invalid-key": 422,
+    "invalid-parameter": 422,
+    "null-key": 422,
+    "unsupported-batch": 422,
+    "unsupported-key": 422,
+    "unsupported-version": 422,
+    "missing-extra": 501,
+    "log-unavailable": 503,
+    "registry-unavailable": 503,
+    "server-unavailable": 503,
+    "snapshot-failed": 503,
+    "not-enough-memory": 507,
+    "error": 500,  # what nobody expected; the server has told its operator more
+}
+
+
+class Refused(errors.InvalidRequest):
+    """A request that HTTP has a status of its own for: no such path, too slow, not this method."""
+
+    def __init__(self, detail: str, status: int, allow: str = "") -> None:
+        super().__init__(detail)
+        self.status = status
+        self.allow = allow
+
+
+class Problem(BaseModel):
+    """What went wrong: a program goes by `code`, a person by `detail`."""
+
+    model_config = ConfigDict(extra="allow")
+
+    type: str = Field(description="`urn:bloomery:` and the code")
+    title: str = Field(description="the code in words")
+    status: int = Field(description="the status of the response, again")
+    detail: str = Field(description="what was given, and what would be right")
+    code: str = Field(description="a code of `bloomery.errors`")
+
+
+def document(code: str, detail: str, status: int | None = None, **more: Any) -> tuple[int, bytes]:
+    """The status and the body of a problem."""
+    number = status or STATUSES.get(code, 500)
+    body = {
+        "type": f"urn:bloomery:{code}",
+        "title": code.replace("-", " ").capitalize(),
+        "status": number,
+        "detail": detail,
+        "code": code,
+        **more,
+    }
+    return number, to_json(body, inf_nan_mode="null")
+
+
+def answer(problem: errors.BloomeryError, **more: Any) -> Response:
+    """The response that tells a problem."""
+    status = problem.status if isinstance(problem, Refused) else None
+    number, body = document(problem.code, str(problem), status, **more)
+    return Response(body, number, _headers(number, problem), MEDIA)
+
+
+def _headers(status: int, problem: errors.BloomeryError) -> dict[str, str]:
+    if status == 401:
+        return {"WWW-Authenticate": 'Bearer realm="bloomery", Basic realm="bloomery"'}
+    if status == 503:
+        return {"Retry-After": RETRY_SECONDS}
+    if isinstance(problem, Refused) and problem.allow:
+        return {"Allow": problem.allow}
+    return {}
+
+
+def phrase(status: int) -> str:
+    """The words of a status."""
+    return HTTPStatus(status).phrase
+
+
+def describe(*codes: str, statuses: tuple[int, ...] = ()) -> dict[int | str, dict[str, Any]]:
+    """The problems that a route may answer with, for the OpenAPI document."""
+    found: dict[int, list[str]] = {status: ["invalid-request"] for status in statuses}
+    for code in codes:
+        found.setdefault(STATUSES[code], []).append(code)
+    return {
+        status: {
+            "description": f"{phrase(status)}: {', '.join(named)}",
+            "content": {MEDIA: {"schema": {"$ref": "#/components/schemas/Problem"}}},
+        }
+        for status, named in sorted(found.items())
+    }

@@ -1,0 +1,232 @@
+"""Keys that come as a stream: added, asked for or removed as they come, in constant memory.
+
+    body ──> batches of keys ──> commands ──> logged ──> the next
+
+What is answered is answered after the last key: a client that sends everything before it reads
+anything would else never end. Other clients have their turn after each batch.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Protocol
+
+from starlette.datastructures import QueryParams
+from starlette.responses import Response, StreamingResponse
+
+from bloomery import errors
+from bloomery.service.commands import NO_ROOM
+from bloomery.service.http import arrow, bodies, ndjson, problems
+
+if TYPE_CHECKING:
+    from bloomery.service.server import Server
+
+__all__ = ["ARROW", "NDJSON", "answer"]
+
+ARROW = "application/vnd.apache.arrow.stream"
+NDJSON = "application/x-ndjson"
+# What a key of each operation may have been.
+_WORDS = {"add": "new", "contains": "maybe", "remove": "removed"}
+_AHEAD = 2  # batches that may wait for the log while the next one is taken
+_DISCARDED = 256 << 20  # bytes that are read behind what was wrong, so that the client hears of it
+
+
+class Reader(Protocol):
+    """Bytes of a stream to batches of keys."""
+
+    def feed(self, data: bytes) -> Iterator[Any]:
+        """Take what came; the batches that are whole now."""
+
+    def end(self) -> Iterator[Any]:
+        """The rest; raises if the stream may not end here."""
+
+
+class _ArrowReader:
+    """An Arrow IPC stream as batches."""
+
+    def __init__(self, most: int, column: str | None) -> None:
+        self._messages = arrow.Messages(most)
+        self._column = arrow.Column(column)
+
+    def feed(self, data: bytes) -> Iterator[Any]:
+        for message in self._messages.feed(data):
+            yield from self._column.take(*message)
+
+    def end(self) -> Iterator[Any]:
+        self._messages.end()
+        return iter(())
+
+
+@dataclass(slots=True)
+class Taken:
+    """What became of a stream's keys so far."""
+
+    keys: int = 0
+    hits: int = 0
+    answers: bytearray = field(default_factory=bytearray)  # a byte each, if they are wanted
+
+    def count(self, done: bytes) -> None:
+        """Count some more."""
+        self.keys += len(done)
+        self.hits += done.count(1)
+        self.answers += done
+
+
+async def answer(server: Server, operation: str, name: bytes, scope: Any, receive: Any) -> Response:
+    """Do an operation with every key of a request's body; the response."""
+    media = bodies.media_type(scope).decode("latin-1")
+    body = bodies.parts(receive)
+    taken = Taken()
+    try:
+        reader = _reader(server, media, scope)
+        accept = _accepted(scope)
+        await _take(server, operation, name, body, reader, taken, keep=accept in _FORMS)
+    except errors.MissingExtra as problem:
+        status, told = problems.document(problem.code, str(problem), 415)
+        return Response(told, status, media_type=problems.MEDIA)
+    except errors.BloomeryError as problem:
+        await _discard(body)
+        return problems.answer(problem, done=taken.keys)
+    if accept in _FORMS:
+        return StreamingResponse(_FORMS[accept](bytes(taken.answers)), media_type=accept)
+    summary = b'{"keys":%d,"%s":%d}' % (taken.keys, _WORDS[operation].encode(), taken.hits)
+    return Response(summary, media_type="application/json")
+
+
+_FORMS: dict[str, Callable[[bytes], Iterator[bytes]]] = {
+    ARROW: arrow.answers,
+    NDJSON: ndjson.answers,
+}
+
+
+def _accepted(scope: Any) -> str:
+    """How the client wants its answers; "" for a summary."""
+    given = (bodies.header(scope, b"accept") or b"").decode("latin-1").lower()
+    return next((form for form in _FORMS if form in given), "")
+
+
+def _reader(server: Server, media: str, scope: Any) -> Reader:
+    """What reads a stream of this type."""
+    if media == ARROW:
+        wanted = QueryParams(scope["query_string"]).get("column")
+        return _ArrowReader(server.settings.max_request_bytes, wanted)
+    if media == NDJSON:
+        return ndjson.Lines(server.settings.proto_max_bulk_len)
+    raise problems.Refused(f"Content-Type must be application/json, {NDJSON} or {ARROW}", 415)
+
+
+async def _discard(body: AsyncIterator[bytes]) -> None:
+    """Read on, for a while: who still sends does not listen."""
+    left = _DISCARDED
+    async for data in body:
+        left -= len(data)
+        if left < 0:
+            return
+
+
+async def _take(
+    server: Server,
+    operation: str,
+    name: bytes,
+    body: AsyncIterable[bytes],
+    reader: Reader,
+    taken: Taken,
+    *,
+    keep: bool,
+) -> None:
+    """Do an operation with every key of a body; `keep`: the answers are wanted."""
+    server.turns.join()
+    server.commands.find(name)
+    work: _Asking | _Writing
+    if operation == "contains":
+        work = _Asking(server, name, taken)
+    else:
+        work = _Writing(server, operation, name, taken)
+    try:
+        async for batch in _batches(body, reader):
+            if len(batch):
+                await work.take(batch)
+                if keep:
+                    _check_room(server, taken)
+                else:
+                    taken.answers.clear()
+    finally:
+        await work.settle()
+    if not keep:
+        taken.answers.clear()
+
+
+async def _batches(body: AsyncIterable[bytes], reader: Reader) -> AsyncIterator[Any]:
+    async for data in body:
+        for batch in reader.feed(data):
+            yield batch
+    for batch in reader.end():
+        yield batch
+
+
+class _Asking:
+    """Keys that are asked for."""
+
+    def __init__(self, server: Server, name: bytes, taken: Taken) -> None:
+        self._server, self._name, self._taken = server, name, taken
+
+    async def take(self, keys: Any) -> None:
+        """Ask for some."""
+        self._server.turns.join()
+        self._taken.count(self._server.commands.contains(self._name, keys))
+        await asyncio.sleep(0)
+
+    async def settle(self) -> None:
+        """Have nothing left to do."""
+
+
+class _Writing:
+    """Keys that are added or removed. While some are written to the log the next are taken: they
+    count when they are in it."""
+
+    def __init__(self, server: Server, operation: str, name: bytes, taken: Taken) -> None:
+        self._server, self._name, self._taken = server, name, taken
+        self._change = getattr(server.commands, operation)
+        self._waiting: deque[tuple[asyncio.Future[None], bytes]] = deque()
+
+    async def take(self, keys: Any) -> None:
+        """Add or remove some; raises at a key that is refused."""
+        self._server.turns.join()
+        done, refusal = self._change(self._name, keys)
+        refusal = refusal and self._server.commands.explain(self._name, refusal)
+        missing = done.find(NO_ROOM)
+        if missing >= 0:
+            done, refusal = done[:missing], ("not-enough-memory", "there is no memory for this key")
+        self._waiting.append((self._server.turns.logging(), done))
+        if refusal is not None:
+            await self.settle()
+            raise errors.of_code(*refusal)
+        await asyncio.sleep(0)
+        await self._settle(_AHEAD)
+
+    async def settle(self) -> None:
+        """Return when all of them are in the log."""
+        await self._settle(0)
+
+    async def _settle(self, left: int) -> None:
+        while len(self._waiting) > left:
+            logged, done = self._waiting.popleft()
+            try:
+                await logged
+            except BaseException:
+                while self._waiting:  # nor were those behind it
+                    self._waiting.popleft()[0].cancel()
+                raise
+            self._taken.count(done)
+
+
+def _check_room(server: Server, taken: Taken) -> None:
+    most = server.settings.http_max_answers
+    if taken.keys > most:
+        raise errors.RequestTooLarge(
+            f"more than {most} answers (http-max-answers): send the keys in several requests, or "
+            "ask for a summary (Accept: application/json)"
+        )

@@ -1,0 +1,151 @@
+"""The sockets of a door, in the clear or behind TLS.
+
+Whoever connects and does not get on with the handshake holds a file and nothing else. There may be
+so many of them; for one more, the oldest goes: a flood of them keeps nobody out, since an honest
+client is through within a moment.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+import os
+import socket
+import ssl
+import sys
+from collections.abc import Callable
+from typing import Any
+
+__all__ = ["MOST_HANDSHAKES", "Listener", "listen"]
+
+_BACKLOG = 4096
+MOST_HANDSHAKES = 1000
+_PAUSE_SECONDS = 0.1  # where the system has no more files
+_NO_ROOM = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
+
+# For the other side's goodbye, which many never say; Python 3.10 does not know it.
+_FAREWELL: dict[str, Any] = {"ssl_shutdown_timeout": 1.0} if sys.version_info >= (3, 11) else {}
+
+Factory = Callable[[], asyncio.BaseProtocol]
+
+
+async def listen(
+    factory: Factory,
+    addresses: list[str],
+    port: int,
+    context: ssl.SSLContext | None = None,
+    handshake_seconds: float = 10,
+) -> Listener:
+    """Take connections at these addresses, each a protocol that `factory` makes. With port 0 a free
+    one is taken, the same for all."""
+    found = Listener(factory, context, handshake_seconds)
+    try:
+        for address in addresses:
+            found.sockets.append(_bound(address, port))
+            port = found.port
+        await found.start()
+    except BaseException:
+        found.close()
+        raise
+    return found
+
+
+class Listener:
+    """What `listen` gives."""
+
+    def __init__(
+        self, factory: Factory, context: ssl.SSLContext | None, handshake_seconds: float
+    ) -> None:
+        self.sockets: list[socket.socket] = []
+        self._factory = factory
+        self._context = context
+        self._handshake_seconds = handshake_seconds
+        self._servers: list[asyncio.Server] = []
+        self._accepting: list[asyncio.Future[None]] = []
+        self._greeting: dict[asyncio.Future[None], None] = {}  # oldest first
+
+    @property
+    def port(self) -> int:
+        """Of the first address, and of the others."""
+        port: int = self.sockets[0].getsockname()[1]
+        return port
+
+    @property
+    def address(self) -> str:
+        """The first, as people write it."""
+        host: str = self.sockets[0].getsockname()[0]
+        return f"[{host}]:{self.port}" if ":" in host else f"{host}:{self.port}"
+
+    async def start(self) -> None:
+        """Take connections from now on."""
+        loop = asyncio.get_running_loop()
+        for one in self.sockets:
+            if self._context is None:
+                self._servers.append(
+                    await loop.create_server(self._factory, sock=one, backlog=_BACKLOG)
+                )
+            else:
+                self._accepting.append(asyncio.ensure_future(self._accept(one)))
+
+    def close(self) -> None:
+        """Take no more connections; those that are there stay."""
+        for task in (*self._accepting, *self._greeting):
+            task.cancel()
+        for server in self._servers:
+            server.close()
+        for one in self.sockets:
+            one.close()
+
+    async def _accept(self, listening: socket.socket) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            try:
+                connection, _ = await loop.sock_accept(listening)
+            except OSError as problem:
+                if problem.errno in _NO_ROOM:
+                    self._drop_oldest()
+                    await asyncio.sleep(_PAUSE_SECONDS)
+                continue
+            task = asyncio.ensure_future(self._greet(connection))
+            self._greeting[task] = None
+            task.add_done_callback(self._greeted)
+            if len(self._greeting) > MOST_HANDSHAKES:
+                self._drop_oldest()
+
+    def _drop_oldest(self) -> None:
+        if self._greeting:
+            oldest = next(iter(self._greeting))
+            del self._greeting[oldest]
+            oldest.cancel()
+
+    def _greeted(self, task: asyncio.Future[None]) -> None:
+        self._greeting.pop(task, None)
+        if not task.cancelled():
+            task.result()  # what nobody expected is told
+
+    async def _greet(self, connection: socket.socket) -> None:
+        """Come through the handshake, or hang up."""
+        loop = asyncio.get_running_loop()
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        # Plain text, somebody who went away, no common version or cipher, or too slow.
+        with contextlib.suppress(OSError, EOFError, asyncio.TimeoutError):
+            await loop.connect_accepted_socket(
+                self._factory,
+                connection,
+                ssl=self._context,
+                ssl_handshake_timeout=self._handshake_seconds,
+                **_FAREWELL,
+            )
+
+
+def _bound(address: str, port: int) -> socket.socket:
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    try:
+        found = socket.create_server((address, port), family=family, backlog=_BACKLOG)
+    except OSError as problem:
+        why = os.strerror(problem.errno) if problem.errno else str(problem)
+        where = f"[{address}]" if family == socket.AF_INET6 else address
+        raise OSError(problem.errno, f"cannot serve at {where}:{port}: {why}") from None
+    found.setblocking(False)
+    return found

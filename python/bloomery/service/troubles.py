@@ -1,0 +1,45 @@
+"""What of the server itself calls for an alert: its log, its registry, its clock."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from bloomery import errors
+from bloomery.service.clock import ALARM_SECONDS
+
+if TYPE_CHECKING:
+    from bloomery.service.server import Server
+
+__all__ = ["log_unavailable", "look"]
+
+_REGISTRY_SECONDS = 60.0  # a change that has been waiting for longer: the tables are late
+
+
+def log_unavailable(server: Server, problem: errors.LogUnavailable) -> None:
+    """The log cannot be written, from now on."""
+    server.alerts.begin(
+        "log-unavailable", f"the log cannot be written, writes are refused: {problem}"
+    )
+
+
+def look(server: Server) -> None:
+    """See, each second, what has begun and what is over."""
+    alerts, registry, off = server.alerts, server.mirror.projection, server.engine.clock.off
+    if server.engine.problem is None:
+        alerts.end("log-unavailable", "the log can be written again: writes are taken")
+    behind = registry.behind
+    if behind > _REGISTRY_SECONDS:
+        why = registry.last_error or "its database is slow"
+        text = f"the registry is {behind:.0f} s behind: {why}"
+        alerts.begin("registry-late", text, seconds=round(behind))
+    elif behind < _REGISTRY_SECONDS / 2:
+        alerts.end("registry-late", "the registry is up to date again")
+    if abs(off) > ALARM_SECONDS:
+        where = "ahead of" if off > 0 else "behind"
+        text = (
+            f"the wall clock is {abs(off):.0f} s {where} the server's time, which follows it "
+            "slowly: nothing is forgotten early"
+        )
+        alerts.begin("clock", text, seconds=round(off))
+    elif abs(off) < ALARM_SECONDS / 2:
+        alerts.end("clock", "the server's time is the wall clock's again")
