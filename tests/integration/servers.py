@@ -246,9 +246,7 @@ class BloomeryServer(Server):
     """`bloomery serve` on a data folder; its ports are new at every start."""
 
     tries = 1  # ours has to come up at once
-    READY = re.compile(
-        r"^bloomery ready: resp=127\.0\.0\.1:(\d+) http=127\.0\.0\.1:(\d+) data=(.*)$", re.M
-    )
+    READY = re.compile(r"^bloomery ready: resp=\S+:(\d+) http=\S+:(\d+) data=(.*)$", re.M)
 
     def __init__(self, folder: Path, *arguments: str, data: Path | None = None) -> None:
         super().__init__(folder)

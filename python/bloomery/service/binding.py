@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import ipaddress
 import socket
+from collections.abc import Callable
 
 from bloomery import errors
 from bloomery.service.settings import Settings
 
-__all__ = ["addresses", "check", "is_loopback"]
+__all__ = ["addresses", "check", "is_loopback", "require"]
 
 
 def addresses(host: str) -> list[str]:
@@ -26,6 +27,18 @@ def addresses(host: str) -> list[str]:
 def is_loopback(address: str) -> bool:
     """Can only this machine reach it?"""
     return ipaddress.ip_address(address.partition("%")[0]).is_loopback
+
+
+def require(settings: Settings, users: bool, say: Callable[..., None]) -> list[str]:
+    """Return the addresses to serve at; InvalidConfiguration if others could reach them and are not
+    kept out, and a warning if they can listen in."""
+    bound = addresses(settings.host)
+    if problems := check(settings, bound, users=users):
+        raise errors.InvalidConfiguration(*problems)
+    reached = [one for one in bound if not is_loopback(one)]
+    if reached and not settings.tls_cert:
+        say("others can listen in: there is no TLS", level="warning", at=", ".join(reached))
+    return bound
 
 
 def check(settings: Settings, bound: list[str], *, users: bool) -> list[str]:

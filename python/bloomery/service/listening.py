@@ -13,26 +13,33 @@ import errno
 import os
 import socket
 import ssl
+import sys
 from collections.abc import Callable
+from typing import Any
 
-from bloomery.service.tls import HANDSHAKE_SECONDS
-
-__all__ = ["Listener", "listen"]
+__all__ = ["MOST_HANDSHAKES", "Listener", "listen"]
 
 _BACKLOG = 4096
-_MOST_HANDSHAKES = 1000
+MOST_HANDSHAKES = 1000
 _PAUSE_SECONDS = 0.1  # where the system has no more files
 _NO_ROOM = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
+
+# For the other side's goodbye, which many never say; Python 3.10 does not know it.
+_FAREWELL: dict[str, Any] = {"ssl_shutdown_timeout": 1.0} if sys.version_info >= (3, 11) else {}
 
 Factory = Callable[[], asyncio.BaseProtocol]
 
 
 async def listen(
-    factory: Factory, addresses: list[str], port: int, context: ssl.SSLContext | None
+    factory: Factory,
+    addresses: list[str],
+    port: int,
+    context: ssl.SSLContext | None = None,
+    handshake_seconds: float = 10,
 ) -> Listener:
     """Take connections at these addresses, each a protocol that `factory` makes. With port 0 a free
     one is taken, the same for all."""
-    found = Listener(factory, context)
+    found = Listener(factory, context, handshake_seconds)
     try:
         for address in addresses:
             found.sockets.append(_bound(address, port))
@@ -47,10 +54,13 @@ async def listen(
 class Listener:
     """What `listen` gives."""
 
-    def __init__(self, factory: Factory, context: ssl.SSLContext | None) -> None:
+    def __init__(
+        self, factory: Factory, context: ssl.SSLContext | None, handshake_seconds: float
+    ) -> None:
         self.sockets: list[socket.socket] = []
         self._factory = factory
         self._context = context
+        self._handshake_seconds = handshake_seconds
         self._servers: list[asyncio.Server] = []
         self._accepting: list[asyncio.Future[None]] = []
         self._greeting: dict[asyncio.Future[None], None] = {}  # oldest first
@@ -100,7 +110,7 @@ class Listener:
             task = asyncio.ensure_future(self._greet(connection))
             self._greeting[task] = None
             task.add_done_callback(self._greeted)
-            if len(self._greeting) > _MOST_HANDSHAKES:
+            if len(self._greeting) > MOST_HANDSHAKES:
                 self._drop_oldest()
 
     def _drop_oldest(self) -> None:
@@ -124,7 +134,8 @@ class Listener:
                 self._factory,
                 connection,
                 ssl=self._context,
-                ssl_handshake_timeout=HANDSHAKE_SECONDS,
+                ssl_handshake_timeout=self._handshake_seconds,
+                **_FAREWELL,
             )
 
 

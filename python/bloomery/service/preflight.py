@@ -23,16 +23,20 @@ def examine(found: Configuration) -> None:
     """Add to the problems and warnings of a configuration what is wrong around it. Nothing is made
     or changed."""
     running = _is_running(Path(found.settings.data))
-    for look in (_binding, _certificate, _registry):
-        try:
-            look(found)
-        except errors.BloomeryError as problem:
-            found.problems.append(str(problem))
-    _ports(found, running)
     if running:
         found.warnings.append(f"{found.settings.data}: a server is running on this folder")
     else:
         _folder(found)
+    for look in (_binding, _certificate, _registry):
+        try:
+            look(found)
+        except NotADirectoryError:  # the data folder: said already
+            continue
+        except OSError as problem:
+            found.problems.append(f"{problem.filename}: {problem.strerror}")
+        except errors.BloomeryError as problem:
+            found.problems.append(str(problem))
+    _ports(found, running)
 
 
 def _binding(found: Configuration) -> None:

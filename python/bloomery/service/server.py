@@ -35,7 +35,7 @@ from bloomery.service.resp.door import Door
 from bloomery.service.sampler import Sampler
 from bloomery.service.saving import Saving
 from bloomery.service.settings import Settings
-from bloomery.service.tls import LOOK_SECONDS, Tls
+from bloomery.service.tls import Tls
 from bloomery.service.turns import Turns
 from bloomery.service.webhook import Webhook
 from bloomery.storage import files
@@ -99,7 +99,7 @@ class Server:
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, stop.set)
         loop.add_signal_handler(signal.SIGHUP, self._reload.set)
-        bound = self._may_bind()
+        bound = binding.require(self.settings, bool(users.load(self.data)), self.say)
         if self.settings.tls_cert:
             self.certificate = Tls(self.settings.tls_cert, self.settings.tls_key, self.say)
         with contextlib.closing(lock(self.data)):
@@ -114,8 +114,9 @@ class Server:
                 sweeping,
                 asyncio.ensure_future(self._tick()),
                 asyncio.ensure_future(self._sync_each_second()),
-                asyncio.ensure_future(self._look_at_certificate()),
             ]
+            if self.certificate is not None:
+                background.append(asyncio.ensure_future(self.certificate.watch(self._reload)))
             self.sampler.start()
             self.ready = True
             self._print_ready()
@@ -132,19 +133,6 @@ class Server:
                     task.cancel()
                 await self._drain()
             return await self._close()
-
-    def _may_bind(self) -> list[str]:
-        """Return the addresses to serve at; InvalidConfiguration if others could reach them and
-        are not kept out."""
-        bound = binding.addresses(self.settings.host)
-        problems = binding.check(self.settings, bound, users=bool(users.load(self.data)))
-        if problems:
-            raise errors.InvalidConfiguration(*problems)
-        if self.settings.insecure and not self.settings.tls_cert:
-            reached = [one for one in bound if not binding.is_loopback(one)]
-            if reached:
-                self.say("others can listen in: there is no TLS", level="warning", at=reached)
-        return bound
 
     @property
     def tls(self) -> ssl.SSLContext | None:
@@ -215,8 +203,14 @@ class Server:
         return made
 
     async def _listen(self, bound: list[str]) -> Listener:
-        port = self.settings.resp_port
-        resp = await listen(lambda: Connection(self.door), bound, port, self.tls)
+        settings = self.settings
+        resp = await listen(
+            lambda: Connection(self.door),
+            bound,
+            settings.resp_port,
+            self.tls,
+            settings.tls_handshake_seconds,
+        )
         self.resp_address = resp.address
         return resp
 
@@ -257,16 +251,6 @@ class Server:
         while True:
             await asyncio.sleep(1)
             self.http.sweep()
-
-    async def _look_at_certificate(self) -> None:
-        """Take a new certificate when there is one: every few seconds, and at once on SIGHUP."""
-        while True:
-            with contextlib.suppress(asyncio.TimeoutError):
-                await asyncio.wait_for(self._reload.wait(), LOOK_SECONDS)
-            asked = self._reload.is_set()
-            self._reload.clear()
-            if self.certificate is not None:
-                await asyncio.to_thread(self.certificate.look, always=asked)
 
     async def _sync_each_second(self) -> None:
         """Bring the log to the disk, beside everything else."""

@@ -144,6 +144,7 @@ class Settings:
     registry: str = _set("", _text, live=False, secret=True)  # a URL; none: in the data folder
     tls_cert: str = _set("", _text, live=False, path=True)
     tls_key: str = _set("", _text, live=False, path=True)
+    tls_handshake_seconds: int = _set(10, _between(1, 3600), live=False)
     insecure: bool = _set(False, _yes_no, live=False)
     log_format: str = _set("text", _one_of("text", "json"), live=False)
     log_level: str = _set("info", _one_of("debug", "info", "warning", "error"))

@@ -7,6 +7,8 @@ then on: a pair that does not fit, half a file, or one that has run out changes 
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import os
 import ssl
 import time
@@ -15,10 +17,9 @@ from typing import Any, NamedTuple
 
 from bloomery import errors
 
-__all__ = ["HANDSHAKE_SECONDS", "Certificate", "Tls", "load"]
+__all__ = ["Certificate", "Tls", "load"]
 
-HANDSHAKE_SECONDS = 10.0  # that a client may take
-LOOK_SECONDS = 5.0  # between looks at the files
+_LOOK_SECONDS = 5.0  # between looks at the files
 WARN_SECONDS = 14 * 86_400.0  # before it runs out
 _TELL_SECONDS = 86_400.0  # between two warnings
 # OpenSSL's, which Python does not name: here the dates are looked at afterwards.
@@ -90,6 +91,15 @@ class Tls:
     def _choose(self, connection: ssl.SSLObject, name: str | None, _: ssl.SSLContext) -> None:
         # OpenSSL asks for every client, also for one that names no host.
         connection.context = self._now.context
+
+    async def watch(self, asked: asyncio.Event) -> None:
+        """Look every few seconds, and at once when asked (SIGHUP)."""
+        while True:
+            with contextlib.suppress(asyncio.TimeoutError):
+                await asyncio.wait_for(asked.wait(), _LOOK_SECONDS)
+            always = asked.is_set()
+            asked.clear()
+            await asyncio.to_thread(self.look, always=always)
 
     def look(self, *, always: bool = False) -> None:
         """Take the files again if they have changed; if they are no good, keep what is there."""

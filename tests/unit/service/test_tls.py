@@ -13,30 +13,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import trustme
 
 from bloomery import errors
 from bloomery.service.tls import Tls, load
+from unit.service.certificates import Pairs
 
 NOW = datetime.now(timezone.utc)
 DAY = timedelta(days=1)
-
-
-class Pairs:
-    """Certificates of one chain: root, intermediate, server."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self.root = trustme.CA()
-        self.signer = self.root.create_child_ca()
-
-    def make(self, name: str, **dates: Any) -> tuple[str, str]:
-        """The paths of a certificate with its chain, and of its key."""
-        made = self.signer.issue_cert("localhost", "127.0.0.1", **dates)
-        cert, key = self.folder / f"{name}.pem", self.folder / f"{name}.key"
-        cert.write_bytes(b"".join(one.bytes() for one in made.cert_chain_pems))
-        key.write_bytes(made.private_key_pem.bytes())
-        return str(cert), str(key)
 
 
 @pytest.fixture(scope="module")
@@ -60,9 +43,8 @@ class Told(list[tuple[str, str]]):
 
 def serial(tls: Tls, pairs: Pairs, name: str | None = "localhost") -> str:
     """The number of the certificate that a client which trusts the root is shown now."""
-    client = ssl.create_default_context()
+    client = pairs.client()
     client.check_hostname = name is not None
-    pairs.root.configure_trust(client)
     there, back = ssl.MemoryBIO(), ssl.MemoryBIO()
     ends = [
         client.wrap_bio(back, there, server_hostname=name),

@@ -4,12 +4,14 @@ import ssl
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 import trustme
 
 from bloomery.service import webhook as module
+from bloomery.service.configuration import Given, read
 from bloomery.service.webhook import Webhook, signature
 from unit.service.receiver import Receiver, Request
 
@@ -204,3 +206,27 @@ def test_nobody_there(sending: Sending) -> None:
     assert sender.webhook.waiting == 1
     sender.webhook.close()
     assert not sender.webhook._thread.is_alive()
+
+
+@pytest.mark.parametrize("url", ["https://a.org/{}", "ftp://a.org/{}", "https:///{}", "{}"])
+def test_a_url_needs_a_secret(url: str) -> None:
+    """Alerts are signed or not sent: a URL without a secret, or a wrong one, is a problem of the
+    configuration, which does not show it."""
+    given = Given("webhook-url", url.format(TOKEN), "--set")
+    (problem,) = read([given], environment={}).problems
+    assert "webhook-url is" in problem
+    assert TOKEN not in problem
+
+
+def test_a_secret_comes_from_the_environment_or_a_file(tmp_path: Path) -> None:
+    """BLOOMERY_WEBHOOK_SECRET or webhook-secret-file; too short a one is a problem."""
+    url = Given("webhook-url", "https://a.org/x", "--set")
+    file = tmp_path / "secret"
+    file.write_bytes(SECRET + b"\n")
+    named = Given("webhook-secret-file", str(file), "--set")
+    variable = {"BLOOMERY_WEBHOOK_SECRET": SECRET.decode()}
+    for found in (read([url, named], environment={}), read([url], environment=variable)):
+        assert found.problems == []
+        assert found.settings.webhook_secret == SECRET.decode()
+    short = read([url], environment={"BLOOMERY_WEBHOOK_SECRET": "short"})
+    assert any("must be 16 to 1,024" in problem for problem in short.problems)

@@ -11,7 +11,6 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote_to_bytes
 
-from fastapi import APIRouter
 from fastapi.routing import APIRoute
 from starlette.responses import Response
 
@@ -20,7 +19,7 @@ from bloomery.service.commands import NO_ROOM, Commands, Outcome
 from bloomery.service.http import bodies, key_schemas, problems, streams
 from bloomery.service.http.keyforms import key_of
 from bloomery.service.http.login import admit
-from bloomery.service.http.route import JSON, does
+from bloomery.service.http.route import JSON, does, routes
 
 if TYPE_CHECKING:
     from bloomery.service.server import Server
@@ -134,7 +133,7 @@ class _KeyRoute(APIRoute):
         self.app = _answering(endpoint.__name__)
 
 
-router = APIRouter(route_class=_KeyRoute)
+router = routes(_KeyRoute)
 
 
 def _described(operation: str, word: str) -> dict[str, Any]:

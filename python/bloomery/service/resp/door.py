@@ -4,7 +4,6 @@ logged in one commit, and only then answered."""
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import time
 from collections.abc import Awaitable
 from typing import TYPE_CHECKING, Any
@@ -61,7 +60,6 @@ class Door:
         self.rare = 0  # commands that Python did
         self._forgotten = (0, 0, 0, 0)
         self._loop = asyncio.get_running_loop()
-        _allow_files(server.settings.maxclients)
 
     # Who is here.
 
@@ -214,22 +212,6 @@ class Door:
             getattr(value, "close", lambda: None)()
             return Failure("ERR Command not allowed inside a transaction")
         return value
-
-
-def _allow_files(clients: int) -> None:
-    """Let so many connections be open, and a few files, as far as the system lets us: many give a
-    process 1024 until it asks for more."""
-    try:
-        import resource
-    except ModuleNotFoundError:  # Windows has no such limit
-        return
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = clients + 64
-    if hard != resource.RLIM_INFINITY:
-        wanted = min(wanted, hard)
-    if soft != resource.RLIM_INFINITY and soft < wanted:
-        with contextlib.suppress(ValueError, OSError):
-            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
 def _shown(connection: Connection, which: str) -> str:
