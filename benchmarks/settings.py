@@ -106,6 +106,11 @@ class Settings:
         return 3 if self.quick else 7
 
     @property
+    def sampling_seconds(self) -> float:
+        """Six rounds of samples, or one."""
+        return 35.0 if self.scale >= 1 else 6.0
+
+    @property
     def arrow_keys(self) -> int:
         """Of the stream into a filter."""
         return self.size(5_000_000 if self.quick else 20_000_000)

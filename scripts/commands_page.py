@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from bloomery.service.resp import door
-from bloomery.service.resp.table import COMMANDS, CONTAINERS, Command
+from bloomery.service.resp.table import Command, every
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "commands.md"
 GROUPS = {
@@ -23,15 +23,9 @@ As in Redis's documentation, *key* is the name of a filter and *item* what is ad
 """
 
 
-def every() -> list[Command]:
-    """Every command, subcommands too."""
-    assert door.HANDLERS  # importing them has filled the table
-    own = [*COMMANDS.values(), *(one for each in CONTAINERS.values() for one in each.values())]
-    return sorted({command.name: command for command in own}.values(), key=lambda one: one.name)
-
-
 def page() -> str:
     """The whole page."""
+    assert door.HANDLERS  # importing them has filled the table
     parts = [HEAD]
     for group, title in GROUPS.items():
         rows = [_row(command) for command in every() if command.group == group]

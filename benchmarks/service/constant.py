@@ -22,5 +22,7 @@ async def constant() -> dict[str, bool]:
 if __name__ == "__main__":
     listening = socket.create_server(("127.0.0.1", 0), backlog=1024)
     print(listening.getsockname()[1], flush=True)
-    config = uvicorn.Config(app, loop="uvloop", http="httptools", access_log=False, log_level="error")
+    config = uvicorn.Config(
+        app, loop="uvloop", http="httptools", access_log=False, log_level="error"
+    )
     uvicorn.Server(config).run(sockets=[listening])

@@ -11,8 +11,8 @@ import pytest
 import sqlalchemy as sa
 
 from bloomery.errors import RegistryUnavailable
-from bloomery.service import tables
 from bloomery.names import printable
+from bloomery.service import tables
 from bloomery.service.registry import Registry
 from bloomery.service.samples import RAW
 from conftest import require

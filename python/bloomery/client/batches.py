@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from bloomery import errors
 from bloomery.client import columns
-from bloomery.client.keys import dumped, form, forms
+from bloomery.client.keys import dumped, form, forms, lines
 
 if TYPE_CHECKING:
     from bloomery.types import Batch, Mask, Nulls
@@ -147,6 +147,10 @@ _NOTHING = object()
 
 def _lines(rows: Rows, keys: Iterator[Any], nulls: Nulls) -> Iterator[bytes]:
     while block := list(islice(keys, _BLOCK)):
+        if set(map(type, block)) <= {str, int}:
+            rows.count += len(block)
+            yield lines(block)
+            continue
         made = []
         for key in block:
             if key is not None:

@@ -60,9 +60,6 @@ class Connection:
             raise errors.InvalidParameter("give a token, or user and password, not both")
         if (self.user is None) != (self.password is None):
             raise errors.InvalidParameter("user and password go together")
-        verify = self.verify
-        if isinstance(verify, str):
-            verify = ssl.create_default_context(cafile=verify)
         try:
             url = httpx.URL(self.url)
         except (httpx.InvalidURL, TypeError):
@@ -78,8 +75,15 @@ class Connection:
             "headers": headers,
             "auth": auth,
             "timeout": self.timeout,
-            "verify": verify,
+            "verify": self._verified(url.scheme),
         }
+
+    def _verified(self, scheme: str) -> bool | ssl.SSLContext:
+        if scheme == "http":
+            return False  # to read all certificates of the system takes 50 ms
+        if isinstance(self.verify, str):
+            return ssl.create_default_context(cafile=self.verify)
+        return self.verify
 
 
 @contextlib.contextmanager

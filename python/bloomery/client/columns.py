@@ -97,11 +97,16 @@ def _of_keys(column: Any, arrow: Any) -> Any:
         chunks = [chunk.field(0) for chunk in column.chunks]
         return _of_keys(arrow.chunked_array(chunks, kind.field(0).type), arrow)
     if types.is_dictionary(kind):
-        chunks = [chunk.dictionary_decode() for chunk in column.chunks]
-        return _of_keys(arrow.chunked_array(chunks, kind.value_type), arrow)
+        value = _without_views(kind.value_type, arrow)
+        chunks = [
+            arrow.DictionaryArray.from_arrays(chunk.indices, chunk.dictionary.cast(value))
+            for chunk in column.chunks
+        ]
+        decoded = [chunk.dictionary_decode() for chunk in chunks]
+        return _of_keys(arrow.chunked_array(decoded, value), arrow)
     if str(kind) in _VIEWS:
         # A slice of views takes the text of all rows with it.
-        return column.cast(getattr(arrow, _VIEWS[str(kind)])())
+        return column.cast(_without_views(kind, arrow))
     text = str(kind).partition("[")[0].removeprefix("large_")
     if not (types.is_integer(kind) or types.is_null(kind)) and text not in _TEXTS:
         raise errors.UnsupportedBatch(
@@ -109,6 +114,11 @@ def _of_keys(column: Any, arrow: Any) -> Any:
             "it to one of these"
         )
     return column
+
+
+def _without_views(kind: Any, arrow: Any) -> Any:
+    name = _VIEWS.get(str(kind))
+    return kind if name is None else getattr(arrow, name)()
 
 
 def of_objects(keys: list[Any], arrow: Any) -> Any:

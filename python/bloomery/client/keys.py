@@ -12,17 +12,25 @@ from uuid import UUID
 
 from bloomery import errors
 
-__all__ = ["dumped", "form", "forms"]
+__all__ = ["dumped", "form", "forms", "lines"]
 
 _DEEPEST = 64
+# Made once: `json.dumps` would make one for each key.
+_COMPACT = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
+_LINES = json.JSONEncoder(ensure_ascii=False, separators=("\n", ":"))
 
 
-def dumped(value: Any) -> bytes:
+def dumped(value: Any, encoder: json.JSONEncoder = _COMPACT) -> bytes:
     """JSON bytes; InvalidKey for a string that has no UTF-8."""
     try:
-        return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
+        return encoder.encode(value).encode()
     except UnicodeEncodeError:
         raise errors.InvalidKey("a str with a lone surrogate has no UTF-8 and is no key") from None
+
+
+def lines(keys: list[Any]) -> bytes:
+    """Strings and ints, each as a line of JSON."""
+    return dumped(keys, _LINES)[1:-1] + b"\n"
 
 
 def forms(keys: Sequence[Any]) -> list[Any]:

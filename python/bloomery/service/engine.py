@@ -8,7 +8,7 @@ until the log has what is in memory.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Set
 from typing import TYPE_CHECKING
 
 from bloomery import BloomFilter, _native, errors
@@ -25,6 +25,7 @@ __all__ = ["Engine"]
 
 # Stands on the shelf for a filter that is still being loaded.
 _UNREADY = BloomFilter(1)
+_NONE: Set[int] = frozenset()
 
 
 def _ignore(entry: Entry) -> None:
@@ -109,15 +110,17 @@ class Engine:
             self._count(entry.id)
         return entry
 
-    def take_touched(self) -> set[int]:
+    def take_touched(self) -> Set[int]:
         """Numbers of filters that were changed or dropped in this turn, or that came past a mark;
         those have their next one now."""
         marked = self.shelf.take_marked()
+        if not marked and not self._touched:
+            return _NONE
         for number in marked:
             if number in self.state.filters:
                 self.renew(self.state.filters[number])
-        touched, self._touched = self._touched.union(marked), set()
-        return touched
+        touched, self._touched = self._touched, set()
+        return touched.union(marked)
 
     def renew(self, entry: Entry) -> None:
         """Let the shelf have a filter's limit and mark as they are now."""

@@ -11,17 +11,16 @@ import asyncio
 import contextlib
 import errno
 import os
-import resource
 import socket
 import ssl
 import sys
 from collections.abc import Callable
 from typing import Any
 
-__all__ = ["Listener", "allow_files", "listen"]
+__all__ = ["MOST_HANDSHAKES", "Listener", "listen"]
 
 _BACKLOG = 4096
-_MOST_HANDSHAKES = 1000
+MOST_HANDSHAKES = 1000
 _PAUSE_SECONDS = 0.1  # where the system has no more files
 _NO_ROOM = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
 
@@ -111,7 +110,7 @@ class Listener:
             task = asyncio.ensure_future(self._greet(connection))
             self._greeting[task] = None
             task.add_done_callback(self._greeted)
-            if len(self._greeting) > _MOST_HANDSHAKES:
+            if len(self._greeting) > MOST_HANDSHAKES:
                 self._drop_oldest()
 
     def _drop_oldest(self) -> None:
@@ -138,18 +137,6 @@ class Listener:
                 ssl_handshake_timeout=self._handshake_seconds,
                 **_FAREWELL,
             )
-
-
-def allow_files(clients: int, *, tls: bool) -> None:
-    """Let so many connections be open, and a few files, as far as the system lets us: many give a
-    process 1024 until it asks for more."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = clients + 128 + (2 * _MOST_HANDSHAKES if tls else 0)
-    if hard != resource.RLIM_INFINITY:
-        wanted = min(wanted, hard)
-    if soft != resource.RLIM_INFINITY and soft < wanted:
-        with contextlib.suppress(ValueError, OSError):
-            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
 def _bound(address: str, port: int) -> socket.socket:

@@ -20,7 +20,7 @@ from prometheus_client.registry import Collector
 
 from bloomery import __version__, _native
 from bloomery.names import printable
-from bloomery.service.track import capacity_of
+from bloomery.service.policy import capacity_of
 from bloomery.storage.state import Entry
 
 if TYPE_CHECKING:
@@ -169,7 +169,8 @@ class _ServerFigures(Collector):
         _, refused, native, rare = server.door.figures()
         by = {"native": native, "python": rare}
         yield "commands", "Commands of the Redis protocol, by what did them.", "by", by
-        yield "connections_refused", "Connections turned away.", "door", {"resp": refused}
+        away = {"resp": refused, "http": server.http.refused}
+        yield "connections_refused", "Connections turned away.", "door", away
         yield "log_rows", "Rows of the log, ever.", "", {"": server.engine.log.seq}
         lost = server.mirror.projection.lost_samples
         yield "samples_lost", "Samples that never got into the registry.", "", {"": lost}
@@ -177,12 +178,11 @@ class _ServerFigures(Collector):
     def _doors(self) -> Iterator[Metric]:
         open_now = GaugeMetricFamily("bloomery_connections", "Connections.", labels=["door"])
         open_now.add_metric(["resp"], len(self.server.door.connections))
+        open_now.add_metric(["http"], len(self.server.http.connections))
         yield open_now
 
     def _alerts(self) -> Iterator[Metric]:
-        alerts = getattr(self.server, "alerts", None)
-        if alerts is None:
-            return
+        alerts = self.server.alerts
         began = CounterMetricFamily("bloomery_alerts", "Alerts that began.", labels=["alert"])
         for kind, count in alerts.counts.items():
             began.add_metric([kind], count)

@@ -11,9 +11,10 @@ not seen here: the shelf refuses them (`limit`).
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from bloomery.service.commands import shown
+from bloomery.service.forecast import in_words
 from bloomery.service.policy import Policy, capacity_of, part_of, policy_of
 from bloomery.storage.operations import Op
 from bloomery.storage.state import Entry
@@ -21,8 +22,9 @@ from bloomery.storage.state import Entry
 if TYPE_CHECKING:
     from bloomery.service.alerts import Alerts, Say
     from bloomery.service.engine import Engine
+    from bloomery.service.samples import Sample
 
-__all__ = ["Policies", "Sampled"]
+__all__ = ["Policies"]
 
 # An alert about a number of keys is over when there are so much fewer.
 _FEWER = 0.95
@@ -32,22 +34,10 @@ _LONGER = 1.25
 # that was seen, is five standard errors off. A thousand filters that err exactly as often as they
 # may then raise a false alarm in years, at 95% all the time.
 _SURER = 2.5
-
-
-class Sampled(Protocol):
-    """What a sample tells, as far as it matters here; nan or None where it is not known."""
-
-    @property
-    def observed_error_rate(self) -> float:
-        """As the canary measured it."""
-
-    @property
-    def observed_low(self) -> float:
-        """The lower end of its confidence interval."""
-
-    @property
-    def full_in(self) -> float | None:
-        """Seconds, at this rate."""
+# Filters that can wait are looked at so many a turn, which takes some milliseconds.
+_SOME = 500
+# What follows when a filter is full.
+_THEN = {"reject": ": more are refused", "alert": ": with more it errs more often"}
 
 
 class Policies:
@@ -67,7 +57,8 @@ class Policies:
         """Look at all filters that came past a mark in this turn, or were changed in it."""
         numbers = self.engine.take_touched()
         if self._again:
-            numbers, self._again = numbers | self._again, set()
+            some = [self._again.pop() for _ in range(min(len(self._again), _SOME))]
+            numbers = numbers | set(some)
         for number in numbers:
             entry = self.engine.state.filters.get(number)
             if entry is None:
@@ -77,23 +68,18 @@ class Policies:
                 try:
                     self.look(entry)
                 except Exception as problem:  # noqa: BLE001  # others wait for their answers
-                    self._say("a policy failed", level="error", problem=problem)
+                    text = f"the policy of {shown(entry.name)} failed"
+                    self._say(text, level="error", problem=problem)
 
-    def sampled(self, entry: Entry, sample: Sampled) -> None:
+    def sampled(self, entry: Entry, sample: Sample) -> None:
         """Be told of a new sample of a filter."""
         policy = policy_of(entry)
-        self._again.add(entry.id)
-        self._foresee(entry, policy, sample.full_in)
-        rate, low = sample.observed_error_rate, sample.observed_low
-        allowed = getattr(entry.filter, "error_rate", 1.0)
-        fields = {"observed_error_rate": rate, "error_rate": allowed}
-        name = shown(entry.name)
-        if rate - _SURER * (rate - low) > allowed:  # not so where they are nan
-            text = f"{name} errs more often than asked: {rate:.2%} of keys, not {allowed:.2%}"
-            self.alerts.begin("error-rate", text, entry, **fields)
-        elif rate <= allowed:
-            text = f"{name} errs no more often than asked again: {rate:.2%}"
-            self.alerts.end("error-rate", text, entry, **fields)
+        if policy.on_full in ("reject", "alert"):
+            self._compare(entry, policy, sample.items)
+            self._foresee(entry, policy, sample.full_in)
+        elif policy.on_full == "rotate":
+            self._again.add(entry.id)
+        self._judge(entry, sample.observed_error_rate, sample.observed_low)
 
     def pass_second(self) -> None:
         """Look at filters that are full and whose grace is over by now."""
@@ -106,38 +92,45 @@ class Policies:
         if policy.on_full == "rotate":
             self._turn_over(entry, policy)
         elif policy.on_full in ("reject", "alert"):
-            self._compare(entry, policy)
+            self._compare(entry, policy, self.engine.count(entry))
         else:
             for kind in ("nearly-full", "full", "full-soon"):
                 self.alerts.end(kind, f"{shown(entry.name)} grows now", entry)
 
-    def _compare(self, entry: Entry, policy: Policy) -> None:
+    def _compare(self, entry: Entry, policy: Policy, items: int) -> None:
         """Keys against the two thresholds."""
-        items, capacity = self.engine.count(entry), capacity_of(entry)
-        name, over = shown(entry.name), False
-        fields = {"items": items, "capacity": capacity, "on_full": policy.on_full}
-        holds = f"{name} holds {items:,} keys of {capacity:,}"
-        then = "more are refused" if policy.on_full == "reject" else "with more it errs more often"
-        for kind, share, text in (
-            ("nearly-full", policy.warn_at, holds),
-            ("full", policy.full_at, f"{holds}: {then}"),
-        ):
+        capacity = capacity_of(entry)
+        for kind, share in (("nearly-full", policy.warn_at), ("full", policy.full_at)):
             threshold = part_of(share, capacity)
-            if share and items >= threshold:
-                self.alerts.begin(kind, text, entry, **fields)
+            raised = (kind, entry.id) in self.alerts.active
+            if raised == (share > 0 and items >= threshold):
+                continue
+            text = f"{shown(entry.name)} holds {items:,} keys of {capacity:,}"
+            fields = {"items": items, "capacity": capacity, "on_full": policy.on_full}
+            if not raised:
+                then = _THEN[policy.on_full or ""] if kind == "full" else ""
+                self.alerts.begin(kind, text + then, entry, **fields)
             elif not share or items < _FEWER * threshold:
-                over |= self.alerts.end(kind, f"{holds} again", entry, **fields)
-        if over:
-            self.engine.renew(entry)  # its mark
+                self.alerts.end(kind, text, entry, **fields)
+                self.engine.renew(entry)  # its mark
 
     def _foresee(self, entry: Entry, policy: Policy, seconds: float | None) -> None:
-        within = policy.warn_within if policy.on_full in ("reject", "alert") else 0.0
-        name = shown(entry.name)
-        if seconds is not None and seconds <= within and within:
-            text = f"{name} is full in {seconds:.0f} s at this rate"
+        within = policy.warn_within
+        if seconds is not None and 0 < seconds <= within:
+            text = f"{shown(entry.name)} is {in_words(seconds)}"
             self.alerts.begin("full-soon", text, entry, full_in=seconds)
         elif seconds is None or seconds > _LONGER * within:
-            self.alerts.end("full-soon", f"{name} is not full soon any more", entry)
+            self.alerts.end("full-soon", f"{shown(entry.name)} is not full soon", entry)
+
+    def _judge(self, entry: Entry, rate: float, low: float) -> None:
+        """The error rate that the canary saw against the one that was asked for."""
+        allowed = getattr(entry.filter, "error_rate", 1.0)
+        if rate - _SURER * (rate - low) > allowed:  # not so where they are nan
+            text = f"{shown(entry.name)} errs more often than asked: {rate:.2%}, not {allowed:.2%}"
+            self.alerts.begin("error-rate", text, entry, observed=rate, error_rate=allowed)
+        elif rate <= allowed:
+            text = f"{shown(entry.name)} errs no more often than asked: {rate:.2%}"
+            self.alerts.end("error-rate", text, entry, observed=rate, error_rate=allowed)
 
     def _turn_over(self, entry: Entry, policy: Policy) -> None:
         """A new generation, if this one is full and old enough; until it is, the filter grows."""

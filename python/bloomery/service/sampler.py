@@ -154,21 +154,21 @@ class Sampler:
         numbers, began, at = list(filters), time.monotonic(), 0
         while at < len(numbers):
             self.server.turns.join()
-            start = time.monotonic()
+            start, worked = time.monotonic(), time.thread_time()
             while at < len(numbers) and time.monotonic() - start < _SLICE:
                 entry = filters.get(numbers[at])
                 at += 1
                 if entry is not None:
                     self._try(entry)
             self._hand_over(start)
-            now = time.monotonic()
-            even = began + interval * at / len(numbers) - now
-            await asyncio.sleep(max(even, (now - start) / _SHARE))
+            worked = time.thread_time() - worked
+            even = began + interval * at / len(numbers) - time.monotonic()
+            await asyncio.sleep(max(even, worked / _SHARE))
 
     def _try(self, entry: Entry) -> None:
         try:
             self.take(entry)
-        except Exception as problem:  # noqa: BLE001  # one filter's trouble is not the others'
+        except Exception as problem:  # noqa: BLE001  # one's trouble is not that of the others
             self.server.say("a filter was not sampled", level="error", problem=problem)
 
     # To the registry.

@@ -26,7 +26,7 @@ from bloomery.service.audit import Audit
 from bloomery.service.commands import Commands
 from bloomery.service.engine import Engine
 from bloomery.service.http.door import HttpDoor
-from bloomery.service.listening import Listener, allow_files, listen
+from bloomery.service.listening import Listener, listen
 from bloomery.service.mirror import Mirror
 from bloomery.service.notify import notify, watched
 from bloomery.service.policies import Policies
@@ -102,8 +102,6 @@ class Server:
         bound = binding.require(self.settings, bool(users.load(self.data)), self.say)
         if self.settings.tls_cert:
             self.certificate = Tls(self.settings.tls_cert, self.settings.tls_key, self.say)
-        clients = self.settings.maxclients + self.settings.http_maxclients
-        allow_files(clients, tls=self.tls is not None)
         with contextlib.closing(lock(self.data)):
             self.http = HttpDoor(self)
             http = await self.http.open(bound, self.settings.http_port, self.tls)
@@ -169,6 +167,7 @@ class Server:
         registry = self.settings.registry or self.data / _REGISTRY
         self.mirror = Mirror(self.engine, registry, self._server_id(new=found.segment == 1))
         self.sampler = Sampler(self)
+        self.sampler.on_sample = self.policies.sampled
         self.commands.sampled = self.sampler.shown
         self.webhook = self._open_webhook()
         self.door = Door(self)

@@ -240,7 +240,8 @@ class Settings:
             found.append(
                 (
                     "webhook-url",
-                    "webhook-url is set and webhook-secret is not: alerts are signed with it",
+                    "webhook-url is set and webhook-secret is not: alerts are signed with it; put "
+                    "one into a file (webhook-secret-file) or into BLOOMERY_WEBHOOK_SECRET",
                 )
             )
         if self.resp_port == self.http_port != 0:

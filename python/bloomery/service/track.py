@@ -11,14 +11,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from typing import Any
 
 from bloomery.service.canary import Window, interval
 from bloomery.service.forecast import Forecast
+from bloomery.service.policy import capacity_of, part_of, policy_of
 from bloomery.service.samples import HOUR, MINUTE, Sample
 from bloomery.storage.state import Entry
 
-__all__ = ["Figures", "Track", "fills"]
+__all__ = ["Figures", "Track"]
 
 # As the shelf tells them: items, adds, checks, maybes, fill ratio, estimated error rate, estimated
 # count, bytes, and how many of the probes were a maybe (None: the kind cannot be probed).
@@ -34,8 +34,10 @@ class Track:
 
     __slots__ = (
         "_before",
+        "_capacity",
         "_changes",
         "_forecast",
+        "_full",
         "_hour",
         "_minute",
         "_quiet",
@@ -50,6 +52,8 @@ class Track:
         self.last: Sample | None = None
         self._before = (0, 0, 0, 0)  # items, adds, checks and maybes at the last sample
         self._changes = 0
+        self._capacity = 0
+        self._full: int | None = None  # with how many keys
         self._taken = 0.0  # when that was, by the steady clock
         self._window = Window()
         self._forecast = Forecast()
@@ -64,26 +68,27 @@ class Track:
         seconds = steady - self._taken if self.last is not None else 0.0
         before, self._before = self._before, (items, adds, checks, maybes)
         self._taken = steady
+        if self.last is not None and entry.changes == self._changes:
+            self._forecast.take(items - before[0], seconds)
+        else:  # the first one; or it was cleared, merged, …, and nobody added or removed these
+            self._capacity, self._full = capacity_of(entry), full_with(entry)
+            self._changes = entry.changes
         if self.last is None:
             before = self._before
-        elif entry.changes == self._changes:  # or it was cleared, merged, …: these were no adds
-            self._forecast.take(items - before[0], seconds)
-        self._changes = entry.changes
-        capacity = capacity_of(entry)
         sample = Sample(
             filter_id=entry.id,
             sampled_at=at,
             estimated_count=count,
             estimated_error_rate=estimate,
             seconds=seconds,
-            capacity=capacity,
+            capacity=self._capacity,
             items=items,
             fill_ratio=fill,
             nbytes=nbytes,
             adds=_more(adds, before[1]),
             checks=_more(checks, before[2]),
             maybes=_more(maybes, before[3]),
-            full_in=self._forecast.until(capacity - items) if fills(entry) else None,
+            full_in=None if self._full is None else self._forecast.until(self._full - items),
         )
         if hits is not None:
             window = self._window
@@ -142,23 +147,12 @@ class Track:
         return rows
 
 
-def capacity_of(entry: Entry) -> int:
-    """How many keys the filter is made for."""
-    given: int | None = entry.settings.get("capacity")
-    return given or int(getattr(entry.filter, "capacity", 0))
-
-
-def fills(entry: Entry) -> bool:
-    """Can the filter become full? Those that grow, rotate or take no keys cannot."""
-    filter: Any = entry.filter
-    match filter.kind:
-        case "bloom" | "counting" | "deletable":
-            return True
-        case "cuckoo":
-            return not entry.settings.get("grow")
-        case "redisbloom" | "rediscuckoo":
-            return bool(entry.settings.get("expansion") == 0)
-    return False
+def full_with(entry: Entry) -> int | None:
+    """With how many keys the filter is full; None: it grows, rotates, or takes none."""
+    policy = policy_of(entry)
+    if policy.on_full in ("reject", "alert"):
+        return part_of(policy.full_at, capacity_of(entry))
+    return None
 
 
 def _more(now: int, before: int) -> int:

@@ -105,9 +105,13 @@ class Turns:
 
     async def logged(self) -> None:
         """Return when what was just done is in the log; LogUnavailable if it could not be."""
+        await self.logging()
+
+    def logging(self) -> asyncio.Future[None]:
+        """What `logged` waits for, for who has something else to do meanwhile."""
         waiter = _Waiter(self._loop.create_future())
         self.join(waiter)
-        await waiter.done
+        return waiter.done
 
     def _end(self) -> None:
         turn, self._turn, self._begun = self._turn, [], False

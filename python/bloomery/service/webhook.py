@@ -19,12 +19,11 @@ import hashlib
 import heapq
 import hmac
 import json
-import logging
 import random
 import threading
 import time
 import uuid
-from collections import deque
+from collections import OrderedDict, deque
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlsplit
@@ -70,7 +69,6 @@ class Webhook:
     """One URL that alerts go to. `deliver` them, `close` it."""
 
     def __init__(self, url: str, secret: bytes, say: Say, server: str = "") -> None:
-        logging.getLogger("httpx").setLevel(logging.WARNING)  # or it logs each URL
         self.host = urlsplit(url).hostname or ""
         self.sent = self.failed = self.dropped = 0
         self._url = url
@@ -80,7 +78,7 @@ class Webhook:
         self._lock = threading.Lock()  # guards what follows
         self._lanes: dict[str | None, _Lane] = {}
         self._due: list[_Lane] = []  # a heap of those lanes, but for the one that is being tried
-        self._waiting = 0
+        self._order: OrderedDict[str, _Lane] = OrderedDict()  # all that waits, the oldest first
         self._away = False  # did the last try fail?
         self._loop: asyncio.AbstractEventLoop | None = None
         self._news = asyncio.Event()
@@ -100,9 +98,11 @@ class Webhook:
                 lane = self._lanes[name] = _Lane(time.monotonic(), name)
                 heapq.heappush(self._due, lane)
             lane.waiting.append(made)
-            self._waiting += 1
-            if self._waiting > MOST_WAITING:
-                self._drop_oldest()
+            self._order[number] = lane
+            if len(self._order) > MOST_WAITING:
+                # The oldest of all is the oldest of its filter.
+                self._order.popitem(last=False)[1].waiting.popleft()
+                self.dropped += 1
         self._wake()
 
     def close(self, seconds: float = 1.0) -> None:
@@ -114,16 +114,7 @@ class Webhook:
     @property
     def waiting(self) -> int:
         """How many deliveries wait."""
-        return self._waiting
-
-    def _drop_oldest(self) -> None:
-        lane = min(
-            (lane for lane in self._lanes.values() if lane.waiting),
-            key=lambda lane: lane.waiting[0].until,
-        )
-        lane.waiting.popleft()
-        self._waiting -= 1
-        self.dropped += 1
+        return len(self._order)
 
     def _wake(self) -> None:
         loop = self._loop
@@ -174,8 +165,7 @@ class Webhook:
             still = one is not None and bool(lane.waiting) and lane.waiting[0] is one
             again = again and still and one is not None and time.monotonic() < one.until
             if still and not again:
-                lane.waiting.popleft()
-                self._waiting -= 1
+                del self._order[lane.waiting.popleft().id]
                 self.sent += problem is None
                 self.failed += problem is not None
             if again and one is not None:

@@ -57,7 +57,7 @@ class Load:
     def probe(self, count: int = 2 * BATCH) -> int:
         """Ask for keys that nobody added; how many were a maybe."""
         asked = [secrets.token_hex(8) for _ in range(count)]
-        hits = sum(self.connection.ask("BF.MEXISTS", self.name, *asked))
+        hits: int = sum(self.connection.ask("BF.MEXISTS", self.name, *asked))
         self.probes += count
         self.hits += hits
         return hits

@@ -17,8 +17,12 @@ def request(*words: bytes | str | int) -> bytes:
 class Wire:
     """A connection."""
 
-    def __init__(self, port: int, protocol: int = 2, timeout: float = PATIENCE) -> None:
-        self.socket = socket.create_connection(("127.0.0.1", port), timeout=timeout)
+    def __init__(
+        self, port: int, protocol: int = 2, timeout: float = PATIENCE, source: str = "127.0.0.1"
+    ) -> None:
+        self.socket = socket.create_connection(
+            ("127.0.0.1", port), timeout=timeout, source_address=(source, 0)
+        )
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.file = self.socket.makefile("rb")
         if protocol == 3:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 import bloomery
 from bloomery import _native
-from bloomery.filters import KINDS
+from bloomery.filters.redisbloom import RedisBloomFilter, RedisCuckooFilter
 from bloomery.service.canary import PROBES, Window, interval
 
 MUST = 0.93  # of the runs, in which the interval has to cover the true rate
@@ -78,8 +78,8 @@ def made() -> dict[str, Any]:
         "cuckoo": bloomery.CuckooFilter(5000, 0.02, grow=True),
         "rotating": bloomery.RotatingBloomFilter(5000, 0.02),
         "static": bloomery.StaticFilter.build(keys(0, 5000), 0.02),
-        "redisbloom": KINDS["redisbloom"](0.02, 2500),
-        "rediscuckoo": KINDS["rediscuckoo"](5000),
+        "redisbloom": RedisBloomFilter(0.02, 2500),
+        "rediscuckoo": RedisCuckooFilter(5000),
     }
 
 

@@ -23,7 +23,7 @@ _ABOUT = (
     "Have I seen this before? A *no* is certain. A *maybe* is wrong no more often than you allowed."
 )
 # Those of keys first: they are asked for most, and found by looking through all in order.
-_ROUTERS = (keys.router, filters.router, whole.router, file.router, health.router)
+_ROUTERS = (keys.router, filters.router, whole.router, file.router, health.watching, health.router)
 
 
 def make(server: Server | None) -> FastAPI:
@@ -35,7 +35,6 @@ def make(server: Server | None) -> FastAPI:
         docs_url=None,  # their pages load scripts from elsewhere
         redoc_url=None,
         redirect_slashes=False,
-        generate_unique_id_function=lambda route: route.name,
     )
     app.state.server = server
     for router in _ROUTERS:

@@ -15,6 +15,7 @@ from bloomery.service.http import app, health, problems
 from bloomery.service.http.bodies import Bodies, Gone
 from bloomery.service.http.protocol import Connection
 from bloomery.service.listening import Listener, listen
+from bloomery.service.sockets import allow_files
 
 if TYPE_CHECKING:
     import ssl
@@ -36,6 +37,8 @@ class HttpDoor:
         self.strangers: dict[Connection, None] = {}  # those who have sent no head, oldest first
         self.received = 0  # connections, ever
         self.refused = 0  # those that were turned away
+        # Whatever comes here, the other door and the log have files too.
+        self._most = allow_files(server.settings) // 2
         self.state = ServerState()
         self._app = app.make(server)
         self.config = Config(
@@ -71,7 +74,7 @@ class HttpDoor:
     def welcome(self, connection: Connection) -> None:
         """Make room for a new client, or turn it away."""
         self.received += 1
-        if len(self.connections) > self.server.settings.http_maxclients:
+        if len(self.connections) > min(self.server.settings.http_maxclients, self._most):
             self.refused += 1
             stranger = next(iter(self.strangers), None)
             if stranger is None:

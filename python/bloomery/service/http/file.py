@@ -19,14 +19,14 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 from urllib.parse import quote
 
-from fastapi import APIRouter, Query, Request, Response
+from fastapi import Query, Request, Response
 from starlette.responses import StreamingResponse
 
 from bloomery import _native, errors
 from bloomery.service.commands import MAX_EXPORT_BYTES, check_name
 from bloomery.service.http import bodies, models, problems
 from bloomery.service.http.filters import told
-from bloomery.service.http.route import Answer, Name, Route, commands_of, does, server_of
+from bloomery.service.http.route import Answer, Name, commands_of, does, routes, server_of
 from bloomery.storage import bankfile, files
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ _IN_MEMORY = 4 << 20  # bytes of a file that need no disk
 _UNFINISHED = 3600.0  # seconds without a chunk, after which what came so far is forgotten
 _PREFIX = b"\x00upload:"
 
-router = APIRouter(route_class=Route)
+router = routes()
 _ANY = ("invalid-request", "not-logged-in", "not-allowed", "server-unavailable")
 _BINARY = {"content": {MEDIA: {"schema": {"type": "string", "format": "binary"}}}}
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from fastapi import APIRouter, Body, Query, Request, Response
+from fastapi import Body, Query, Request, Response
 
 from bloomery import errors, names
 from bloomery.service.commands import check_name
 from bloomery.service.http import models, problems
-from bloomery.service.http.route import Answer, Name, Route, also, commands_of, does, server_of
+from bloomery.service.http.route import Answer, Name, also, commands_of, does, routes, server_of
 from bloomery.service.patterns import glob
 from bloomery.service.permissions import User
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = ["router", "told"]
 
-router = APIRouter(route_class=Route)
+router = routes()
 
 _ANY = ("invalid-request", "not-logged-in", "not-allowed", "server-unavailable")
 _ONE = (*_ANY, "unknown-filter")

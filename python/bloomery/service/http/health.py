@@ -1,23 +1,26 @@
-"""For those who watch: is it alive, is it ready?"""
+"""For those who watch: is it alive, is it ready, what are its figures, is something wrong?"""
 
 from __future__ import annotations
 
-from fastapi import APIRouter, Request
+from fastapi import Request, Response
 from fastapi.responses import PlainTextResponse
+from fastapi.routing import APIRoute
 
-from bloomery.service.http import problems
-from bloomery.service.http.route import server_of
+from bloomery.service import metrics
+from bloomery.service.http import models, problems
+from bloomery.service.http.route import Answer, does, routes, server_of
 
-__all__ = ["ALWAYS", "router"]
+__all__ = ["ALWAYS", "router", "watching"]
 
-router = APIRouter()
+router = routes(APIRoute)
+watching = routes()
 
 # What is answered while the server is loading, too.
 ALWAYS = frozenset({"/healthz", "/readyz", "/openapi.json"})
 
 
 @router.get("/healthz", response_class=PlainTextResponse)
-@router.head("/healthz", response_class=PlainTextResponse)
+@router.head("/healthz", name="healthz_head", response_class=PlainTextResponse)
 async def healthz() -> PlainTextResponse:
     """200 while the server lives."""
     return PlainTextResponse("ok\n")
@@ -30,6 +33,7 @@ async def healthz() -> PlainTextResponse:
 )
 @router.head(
     "/readyz",
+    name="readyz_head",
     response_class=PlainTextResponse,
     responses={503: {"description": "loading, or about to end"}},
 )
@@ -40,3 +44,31 @@ async def readyz(request: Request) -> PlainTextResponse:
         return PlainTextResponse("ok\n")
     text = "draining\n" if server.loaded else "loading\n"
     return PlainTextResponse(text, 503, {"Retry-After": problems.RETRY_SECONDS})
+
+
+_ANY = ("invalid-request", "not-logged-in", "not-allowed", "server-unavailable")
+
+
+@watching.get(
+    "/metrics",
+    response_class=PlainTextResponse,
+    openapi_extra=does("look"),
+    responses=problems.describe(*_ANY),
+)
+async def figures(request: Request) -> Response:
+    """The server's figures, and those of filters that one may use, as Prometheus reads them."""
+    shown = metrics.render(server_of(request), request.state.user.covers)
+    return Response(shown, media_type=metrics.CONTENT_TYPE)
+
+
+@watching.get(
+    "/alerts",
+    response_model=models.AlertList,
+    openapi_extra=does("look"),
+    responses=problems.describe(*_ANY),
+)
+async def alerts(request: Request) -> Response:
+    """What is wrong now: the server's own, and those of filters that one may use."""
+    covers, active = request.state.user.covers, server_of(request).alerts.active.values()
+    found = [alert.shown() for alert in active if alert.name is None or covers(alert.name)]
+    return Answer({"alerts": found})

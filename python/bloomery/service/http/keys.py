@@ -11,7 +11,6 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote_to_bytes
 
-from fastapi import APIRouter
 from fastapi.routing import APIRoute
 from starlette.responses import Response
 
@@ -20,7 +19,7 @@ from bloomery.service.commands import NO_ROOM, Commands, Outcome
 from bloomery.service.http import bodies, key_schemas, problems, streams
 from bloomery.service.http.keyforms import key_of
 from bloomery.service.http.login import admit
-from bloomery.service.http.route import JSON, does
+from bloomery.service.http.route import JSON, does, routes
 
 if TYPE_CHECKING:
     from bloomery.service.server import Server
@@ -50,12 +49,12 @@ def _answering(operation: str) -> Any:
         if operation == "contains":
             answers = server.commands.contains(name, keys)
         else:
-            outcome = _change(server.commands, operation, name, keys)
+            answers, refused = _change(server.commands, operation, name, keys)
+            refused = refused and server.commands.explain(name, refused)
             await server.turns.logged()
-            if outcome[1] is not None or NO_ROOM in outcome[0]:
-                await _refusal(word, outcome, one)(scope, receive, send)
+            if refused is not None or NO_ROOM in answers:
+                await _refusal(word, (answers, refused), one)(scope, receive, send)
                 return
-            answers = outcome[0]
         body = _told(word, answers, one)
         length = (b"content-length", b"%d" % len(body))
         await send({"type": _START, "status": 200, "headers": [_JSON_HEADER, length]})
@@ -134,7 +133,7 @@ class _KeyRoute(APIRoute):
         self.app = _answering(endpoint.__name__)
 
 
-router = APIRouter(route_class=_KeyRoute)
+router = routes(_KeyRoute)
 
 
 def _described(operation: str, word: str) -> dict[str, Any]:

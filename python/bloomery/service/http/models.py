@@ -12,6 +12,7 @@ from bloomery.sizing import MAX_CAPACITY, MAX_ERROR_RATE, MIN_ERROR_RATE
 
 __all__ = [
     "POLICY",
+    "AlertList",
     "Changes",
     "FilterInfo",
     "FilterList",
@@ -233,6 +234,12 @@ class Samples(BaseModel):
     """Samples of a filter, oldest first."""
 
     samples: list[dict[str, Any]]
+
+
+class AlertList(BaseModel):
+    """What is wrong now, the oldest first."""
+
+    alerts: list[dict[str, Any]]
 
 
 class Snapshot(BaseModel):

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 __all__ = ["Connection"]
 
 MOST_HEAD = 16 << 10
-_MOST_WAITING = 64  # requests sent ahead of their answers
+_MOST_WAITING = 1000  # requests sent ahead of their answers
 _HEAD, _BODY, _NOTHING = "head", "body", ""
 # uvicorn would warn of each client that sends something else than HTTP.
 _QUIET = logging.Logger("bloomery.http", logging.CRITICAL + 1)
@@ -123,19 +123,19 @@ class Connection(HttpToolsProtocol):
         settings = self.door.server.settings
         if self.transport.is_closing():
             return
-        if self.waits is _HEAD and now - self.since > settings.http_header_seconds:
-            if self.head:
-                seconds = settings.http_header_seconds
-                self.refuse(408, f"the head of the request did not come within {seconds} seconds")
-            else:
-                self.transport.close()
+        if self.stuck is not None and now - self.stuck > settings.slow_client_seconds:
+            self.transport.abort()
         elif self.waits is _BODY and self.flow.read_paused:
             self.since = now  # the client would send if we took it
         elif self.waits is _BODY and now - self.since > settings.http_body_seconds:
             seconds = settings.http_body_seconds
             self.refuse(408, f"nothing more of the body came for {seconds} seconds")
-        elif self.stuck is not None and now - self.stuck > settings.slow_client_seconds:
-            self.transport.abort()
+        elif self.waits is _HEAD and now - self.since > settings.http_header_seconds:
+            if self.head:
+                seconds = settings.http_header_seconds
+                self.refuse(408, f"the head of the request did not come within {seconds} seconds")
+            else:
+                self.transport.close()
 
     def refuse(self, status: int, detail: str) -> None:
         """Say what is wrong, where an answer is due, and end."""

@@ -6,7 +6,7 @@ from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Annotated, Any, cast
 from urllib.parse import unquote_to_bytes
 
-from fastapi import Depends, Path, Request, Response
+from fastapi import APIRouter, Depends, Path, Request, Response
 from fastapi.routing import APIRoute
 from pydantic_core import to_json
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from bloomery.service.commands import Commands
     from bloomery.service.server import Server
 
-__all__ = ["JSON", "Answer", "Name", "Route", "also", "commands_of", "does", "server_of"]
+__all__ = ["JSON", "Answer", "Name", "Route", "also", "commands_of", "does", "routes", "server_of"]
 
 JSON = b"application/json"
 _OPERATION = "x-operation"
@@ -121,6 +121,11 @@ def _note(request: Request, outcome: str) -> None:
             command=f"{request.method} {request.scope['route'].path}",
             names=state.names,
         )
+
+
+def routes(route: type[APIRoute] = Route) -> APIRouter:
+    """A place for routes of a kind; in the document each has the name of its function."""
+    return APIRouter(route_class=route, generate_unique_id_function=lambda one: one.name)
 
 
 class _Parsed(Request):

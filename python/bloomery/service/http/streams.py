@@ -9,6 +9,7 @@ anything would else never end. Other clients have their turn after each batch.
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
@@ -29,6 +30,7 @@ ARROW = "application/vnd.apache.arrow.stream"
 NDJSON = "application/x-ndjson"
 # What a key of each operation may have been.
 _WORDS = {"add": "new", "contains": "maybe", "remove": "removed"}
+_AHEAD = 2  # batches that may wait for the log while the next one is taken
 _DISCARDED = 256 << 20  # bytes that are read behind what was wrong, so that the client hears of it
 
 
@@ -65,6 +67,12 @@ class Taken:
     keys: int = 0
     hits: int = 0
     answers: bytearray = field(default_factory=bytearray)  # a byte each, if they are wanted
+
+    def count(self, done: bytes) -> None:
+        """Count some more."""
+        self.keys += len(done)
+        self.hits += done.count(1)
+        self.answers += done
 
 
 async def answer(server: Server, operation: str, name: bytes, scope: Any, receive: Any) -> Response:
@@ -130,16 +138,25 @@ async def _take(
     keep: bool,
 ) -> None:
     """Do an operation with every key of a body; `keep`: the answers are wanted."""
-    work = _asking if operation == "contains" else _writing
     server.turns.join()
     server.commands.find(name)
-    async for batch in _batches(body, reader):
-        if len(batch):
-            await work(server, operation, name, batch, taken)
-            if keep:
-                _check_room(server, taken)
-            else:
-                taken.answers.clear()
+    work: _Asking | _Writing
+    if operation == "contains":
+        work = _Asking(server, name, taken)
+    else:
+        work = _Writing(server, operation, name, taken)
+    try:
+        async for batch in _batches(body, reader):
+            if len(batch):
+                await work.take(batch)
+                if keep:
+                    _check_room(server, taken)
+                else:
+                    taken.answers.clear()
+    finally:
+        await work.settle()
+    if not keep:
+        taken.answers.clear()
 
 
 async def _batches(body: AsyncIterable[bytes], reader: Reader) -> AsyncIterator[Any]:
@@ -150,27 +167,60 @@ async def _batches(body: AsyncIterable[bytes], reader: Reader) -> AsyncIterator[
         yield batch
 
 
-async def _asking(server: Server, operation: str, name: bytes, keys: Any, taken: Taken) -> None:
-    server.turns.join()
-    _count(taken, server.commands.contains(name, keys))
-    await asyncio.sleep(0)
+class _Asking:
+    """Keys that are asked for."""
+
+    def __init__(self, server: Server, name: bytes, taken: Taken) -> None:
+        self._server, self._name, self._taken = server, name, taken
+
+    async def take(self, keys: Any) -> None:
+        """Ask for some."""
+        self._server.turns.join()
+        self._taken.count(self._server.commands.contains(self._name, keys))
+        await asyncio.sleep(0)
+
+    async def settle(self) -> None:
+        """Have nothing left to do."""
 
 
-async def _writing(server: Server, operation: str, name: bytes, keys: Any, taken: Taken) -> None:
-    done, refusal = getattr(server.commands, operation)(name, keys)
-    missing = done.find(NO_ROOM)
-    if missing >= 0:
-        done, refusal = done[:missing], ("not-enough-memory", "there is no memory for this key")
-    await server.turns.logged()
-    _count(taken, done)
-    if refusal is not None:
-        raise errors.of_code(*refusal)
+class _Writing:
+    """Keys that are added or removed. While some are written to the log the next are taken: they
+    count when they are in it."""
 
+    def __init__(self, server: Server, operation: str, name: bytes, taken: Taken) -> None:
+        self._server, self._name, self._taken = server, name, taken
+        self._change = getattr(server.commands, operation)
+        self._waiting: deque[tuple[asyncio.Future[None], bytes]] = deque()
 
-def _count(taken: Taken, done: bytes) -> None:
-    taken.keys += len(done)
-    taken.hits += done.count(1)
-    taken.answers += done
+    async def take(self, keys: Any) -> None:
+        """Add or remove some; raises at a key that is refused."""
+        self._server.turns.join()
+        done, refusal = self._change(self._name, keys)
+        refusal = refusal and self._server.commands.explain(self._name, refusal)
+        missing = done.find(NO_ROOM)
+        if missing >= 0:
+            done, refusal = done[:missing], ("not-enough-memory", "there is no memory for this key")
+        self._waiting.append((self._server.turns.logging(), done))
+        if refusal is not None:
+            await self.settle()
+            raise errors.of_code(*refusal)
+        await asyncio.sleep(0)
+        await self._settle(_AHEAD)
+
+    async def settle(self) -> None:
+        """Return when all of them are in the log."""
+        await self._settle(0)
+
+    async def _settle(self, left: int) -> None:
+        while len(self._waiting) > left:
+            logged, done = self._waiting.popleft()
+            try:
+                await logged
+            except BaseException:
+                while self._waiting:  # nor were those behind it
+                    self._waiting.popleft()[0].cancel()
+                raise
+            self._taken.count(done)
 
 
 def _check_room(server: Server, taken: Taken) -> None:

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from fastapi import APIRouter, Request, Response
+from fastapi import Request, Response
 
 from bloomery import names
 from bloomery.service.http import models, problems
 from bloomery.service.http.filters import told
-from bloomery.service.http.route import Answer, Name, Route, also, commands_of, does, server_of
+from bloomery.service.http.route import Answer, Name, also, commands_of, does, routes, server_of
 
 __all__ = ["router"]
 
-router = APIRouter(route_class=Route)
+router = routes()
 
 _ANY = ("invalid-request", "not-logged-in", "not-allowed", "server-unavailable")
 _ONE = (*_ANY, "unknown-filter", "invalid-parameter", "log-unavailable", "read-only-filter")

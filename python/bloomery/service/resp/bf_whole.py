@@ -208,7 +208,10 @@ def policy(client: Client, words: list[bytes]) -> dict[str, Any]:
     commands = client.server.commands
     if given:
         commands.adjust(name, **given)
-    return commands.policy(name).shown()
+    shown = commands.policy(name).shown()
+    return {
+        name: f"{value:g}" if isinstance(value, float) else value for name, value in shown.items()
+    }
 
 
 @command("BF.ROTATE", "key", least=1, write=True, keys=_NAME, does="change")

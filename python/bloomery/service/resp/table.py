@@ -14,7 +14,16 @@ from bloomery.service.resp.replies import Failure
 if TYPE_CHECKING:
     from bloomery.service.resp.client import Client
 
-__all__ = ["COMMANDS", "CONTAINERS", "Command", "command", "find", "help_of", "wrong_arity"]
+__all__ = [
+    "COMMANDS",
+    "CONTAINERS",
+    "Command",
+    "command",
+    "every",
+    "find",
+    "help_of",
+    "wrong_arity",
+]
 
 # A handler is given who asks and the arguments after the command's name. It returns a value for
 # `replies.encode`, or something to wait for that does; what it refuses it raises as a Failure.
@@ -91,6 +100,12 @@ def command(
         return handler
 
     return enter
+
+
+def every() -> list[Command]:
+    """Every command, subcommands too, in order."""
+    own = [*COMMANDS.values(), *(one for each in CONTAINERS.values() for one in each.values())]
+    return sorted({command.name: command for command in own}.values(), key=lambda one: one.name)
 
 
 def find(arguments: list[bytes]) -> Command:

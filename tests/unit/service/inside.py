@@ -1,0 +1,41 @@
+"""A whole server inside the test's own process and event loop, to look at and to disturb."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import signal
+import time
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+
+from bloomery.service.server import Server
+from bloomery.service.settings import Settings
+from unit.service.follower import SOON
+
+__all__ = ["eventually", "running"]
+
+
+@contextlib.asynccontextmanager
+async def running(data: Path, **settings: object) -> AsyncIterator[Server]:
+    """A server that runs, on free ports, with these settings; it ends as by SIGTERM."""
+    chosen = Settings()
+    for name, value in ({"data": data, "resp_port": 0, "http_port": 0} | settings).items():
+        chosen.set(name, str(value), running=False)
+    server = Server(chosen)
+    task = asyncio.create_task(server.run())
+    try:
+        await eventually(lambda: server.ready or task.done())
+        yield server
+    finally:
+        if not task.done():
+            signal.raise_signal(signal.SIGTERM)
+        await asyncio.wait_for(task, SOON)
+
+
+async def eventually(true: Callable[[], object]) -> None:
+    """Wait for it while the loop goes on."""
+    until = time.monotonic() + SOON
+    while not true():
+        assert time.monotonic() < until
+        await asyncio.sleep(0.005)

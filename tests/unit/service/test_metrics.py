@@ -1,0 +1,149 @@
+"""`/metrics`: Prometheus can read it, and it shows what there is to whom it may be shown."""
+
+import asyncio
+import re
+from pathlib import Path
+
+from prometheus_client.parser import text_string_to_metric_families as parse
+
+from bloomery.service.metrics import render
+from bloomery.service.server import Server
+from docs.pages import DOCS
+from unit.service.inside import running
+from unit.service.test_sampler import filled
+
+HOSTILE = [
+    b'quo"te',
+    b"back\\slash",
+    b"new\nline",
+    b"\x00\xff",
+    "größe €".encode(),
+    b"",
+    b"x" * 900,
+]
+
+Values = dict[tuple[str, str], float]
+
+
+def everything(name: bytes) -> bool:
+    """Anybody sees all."""
+    return True
+
+
+def values(text: bytes) -> Values:
+    """Every value, by its name and its filter."""
+    return {
+        (one.name, one.labels.get("filter", "")): one.value
+        for family in parse(text.decode())
+        for one in family.samples
+    }
+
+
+def looked_at(server: Server) -> None:
+    """Take a sample of each filter."""
+    for entry in list(server.engine.state.filters.values()):
+        server.sampler.take(entry)
+
+
+def test_the_figures_of_a_filter(tmp_path: Path) -> None:
+    """What it holds, what was done to it, how often it errs; what is not known is left out."""
+
+    async def main() -> None:
+        async with running(tmp_path, sample_seconds=0) as server:
+            filled(server)
+            server.commands.contains(b"users", [b"key 1", b"key 2", b"absent"])
+            before = values(render(server, everything))
+            assert before["bloomery_filter_items", "users"] == 500
+            assert ("bloomery_filter_fill_ratio", "users") not in before
+            looked_at(server)
+            found = values(render(server, everything))
+            assert found["bloomery_filter_capacity", "users"] == 1000
+            assert found["bloomery_filter_error_rate", "users"] == 0.01
+            assert 0.2 < found["bloomery_filter_fill_ratio", "users"] < 0.4
+            assert found["bloomery_filter_adds_total", "users"] == 500
+            assert found["bloomery_filter_checks_total", "users"] == 3
+            assert found["bloomery_filter_maybes_total", "users"] >= 2
+            assert found["bloomery_filter_observed_error_rate_high", "users"] > 0
+            assert found["bloomery_filter_bytes", "users"] == 1280
+            assert ("bloomery_filter_full_in_seconds", "users") not in found
+            assert found["bloomery_ready", ""] == 1
+            assert found["bloomery_filters", ""] == 1
+            assert found["bloomery_filters_not_shown", ""] == 0
+            assert found["bloomery_filters_bytes", ""] >= 1280
+            assert found["process_cpu_seconds_total", ""] > 0
+
+    asyncio.run(main())
+
+
+def test_only_some_are_shown(tmp_path: Path) -> None:
+    """Filters that one may not read are not there, nor those past the limit; how many is told."""
+
+    async def main() -> None:
+        async with running(tmp_path, sample_seconds=0, metrics_filters=3) as server:
+            for number in range(6):
+                filled(server, b"a%d" % number, keys=1)
+                filled(server, b"b%d" % number, keys=1)
+            looked_at(server)
+            found = values(render(server, lambda name: name.startswith(b"b")))
+            shown = {name for metric, name in found if metric == "bloomery_filter_items"}
+            assert shown == {"b0", "b1", "b2"}
+            assert not [name for _, name in found if name.startswith("a")]
+            assert found["bloomery_filters_not_shown", ""] == 9
+            nothing = values(render(server, lambda name: False))
+            assert not [name for name, _ in nothing if name.startswith("bloomery_filter_")]
+
+    asyncio.run(main())
+
+
+def test_any_name_is_a_label(tmp_path: Path) -> None:
+    """Names are any bytes; each is its own label, as it is printed elsewhere."""
+
+    async def main() -> None:
+        async with running(tmp_path, sample_seconds=0) as server:
+            for name in HOSTILE:
+                filled(server, name, keys=1)
+            looked_at(server)
+            found = values(render(server, everything))
+            shown = {name for metric, name in found if metric == "bloomery_filter_items"}
+            assert len(shown) == len(HOSTILE)
+            assert {'quo"te', "back\\\\slash", "new\\x0aline", "\\x00\\xff", "größe €"} < shown
+
+    asyncio.run(main())
+
+
+def test_names_and_units_follow_the_conventions(tmp_path: Path) -> None:
+    """Each metric has a type and a help; counters end in _total; times are in seconds."""
+
+    async def main() -> bytes:
+        async with running(tmp_path, sample_seconds=0) as server:
+            filled(server)
+            looked_at(server)
+            return render(server, everything)
+
+    families = list(parse(asyncio.run(main()).decode()))
+    assert len({family.name for family in families}) == len(families)
+    for family in families:
+        assert family.documentation
+        assert re.fullmatch(r"(bloomery|process)_[a-z_]+", family.name), family.name
+        assert family.type in {"gauge", "counter"}
+        names = {one.name for one in family.samples}
+        assert all(name.endswith("_total") == (family.type == "counter") for name in names), names
+        assert not re.search(r"_(ms|millis|percent|kb|mb)\b", family.name)
+
+
+def test_the_page_has_every_metric(tmp_path: Path) -> None:
+    """docs/monitoring.md lists the metrics that there are, and no others."""
+
+    async def main() -> bytes:
+        async with running(tmp_path, sample_seconds=0, maxmemory="1gb") as server:
+            entry = filled(server)
+            await server.saving.save()
+            server.sampler.take(entry)
+            server.commands.add(b"users", [b"one more"])
+            server.sampler.take(entry)
+            return render(server, everything)
+
+    told = {line.split()[2] for line in asyncio.run(main()).decode().splitlines() if "HELP" in line}
+    text = (DOCS / "monitoring.md").read_text("utf-8").partition("## Metrics")[2]
+    listed = set(re.findall(r"^\| `(bloomery_\w+)` \|", text, re.M))
+    assert {name for name in told if not name.startswith("process_")} == listed

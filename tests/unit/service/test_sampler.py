@@ -1,0 +1,272 @@
+"""The sampler in a server: rounds, what others ask it, what gets to the registry."""
+
+import asyncio
+import math
+from pathlib import Path
+
+import pytest
+
+from bloomery import errors
+from bloomery.service.samples import HOUR, MINUTE, RAW, Sample
+from bloomery.service.server import Server
+from bloomery.service.settings import Settings
+from bloomery.storage.state import Entry
+from unit.service.inside import eventually, running
+from unit.service.rows import sample
+
+
+def filled(server: Server, name: bytes = b"users", keys: int = 500, **settings: object) -> Entry:
+    """A plain filter with room for 1,000 keys, and so many in it."""
+    chosen = {"capacity": 1000, "error_rate": 0.01} | settings
+    server.turns.join()
+    entry = server.commands.create(name, "bloom", **chosen)
+    server.commands.add(name, [b"key %d" % number for number in range(keys)])
+    return entry
+
+
+async def flushed(server: Server) -> None:
+    """Let the registry have all samples that were taken."""
+    server.sampler._flush()
+    assert await asyncio.to_thread(server.mirror.projection.flush, 30)
+
+
+def test_each_filter_is_sampled_again_and_again(tmp_path: Path) -> None:
+    """Within seconds each filter has a sample, and others are told of each."""
+
+    async def main() -> None:
+        async with running(tmp_path, sample_seconds=1) as server:
+            told: list[tuple[bytes, Sample]] = []
+            server.sampler.on_sample = lambda entry, sample: told.append((entry.name, sample))
+            entries = [filled(server, name) for name in (b"a", b"b", b"c")]
+            assert server.sampler.last(entries[0]) is None
+            server.commands.contains(b"a", [b"key 1", b"absent"])
+            await eventually(lambda: len(told) >= 6)
+            assert {name for name, _ in told} == {b"a", b"b", b"c"}
+            last = server.sampler.last(entries[0])
+            assert last is not None
+            assert last.items == 500
+            assert last.capacity == 1000
+            assert last.estimated_count == pytest.approx(500, abs=20)
+            assert last.observed_low <= last.observed_error_rate <= last.observed_high
+            assert last.probes == 256
+            assert server.sampler.round_seconds > 0
+
+    asyncio.run(main())
+
+
+def test_the_last_sample_is_part_of_what_is_told_about_a_filter(tmp_path: Path) -> None:
+    """`info` has it, with the forecast in words, ready for JSON; before the first there is none."""
+
+    async def main() -> None:
+        async with running(tmp_path, sample_seconds=0) as server:
+            entry = filled(server)
+            assert server.commands.info(b"users")["sample"] is None
+            server.sampler.take(entry)
+            server.commands.add(b"users", [b"more %d" % number for number in range(600)])
+            server.sampler.take(entry)
+            told = server.commands.info(b"users")["sample"]
+            assert told["items"] == 1000
+            assert told["forecast"] == "full"
+            assert told["full_in_seconds"] == 0.0
+            assert not [value for value in told.values() if value != value]
+
+    asyncio.run(main())
+
+
+def test_samples_are_read_from_the_registry(tmp_path: Path) -> None:
+    """By span and time, oldest first, the latest of too many."""
+
+    async def main() -> None:
+        async with running(tmp_path, sample_seconds=0) as server:
+            entry = filled(server)
+            now = server.engine.state.now
+            server.sampler._rows += [
+                *(sample(entry.id, now - 100 + at, count=at, fill_ratio=0.5) for at in range(10)),
+                *(sample(entry.id, now - 7200 + at, span=MINUTE) for at in range(3)),
+                sample(entry.id, now - 10 * 86400, span=HOUR, seconds=3600.0, adds=7200),
+            ]
+            await flushed(server)
+            ask = server.sampler.samples
+            found = await ask(entry)
+            assert [row["estimated_count"] for row in found] == list(range(10))
+            assert found[0]["at"] == pytest.approx(now - 100, abs=1e-3)
+            assert found[0]["span"] == RAW
+            assert [row["estimated_count"] for row in await ask(entry, limit=2)] == [8, 9]
+            some = await ask(entry, since=now - 98, until=now - 95)
+            assert [row["estimated_count"] for row in some] == [2, 3, 4]
+            assert len(await ask(entry, since=now - 8000)) == 3
+            assert len(await ask(entry, since=now - 8000, span=RAW)) == 10
+            (hour,) = await ask(entry, since=0)
+            assert hour["adds_per_second"] == 2
+            assert len(await ask(entry, since=0, span=HOUR)) == 1
+            with pytest.raises(errors.InvalidParameter, match=r"span is 7, must be 0 .*60 or 3600"):
+                await ask(entry, span=7)
+
+    asyncio.run(main())
+
+
+def test_a_registry_that_is_away(tmp_path: Path) -> None:
+    """Reading says so, sampling goes on, and what is lost is counted."""
+
+    async def main() -> None:
+        away = f"sqlite:///{tmp_path}/nowhere/registry.sqlite"
+        async with running(tmp_path / "data", registry=away, sample_seconds=0) as server:
+            entry = filled(server)
+            with pytest.raises(errors.RegistryUnavailable):
+                await server.sampler.samples(entry)
+            assert server.sampler.take(entry) is not None
+            await eventually(lambda: not server.mirror.projection.healthy)
+            server.sampler._flush()
+            assert server.mirror.projection.lost_samples == 1
+            server.sampler._prune(1.0)  # nothing is known about what there is
+
+    asyncio.run(main())
+
+
+def test_what_is_over_is_removed(tmp_path: Path) -> None:
+    """A minute's work: samples that are older than they are kept go, each span by its own time."""
+
+    async def main() -> None:
+        async with running(tmp_path, sample_seconds=0, sample_keep="10min") as server:
+            entry = filled(server)
+            now = server.engine.state.now
+            server.sampler._rows += [
+                sample(entry.id, now - age, span=span)
+                for span in (RAW, MINUTE, HOUR)
+                for age in (60, 1200, 2 * 86400, 100 * 86400)
+            ]
+            await flushed(server)
+            server.sampler._prune(1.0)
+            await flushed(server)
+            ask, left = server.sampler.samples, {}
+            for span in (RAW, MINUTE, HOUR):
+                left[span] = len(await ask(entry, since=0, span=span))
+            assert left == {RAW: 1, MINUTE: 2, HOUR: 3}
+
+    asyncio.run(main())
+
+
+def test_a_span_that_is_not_kept_is_not_written(tmp_path: Path) -> None:
+    """With sample-keep 0 there are no raw samples in the registry, but still the last one."""
+
+    async def main() -> None:
+        async with running(tmp_path, sample_seconds=0, sample_keep=0) as server:
+            entry = filled(server)
+            assert server.sampler.take(entry) is not None
+            server.sampler._rows.append(sample(entry.id, server.engine.state.now, span=MINUTE))
+            await flushed(server)
+            assert await server.sampler.samples(entry, since=0, span=RAW) == []
+            assert len(await server.sampler.samples(entry)) == 1
+            assert server.sampler.last(entry) is not None
+
+    asyncio.run(main())
+
+
+def test_a_filter_that_is_gone_is_forgotten(tmp_path: Path) -> None:
+    """A renamed filter keeps its past; a dropped one leaves nothing, and a new one of its name
+    begins anew."""
+
+    async def main() -> None:
+        async with running(tmp_path, sample_seconds=0) as server:
+            entry = filled(server)
+            server.sampler.take(entry)
+            server.commands.rename(b"users", b"people")
+            assert server.sampler.take(entry) is not None
+            server.commands.drop(b"people")
+            assert server.sampler.last(entry) is None
+            assert server.sampler.take(entry) is None
+            again = filled(server, b"people")
+            assert server.sampler.last(again) is None
+            assert server.sampler.until(again, 100) is None
+
+    asyncio.run(main())
+
+
+def test_every_kind_can_be_sampled(tmp_path: Path) -> None:
+    """Also a bank, which tells neither a fill nor an error rate; and what is loading waits."""
+
+    async def main() -> None:
+        async with running(tmp_path, sample_seconds=0) as server:
+            kinds = ("bloom", "scalable", "counting", "deletable", "cuckoo", "rotating", "bank")
+            for kind in kinds:
+                name = kind.encode()
+                entry = server.commands.create(name, kind, capacity=100, error_rate=0.01)
+                server.commands.add(name, [b"user\tkey"])
+                taken = server.sampler.take(entry)
+                assert taken is not None
+                assert taken.items == 1
+                assert math.isnan(taken.fill_ratio) == (kind == "bank")
+                assert taken.probes == (0 if kind == "bank" else 256)
+            await flushed(server)
+            (bank,) = await server.sampler.samples(entry)
+            unknown = ("fill_ratio", "estimated_error_rate", "observed_error_rate", "observed_low")
+            assert [bank[name] for name in unknown] == [None] * 4
+            head = server.commands.export(b"bloom", -1)
+            loading = server.commands.load(b"loading", 1, head)
+            assert server.sampler.take(loading) is None
+
+    asyncio.run(main())
+
+
+def test_many_filters_degrade_and_do_not_stall(tmp_path: Path) -> None:
+    """A round that would take more than a hundredth of the time takes longer, and between its
+    slices everybody else has a turn."""
+
+    async def main() -> None:
+        async with running(tmp_path, sample_seconds=0) as server:
+            for number in range(400):
+                server.commands.create(b"%d" % number, "bloom", capacity=100, error_rate=0.01)
+            turns = 0
+
+            def turn() -> None:
+                nonlocal turns
+                turns += 1
+                asyncio.get_running_loop().call_later(0.001, turn)
+
+            turn()
+            began = asyncio.get_running_loop().time()
+            await server.sampler._round(0.01)
+            assert asyncio.get_running_loop().time() - began > 0.2  # 400 times 5 µs at the least
+            assert turns > 30
+            assert all(server.sampler.last(one) for one in server.engine.state.filters.values())
+
+    asyncio.run(main())
+
+
+def test_trouble_with_one_filter_is_not_that_of_the_others(tmp_path: Path) -> None:
+    """Whoever is told of a sample may fail: that is told to the operator, and the round goes on."""
+
+    async def main() -> None:
+        async with running(tmp_path, sample_seconds=0) as server:
+            entries = [filled(server, name) for name in (b"a", b"b")]
+            said: list[str] = []
+            server.say = lambda text, **more: said.append(text)  # type: ignore[method-assign]
+
+            def fail(entry: Entry, sample: Sample) -> None:
+                if entry is entries[0]:
+                    raise ZeroDivisionError
+
+            server.sampler.on_sample = fail
+            await server.sampler._round(0.01)
+            assert server.sampler.last(entries[1]) is not None
+            assert said == ["a filter was not sampled"]
+            del server.say
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"), [("0", 0), ("90", 90), ("15min", 900), ("7d", 604800)]
+)
+def test_how_long_samples_are_kept_as_people_write_it(text: str, seconds: int) -> None:
+    """Seconds, or a number and a unit."""
+    settings = Settings()
+    settings.set("sample-keep", text)
+    assert settings.get("sample-keep") == str(seconds)
+
+
+@pytest.mark.parametrize("text", ["", "soon", "-1", "11000d", "1e400d"])
+def test_how_long_samples_cannot_be_kept(text: str) -> None:
+    """What is no time is refused, in words."""
+    with pytest.raises(errors.InvalidParameter, match="must be seconds, or a time such as 15min"):
+        Settings().set("sample-keep-hours", text)
