@@ -1,7 +1,7 @@
 //! Filters by name: what a command does to one, what is counted, and what is to be logged.
 
 use std::collections::HashMap;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 use bloomery_core::kind::Refusal;
 use pyo3::prelude::*;
@@ -40,7 +40,8 @@ pub struct Entry {
     pub limit: u64,
     /// With so many somebody wants to know, once.
     pub mark: u64,
-    pub expires_at: f64,
+    /// What is said to a new key beyond that.
+    pub full: String,
     /// Not yet whole: it was announced and its bytes are coming.
     pub loading: bool,
     /// When there was last no memory for it to grow.
@@ -53,13 +54,9 @@ pub struct Entry {
 #[derive(Default)]
 pub struct Names {
     pub entries: HashMap<Vec<u8>, Entry>,
-    /// Whether any filter ever had an end; if not, nobody asks what time it is.
-    pub timed: bool,
     pub log: Vec<(u64, u8, Vec<u8>)>,
     /// Filters that have reached their mark.
     pub marked: Vec<u64>,
-    /// The server's time less the system's, in seconds.
-    pub offset: f64,
     /// Why no write is taken now.
     pub refusing: bool,
     pub commands: u64,
@@ -70,21 +67,16 @@ pub struct Names {
 }
 
 impl Names {
-    /// The server's time.
-    pub fn now(&self) -> f64 {
-        system_time() + self.offset
-    }
-
     #[inline(always)]
-    pub fn get(&mut self, name: &[u8], now: f64) -> Option<&mut Entry> {
-        self.entries.get_mut(name).filter(|entry| now < entry.expires_at)
+    pub fn get(&mut self, name: &[u8]) -> Option<&mut Entry> {
+        self.entries.get_mut(name)
     }
 
     /// Both at once, which the borrow checker does not see to be apart through `get`.
     #[inline(always)]
-    pub fn split(&mut self, name: &[u8], now: f64) -> (Option<&mut Entry>, Work<'_>) {
+    pub fn split(&mut self, name: &[u8]) -> (Option<&mut Entry>, Work<'_>) {
         let Names { entries, log, marked, hashes, answers, .. } = self;
-        let entry = entries.get_mut(name).filter(|entry| now < entry.expires_at);
+        let entry = entries.get_mut(name);
         hashes.clear();
         answers.clear();
         (entry, Work { log, marked, hashes, answers })
@@ -185,7 +177,7 @@ impl Entry {
             if self.items + new >= self.limit {
                 self.held.contains(py, hashes, work.answers).map_err(failed)?;
                 if work.answers.pop() == Some(0) {
-                    return Err(Refusal::Full("non scaling filter is full".into()));
+                    return Err(Refusal::Full(self.full.clone()));
                 }
                 // Where copies are counted one more copy counts: it will be removed once more.
                 if !self.held.every_add_counts() {
@@ -217,8 +209,4 @@ fn count(answers: &[u8]) -> u64 {
 /// A clock that raised, say: there is no such thing in a server.
 pub fn failed(problem: PyErr) -> Refusal {
     Refusal::Full(problem.to_string())
-}
-
-fn system_time() -> f64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0.0, |time| time.as_secs_f64())
 }

@@ -50,13 +50,12 @@ impl Run {
         parser: &Parser,
         command: &[u8],
         at: usize,
-        now: f64,
     ) -> bool {
         let (act, door) = doing;
         let name = parser.argument(command, 1);
         if !matches!(act, Act::Contains | Act::Add)
             || (names.refusing && act == Act::Add)
-            || !names.get(name, now).is_some_and(|entry| entry.door == door && !entry.loading)
+            || !names.get(name).is_some_and(|entry| entry.door == door && !entry.loading)
             || !self.push(parser, at)
         {
             return false;
@@ -76,16 +75,9 @@ impl Run {
 
     /// Does what waits, and replies to each command.
     #[inline(always)]
-    pub fn end(
-        &mut self,
-        py: Python<'_>,
-        names: &mut Names,
-        input: &[u8],
-        output: &mut Output,
-        now: f64,
-    ) {
+    pub fn end(&mut self, py: Python<'_>, names: &mut Names, input: &[u8], output: &mut Output) {
         let Some((act, door)) = self.doing.take() else { return };
-        let (entry, mut work) = names.split(&self.name, now);
+        let (entry, mut work) = names.split(&self.name);
         let keys = self.keys.drain(..);
         // It was there when the run began, and nobody else has had the shelf since.
         let Some(entry) = entry else { return };

@@ -78,7 +78,6 @@ impl Session {
         let mut at = if held { *start } else { 0 };
         let mut names =
             self.shelf.get().names.lock_py_attached(py).unwrap_or_else(|e| e.into_inner());
-        let time = if names.timed { names.now() } else { 0.0 };
         let mut waiting = std::mem::take(&mut names.run);
         let mut done = 0;
         let found = loop {
@@ -93,19 +92,19 @@ impl Session {
                             done += 1;
                             continue;
                         }
-                        waiting.end(py, &mut names, view, output, time);
+                        waiting.end(py, &mut names, view, output);
                         if permits.as_ref().is_none_or(|known| known.cover(parser, command))
-                            && waiting.begins(doing, &mut names, parser, command, before, time)
+                            && waiting.begins(doing, &mut names, parser, command, before)
                         {
                             done += 1;
                             continue;
                         }
                     } else {
-                        waiting.end(py, &mut names, view, output, time);
+                        waiting.end(py, &mut names, view, output);
                     }
                     let seen = *watched
                         || permits.as_ref().is_some_and(|known| !known.cover(parser, command));
-                    if seen || !run(py, &mut names, parser, command, output, time) {
+                    if seen || !run(py, &mut names, parser, command, output) {
                         let words = (0..parser.len())
                             .map(|i| PyBytes::new(py, parser.argument(command, i)));
                         break PyList::new(py, words).map(|list| Some(list.into_any()));
@@ -117,7 +116,7 @@ impl Session {
                 }
             }
         };
-        waiting.end(py, &mut names, view, output, time);
+        waiting.end(py, &mut names, view, output);
         names.run = waiting;
         names.commands += done;
         drop(names);

@@ -50,8 +50,7 @@ impl Shelf {
     ) -> PyResult<Outcome<'py>> {
         let py = name.py();
         let mut names = self.names.lock_py_attached(py).unwrap_or_else(|e| e.into_inner());
-        // Whether its time is over Python has decided, for the whole turn.
-        let (entry, mut own) = names.split(name.as_bytes(), f64::NEG_INFINITY);
+        let (entry, mut own) = names.split(name.as_bytes());
         let Some(entry) = entry else {
             return Err(pyo3::exceptions::PyKeyError::new_err(name.clone().unbind()));
         };
@@ -73,7 +72,7 @@ impl Shelf {
 
     /// Gives a name to a filter, or to another in place of the one that had it.
     #[pyo3(signature = (
-        name, filter, id, *, door="bf", items=0, limit=None, mark=None, expires_at=None, loading=false
+        name, filter, id, *, door="bf", items=0, limit=None, full="full", mark=None, loading=false
     ))]
     #[expect(clippy::too_many_arguments, reason = "private: service/engine.py is the only caller")]
     fn put(
@@ -85,8 +84,8 @@ impl Shelf {
         door: &str,
         items: u64,
         limit: Option<u64>,
+        full: &str,
         mark: Option<u64>,
-        expires_at: Option<f64>,
         loading: bool,
     ) -> PyResult<()> {
         let held = Held::new(filter)
@@ -97,8 +96,8 @@ impl Shelf {
             door: if door == "cf" { Door::Cf } else { Door::Bf },
             items,
             limit: limit.unwrap_or(u64::MAX),
+            full: full.to_owned(),
             mark: mark.unwrap_or(u64::MAX),
-            expires_at: expires_at.unwrap_or(f64::INFINITY),
             loading,
             starved: None,
             adds: 0,
@@ -106,7 +105,6 @@ impl Shelf {
             maybes: 0,
         };
         let mut names = self.names.lock_py_attached(py).unwrap_or_else(|e| e.into_inner());
-        names.timed |= expires_at.is_some();
         let before = names.entries.insert(name.to_vec(), entry);
         if let Some(before) = before.as_ref().filter(|before| before.id == id)
             && let Some(entry) = names.entries.get_mut(name)
@@ -124,16 +122,6 @@ impl Shelf {
         let before = names.entries.remove(name);
         drop(names);
         before.is_some()
-    }
-
-    /// Unix time from which on the filter is no more; None: never.
-    #[pyo3(signature = (name, at))]
-    fn expire(&self, py: Python<'_>, name: &[u8], at: Option<f64>) {
-        let mut names = self.names.lock_py_attached(py).unwrap_or_else(|e| e.into_inner());
-        names.timed |= at.is_some();
-        if let Some(entry) = names.entries.get_mut(name) {
-            entry.expires_at = at.unwrap_or(f64::INFINITY);
-        }
     }
 
     /// Adds keys; a byte for each, 1 where it was definitely new, 2 where there was no memory for it
@@ -205,17 +193,6 @@ impl Shelf {
         std::mem::take(&mut names.marked)
     }
 
-    /// The server's time less the system's, in seconds: filters end by the server's.
-    #[setter]
-    fn set_clock_offset(&self, py: Python<'_>, seconds: f64) {
-        self.names.lock_py_attached(py).unwrap_or_else(|e| e.into_inner()).offset = seconds;
-    }
-
-    #[getter]
-    fn clock_offset(&self, py: Python<'_>) -> f64 {
-        self.names.lock_py_attached(py).unwrap_or_else(|e| e.into_inner()).offset
-    }
-
     /// (items, adds, checks, maybes, fill ratio, estimated error rate, estimated count, bytes, hits)
     /// of a filter: how full it is from a look at a part of it, and how many of so many random keys,
     /// which nobody added, may be there; those count as no checks. None if there is none, or it is
@@ -228,7 +205,7 @@ impl Shelf {
         seed: u64,
     ) -> PyResult<Option<Sample>> {
         let mut names = self.names.lock_py_attached(py).unwrap_or_else(|e| e.into_inner());
-        let (entry, work) = names.split(name, f64::NEG_INFINITY);
+        let (entry, work) = names.split(name);
         let Some(entry) = entry.filter(|entry| !entry.loading) else { return Ok(None) };
         let Figures { count, error_rate, fill_ratio } =
             entry.held.figures(py, Look { pages: PAGES, seed })?;

@@ -66,7 +66,6 @@ pub fn run(
     parser: &Parser,
     input: &[u8],
     output: &mut Output,
-    now: f64,
 ) -> bool {
     let name = parser.argument(input, 0);
     let Some((act, door, several)) = usual(name) else {
@@ -81,7 +80,7 @@ pub fn run(
     if arguments < 3 || (!several && arguments > 3) || (names.refusing && !reads) {
         return false;
     }
-    let (entry, mut work) = names.split(parser.argument(input, 1), now);
+    let (entry, mut work) = names.split(parser.argument(input, 1));
     let Some(entry) = entry.filter(|entry| entry.door == door) else {
         // What is not there, or answers to another door, holds no key.
         match act {

@@ -161,16 +161,13 @@ class Commands:
         return self.engine.shelf.add(name, keys)
 
     def explain(self, name: bytes, refused: tuple[str, str]) -> tuple[str, str]:
-        """Return a refusal in words that say which policy refused. (RESP has RedisBloom's.)"""
+        """Return a refusal in words that say which policy refused. RESP has RedisBloom's,
+        unless the policy was asked for."""
         entry = self._whole(name)
         limit, _ = policy.limit_and_mark(entry)
         if refused[0] != "filter-full" or limit is None or entry.items < limit:
             return refused
-        capacity = policy.capacity_of(entry)
-        full = "its capacity" if limit == capacity else f"full_at of its capacity of {capacity:,}"
-        return refused[0], (
-            f"{shown(name)} holds {entry.items:,} keys, {full}, and its policy is reject"
-        )
+        return refused[0], f"{shown(name)} {policy.refusal(entry)}"
 
     def contains(self, name: bytes, keys: list[Any]) -> bytes:
         """Return a byte for each key: 0 it was definitely not added, 1 maybe."""

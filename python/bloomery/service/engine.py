@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from bloomery import BloomFilter, _native, errors
 from bloomery.service.clock import Clock
-from bloomery.service.policy import limit_and_mark
+from bloomery.service.policy import limit_and_mark, refusal
 from bloomery.storage.operations import Op
 from bloomery.storage.state import Entry, State
 
@@ -26,6 +26,7 @@ __all__ = ["Engine"]
 # Stands on the shelf for a filter that is still being loaded.
 _UNREADY = BloomFilter(1)
 _NONE: Set[int] = frozenset()
+_NON_SCALING = "non scaling filter is full"  # RedisBloom's words
 
 
 def _ignore(entry: Entry) -> None:
@@ -159,6 +160,7 @@ class Engine:
             self.shelf.drop(before)
         self._shelved[entry.id] = entry.name
         filter, (limit, mark) = entry.filter, limit_and_mark(entry)
+        asked = limit is not None and "on_full" in entry.settings
         self.shelf.put(
             entry.name,
             _UNREADY if filter is None else filter,
@@ -166,6 +168,7 @@ class Engine:
             door=entry.settings.get("door", "bf"),
             items=entry.items,
             limit=limit,
+            full=refusal(entry) if asked else _NON_SCALING,
             mark=mark,
             loading=filter is None,
         )

@@ -31,6 +31,7 @@ __all__ = [
     "limit_and_mark",
     "part_of",
     "policy_of",
+    "refusal",
 ]
 
 FIELDS = ("on_full", "full_at", "warn_at", "warn_within", "grace")
@@ -93,6 +94,14 @@ def limit_and_mark(entry: Entry) -> tuple[int | None, int | None]:
     # RedisBloom's own kinds refuse by themselves.
     limited = policy.on_full == "reject" and not entry.filter.kind.startswith("redis")
     return full if limited else None, min((at for at in marks if at > entry.items), default=None)
+
+
+def refusal(entry: Entry) -> str:
+    """What is said of a full filter to a new key, after its name."""
+    policy, capacity = policy_of(entry), capacity_of(entry)
+    limit = part_of(policy.full_at, capacity)
+    full = "its capacity" if limit == capacity else f"full_at of its capacity of {capacity:,}"
+    return f"holds {limit:,} keys, {full}, and its policy is reject"
 
 
 def part_of(share: float, capacity: int) -> int:

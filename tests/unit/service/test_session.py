@@ -72,7 +72,7 @@ def test_each_command_behind_a_refused_one_is_still_done() -> None:
     keys = [*range(30), 100, 5, 101, 6]
     session.feed(b"".join(packed(b"BF.ADD", b"short", b"%d" % key) for key in keys))
     lines = session.take().split(b"\r\n")[:-1]
-    full = b"-ERR non scaling filter is full"
+    full = b"-ERR full"
     assert lines[-4:] == [full, b":0", full, b":0"]
     assert len(lines) == len(keys)
 

@@ -61,7 +61,7 @@ def test_figures_stay_when_a_filter_is_put_again(shelf: _native.Shelf) -> None:
     shelf.put(b"name", filter, 7)
     shelf.add(b"name", [b"a", b"b"])
     shelf.contains(b"name", [b"a", b"c"])
-    shelf.put(b"name", filter, 7, items=2, expires_at=4e9)
+    shelf.put(b"name", filter, 7, items=2, limit=4000)
     assert shelf.figures(b"name") == (2, 2, 2, 1)
     shelf.put(b"name", ScalableBloomFilter(100), 8)
     assert shelf.figures(b"name") == (0, 0, 0, 0)

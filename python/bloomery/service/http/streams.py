@@ -200,7 +200,6 @@ class _Writing:
         """Add or remove some; raises at a key that is refused."""
         self._server.turns.join()
         done, refusal = self._change(self._name, keys)
-        refusal = refusal and self._server.commands.explain(self._name, refusal)
         missing = done.find(NO_ROOM)
         if missing >= 0:
             done, refusal = done[:missing], ("not-enough-memory", "there is no memory for this key")
