@@ -487,15 +487,13 @@ class Shelf:
         door: str = "bf",
         items: int = 0,
         limit: int | None = None,
+        full: str = ...,
         mark: int | None = None,
-        expires_at: float | None = None,
         loading: bool = False,
     ) -> None:
         """Give a name to a filter, or to another in place of the one that had it."""
     def drop(self, name: bytes) -> bool:
         """Take a name away; False if there was none."""
-    def expire(self, name: bytes, at: float | None) -> None:
-        """Set the Unix time from which on the filter is no more; None: never."""
     def add(self, name: bytes, keys: Batch) -> tuple[bytes, tuple[str, str] | None]:
         """Add keys; a byte for each, 1 where it was definitely new, 2 where memory was missing.
 
@@ -520,11 +518,6 @@ class Shelf:
         """
     def take_marked(self) -> list[int]:
         """Numbers of the filters that have reached their mark, each once."""
-    @property
-    def clock_offset(self) -> float:
-        """The server's time less the system's, in seconds: filters end by the server's."""
-    @clock_offset.setter
-    def clock_offset(self, value: float, /) -> None: ...
     def note(self, id: int, op: int, data: bytes) -> None:
         """Note an operation for the log, behind the writes that came before it."""
     def take_log(self) -> list[tuple[int, int, bytes]]:
