@@ -62,8 +62,6 @@ def test_one_of_the_two_is_not_enough(tmp_path: Path, data: Path, pairs: Pairs) 
     tls = ("--tls-cert", cert, "--tls-key", key)
     (line,) = refusal(tmp_path, tmp_path / "data", "--host", "0.0.0.0", *tls)
     assert "no users" in line
-    (line,) = refusal(tmp_path, tmp_path / "data", "--host", "0.0.0.0", "--insecure")
-    assert "no users" in line
 
 
 def test_users_and_tls(serve: Serve, data: Path, pairs: Pairs) -> None:

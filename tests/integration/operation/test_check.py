@@ -17,6 +17,7 @@ import pytest
 from bloomery.cli import main
 from bloomery.service.settings import Settings
 from docs.pages import TREE
+from integration.durability.connection import Connection, Refused
 from integration.servers import Serve
 from unit.service.certificates import Pairs
 
@@ -184,3 +185,16 @@ def test_json_without_check() -> None:
     done = run("--json")
     assert done.returncode == 2
     assert "--log-format json" in done.stderr
+
+
+def test_the_file_is_left_alone(tmp_path: Path, serve: Serve) -> None:
+    """CONFIG REWRITE changes nothing, and names the file to change."""
+    config = tmp_path / "bloomery.toml"
+    config.write_text("timeout = 5  # mine\n")
+    server = serve("--config", str(config))
+    with Connection(server.resp_port) as connection:
+        assert connection.ask("CONFIG", "GET", "timeout") == [b"timeout", b"5"]
+        connection.ask("CONFIG", "SET", "timeout", 6)
+        with pytest.raises(Refused, match=str(config)):
+            connection.ask("CONFIG", "REWRITE")
+    assert config.read_text() == "timeout = 5  # mine\n"

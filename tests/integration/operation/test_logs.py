@@ -18,8 +18,8 @@ from integration.durability.connection import Connection, Refused
 from integration.servers import BloomeryServer, Serve, free_port, wait_until
 
 KEY = "key-of-a-client"
-SECRETS = ["hunter22-registry", "hunter22-password", "hunter22-wrong"]
-PASSWORD = SECRETS[1]
+SECRETS = ["hunter22-registry", "hunter22-password", "hunter22-wrong", "hunter22-hook-path"]
+PASSWORD, WRONG = SECRETS[1:3]
 
 
 def lines(server: BloomeryServer) -> list[dict[str, object]]:
@@ -28,18 +28,26 @@ def lines(server: BloomeryServer) -> list[dict[str, object]]:
     return [json.loads(line) for line in found]
 
 
-def test_no_key_and_no_secret(serve: Serve, tmp_path: Path) -> None:
-    """Keys in commands right and wrong, in broken requests and in URLs; passwords right and wrong,
-    of users and of the registry: at the most talkative level neither the log nor the audit has any
-    of them."""
+def user(data: Path, *words: str) -> str:
+    """Run `bloomery user`; what it prints."""
+    command = [sys.executable, "-m", "bloomery", "user", *words, "--data", str(data)]
+    given = PASSWORD.encode() + b"\n"
+    return subprocess.run(command, input=given, capture_output=True, check=True).stdout.decode()
+
+
+def test_no_key_and_no_secret(
+    serve: Serve, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Keys in commands right and wrong, in broken requests and in URLs; passwords and tokens right
+    and wrong; secrets of the registry and of the webhook, neither of which can be reached: at the
+    most talkative level neither the log nor the audit has any of them."""
     data = tmp_path / "data"
-    adding = ["user", "add", "ops", "--role", "admin", "--data", str(data), "--password-stdin"]
-    subprocess.run(
-        [sys.executable, "-m", "bloomery", *adding],
-        input=PASSWORD.encode() + b"\n",
-        capture_output=True,
-        check=True,
-    )
+    user(data, "add", "ops", "--role", "admin", "--password-stdin")
+    token = user(data, "token", "ops").split()[-1]
+    assert token.startswith("bloomery_")
+    hook = "0123456789-hunter22-hook"
+    monkeypatch.setenv("BLOOMERY_WEBHOOK_SECRET", hook)
+    monkeypatch.setenv("BLOOMERY_WEBHOOK_URL", f"http://127.0.0.1:{free_port()}/{SECRETS[3]}")
     url = tmp_path / "registry.url"
     url.write_text(f"postgresql://u:{SECRETS[0]}@127.0.0.1:{free_port()}/d?application_name=x")
     server = serve(
@@ -63,13 +71,13 @@ def test_no_key_and_no_secret(serve: Serve, tmp_path: Path) -> None:
             with contextlib.suppress(redis.ResponseError):
                 client.execute_command(*words)
         shown = client.config_get("*")
-        assert shown["registry"] == "***"
+        assert shown["registry"] == shown["webhook-url"] == shown["webhook-secret"] == "***"
         about = str(client.info()) + str(shown) + str(client.client_list())
     for broken in (
         f"*1\r\n${KEY}\r\n",
         f"*{KEY}\r\n",
         f"GET /{KEY} HTTP/1.1\r\nHost: {KEY}\r\n\r\n",
-        f"AUTH ops {SECRETS[2]}\r\n",
+        f"AUTH ops {WRONG}\r\n",
     ):
         with socket.create_connection(("127.0.0.1", server.resp_port), timeout=30) as raw:
             raw.sendall(broken.encode())
@@ -77,22 +85,30 @@ def test_no_key_and_no_secret(serve: Serve, tmp_path: Path) -> None:
             while raw.recv(4096):
                 pass
     at = f"http://127.0.0.1:{server.http_port}"
-    basic = base64.b64encode(f"ops:{SECRETS[2]}".encode()).decode()
-    for authorization in (f"Bearer {SECRETS[2]}", f"Basic {basic}", SECRETS[2]):
-        with contextlib.suppress(httpx.HTTPError):
-            httpx.post(  # a wrong login is answered late
-                f"{at}/filters/seen/add?key={KEY}",
-                json={"key": KEY, KEY: KEY},
-                headers={"Authorization": authorization, "X-Key": KEY},
-                timeout=60,
-            )
-    # The registry cannot be reached, which is told: without its password.
+    basic = base64.b64encode(f"ops:{WRONG}".encode()).decode()
+    right = {"Authorization": f"Bearer {token}", "X-Key": KEY}
+    for route, body in (
+        ("add", {"keys": [KEY, f"{KEY}-2"]}),
+        ("contains", {"key": KEY}),
+        ("contains", {"key": {KEY: KEY}}),
+        (f"{KEY}?key={KEY}", {KEY: KEY}),
+    ):
+        httpx.post(f"{at}/filters/seen/{route}", json=body, headers=right)
+    for authorization in (f"Bearer {WRONG}", f"Basic {basic}", WRONG):
+        httpx.post(  # a wrong login is answered late
+            f"{at}/filters/seen/add?key={KEY}",
+            json={"key": KEY},
+            headers={"Authorization": authorization},
+            timeout=60,
+        )
+    # Neither can be reached, which is told.
     assert wait_until(lambda: "the registry is late" in server.printed(), 30)
+    assert wait_until(lambda: "the webhook at" in server.printed(), 30), server.printed()
     assert server.stop() == 0
     told = server.printed() + about
     for path in data.glob("audit*"):
         told += path.read_text("utf-8")
-    for secret in (KEY, *SECRETS, basic):
+    for secret in (KEY, *SECRETS, basic, hook, token, token.rpartition("_")[2]):
         assert secret not in told
     assert lines(server)
 
