@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import ssl
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
@@ -12,6 +11,8 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from bloomery import errors
 
 if TYPE_CHECKING:
+    import ssl
+
     import httpx
 
 __all__ = ["Call", "Connection", "ended_well", "load_httpx", "telling"]
@@ -82,6 +83,8 @@ class Connection:
         if scheme == "http":
             return False  # to read all certificates of the system takes 50 ms
         if isinstance(self.verify, str):
+            import ssl
+
             return ssl.create_default_context(cafile=self.verify)
         return self.verify
 
