@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-import json
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from bloomery import errors
+from bloomery.client.keys import loaded
 
 if TYPE_CHECKING:
     import ssl
@@ -122,7 +122,7 @@ def ended_well(response: httpx.Response) -> bool:
 def problem_of(response: httpx.Response) -> errors.BloomeryError:
     """The error that an answer tells: by its code, or by its status if somebody else answered."""
     try:
-        told = json.loads(response.content)
+        told = loaded(response.content)
     except ValueError:
         told = None
     if isinstance(told, dict) and isinstance(told.get("code"), str):
