@@ -253,7 +253,10 @@ class Server:
         """Each second, also while the server is loading."""
         while True:
             await asyncio.sleep(1)
-            self.http.sweep()
+            try:
+                self.http.sweep()
+            except Exception as problem:  # noqa: BLE001  # as above
+                self.say("the limits of HTTP could not be kept", level="error", problem=problem)
 
     async def _sync_each_second(self) -> None:
         """Bring the log to the disk, beside everything else."""
@@ -270,7 +273,7 @@ class Server:
     async def _drain(self) -> None:
         """Let commands that have begun end, and their replies go out."""
         until = time.monotonic() + _DRAIN_SECONDS
-        await self.http.drain(until)
+        http = asyncio.ensure_future(self.http.drain(until))
         while self.door.tasks and time.monotonic() < until:
             await asyncio.sleep(0.01)
         for connection in list(self.door.connections.values()):
@@ -285,6 +288,7 @@ class Server:
             await asyncio.sleep(0.01)
         for connection in list(self.door.connections.values()):
             connection.transport.abort()
+        await http
 
     async def _close(self) -> int:
         code = 0

@@ -5,13 +5,15 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from integration.http.asking import Http
 from integration.servers import Serve
 
 # A 422 to what fits the document is right where the rules are none that JSON Schema can say: which
 # policy suits a kind, which kinds take only strings as keys, what is a saved filter.
 CONFIG = """
-seed = 5
+seed = {seed}
 [generation]
 max-examples = {examples}
 [[operations]]
@@ -20,12 +22,18 @@ checks.positive_data_acceptance.expected-statuses = ["2xx", "404", "409", "422"]
 """
 
 
-def test_the_server_keeps_to_its_document(serve: Serve, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("seed", "examples"),
+    [(5, 6), *(pytest.param(seed, 200, marks=pytest.mark.soak) for seed in range(3))],
+)
+def test_the_server_keeps_to_its_document(
+    serve: Serve, tmp_path: Path, seed: int, examples: int
+) -> None:
     """No server error, no status, type or body that the document does not have, nothing taken that
     it forbids, nothing refused that it allows; and the server is there afterwards."""
     server = serve("--set", "max-capacity=10000")
     config = tmp_path / "schemathesis.toml"
-    config.write_text(CONFIG.format(examples=6))
+    config.write_text(CONFIG.format(seed=seed, examples=examples))
     with Http(server) as http:
         for kind in ("bloom", "counting", "rotating"):
             http.create(kind, 1000, kind=kind)

@@ -118,17 +118,21 @@ def test_a_slow_head_is_ended(limit: Limit) -> None:
     """Who drips a head, or sends none, is ended in time, whatever little comes of it."""
     server = limit(http_header_seconds=1)
     with others_served(server), ExitStack() as ends:
-        silent, dripping, second = (ends.enter_context(Raw(server.http_port)) for _ in range(3))
-        second.request(f"{at('watched')}/contains", b'{"key":"a"}')
-        assert second.answer()[0] == 200
+        silent, dripping, second, third = (
+            ends.enter_context(Raw(server.http_port)) for _ in range(4)
+        )
+        for raw in (second, third):
+            raw.request(f"{at('watched')}/contains", b'{"key":"a"}')
+            assert raw.answer()[0] == 200
         second.send(b"GET /fil")  # a head that follows a good request
+        third.send(b"\r\n")  # which may stand before a request
         dripping.send(b"GET /filters HTTP/1.1\r\n")
         assert dripped(dripping, b"X-Drip: drop\r\n") == (408, "invalid-request")
         assert silent.ended()
         status, headers, _ = second.answer()
         assert (status, headers["connection"]) == (408, "close")
-        assert dripping.ended()
-        assert second.ended()
+        assert third.answer()[0] == 408
+        assert all(raw.ended() for raw in (dripping, second, third))
 
 
 def dripped(raw: Raw, drop: bytes) -> tuple[int, str]:

@@ -59,12 +59,13 @@ class Connection(HttpToolsProtocol):
 
     def data_received(self, data: bytes) -> None:
         """Take bytes, unless the head has become too long."""
-        if self.waits is _HEAD:
-            self.head += len(data)
-        elif self.waits is _BODY:
+        if self.waits is _NOTHING and self.cycle.response_complete:
+            # Not when the parser finds a beginning: it would skip empty lines without end.
+            self.waits, self.since = _HEAD, self.loop.time()
+        if self.waits is _BODY:
             self.since = self.loop.time()
-        elif self.head == 0:
-            self.head = len(data)
+        else:
+            self.head += len(data)
         super().data_received(data)
         if self.waits is _HEAD and self.head > MOST_HEAD and not self.transport.is_closing():
             self.refuse(431, f"the head of a request may have {MOST_HEAD:,} bytes")
@@ -72,7 +73,7 @@ class Connection(HttpToolsProtocol):
     def on_message_begin(self) -> None:
         """A request begins."""
         super().on_message_begin()
-        if self.waits is _NOTHING:
+        if self.waits is _NOTHING:  # sent ahead of the answer to the one before
             self.since = self.loop.time()
         self.waits = _HEAD
         self.dropped = 0
