@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import os
-import ssl
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from bloomery.client import calls, files
@@ -15,6 +13,8 @@ from bloomery.client.calls import FilterCalls, Many, Name
 from bloomery.errors import UnknownFilter
 
 if TYPE_CHECKING:
+    import ssl
+
     from typing_extensions import Self
 
     from bloomery.types import Batch, Key, Mask, Nulls
@@ -115,7 +115,7 @@ class AsyncClient:
         """Make a filter of a saved one (a path), or of a local one."""
         with contextlib.ExitStack() as stack:
             # A local filter is written to a file first: by a thread, for it may be large.
-            file, nbytes = await asyncio.to_thread(stack.enter_context, files.opened(source))
+            file, nbytes = await _in_thread(stack.enter_context, files.opened(source))
             body = files.chunks(file)
             await self._send(FilterCalls(name).upload(body, nbytes, replace=replace))
         return AsyncRemoteFilter(self, name)
@@ -161,9 +161,15 @@ class AsyncClient:
                 await response.aclose()
 
 
+async def _in_thread(work: Callable[..., T], *given: Any) -> T:
+    import asyncio  # which takes longer than all of bloomery, and most never need
+
+    return await asyncio.to_thread(work, *given)
+
+
 async def _awaited(chunks: Iterator[bytes]) -> AsyncIterator[bytes]:
     """A body's parts, each made in a thread: it may be read from a disk, or take a while."""
-    while chunk := await asyncio.to_thread(next, chunks, b""):
+    while chunk := await _in_thread(next, chunks, b""):
         yield chunk
 
 
@@ -275,4 +281,4 @@ class AsyncRemoteFilter:
         """A local filter of the same kind with the same keys."""
         with files.temporary() as path:
             await self.save(path)
-            return await asyncio.to_thread(files.loaded, path)
+            return await _in_thread(files.loaded, path)

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import contextlib
-import json
-import ssl
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from bloomery import errors
+from bloomery.client.keys import loaded
 
 if TYPE_CHECKING:
+    import ssl
+
     import httpx
 
 __all__ = ["Call", "Connection", "ended_well", "load_httpx", "telling"]
@@ -82,6 +83,8 @@ class Connection:
         if scheme == "http":
             return False  # to read all certificates of the system takes 50 ms
         if isinstance(self.verify, str):
+            import ssl
+
             return ssl.create_default_context(cafile=self.verify)
         return self.verify
 
@@ -119,7 +122,7 @@ def ended_well(response: httpx.Response) -> bool:
 def problem_of(response: httpx.Response) -> errors.BloomeryError:
     """The error that an answer tells: by its code, or by its status if somebody else answered."""
     try:
-        told = json.loads(response.content)
+        told = loaded(response.content)
     except ValueError:
         told = None
     if isinstance(told, dict) and isinstance(told.get("code"), str):

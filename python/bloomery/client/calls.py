@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
@@ -11,7 +10,7 @@ from urllib.parse import quote
 from bloomery import errors
 from bloomery.client.batches import JSON, Part, parts
 from bloomery.client.call import Call
-from bloomery.client.keys import dumped, form
+from bloomery.client.keys import dumped, form, loaded
 from bloomery.names import printable, unprintable
 
 if TYPE_CHECKING:
@@ -59,7 +58,7 @@ def _nothing(content: bytes) -> None:
 
 def _member(name: str) -> Callable[[bytes], Any]:
     def read(content: bytes) -> Any:
-        return json.loads(content)[name]
+        return loaded(content)[name]
 
     return read
 
@@ -75,7 +74,7 @@ def listing(pattern: Name, cursor: str) -> Call[tuple[list[Name], str]]:
     """Some of the names, and the cursor for the next ones; "" at the end."""
 
     def read(content: bytes) -> tuple[list[Name], str]:
-        found = json.loads(content)
+        found = loaded(content)
         names = [shown(unprintable(one["name"])) for one in found["filters"]]
         return names, str(found.get("cursor") or "")
 
@@ -136,7 +135,7 @@ class FilterCalls:
 
     def info(self) -> Call[dict[str, Any]]:
         """All that is known about it."""
-        return Call("GET", self._path, json.loads, again=True)
+        return Call("GET", self._path, loaded, again=True)
 
     def change(self, **settings: Any) -> Call[None]:
         """Change its policy, its end or its name."""

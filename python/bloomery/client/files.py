@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import tempfile
 from collections.abc import Iterator
 from typing import IO, Any
 
@@ -30,6 +29,8 @@ def opened(source: Any) -> Iterator[tuple[IO[bytes], int]]:
 @contextlib.contextmanager
 def temporary() -> Iterator[str]:
     """A path for a file that is gone at the end."""
+    import tempfile
+
     with tempfile.TemporaryDirectory(prefix="bloomery-") as folder:
         yield os.path.join(folder, "filter.bloom")
 

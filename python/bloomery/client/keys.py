@@ -3,34 +3,46 @@
 from __future__ import annotations
 
 import base64
-import json
 import operator
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime
+from functools import lru_cache
 from typing import Any
 from uuid import UUID
 
 from bloomery import errors
 
-__all__ = ["dumped", "form", "forms", "lines"]
+__all__ = ["dumped", "form", "forms", "lines", "loaded"]
 
 _DEEPEST = 64
-# Made once: `json.dumps` would make one for each key.
-_COMPACT = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
-_LINES = json.JSONEncoder(ensure_ascii=False, separators=("\n", ":"))
 
 
-def dumped(value: Any, encoder: json.JSONEncoder = _COMPACT) -> bytes:
+@lru_cache
+def _encoder(between: str) -> Callable[[Any], str]:
+    """What writes JSON. Made once: `json.dumps` would make one for each key."""
+    import json  # not before it is needed: `bloomery dedup` starts without it
+
+    return json.JSONEncoder(ensure_ascii=False, separators=(between, ":")).encode
+
+
+def dumped(value: Any, between: str = ",") -> bytes:
     """JSON bytes; InvalidKey for a string that has no UTF-8."""
     try:
-        return encoder.encode(value).encode()
+        return _encoder(between)(value).encode()
     except UnicodeEncodeError:
         raise errors.InvalidKey("a str with a lone surrogate has no UTF-8 and is no key") from None
 
 
+def loaded(content: bytes) -> Any:
+    """The value of JSON bytes."""
+    import json
+
+    return json.loads(content)
+
+
 def lines(keys: list[Any]) -> bytes:
     """Strings and ints, each as a line of JSON."""
-    return dumped(keys, _LINES)[1:-1] + b"\n"
+    return dumped(keys, "\n")[1:-1] + b"\n"
 
 
 def forms(keys: Sequence[Any]) -> list[Any]:

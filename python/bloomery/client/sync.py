@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import ssl
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -13,6 +12,8 @@ from bloomery.client.calls import FilterCalls, Many, Name
 from bloomery.errors import UnknownFilter
 
 if TYPE_CHECKING:
+    import ssl
+
     from typing_extensions import Self
 
     from bloomery.types import Batch, Key, Mask, Nulls

@@ -189,20 +189,6 @@ def test_samples(client: Client) -> None:
     assert filter.samples(since=0, until=1, limit=5) == []
 
 
-def test_what_was_acknowledged_is_kept(serve: Serve) -> None:
-    """What a client was told is done is there after a kill and a restart."""
-    server = serve()
-    with Client(server.url) as client:
-        client.create("seen", 100_000)
-        assert client["seen"].add("alice")
-        client["seen"].update(np.arange(50_000))
-    server.kill()
-    server.start()
-    with Client(server.url) as client:
-        assert "alice" in client["seen"]
-        assert np.asarray(client["seen"].contains_many(np.arange(50_000))).all()
-
-
 def test_a_server_that_is_gone(serve: Serve) -> None:
     """A server that went away is ServerUnavailable; back at the same place, it is used again."""
     server = serve()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import threading
 import time
@@ -16,7 +17,7 @@ import pytest
 import bloomery
 from bloomery import BloomFilter, Client, CountingBloomFilter, FilterBank, errors
 from integration.durability.connection import Connection
-from integration.servers import BloomeryServer, Serve
+from integration.servers import BloomeryServer, Serve, wait_until
 from unit.kinds import KEYS, every_kind, made
 
 NUMBERS = itertools.count()
@@ -140,23 +141,32 @@ def test_a_filter_that_changes_meanwhile(client: Client, kind: str) -> None:
         thread.join(60)
 
 
-def upload(
-    server: BloomeryServer,
-    name: str,
-    data: bytes,
-    declared: int,
-    held: threading.Event | None = None,
-) -> None:
-    """Put in some of the bytes of a file that is said to have more, wait, and hang up."""
+@contextlib.contextmanager
+def uploading(server: BloomeryServer, name: str, data: bytes, sent: int) -> Iterator[Client]:
+    """Be in mid-upload of a file, with a chunk of it in the log; at the end hang up."""
+    over = threading.Event()
 
     def body() -> Iterator[bytes]:
-        yield data
-        if held is not None:
-            held.wait(60)
+        yield data[:sent]
+        over.wait(60)
         raise InterruptedError
 
-    headers = {"Content-Type": "application/octet-stream", "Content-Length": str(declared)}
-    httpx.put(f"{server.url}/filters/{name}/file", content=body(), headers=headers)
+    def put() -> None:
+        headers = {"Content-Type": "application/octet-stream", "Content-Length": str(len(data))}
+        url = f"{server.url}/filters/{name}/file"
+        with pytest.raises((httpx.TransportError, InterruptedError)):
+            httpx.put(url, content=body(), headers=headers)
+
+    thread = threading.Thread(target=put)
+    with Client(server.url) as client:
+        before = set(client)
+        thread.start()
+        try:
+            assert wait_until(lambda: set(client) != before)
+            yield client
+        finally:
+            over.set()
+            thread.join(60)
 
 
 def test_an_upload_that_breaks_off(serve: Serve) -> None:
@@ -165,31 +175,13 @@ def test_an_upload_that_breaks_off(serve: Serve) -> None:
     server = serve()
     data = BloomFilter(16_000_000).to_bytes()
     assert len(data) > 18 << 20  # two chunks
-    with pytest.raises(InterruptedError):
-        upload(server, "half", data[: 17 << 20], len(data))
-    with Client(server.url) as client:
-        until = time.monotonic() + 30
-        while list(client) and time.monotonic() < until:
-            time.sleep(0.05)
-        assert list(client) == []
-
-    held = threading.Event()
-
-    def put() -> None:
-        with pytest.raises((httpx.TransportError, InterruptedError)):
-            upload(server, "half", data[: 17 << 20], len(data), held)
-
-    thread = threading.Thread(target=put)
-    with Client(server.url) as client:
-        thread.start()
-        until = time.monotonic() + 30
-        while not list(client) and time.monotonic() < until:
-            time.sleep(0.01)
+    with uploading(server, "half", data, 17 << 20) as client:
         assert "half" not in client
+    with Client(server.url) as client:
+        assert wait_until(lambda: list(client) == [])
+    with uploading(server, "half", data, 17 << 20) as client:
         client.create("after", 10)  # once this is told, all before it is in the log
-    server.kill()
-    held.set()
-    thread.join(60)
+        server.kill()
     server.start()
     with Client(server.url) as client:
         assert "half" not in client

@@ -116,6 +116,7 @@ def test_wrong_in_mid_stream(server: BloomeryServer, name: str, position: int) -
     told = sent(server, f"{path}/add", lines(keys), status=422).json()
     assert told["code"] == "null-key"
     assert told["done"] == position
+    assert (f"{position} keys before it" in told["detail"]) is (position > 0)
     found = sent(server, f"{path}/contains", lines(range(100_000)), accept=NDJSON).text
     answers = [line == "true" for line in found.splitlines()]
     assert all(answers[:position])

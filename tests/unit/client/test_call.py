@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import socket
+import subprocess
 import sys
 import threading
 from collections.abc import Iterator
@@ -190,3 +191,11 @@ def test_a_write_is_never_sent_twice(listener: socket.socket) -> None:
         with pytest.raises(errors.ServerUnavailable, match="whether it was done is not known"):
             client["seen"].add("a")
     thread.join(10)
+
+
+def test_importing_is_light() -> None:
+    """Whoever imports bloomery and never makes a client waits for none of what clients need."""
+    heavy = "{'asyncio', 'httpx', 'json', 'ssl', 'tempfile'}"
+    program = f"import sys, bloomery; print(*{heavy} & {{*sys.modules}})"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True)
+    assert done.stdout.split() == []

@@ -89,6 +89,8 @@ async def answer(server: Server, operation: str, name: bytes, scope: Any, receiv
         return Response(told, status, media_type=problems.MEDIA)
     except errors.BloomeryError as problem:
         await _discard(body)
+        if taken.keys:
+            problem.args = (f"{problem}; {taken.keys} keys before it were done",)
         return problems.answer(problem, done=taken.keys)
     if accept in _FORMS:
         return StreamingResponse(_FORMS[accept](bytes(taken.answers)), media_type=accept)
