@@ -113,7 +113,7 @@ class Database:
 
 def _sqlite(url: sa.URL) -> sa.Engine:
     # A connection for each transaction: if the file was removed, it is made anew.
-    engine = sa.create_engine(url, hide_parameters=True, poolclass=sa.NullPool)
+    engine = sa.create_engine(url, hide_parameters=True, poolclass=sa.NullPool, paramstyle="named")
 
     @sa.event.listens_for(engine, "connect")
     def connected(connection: sqlite3.Connection, _: object) -> None:

@@ -8,7 +8,7 @@ __all__ = ["Forecast", "in_words"]
 
 # Seconds over which the pace is averaged. The faster of both counts: a spike is seen within a
 # minute, and keys that come in bursts are not forgotten between them.
-_SPANS = (60.0, 600.0)
+_SHORT, _LONG = 60.0, 600.0
 _NEVER = 10 * 365 * 86400.0  # what takes longer is not worth telling
 _UNITS = (("d", 86400), ("h", 3600), ("min", 60), ("s", 1))
 
@@ -16,30 +16,30 @@ _UNITS = (("d", 86400), ("h", 3600), ("min", 60), ("s", 1))
 class Forecast:
     """The pace at which keys come to one filter."""
 
-    __slots__ = ("_paces", "_weights")
+    __slots__ = ("_long", "_long_weight", "_short", "_short_weight")
 
     def __init__(self) -> None:
-        self._paces = [0.0, 0.0]
-        self._weights = [0.0, 0.0]  # less than 1 until a span is over
+        self._short = self._long = 0.0
+        self._short_weight = self._long_weight = 0.0  # less than 1 until a span is over
 
     def take(self, keys: int, seconds: float) -> None:
         """So many keys more (or fewer) in so many seconds."""
         if seconds <= 0:
             return
-        for at, span in enumerate(_SPANS):
-            new = -math.expm1(-seconds / span)
-            self._paces[at] += new * (keys / seconds - self._paces[at])
-            self._weights[at] += new * (1 - self._weights[at])
+        pace = keys / seconds
+        new = -math.expm1(-seconds / _SHORT)
+        self._short += new * (pace - self._short)
+        self._short_weight += new * (1 - self._short_weight)
+        new = -math.expm1(-seconds / _LONG)
+        self._long += new * (pace - self._long)
+        self._long_weight += new * (1 - self._long_weight)
 
     @property
     def pace(self) -> float:
         """Keys a second, more than are removed; 0.0 if none, or if nothing is known yet."""
-        known = [
-            pace / weight
-            for pace, weight in zip(self._paces, self._weights, strict=True)
-            if weight > 0
-        ]
-        return max(0.0, *known) if known else 0.0
+        if self._short_weight == 0:
+            return 0.0
+        return max(0.0, self._short / self._short_weight, self._long / self._long_weight)
 
     def until(self, keys: float) -> float | None:
         """Seconds until so many keys more have come; None if that will not be."""

@@ -47,6 +47,7 @@ class Policies:
         self.engine = engine
         self.alerts = alerts
         self._say = say
+        self._known: dict[int, tuple[int, Policy]] = {}  # policies, as of so many changes
         self._waiting: dict[int, float] = {}  # full ones, and when each may rotate
         engine.on_end = self.end_turn
         # Some were full when the server went down, or would have been told of.
@@ -63,6 +64,7 @@ class Policies:
             entry = self.engine.state.filters.get(number)
             if entry is None:
                 self.alerts.forget(number)
+                self._known.pop(number, None)
                 self._waiting.pop(number, None)
             elif entry.filter is not None:
                 try:
@@ -73,7 +75,7 @@ class Policies:
 
     def sampled(self, entry: Entry, sample: Sample) -> None:
         """Be told of a new sample of a filter."""
-        policy = policy_of(entry)
+        policy = self._policy(entry)
         if policy.on_full in ("reject", "alert"):
             self._compare(entry, policy, sample.items)
             self._foresee(entry, policy, sample.full_in)
@@ -102,7 +104,7 @@ class Policies:
         capacity = capacity_of(entry)
         for kind, share in (("nearly-full", policy.warn_at), ("full", policy.full_at)):
             threshold = part_of(share, capacity)
-            raised = (kind, entry.id) in self.alerts.active
+            raised = self._told(kind, entry)
             if raised == (share > 0 and items >= threshold):
                 continue
             text = f"{shown(entry.name)} holds {items:,} keys of {capacity:,}"
@@ -119,7 +121,7 @@ class Policies:
         if seconds is not None and 0 < seconds <= within:
             text = f"{shown(entry.name)} is {in_words(seconds)}"
             self.alerts.begin("full-soon", text, entry, full_in=seconds)
-        elif seconds is None or seconds > _LONGER * within:
+        elif self._told("full-soon", entry) and (seconds is None or seconds > _LONGER * within):
             self.alerts.end("full-soon", f"{shown(entry.name)} is not full soon", entry)
 
     def _judge(self, entry: Entry, rate: float, low: float) -> None:
@@ -128,9 +130,20 @@ class Policies:
         if rate - _SURER * (rate - low) > allowed:  # not so where they are nan
             text = f"{shown(entry.name)} errs more often than asked: {rate:.2%}, not {allowed:.2%}"
             self.alerts.begin("error-rate", text, entry, observed=rate, error_rate=allowed)
-        elif rate <= allowed:
+        elif rate <= allowed and self._told("error-rate", entry):
             text = f"{shown(entry.name)} errs no more often than asked: {rate:.2%}"
             self.alerts.end("error-rate", text, entry, observed=rate, error_rate=allowed)
+
+    def _told(self, kind: str, entry: Entry) -> bool:
+        """Is there such an alert? Asked before words are made: a sample comes every few seconds."""
+        return (kind, entry.id) in self.alerts.active
+
+    def _policy(self, entry: Entry) -> Policy:
+        """The policy of a filter, made anew only after the filter was changed."""
+        known = self._known.get(entry.id)
+        if known is None or known[0] != entry.changes:
+            known = self._known[entry.id] = entry.changes, policy_of(entry)
+        return known[1]
 
     def _turn_over(self, entry: Entry, policy: Policy) -> None:
         """A new generation, if this one is full and old enough; until it is, the filter grows."""

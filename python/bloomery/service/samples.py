@@ -6,7 +6,7 @@ Several samples in a row become one that stands for all of them, for a minute or
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from bloomery.service.tables import moment, whole
@@ -67,30 +67,31 @@ class Sample:
         """Did anybody use the filter since the sample before?"""
         return self.adds > 0 or self.checks > 0
 
-    def merged(self, later: Sample, span: int) -> Sample:
-        """One that stands for both: sums of what was done, the larger of rates (a peak is not to
+    def standing_for(self, span: int) -> Sample:
+        """A copy that begins a span."""
+        return replace(self, span=span)
+
+    def absorb(self, later: Sample) -> None:
+        """Stand for a later one too: sums of what was done, the larger of rates (a peak is not to
         be lost), and else what is true at the end."""
-        return Sample(
-            filter_id=self.filter_id,
-            sampled_at=self.sampled_at,
-            estimated_count=later.estimated_count,
-            estimated_error_rate=_larger(self.estimated_error_rate, later.estimated_error_rate),
-            span=span,
-            seconds=self.seconds + later.seconds,
-            capacity=later.capacity,
-            items=later.items,
-            fill_ratio=_larger(self.fill_ratio, later.fill_ratio),
-            nbytes=later.nbytes,
-            adds=self.adds + later.adds,
-            checks=self.checks + later.checks,
-            maybes=self.maybes + later.maybes,
-            probes=self.probes + later.probes,
-            hits=self.hits + later.hits,
-            observed_error_rate=later.observed_error_rate,
-            observed_low=later.observed_low,
-            observed_high=later.observed_high,
-            full_in=later.full_in,
-        )
+        self.seconds += later.seconds
+        self.adds += later.adds
+        self.checks += later.checks
+        self.maybes += later.maybes
+        self.probes += later.probes
+        self.hits += later.hits
+        if not later.estimated_error_rate <= self.estimated_error_rate:
+            self.estimated_error_rate = later.estimated_error_rate
+        if not later.fill_ratio <= self.fill_ratio:
+            self.fill_ratio = later.fill_ratio
+        self.estimated_count = later.estimated_count
+        self.capacity = later.capacity
+        self.items = later.items
+        self.nbytes = later.nbytes
+        self.observed_error_rate = later.observed_error_rate
+        self.observed_low = later.observed_low
+        self.observed_high = later.observed_high
+        self.full_in = later.full_in
 
     def values(self) -> dict[str, Any]:
         """Its columns in BloomFilterStats; the filter by its number."""
@@ -133,10 +134,6 @@ def shown(columns: dict[str, Any]) -> dict[str, Any]:
         "estimated_error_rate": None if told["fill_ratio"] is None else estimate,
         **told,
     }
-
-
-def _larger(one: float, other: float) -> float:
-    return one if one > other else other  # the other if either is nan
 
 
 def _known(value: float) -> float | None:

@@ -10,7 +10,6 @@ day: of many filters most are at rest.
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 
 from bloomery.service.canary import Window, interval
 from bloomery.service.forecast import Forecast
@@ -117,7 +116,10 @@ class Track:
             rows.append(sample)
         if self._minute is not None and _over(self._minute, sample, MINUTE):
             rows += self._end_minute(steady)
-        self._minute = sample if self._minute is None else self._minute.merged(sample, MINUTE)
+        if self._minute is None:
+            self._minute = sample.standing_for(MINUTE)
+        else:
+            self._minute.absorb(sample)
         return rows
 
     def rest(self) -> list[Sample]:
@@ -134,16 +136,16 @@ class Track:
         if minute is None:
             return rows
         if minute.active:
-            rows.append(_standing_for(minute, MINUTE))
+            rows.append(minute)
         if self._hour is not None and _over(self._hour, minute, HOUR):
             if self._hour.active or steady - self._written_hour >= _QUIET_HOUR:
                 self._written_hour = steady
                 rows.append(self._hour)
             self._hour = None
         if self._hour is None:
-            self._hour = _standing_for(minute, HOUR)
+            self._hour = minute.standing_for(HOUR)
         else:
-            self._hour = self._hour.merged(minute, HOUR)
+            self._hour.absorb(minute)
         return rows
 
 
@@ -163,8 +165,3 @@ def _more(now: int, before: int) -> int:
 def _over(begun: Sample, sample: Sample, span: int) -> bool:
     same = sample.sampled_at // span == begun.sampled_at // span
     return not same or begun.seconds >= 2 * span
-
-
-def _standing_for(one: Sample, span: int) -> Sample:
-    """A copy of another span."""
-    return replace(one, span=span)

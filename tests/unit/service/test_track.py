@@ -127,7 +127,10 @@ def test_minutes_and_hours() -> None:
 def test_a_peak_is_not_averaged_away() -> None:
     """The error rate of a minute is the largest in it; what a kind cannot tell stays unknown."""
     low, high, end = (sample(1, NOW + n, rate=rate) for n, rate in enumerate((0.01, 0.4, 0.02)))
-    merged = low.merged(high, MINUTE).merged(end, MINUTE)
+    merged = low.standing_for(MINUTE)
+    merged.absorb(high)
+    merged.absorb(end)
+    assert low.estimated_error_rate == 0.01
     assert merged.estimated_error_rate == 0.4
     assert merged.sampled_at == NOW
     assert merged.fill_ratio != merged.fill_ratio
