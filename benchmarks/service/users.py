@@ -17,7 +17,7 @@ from bloomery.service.permissions import Role
 from bloomery.service.users import Account, changing
 
 LEAST = 0.9  # of the rate without users
-PIPELINES = (1, 16, 100)
+PIPELINES = (16, 100)
 COMMANDS = ("BF.EXISTS", "BF.ADD")
 # A user of all names is served as before; for others the native path asks which names are theirs.
 USERS = {"all filters": ("*",), "some filters": ("bench*", "other:*")}
