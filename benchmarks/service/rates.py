@@ -28,10 +28,17 @@ ANY = 2_000_000_000
 QUIET = ("--set", "snapshot-seconds=0", "--set", "snapshot-log-bytes=1000gb")
 
 
-def benchmark(port: int, words: list[str], pipeline: int, requests: int, numbers: int) -> float:
+def benchmark(
+    port: int,
+    words: list[str],
+    pipeline: int,
+    requests: int,
+    numbers: int,
+    login: tuple[str, ...] = (),
+) -> float:
     """Requests a second."""
     command = ["taskset", "-c", servers.cores()[1], "redis-benchmark", "--csv", "-p", str(port)]
-    command += ["-c", str(CONNECTIONS), "-P", str(pipeline), "-n", str(requests)]
+    command += ["-c", str(CONNECTIONS), "-P", str(pipeline), "-n", str(requests), *login]
     done = subprocess.run(
         [*command, "-r", str(numbers), *words], capture_output=True, text=True, check=False
     )

@@ -90,7 +90,7 @@ def append(data: str | os.PathLike[str], lines: list[Line]) -> None:
     """Write lines; a file that has become long is put aside, and the oldest one is dropped."""
     path = audit_file(data)
     while True:
-        with open(path, "ab", opener=_private) as file:
+        with open(path, "ab", opener=users.private) as file:
             fcntl.flock(file, fcntl.LOCK_EX)
             if not _is(path, file.fileno()):
                 continue  # another process has put it aside meanwhile
@@ -100,10 +100,6 @@ def append(data: str | os.PathLike[str], lines: list[Line]) -> None:
                 continue
             file.write(b"".join(json.dumps(one).encode() + b"\n" for one in lines))
             return
-
-
-def _private(path: str, flags: int) -> int:
-    return os.open(path, flags, 0o600)
 
 
 def _is(path: Path, file: int) -> bool:

@@ -218,7 +218,7 @@ def _fields(account: Account) -> dict[str, Any]:
 @contextlib.contextmanager
 def changing(data: str | os.PathLike[str]) -> Iterator[Users]:
     """Read the users, to be changed; written again when all went well. Others wait meanwhile."""
-    with open(Path(data, "users.lock"), "a", opener=_private) as lock:
+    with open(Path(data, "users.lock"), "a", opener=private) as lock:
         own(lock.fileno(), data)
         fcntl.flock(lock, fcntl.LOCK_EX)
         users = load(data)
@@ -232,7 +232,8 @@ def changing(data: str | os.PathLike[str]) -> Iterator[Users]:
             file.write(json.dumps(content, indent=1).encode() + b"\n")
 
 
-def _private(path: str, flags: int) -> int:
+def private(path: str, flags: int) -> int:
+    """Open a file that, if it is made, is its owner's alone."""
     return os.open(path, flags, 0o600)
 
 

@@ -111,6 +111,23 @@ def test_who_did_what_is_noted(used: Guarded) -> None:
     assert not found(operation="add")
 
 
+def test_problems_are_told_to_those_who_see_all(used: Guarded) -> None:
+    """What recovery found, which may name filters, is not told to a user of some filters."""
+    (used.server.data / "id").unlink()
+    used.server.start()
+    try:
+        told = {}
+        for name in ("read-all", "read-some"):
+            with Wire(used.server.resp_port) as wire:
+                wire.ask("AUTH", used.token(name))
+                told[name] = wire.ask("INFO")
+    finally:
+        used.server.kill()
+    assert b"recovery_problems:1\r\n" in told["read-some"]
+    assert b"recovery_problem_1:" in told["read-all"]
+    assert b"recovery_problem_1:" not in told["read-some"]
+
+
 def test_a_full_disk_stops_nothing(serve: Serve, tmp_path: Path) -> None:
     """Where the audit log cannot be written the server says so and goes on; later it is written."""
     data = tmp_path / "data"

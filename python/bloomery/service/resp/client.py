@@ -56,6 +56,7 @@ class Client:
     def enter(self, login: Login) -> None:
         """Be logged in."""
         self.login, self.user = login, login.user
+        self.server.door.strangers.pop(self.id, None)
         self.observe()
 
     def leave(self) -> None:
@@ -63,6 +64,9 @@ class Client:
         self.login = None
         self.user = None if self.server.access.required else ANYBODY
         self.unknown_since = time.monotonic()
+        door = self.server.door
+        if self.user is None and self.id in door.connections:
+            door.strangers[self.id] = door.connections[self.id]
         self.observe()
 
     def still_welcome(self) -> bool:

@@ -38,12 +38,19 @@ def _label(word: bytes, what: str) -> bytes:
     return word
 
 
-async def _log_in(client: Client, name: bytes | None, word: bytes) -> None:
-    """Log in by a name and a password, or by a token."""
-    access = client.server.access
+def _log_in(client: Client, name: bytes | None, word: bytes) -> Awaitable[None] | None:
+    """Log in by a token, at once, or by a name and a password, which takes time."""
     user = None if name is None else name.decode("utf-8", "surrogateescape")
     text = word.decode("utf-8", "surrogateescape")
-    client.enter(await access.log_in(user, text, client.host, door="resp"))
+    login = client.server.access.known_token(user, text)
+    if login is None:
+        return _log_in_later(client, user, text)
+    client.enter(login)
+    return None
+
+
+async def _log_in_later(client: Client, name: str | None, word: str) -> None:
+    client.enter(await client.server.access.log_in(name, word, client.host, door="resp"))
 
 
 def _log_in_without_users(name: bytes) -> None:
@@ -82,7 +89,10 @@ def hello(client: Client, words: list[bytes]) -> dict[bytes, Any] | Awaitable[di
             shown = words[at][:128].decode("utf-8", "replace")
             raise Failure(f"ERR Syntax error in HELLO option '{shown}'")
     if credentials and client.server.access.required:
-        return _hello_after(client, credentials, protocol, name)
+        waits = _log_in(client, credentials[0], credentials[1])
+        if waits is not None:
+            return _hello_after(waits, client, protocol, name)
+        return _greet(client, protocol, name)
     if credentials:
         _log_in_without_users(credentials[0])
     elif client.user is None:
@@ -91,9 +101,9 @@ def hello(client: Client, words: list[bytes]) -> dict[bytes, Any] | Awaitable[di
 
 
 async def _hello_after(
-    client: Client, credentials: list[bytes], protocol: int, name: bytes
+    login: Awaitable[None], client: Client, protocol: int, name: bytes
 ) -> dict[bytes, Any]:
-    await _log_in(client, *credentials)
+    await login
     return _greet(client, protocol, name)
 
 
@@ -119,7 +129,8 @@ def auth(client: Client, words: list[bytes]) -> str | Awaitable[str]:
         name = words[0] if len(words) == 2 else None
         if name is None and split_token(words[-1].decode("latin-1")) is None:
             name = b"default"
-        return _auth(client, name, words[-1])
+        waits = _log_in(client, name, words[-1])
+        return OK if waits is None else _ok_after(waits)
     if len(words) == 1:
         raise Failure(
             "ERR AUTH <password> called without any password configured for the default user. "
@@ -129,8 +140,8 @@ def auth(client: Client, words: list[bytes]) -> str | Awaitable[str]:
     return OK
 
 
-async def _auth(client: Client, name: bytes | None, word: bytes) -> str:
-    await _log_in(client, name, word)
+async def _ok_after(login: Awaitable[None]) -> str:
+    await login
     return OK
 
 

@@ -54,6 +54,7 @@ class Door:
     def __init__(self, server: Server) -> None:
         self.server = server
         self.connections: dict[int, Connection] = {}
+        self.strangers: dict[int, Connection] = {}  # those who have yet to log in, oldest first
         self.tasks: set[asyncio.Future[Any]] = set()
         self.received = 0  # connections, ever
         self.refused = 0  # those that were turned away
@@ -81,22 +82,23 @@ class Door:
             client.closing = True
             self._loop.call_soon(connection.send)
         self.connections[client.id] = connection
+        if client.user is None:
+            self.strangers[client.id] = connection
         return session, client
 
     def _make_room(self) -> bool:
         """Hang up on the one that has been here longest without logging in, if there is one: those
         who only connect must not keep users out."""
-        if not self.server.access.required:
+        stranger = next(iter(self.strangers), None)
+        if stranger is None:
             return False
-        for connection in self.connections.values():
-            if connection.client.user is None and not connection.transport.is_closing():
-                connection.transport.abort()
-                return True
-        return False
+        self.strangers.pop(stranger).transport.abort()
+        return True
 
     def farewell(self, connection: Connection) -> None:
         """Forget one that is gone."""
         self.connections.pop(connection.client.id, None)
+        self.strangers.pop(connection.client.id, None)
 
     def figures(self) -> tuple[int, ...]:
         """Connections received and refused, commands done natively and by Python, since the server

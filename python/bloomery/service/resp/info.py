@@ -164,17 +164,22 @@ _SECTIONS: dict[str, Callable[[Server], Facts]] = {
 }
 
 
+_NAMING = ("recovery_problem_",)  # what may name filters
+
+
 @command("INFO", "[section [section ...]]", most=None, group="server", does="look")
 def info(client: Client, words: list[bytes]) -> Text:
     """Tell about the server."""
     client.server.engine.begin()
     wanted = {option(word) for word in words}
     everything = not wanted or wanted & {"ALL", "DEFAULT", "EVERYTHING"}
+    all_names = client.user is not None and client.user.everything
     parts = []
     for name, tell in _SECTIONS.items():
         if everything or name.upper() in wanted:
             facts = tell(client.server).items()
-            lines = [f"{key}:{_line(value)}\r\n" for key, value in facts]
+            shown = [one for one in facts if all_names or not one[0].startswith(_NAMING)]
+            lines = [f"{key}:{_line(value)}\r\n" for key, value in shown]
             parts.append(f"# {name}\r\n" + "".join(lines))
     return Text("\r\n".join(parts))
 
