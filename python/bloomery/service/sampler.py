@@ -143,7 +143,10 @@ class Sampler:
         while True:
             began, interval = time.monotonic(), self.server.settings.sample_seconds
             if interval:
-                await self._round(interval)
+                try:
+                    await self._round(interval)
+                except Exception as problem:  # noqa: BLE001  # or there would be no next round
+                    self.server.say("a round of samples failed", level="error", problem=problem)
                 self.round_seconds = time.monotonic() - began
             rest = (interval or 1) - (time.monotonic() - began)
             await asyncio.sleep(max(_SLICE, rest))
