@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from bloomery.service.http.app import make
 from bloomery.service.permissions import OPERATIONS, Role
 from bloomery.service.resp import door
 from bloomery.service.resp.table import every
@@ -16,7 +17,7 @@ MARK = "<!-- made by scripts/access_page.py -->\n"
 def page() -> str:
     """The whole page: what people wrote, and the tables."""
     written = PAGE.read_text("utf-8").partition(MARK)[0]
-    return written + MARK + "".join((_operations(), _commands()))
+    return written + MARK + "".join((_operations(), _commands(), _routes()))
 
 
 def _role(operation: str) -> str:
@@ -35,6 +36,22 @@ def _commands() -> str:
     assert door.HANDLERS  # importing them has filled the table
     rows = [f"| `{one.name}` | {one.does} | {_role(one.does)} |\n" for one in every()]
     return "\n## Commands\n\n| command | operation | takes |\n|---|---|---|\n" + "".join(rows)
+
+
+def routes() -> list[tuple[str, str]]:
+    """Each route of HTTP, as GET /path, and its operation."""
+    paths = make(None).openapi()["paths"]
+    found = [
+        (f"{method.upper()} {path}", about.get("x-operation", "connect"))
+        for path, methods in paths.items()
+        for method, about in methods.items()
+    ]
+    return [*sorted(found, key=lambda one: one[0].split()[::-1]), ("GET /openapi.json", "connect")]
+
+
+def _routes() -> str:
+    rows = [f"| `{route}` | {does} | {_role(does)} |\n" for route, does in routes()]
+    return "\n## HTTP\n\n| route | operation | takes |\n|---|---|---|\n" + "".join(rows)
 
 
 if __name__ == "__main__":

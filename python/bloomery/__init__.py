@@ -1,8 +1,9 @@
 """Have I seen this before? A no is certain; a maybe is wrong no more often than you allowed."""
 
+from typing import TYPE_CHECKING
+
 from bloomery import errors, sizing
 from bloomery._native import __version__
-from bloomery.client import AsyncClient, Client
 from bloomery.filters import (
     BloomFilter,
     CountingBloomFilter,
@@ -14,6 +15,9 @@ from bloomery.filters import (
     StaticFilter,
 )
 from bloomery.storage.anyfile import open
+
+if TYPE_CHECKING:
+    from bloomery.client import AsyncClient, Client
 
 __all__ = [
     "AsyncClient",
@@ -31,3 +35,12 @@ __all__ = [
     "open",
     "sizing",
 ]
+
+
+def __getattr__(name: str) -> object:
+    """Bring the clients when they are asked for: with them come ssl, asyncio and json."""
+    if name in ("AsyncClient", "Client"):
+        from bloomery import client
+
+        return getattr(client, name)
+    raise AttributeError(f"module 'bloomery' has no attribute {name!r}")

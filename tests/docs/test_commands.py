@@ -3,19 +3,32 @@
 import importlib.util
 import re
 from dataclasses import fields
+from typing import Any
 
 from bloomery.service.settings import Settings
 from docs.pages import DOCS, TREE
 
 
-def test_the_commands_page_is_made_from_the_table() -> None:
-    """docs/commands.md is what scripts/commands_page.py makes of the commands there are."""
-    path = TREE / "scripts" / "commands_page.py"
-    spec = importlib.util.spec_from_file_location("commands_page", path)
+def script(name: str) -> Any:
+    """A script that makes a page, as a module."""
+    path = TREE / "scripts" / f"{name}.py"
+    spec = importlib.util.spec_from_file_location(name, path)
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
+    return module
+
+
+def test_the_access_page_is_made_from_the_tables() -> None:
+    """The tables of docs/access.md are what scripts/access_page.py makes of operations, commands
+    and routes."""
+    assert (DOCS / "access.md").read_text("utf-8") == script("access_page").page()
+
+
+def test_the_commands_page_is_made_from_the_table() -> None:
+    """docs/commands.md is what scripts/commands_page.py makes of the commands there are."""
+    module = script("commands_page")
     assert {command.group for command in module.every()} == set(module.GROUPS)
     assert (DOCS / "commands.md").read_text("utf-8") == module.page()
 

@@ -19,6 +19,8 @@ EXAMPLES = sorted((TREE / "examples").glob("*.py"))
 # Block languages that may stand on a page; anything else is a spelling mistake or a way round. SQL
 # is run by tests/integration/test_registry.py, where its databases are; TOML is read by
 # tests/unit/service/test_configuration.py.
+# Pages whose Python needs a server: tests/integration/http/test_client_page.py runs it.
+WITH_SERVER = {"docs/client.md"}
 LANGUAGES = {"python", "console", "sql", "toml", ""}
 
 
@@ -46,7 +48,7 @@ def run(text: str, first_line: int, page: Path, names: dict[str, object]) -> Non
             exec(compile(ast.Module([node], []), name_of(page), "exec"), names)
 
 
-@pytest.mark.parametrize("page", PAGES)
+@pytest.mark.parametrize("page", [page for page in PAGES if page.id not in WITH_SERVER])
 def test_python_blocks_run(
     page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -7,6 +7,7 @@ import pytest
 
 import bloomery
 from bloomery import BloomFilter, errors
+from bloomery.client import AsyncRemoteFilter, RemoteFilter
 from bloomery.filters import Filter, RemovingFilter
 from docs.pages import DOCS
 
@@ -17,6 +18,7 @@ ERRORS = [
     if isinstance(value, type) and issubclass(value, errors.BloomeryError)
 ]
 CLASSES = [value for name in bloomery.__all__ if isinstance(value := getattr(bloomery, name), type)]
+CLASSES += [RemoteFilter, AsyncRemoteFilter]  # which the clients make
 # Which classes have what a section lists.
 SECTIONS: dict[str, list[type]] = {
     "Every filter": [one for one in CLASSES if issubclass(one, BloomFilter | Filter)],

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from bloomery import Client
 from integration.servers import BloomeryServer, PostgresServer, RedisServer, Serve
 
 # What `make test-fast` runs of these: one server, its own commands, its page.
@@ -109,6 +110,13 @@ def _shared() -> Iterator[BloomeryServer]:
 def server(_shared: BloomeryServer) -> BloomeryServer:
     """A `bloomery serve` that tests share: each takes names of its own, and ends nothing."""
     return _shared
+
+
+@pytest.fixture
+def client(server: BloomeryServer) -> Iterator[Client]:
+    """A client of the server that tests share."""
+    with Client(server.url) as made:
+        yield made
 
 
 @pytest.fixture

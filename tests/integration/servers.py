@@ -287,6 +287,11 @@ class BloomeryServer(Server):
         """Where it speaks HTTP."""
         return self._port(2)
 
+    @property
+    def url(self) -> str:
+        """Where clients of HTTP find it."""
+        return f"http://127.0.0.1:{self.http_port}"
+
 
 # What the fixture `serve` gives: options of the command, and `data=` for the folder.
 Serve = Callable[..., BloomeryServer]

@@ -145,7 +145,7 @@ def serve(
     logs.set_up(settings.log_format, settings.log_level)
     for secret in settings.secrets():
         logs.hide(secret)
-    server = Server(settings, accept_loss=accept_loss)
+    server = Server(settings, accept_loss=accept_loss, config=found.file)
     for warning in found.warnings:
         server.say(warning, level="warning")
     return _run(server.run())

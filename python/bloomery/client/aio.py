@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import ssl
 from collections.abc import AsyncIterator, Iterator
@@ -112,7 +113,9 @@ class AsyncClient:
 
     async def load(self, name: Name, source: Any, *, replace: bool = False) -> AsyncRemoteFilter:
         """Make a filter of a saved one (a path), or of a local one."""
-        with files.opened(source) as (file, nbytes):
+        with contextlib.ExitStack() as stack:
+            # A local filter is written to a file first: by a thread, for it may be large.
+            file, nbytes = await asyncio.to_thread(stack.enter_context, files.opened(source))
             body = files.chunks(file)
             await self._send(FilterCalls(name).upload(body, nbytes, replace=replace))
         return AsyncRemoteFilter(self, name)
@@ -272,4 +275,4 @@ class AsyncRemoteFilter:
         """A local filter of the same kind with the same keys."""
         with files.temporary() as path:
             await self.save(path)
-            return files.loaded(path)
+            return await asyncio.to_thread(files.loaded, path)

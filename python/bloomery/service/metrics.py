@@ -161,6 +161,8 @@ class _ServerFigures(Collector):
         yield "snapshot_duration_seconds", "That the last one took.", saving.seconds
         yield "snapshot_failed", "Whether the last one failed.", saving.problem is not None
         yield "snapshot_running", "Whether one is being made.", saving.running
+        ends = server.tls_expires
+        yield "tls_expiry_time_seconds", "When the certificate expires; absent without.", ends
         took = server.sampler.round_seconds
         yield "sampler_round_seconds", "That the last round of samples took.", took
 

@@ -52,8 +52,11 @@ _REGISTRY = "registry.sqlite"
 class Server:
     """One running server."""
 
-    def __init__(self, settings: Settings, *, accept_loss: bool = False) -> None:
+    def __init__(
+        self, settings: Settings, *, accept_loss: bool = False, config: Path | None = None
+    ) -> None:
         self.settings = settings
+        self.config = config  # the file that settings came from, if there was one
         self.data = Path(settings.data)
         self.accept_loss = accept_loss
         self.started = time.time()

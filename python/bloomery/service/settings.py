@@ -11,98 +11,11 @@ from collections.abc import Callable
 from dataclasses import Field, dataclass, field, fields
 from difflib import get_close_matches
 from typing import Any
-from urllib.parse import urlsplit
 
 from bloomery import errors
-from bloomery.filters.rotating import parse_window
+from bloomery.service import values
 
 __all__ = ["HIDDEN", "Settings", "find", "like", "plain", "secret_in_file"]
-
-_UNITS = {
-    "": 1,
-    "b": 1,
-    "k": 1000,
-    "kb": 1 << 10,
-    "m": 1000**2,
-    "mb": 1 << 20,
-    "g": 1000**3,
-    "gb": 1 << 30,
-}
-
-
-def _nbytes(text: str) -> int:
-    """A number of bytes as Redis writes it: 100mb, 1gb, 4096."""
-    digits = text.rstrip("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ")
-    unit = _UNITS.get(text[len(digits) :].lower())
-    if unit is None:
-        raise ValueError
-    return int(digits) * unit
-
-
-def _between(low: float, high: float, read: Callable[[str], Any] = int) -> Callable[[str], Any]:
-    def check(text: str) -> Any:
-        value = read(text)
-        if not low <= value <= high:
-            raise ValueError
-        return value
-
-    check.__doc__ = f"must be in the range [{low:.17g}, {high:.17g}]"
-    return check
-
-
-def _rate(text: str) -> float:
-    """must be in the range (0, 1)"""
-    value = float(text)
-    if not 0 < value < 1:
-        raise ValueError
-    return min(value, 0.25)  # as RedisBloom does
-
-
-def _one_of(*words: str) -> Callable[[str], str]:
-    def check(text: str) -> str:
-        if text.lower() not in words:
-            raise ValueError
-        return text.lower()
-
-    check.__doc__ = f"must be one of {', '.join(words)}"
-    return check
-
-
-def _yes_no(text: str) -> bool:
-    """must be yes or no"""
-    if text.lower() not in {"yes", "true", "on", "1", "no", "false", "off", "0"}:
-        raise ValueError
-    return text.lower() in {"yes", "true", "on", "1"}
-
-
-def _url(text: str) -> str:
-    """must be empty, or an http:// or https:// URL with a host"""
-    parts = urlsplit(text)
-    if text and (parts.scheme not in ("http", "https") or not parts.hostname):
-        raise ValueError
-    return text
-
-
-def _secret(text: str) -> str:
-    """must be 16 to 1,024 printable characters"""
-    if not 16 <= len(text) <= 1024 or not text.isprintable():
-        raise ValueError
-    return text
-
-
-def _host(text: str) -> str:
-    """must be a host's name or its address: 127.0.0.1, ::1, 0.0.0.0 for all of them"""
-    bare = text[1:-1] if text.startswith("[") and text.endswith("]") else text
-    if not bare or bare == "*" or any(one.isspace() or not one.isprintable() for one in bare):
-        raise ValueError
-    return bare
-
-
-def _text(text: str) -> str:
-    """must be one line of text"""
-    if not text.isprintable():
-        raise ValueError
-    return text
 
 
 def _set(
@@ -119,73 +32,63 @@ def _set(
     return field(default=default, metadata=metadata, repr=not secret)
 
 
-def _keep(text: str) -> int:
-    """must be seconds, or a time such as 15min, 12h or 90d, of ten years at most; 0: none"""
-    seconds = int(text) if text.isdecimal() else int(parse_window(text))
-    if seconds > 10 * 365 * 86400:
-        raise ValueError
-    return seconds
-
-
 HIDDEN = "***"
-_COUNT = _between(1, 1 << 30)
-_BYTES = _between(0, 1 << 50, _nbytes)
-_PORT = _between(0, 65535)
+_COUNT = values.between(1, 1 << 30)
+_PORT = values.between(0, 65535)
 
 
 @dataclass
 class Settings:
     """Every setting, with its default. CONFIG names have dashes for underscores."""
 
-    data: str = _set("bloomery-data", _text, live=False, path=True)
-    host: str = _set("127.0.0.1", _host, live=False)
+    data: str = _set("bloomery-data", values.line, live=False, path=True)
+    host: str = _set("127.0.0.1", values.host, live=False)
     resp_port: int = _set(6380, _PORT, live=False)
     http_port: int = _set(8100, _PORT, live=False)
-    registry: str = _set("", _text, live=False, secret=True)  # a URL; none: in the data folder
-    tls_cert: str = _set("", _text, live=False, path=True)
-    tls_key: str = _set("", _text, live=False, path=True)
-    tls_handshake_seconds: int = _set(10, _between(1, 3600), live=False)
-    insecure: bool = _set(False, _yes_no, live=False)
-    log_format: str = _set("text", _one_of("text", "json"), live=False)
-    log_level: str = _set("info", _one_of("debug", "info", "warning", "error"))
-    bf_layout: str = _set("bloomery", _one_of("bloomery", "redisbloom"))
-    bf_error_rate: float = _set(0.01, _rate)
+    registry: str = _set("", values.line, live=False, secret=True)  # a URL; else in `data`
+    tls_cert: str = _set("", values.line, live=False, path=True)
+    tls_key: str = _set("", values.line, live=False, path=True)
+    tls_handshake_seconds: int = _set(10, values.between(1, 3600), live=False)
+    insecure: bool = _set(False, values.yes_no, live=False)
+    log_format: str = _set("text", values.one_of("text", "json"), live=False)
+    log_level: str = _set("info", values.one_of("debug", "info", "warning", "error"))
+    bf_layout: str = _set("bloomery", values.one_of("bloomery", "redisbloom"))
+    bf_error_rate: float = _set(0.01, values.rate)
     bf_initial_size: int = _set(100, _COUNT)
-    bf_expansion_factor: int = _set(2, _between(0, 32768))
-    cf_bucket_size: int = _set(2, _between(1, 255))
+    bf_expansion_factor: int = _set(2, values.between(0, 32768))
+    cf_bucket_size: int = _set(2, values.between(1, 255))
     cf_initial_size: int = _set(1024, _COUNT)
-    cf_max_iterations: int = _set(20, _between(1, 65535))
-    cf_expansion_factor: int = _set(1, _between(0, 32768))
-    cf_max_expansions: int = _set(32, _between(1, 65536))
-    maxmemory: int = _set(0, _BYTES)  # of all filters; 0: no limit
+    cf_max_iterations: int = _set(20, values.between(1, 65535))
+    cf_expansion_factor: int = _set(1, values.between(0, 32768))
+    cf_max_expansions: int = _set(32, values.between(1, 65536))
+    maxmemory: int = _set(0, values.size(0, 1 << 50))  # of all filters; 0: no limit
     max_filters: int = _set(1_000_000, _COUNT)
-    max_capacity: int = _set(1 << 40, _between(1, 1 << 40))
-    maxclients: int = _set(10_000, _between(1, 1_000_000))
-    timeout: int = _set(0, _between(0, 1 << 31))  # seconds without a command; 0: none
-    login_seconds: int = _set(30, _between(1, 1 << 31))  # that a connection may take to log in
-    max_arguments: int = _set(1 << 20, _between(8, 1 << 24), live=False)
-    proto_max_bulk_len: int = _set(64 << 20, _between(1 << 10, 1 << 30, _nbytes), live=False)
-    max_request_bytes: int = _set(128 << 20, _between(1 << 10, 1 << 31, _nbytes), live=False)
-    client_output_limit: int = _set(64 << 20, _between(1 << 16, 1 << 40, _nbytes))
-    slow_client_seconds: int = _set(60, _between(1, 1 << 31))
-    http_max_answers: int = _set(64 << 20, _between(1, 1 << 32))  # to the keys of one stream
-    http_maxclients: int = _set(10_000, _between(1, 1_000_000))
-    http_header_seconds: int = _set(10, _between(1, 3600))  # for the head of a request
-    http_body_seconds: int = _set(30, _between(1, 3600))
-    http_max_body_bytes: int = _set(16 << 20, _between(1 << 10, 1 << 30, _nbytes))
-    drain_seconds: int = _set(0, _between(0, 3600))  # from not ready to closed doors
-    fsync: str = _set("everysec", _one_of("always", "everysec", "never"), live=False)
-    snapshot_seconds: int = _set(3600, _between(0, 1 << 31))  # 0: only when asked
-    snapshot_log_bytes: int = _set(
-        256 << 20, _between(1 << 16, 1 << 50, _nbytes), live=False
-    )  # a log this long calls for a snapshot
-    sample_seconds: int = _set(5, _between(0, 86400))  # between samples of a filter; 0: none
-    sample_keep: int = _set(3600, _keep)  # seconds; 0: not written
-    sample_keep_minutes: int = _set(86400, _keep)
-    sample_keep_hours: int = _set(90 * 86400, _keep)
-    metrics_filters: int = _set(1000, _between(0, 1_000_000))  # shown one by one
-    webhook_url: str = _set("", _url, live=False, secret=True)  # it may have a token in it
-    webhook_secret: str = _set("", _secret, live=False, secret=True)
+    max_capacity: int = _set(1 << 40, values.between(1, 1 << 40))
+    maxclients: int = _set(10_000, values.between(1, 1_000_000))
+    timeout: int = _set(0, values.between(0, 1 << 31))  # seconds without a command; 0: none
+    login_seconds: int = _set(30, values.between(1, 1 << 31))  # to log in
+    max_arguments: int = _set(1 << 20, values.between(8, 1 << 24), live=False)
+    proto_max_bulk_len: int = _set(64 << 20, values.size(1 << 10, 1 << 30), live=False)
+    max_request_bytes: int = _set(128 << 20, values.size(1 << 10, 1 << 31), live=False)
+    client_output_limit: int = _set(64 << 20, values.size(1 << 16, 1 << 40))
+    slow_client_seconds: int = _set(60, values.between(1, 1 << 31))
+    http_max_answers: int = _set(64 << 20, values.between(1, 1 << 32))  # to the keys of one stream
+    http_maxclients: int = _set(10_000, values.between(1, 1_000_000))
+    http_header_seconds: int = _set(10, values.between(1, 3600))  # for the head of a request
+    http_body_seconds: int = _set(30, values.between(1, 3600))
+    http_max_body_bytes: int = _set(16 << 20, values.size(1 << 10, 1 << 30))
+    drain_seconds: int = _set(0, values.between(0, 3600))  # from not ready to closed doors
+    fsync: str = _set("everysec", values.one_of("always", "everysec", "never"), live=False)
+    snapshot_seconds: int = _set(3600, values.between(0, 1 << 31))  # 0: only when asked
+    # A log this long calls for a snapshot.
+    snapshot_log_bytes: int = _set(256 << 20, values.size(1 << 16, 1 << 50), live=False)
+    sample_seconds: int = _set(5, values.between(0, 86400))  # between samples of a filter; 0: none
+    sample_keep: int = _set(3600, values.keep)  # seconds; 0: not written
+    sample_keep_minutes: int = _set(86400, values.keep)
+    sample_keep_hours: int = _set(90 * 86400, values.keep)
+    metrics_filters: int = _set(1000, values.between(0, 1_000_000))  # shown one by one
+    webhook_url: str = _set("", values.url, live=False, secret=True)  # it may have a token in it
+    webhook_secret: str = _set("", values.secret, live=False, secret=True)
 
     def names(self) -> list[str]:
         """Return the names as CONFIG has them."""
@@ -218,8 +121,8 @@ class Settings:
 
     def secrets(self) -> list[str]:
         """Return the values that nobody is to see."""
-        values = (getattr(self, item.name) for item in fields(self) if item.metadata["secret"])
-        return [value for value in values if value]
+        held = (getattr(self, item.name) for item in fields(self) if item.metadata["secret"])
+        return [value for value in held if value]
 
     def conflicts(self) -> list[tuple[str, str]]:
         """Settings that are right by themselves and wrong together: the name of one, and why."""

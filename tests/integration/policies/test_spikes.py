@@ -143,3 +143,21 @@ def test_a_policy_can_be_changed(start: Start) -> None:
     load.connection.ask("SAVE")
     load.kill()
     assert load.connection.ask("BF.POLICY", "one") == reply
+
+
+def test_samples_raise_alerts(start: Start) -> None:
+    """A filter that keys come to is told to be full soon, and one that errs too often is found out
+    by the canary; both alerts are over when the filter is empty again."""
+    load = start("one", "ONFULL", "alert", options=("--set", "sample-seconds=1"))
+
+    def foreseen() -> bool:
+        if len(load.keys) < CAPACITY // 2:
+            load.add(50)
+        return "'one' is full in" in load.server.printed()
+
+    assert wait_until(foreseen)
+    load.add(5 * CAPACITY)
+    assert wait_until(lambda: "'one' errs more often than asked" in load.server.printed())
+    load.connection.ask("BF.CLEAR", "one")
+    assert wait_until(lambda: "'one' errs no more often than asked" in load.server.printed())
+    assert "'one' holds 0 keys" in load.server.printed()

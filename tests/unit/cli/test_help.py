@@ -20,12 +20,15 @@ Run = Callable[..., Any]
 
 DOCS = Path(__file__).parents[3] / "docs" / "cli.md"
 COMMANDS = ["plan", "create", "add", "contains", "remove", "info", "dedup", "serve", "demo"]
+COMMANDS += ["user"]
+USER = ["add", "list", "remove", "password", "token", "revoke", "allow"]
 
 
 def options() -> Iterator[tuple[str, str]]:
     """Every option of every command, as (command, option)."""
     root = build()
-    for name, command in [("bloomery", root), *root.commands.items()]:
+    users = [("user", one) for one in root.commands["user"].commands.values()]
+    for name, command in [("bloomery", root), *root.commands.items(), *users]:
         for parameter in command.params:
             for option in parameter.opts:
                 if option.startswith("-"):
@@ -42,7 +45,9 @@ def section(command: str) -> str:
 
 def test_the_commands_are_these() -> None:
     """No command appears or goes without this list, and so the docs, knowing."""
-    assert sorted(build().commands) == sorted(COMMANDS)
+    root = build()
+    assert sorted(root.commands) == sorted(COMMANDS)
+    assert sorted(root.commands["user"].commands) == sorted(USER)
 
 
 @pytest.mark.parametrize(("command", "option"), list(options()))
@@ -51,14 +56,14 @@ def test_docs_mention_every_option(command: str, option: str) -> None:
     assert f"`{option}" in section(command), f"{option} of {command} is not in docs/cli.md"
 
 
-@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize("command", [*COMMANDS, *(f"user {one}" for one in USER)])
 @pytest.mark.slow
 def test_every_command_has_help_with_an_example(run: Run, command: str) -> None:
     """--help and -h show what it does and an example to copy."""
-    text = run(command, "--help").stdout.decode()
+    text = run(*command.split(), "--help").stdout.decode()
     assert f"Usage: bloomery {command}" in text
     assert f"bloomery {command}" in text.partition("Example: ")[2]
-    assert run(command, "-h").stdout.decode() == text
+    assert run(*command.split(), "-h").stdout.decode() == text
 
 
 def test_docs_have_an_example_for_every_command() -> None:

@@ -85,7 +85,7 @@ def test_every_setting_by_file_environment_and_flag(tmp_path: Path, item: object
         text = str(int(text) - 1 if int(text) > 1 else int(text) + 1)
     assert text, f"say in OTHER what {name} may be"
     shown = HIDDEN if item.metadata["secret"] else text  # type: ignore[attr-defined]
-    together = {"tls-cert": "tls-key", "tls-key": "tls-cert"}.get(name)
+    alone = name in {"tls-cert", "tls-key", "webhook-url"}  # which takes another one
     variable = f"BLOOMERY_{name.upper().replace('-', '_')}"
     by_file = write(tmp_path, f'{name} = "{text}"\n')
     for found in (
@@ -94,7 +94,7 @@ def test_every_setting_by_file_environment_and_flag(tmp_path: Path, item: object
         read(file=by_file, environment={}),
         read(environment={"BLOOMERY_CONFIG": str(by_file)}),
     ):
-        assert found.problems == [] or together
+        assert found.problems == [] or alone
         assert found.settings.get(name) == shown
         assert found.origin(name) != "default"
 
@@ -141,18 +141,20 @@ def test_all_problems_at_once(tmp_path: Path) -> None:
 
 
 def test_what_does_not_fit_together() -> None:
-    """A certificate without its key, one port for both doors, and cuckoo filters too small for
-    their buckets are each refused where they were written."""
+    """A certificate without its key, one port for both doors, a webhook that nothing is signed for,
+    and cuckoo filters too small for their buckets are each refused where they were written."""
     found = read(
         [
             Given("tls-cert", "c.pem", "--tls-cert"),
             Given("resp-port", "8100", "--resp-port"),
+            Given("webhook-url", "https://example.org/hook", "--set webhook-url"),
             Given("cf-bucket-size", "200", "--set cf-bucket-size"),
             Given("cf-initial-size", "10", "--set cf-initial-size"),
         ],
         environment={},
     )
     assert "--tls-cert: tls-cert is set and tls-key is not" in problems(found)
+    assert "--set webhook-url: webhook-url is set and webhook-secret is not" in problems(found)
     assert "http-port is 8100, and so is resp-port" in problems(found)
     assert "--set cf-initial-size: cf-initial-size is 10" in problems(found)
     same = [Given("resp-port", "0", "f"), Given("http-port", "0", "f")]

@@ -8,7 +8,9 @@ from prometheus_client.parser import text_string_to_metric_families as parse
 
 from bloomery.service.metrics import render
 from bloomery.service.server import Server
+from bloomery.service.tls import Tls
 from docs.pages import DOCS
+from unit.service.certificates import Pairs
 from unit.service.inside import running
 from unit.service.test_sampler import filled
 
@@ -137,6 +139,7 @@ def test_the_page_has_every_metric(tmp_path: Path) -> None:
     async def main() -> bytes:
         async with running(tmp_path, sample_seconds=0, maxmemory="1gb") as server:
             entry = filled(server)
+            server.certificate = Tls(*Pairs(tmp_path).make("server"), server.say)
             await server.saving.save()
             server.sampler.take(entry)
             server.commands.add(b"users", [b"one more"])

@@ -17,7 +17,7 @@ from bloomery.service.http.problems import Refused
 if TYPE_CHECKING:
     from bloomery.service.server import Server
 
-__all__ = ["make"]
+__all__ = ["failure", "make"]
 
 _ABOUT = (
     "Have I seen this before? A *no* is certain. A *maybe* is wrong no more often than you allowed."
@@ -40,11 +40,10 @@ def make(server: Server | None) -> FastAPI:
     for router in _ROUTERS:
         # Not `include_router`, which makes other routes of them, and ours answer by themselves.
         app.router.routes.extend(router.routes)
-    app.add_exception_handler(errors.BloomeryError, _told)  # type: ignore[arg-type]
-    app.add_exception_handler(MemoryError, _no_memory)
+    for kind in (errors.BloomeryError, MemoryError, Exception):
+        app.add_exception_handler(kind, _failed)
     app.add_exception_handler(HTTPException, _of_http)  # type: ignore[arg-type]
     app.add_exception_handler(RequestValidationError, _not_valid)  # type: ignore[arg-type]
-    app.add_exception_handler(Exception, _unexpected)
     app.openapi = lambda: _document(app)  # type: ignore[method-assign]
     return app
 
@@ -52,12 +51,19 @@ def make(server: Server | None) -> FastAPI:
 # Problems.
 
 
-async def _told(request: Request, problem: errors.BloomeryError) -> Response:
-    return problems.answer(problem)
+def failure(problem: Exception) -> Response:
+    """The answer to a request that failed."""
+    if isinstance(problem, errors.BloomeryError):
+        return problems.answer(problem)
+    if isinstance(problem, MemoryError):
+        told = errors.NotEnoughMemory(str(problem) or "there is no memory for that")
+        return problems.answer(told)
+    status, body = problems.document("error", "an error of the server, which has printed more")
+    return Response(body, status, media_type=problems.MEDIA)
 
 
-async def _no_memory(request: Request, problem: Exception) -> Response:
-    return problems.answer(errors.NotEnoughMemory(str(problem) or "there is no memory for that"))
+async def _failed(request: Request, problem: Exception) -> Response:
+    return failure(problem)
 
 
 async def _of_http(request: Request, problem: HTTPException) -> Response:
@@ -86,11 +92,6 @@ async def _not_valid(request: Request, problem: RequestValidationError) -> Respo
     ]
     detail = "; ".join(f"{one['where']}: {one['what']}" for one in found[:3])
     status, body = problems.document("invalid-parameter", detail, errors=found)
-    return Response(body, status, media_type=problems.MEDIA)
-
-
-async def _unexpected(request: Request, problem: Exception) -> Response:
-    status, body = problems.document("error", "an error of the server, which has printed more")
     return Response(body, status, media_type=problems.MEDIA)
 
 

@@ -109,7 +109,9 @@ class Messages:
             raise _refuse("dictionaries are not taken: send the column decoded")
         if compressed:
             raise _refuse("compressed batches are not taken: send them as they are")
-        if length < 0 or self._needed + length > self._most:
+        if length < 0:
+            raise _refuse("a message's metadata is damaged")
+        if self._needed + length > self._most:
             raise errors.RequestTooLarge(
                 f"a message of an Arrow stream has {length} bytes, must have at most "
                 f"{self._most} (max-request-bytes): send smaller batches"

@@ -11,7 +11,7 @@ from uvicorn.config import Config
 from uvicorn.server import ServerState
 
 from bloomery import errors
-from bloomery.service.http import app, health, problems
+from bloomery.service.http import app, health, keys, problems
 from bloomery.service.http.bodies import Bodies, Gone
 from bloomery.service.http.protocol import Connection
 from bloomery.service.listening import Listener, listen
@@ -105,12 +105,27 @@ class HttpDoor:
             unready = errors.ServerUnavailable("the server is loading its filters: try again soon")
             await problems.answer(unready)(scope, receive, send)
             return
+        answer = keys.find(scope)
         try:
-            await self._app(scope, receive, send)
+            if answer is None:
+                await self._app(scope, receive, send)
+            else:
+                await self._serve_keys(answer, scope, receive, send)
         except Gone:
             pass
         except Exception as problem:  # noqa: BLE001  # it was answered with a 500
             self.server.say("a request failed", level="error", problem=problem)
+
+    async def _serve_keys(self, answer: Any, scope: Any, receive: Any, send: Any) -> None:
+        scope["app"] = self._app
+        try:
+            await answer(scope, receive, send)
+        except Gone:
+            raise
+        except Exception as problem:
+            await app.failure(problem)(scope, receive, send)
+            if not isinstance(problem, (errors.BloomeryError, MemoryError)):
+                raise
 
     # The end.
 

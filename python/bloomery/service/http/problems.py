@@ -31,6 +31,7 @@ STATUSES = {
     "read-only-filter": 409,
     "request-too-large": 413,
     "corrupt-data": 422,
+    "invalid-configuration": 422,
     "invalid-key": 422,
     "invalid-parameter": 422,
     "null-key": 422,

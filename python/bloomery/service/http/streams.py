@@ -145,18 +145,22 @@ async def _take(
         work = _Asking(server, name, taken)
     else:
         work = _Writing(server, operation, name, taken)
+    most = server.settings.http_max_answers if keep else None
+    asked = 0
     try:
         async for batch in _batches(body, reader):
+            asked += len(batch)
+            if most is not None and asked > most:
+                raise errors.RequestTooLarge(
+                    f"more than {most} answers (http-max-answers): send the keys in several "
+                    "requests, or ask for a summary (Accept: application/json)"
+                )
             if len(batch):
                 await work.take(batch)
-                if keep:
-                    _check_room(server, taken)
-                else:
+                if not keep:
                     taken.answers.clear()
     finally:
         await work.settle()
-    if not keep:
-        taken.answers.clear()
 
 
 async def _batches(body: AsyncIterable[bytes], reader: Reader) -> AsyncIterator[Any]:
@@ -202,8 +206,9 @@ class _Writing:
             done, refusal = done[:missing], ("not-enough-memory", "there is no memory for this key")
         self._waiting.append((self._server.turns.logging(), done))
         if refusal is not None:
+            told = self._server.commands.explain(self._name, refusal)
             await self.settle()
-            raise errors.of_code(*refusal)
+            raise errors.of_code(*told)
         await asyncio.sleep(0)
         await self._settle(_AHEAD)
 
@@ -221,12 +226,3 @@ class _Writing:
                     self._waiting.popleft()[0].cancel()
                 raise
             self._taken.count(done)
-
-
-def _check_room(server: Server, taken: Taken) -> None:
-    most = server.settings.http_max_answers
-    if taken.keys > most:
-        raise errors.RequestTooLarge(
-            f"more than {most} answers (http-max-answers): send the keys in several requests, or "
-            "ask for a summary (Accept: application/json)"
-        )

@@ -101,8 +101,10 @@ def resetstat(client: Client, words: list[bytes]) -> str:
 
 @command("CONFIG REWRITE", group="server", does="server")
 def rewrite(client: Client, words: list[bytes]) -> str:
-    """Refused: settings are given when the server starts."""
-    raise Failure("ERR The server is running without a config file")
+    """Refused: the file is the operator's."""
+    if client.server.config is None:
+        raise Failure("ERR The server is running without a config file")
+    raise Failure(f"ERR Rewriting config file: change {client.server.config} by hand")
 
 
 @command("CONFIG HELP", group="server", does="session")

@@ -72,6 +72,8 @@ def test_lines_as_they_come(keys: list[Any], step: int, ascii: bool, end: str) -
         "1\n2,\n",
         "1,2\n\n",
         '1,2\n"a\nb"',
+        '1,2\n"a\nb"\n',
+        "1,2\n[3\n4]\n",
         "1\n\x00",
         "1\n\xff",
         "1\nNaN",

@@ -1,0 +1,115 @@
+"""What a setting may be: from its text, as CONFIG and files have it, to its value.
+
+Each raises ValueError for a text that is not right; its docstring says what would be.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+from urllib.parse import urlsplit
+
+from bloomery.filters.rotating import parse_window
+
+_UNITS = {
+    "": 1,
+    "b": 1,
+    "k": 1000,
+    "kb": 1 << 10,
+    "m": 1000**2,
+    "mb": 1 << 20,
+    "g": 1000**3,
+    "gb": 1 << 30,
+}
+
+
+def _nbytes(text: str) -> int:
+    """A number of bytes as Redis writes it: 100mb, 1gb, 4096."""
+    digits = text.rstrip("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ")
+    unit = _UNITS.get(text[len(digits) :].lower())
+    if unit is None:
+        raise ValueError
+    return int(digits) * unit
+
+
+def between(low: float, high: float, read: Callable[[str], Any] = int) -> Callable[[str], Any]:
+    """A number in a range, both ends included."""
+
+    def check(text: str) -> Any:
+        value = read(text)
+        if not low <= value <= high:
+            raise ValueError
+        return value
+
+    check.__doc__ = f"must be in the range [{low:.17g}, {high:.17g}]"
+    return check
+
+
+def size(low: int, high: int) -> Callable[[str], Any]:
+    """A number of bytes in a range."""
+    return between(low, high, _nbytes)
+
+
+def rate(text: str) -> float:
+    """must be in the range (0, 1)"""
+    value = float(text)
+    if not 0 < value < 1:
+        raise ValueError
+    return min(value, 0.25)  # as RedisBloom does
+
+
+def one_of(*words: str) -> Callable[[str], str]:
+    """One of some words, in capitals or not."""
+
+    def check(text: str) -> str:
+        if text.lower() not in words:
+            raise ValueError
+        return text.lower()
+
+    check.__doc__ = f"must be one of {', '.join(words)}"
+    return check
+
+
+def yes_no(text: str) -> bool:
+    """must be yes or no"""
+    if text.lower() not in {"yes", "true", "on", "1", "no", "false", "off", "0"}:
+        raise ValueError
+    return text.lower() in {"yes", "true", "on", "1"}
+
+
+def url(text: str) -> str:
+    """must be empty, or an http:// or https:// URL with a host"""
+    parts = urlsplit(text)
+    if text and (parts.scheme not in ("http", "https") or not parts.hostname):
+        raise ValueError
+    return text
+
+
+def secret(text: str) -> str:
+    """must be 16 to 1,024 printable characters"""
+    if not 16 <= len(text) <= 1024 or not text.isprintable():
+        raise ValueError
+    return text
+
+
+def host(text: str) -> str:
+    """must be a host's name or its address: 127.0.0.1, ::1, 0.0.0.0 for all of them"""
+    bare = text[1:-1] if text.startswith("[") and text.endswith("]") else text
+    if not bare or bare == "*" or any(one.isspace() or not one.isprintable() for one in bare):
+        raise ValueError
+    return bare
+
+
+def line(text: str) -> str:
+    """must be one line of text"""
+    if not text.isprintable():
+        raise ValueError
+    return text
+
+
+def keep(text: str) -> int:
+    """must be seconds, or a time such as 15min, 12h or 90d, of ten years at most; 0: none"""
+    seconds = int(text) if text.isdecimal() else int(parse_window(text))
+    if seconds > 10 * 365 * 86400:
+        raise ValueError
+    return seconds
