@@ -50,7 +50,7 @@ class Sampler:
         self._tracks: dict[int, Track] = {}
         self._random = random.Random()
         self._rows: list[Sample] = []
-        self._flushed = self._pruned = time.monotonic()
+        self._flushed, self._pruned = time.monotonic(), -_PRUNE_SECONDS
         self._retention: Retention | None = None
         self._task: asyncio.Task[None] | None = None
         before = server.engine.on_drop
@@ -181,7 +181,7 @@ class Sampler:
         if self._rows and (late or len(self._rows) >= _FLUSH_ROWS):
             self._flush()
             self._flushed = steady
-        if steady - self._pruned >= _PRUNE_SECONDS:
+        if steady - self._pruned >= _PRUNE_SECONDS and self.server.mirror.projection.found:
             self._pruned = steady
             self._prune(steady)
 
@@ -194,10 +194,9 @@ class Sampler:
 
     def _prune(self, steady: float) -> None:
         projection, now = self.server.mirror.projection, self.server.engine.state.now
-        if self._retention is None and projection.found:
+        if self._retention is None:
             self._retention = Retention(now, steady, projection.newest)
-        if self._retention is not None:
-            projection.prune(self._retention.before(self._keep(), now, steady))
+        projection.prune(self._retention.before(self._keep(), now, steady))
 
     def _keep(self) -> dict[int, float]:
         """For how many seconds samples of each span are kept."""

@@ -121,7 +121,6 @@ def test_a_registry_that_is_away(tmp_path: Path) -> None:
             await eventually(lambda: not server.mirror.projection.healthy)
             server.sampler._flush()
             assert server.mirror.projection.lost_samples == 1
-            server.sampler._prune(1.0)  # nothing is known about what there is
 
     asyncio.run(main())
 
