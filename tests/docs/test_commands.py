@@ -39,7 +39,7 @@ def test_every_setting_is_documented() -> None:
     found = {
         name: (default, live)
         for name, default, live in re.findall(
-            r"^\| `([a-z-]+)` \| (?:(\S+) )?\| (yes|no) \|", text, re.M
+            r"^\| `([a-z-]+)` \| (\S+) \| (yes|no) \|", text, re.M
         )
     }
     settings = Settings()

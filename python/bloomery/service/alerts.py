@@ -4,7 +4,7 @@ to the log, to `/metrics` (`active`, `counts`), and to a webhook if there is one
 from __future__ import annotations
 
 import time
-from collections import Counter
+from collections import Counter, OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -69,7 +69,7 @@ class Alerts:
         self.deliver: Callable[[dict[str, Any]], None] | None = None  # to the webhook
         self._say = say
         self._now = now
-        self._told: dict[tuple[str, int], float] = {}
+        self._told: OrderedDict[tuple[str, int], float] = OrderedDict()  # when, the oldest first
 
     def begin(self, kind: str, text: str, entry: Entry | None = None, **fields: Any) -> None:
         """Something is so from now on; told only if it was not so before."""
@@ -90,15 +90,16 @@ class Alerts:
         """Something happened, once; told unless the same was told a moment ago."""
         key, now = _key(kind, entry), time.monotonic()
         self.counts[kind] += 1
-        if now - self._told.get(key, -_QUIET) >= _QUIET:
-            self._told = {one: at for one, at in self._told.items() if now - at < _QUIET}
+        while self._told and now - next(iter(self._told.values())) >= _QUIET:
+            self._told.popitem(last=False)
+        if key not in self._told:
             self._told[key] = now
             self._tell(self._made(kind, text, entry, fields), "event")
 
     def forget(self, filter_id: int) -> None:
         """A filter is gone, and with it all that was to be said about it."""
-        for key in [key for key in self.active if key[1] == filter_id]:
-            del self.active[key]
+        for kind in KINDS:
+            self.active.pop((kind, filter_id), None)
 
     def list(self) -> list[dict[str, Any]]:
         """All that is active, the oldest first, ready for JSON."""
