@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,6 +10,7 @@ from prometheus_client.parser import text_string_to_metric_families as parse
 
 from conftest import require
 from integration.http.asking import Http, at
+from integration.policies.test_clock_jumps import Jumping
 from integration.servers import PostgresServer, Serve, wait_until
 
 OFTEN = ("--set", "sample-seconds=1")
@@ -127,6 +129,45 @@ def test_an_overfull_filter_is_seen(serve: Serve) -> None:
         assert found["bloomery_filter_adds_total", "over"] == 4000
         assert found["bloomery_filter_checks_total", "over"] == 20_000  # the canary's are none
         assert found["bloomery_alert_active", "over"] == 1
+
+
+def test_clocks_that_jump(tmp_path: Path) -> None:
+    """A year forward, two back, and ten years ahead at the next start: samples are of the time that
+    really passes, no rate is below 0, and none is removed."""
+    server = Jumping(tmp_path)
+    server.arguments = OFTEN
+    began = time.time()
+
+    def use(http: Http, number: int) -> None:
+        http.keys("users", "add", f"key {number}")
+        sampled(http, "users", lambda one: one["items"] == number)
+
+    try:
+        server.start()
+        with Http(server) as http:
+            http.create("users")
+            for number, off in enumerate(("+0", "+365d", "-365d"), 1):
+                server.jump(off)
+                use(http, number)
+        assert server.stop() == 0
+        server.jump("+3650d")
+        server.start()
+        with Http(server) as http:
+            ask, before = f"{at('users')}/samples", time.time() + 86400
+            old = http.ask("GET", ask, params={"since": 0, "until": before, "span": 0})["samples"]
+            use(http, 4)
+            use(http, 5)  # another round, at the end of which old ones would be removed
+            wait_until(lambda: http.client.get("/metrics").status_code == 200)
+            after = {"since": 0, "until": before, "span": 0, "limit": 10_000}
+            assert http.ask("GET", ask, params=after)["samples"] == old
+        times = [one["at"] for one in old]
+        assert times == sorted(times)
+        assert len(set(times)) == len(times) >= 3
+        assert began - 1 < times[0]
+        assert times[-1] < time.time() + 1
+        assert all(one["adds_per_second"] >= 0 for one in old if one["seconds"])
+    finally:
+        server.kill()
 
 
 def test_sampling_can_be_turned_off_and_on(serve: Serve) -> None:

@@ -9,6 +9,8 @@ __all__ = ["Forecast", "in_words"]
 # Seconds over which the pace is averaged. The faster of both counts: a spike is seen within a
 # minute, and keys that come in bursts are not forgotten between them.
 _SHORT, _LONG = 60.0, 600.0
+_FEW = 10.0  # keys: of fewer in such a time it cannot be told at which pace they come
+_FURTHEST = 100.0  # times as far ahead as has been looked back
 _NEVER = 10 * 365 * 86400.0  # what takes longer is not worth telling
 _UNITS = (("d", 86400), ("h", 3600), ("min", 60), ("s", 1))
 
@@ -16,16 +18,18 @@ _UNITS = (("d", 86400), ("h", 3600), ("min", 60), ("s", 1))
 class Forecast:
     """The pace at which keys come to one filter."""
 
-    __slots__ = ("_long", "_long_weight", "_short", "_short_weight")
+    __slots__ = ("_long", "_long_weight", "_short", "_short_weight", "_watched")
 
     def __init__(self) -> None:
         self._short = self._long = 0.0
         self._short_weight = self._long_weight = 0.0  # less than 1 until a span is over
+        self._watched = 0.0  # seconds
 
     def take(self, keys: int, seconds: float) -> None:
         """So many keys more (or fewer) in so many seconds."""
         if seconds <= 0:
             return
+        self._watched += seconds
         pace = keys / seconds
         new = -math.expm1(-seconds / _SHORT)
         self._short += new * (pace - self._short)
@@ -36,18 +40,19 @@ class Forecast:
 
     @property
     def pace(self) -> float:
-        """Keys a second, more than are removed; 0.0 if none, or if nothing is known yet."""
-        if self._short_weight == 0:
-            return 0.0
-        return max(0.0, self._short / self._short_weight, self._long / self._long_weight)
+        """Keys a second, more than are removed; 0.0 if there are too few of them to tell."""
+        short = self._short / self._short_weight if self._short * _SHORT >= _FEW else 0.0
+        long = self._long / self._long_weight if self._long * _LONG >= _FEW else 0.0
+        return max(short, long)
 
     def until(self, keys: float) -> float | None:
-        """Seconds until so many keys more have come; None if that will not be."""
+        """Seconds until so many keys more have come; None if that will not be, or is too far off to
+        be told from what was seen so far."""
         if keys <= 0:
             return 0.0
         pace = self.pace
         seconds = keys / pace if pace > 0 else math.inf
-        return seconds if seconds <= _NEVER else None
+        return seconds if seconds <= min(_NEVER, _FURTHEST * self._watched) else None
 
 
 def in_words(seconds: float | None) -> str:

@@ -19,7 +19,7 @@ from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.exc import DataError, DBAPIError, IntegrityError
 
 from bloomery.service.database import Database
-from bloomery.service.samples import RAW, Sample, shown
+from bloomery.service.samples import RAW, SPANS, Sample, shown
 from bloomery.service.tables import CONFIG, STATS, FilterRow, moment, seconds_of
 
 _T = TypeVar("_T")
@@ -28,7 +28,7 @@ _SAMPLES = 100  # the same of samples: while they are made ready, a millisecond,
 _KEY = ("server", "number")
 _MIGRATING = 7_236_281_904  # an advisory lock's number: two servers that start at once take turns
 # Samples that one call removes: a million at once took PostgreSQL longer than a statement may.
-MOST_PRUNED = 20_000
+MOST_PRUNED = 50_000
 
 
 class Registry(Database):
@@ -136,11 +136,12 @@ class Registry(Database):
 
     def newest(self) -> float | None:
         """When the newest sample was taken, of whichever server; None if there is none."""
+        latest = sa.select(sa.func.max(STATS.c.sampled_at))  # of a span: the index has it
         with self._transaction(reading=True) as connection:
-            at: datetime | None = connection.scalar(
-                sa.select(sa.func.max(STATS.c.sampled_at)).where(STATS.c.span == RAW)
-            )
-        return None if at is None else seconds_of(at)
+            found: list[datetime | None] = [
+                connection.scalar(latest.where(STATS.c.span == span)) for span in SPANS
+            ]
+        return max((seconds_of(at) for at in found if at is not None), default=None)
 
     def _sample(self, row: Sample) -> dict[str, Any]:
         values = row.values()

@@ -50,7 +50,7 @@ class Sampler:
         self._tracks: dict[int, Track] = {}
         self._random = random.Random()
         self._rows: list[Sample] = []
-        self._flushed = self._pruned = time.monotonic()
+        self._flushed, self._pruned = time.monotonic(), -_PRUNE_SECONDS
         self._retention: Retention | None = None
         self._task: asyncio.Task[None] | None = None
         before = server.engine.on_drop
@@ -143,7 +143,10 @@ class Sampler:
         while True:
             began, interval = time.monotonic(), self.server.settings.sample_seconds
             if interval:
-                await self._round(interval)
+                try:
+                    await self._round(interval)
+                except Exception as problem:  # noqa: BLE001  # or there would be no next round
+                    self.server.say("a round of samples failed", level="error", problem=problem)
                 self.round_seconds = time.monotonic() - began
             rest = (interval or 1) - (time.monotonic() - began)
             await asyncio.sleep(max(_SLICE, rest))
@@ -178,7 +181,7 @@ class Sampler:
         if self._rows and (late or len(self._rows) >= _FLUSH_ROWS):
             self._flush()
             self._flushed = steady
-        if steady - self._pruned >= _PRUNE_SECONDS:
+        if steady - self._pruned >= _PRUNE_SECONDS and self.server.mirror.projection.found:
             self._pruned = steady
             self._prune(steady)
 
@@ -191,10 +194,9 @@ class Sampler:
 
     def _prune(self, steady: float) -> None:
         projection, now = self.server.mirror.projection, self.server.engine.state.now
-        if self._retention is None and projection.found:
+        if self._retention is None:
             self._retention = Retention(now, steady, projection.newest)
-        if self._retention is not None:
-            projection.prune(self._retention.before(self._keep(), now, steady))
+        projection.prune(self._retention.before(self._keep(), now, steady))
 
     def _keep(self) -> dict[int, float]:
         """For how many seconds samples of each span are kept."""

@@ -13,6 +13,7 @@ import bloomery
 from bloomery import _native
 from bloomery.filters.redisbloom import RedisBloomFilter, RedisCuckooFilter
 from bloomery.service.canary import PROBES, Window, interval
+from conftest import first_fast
 
 MUST = 0.93  # of the runs, in which the interval has to cover the true rate
 TRUE_PROBES = 1 << 20
@@ -92,7 +93,7 @@ def absent() -> list[bytes]:
 CASES = [(kind, times) for kind in made() for times in (1, 3) if (kind, times) != ("static", 3)]
 
 
-@pytest.mark.parametrize(("kind", "times"), CASES)
+@pytest.mark.parametrize(("kind", "times"), first_fast(CASES))
 def test_the_canary_covers_the_true_rate_of_a_filter(
     kind: str, times: int, absent: list[bytes]
 ) -> None:

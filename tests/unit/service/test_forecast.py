@@ -40,10 +40,26 @@ def test_nothing_known() -> None:
     assert Forecast().until(0) == 0.0
 
 
-@pytest.mark.parametrize("samples", [1, 3, 500])
-def test_a_steady_rate_is_exact_from_the_first_sample_on(samples: int) -> None:
+@pytest.mark.parametrize("samples", [2, 3, 500])
+def test_a_steady_rate_is_exact_from_the_first_samples_on(samples: int) -> None:
     """1,000 keys a second, 1 million to come: 1,000 seconds."""
     assert after((1000, samples)).until(10**6) == pytest.approx(1000)
+
+
+def test_it_looks_no_further_ahead_than_it_can() -> None:
+    """After five seconds it can tell what is in some minutes, and not what is in an hour."""
+    assert after((1000, 1)).until(100_000) == pytest.approx(100)
+    assert after((1000, 1)).until(3_600_000) is None
+    assert after((1000, 12)).until(3_600_000) == pytest.approx(3600)
+
+
+def test_a_few_keys_are_no_rate() -> None:
+    """A single key, now or after an hour of silence, says nothing about those to come."""
+    alone = after((0, 720))
+    alone.take(1, 5.0)
+    assert alone.until(100) is None
+    assert after((0.2, 1)).until(100) is None
+    assert after((0.2, 700)).until(100) == pytest.approx(500)  # but one every five seconds does
 
 
 def test_noise_is_averaged() -> None:
@@ -81,7 +97,7 @@ def test_no_keys_no_end() -> None:
     assert after((0, 100)).until(10) is None
     assert after((-5, 100)).until(10) is None
     assert after((100, 10), (-100, 500)).until(10) is None
-    assert after((0.4, 100), step=5.0).until(10**9) is None  # in more than ten years
+    assert after((0.4, 100_000)).until(10**9) is None  # in more than ten years
 
 
 def test_a_clock_that_stands_still_tells_nothing() -> None:

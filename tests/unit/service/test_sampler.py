@@ -33,6 +33,7 @@ async def flushed(server: Server) -> None:
     assert await asyncio.to_thread(server.mirror.projection.flush, 30)
 
 
+@pytest.mark.slow
 def test_each_filter_is_sampled_again_and_again(tmp_path: Path) -> None:
     """Within seconds each filter has a sample, and others are told of each."""
 
@@ -121,7 +122,6 @@ def test_a_registry_that_is_away(tmp_path: Path) -> None:
             await eventually(lambda: not server.mirror.projection.healthy)
             server.sampler._flush()
             assert server.mirror.projection.lost_samples == 1
-            server.sampler._prune(1.0)  # nothing is known about what there is
 
     asyncio.run(main())
 
@@ -211,6 +211,7 @@ def test_every_kind_can_be_sampled(tmp_path: Path) -> None:
     asyncio.run(main())
 
 
+@pytest.mark.slow
 def test_many_filters_degrade_and_do_not_stall(tmp_path: Path) -> None:
     """A round that would take more than a hundredth of the time takes longer, and between its
     slices everybody else has a turn."""
