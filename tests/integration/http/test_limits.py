@@ -189,6 +189,26 @@ def test_a_long_head_is_refused(server: BloomeryServer) -> None:
             assert problem(body) == "invalid-request"
 
 
+def test_trailers_without_end(server: BloomeryServer) -> None:
+    """What follows the last chunk of a body is bounded too, whoever sends it: many trailers, a long
+    one, a chunk's extension; a few are fine, and mean nothing."""
+    start = b"POST /healthz HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n"
+    with Raw(server.http_port) as raw:
+        raw.send(start + b"1\r\na\r\n0\r\nA: b\r\n\r\n" + start)
+        assert [raw.answer()[0], raw.answer()[0]] == [405, 405]
+    before = memory(server)
+    for opening, part in (
+        (b"0\r\n", b"A: b\r\n" * 1000),
+        (b"0\r\nA: ", b"x" * 6000),
+        (b"1;", b"x" * 6000),
+    ):
+        with Raw(server.http_port) as raw, pytest.raises(ConnectionError):
+            raw.send(start + opening)
+            for _ in range(5000):
+                raw.send(part)
+    assert memory(server) - before < 20 * MIB
+
+
 def test_ten_thousand_half_open_connections(limit: Limit) -> None:
     """Past the limit the oldest that never sent a request make room, and all are ended in time;
     meanwhile others are served, and the memory stays within bounds."""
