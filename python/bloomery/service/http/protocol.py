@@ -3,8 +3,9 @@
     nothing ──first byte──> head ──> body ──> answering ──> nothing (kept alive)
             header seconds: the head is there    body seconds: something more of it came
 
-Who has not sent the whole head of a first request is a stranger: when there are too many
-connections the longest-waiting stranger makes room.
+Who has no request under way is a stranger: when there are too many connections the one that has
+been so for longest makes room. That an answer was had before does not help: anybody has one from
+/healthz.
 """
 
 from __future__ import annotations
@@ -113,6 +114,12 @@ class Connection(HttpToolsProtocol):
         self.waits = _NOTHING
         self.head = 0
         super().on_message_complete()
+
+    def on_response_complete(self) -> None:
+        """Nothing is owed to it now, unless it has sent the next request already."""
+        if not self.pipeline:
+            self.door.strangers[self] = None
+        super().on_response_complete()
 
     # Limits.
 
