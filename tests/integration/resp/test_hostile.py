@@ -61,6 +61,8 @@ NO_REQUEST = [
     (b"*1\r\n$" + b"1" * 100, "too big bulk count string"),
     (b"*1\r\n$67108865\r\n", "invalid bulk length: 67108865 bytes, at most 67108864"),
     (b"*1\r\n$9223372036854775807\r\n", "invalid bulk length"),
+    (b"POST / HTTP/1.1\r\n\r\nFLUSHALL\r\n", "this is HTTP"),
+    (b"host: 127.0.0.1\r\n\r\nFLUSHALL\r\n", "this is HTTP"),
     (b"*1\r\n$4\r\nPINGxx", "expected CRLF after the bulk's bytes"),
 ]
 
