@@ -124,6 +124,22 @@ def test_promises_cost_no_memory(empty: BloomeryServer) -> None:
             wire.close()
 
 
+def test_short_words_cost_no_memory(empty: BloomeryServer) -> None:
+    """A pattern of megabytes, or thousands of commands to be described, are refused at once."""
+    before = resident(empty)
+    with Wire(empty.resp_port) as wire:
+        for words in (
+            ("KEYS", b"[\0-\xff]" * 100_000),
+            ("SCAN", 0, "MATCH", b"a" * 1_000_000),
+            ("COMMAND", "LIST", "FILTERBY", "PATTERN", b"a" * 1_000_000),
+            ("COMMAND", "INFO", *["CLIENT"] * 2000),
+            ("COMMAND", "DOCS", *["CLIENT"] * 2000),
+        ):
+            assert told(wire.ask(*words)).startswith("-ERR "), words[:3]
+        assert told(wire.ask("KEYS", "a" * 4096)) == "[]"
+        assert resident(empty) - before < 64 * MIB
+
+
 def test_a_client_that_has_sent_all_is_answered(empty: BloomeryServer) -> None:
     """Who sends commands and then closes its side still gets every reply: `nc` does that."""
     with Wire(empty.resp_port) as wire:
