@@ -75,16 +75,6 @@ class Access:
 
     # Logging in.
 
-    async def by_password(
-        self, name: str, password: str, address: str, *, door: str = "http"
-    ) -> User:
-        """Return the user; NotLoggedIn if the name or the password is wrong."""
-        return (await self.log_in(name, password, address, door=door)).user
-
-    async def by_token(self, token: str, address: str, *, door: str = "http") -> User:
-        """Return whose token this is; NotLoggedIn if it is nobody's."""
-        return (await self.log_in(None, token, address, door=door)).user
-
     async def log_in(self, name: str | None, word: str, address: str, *, door: str) -> Login:
         """Log in by a token (of anybody, or of who is named) or by a name and a password."""
         found = self.known_token(name, word)

@@ -4,10 +4,12 @@ import resource
 import socket
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import httpx
 import pytest
 import redis
 
@@ -212,6 +214,36 @@ def test_users_who_go(served: Guarded) -> None:
         assert third.ask("PING") == b"+PONG\r\n"
     with Wire(port) as wire:
         assert wire.ask("AUTH", served.token("read-all")) == WRONG
+
+
+def test_a_stream_ends_with_its_user(served: Guarded) -> None:
+    """A stream of keys that a user began ends when the user goes; what was done before is told."""
+    data = served.server.data
+    token = bloomery_user(data, "token", "write-some")
+    with Wire(served.server.resp_port) as wire:
+        assert becomes(wire, ["AUTH", token], b"+OK")
+        wire.ask("BF.ADD", "mine:stream", "k")
+        begun = threading.Event()
+
+        def lines() -> Iterator[bytes]:
+            yield b'"a"\n'
+            begun.set()
+            assert wire.closed()  # as one that is told
+            for number in range(3):
+                yield b"%d\n" % number
+                time.sleep(0.1)
+
+        def revoke() -> None:
+            begun.wait(30)
+            bloomery_user(data, "revoke", token.split("_")[1])
+
+        revoking = threading.Thread(target=revoke)
+        revoking.start()
+        url = f"http://127.0.0.1:{served.server.http_port}/filters/mine%3Astream/add"
+        headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/x-ndjson"}
+        answer = httpx.post(url, headers=headers, content=lines(), timeout=60)
+        revoking.join()
+    assert (answer.status_code, answer.json()["done"]) == (401, 1)
 
 
 def test_a_token_and_a_password_that_end(served: Guarded) -> None:

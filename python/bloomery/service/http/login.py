@@ -13,7 +13,7 @@ from bloomery.service.permissions import ANYBODY, User, check
 if TYPE_CHECKING:
     from bloomery.service.server import Server
 
-__all__ = ["admit", "user_of"]
+__all__ = ["admit", "check_again", "user_of"]
 
 Scope = Any  # of ASGI: a dict, whose values differ
 
@@ -25,6 +25,14 @@ async def admit(server: Server, scope: Scope, operation: str, *names: bytes) -> 
     return user
 
 
+def check_again(server: Server, scope: Scope, operation: str, *names: bytes) -> None:
+    """Raise unless who was let do this still may: what comes as a stream may come for days."""
+    if server.access.required:
+        login = scope.get("login")
+        found = None if login is None or login.over() else server.access.current(login)
+        check(None if found is None else found.user, operation, *names)
+
+
 async def user_of(server: Server, scope: Scope) -> User | None:
     """The user that the request logs in as; None if it does not try to. NotLoggedIn if it fails."""
     value = header(scope, b"authorization")
@@ -34,14 +42,16 @@ async def user_of(server: Server, scope: Scope) -> User | None:
     address = client[0] if client else ""
     scheme, _, given = value.partition(b" ")
     if scheme.lower() == b"bearer":
-        found = await server.access.by_token(given.strip().decode("latin-1"), address)
+        token = given.strip().decode("latin-1")
+        login = await server.access.log_in(None, token, address, door="http")
     elif scheme.lower() == b"basic":
         try:
             pair = base64.b64decode(given.strip(), validate=True).decode()
         except (binascii.Error, UnicodeDecodeError):
             raise errors.NotLoggedIn("the Basic credentials are not base64 of UTF-8") from None
         user, _, password = pair.partition(":")
-        found = await server.access.by_password(user, password, address)
+        login = await server.access.log_in(user, password, address, door="http")
     else:
         raise errors.NotLoggedIn("Authorization must be Bearer and a token, or Basic")
-    return found
+    scope["login"] = login
+    return login.user

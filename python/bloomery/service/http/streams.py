@@ -12,6 +12,7 @@ import asyncio
 from collections import deque
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
 from starlette.datastructures import QueryParams
@@ -20,6 +21,7 @@ from starlette.responses import Response, StreamingResponse
 from bloomery import errors
 from bloomery.service.commands import NO_ROOM
 from bloomery.service.http import arrow, bodies, ndjson, problems
+from bloomery.service.http.login import check_again
 
 if TYPE_CHECKING:
     from bloomery.service.server import Server
@@ -83,12 +85,15 @@ async def answer(server: Server, operation: str, name: bytes, scope: Any, receiv
     try:
         reader = _reader(server, media, scope)
         accept = _accepted(scope)
-        await _take(server, operation, name, body, reader, taken, keep=accept in _FORMS)
+        admitted = partial(check_again, server, scope, operation, name)
+        batches = _batches(body, reader, admitted)
+        await _take(server, operation, name, batches, taken, keep=accept in _FORMS)
     except errors.MissingExtra as problem:
         status, told = problems.document(problem.code, str(problem), 415)
         return Response(told, status, media_type=problems.MEDIA)
     except errors.BloomeryError as problem:
-        await _discard(body)
+        if not isinstance(problem, PermissionError):
+            await _discard(body)
         if taken.keys:
             problem.args = (f"{problem}; {taken.keys} keys before it were done",)
         return problems.answer(problem, done=taken.keys)
@@ -133,13 +138,12 @@ async def _take(
     server: Server,
     operation: str,
     name: bytes,
-    body: AsyncIterable[bytes],
-    reader: Reader,
+    batches: AsyncIterable[Any],
     taken: Taken,
     *,
     keep: bool,
 ) -> None:
-    """Do an operation with every key of a body; `keep`: the answers are wanted."""
+    """Do an operation with every key of some batches; `keep`: the answers are wanted."""
     server.turns.join()
     server.commands.find(name)
     work: _Asking | _Writing
@@ -150,7 +154,7 @@ async def _take(
     most = server.settings.http_max_answers if keep else None
     asked = 0
     try:
-        async for batch in _batches(body, reader):
+        async for batch in batches:
             asked += len(batch)
             if most is not None and asked > most:
                 raise errors.RequestTooLarge(
@@ -165,8 +169,11 @@ async def _take(
         await work.settle()
 
 
-async def _batches(body: AsyncIterable[bytes], reader: Reader) -> AsyncIterator[Any]:
+async def _batches(
+    body: AsyncIterable[bytes], reader: Reader, check: Callable[[], None]
+) -> AsyncIterator[Any]:
     async for data in body:
+        check()
         for batch in reader.feed(data):
             yield batch
     for batch in reader.end():
