@@ -9,6 +9,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import httpx
 import numpy as np
@@ -17,6 +18,7 @@ import pytest
 import bloomery
 from bloomery import BloomFilter, Client, CountingBloomFilter, FilterBank, errors
 from integration.durability.connection import Connection
+from integration.http.asking import Raw
 from integration.servers import BloomeryServer, Serve, wait_until
 from unit.kinds import KEYS, every_kind, made
 
@@ -218,3 +220,23 @@ def test_a_file_is_all_there_or_not_at_all(client: Client, tmp_path: Path) -> No
         client["nowhere"].save(path)
     assert path.read_bytes() == b"before"
     assert list(tmp_path.iterdir()) == [path]
+
+
+def test_not_all_of_the_disk_is_taken(server: BloomeryServer, client: Client) -> None:
+    """So many filters may be taken out at once, by who reads slowly or not at all; then others may
+    again."""
+    name = new_name()
+    client.create(name, capacity=10_000_000)
+    path = f"/filters/{quote(name, safe='')}/file"
+
+    def take() -> int:
+        with httpx.stream("GET", server.url + path, timeout=30) as answer:
+            return answer.status_code
+
+    with contextlib.ExitStack() as ends:
+        for _ in range(8):
+            raw = ends.enter_context(Raw(server.http_port))
+            raw.send(f"GET {path} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
+            assert raw.socket.recv(12) == b"HTTP/1.1 200"
+        assert take() == 503
+    assert wait_until(lambda: take() == 200)

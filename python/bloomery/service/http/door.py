@@ -6,6 +6,7 @@ import asyncio
 import time
 from email.utils import formatdate
 from typing import TYPE_CHECKING, Any
+from weakref import WeakSet
 
 from uvicorn.config import Config
 from uvicorn.server import ServerState
@@ -35,6 +36,7 @@ class HttpDoor:
         self.loop = asyncio.get_running_loop()
         self.bodies = Bodies(server)
         self.strangers: dict[Connection, None] = {}  # without a request, longest first
+        self.exports: WeakSet[Any] = WeakSet()  # files that are sent; each goes with its request
         self.received = 0  # connections, ever
         self.refused = 0  # those that were turned away
         # Whatever comes here, the other door and the log have files too.

@@ -15,7 +15,6 @@ import asyncio
 import secrets
 import tempfile
 from collections.abc import AsyncIterator
-from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 from urllib.parse import quote
 
@@ -26,6 +25,7 @@ from bloomery import _native, errors
 from bloomery.service.commands import MAX_EXPORT_BYTES, check_name
 from bloomery.service.http import bodies, models, problems
 from bloomery.service.http.filters import told
+from bloomery.service.http.login import check_again
 from bloomery.service.http.route import Answer, Name, commands_of, does, routes, server_of
 from bloomery.storage import bankfile, files
 
@@ -38,6 +38,7 @@ __all__ = ["MEDIA", "router"]
 MEDIA = "application/octet-stream"
 _READ = 1 << 20
 _IN_MEMORY = 4 << 20  # bytes of a file that need no disk
+_MOST_EXPORTS = 8  # at once: each may take as much of the data's disk as its filter has bytes
 _UNFINISHED = 3600.0  # seconds without a chunk, after which what came so far is forgotten
 _PREFIX = b"\x00upload:"
 
@@ -61,7 +62,12 @@ async def export(request: Request, name: Name) -> Response:
     entry = commands_of(request).find(name)
     if entry.filter is None:
         raise errors.InvalidParameter("this filter is still being loaded")
-    file, nbytes = await asyncio.to_thread(_written, entry.filter, server.data)
+    exports = server.http.exports
+    if sum(not one.closed for one in exports) >= _MOST_EXPORTS:
+        raise errors.ServerUnavailable("too many filters are taken out at once: try again soon")
+    file: Any = tempfile.SpooledTemporaryFile(_IN_MEMORY, dir=str(server.data))  # noqa: SIM115
+    exports.add(file)
+    nbytes = await asyncio.to_thread(_written, entry.filter, file)
     quoted = quote(name[:100], safe="")
     headers = {
         "Content-Length": str(nbytes),
@@ -70,9 +76,8 @@ async def export(request: Request, name: Name) -> Response:
     return StreamingResponse(_read(file), headers=headers, media_type=MEDIA)
 
 
-def _written(filter: Any, folder: Path) -> tuple[IO[bytes], int]:
-    """The filter's file, without a name, and its length."""
-    file: Any = tempfile.SpooledTemporaryFile(_IN_MEMORY, dir=str(folder))  # noqa: SIM115
+def _written(filter: Any, file: Any) -> int:
+    """Write the filter's file, which has no name; its length."""
     try:
         (bankfile if filter.kind == "bank" else files).write(filter, file)
         file.seek(0, 2)
@@ -86,7 +91,7 @@ def _written(filter: Any, folder: Path) -> tuple[IO[bytes], int]:
     except BaseException:
         file.close()
         raise
-    return file, nbytes
+    return nbytes
 
 
 async def _read(file: IO[bytes]) -> AsyncIterator[bytes]:
@@ -123,6 +128,7 @@ async def put(
     upload = _Upload(server)
     try:
         async for data in bodies.parts(request.receive):
+            check_again(server, request.scope, "import", name)
             await upload.take(data)
         await upload.end()
         there = _check(server, name, replace)
