@@ -370,3 +370,24 @@ def test_what_is_no_request(server: BloomeryServer, data: bytes) -> None:
         status, headers, body = raw.answer()
         assert (status, headers["connection"], problem(body)) == (400, "close", "invalid-request")
         assert raw.ended()
+
+
+def test_pages_of_others_are_kept_out(server: BloomeryServer, http: Http) -> None:
+    """A web page that a browser on this machine shows can use the server neither by its own origin
+    nor, while there are no users, by a name of its own for this machine; all others can."""
+    http.create("not a page's")
+    http.keys("not a page's", "add", "a")
+    clear, port = at("not a page's") + "/clear", server.http_port
+    for headers in (
+        {"Origin": "https://example.com"},
+        {"Origin": "null"},
+        {"Origin": f"http://127.0.0.1:{port + 1}"},
+        {"Host": f"example.com:{port}"},
+        {"Host": "127.0.0.1.example.com"},
+        {"Host": f"example.com:{port}", "Origin": f"http://example.com:{port}"},
+    ):
+        http.ask("POST", clear, None, 403, headers=headers)
+        http.ask("GET", "/filters", None, 403, headers=headers)
+    assert http.keys("not a page's", "contains", "a") == [True]
+    for host in (f"localhost:{port}", "127.0.0.1", f"[::1]:{port}", "bloomery", "a.localhost"):
+        http.ask("GET", "/filters", None, headers={"Host": host, "Origin": f"http://{host}"})

@@ -12,7 +12,7 @@ from uvicorn.config import Config
 from uvicorn.server import ServerState
 
 from bloomery import errors
-from bloomery.service.http import app, health, keys, problems
+from bloomery.service.http import app, health, keys, login, problems
 from bloomery.service.http.bodies import Bodies, Gone
 from bloomery.service.http.protocol import Connection
 from bloomery.service.listening import Listener, listen
@@ -103,9 +103,9 @@ class HttpDoor:
         raw: bytes = scope["raw_path"]
         if b"%" in raw:
             scope["path"] = raw.decode("ascii")  # a name may have any byte, a slash too
-        if not self.server.loaded and scope["path"] not in health.ALWAYS:
-            unready = errors.ServerUnavailable("the server is loading its filters: try again soon")
-            await problems.answer(unready)(scope, receive, send)
+        refusal = self._refusal(scope)
+        if refusal is not None:
+            await problems.answer(refusal)(scope, receive, send)
             return
         answer = keys.find(scope)
         try:
@@ -117,6 +117,14 @@ class HttpDoor:
             pass
         except Exception as problem:  # noqa: BLE001  # it was answered with a 500
             self.server.say("a request failed", level="error", problem=problem)
+
+    def _refusal(self, scope: Any) -> errors.BloomeryError | None:
+        """Why a request is not even looked at; None if it is."""
+        if scope["path"] in health.ALWAYS:
+            return None
+        if not self.server.loaded:
+            return errors.ServerUnavailable("the server is loading its filters: try again soon")
+        return login.foreign(self.server, scope)
 
     async def _serve_keys(self, answer: Any, scope: Any, receive: Any, send: Any) -> None:
         scope["app"] = self._app
