@@ -31,7 +31,7 @@ class Request:
 
 class Receiver:
     """An HTTP server on a free port. `behave` is given each request and says what to answer: a
-    status, or "hang", "drip", "flood", "redirect"."""
+    status, or "hang", "drip", "flood", "redirect", "nowhere"."""
 
     def __init__(
         self,
@@ -81,8 +81,8 @@ class Receiver:
             connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 1000000000000\r\n\r\n")
             while not self.ending.is_set():
                 connection.sendall(b"x" * 65536)
-        elif how == "redirect":
-            place = f"http://127.0.0.1:{self.port}/elsewhere"
+        elif how in ("redirect", "nowhere"):
+            place = "no:place" if how == "nowhere" else f"http://127.0.0.1:{self.port}/elsewhere"
             connection.sendall(
                 f"HTTP/1.1 307 x\r\nLocation: {place}\r\nContent-Length: 0\r\n\r\n".encode()
             )

@@ -138,12 +138,12 @@ def test_tries_end(sending: Sending, monkeypatch: pytest.MonkeyPatch) -> None:
     assert sender.webhook.waiting == 0
 
 
-@pytest.mark.parametrize("how", ["hang", "drip", "redirect"])
+@pytest.mark.parametrize("how", ["hang", "drip", "redirect", "nowhere"])
 def test_a_receiver_that_plays_games(
     sending: Sending, monkeypatch: pytest.MonkeyPatch, how: str
 ) -> None:
-    """One that hangs, sends a byte now and then, or sends us elsewhere: each try ends, nothing goes
-    elsewhere, and when it behaves again the alert arrives."""
+    """One that hangs, sends a byte now and then, or sends us elsewhere or to no place at all: each
+    try ends, nothing goes elsewhere, and when it behaves again the alert arrives."""
     monkeypatch.setattr(module, "SECONDS_EACH", 0.3)
     bad = True
     sender = sending(lambda request: how if bad else 200)
