@@ -62,11 +62,12 @@ def load(cert: str, key: str) -> Certificate:
         raise errors.InvalidParameter(_described(problem, cert, key)) from None
     # Those of the chain that sign others; the server's own comes from the handshake.
     dates: list[Any] = [shown, *chain.get_ca_certs()]
-    return Certificate(
-        context,
-        max(ssl.cert_time_to_seconds(str(one["notBefore"])) for one in dates),
-        min(ssl.cert_time_to_seconds(str(one["notAfter"])) for one in dates),
-    )
+    try:
+        begins = max(ssl.cert_time_to_seconds(str(one["notBefore"])) for one in dates)
+        expires = min(ssl.cert_time_to_seconds(str(one["notAfter"])) for one in dates)
+    except ValueError:
+        raise errors.InvalidParameter(f"tls-cert is {cert}, which has a date that is none") from None
+    return Certificate(context, begins, expires)
 
 
 class Tls:
@@ -99,7 +100,10 @@ class Tls:
                 await asyncio.wait_for(asked.wait(), _LOOK_SECONDS)
             always = asked.is_set()
             asked.clear()
-            await asyncio.to_thread(self.look, always=always)
+            try:
+                await asyncio.to_thread(self.look, always=always)
+            except Exception as problem:  # noqa: BLE001  # or nobody would look again
+                self._say("the certificate was not looked at", level="error", problem=problem)
 
     def look(self, *, always: bool = False) -> None:
         """Take the files again if they have changed; if they are no good, keep what is there."""

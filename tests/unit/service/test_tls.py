@@ -127,10 +127,10 @@ def test_a_new_pair_is_shown_at_once(pairs: Pairs) -> None:
     assert len(told) == 1  # nothing has changed
 
 
-@pytest.mark.parametrize("case", ["key late", "half", "gone", "expired"])
+@pytest.mark.parametrize("case", ["key late", "half", "gone", "expired", "no date"])
 def test_a_pair_that_is_no_good_changes_nothing(pairs: Pairs, case: str) -> None:
-    """A key that is late, half a file, no file, or an expired certificate: the old one stays, that
-    is said once, and a good pair is taken afterwards."""
+    """A key that is late, half a file, no file, an expired certificate, or a chain with a damaged
+    date: the old one stays, that is said once, and a good pair is taken afterwards."""
     (cert, key), told = pairs.make("server"), Told()
     tls = Tls(cert, key, told)
     first = serial(tls, pairs)
@@ -142,6 +142,11 @@ def test_a_pair_that_is_no_good_changes_nothing(pairs: Pairs, case: str) -> None
         Path(cert).write_bytes(whole[: len(whole) // 3])
     elif case == "gone":
         os.unlink(cert)
+    elif case == "no date":
+        own, _, signer = Path(cert).read_text().partition("-----END CERTIFICATE-----\n")
+        der = ssl.PEM_cert_to_DER_cert(signer).replace(b"000101000000Z", b"000101009999Z")
+        damaged = ssl.DER_cert_to_PEM_cert(der)
+        Path(cert).write_text(f"{own}-----END CERTIFICATE-----\n{damaged}")
     else:
         pairs.make("server", not_before=NOW - 9 * DAY, not_after=NOW - DAY)
     for _ in range(3):
