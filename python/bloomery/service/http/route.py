@@ -13,7 +13,7 @@ from pydantic_core import to_json
 from bloomery import errors
 from bloomery.service.audit import AUDITED
 from bloomery.service.http import bodies
-from bloomery.service.http.login import admit
+from bloomery.service.http.login import known
 from bloomery.service.http.problems import Refused
 from bloomery.service.permissions import check
 
@@ -79,7 +79,8 @@ class Route(APIRoute):
             state.operation, state.user = operation, None
             state.names = [] if quoted is None else [unquote_to_bytes(quoted)]
             try:
-                state.user = await admit(server_of(request), scope, operation, *state.names)
+                state.user = await known(server_of(request), scope)
+                check(state.user, operation, *state.names)
                 response = await answered(request)
             except (errors.NotAllowed, errors.NotLoggedIn):
                 _note(request, "refused")
