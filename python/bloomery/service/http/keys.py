@@ -20,6 +20,7 @@ from bloomery.service.http import bodies, key_schemas, problems, streams
 from bloomery.service.http.keyforms import key_of
 from bloomery.service.http.login import admit
 from bloomery.service.http.route import JSON, does, routes
+from bloomery.service.http.wrong import check_query
 
 if TYPE_CHECKING:
     from bloomery.service.server import Server
@@ -29,6 +30,7 @@ __all__ = ["find", "router"]
 _START = "http.response.start"
 _BODY = "http.response.body"
 _FIELDS = {"key", "keys", "encoding"}
+_QUERY = ("column",)
 
 
 def _answering(operation: str) -> Any:
@@ -39,6 +41,7 @@ def _answering(operation: str) -> Any:
         server: Server = scope["app"].state.server
         name = unquote_to_bytes(scope["path_params"]["name"])
         await admit(server, scope, operation, name)
+        check_query(scope["query_string"], _QUERY)
         media = bodies.media_type(scope)
         if media != JSON:
             told = await streams.answer(server, operation, name, scope, receive)
@@ -154,7 +157,11 @@ def _described(operation: str, word: str) -> dict[str, Any]:
     wrong = ("invalid-key", "invalid-parameter", "unsupported-key", "unsupported-batch", "null-key")
     refused = ("read-only-filter",) if word != "maybe" else ()
     return {
-        "openapi_extra": {**does(operation), "requestBody": key_schemas.request()},
+        "openapi_extra": {
+            **does(operation),
+            "parameters": [key_schemas.COLUMN],
+            "requestBody": key_schemas.request(),
+        },
         "responses": {
             200: key_schemas.response(word),
             **problems.describe(

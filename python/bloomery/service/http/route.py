@@ -15,6 +15,7 @@ from bloomery.service.audit import AUDITED
 from bloomery.service.http import bodies
 from bloomery.service.http.login import known
 from bloomery.service.http.problems import Refused
+from bloomery.service.http.wrong import check_query
 from bloomery.service.permissions import check
 
 if TYPE_CHECKING:
@@ -72,6 +73,7 @@ class Route(APIRoute):
         handle = super().get_route_handler()
         operation = (self.openapi_extra or {})[_OPERATION]
         takes_body = self.body_field is not None
+        asked = [field.alias for field in self.dependant.query_params]
 
         async def checked(request: Request) -> Response:
             scope, state = request.scope, request.state
@@ -93,6 +95,7 @@ class Route(APIRoute):
 
         async def answered(request: Request) -> Response:
             scope, server = request.scope, server_of(request)
+            check_query(scope["query_string"], asked)
             if takes_body:
                 if bodies.media_type(scope) != JSON:
                     raise Refused("the body must be JSON: Content-Type: application/json", 415)
