@@ -49,10 +49,12 @@ def _answering(operation: str) -> Any:
             return
         keys, one = _keys(await server.http.bodies.read(scope, receive))
         server.turns.join()
-        if operation == "contains":
-            answers = server.commands.contains(name, keys)
-        else:
-            answers, refused = _change(server.commands, operation, name, keys)
+        try:
+            answers, refused = _done(server.commands, operation, name, keys)
+        except (errors.NullKey, errors.UnsupportedKey):
+            _explain(keys, one)
+            raise
+        if operation != "contains":
             refused = refused and server.commands.explain(name, refused)
             await server.turns.logged()
             if refused is not None or NO_ROOM in answers:
@@ -83,7 +85,9 @@ def find(scope: Any) -> Any:
 _JSON_HEADER = (b"content-type", JSON)
 
 
-def _change(commands: Commands, operation: str, name: bytes, keys: list[Any]) -> Outcome:
+def _done(commands: Commands, operation: str, name: bytes, keys: list[Any]) -> Outcome:
+    if operation == "contains":
+        return commands.contains(name, keys), None
     return commands.add(name, keys) if operation == "add" else commands.remove(name, keys)
 
 
@@ -135,8 +139,23 @@ def _keys(body: bytes) -> tuple[list[Any], bool]:
     # Most bodies hold strings and integers only, and are known to without a look at each key.
     special = body.count(b"[") > (not one) or body.count(b"{") > 1
     if encoded or special or b"true" in body or b"false" in body:
-        keys = [key_of(key, encoded=encoded) for key in keys]
+        try:
+            keys = [key_of(key, encoded=encoded) for key in keys]
+        except errors.BloomeryError:
+            _explain(keys, one, encoded)
+            raise
     return keys, one
+
+
+def _explain(keys: list[Any], one: bool, encoded: bool = False) -> None:
+    """Raise what is wrong with the first of the keys that is none, as JSON has it, and where."""
+    for at, key in enumerate(keys):
+        # What was turned into a key already is none of JSON's.
+        if type(key) in (dict, list, bool, float) or key is None or encoded:
+            try:
+                key_of(key, encoded=encoded)
+            except errors.BloomeryError as problem:
+                raise type(problem)(str(problem) if one else f"keys[{at}]: {problem}") from None
 
 
 # The routes.
