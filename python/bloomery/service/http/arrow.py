@@ -233,34 +233,11 @@ class Column:
 def answers(given: bytes) -> Iterator[bytes]:
     """A byte an answer as an Arrow IPC stream of one boolean column."""
     arrow = load_pyarrow()
-    sink = _Sink()
     schema = arrow.schema([("answer", arrow.bool_())])
-    with arrow.ipc.new_stream(arrow.PythonFile(sink, "w"), schema) as writer:
-        for start in range(0, len(given), _ANSWER_ROWS):
-            part = arrow.py_buffer(memoryview(given)[start : start + _ANSWER_ROWS])
-            column = arrow.Array.from_buffers(arrow.uint8(), part.size, [None, part])
-            writer.write(arrow.record_batch([column.cast(arrow.bool_())], schema=schema))
-            yield sink.take()
-    yield sink.take()
-
-
-class _Sink:
-    """A file whose bytes are taken away as they come."""
-
-    closed = False
-
-    def __init__(self) -> None:
-        self._parts: list[bytes] = []
-
-    def write(self, data: Any) -> int:
-        """Take bytes."""
-        self._parts.append(bytes(data))
-        return len(self._parts[-1])
-
-    def flush(self) -> None:
-        """Have nothing left to do."""
-
-    def take(self) -> bytes:
-        """Return what was written since."""
-        parts, self._parts = self._parts, []
-        return b"".join(parts)
+    yield schema.serialize().to_pybytes()
+    for start in range(0, len(given), _ANSWER_ROWS):
+        part = arrow.py_buffer(memoryview(given)[start : start + _ANSWER_ROWS])
+        column = arrow.Array.from_buffers(arrow.uint8(), part.size, [None, part])
+        rows = arrow.record_batch([column.cast(arrow.bool_())], schema=schema)
+        yield rows.serialize().to_pybytes()
+    yield _PREFIX.pack(_CONTINUATION, 0)

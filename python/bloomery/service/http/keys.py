@@ -29,6 +29,7 @@ __all__ = ["find", "router"]
 
 _START = "http.response.start"
 _BODY = "http.response.body"
+_PLAIN = {str, int}  # keys as they are; a look at their types costs least
 _FIELDS = {"key", "keys", "encoding"}
 _QUERY = ("column",)
 
@@ -49,12 +50,10 @@ def _answering(operation: str) -> Any:
             return
         keys, one = _keys(await server.http.bodies.read(scope, receive))
         server.turns.join()
-        try:
-            answers, refused = _done(server.commands, operation, name, keys)
-        except (errors.NullKey, errors.UnsupportedKey):
-            _explain(keys, one)
-            raise
-        if operation != "contains":
+        if operation == "contains":
+            answers = server.commands.contains(name, keys)
+        else:
+            answers, refused = _change(server.commands, operation, name, keys)
             refused = refused and server.commands.explain(name, refused)
             await server.turns.logged()
             if refused is not None or NO_ROOM in answers:
@@ -85,9 +84,7 @@ def find(scope: Any) -> Any:
 _JSON_HEADER = (b"content-type", JSON)
 
 
-def _done(commands: Commands, operation: str, name: bytes, keys: list[Any]) -> Outcome:
-    if operation == "contains":
-        return commands.contains(name, keys), None
+def _change(commands: Commands, operation: str, name: bytes, keys: list[Any]) -> Outcome:
     return commands.add(name, keys) if operation == "add" else commands.remove(name, keys)
 
 
@@ -136,26 +133,19 @@ def _keys(body: bytes) -> tuple[list[Any], bool]:
     if encoding not in ("utf-8", "base64"):
         raise errors.InvalidParameter('"encoding" must be "utf-8" or "base64"')
     encoded = encoding == "base64"
-    # Most bodies hold strings and integers only, and are known to without a look at each key.
-    special = body.count(b"[") > (not one) or body.count(b"{") > 1
-    if encoded or special or b"true" in body or b"false" in body:
-        try:
-            keys = [key_of(key, encoded=encoded) for key in keys]
-        except errors.BloomeryError:
-            _explain(keys, one, encoded)
-            raise
+    if encoded or not _PLAIN.issuperset(map(type, keys)):
+        keys = [_key(at, key, one, encoded) for at, key in enumerate(keys)]
     return keys, one
 
 
-def _explain(keys: list[Any], one: bool, encoded: bool = False) -> None:
-    """Raise what is wrong with the first of the keys that is none, as JSON has it, and where."""
-    for at, key in enumerate(keys):
-        # What was turned into a key already is none of JSON's.
-        if type(key) in (dict, list, bool, float) or key is None or encoded:
-            try:
-                key_of(key, encoded=encoded)
-            except errors.BloomeryError as problem:
-                raise type(problem)(str(problem) if one else f"keys[{at}]: {problem}") from None
+def _key(at: int, value: Any, one: bool, encoded: bool) -> Any:
+    """One key; what is wrong with it says which it is."""
+    try:
+        return key_of(value, encoded=encoded)
+    except errors.BloomeryError as problem:
+        if one:
+            raise
+        raise type(problem)(f"keys[{at}]: {problem}") from None
 
 
 # The routes.
