@@ -83,6 +83,8 @@ class Messages:
     def _begin(self) -> bool:
         """Read how long a message's metadata is; False at the end of the stream."""
         mark, length = _PREFIX.unpack_from(self._buffer)
+        if self._buffer.startswith(b"ARROW1"):
+            raise _refuse("it is an Arrow file; write a stream (pyarrow.ipc.new_stream)")
         if mark != _CONTINUATION:
             raise _refuse("a message does not begin with ffffffff")
         if length == 0:
@@ -220,7 +222,8 @@ class Column:
         found: list[int] = schema.get_all_field_indices(self._wanted)
         if len(found) != 1:
             raise errors.InvalidParameter(
-                f"column is {self._wanted[:60]!r}, of which the stream has {len(found)}"
+                f"column is {self._wanted[:60]!r}, of which the stream has {len(found)}: its "
+                f"columns are {', '.join(repr(one[:60]) for one in schema.names[:20])}"
             )
         return found[0]
 

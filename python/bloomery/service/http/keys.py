@@ -20,6 +20,7 @@ from bloomery.service.http import bodies, key_schemas, problems, streams
 from bloomery.service.http.keyforms import key_of
 from bloomery.service.http.login import admit
 from bloomery.service.http.route import JSON, does, routes
+from bloomery.service.http.wrong import check_query
 
 if TYPE_CHECKING:
     from bloomery.service.server import Server
@@ -30,6 +31,7 @@ _START = "http.response.start"
 _BODY = "http.response.body"
 _PLAIN = {str, int}  # keys as they are; a look at their types costs least
 _FIELDS = {"key", "keys", "encoding"}
+_QUERY = ("column",)
 
 
 def _answering(operation: str) -> Any:
@@ -40,6 +42,7 @@ def _answering(operation: str) -> Any:
         server: Server = scope["app"].state.server
         name = unquote_to_bytes(scope["path_params"]["name"])
         await admit(server, scope, operation, name)
+        check_query(scope["query_string"], _QUERY)
         media = bodies.media_type(scope)
         if media != JSON:
             told = await streams.answer(server, operation, name, scope, receive)
@@ -131,8 +134,18 @@ def _keys(body: bytes) -> tuple[list[Any], bool]:
         raise errors.InvalidParameter('"encoding" must be "utf-8" or "base64"')
     encoded = encoding == "base64"
     if encoded or not _PLAIN.issuperset(map(type, keys)):
-        keys = [key_of(key, encoded=encoded) for key in keys]
+        keys = [_key(at, key, one, encoded) for at, key in enumerate(keys)]
     return keys, one
+
+
+def _key(at: int, value: Any, one: bool, encoded: bool) -> Any:
+    """One key; what is wrong with it says which it is."""
+    try:
+        return key_of(value, encoded=encoded)
+    except errors.BloomeryError as problem:
+        if one:
+            raise
+        raise type(problem)(f"keys[{at}]: {problem}") from None
 
 
 # The routes.
@@ -153,7 +166,11 @@ def _described(operation: str, word: str) -> dict[str, Any]:
     wrong = ("invalid-key", "invalid-parameter", "unsupported-key", "unsupported-batch", "null-key")
     refused = ("read-only-filter",) if word != "maybe" else ()
     return {
-        "openapi_extra": {**does(operation), "requestBody": key_schemas.request()},
+        "openapi_extra": {
+            **does(operation),
+            "parameters": [key_schemas.COLUMN],
+            "requestBody": key_schemas.request(),
+        },
         "responses": {
             200: key_schemas.response(word),
             **problems.describe(

@@ -13,20 +13,20 @@ from bloomery.service.permissions import ANYBODY, User, check
 if TYPE_CHECKING:
     from bloomery.service.server import Server
 
-__all__ = ["admit", "user_of"]
+__all__ = ["admit", "known"]
 
 Scope = Any  # of ASGI: a dict, whose values differ
 
 
-async def admit(server: Server, scope: Scope, operation: str, *names: bytes) -> User | None:
-    """Raise unless whoever asks may do this to filters of these names; who it is."""
-    user = await user_of(server, scope) if server.access.required else ANYBODY
-    check(user, operation, *names)
-    return user
+async def admit(server: Server, scope: Scope, operation: str, *names: bytes) -> None:
+    """Raise unless whoever asks may do this to filters of these names."""
+    check(await known(server, scope), operation, *names)
 
 
-async def user_of(server: Server, scope: Scope) -> User | None:
-    """The user that the request logs in as; None if it does not try to. NotLoggedIn if it fails."""
+async def known(server: Server, scope: Scope) -> User | None:
+    """Who asks; None if the request does not try to log in. NotLoggedIn if it fails."""
+    if not server.access.required:
+        return ANYBODY
     value = header(scope, b"authorization")
     if value is None:
         return None
