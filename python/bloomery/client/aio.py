@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-import os
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from bloomery.client import calls, files
+from bloomery.client.aioremote import AsyncRemoteFilter
 from bloomery.client.call import Call, Connection, ended_well, load_httpx, problem_of, telling
 from bloomery.client.calls import FilterCalls, Many, Name
 from bloomery.errors import UnknownFilter
@@ -17,9 +17,8 @@ if TYPE_CHECKING:
 
     from typing_extensions import Self
 
-    from bloomery.types import Batch, Key, Mask, Nulls
 
-__all__ = ["AsyncClient", "AsyncRemoteFilter"]
+__all__ = ["AsyncClient"]
 
 T = TypeVar("T")
 
@@ -115,7 +114,7 @@ class AsyncClient:
         """Make a filter of a saved one (a path), or of a local one."""
         with contextlib.ExitStack() as stack:
             # A local filter is written to a file first: by a thread, for it may be large.
-            file, nbytes = await _in_thread(stack.enter_context, files.opened(source))
+            file, nbytes = await files.in_thread(stack.enter_context, files.opened(source))
             body = files.chunks(file)
             await self._send(FilterCalls(name).upload(body, nbytes, replace=replace))
         return AsyncRemoteFilter(self, name)
@@ -161,124 +160,7 @@ class AsyncClient:
                 await response.aclose()
 
 
-async def _in_thread(work: Callable[..., T], *given: Any) -> T:
-    import asyncio  # which takes longer than all of bloomery, and most never need
-
-    return await asyncio.to_thread(work, *given)
-
-
 async def _awaited(chunks: Iterator[bytes]) -> AsyncIterator[bytes]:
     """A body's parts, each made in a thread: it may be read from a disk, or take a while."""
-    while chunk := await _in_thread(next, chunks, b""):
+    while chunk := await files.in_thread(next, chunks, b""):
         yield chunk
-
-
-class AsyncRemoteFilter:
-    """A filter of a server, for asyncio: what is asked of it is awaited."""
-
-    def __init__(self, client: AsyncClient, name: Name) -> None:
-        """Ask nothing of the server yet."""
-        self._client = client
-        self._calls = FilterCalls(name)
-
-    @property
-    def name(self) -> Name:
-        """Its name: str, or bytes if it is no UTF-8."""
-        return calls.shown(self._calls.name)
-
-    def __repr__(self) -> str:
-        """Show its name and its server."""
-        return f"<{type(self).__name__} {self.name!r} of {self._client!r}>"
-
-    # Keys.
-
-    async def add(self, key: Key) -> bool:
-        """Add the key; True if it is definitely new, False if it may have been there."""
-        return await self._client._send(self._calls.one("add", key))
-
-    async def contains(self, key: Key) -> bool:
-        """False: definitely not there. True: maybe."""
-        return await self._client._send(self._calls.one("contains", key))
-
-    async def add_many(self, keys: Batch, *, nulls: Nulls = "error") -> Mask:
-        """Add every key; a mask that is True where a key is definitely new."""
-        return await self._client._send_all(self._calls.many("add", keys, nulls))
-
-    async def contains_many(self, keys: Batch, *, nulls: Nulls = "error") -> Mask:
-        """Ask for every key: False is certain, True is maybe."""
-        return await self._client._send_all(self._calls.many("contains", keys, nulls))
-
-    async def update(self, keys: Batch, *, nulls: Nulls = "error") -> None:
-        """Add every key and say nothing about which were new; of any number, in one stream."""
-        await self._client._send_all(self._calls.update(keys, nulls))
-
-    async def remove(self, key: Key) -> bool:
-        """Take one copy of the key out; KeyError if it is definitely not there.
-
-        True: it was taken out. False: it may be there and cannot be.
-        """
-        removed = await self.discard(key)
-        if not removed and not await self.contains(key):
-            raise KeyError(key)
-        return removed
-
-    async def discard(self, key: Key) -> bool:
-        """Take one copy of the key out if it is there; True if it was."""
-        return await self._client._send(self._calls.one("remove", key))
-
-    async def remove_many(self, keys: Batch, *, nulls: Nulls = "error") -> Mask:
-        """Take one copy of each key out; a mask that is True where there was one."""
-        return await self._client._send_all(self._calls.many("remove", keys, nulls))
-
-    # The whole filter.
-
-    async def info(self) -> dict[str, Any]:
-        """All that the server knows about it: capacity, error_rate, fill_ratio, …"""
-        return await self._client._send(self._calls.info())
-
-    async def samples(self, **query: Any) -> list[dict[str, Any]]:
-        """How it was over time; `query`: since, until, span and limit, as docs/http.md has them."""
-        return await self._client._send(self._calls.samples(**query))
-
-    async def change(self, **settings: Any) -> None:
-        """Change its policy (on_full, …) or when it ends (expires_at, Unix time)."""
-        await self._client._send(self._calls.change(**settings))
-
-    async def rename(self, to: Name) -> None:
-        """Give it another name, under which this object goes on."""
-        renamed = FilterCalls(to)
-        await self._client._send(self._calls.renamed(renamed))
-        self._calls = renamed
-
-    async def clear(self) -> None:
-        """Forget every key."""
-        await self._client._send(self._calls.act("clear"))
-
-    async def rotate(self) -> None:
-        """Begin a new generation now, in a filter that rotates."""
-        await self._client._send(self._calls.act("rotate"))
-
-    async def merge(self, *others: AsyncRemoteFilter | Name) -> None:
-        """Add every key of other filters of the server, which must be made alike."""
-        await self._client._send(self._calls.merge(others))
-
-    async def drop(self) -> None:
-        """Let the server forget it."""
-        await self._client._send(self._calls.drop())
-
-    # Its file.
-
-    async def save(self, path: str | os.PathLike[str]) -> None:
-        """Write it to a file of this machine, which `bloomery.open` loads: all of it or nothing."""
-        with files.replacing(path) as file:
-            await self._client._download(self._calls.download(), file)
-
-    async def load(self, source: Any) -> None:
-        """Put a saved filter (a path), or a local one, in its place."""
-        await self._client.load(self._calls.name, source, replace=True)
-
-    async def copy_to_local(self) -> Any:
-        """A local filter of the same kind with the same keys."""
-        with files.temporary() as path:
-            await self.save(path)
-            return await _in_thread(files.loaded, path)

@@ -85,7 +85,12 @@ class Connection:
         if isinstance(self.verify, str):
             import ssl
 
-            return ssl.create_default_context(cafile=self.verify)
+            try:
+                return ssl.create_default_context(cafile=self.verify)
+            except OSError as problem:  # ssl.SSLError is one
+                raise errors.InvalidParameter(
+                    f"verify is {self.verify!r}, must be a file of certificates in PEM: {problem}"
+                ) from problem
         return self.verify
 
 
@@ -99,8 +104,7 @@ def telling(call: Call[Any], client: Any) -> Iterator[None]:
         yield
     except httpx.ConnectError as problem:
         raise errors.ServerUnavailable(
-            f"no server can be reached at {place} ({problem}): is `bloomery serve` running, and "
-            "is this its HTTP port?"
+            f"no server can be reached at {place} ({problem}): {_next_step(str(problem))}"
         ) from problem
     except httpx.ConnectTimeout as problem:
         raise errors.ServerUnavailable(f"{place} did not take the connection in time") from problem
@@ -109,9 +113,20 @@ def telling(call: Call[Any], client: Any) -> Iterator[None]:
             f"{place} did not answer in time{unsure}: try again later, or give a longer timeout"
         ) from problem
     except httpx.TransportError as problem:
+        plain = client.base_url.scheme == "http"
         raise errors.ServerUnavailable(
             f"the connection to {place} broke ({type(problem).__name__}){unsure}: try again"
+            + ("; a server that has TLS is at https://" if plain else "")
         ) from problem
+
+
+def _next_step(why: str) -> str:
+    """What to do about a connection that did not come about."""
+    if "CERTIFICATE_VERIFY_FAILED" in why:
+        return "give the certificate that signed the server's own, verify='ca.pem'"
+    if "WRONG_VERSION_NUMBER" in why or "RECORD_LAYER_FAILURE" in why:
+        return "it does not speak TLS there: is the URL http://…?"
+    return "is `bloomery serve` running, and is this its HTTP port?"
 
 
 def ended_well(response: httpx.Response) -> bool:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterator
-from typing import IO, Any
+from collections.abc import Callable, Iterator
+from typing import IO, Any, TypeVar
 
-__all__ = ["chunks", "opened", "replacing", "temporary"]
+__all__ = ["chunks", "in_thread", "loaded", "opened", "replacing", "temporary"]
+
+T = TypeVar("T")
 
 _CHUNK = 1 << 20
 
@@ -53,3 +55,10 @@ def chunks(file: IO[bytes]) -> Iterator[bytes]:
     """A file's bytes, some at a time."""
     while chunk := file.read(_CHUNK):
         yield chunk
+
+
+async def in_thread(work: Callable[..., T], *given: Any) -> T:
+    """Do what may take a while, and let others go on."""
+    import asyncio  # which takes longer than all of bloomery, and most never need
+
+    return await asyncio.to_thread(work, *given)

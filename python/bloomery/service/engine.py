@@ -168,7 +168,7 @@ class Engine:
             door=entry.settings.get("door", "bf"),
             items=entry.items,
             limit=limit,
-            full=refusal(entry) if asked else _NON_SCALING,
+            full=f"this filter {refusal(entry)}" if asked else _NON_SCALING,
             mark=mark,
             loading=filter is None,
         )

@@ -93,7 +93,7 @@ def check(user: User | None, operation: str, *names: bytes) -> None:
     if wanted.role is Role.NOBODY:
         return
     if user is None:
-        raise errors.NotLoggedIn("log in first: this server has users")
+        raise errors.NotLoggedIn("log in first, by token or password: this server has users")
     if user.role < wanted.role:
         raise errors.NotAllowed(
             f"user {user.name} has the role {user.role.name.lower()}; to {wanted.what} takes "

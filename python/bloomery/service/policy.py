@@ -101,7 +101,10 @@ def refusal(entry: Entry) -> str:
     policy, capacity = policy_of(entry), capacity_of(entry)
     limit = part_of(policy.full_at, capacity)
     full = "its capacity" if limit == capacity else f"full_at of its capacity of {capacity:,}"
-    return f"holds {limit:,} keys, {full}, and its policy is reject"
+    return (
+        f"holds {limit:,} keys, {full}, and its policy is reject: make a larger one, or one that "
+        "grows"
+    )
 
 
 def part_of(share: float, capacity: int) -> int:

@@ -66,7 +66,9 @@ def load(cert: str, key: str) -> Certificate:
         begins = max(ssl.cert_time_to_seconds(str(one["notBefore"])) for one in dates)
         expires = min(ssl.cert_time_to_seconds(str(one["notAfter"])) for one in dates)
     except ValueError:
-        raise errors.InvalidParameter(f"tls-cert is {cert}, which has a date that is none") from None
+        raise errors.InvalidParameter(
+            f"tls-cert is {cert}, in which a date is damaged: take it anew from who issued it"
+        ) from None
     return Certificate(context, begins, expires)
 
 

@@ -84,7 +84,10 @@ class Users(dict[str, Account]):
                 f"the name is {account.name[:80]!r}, must be up to 64 letters, digits and _ . @ -"
             )
         if account.name in self:
-            raise errors.InvalidParameter(f"there is a user named {account.name!r} already")
+            raise errors.InvalidParameter(
+                f"there is a user named {account.name!r} already: `bloomery user allow` changes "
+                "what they may do, `bloomery user password` their password"
+            )
         self[account.name] = account
 
     def change(self, name: str, **fields: Any) -> Account:

@@ -67,6 +67,9 @@ def _use(used: Guarded) -> bytes:
             told += client.post("/filters/mine:a/add", json=body, headers=header).content
         client.get(f"/nothing/{KEY}?key={KEY}", headers=header)
         client.post("/filters/mine:a/clear", headers=header)
+        client.post(
+            "/filters/mine:a/clear", headers={"Authorization": f"Bearer {used.token('read-all')}"}
+        )
         told += client.get("/metrics", headers=header).content
         told += client.get("/filters/mine:a", headers=header).content
     return told
@@ -107,7 +110,9 @@ def test_who_did_what_is_noted(used: Guarded) -> None:
     assert "1234567" not in json.dumps(lines)
     refused = found(user="read-all", command="flushall", outcome="refused")
     assert [one.get("note") for one in refused] == [None, "2 more times in a minute"]
-    assert found(door="http", operation="clear", names=["mine:a"], user="admin-all")
+    cleared = {"door": "http", "operation": "clear", "names": ["mine:a"]}
+    assert found(**cleared, user="admin-all", outcome="done")
+    assert found(**cleared, user="read-all", outcome="refused")
     assert not found(operation="add")
 
 

@@ -112,6 +112,48 @@ def test_what_cannot_be_made_is_refused(http: Http) -> None:
     assert http.ask("GET", at("x"), status=404)["code"] == "unknown-filter"
 
 
+TOLD: tuple[tuple[dict[str, Any], str], ...] = (
+    ({"error_rte": 0.1}, "body.error_rte: there is no such field; did you mean error_rate?"),
+    ({"kind": "blom"}, "body: kind must be one of bloom, scalable, "),
+    ({"window": "7d"}, "body.window: goes with kind rotating"),
+    ({"kind": "rotating", "window": "7 days"}, "body.window: must be seconds, or text such as "),
+    ({"warn_within": "soon"}, "body.warn_within: must be seconds, or text such as '15min'"),
+    ({"error_rate": 2}, "body.error_rate: must be less than or equal to 0.5"),
+    ({"expires_at": 5}, "body.expires_at: is set by PATCH /filters/{name}"),
+    ({"capacity": None}, "body.capacity: must be a valid integer"),
+    ({"name": "a\\q"}, r"body.name: must be text; a backslash in it is \\, "),
+)
+
+
+def test_a_refusal_says_what_would_be_right(http: Http) -> None:
+    """A wrong field is told once, by its name, with what may stand there or what was meant."""
+    for given, right in TOLD:
+        told = http.ask("POST", "/filters", {"name": "x", "capacity": 10, **given}, 422)
+        assert told["detail"].startswith(right), told["detail"]
+        assert len(told["errors"]) == 1
+    missing = http.ask("POST", "/filters", {"kind": "bloom"}, 422)
+    assert missing["detail"] == "body.name: is missing; body.capacity: is missing"
+    http.create("fixed")
+    told = http.ask("PATCH", at("fixed"), {"capacity": 5}, 422)
+    assert told["detail"] == "body.capacity: cannot be changed"
+    told = http.ask("POST", f"{at('fixed')}/merge", {"sources": ["ok", 7]}, 422)
+    assert told["detail"] == "body.sources[1]: must be a valid string"
+
+
+def test_a_parameter_that_there_is_not_is_refused(http: Http) -> None:
+    """A misspelt parameter of a URL is not ignored: another column, or all filters, would be."""
+    http.create("asked")
+    for method, path, right in (
+        ("GET", "/filters?limt=3", "there is no parameter 'limt' here; did you mean limit?"),
+        ("GET", "/filters?x=3", "there is no parameter 'x' here: there are pattern, limit, cursor"),
+        ("POST", f"{at('asked')}/add?colum=n", "there is no parameter 'colum' here; did you mean "),
+        ("DELETE", f"{at('asked')}?force=1", "there is no parameter 'force' here"),
+    ):
+        told = http.ask(method, path, {"key": "k"} if method == "POST" else None, 400)
+        assert told["detail"].startswith(right), told["detail"]
+    assert http.ask("GET", at("asked"))["items"] == 0
+
+
 def test_a_list_has_every_filter_once(http: Http) -> None:
     """From page to page, by a pattern or without, each filter comes once."""
     names = {f"listed-{number:03}" for number in range(25)}

@@ -76,6 +76,22 @@ def test_what_is_no_key(http: Http, operation: str) -> None:
     assert (told["items"], told["adds"], told["checks"]) == (0, 0, 0)
 
 
+def test_what_is_no_key_is_told_as_json_has_it(http: Http) -> None:
+    """A refusal says which of the keys is none, and what of JSON would be one."""
+    http.create("told")
+    for wrong, right in (
+        (1.5, "a number with a fraction is no key: a string, an integer, an array of these"),
+        (None, "null is no key: leave it out"),
+        ({"uuid": "x"}, "a key is not uuid, as 12345678-"),
+        ({"base64": "x"}, "a key is not base64, as AP8= is"),
+        ({"datetime": "x"}, "a key is not datetime, as 2026-01-31T12:00:00+00:00 is"),
+    ):
+        told = http.ask("POST", f"{at('told')}/add", {"keys": ["good", wrong]}, 422)
+        assert told["detail"].startswith(f"keys[1]: {right}"), told["detail"]
+        told = http.ask("POST", f"{at('told')}/contains", {"key": wrong}, 422)
+        assert told["detail"].startswith(right), told["detail"]
+
+
 @pytest.mark.parametrize(
     ("body", "status"),
     [
@@ -227,7 +243,10 @@ def test_both_doors_answer_alike(
         answers = told.get({"add": "new", "contains": "maybe", "remove": "removed"}[operation], [])
         replies = [wire.ask(commands[operation], "by-resp", key.encode()) for key in keys]
         assert [b":%d\r\n" % one for one in answers] == replies[: len(answers)]
-        assert all(reply.startswith(b"-ERR") for reply in replies[len(answers) :])
+        # A batch ends at the first key that is refused; one by one, those that are there go on.
+        left = replies[len(answers) :]
+        assert all(reply.startswith(b"-ERR") or reply == b":0\r\n" for reply in left), left
+        assert not left or left[0].startswith(b"-ERR")
         assert answer.is_success is (len(answers) == len(keys))
 
 

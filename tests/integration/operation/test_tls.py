@@ -19,6 +19,8 @@ import redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
+import bloomery
+from bloomery import errors
 from conftest import missing
 from integration.conftest import open_folder
 from integration.servers import BloomeryServer, Serve, wait_until
@@ -94,6 +96,23 @@ def test_a_real_chain(steady: BloomeryServer, chain: Pairs) -> None:
     stranger = ssl.create_default_context()
     with pytest.raises(ssl.SSLCertVerificationError):
         shown(steady.resp_port, stranger)
+
+
+def test_our_own_client(steady: BloomeryServer, serve: Serve, chain: Pairs) -> None:
+    """It verifies by a file of ours; what else it is given, and why that fails, it says: no such
+    file, a signer it does not know, plain text to TLS, TLS to plain text."""
+    port = steady.http_port
+    with bloomery.Client(f"https://127.0.0.1:{port}", verify=chain.trust()) as client:
+        assert "nobody" not in client
+    with pytest.raises(errors.InvalidParameter, match=r"verify is 'none\.pem', must be a file"):
+        bloomery.Client(f"https://127.0.0.1:{port}", verify="none.pem")
+    for url, right in (
+        (f"https://127.0.0.1:{port}", r"verify='ca\.pem'"),
+        (f"http://127.0.0.1:{port}", "has TLS is at https://"),
+        (f"https://127.0.0.1:{serve().http_port}", "is the URL http://"),
+    ):
+        with bloomery.Client(url) as client, pytest.raises(errors.ServerUnavailable, match=right):
+            list(client)
 
 
 @pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])

@@ -40,7 +40,8 @@ def test_a_refusal_says_which_policy_refused(http: httpx.Client) -> None:
     problem = refused.json()
     assert problem["code"] == "filter-full"
     assert problem["detail"] == (
-        "'http full' holds 100 keys, its capacity, and its policy is reject"
+        "'http full' holds 100 keys, its capacity, and its policy is reject: make a larger one, or "
+        "one that grows"
     )
     lines = "\n".join(f'"{key}"' for key in KEYS)
     kind = {"Content-Type": "application/x-ndjson"}

@@ -34,7 +34,7 @@ def received(part: Any) -> Iterator[Any]:
             yield from reader.feed(data)
         yield from reader.end()
     else:
-        messages, column = Messages(1 << 30), Column(None)
+        messages, column = Messages(1 << 30), Column(None, 1 << 30)
         for data in part.body:
             for message in messages.feed(data):
                 yield from column.take(*message)

@@ -11,7 +11,7 @@ from starlette.exceptions import HTTPException
 from starlette.routing import Match, Route
 
 from bloomery import __version__, errors
-from bloomery.service.http import file, filters, health, key_schemas, keys, problems, whole
+from bloomery.service.http import file, filters, health, key_schemas, keys, problems, whole, wrong
 from bloomery.service.http.problems import Refused
 
 if TYPE_CHECKING:
@@ -85,11 +85,7 @@ def _methods(request: Request) -> set[str]:
 
 
 async def _not_valid(request: Request, problem: RequestValidationError) -> Response:
-    """Where the request differs from the document; never what was given there: it may be a key."""
-    found = [
-        {"where": ".".join(str(part) for part in one["loc"]), "what": one["msg"]}
-        for one in problem.errors()[:20]
-    ]
+    found = wrong.differences(problem.errors()[:20])
     detail = "; ".join(f"{one['where']}: {one['what']}" for one in found[:3])
     status, body = problems.document("invalid-parameter", detail, errors=found)
     return Response(body, status, media_type=problems.MEDIA)

@@ -83,6 +83,8 @@ class Messages:
     def _begin(self) -> bool:
         """Read how long a message's metadata is; False at the end of the stream."""
         mark, length = _PREFIX.unpack_from(self._buffer)
+        if self._buffer.startswith(b"ARROW1"):
+            raise _refuse("it is an Arrow file; write a stream (pyarrow.ipc.new_stream)")
         if mark != _CONTINUATION:
             raise _refuse("a message does not begin with ffffffff")
         if length == 0:
@@ -220,7 +222,8 @@ class Column:
         found: list[int] = schema.get_all_field_indices(self._wanted)
         if len(found) != 1:
             raise errors.InvalidParameter(
-                f"column is {self._wanted[:60]!r}, of which the stream has {len(found)}"
+                f"column is {self._wanted[:60]!r}, of which the stream has {len(found)}: its "
+                f"columns are {', '.join(repr(one[:60]) for one in schema.names[:20])}"
             )
         return found[0]
 
@@ -248,34 +251,11 @@ def _view_bytes(column: Any) -> int:
 def answers(given: bytes) -> Iterator[bytes]:
     """A byte an answer as an Arrow IPC stream of one boolean column."""
     arrow = load_pyarrow()
-    sink = _Sink()
     schema = arrow.schema([("answer", arrow.bool_())])
-    with arrow.ipc.new_stream(arrow.PythonFile(sink, "w"), schema) as writer:
-        for start in range(0, len(given), _ANSWER_ROWS):
-            part = arrow.py_buffer(memoryview(given)[start : start + _ANSWER_ROWS])
-            column = arrow.Array.from_buffers(arrow.uint8(), part.size, [None, part])
-            writer.write(arrow.record_batch([column.cast(arrow.bool_())], schema=schema))
-            yield sink.take()
-    yield sink.take()
-
-
-class _Sink:
-    """A file whose bytes are taken away as they come."""
-
-    closed = False
-
-    def __init__(self) -> None:
-        self._parts: list[bytes] = []
-
-    def write(self, data: Any) -> int:
-        """Take bytes."""
-        self._parts.append(bytes(data))
-        return len(self._parts[-1])
-
-    def flush(self) -> None:
-        """Have nothing left to do."""
-
-    def take(self) -> bytes:
-        """Return what was written since."""
-        parts, self._parts = self._parts, []
-        return b"".join(parts)
+    yield schema.serialize().to_pybytes()
+    for start in range(0, len(given), _ANSWER_ROWS):
+        part = arrow.py_buffer(memoryview(given)[start : start + _ANSWER_ROWS])
+        column = arrow.Array.from_buffers(arrow.uint8(), part.size, [None, part])
+        rows = arrow.record_batch([column.cast(arrow.bool_())], schema=schema)
+        yield rows.serialize().to_pybytes()
+    yield _PREFIX.pack(_CONTINUATION, 0)

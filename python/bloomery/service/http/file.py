@@ -147,7 +147,9 @@ def _check(server: Server, name: bytes, replace: bool) -> bool:
     check_name(name)
     there = server.engine.find(name) is not None
     if there and not replace:
-        raise errors.FilterExists("there is a filter of that name already: ?replace=true replaces")
+        raise errors.FilterExists(
+            "there is a filter of that name already; to replace it: replace=true"
+        )
     return there
 
 

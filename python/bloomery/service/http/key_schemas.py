@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-__all__ = ["SCHEMAS", "request", "response"]
+__all__ = ["COLUMN", "SCHEMAS", "request", "response"]
 
 _BASE64 = "^(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?$"
 _HEX = "[0-9a-f]"
@@ -60,6 +60,15 @@ def _body(field: str, key: str, encoding: str) -> dict[str, Any]:
     keys = one if field == "key" else {"type": "array", "items": one}
     needed = (field,) if encoding == "utf-8" else (field, "encoding")
     return _object({field: keys, "encoding": {"const": encoding}}, *needed)
+
+
+COLUMN = {
+    "name": "column",
+    "in": "query",
+    "required": False,
+    "schema": {"type": "string"},
+    "description": "Of an Arrow stream: the column of keys. Without it, the first.",
+}
 
 
 def request() -> dict[str, Any]:

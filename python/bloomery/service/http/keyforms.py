@@ -28,9 +28,18 @@ def decoded(text: str) -> bytes:
     try:
         return base64.b64decode(text, validate=True)
     except (binascii.Error, ValueError):
-        raise errors.InvalidKey("a key that is to be base64 is not") from None
+        raise _not("base64") from None
 
 
+def _not(form: str) -> errors.InvalidKey:
+    return errors.InvalidKey(f"a key is not {form}, as {_EXAMPLES[form]} is")
+
+
+_EXAMPLES = {
+    "base64": "AP8=",
+    "uuid": "12345678-1234-5678-1234-567812345678",
+    "datetime": "2026-01-31T12:00:00+00:00",
+}
 _FORMS: dict[str, Callable[[str], Any]] = {
     "base64": decoded,
     "uuid": UUID,
@@ -53,7 +62,7 @@ def key_of(value: Any, *, encoded: bool = False) -> Any:
     if kind is dict:
         return _of_form(value)
     if value is None:
-        raise errors.NullKey("null is no key")
+        raise errors.NullKey("null is no key: leave it out")
     raise errors.UnsupportedKey(
         f"{'a number with a fraction' if kind is float else 'true or false'} is no key: a string, "
         "an integer, an array of these, or an object that names its form is"
@@ -68,7 +77,7 @@ def _of_form(value: dict[str, Any]) -> Any:
             try:
                 return read(text)
             except ValueError:
-                raise errors.InvalidKey(f"a key that is to be a {form} is not") from None
+                raise _not(form) from None
     raise errors.UnsupportedKey(
         'an object is a key only as {"base64": "…"}, {"uuid": "…"} or {"datetime": "…"}'
     )

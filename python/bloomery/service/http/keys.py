@@ -20,6 +20,7 @@ from bloomery.service.http import bodies, key_schemas, problems, streams
 from bloomery.service.http.keyforms import key_of
 from bloomery.service.http.login import admit
 from bloomery.service.http.route import JSON, does, routes
+from bloomery.service.http.wrong import check_query
 
 if TYPE_CHECKING:
     from bloomery.service.server import Server
@@ -28,7 +29,9 @@ __all__ = ["find", "router"]
 
 _START = "http.response.start"
 _BODY = "http.response.body"
+_PLAIN = {str, int}  # keys as they are; a look at their types costs least
 _FIELDS = {"key", "keys", "encoding"}
+_QUERY = ("column",)
 
 
 def _answering(operation: str) -> Any:
@@ -39,6 +42,7 @@ def _answering(operation: str) -> Any:
         server: Server = scope["app"].state.server
         name = unquote_to_bytes(scope["path_params"]["name"])
         await admit(server, scope, operation, name)
+        check_query(scope["query_string"], _QUERY)
         media = bodies.media_type(scope)
         if media != JSON:
             told = await streams.answer(server, operation, name, scope, receive)
@@ -129,11 +133,19 @@ def _keys(body: bytes) -> tuple[list[Any], bool]:
     if encoding not in ("utf-8", "base64"):
         raise errors.InvalidParameter('"encoding" must be "utf-8" or "base64"')
     encoded = encoding == "base64"
-    # Most bodies hold strings and integers only, and are known to without a look at each key.
-    special = body.count(b"[") > (not one) or body.count(b"{") > 1
-    if encoded or special or b"true" in body or b"false" in body:
-        keys = [key_of(key, encoded=encoded) for key in keys]
+    if encoded or not _PLAIN.issuperset(map(type, keys)):
+        keys = [_key(at, key, one, encoded) for at, key in enumerate(keys)]
     return keys, one
+
+
+def _key(at: int, value: Any, one: bool, encoded: bool) -> Any:
+    """One key; what is wrong with it says which it is."""
+    try:
+        return key_of(value, encoded=encoded)
+    except errors.BloomeryError as problem:
+        if one:
+            raise
+        raise type(problem)(f"keys[{at}]: {problem}") from None
 
 
 # The routes.
@@ -154,7 +166,11 @@ def _described(operation: str, word: str) -> dict[str, Any]:
     wrong = ("invalid-key", "invalid-parameter", "unsupported-key", "unsupported-batch", "null-key")
     refused = ("read-only-filter",) if word != "maybe" else ()
     return {
-        "openapi_extra": {**does(operation), "requestBody": key_schemas.request()},
+        "openapi_extra": {
+            **does(operation),
+            "parameters": [key_schemas.COLUMN],
+            "requestBody": key_schemas.request(),
+        },
         "responses": {
             200: key_schemas.response(word),
             **problems.describe(

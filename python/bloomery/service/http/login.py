@@ -15,7 +15,7 @@ from bloomery.service.permissions import ANYBODY, User, check
 if TYPE_CHECKING:
     from bloomery.service.server import Server
 
-__all__ = ["admit", "check_again", "foreign", "user_of"]
+__all__ = ["admit", "check_again", "foreign", "known"]
 
 Scope = Any  # of ASGI: a dict, whose values differ
 
@@ -27,8 +27,8 @@ _NEAR = re.compile(
 
 
 def foreign(server: Server, scope: Scope) -> errors.NotAllowed | None:
-    """The problem if a web page asks that is not this server's: it could clear a filter by a form, or,
-    where nobody has to log in, do all by a name of its own that leads to this machine."""
+    """The problem if a web page asks that is not this server's: it could clear a filter by a form,
+    or, where nobody has to log in, do all by a name of its own that leads to this machine."""
     host = origin = None
     for name, value in scope["headers"]:
         if name == b"host":
@@ -45,11 +45,9 @@ def foreign(server: Server, scope: Scope) -> errors.NotAllowed | None:
     return None
 
 
-async def admit(server: Server, scope: Scope, operation: str, *names: bytes) -> User | None:
-    """Raise unless whoever asks may do this to filters of these names; who it is."""
-    user = await user_of(server, scope) if server.access.required else ANYBODY
-    check(user, operation, *names)
-    return user
+async def admit(server: Server, scope: Scope, operation: str, *names: bytes) -> None:
+    """Raise unless whoever asks may do this to filters of these names."""
+    check(await known(server, scope), operation, *names)
 
 
 def check_again(server: Server, scope: Scope, operation: str, *names: bytes) -> None:
@@ -60,8 +58,10 @@ def check_again(server: Server, scope: Scope, operation: str, *names: bytes) -> 
         check(None if found is None else found.user, operation, *names)
 
 
-async def user_of(server: Server, scope: Scope) -> User | None:
-    """The user that the request logs in as; None if it does not try to. NotLoggedIn if it fails."""
+async def known(server: Server, scope: Scope) -> User | None:
+    """Who asks; None if the request does not try to log in. NotLoggedIn if it fails."""
+    if not server.access.required:
+        return ANYBODY
     value = header(scope, b"authorization")
     if value is None:
         return None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args
 
 from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag
 
@@ -11,6 +11,7 @@ from bloomery.filters.scalable import LEAST_GROWTH, MOST_GROWTH
 from bloomery.sizing import MAX_CAPACITY, MAX_ERROR_RATE, MIN_ERROR_RATE
 
 __all__ = [
+    "KINDS",
     "POLICY",
     "AlertList",
     "Changes",
@@ -183,6 +184,10 @@ NewFilter = Annotated[
     | Annotated[RedisCuckoo, Tag("rediscuckoo")],
     Discriminator(_kind),
 ]
+# Each by its kind; "": none is named.
+KINDS: dict[str, type[BaseModel]] = {
+    tag.tag: model for model, tag in map(get_args, get_args(get_args(NewFilter)[0]))
+}
 
 
 class Changes(_Policy):

@@ -13,8 +13,9 @@ from pydantic_core import to_json
 from bloomery import errors
 from bloomery.service.audit import AUDITED
 from bloomery.service.http import bodies
-from bloomery.service.http.login import admit
+from bloomery.service.http.login import known
 from bloomery.service.http.problems import Refused
+from bloomery.service.http.wrong import check_query
 from bloomery.service.permissions import check
 
 if TYPE_CHECKING:
@@ -72,6 +73,7 @@ class Route(APIRoute):
         handle = super().get_route_handler()
         operation = (self.openapi_extra or {})[_OPERATION]
         takes_body = self.body_field is not None
+        asked = [field.alias for field in self.dependant.query_params]
 
         async def checked(request: Request) -> Response:
             scope, state = request.scope, request.state
@@ -79,7 +81,8 @@ class Route(APIRoute):
             state.operation, state.user = operation, None
             state.names = [] if quoted is None else [unquote_to_bytes(quoted)]
             try:
-                state.user = await admit(server_of(request), scope, operation, *state.names)
+                state.user = await known(server_of(request), scope)
+                check(state.user, operation, *state.names)
                 response = await answered(request)
             except (errors.NotAllowed, errors.NotLoggedIn):
                 _note(request, "refused")
@@ -92,6 +95,7 @@ class Route(APIRoute):
 
         async def answered(request: Request) -> Response:
             scope, server = request.scope, server_of(request)
+            check_query(scope["query_string"], asked)
             if takes_body:
                 if bodies.media_type(scope) != JSON:
                     raise Refused("the body must be JSON: Content-Type: application/json", 415)

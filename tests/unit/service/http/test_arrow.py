@@ -60,8 +60,18 @@ def test_a_column_by_name() -> None:
     data = stream(pa.array([1, 2]), pa.array(["a", "b"]))
     assert pa.chunked_array(list(read(data))).to_pylist() == [1, 2]
     assert pa.chunked_array(list(read(data, column="column 1"))).to_pylist() == ["a", "b"]
-    with pytest.raises(errors.InvalidParameter, match="0"):
+    with pytest.raises(errors.InvalidParameter, match="0: its columns are 'column 0', 'column 1'"):
         list(read(data, column="other"))
+
+
+def test_a_file_is_no_stream() -> None:
+    """Arrow's file format, which begins otherwise, is told from a stream."""
+    file = io.BytesIO()
+    table = pa.table({"keys": [1, 2]})
+    with pa.ipc.new_file(file, table.schema) as writer:
+        writer.write_table(table)
+    with pytest.raises(errors.UnsupportedBatch, match="it is an Arrow file; write a stream"):
+        list(read(file.getvalue()))
 
 
 def test_a_stream_may_end_without_its_mark() -> None:
