@@ -63,6 +63,8 @@ class Access:
         self._queued = 0
         self._secret = secrets.token_bytes(32)
         self._verified: OrderedDict[bytes, tuple[str, float]] = OrderedDict()
+        # From where each user came: there, failures that others have elsewhere hold nobody up.
+        self._places: OrderedDict[tuple[str, str], None] = OrderedDict()
         self._running: dict[bytes, asyncio.Task[str | None]] = {}
         self._nobody = ""  # a hash that is nobody's: an unknown name takes as long as a wrong word
         self._stamp = self._look()
@@ -137,10 +139,10 @@ class Access:
         whose = f"user {name[:64]}"
         known = name if name in self._users else None
         try:
-            async with (
-                self._slowing.turn(where, slowing.ADDRESS),
-                self._slowing.turn(whose, slowing.USER),
-            ):
+            async with contextlib.AsyncExitStack() as turns:
+                await turns.enter_async_context(self._slowing.turn(where, slowing.ADDRESS))
+                if (name, where) not in self._places:
+                    await turns.enter_async_context(self._slowing.turn(whose, slowing.USER))
                 account = self._users.get(name)
                 right = await self._verify(account, password)
                 if account is None or account.disabled or not right:
@@ -153,8 +155,11 @@ class Access:
             return None
         assert account.password is not None
         self._verified[mark] = (account.password, time.monotonic() + _REMEMBERED)
-        while len(self._verified) > _MOST_REMEMBERED:
-            self._verified.popitem(last=False)
+        self._places[name, where] = None
+        self._places.move_to_end((name, where))
+        for remembered in (self._verified, self._places):
+            while len(remembered) > _MOST_REMEMBERED:
+                remembered.popitem(last=False)
         self._note(known, address, door, "done")
         return account.password
 

@@ -1,0 +1,48 @@
+"""Logging in, past the doors."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from bloomery import errors
+from bloomery.service.access import Access
+from bloomery.service.permissions import Role
+from bloomery.service.users import Account, changing, hash_password
+
+PASSWORD = "correct horse battery staple"
+
+
+def test_failures_elsewhere_lock_nobody_out(tmp_path: Path) -> None:
+    """While others, at many addresses, try passwords of a user, that user still logs in from where
+    it did before, also when its password is looked at anew."""
+    with changing(tmp_path) as users:
+        users.add(Account("ann", Role.READ, password=hash_password(PASSWORD)))
+    server: Any = SimpleNamespace(
+        data=tmp_path, say=print, audit=SimpleNamespace(note=lambda *_, **__: None)
+    )
+
+    async def script() -> None:
+        access = Access(server)
+
+        async def log_in(password: str, address: str) -> str:
+            return (await access.log_in("ann", password, address, door="resp")).user.name
+
+        assert await log_in(PASSWORD, "10.0.0.1") == "ann"
+        access._verified.clear()  # as if minutes had passed
+        others = [asyncio.ensure_future(log_in(f"{n}", f"10.0.1.{n}")) for n in range(100)]
+        await asyncio.wait(others, return_when=asyncio.FIRST_COMPLETED)
+        with pytest.raises(errors.NotLoggedIn):
+            await log_in(PASSWORD, "10.0.0.2")
+        assert await log_in(PASSWORD, "10.0.0.1") == "ann"
+        left = [*others, *access._running.values()]
+        for one in left:
+            one.cancel()
+        await asyncio.gather(*left, return_exceptions=True)
+        access.close()
+
+    asyncio.run(asyncio.wait_for(script(), 60))
