@@ -298,6 +298,21 @@ def pumped(raw: Raw, data: bytes, times: int) -> int:
     return times
 
 
+def test_too_many_values_in_a_body(http: Http) -> None:
+    """A body within its limit that has millions of values is refused before it is read."""
+    http.create("values")
+    for body in (
+        b'{"keys":[' + b"[]," * 1_000_000 + b"[]]}",
+        b'{"key":[' + b"1," * 300_000 + b"1]}",
+    ):
+        headers = {"Content-Type": "application/json"}
+        asked = http.ask(
+            "POST", f"{at('values')}/contains", None, 413, content=body, headers=headers
+        )
+        assert asked["code"] == "request-too-large"
+    assert len(http.keys("values", "contains", *range(200_000))) == 200_000
+
+
 def test_many_large_bodies_at_once(limit: Limit) -> None:
     """Large bodies that are half sent take no more memory together than a few of them may; who
     comes past that is told to try again, and small requests go on."""
