@@ -185,26 +185,27 @@ def _change(
     import getpass
 
     from bloomery.service import audit
-    from bloomery.service.users import changing
+    from bloomery.service.users import as_owner, changing
 
     try:
         who = getpass.getuser()
     except (KeyError, OSError):  # a number without a name
         who = str(os.getuid())
     outcome = "failed"
-    try:
-        with changing(data) as users:
-            had = users.has_admin()
-            made = change(users)
-            if keep_admin and had and not users.has_admin():
-                raise InvalidParameter(
-                    "nobody would be left who may do everything (an admin with the pattern *): "
-                    "add another first, or use --force"
-                )
-        outcome = "done"
-        return made
-    finally:
-        audit.append(data, [audit.line(who, "", "cli", "user", outcome, command=what)])
+    with as_owner(data):
+        try:
+            with changing(data) as users:
+                had = users.has_admin()
+                made = change(users)
+                if keep_admin and had and not users.has_admin():
+                    raise InvalidParameter(
+                        "nobody would be left who may do everything (an admin with the pattern *): "
+                        "add another first, or use --force"
+                    )
+            outcome = "done"
+            return made
+        finally:
+            audit.append(data, [audit.line(who, "", "cli", "user", outcome, command=what)])
 
 
 def _patterns(filters: list[str] | None) -> tuple[str, ...]:

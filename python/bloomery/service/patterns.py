@@ -4,15 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from bloomery import errors
+
 __all__ = ["glob"]
+
+# Names have 1,024. A pattern takes some thousand times its own memory: of megabytes, all there is.
+_MOST = 4096
 
 
 def glob(pattern: bytes) -> Callable[[bytes], bool]:
     """Return what tells whether a name matches a pattern of Redis's KEYS.
 
     It looks back no further than the last star: as a regular expression, a pattern of many stars
-    would take for ever.
+    would take for ever. InvalidParameter if the pattern is too long.
     """
+    if len(pattern) > _MOST:
+        raise errors.InvalidParameter(
+            f"a pattern of {len(pattern)} bytes, must have at most {_MOST}"
+        )
     tokens: list[frozenset[int] | None] = []  # which bytes may come next; None: any number of any
     at = 0
     while at < len(pattern):

@@ -26,7 +26,7 @@ from bloomery.service.permissions import Role, User
 from bloomery.storage import files
 from bloomery.storage.operations import name_of
 
-__all__ = ["Account", "Token", "Users", "changing", "hasher", "load", "users_file"]
+__all__ = ["Account", "Token", "Users", "as_owner", "changing", "hasher", "load", "users_file"]
 
 ROLES = {role.name.lower(): role for role in Role if role is not Role.NOBODY}
 MAX_PASSWORD_BYTES = 1024
@@ -236,8 +236,28 @@ def changing(data: str | os.PathLike[str]) -> Iterator[Users]:
 
 
 def private(path: str, flags: int) -> int:
-    """Open a file that, if it is made, is its owner's alone."""
-    return os.open(path, flags, 0o600)
+    """Open a file that, if it is made, is its owner's alone; not one elsewhere, by a link."""
+    return os.open(path, flags | os.O_NOFOLLOW, 0o600)
+
+
+@contextlib.contextmanager
+def as_owner(data: str | os.PathLike[str]) -> Iterator[None]:
+    """If we are root, be who owns the folder meanwhile: by a link in it, that one could else have
+    root write and give away any file."""
+    folder = os.stat(data)
+    if os.geteuid() != 0 or folder.st_uid == 0:
+        yield
+        return
+    group, groups = os.getegid(), os.getgroups()
+    os.setgroups([])
+    os.setegid(folder.st_gid)
+    os.seteuid(folder.st_uid)
+    try:
+        yield
+    finally:
+        os.seteuid(0)
+        os.setegid(group)
+        os.setgroups(groups)
 
 
 def own(file: int, data: str | os.PathLike[str]) -> None:

@@ -132,7 +132,8 @@ def test_requests_before_a_login_are_small(guarded: Guarded) -> None:
 
 
 def test_who_does_not_log_in_is_hung_up_on(serve: Serve, tmp_path: Path) -> None:
-    """A connection that does not log in within login-seconds is closed, one that does is not."""
+    """A connection that does not log in within login-seconds is closed, whatever else it sends; one
+    that does is not."""
     users = add_users(tmp_path / "data")
     server = serve("--set", "login-seconds=1", data=tmp_path / "data")
     with Wire(server.resp_port) as quiet, Wire(server.resp_port) as known:
@@ -140,6 +141,10 @@ def test_who_does_not_log_in_is_hung_up_on(serve: Serve, tmp_path: Path) -> None
         assert quiet.ask("PING").startswith(b"-NOAUTH")
         assert quiet.closed()
         assert known.ask("PING") == b"+PONG\r\n"
+    with Wire(server.resp_port) as busy, pytest.raises((ConnectionError, AssertionError)):
+        for _ in range(200):
+            assert busy.ask("RESET") == b"+RESET\r\n"
+            time.sleep(0.05)
 
 
 def test_those_who_only_connect_keep_nobody_out(serve: Serve, tmp_path: Path) -> None:

@@ -189,6 +189,26 @@ def test_a_long_head_is_refused(server: BloomeryServer) -> None:
             assert problem(body) == "invalid-request"
 
 
+def test_trailers_without_end(server: BloomeryServer) -> None:
+    """What follows the last chunk of a body is bounded too, whoever sends it: many trailers, a long
+    one, a chunk's extension; a few are fine, and mean nothing."""
+    start = b"POST /healthz HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n"
+    with Raw(server.http_port) as raw:
+        raw.send(start + b"1\r\na\r\n0\r\nA: b\r\n\r\n" + start)
+        assert [raw.answer()[0], raw.answer()[0]] == [405, 405]
+    before = memory(server)
+    for opening, part in (
+        (b"0\r\n", b"A: b\r\n" * 1000),
+        (b"0\r\nA: ", b"x" * 6000),
+        (b"1;", b"x" * 6000),
+    ):
+        with Raw(server.http_port) as raw, pytest.raises(ConnectionError):
+            raw.send(start + opening)
+            for _ in range(5000):
+                raw.send(part)
+    assert memory(server) - before < 20 * MIB
+
+
 def test_ten_thousand_half_open_connections(limit: Limit) -> None:
     """Past the limit the oldest that never sent a request make room, and all are ended in time;
     meanwhile others are served, and the memory stays within bounds."""
@@ -216,13 +236,12 @@ def test_ten_thousand_half_open_connections(limit: Limit) -> None:
 
 
 def test_connections_past_the_limit(limit: Limit) -> None:
-    """Where all connections are in use a further one is told so; then there is room again."""
+    """Where all connections are in use a further one is told so; those that are not make room."""
     server = limit(http_maxclients=5)
     with ExitStack() as ends:
         used = [ends.enter_context(Raw(server.http_port)) for _ in range(5)]
         for raw in used:
-            raw.send(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")
-            assert raw.answer()[0] == 200
+            raw.send(post("/filters/watched/contains", b"{}")[:-1])
         with Raw(server.http_port) as one_more:
             status, headers, body = one_more.answer()
             assert (status, problem(body)) == (503, "server-unavailable")
@@ -242,6 +261,10 @@ def test_connections_past_the_limit(limit: Limit) -> None:
             raw.send(b"GET /heal")
         assert room()  # the oldest of those make way
         assert all(raw.ended() for raw in half_open[:-2])
+        for _ in range(20):  # nor do those who were answered keep others out
+            idle = ends.enter_context(Raw(server.http_port))
+            idle.send(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")
+            assert idle.answer()[0] == 200
 
 
 def test_two_gigabytes_of_body(server: BloomeryServer, http: Http) -> None:

@@ -61,6 +61,8 @@ NO_REQUEST = [
     (b"*1\r\n$" + b"1" * 100, "too big bulk count string"),
     (b"*1\r\n$67108865\r\n", "invalid bulk length: 67108865 bytes, at most 67108864"),
     (b"*1\r\n$9223372036854775807\r\n", "invalid bulk length"),
+    (b"POST / HTTP/1.1\r\n\r\nFLUSHALL\r\n", "this is HTTP"),
+    (b"host: 127.0.0.1\r\n\r\nFLUSHALL\r\n", "this is HTTP"),
     (b"*1\r\n$4\r\nPINGxx", "expected CRLF after the bulk's bytes"),
 ]
 
@@ -120,6 +122,22 @@ def test_promises_cost_no_memory(empty: BloomeryServer) -> None:
     finally:
         for wire in wires:
             wire.close()
+
+
+def test_short_words_cost_no_memory(empty: BloomeryServer) -> None:
+    """A pattern of megabytes, or thousands of commands to be described, are refused at once."""
+    before = resident(empty)
+    with Wire(empty.resp_port) as wire:
+        for words in (
+            ("KEYS", b"[\0-\xff]" * 100_000),
+            ("SCAN", 0, "MATCH", b"a" * 1_000_000),
+            ("COMMAND", "LIST", "FILTERBY", "PATTERN", b"a" * 1_000_000),
+            ("COMMAND", "INFO", *["CLIENT"] * 2000),
+            ("COMMAND", "DOCS", *["CLIENT"] * 2000),
+        ):
+            assert told(wire.ask(*words)).startswith("-ERR "), words[:3]
+        assert told(wire.ask("KEYS", "a" * 4096)) == "[]"
+        assert resident(empty) - before < 64 * MIB
 
 
 def test_a_client_that_has_sent_all_is_answered(empty: BloomeryServer) -> None:

@@ -5,6 +5,7 @@ import os
 import pty
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -194,3 +195,38 @@ def test_a_password_is_asked_for(tmp_path: Path) -> None:
     os.close(ours)
     assert b"typed secret" not in seen
     assert hasher().verify(load(tmp_path)["ann"].password or "", b"typed secret")
+
+
+@pytest.mark.parametrize("name", ["users.json", "users.lock", "audit.log"])
+def test_a_link_in_the_folder_leads_nowhere(run: Run, name: str) -> None:
+    """Who owns the folder cannot make root write, make or give away a file elsewhere."""
+    # Not pytest's own folder, which another user cannot enter.
+    with tempfile.TemporaryDirectory() as made:
+        os.chmod(made, 0o755)
+        folder, there, not_there = Path(made, "data"), Path(made, "there"), Path(made, "not there")
+        folder.mkdir()
+        there.touch(0o600)
+        if os.geteuid() == 0:
+            os.chown(folder, 12345, 12345)
+        for target in (there, not_there):
+            Path(folder, name).unlink(missing_ok=True)
+            Path(folder, name).symlink_to(target)
+            words = ("add", "ann", "--role", "admin", "--no-password", "--data", str(folder))
+            run("user", *words, code=None)
+            assert there.stat().st_uid == os.geteuid()
+            assert there.read_bytes() == b""
+            if os.geteuid() == 0:
+                assert not not_there.exists()
+
+
+def test_root_adds_users_to_anybodys_folder(run: Run) -> None:
+    """What root adds is the folder's owner's, whose server has to read it."""
+    with tempfile.TemporaryDirectory() as made:
+        os.chmod(made, 0o755)
+        owner = 12345 if os.geteuid() == 0 else os.geteuid()
+        folder = Path(made, "data")
+        folder.mkdir()
+        os.chown(folder, owner, -1)
+        run("user", "add", "ann", "--role", "admin", "--no-password", "--data", str(folder))
+        assert list(load(folder)) == ["ann"]
+        assert {one.stat().st_uid for one in folder.iterdir()} == {owner}

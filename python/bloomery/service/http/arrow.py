@@ -4,7 +4,8 @@
 
 A message's lengths are read here and held against the limit before pyarrow sees it, so that nothing
 is allocated because a header says so. Compressed batches, dictionaries and nested columns are
-refused: what they unfold to is not bounded by what was sent.
+refused: what they unfold to is not bounded by what was sent. So are views, past a limit, that all
+show the same bytes, and keys that have no byte at all, of which a header can claim any number.
 """
 
 from __future__ import annotations
@@ -153,8 +154,10 @@ def _field(metadata: memoryview, table: int, number: int) -> int:
 class Column:
     """The column of a stream that holds the keys."""
 
-    def __init__(self, name: str | None) -> None:
+    def __init__(self, name: str | None, most: int) -> None:
+        """`most`: bytes that the keys of a message may have together."""
         self._arrow = load_pyarrow()
+        self._most = most
         self._wanted = name
         self._schema: Any = None
         self._index = 0
@@ -170,9 +173,16 @@ class Column:
                 return
             if self._schema is None:
                 raise _refuse("it has no schema")
-            column = self._column(message)
+            column, shown = self._column(message), 0
+            views = str(column.type).endswith("_view")
             for start in range(0, len(column), _SLICE):
                 part = column.slice(start, _SLICE)
+                shown += _view_bytes(part) if views else 0
+                if shown > self._most:
+                    raise errors.RequestTooLarge(
+                        f"the keys of a message of an Arrow stream have more than {self._most} "
+                        "bytes (max-request-bytes): send smaller batches"
+                    )
                 part.validate(full=True)
                 if part.null_count:
                     rows = part.is_null().to_pylist()
@@ -196,7 +206,8 @@ class Column:
                 )
         self._index = self._find(schema)
         kind = schema.field(self._index).type
-        if not (self._arrow.types.is_integer(kind) or str(kind).partition("[")[0] in _TEXTS):
+        known = self._arrow.types.is_integer(kind) or str(kind).partition("[")[0] in _TEXTS
+        if not known or str(kind) == "fixed_size_binary[0]":
             raise errors.UnsupportedBatch(
                 f"a column of type {kind} is not a batch of keys: ints, strings and binary are; "
                 "cast it to one of these"
@@ -228,6 +239,13 @@ class Column:
         column = batch.column(self._index)
         column.validate()
         return column
+
+
+def _view_bytes(column: Any) -> int:
+    """Bytes that the views of a column show, one after the other; a view's first four are how many
+    these are."""
+    lengths = memoryview(column.buffers()[1]).cast("i")[4 * column.offset :: 4]
+    return sum(map(abs, lengths[: len(column)]))
 
 
 def answers(given: bytes) -> Iterator[bytes]:

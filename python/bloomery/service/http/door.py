@@ -34,7 +34,7 @@ class HttpDoor:
         self.server = server
         self.loop = asyncio.get_running_loop()
         self.bodies = Bodies(server)
-        self.strangers: dict[Connection, None] = {}  # those who have sent no head, oldest first
+        self.strangers: dict[Connection, None] = {}  # without a request, longest first
         self.received = 0  # connections, ever
         self.refused = 0  # those that were turned away
         # Whatever comes here, the other door and the log have files too.

@@ -3,8 +3,9 @@
     nothing ──first byte──> head ──> body ──> answering ──> nothing (kept alive)
             header seconds: the head is there    body seconds: something more of it came
 
-Who has not sent the whole head of a first request is a stranger: when there are too many
-connections the longest-waiting stranger makes room.
+Who has no request under way is a stranger: when there are too many connections the one that has
+been so for longest makes room. That an answer was had before does not help: anybody has one from
+/healthz.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ class Connection(HttpToolsProtocol):
         self.door = door
         self.waits = _HEAD  # for what
         self.since = 0.0  # the head began, or something of the body came
-        self.head = 0  # bytes of it so far
+        self.head = 0  # bytes of it so far; then, those since the last of the body: trailers
         self.dropped = 0  # bytes of a body that nobody wants
         self.stuck: float | None = None  # since when the client takes no answers
         self._refused: tuple[int, str] | None = None
@@ -64,10 +65,10 @@ class Connection(HttpToolsProtocol):
             self.waits, self.since = _HEAD, self.loop.time()
         if self.waits is _BODY:
             self.since = self.loop.time()
-        else:
-            self.head += len(data)
+        self.head += len(data)
         super().data_received(data)
-        if self.waits is _HEAD and self.head > MOST_HEAD and not self.transport.is_closing():
+        waits = self.waits is not _NOTHING
+        if waits and self.head > MOST_HEAD and not self.transport.is_closing():
             self.refuse(431, f"the head of a request may have {MOST_HEAD:,} bytes")
 
     def on_message_begin(self) -> None:
@@ -77,6 +78,11 @@ class Connection(HttpToolsProtocol):
             self.since = self.loop.time()
         self.waits = _HEAD
         self.dropped = 0
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """A header; a trailer is not kept: nobody asks for it, and there may be no end of them."""
+        if self.waits is not _BODY:
+            super().on_header(name, value)
 
     def on_headers_complete(self) -> None:
         """Its head is there."""
@@ -95,6 +101,7 @@ class Connection(HttpToolsProtocol):
 
     def on_body(self, body: bytes) -> None:
         """Some of its body; what comes after the answer is dropped, and not without end."""
+        self.head = 0
         if self.cycle.response_complete:
             self.dropped += len(body)
             if self.dropped > self.door.server.settings.http_max_body_bytes:
@@ -105,7 +112,14 @@ class Connection(HttpToolsProtocol):
     def on_message_complete(self) -> None:
         """All of it is there."""
         self.waits = _NOTHING
+        self.head = 0
         super().on_message_complete()
+
+    def on_response_complete(self) -> None:
+        """Nothing is owed to it now, unless it has sent the next request already."""
+        if not self.pipeline:
+            self.door.strangers[self] = None
+        super().on_response_complete()
 
     # Limits.
 

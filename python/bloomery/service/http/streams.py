@@ -49,7 +49,7 @@ class _ArrowReader:
 
     def __init__(self, most: int, column: str | None) -> None:
         self._messages = arrow.Messages(most)
-        self._column = arrow.Column(column)
+        self._column = arrow.Column(column, most)
 
     def feed(self, data: bytes) -> Iterator[Any]:
         for message in self._messages.feed(data):

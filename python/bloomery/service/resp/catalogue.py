@@ -66,9 +66,16 @@ def _all() -> dict[bytes, Command]:
     return {**{name: _container(name) for name in CONTAINERS}, **COMMANDS}
 
 
-def _named(word: bytes) -> Command | None:
-    first, _, second = word.upper().partition(b"|")
-    return CONTAINERS.get(first, {}).get(second) if second else _all().get(first)
+def _named(words: list[bytes]) -> list[Command | None]:
+    """The commands of these names: no more than there are, since each may be told at length."""
+    known = _all()
+    if len(words) > len(known):
+        raise Failure(f"ERR {len(words)} names, and there are {len(known)} commands")
+    found = []
+    for word in words:
+        first, _, second = word.upper().partition(b"|")
+        found.append(CONTAINERS.get(first, {}).get(second) if second else known.get(first))
+    return found
 
 
 @command("COMMAND", most=None, group="connection", does="session")
@@ -94,8 +101,7 @@ def info(client: Client, words: list[bytes]) -> list[Any]:
     """Describe some commands; null for what is none."""
     if not words:
         return everything(client, [])
-    found = [_named(word) for word in words]
-    return [None if entry is None else _described(entry) for entry in found]
+    return [None if entry is None else _described(entry) for entry in _named(words)]
 
 
 def _documented(entry: Command) -> dict[bytes, Any]:
@@ -120,7 +126,7 @@ def _documented(entry: Command) -> dict[bytes, Any]:
 )
 def docs(client: Client, words: list[bytes]) -> dict[bytes, Any]:
     """Tell what commands do."""
-    wanted = [_named(word) for word in words] if words else _all().values()
+    wanted = _named(words) if words else _all().values()
     return {entry.full_name.encode(): _documented(entry) for entry in wanted if entry is not None}
 
 

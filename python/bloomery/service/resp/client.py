@@ -61,9 +61,10 @@ class Client:
 
     def leave(self) -> None:
         """Be as one that has not logged in."""
+        if self.user is not None:  # RESET gives a stranger no more time
+            self.unknown_since = time.monotonic()
         self.login = None
         self.user = None if self.server.access.required else ANYBODY
-        self.unknown_since = time.monotonic()
         door = self.server.door
         if self.user is None and self.id in door.connections:
             door.strangers[self.id] = door.connections[self.id]

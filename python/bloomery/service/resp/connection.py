@@ -21,6 +21,8 @@ __all__ = ["Connection"]
 ENOUGH = 1 << 20
 # A request of one that has yet to log in may be no longer.
 _MOST_UNKNOWN = 64 << 10
+# How lines of HTTP begin: any web page can let a browser send some here, with commands below them.
+_HTTP = (b"POST", b"HOST:")
 _TLS_HELLO = b"\x16\x03"  # how a client of TLS begins, and no command does
 # So many chunks may come while the log is written; then it is not read on either.
 _MOST_HELD = 4
@@ -93,6 +95,8 @@ class Connection(asyncio.Protocol):
             return
         command = session.feed(data)
         while command is not None:
+            if not isinstance(command, str) and command[0][:6].upper() in _HTTP:
+                command = "this is HTTP, whose port is another"
             if isinstance(command, str):
                 session.reply(encode(Failure(f"ERR Protocol error: {command}"), 2))
                 self.client.closing = True

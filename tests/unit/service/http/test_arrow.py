@@ -40,7 +40,7 @@ def stream(*columns: Any, **options: Any) -> bytes:
 
 def read(data: bytes, step: int = 1 << 16, column: str | None = None) -> Iterator[Any]:
     """The keys of a stream, whose bytes come so many at a time."""
-    messages, keys = Messages(MOST), Column(column)
+    messages, keys = Messages(MOST), Column(column, MOST)
     for start in range(0, len(data), step):
         for message in messages.feed(data[start : start + step]):
             yield from keys.take(*message)
@@ -105,6 +105,7 @@ def test_nulls_are_refused_by_row() -> None:
         pa.array([True]),
         pa.array(["a"]).dictionary_encode(),
         pa.array([None]),
+        pa.array([b""], pa.binary(0)),
         pa.ExtensionArray.from_storage(pa.uuid(), pa.array([b"a" * 16], pa.binary(16))),
     ],
     ids=lambda column: str(column.type),
@@ -121,6 +122,25 @@ def test_compressed_batches_are_refused(codec: str) -> None:
     options = pa.ipc.IpcWriteOptions(compression=codec)
     with pytest.raises(errors.UnsupportedBatch, match="compressed"):
         list(read(stream(pa.array([0] * 10_000), options=options)))
+
+
+@pytest.mark.parametrize("kind", [pa.binary_view(), pa.string_view()], ids=str)
+def test_views_of_the_same_bytes_are_bounded(kind: Any) -> None:
+    """Views that show the same bytes again and again have as many bytes as a message may have, and
+    no more."""
+    size, rows = MOST // 300, 300
+    shown = pa.py_buffer(b"a" * size)
+
+    def views(rows: int, sign: int = 1) -> Any:
+        one = struct.pack("<i4sii", sign * size, b"aaaa", 0, 0)
+        return pa.Array.from_buffers(kind, rows, [None, pa.py_buffer(one * rows), shown])
+
+    assert sum(map(len, read(stream(views(rows))))) == rows
+    for sign in (1, -1):
+        with pytest.raises(errors.BloomeryError):
+            list(read(stream(views(rows + 1, sign))))
+    with pytest.raises(errors.RequestTooLarge):
+        list(read(stream(views(rows + 1))))
 
 
 def test_no_length_is_believed() -> None:
