@@ -189,6 +189,12 @@ def test_a_long_head_is_refused(server: BloomeryServer) -> None:
             assert problem(body) == "invalid-request"
 
 
+def _send_on(raw: Raw, first: bytes, part: bytes) -> None:
+    raw.send(first)
+    for _ in range(5000):
+        raw.send(part)
+
+
 def test_trailers_without_end(server: BloomeryServer) -> None:
     """What follows the last chunk of a body is bounded too, whoever sends it: many trailers, a long
     one, a chunk's extension; a few are fine, and mean nothing."""
@@ -203,9 +209,7 @@ def test_trailers_without_end(server: BloomeryServer) -> None:
         (b"1;", b"x" * 6000),
     ):
         with Raw(server.http_port) as raw, pytest.raises(ConnectionError):
-            raw.send(start + opening)
-            for _ in range(5000):
-                raw.send(part)
+            _send_on(raw, start + opening, part)
     assert memory(server) - before < 20 * MIB
 
 
