@@ -25,7 +25,7 @@ export PYO3_PYTHON = $(abspath $(BIN)/python)
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-run: build ## set up, build, and serve filters over the Redis protocol until Ctrl-C (RUN="--help" for what it can do)
+run: build ## set up, build, and serve filters over the Redis protocol and HTTP until Ctrl-C (RUN="--help" for what it can do)
 	@$(BIN)/bloomery serve $(RUN)
 
 build: $(STAMPS)/run $(STAMPS)/build ## set up .venv and build the extension in release mode

@@ -21,7 +21,7 @@ EXAMPLES = sorted((TREE / "examples").glob("*.py"))
 # tests/unit/service/test_configuration.py.
 # Pages whose Python needs a server: tests/integration/http/test_client_page.py runs it.
 WITH_SERVER = {"docs/client.md"}
-LANGUAGES = {"python", "console", "sql", "toml", ""}
+LANGUAGES = {"python", "console", "sql", "toml", "json", "yaml", ""}
 
 
 def stated_value(line: str) -> object:
@@ -64,8 +64,12 @@ def test_python_blocks_run(
 
 @pytest.mark.parametrize("page", PAGES)
 def test_no_block_escapes(page: Path) -> None:
-    """Every fenced block is Python or SQL that runs, a console session, or plain text."""
+    """Every fenced block is Python or SQL that runs, a console session, JSON or YAML that can be
+    read, or plain text."""
     assert {block.info for block in blocks(page)} <= LANGUAGES
+    for block in blocks(page):
+        if block.info in ("json", "yaml"):  # JSON is YAML
+            assert require("yaml").safe_load(block.text)
 
 
 def make_inputs(folder: Path) -> None:

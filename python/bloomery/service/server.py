@@ -128,6 +128,7 @@ class Server:
                 await stop.wait()
             finally:
                 self.ready = False
+                self.say("stopping: requests that have begun are answered, then a snapshot is made")
                 notify("STOPPING=1")
                 await asyncio.sleep(self.settings.drain_seconds)
                 resp.close()

@@ -47,7 +47,9 @@ def between(low: float, high: float, read: Callable[[str], Any] = int) -> Callab
 
 def size(low: int, high: int) -> Callable[[str], Any]:
     """A number of bytes in a range."""
-    return between(low, high, _nbytes)
+    check = between(low, high, _nbytes)
+    check.__doc__ = f"{check.__doc__} of bytes: 4096, 512mb or 4gb, say"
+    return check
 
 
 def rate(text: str) -> float:

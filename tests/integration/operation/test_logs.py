@@ -123,3 +123,6 @@ def test_the_level_is_live(serve: Serve) -> None:
             connection.ask("CONFIG", "SET", "log-level", "loud")
         with pytest.raises(Refused, match="can only be set when the server starts"):
             connection.ask("CONFIG", "SET", "log-format", "text")
+    assert server.stop() == 0
+    (last,) = lines(server)
+    assert (last["level"], str(last["message"])[:10]) == ("info", "stopping: ")

@@ -119,7 +119,11 @@ def test_all_problems_at_once(tmp_path: Path) -> None:
         "# a comment\nmaxmemroy = 1\ntimeout = -1\nfsync = []\n[bf]\nerror-rate = 0.1\n",
     )
     around = {"BLOOMERY_MAX_FILTRES": "3", "BLOOMERY_MAXCLIENTS": "many"}
-    flags = [Given("log-format", "xml", "--log-format"), Given("nosuch", "1", "--set nosuch")]
+    flags = [
+        Given("log-format", "xml", "--log-format"),
+        Given("maxmemory", "4 quux", "--maxmemory"),
+        Given("nosuch", "1", "--set nosuch"),
+    ]
     found = read(flags, file=path, environment=around)
     with pytest.raises(errors.InvalidConfiguration) as caught:
         found.require()
@@ -132,6 +136,7 @@ def test_all_problems_at_once(tmp_path: Path) -> None:
         ("BLOOMERY_MAXCLIENTS: ", "maxclients is 'many'"),
         ("BLOOMERY_MAX_FILTRES: ", "did you mean max-filters?"),
         ("--log-format: ", "log-format is 'xml', must be one of text, json"),
+        ("--maxmemory: ", "of bytes: 4096, 512mb or 4gb, say"),
         ("--set nosuch: ", "there is no setting named 'nosuch'"),
     ]
     assert len(found.problems) == len(expected)
