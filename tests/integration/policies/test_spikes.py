@@ -82,7 +82,7 @@ def test_reject_refuses_and_says_so(start: Start) -> None:
         before = len(load.keys)
         load.add()
         assert len(load.keys) - before <= 5  # those that seemed to be there
-        assert all("full" in text for text in load.refused)
+        assert all("its policy is reject" in text for text in load.refused)
         assert load.connection.ask("BF.CARD", load.name) == CAPACITY
         assert load.denied(load.keys) == []
         load.within(load.hits, load.probes)
