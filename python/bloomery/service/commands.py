@@ -48,7 +48,7 @@ class Commands:
         """Return the entry of a name; UnknownFilter if there is none."""
         entry = self.engine.find(name)
         if entry is None:
-            raise errors.UnknownFilter(f"there is no filter named {shown(name)}")
+            raise errors.UnknownFilter(f"there is no filter named {shown(name)}: make it first")
         return entry
 
     def create(self, name: bytes, kind: str | None = None, **settings: Any) -> Entry:

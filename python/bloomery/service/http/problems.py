@@ -1,7 +1,7 @@
 """What went wrong, as RFC 9457 says it: one table from the codes of `bloomery.errors` to statuses.
 
 {"type": "urn:bloomery:unknown-filter", "title": "Unknown filter", "status": 404,
- "detail": "there is no filter named 'seen'", "code": "unknown-filter"}
+ "detail": "there is no filter named 'seen': make it first", "code": "unknown-filter"}
 """
 
 from __future__ import annotations
