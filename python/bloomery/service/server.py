@@ -222,7 +222,7 @@ class Server:
         where = f"resp={self.resp_address} http={self.http_address} data={self.data}"
         with contextlib.suppress(OSError):
             print(f"bloomery ready: {where}", flush=True)
-        if os.isatty(2):
+        if os.isatty(2) and self.tls is None and not self.access.required:
             port = self.resp_address.rpartition(":")[2]
             self.say(f"try: redis-cli -p {port} BF.ADD seen alice (Ctrl-C stops the server)")
 
@@ -268,6 +268,8 @@ class Server:
                 await asyncio.to_thread(log.sync)
             except errors.LogUnavailable as problem:
                 self.turns.refuse(problem)
+            except Exception as problem:  # noqa: BLE001  # no thread to be had, say: there is a next
+                self.say("the log was not brought to the disk", level="error", problem=problem)
 
     # The end.
 

@@ -29,6 +29,7 @@ from bloomery.storage.operations import name_of
 __all__ = ["Account", "Token", "Users", "as_owner", "changing", "hasher", "load", "users_file"]
 
 ROLES = {role.name.lower(): role for role in Role if role is not Role.NOBODY}
+MIN_PASSWORD_BYTES = 8
 MAX_PASSWORD_BYTES = 1024
 _VERSION = 1
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.@-]{0,63}")
@@ -147,9 +148,10 @@ def hasher() -> Any:
 def hash_password(password: str) -> str:
     """What is kept of a password."""
     nbytes = len(password.encode("utf-8", "surrogateescape"))
-    if not 1 <= nbytes <= MAX_PASSWORD_BYTES:
+    if not MIN_PASSWORD_BYTES <= nbytes <= MAX_PASSWORD_BYTES:
         raise errors.InvalidParameter(
-            f"a password of {nbytes} bytes, must have 1 to {MAX_PASSWORD_BYTES}"
+            f"a password of {nbytes} bytes, must have {MIN_PASSWORD_BYTES} to "
+            f"{MAX_PASSWORD_BYTES:,}"
         )
     hashed: str = hasher().hash(password.encode("utf-8", "surrogateescape"))
     return hashed

@@ -24,7 +24,7 @@ def snapshots_folder(data: str | os.PathLike[str]) -> Path:
 
 def lock(data: str | os.PathLike[str]) -> IO[str]:
     """Take the folder, which is made if need be, until the file returned is closed or we die."""
-    Path(data).mkdir(parents=True, exist_ok=True)
+    Path(data).mkdir(mode=0o700, parents=True, exist_ok=True)  # others' filters are not for all
     file = Path(data, "lock").open("a+", encoding="ascii")  # noqa: SIM115  # for the caller
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

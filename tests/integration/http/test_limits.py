@@ -320,11 +320,11 @@ def test_many_large_bodies_at_once(limit: Limit) -> None:
     before = memory(server)
     with others_served(server), ExitStack() as ends:
         half = post(f"{at('watched')}/add", b"", Content_Length=str(4 * MIB)) + b" " * 3 * MIB
-        raws = [ends.enter_context(Raw(server.http_port)) for _ in range(30)]
+        raws = [ends.enter_context(Raw(server.http_port)) for _ in range(60)]
         for raw in raws:
             raw.send(half)
         time.sleep(0.5)
-        assert memory(server) - before < (8 * 4 + 32) * MIB
+        assert memory(server) - before < (8 * 4 + 64) * MIB  # of 180 MiB
         statuses = []
         for raw in raws:
             try:
@@ -332,7 +332,7 @@ def test_many_large_bodies_at_once(limit: Limit) -> None:
                 statuses.append(raw.answer()[0])
             except ConnectionError:
                 statuses.append(503)
-        assert statuses.count(503) >= 15
+        assert statuses.count(503) >= 45
         assert statuses.count(200) >= 5
         assert set(statuses) == {200, 503}
 

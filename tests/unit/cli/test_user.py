@@ -88,8 +88,8 @@ def test_allow(run: Run, data: Path) -> None:
 
 def test_a_password_is_set(run: Run, data: Path) -> None:
     """The password is replaced, or taken away."""
-    run("user", "password", "ann", "--password-stdin", "--data", str(data), stdin=b"new")
-    assert hasher().verify(load(data)["ann"].password or "", b"new")
+    run("user", "password", "ann", "--password-stdin", "--data", str(data), stdin=b"another one")
+    assert hasher().verify(load(data)["ann"].password or "", b"another one")
     run("user", "password", "ann", "--no-password", "--data", str(data))
     assert load(data)["ann"].password is None
 

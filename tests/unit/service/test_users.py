@@ -18,7 +18,7 @@ from bloomery.service.users import Account, Token, changing, load, users_file
 def test_what_is_changed_is_read_again(tmp_path: Path) -> None:
     """Users, with all that is known of them, are in the file afterwards as they were put there."""
     with changing(tmp_path) as found:
-        found.add(Account("ann", Role.ADMIN, password=users.hash_password("secret")))
+        found.add(Account("ann", Role.ADMIN, password=users.hash_password("a long secret")))
         found.add(Account("bob", Role.READ, ("a:*", "\udcff\\*")))
         text = found.add_token("bob", "for the crawler", 2e9)
     again = load(tmp_path)
@@ -89,21 +89,21 @@ def test_names_that_cannot_be(tmp_path: Path, name: str) -> None:
         u.add(Account(name, Role.READ))
 
 
-@pytest.mark.parametrize("password", ["", "x" * 1025])
+@pytest.mark.parametrize("password", ["", "seven77", "x" * 1025])
 def test_passwords_that_cannot_be(password: str) -> None:
-    """An empty password is none, and one of more than a kilobyte is a mistake."""
-    with pytest.raises(errors.InvalidParameter, match="must have 1 to 1024") as found:
+    """A short password is found by guessing, and one of more than a kilobyte is a mistake."""
+    with pytest.raises(errors.InvalidParameter, match="must have 8 to 1,024") as found:
         users.hash_password(password)
     assert password == "" or password not in str(found.value)
 
 
 def test_passwords_are_kept_as_argon2id() -> None:
     """What is kept of a password is argon2's, and differs each time."""
-    one, other = users.hash_password("secret"), users.hash_password("secret")
+    one, other = users.hash_password("a long secret"), users.hash_password("a long secret")
     assert one != other
     assert one.startswith("$argon2id$")
     assert "secret" not in one
-    assert users.hasher().verify(one, b"secret")
+    assert users.hasher().verify(one, b"a long secret")
 
 
 @pytest.mark.parametrize(
