@@ -25,12 +25,13 @@ import time
 import uuid
 from collections import OrderedDict, deque
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-import httpx
-
 from bloomery.service.alerts import Say
+
+if TYPE_CHECKING:
+    import httpx
 
 __all__ = ["Webhook", "signature"]
 
@@ -131,6 +132,8 @@ class Webhook:
         self._loop = asyncio.get_running_loop()
         # A proxy of the environment is used; a redirect is not followed, it would take the
         # signature elsewhere.
+        import httpx  # 0.1 s, which a server without a webhook need not wait for
+
         async with httpx.AsyncClient(timeout=SECONDS_EACH, follow_redirects=False) as client:
             while True:
                 lane, pause = self._next()
