@@ -45,7 +45,7 @@ def test_killed_at_any_moment(tmp_path: Path) -> None:
     path, added, rng = tmp_path / "users.bank", 0, random.Random(1)
     # Small filters: most additions make something grow, move, or begin a layer.
     FilterBank(0.01, 10, path=path).close()
-    for turn in range(effort(8, 25, 300)):
+    for turn in range(effort(8, 15, 300)):
         command = [sys.executable, "-c", _WRITER, str(path), str(added), str(turn)]
         with subprocess.Popen(command, stdout=subprocess.PIPE) as writer:
             assert writer.stdout is not None

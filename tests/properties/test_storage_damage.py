@@ -76,7 +76,7 @@ def test_no_damage_is_silent(
     is then there is found whole by the next start."""
     killed, state = folder
     chance = random.Random(damage.__name__)
-    for round in range(effort(40, 250, 5000)):
+    for round in range(effort(40, 150, 5000)):
         data = tmp_path / str(round)
         shutil.copytree(killed, data)
         choices = [path for path in data.rglob("*") if path.is_file() and path.stat().st_size]

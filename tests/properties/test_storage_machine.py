@@ -167,5 +167,5 @@ class ServerMachine(RuleBasedStateMachine):
 
 
 # Many files are copied in each step of these: fewer examples than elsewhere.
-ServerMachine.TestCase.settings = settings(max_examples=effort(20, 60, 2000))
+ServerMachine.TestCase.settings = settings(max_examples=effort(20, 40, 2000))
 TestServer = pytest.mark.slow(ServerMachine.TestCase)

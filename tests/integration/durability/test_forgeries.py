@@ -117,7 +117,7 @@ def test_what_was_dumped_loads(target: Target, kind: str) -> None:
     assert replies[chunks : chunks + 20] == [1] * 20
 
 
-@settings(max_examples=effort(40, 300, 10_000))
+@settings(max_examples=effort(40, 200, 10_000))
 @given(data=st.data())
 def test_damaged_chunks(target: Target, data: st.DataObject) -> None:
     """Chunks with bytes changed, cut off, in another order or under other iterators do no harm."""
@@ -139,7 +139,7 @@ def test_damaged_chunks(target: Target, data: st.DataObject) -> None:
     target.unharmed()
 
 
-@settings(max_examples=effort(40, 300, 10_000))
+@settings(max_examples=effort(40, 200, 10_000))
 @given(
     kind=st.sampled_from([name for name in NAMES if not name.startswith("redis")]),
     field=st.sampled_from(sorted({*FIELDS} - {"magic", "error_rate"})),
@@ -155,7 +155,7 @@ def test_signed_forgeries(target: Target, kind: str, field: str, number: int) ->
     target.unharmed()
 
 
-@settings(max_examples=effort(40, 300, 10_000))
+@settings(max_examples=effort(40, 200, 10_000))
 @given(
     kind=st.sampled_from(["redisbloom", "rediscuckoo"]),
     words=st.lists(

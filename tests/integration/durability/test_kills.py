@@ -74,7 +74,7 @@ def test_killed_under_load(serve: Serve, layout: str, fsync: str) -> None:
     """Every acknowledged key, removal, count, name and time is there after any number of kills, of
     the server while it serves, while it makes snapshots and while it recovers."""
     story = Story(serve(*BUSY, "--bf-layout", layout, "--fsync", fsync), seed=len(layout))
-    for _ in range(effort(2, 3, 50)):
+    for _ in range(effort(2, 2, 50)):
         story.load(story.random.uniform(0.1, 1.2))
         if story.random.random() < 0.5:
             with Connection(story.server.resp_port) as connection:

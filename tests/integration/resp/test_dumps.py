@@ -45,7 +45,7 @@ def test_changed_dumps(serve: Serve, case: str) -> None:
         wire.ask(f"{door}.INSERT", "a", "ITEMS", *range(200))
         parts = dump(wire, f"{door}.SCANDUMP", "a")
         most = psutil.Process(server.pid).memory_info().rss + 256 * MIB
-        for number in range(effort(200, 1000, 50_000)):
+        for number in range(effort(200, 500, 50_000)):
             name = f"b{number % 20}"
             wire.ask("DEL", name)
             for iterator, data in parts if rng.random() < 0.8 else rng.sample(parts, len(parts)):

@@ -230,7 +230,7 @@ def test_made_up_requests(serve: Serve) -> None:
     with Wire(server.resp_port) as first:
         assert told(first.ask("BF.ADD", "kept", "x")) == ":1"
     most = resident(server) + 256 * MIB
-    for number in range(effort(300, 1500, 100_000)):
+    for number in range(effort(300, 1000, 100_000)):
         sent = b"".join(made_up(rng) for _ in range(rng.randrange(1, 30)))
         if b"kept" in sent:
             continue

@@ -9,6 +9,8 @@ import pytest
 
 from bloomery import BloomFilter
 
+pytestmark = pytest.mark.slow
+
 Run = Callable[..., Any]
 OneLine = Callable[[bytes], str]
 

@@ -10,6 +10,8 @@ import pytest
 
 from conftest import first_fast, require
 
+pytestmark = pytest.mark.slow
+
 Run = Callable[..., Any]
 OneLine = Callable[[bytes], str]
 

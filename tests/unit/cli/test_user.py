@@ -14,6 +14,8 @@ import pytest
 
 from conftest import require
 
+pytestmark = pytest.mark.slow
+
 require("typer")
 require("argon2")
 

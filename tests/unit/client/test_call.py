@@ -18,6 +18,8 @@ from bloomery import errors
 from bloomery.client.call import problem_of
 from bloomery.service.http import problems
 
+pytestmark = pytest.mark.slow
+
 CLASSES = [
     value
     for value in vars(errors).values()

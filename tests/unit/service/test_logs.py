@@ -11,6 +11,8 @@ from typing import Any
 
 import pytest
 
+pytestmark = pytest.mark.slow
+
 SETTING_UP = "import logging, threading, warnings\nfrom bloomery.service import logs\n"
 
 

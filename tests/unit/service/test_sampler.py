@@ -17,6 +17,8 @@ from bloomery.storage.state import Entry
 from unit.service.inside import eventually, running
 from unit.service.rows import sample
 
+pytestmark = pytest.mark.slow
+
 
 def filled(server: Server, name: bytes = b"users", keys: int = 500, **settings: object) -> Entry:
     """A plain filter with room for 1,000 keys, and so many in it."""

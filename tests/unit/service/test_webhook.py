@@ -15,6 +15,8 @@ from bloomery.service.configuration import Given, read
 from bloomery.service.webhook import Webhook, signature
 from unit.service.receiver import Receiver, Request
 
+pytestmark = pytest.mark.slow
+
 SECRET = b"sixteen bytes or more"
 TOKEN = "token-that-nobody-is-to-see"
 
