@@ -15,8 +15,8 @@ import pytest
 from bloomery import Client
 from integration.servers import BloomeryServer, PostgresServer, RedisServer, Serve
 
-# What `make test-fast` runs of these: one server, its own commands, its page.
-FAST = {"test_bf.py", "test_service_page.py"}
+# What `make test-fast` runs of these: one server, its own commands.
+FAST = {"test_bf.py"}
 
 
 @pytest.hookimpl(tryfirst=True)
