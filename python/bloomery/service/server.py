@@ -276,22 +276,7 @@ class Server:
     async def _drain(self) -> None:
         """Let commands that have begun end, and their replies go out."""
         until = time.monotonic() + _DRAIN_SECONDS
-        http = asyncio.ensure_future(self.http.drain(until))
-        while self.door.tasks and time.monotonic() < until:
-            await asyncio.sleep(0.01)
-        for connection in list(self.door.connections.values()):
-            if not connection.transport.is_closing():
-                connection.transport.pause_reading()
-        # What was written is answered once it is in the log, which a thread may be busy with.
-        with contextlib.suppress(asyncio.TimeoutError):
-            await asyncio.wait_for(self.turns.close(), _DRAIN_SECONDS)
-        for connection in list(self.door.connections.values()):
-            connection.transport.close()
-        while self.door.connections and time.monotonic() < until:
-            await asyncio.sleep(0.01)
-        for connection in list(self.door.connections.values()):
-            connection.transport.abort()
-        await http
+        await asyncio.gather(self.http.drain(until), self.door.drain(until))
 
     async def _close(self) -> int:
         code = 0

@@ -4,6 +4,7 @@ logged in one commit, and only then answered."""
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 from collections.abc import Awaitable
 from typing import TYPE_CHECKING, Any
@@ -33,6 +34,8 @@ if TYPE_CHECKING:
     from bloomery.service.server import Server
 
 __all__ = ["Door"]
+
+_LOG_SECONDS = 5.0  # for what was written to be in the log, when the server ends
 
 HANDLERS = (
     bf,
@@ -132,6 +135,23 @@ class Door:
         for connection in list(self.connections.values()):
             if not connection.client.still_welcome():
                 connection.transport.abort()
+
+    async def drain(self, until: float) -> None:
+        """Let commands that have begun end, and their replies go out; not past a time."""
+        while self.tasks and time.monotonic() < until:
+            await asyncio.sleep(0.01)
+        for connection in list(self.connections.values()):
+            if not connection.transport.is_closing():
+                connection.transport.pause_reading()
+        # What was written is answered once it is in the log, which a thread may be busy with.
+        with contextlib.suppress(asyncio.TimeoutError):
+            await asyncio.wait_for(self.server.turns.close(), _LOG_SECONDS)
+        for connection in list(self.connections.values()):
+            connection.transport.close()
+        while self.connections and time.monotonic() < until:
+            await asyncio.sleep(0.01)
+        for connection in list(self.connections.values()):
+            connection.transport.abort()
 
     # The turn.
 
