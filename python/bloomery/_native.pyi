@@ -28,6 +28,7 @@ __all__ = [
     "__version__",
     "bank_pages",
     "build_static",
+    "canonical",
     "checksum",
     "fixed_table",
     "forked",
@@ -467,6 +468,9 @@ def fixed_table(capacity: int, error_rate: float) -> tuple[int, int, int, int]: 
 def rotating_table(
     capacity: int, error_rate: float, generations: int
 ) -> tuple[int, int, int, int]: ...
+def canonical(key: Key) -> bytes:
+    """The key's domain and canonical bytes: equal exactly if filters take two keys for one."""
+
 def memory_used() -> int:
     """Bytes that all filters of this process have now; mapped files are not among them."""
 

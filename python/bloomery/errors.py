@@ -24,6 +24,11 @@
     ├── InvalidRequest       (ValueError)   invalid-request
     ├── RequestTooLarge      (ValueError)   request-too-large
     ├── ServerUnavailable    (ConnectionError) server-unavailable
+    ├── SourceUnavailable    (ConnectionError) source-unavailable
+    ├── InvalidSource        (ValueError)   invalid-source
+    ├── CacheUnavailable     (ConnectionError) cache-unavailable
+    ├── PoisonedCache        (ValueError)   poisoned-cache
+    ├── QueueUnavailable     (OSError)      queue-unavailable
     └── MissingExtra         (ImportError)  missing-extra
 
 Each also derives from the built-in that a caller would reach for (in brackets). The code is what
@@ -185,6 +190,38 @@ class ServerUnavailable(BloomeryError, ConnectionError):
     """A server cannot be reached, is not ready, or did not answer in time."""
 
     code = "server-unavailable"
+
+
+class SourceUnavailable(BloomeryError, ConnectionError):
+    """A source of truth cannot be reached or did not answer in time; nothing is known of the key
+    but what the filter says."""
+
+    code = "source-unavailable"
+
+
+class InvalidSource(BloomeryError, ValueError):
+    """A source of truth answered what is no answer, or refuses what it is asked: it is wrong, not
+    away."""
+
+    code = "invalid-source"
+
+
+class CacheUnavailable(BloomeryError, ConnectionError):
+    """A cache cannot be reached; a guard goes on without it."""
+
+    code = "cache-unavailable"
+
+
+class PoisonedCache(BloomeryError, ValueError):
+    """A cache holds what nobody of us wrote; it was deleted there, and the source has the truth."""
+
+    code = "poisoned-cache"
+
+
+class QueueUnavailable(BloomeryError, OSError):
+    """What was to wait for the source could not be written down; it was not taken."""
+
+    code = "queue-unavailable"
 
 
 class MissingExtra(BloomeryError, ImportError):

@@ -37,6 +37,11 @@ CATALOGUE = {
     "InvalidRequest": ("invalid-request", ValueError),
     "RequestTooLarge": ("request-too-large", ValueError),
     "ServerUnavailable": ("server-unavailable", ConnectionError),
+    "SourceUnavailable": ("source-unavailable", ConnectionError),
+    "InvalidSource": ("invalid-source", ValueError),
+    "CacheUnavailable": ("cache-unavailable", ConnectionError),
+    "PoisonedCache": ("poisoned-cache", ValueError),
+    "QueueUnavailable": ("queue-unavailable", OSError),
     "MissingExtra": ("missing-extra", ImportError),
 }
 CLASSES: dict[str, Any] = {n: c for n, c in vars(errors).items() if isinstance(c, type)}

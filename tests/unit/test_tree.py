@@ -31,11 +31,15 @@ MAY_IMPORT = {
     "names": {"errors"},
     "client": {"errors", "names", "types"},
     "bloomery": _BASE | {"client", "filters", "storage"},
-    "guard": _BASE | {"bloomery", "filters", "storage"},
+    "intervals": set(),
+    "guard": _BASE | {"bloomery", "filters", "intervals", "storage"},
+    "building": _BASE | {"bloomery", "filters", "storage"},
     "integrations": _BASE | {"bloomery", "filters", "storage", "guard"},
-    "service": _BASE | {"bloomery", "filters", "names", "storage", "guard"},
+    "service": _BASE
+    | {"bloomery", "filters", "names", "storage", "guard", "intervals", "building"},
     "dashboard": {"bloomery", "errors", "service", "sizing", "types"},
-    "cli": _BASE | {"bloomery", "filters", "storage", "guard", "integrations", "service"},
+    "cli": _BASE
+    | {"bloomery", "filters", "storage", "guard", "integrations", "service", "building"},
     "__main__": {"cli"},
 }
 # Inside a function only: `save` and `load` are methods of a filter, and the files are storage's.
@@ -44,6 +48,7 @@ MAY_IMPORT_LATE = {"client": {"storage"}, "filters": {"storage"}}
 OPTIONAL = {
     "alembic",
     "argon2",
+    "cachetools",
     "duckdb",
     "fastapi",
     "httptools",

@@ -127,6 +127,14 @@ fn hash_any(key: Borrowed<'_, '_, PyAny>, hasher: &KeyHasher) -> PyResult<u64> {
     Ok(hasher.hash(domain, &bytes))
 }
 
+/// A key's domain and canonical bytes: equal for two keys exactly if every filter takes them for one.
+#[pyfunction]
+pub fn canonical<'py>(key: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyBytes>> {
+    let mut bytes = vec![0];
+    bytes[0] = encode(key, &mut bytes, 0)? as u8;
+    Ok(PyBytes::new(key.py(), &bytes))
+}
+
 /// Appends the key's canonical bytes.
 fn encode(key: &Bound<'_, PyAny>, out: &mut Vec<u8>, depth: usize) -> PyResult<Domain> {
     if let Ok(text) = key.cast::<PyString>() {

@@ -72,6 +72,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(header::read_header, module)?)?;
     module.add_function(wrap_pyfunction!(header::parse_header, module)?)?;
     module.add_function(wrap_pyfunction!(header::checksum, module)?)?;
+    module.add_function(wrap_pyfunction!(key::canonical, module)?)?;
     module.add_function(wrap_pyfunction!(memory::memory_used, module)?)?;
     module.add_function(wrap_pyfunction!(memory::set_memory_limit, module)?)?;
     module.add_function(wrap_pyfunction!(replay::lost_frames, module)?)?;

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from itertools import pairwise
 
-__all__ = ["PROBES", "Window", "interval"]
+__all__ = ["PROBES", "Window"]
 
 PROBES = 256  # of one sample: 4 to 10 microseconds
 _MOST_PROBES = 1 << 16
@@ -18,23 +18,6 @@ _MOST_PROBES = 1 << 16
 # change.
 _MOST_HITS = 400
 _BUCKETS = 4
-_Z = 1.959963984540054  # 95% of a normal distribution are within so many deviations
-
-
-def interval(probes: int, hits: int) -> tuple[float, float]:
-    """A 95% confidence interval for the rate of which `hits` of `probes` were seen.
-
-    Wilson's, with the correction for continuity (Newcombe 1998): summed exactly, it covers the true
-    rate in at least 95% of runs at nearly every rate, and in 94.9% at the worst.
-    """
-    if probes <= 0:
-        return 0.0, 1.0
-    rate, square = hits / probes, _Z * _Z
-    spread = square - 1 / probes + 4 * hits * (1 - rate)
-    middle, scale = 2 * hits + square, 2 * (probes + square)
-    low = (middle - 1 - _Z * math.sqrt(max(0.0, spread + 4 * rate - 2))) / scale
-    high = (middle + 1 + _Z * math.sqrt(max(0.0, spread - 4 * rate + 2))) / scale
-    return (max(0.0, low) if hits else 0.0), (min(1.0, high) if hits < probes else 1.0)
 
 
 class Window:

@@ -11,7 +11,8 @@ from __future__ import annotations
 
 import math
 
-from bloomery.service.canary import Window, interval
+from bloomery.intervals import interval
+from bloomery.service.canary import Window
 from bloomery.service.forecast import Forecast
 from bloomery.service.policy import capacity_of, part_of, policy_of
 from bloomery.service.samples import HOUR, MINUTE, Sample

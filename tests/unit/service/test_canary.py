@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 import bloomery
 from bloomery import _native
 from bloomery.filters.redisbloom import RedisBloomFilter, RedisCuckooFilter
-from bloomery.service.canary import PROBES, Window, interval
+from bloomery.intervals import interval
+from bloomery.service.canary import PROBES, Window
 from conftest import first_fast
 
 MUST = 0.93  # of the runs, in which the interval has to cover the true rate

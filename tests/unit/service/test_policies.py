@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bloomery import errors
+from bloomery.intervals import interval
 from bloomery.service.alerts import Alerts
-from bloomery.service.canary import interval
 from bloomery.service.clock import Clock
 from bloomery.service.commands import Commands
 from bloomery.service.engine import Engine

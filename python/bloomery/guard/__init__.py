@@ -1,0 +1,9 @@
+"""Exact answers: a filter in front of a cache in front of the source of truth."""
+
+from bloomery.guard.aio import AsyncGuard
+from bloomery.guard.answer import Answer
+from bloomery.guard.decorator import guarded
+from bloomery.guard.sources import CallSource
+from bloomery.guard.sync import Guard
+
+__all__ = ["Answer", "AsyncGuard", "CallSource", "Guard", "guarded"]

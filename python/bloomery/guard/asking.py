@@ -1,0 +1,110 @@
+"""The source as a guard uses it: through a circuit breaker, in time, its answers checked."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from bloomery.errors import InvalidSource, SourceUnavailable
+from bloomery.guard.breaker import Breaker
+from bloomery.guard.flow import Call, Flow
+from bloomery.guard.options import Options
+
+__all__ = ["Asking"]
+
+# What tells that a source is away, and not that it is wrong.
+_AWAY = (SourceUnavailable, TimeoutError, OSError)
+
+
+class Asking:
+    """A source that may be away."""
+
+    def __init__(self, source: Any, options: Options) -> None:
+        self.source = source
+        self.breaker = Breaker(options.failures, options.retry, options.most_retry)
+        self.failures = 0
+        self.queries = 0
+        self._timeout = options.timeout
+
+    def get(self, keys: Sequence[Any]) -> Flow[Mapping[Any, Any]]:
+        """The values of those keys that are there."""
+        found = yield from self._ask(self.source.get_many, keys)
+        if not isinstance(found, Mapping):
+            raise InvalidSource(
+                f"{named(self.source)} answered a {type(found).__name__}, must be a mapping of the "
+                "keys that are there to their values"
+            )
+        if len(found) > len(keys) or not found.keys() <= set(keys):
+            strange = len(found.keys() - set(keys))
+            raise InvalidSource(
+                f"{named(self.source)} answered for {strange} keys that it was not asked for (of "
+                f"{len(keys)}): a key must come back as it was given, of the same type"
+            )
+        return found
+
+    def add(self, key: Any, value: Any, idempotency_key: str) -> Flow[bool | None]:
+        """Write a value."""
+        done = yield from self._ask(self._able("add"), key, value, idempotency_key)
+        return self._told("add", done)
+
+    def remove(self, key: Any, idempotency_key: str) -> Flow[bool | None]:
+        """Take a key out."""
+        done = yield from self._ask(self._able("remove"), key, idempotency_key)
+        return self._told("remove", done)
+
+    def _able(self, operation: str) -> Any:
+        method = getattr(self.source, operation, None)
+        if method is None:
+            raise InvalidSource(
+                f"{named(self.source)} has no {operation}: give it one, or write to it yourself "
+                "after guard.filter.add(key)"
+            )
+        return method
+
+    def _told(self, operation: str, done: Any) -> bool | None:
+        if done is None or done is True or done is False:
+            return done
+        raise InvalidSource(
+            f"{operation} of {named(self.source)} returned a {type(done).__name__}, must be True "
+            f"({'new' if operation == 'add' else 'it was there'}), False or None (not known)"
+        )
+
+    def _ask(self, what: Any, *args: Any) -> Flow[Any]:
+        if not self.breaker.enter():
+            raise SourceUnavailable(
+                f"{named(self.source)} is down, and is tried again in {self.breaker.retry_in:.1f} s"
+            )
+        self.queries += 1
+        try:
+            answer = yield Call(what, args, self._timeout)
+        except _AWAY as problem:
+            self.failures += 1
+            self.breaker.failed()
+            if isinstance(problem, SourceUnavailable):
+                raise
+            raise SourceUnavailable(f"{named(self.source)}: {_why(problem)}") from problem
+        except Exception:
+            self.breaker.succeeded()  # it is wrong, but there
+            raise
+        except BaseException:
+            self.breaker.gave_up()
+            raise
+        self.breaker.succeeded()
+        if inspect.isawaitable(answer):
+            answer.close() if inspect.iscoroutine(answer) else None
+            raise InvalidSource(f"{named(self.source)} is for asyncio: use AsyncGuard")
+        return answer
+
+
+def named(source: object) -> str:
+    """A source in a message, without its secrets: `name` if it has one."""
+    name = getattr(source, "name", None)
+    return f"the source {name}" if isinstance(name, str) else f"the source {type(source).__name__}"
+
+
+def _why(problem: BaseException) -> str:
+    text = str(problem)
+    return (
+        text if isinstance(problem, TimeoutError) and text else f"{type(problem).__name__}: {text}"
+    )

@@ -1,0 +1,89 @@
+"""A circuit breaker: who is down is not asked again by everybody.
+
+closed ──failures in a row──> open ──after a while──> half open: one asks
+   ^                            ^───────────────failed──────┤
+   └────────────────────────────────────────────answered────┘
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import Literal
+
+__all__ = ["Breaker"]
+
+
+class Breaker:
+    """Whether somebody may be asked. Any thread may use it."""
+
+    def __init__(self, failures: int = 3, retry: float = 1.0, most_retry: float = 30.0) -> None:
+        """Open after so many failures in a row; then let one ask each `retry` seconds, which double
+        with every failed try up to `most_retry`."""
+        self.failures = failures
+        self.retry, self.most_retry = retry, most_retry
+        self._lock = threading.Lock()
+        self._failed = 0  # in a row
+        self._wait = retry
+        self._next = 0.0  # by the steady clock: when one may ask
+        self._opened: float | None = None  # since when it is open, by the wall clock
+        self._probe: float | None = None  # since when one asks
+
+    @property
+    def state(self) -> Literal["closed", "open", "half-open"]:
+        """As it is now."""
+        with self._lock:
+            if self._opened is None:
+                return "closed"
+            return "half-open" if self._probe is not None else "open"
+
+    @property
+    def since(self) -> float | None:
+        """Since when it is open, as Unix time; None: it is not."""
+        return self._opened
+
+    @property
+    def retry_in(self) -> float:
+        """Seconds until one may ask; 0.0: now."""
+        with self._lock:
+            return 0.0 if self._opened is None else max(0.0, self._next - time.monotonic())
+
+    def enter(self) -> bool:
+        """May this one ask? Of several at a half-open breaker only the first."""
+        if self._opened is None:  # without a lock: nothing depends on the last moment
+            return True
+        with self._lock:
+            now = time.monotonic()
+            # One whose asking never ended, since its thread was killed, does not ask for ever.
+            asking = self._probe is not None and now - self._probe < self.most_retry
+            if now < self._next or asking:
+                return False
+            self._probe = now
+            return True
+
+    def succeeded(self) -> None:
+        """There was an answer."""
+        if self._failed == 0 and self._opened is None:
+            return
+        with self._lock:
+            self._failed, self._opened, self._probe = 0, None, None
+            self._wait = self.retry
+
+    def failed(self) -> None:
+        """There was none."""
+        with self._lock:
+            now = time.monotonic()
+            self._failed += 1
+            if self._opened is None:
+                if self._failed >= self.failures:
+                    self._opened, self._wait = time.time(), self.retry
+                    self._next = now + self._wait
+            elif self._probe is not None:  # not those who asked before it opened
+                self._probe = None
+                self._wait = min(2 * self._wait, self.most_retry)
+                self._next = now + self._wait
+
+    def gave_up(self) -> None:
+        """Who asked did not wait for the answer: the next one may ask."""
+        with self._lock:
+            self._probe = None

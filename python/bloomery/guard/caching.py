@@ -1,0 +1,103 @@
+"""The cache as a guard uses it: without it things go on, only slower; it never outlives a write.
+
+What could not be deleted, since the cache was away, is deleted before the cache is used again. If
+there is too much of it, the cache stays unused until all it may hold is over.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterable, Sequence
+
+from bloomery.errors import CacheUnavailable, PoisonedCache
+from bloomery.guard.breaker import Breaker
+from bloomery.guard.flow import Call, Flow
+from bloomery.guard.parts import Cache, Cached
+
+__all__ = ["Caching"]
+
+_MOST_UNDELETED = 100_000
+
+
+class Caching:
+    """A cache that may be away."""
+
+    def __init__(self, cache: Cache, longest: float) -> None:
+        """Nothing is to be kept for more than `longest` seconds."""
+        self.cache = cache
+        self.breaker = Breaker(failures=1, retry=1.0, most_retry=5.0)
+        self.failures = 0
+        self._longest = longest
+        self._blocking = getattr(cache, "blocking", True)
+        self._lock = threading.Lock()
+        # Keys, and the number of the write that wanted each deleted: a later one wants it again.
+        self._undeleted: dict[bytes, int] = {}
+        self._number = 0
+        self._unused_until = 0.0  # by the steady clock
+
+    def get(self, keys: Sequence[bytes]) -> Flow[dict[bytes, Cached]]:
+        """What it holds for these keys; nothing if it is away."""
+        if not (yield from self._ready()):
+            return {}
+        try:
+            held = yield self._call(self.cache.get_many, keys)
+        except (CacheUnavailable, OSError):
+            self._failed()
+            return {}
+        except PoisonedCache:
+            self.breaker.succeeded()  # it is there, at least
+            raise
+        self.breaker.succeeded()
+        return {key: entry for key, entry in zip(keys, held, strict=True) if entry is not None}
+
+    def put(self, entries: Sequence[tuple[bytes, Cached]]) -> Flow[None]:
+        """Let it hold these, if it is there."""
+        if entries and (yield from self._ready()):
+            try:
+                yield self._call(self.cache.set_many, entries)
+            except (CacheUnavailable, OSError):
+                # Some may be in it, and what they stand for may change: they count as unknown.
+                self._remember(key for key, _ in entries)
+                self._failed()
+            else:
+                self.breaker.succeeded()
+
+    def delete(self, keys: Sequence[bytes]) -> Flow[None]:
+        """Let it hold nothing for these: now, or before anybody asks it again."""
+        self._remember(keys)
+        yield from self._ready()
+
+    def _call(self, what: object, argument: object) -> Call:
+        return Call(what, (argument,), blocking=self._blocking)  # type: ignore[arg-type]
+
+    def _ready(self) -> Flow[bool]:
+        """May it be used now? What was left undeleted is deleted first."""
+        if time.monotonic() < self._unused_until or not self.breaker.enter():
+            return False
+        if self._undeleted:
+            with self._lock:
+                wanted = dict(self._undeleted)
+            try:
+                yield self._call(self.cache.delete_many, list(wanted))
+            except (CacheUnavailable, OSError):
+                self._failed()
+                return False
+            with self._lock:
+                for key, number in wanted.items():
+                    if self._undeleted.get(key) == number:
+                        del self._undeleted[key]
+            self.breaker.succeeded()
+        return True
+
+    def _remember(self, keys: Iterable[bytes]) -> None:
+        with self._lock:
+            self._number += 1
+            self._undeleted.update(dict.fromkeys(keys, self._number))
+            if len(self._undeleted) > _MOST_UNDELETED:
+                self._undeleted.clear()
+                self._unused_until = time.monotonic() + self._longest
+
+    def _failed(self) -> None:
+        self.failures += 1
+        self.breaker.failed()

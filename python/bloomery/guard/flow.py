@@ -1,0 +1,110 @@
+"""What a guard does, written once for threads and for asyncio.
+
+A flow is a generator: it yields what must be waited for as a `Call`, and is sent what came of it. A
+driver does the waiting: `run` in the caller's thread, `arun` on an event loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import Callable, Generator
+from concurrent.futures import Future
+from concurrent.futures import TimeoutError as FutureTimeout
+from dataclasses import dataclass
+from typing import Any, TypeAlias, TypeVar
+
+from bloomery.guard.workers import Workers
+
+__all__ = ["Call", "Flow", "arun", "run"]
+
+T = TypeVar("T")
+
+
+@dataclass(slots=True)
+class Call:
+    """A function to be called, or a future to be waited for; `timeout` in seconds.
+
+    `blocking`: it may take long, so an event loop lets a thread do it. With a timeout a thread does
+    it either way: no other way ends a wait for a function that hangs.
+    """
+
+    what: Callable[..., Any] | Future[Any]
+    args: tuple[Any, ...] = ()
+    timeout: float | None = None
+    blocking: bool = True
+
+
+Flow: TypeAlias = Generator[Call, Any, T]
+
+
+def run(flow: Flow[T], workers: Workers) -> T:
+    """Do all of it here and now."""
+    return _drive(flow, lambda call: _call(call, workers))
+
+
+def _call(call: Call, workers: Workers) -> Any:
+    what = call.what
+    if not isinstance(what, Future):
+        if call.timeout is None:
+            return what(*call.args)
+        what = workers.submit(what, *call.args)
+    try:
+        return what.result(call.timeout)
+    except FutureTimeout:
+        if what.done():
+            raise  # its own
+        raise TimeoutError(f"no answer within {call.timeout:g} s") from None
+
+
+def _drive(flow: Flow[T], call: Callable[[Call], Any]) -> T:
+    try:
+        wanted = next(flow)
+        while True:
+            try:
+                result = call(wanted)
+            except BaseException as problem:  # noqa: BLE001  # the flow's to judge
+                wanted = flow.throw(problem)
+            else:
+                wanted = flow.send(result)
+    except StopIteration as end:
+        value: T = end.value
+        return value
+
+
+async def arun(flow: Flow[T], workers: Workers) -> T:
+    """Do all of it, and let others run while it waits."""
+    try:
+        wanted = next(flow)
+        while True:
+            try:
+                result = await _acall(wanted, workers)
+            except BaseException as problem:  # noqa: BLE001  # as above; a cancellation too
+                wanted = flow.throw(problem)
+            else:
+                wanted = flow.send(result)
+    except StopIteration as end:
+        value: T = end.value
+        return value
+
+
+async def _acall(call: Call, workers: Workers) -> Any:
+    what = call.what
+    if isinstance(what, Future):
+        # Shielded: who gives up waiting must not cancel what others wait for.
+        waited: Any = asyncio.shield(asyncio.wrap_future(what))
+    elif inspect.iscoroutinefunction(what):
+        waited = what(*call.args)
+    elif call.blocking:
+        waited = asyncio.wrap_future(workers.submit(what, *call.args))
+    else:
+        result = what(*call.args)
+        if not inspect.isawaitable(result):
+            return result
+        waited = result
+    if call.timeout is None:
+        return await waited
+    try:
+        return await asyncio.wait_for(waited, call.timeout)
+    except asyncio.TimeoutError:
+        raise TimeoutError(f"no answer within {call.timeout:g} s") from None

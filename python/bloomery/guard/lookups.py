@@ -1,0 +1,168 @@
+"""Looking up keys: filter, then cache, then source.
+
+key ──> filter ──no──────────────────────────────────────> ABSENT, certain
+           └─maybe─> cache ──fresh──────────────────────> by cache
+                       └──> source ──answers──> cached ─> by source
+                               └──down──> on_outage: raise, stale, queue, maybe
+"""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from bloomery import _native
+from bloomery.errors import SourceUnavailable
+from bloomery.guard.answer import ABSENT, Answer
+from bloomery.guard.core import Core
+from bloomery.guard.flights import Flight
+from bloomery.guard.flow import Call, Flow
+from bloomery.guard.parts import Cached, Item
+
+__all__ = ["confirm", "listed", "look_up", "store"]
+
+_SOME_SECONDS = 10.0  # more than a source's timeout: for the cache, and for waiting in line
+
+
+def look_up(core: Core, keys: Sequence[Any]) -> Flow[list[Answer]]:
+    """An answer for each key."""
+    filter = core.filter
+    mask = yield Call(filter.contains_many, (keys,), blocking=core.blocks(filter))
+    maybes = [key for key, maybe in zip(keys, mask, strict=True) if maybe]
+    if len(maybes) < len(keys):
+        core.observed.nos([key for key, maybe in zip(keys, mask, strict=True) if not maybe])
+    found = (yield from confirm(core, maybes)) if maybes else []
+    core.count(found)
+    confirmed = iter(found)
+    return [next(confirmed) if maybe else ABSENT for maybe in mask]
+
+
+def listed(keys: Any) -> list[Any]:
+    """Keys of any batch as Python's own objects."""
+    for method in ("tolist", "to_pylist"):  # NumPy's; Arrow's
+        if hasattr(keys, method):
+            return list(getattr(keys, method)())
+    return keys if type(keys) is list else list(keys)
+
+
+def confirm(core: Core, keys: Sequence[Any]) -> Flow[list[Answer]]:
+    """Answers for keys that the filter let through; each is looked up once, whoever asks."""
+    names = [_native.canonical(key) for key in keys]
+    wanted = {name: _hashable(key) for name, key in zip(names, keys, strict=True)}
+    flight = core.flights.claim(wanted)
+    answers: dict[bytes, Answer] = {}
+    if flight.mine:
+        try:
+            mine = {name: wanted[name] for name in flight.mine}
+            answers = yield from _resolve(core, flight, mine)
+        except BaseException as problem:
+            flight.crash(problem)
+            raise
+        flight.land(answers)
+    timeout = core.options.timeout
+    longest = None if timeout is None else timeout + _SOME_SECONDS
+    for name, future in flight.theirs.items():
+        try:
+            answers[name] = yield Call(future, timeout=longest)
+        except TimeoutError:
+            raise SourceUnavailable("the same look-up, begun by another, does not end") from None
+    return [answers[name] for name in names]
+
+
+def _resolve(core: Core, flight: Flight, wanted: dict[bytes, Any]) -> Flow[dict[bytes, Answer]]:
+    cached: Mapping[bytes, Cached] = {}
+    if core.caching is not None:
+        cached = yield from core.caching.get(list(wanted))
+    now = time.time()
+    answers: dict[bytes, Answer] = {}
+    left: dict[bytes, Any] = {}
+    for name, key in wanted.items():
+        entry = cached.get(name)
+        if entry is None or entry.fresh_until <= now:
+            left[name] = key
+        else:
+            answers[name] = Answer(entry.found, entry.value, "cache")
+            if not entry.found:
+                core.deny(key)
+    if left and core.queue is not None:
+        # The source does not know yet what was written to these: it could only be wrong.
+        held = yield Call(core.queue.pending, (list(left),))
+        if held:
+            answers |= yield from _queue_up(core, {name: left.pop(name) for name in held})
+    if left:
+        try:
+            found = yield from core.asking.get(list(left.values()))
+        except SourceUnavailable as problem:
+            return answers | (yield from _without_source(core, left, cached, problem))
+        answers |= yield from store(core, flight, left, found)
+    return answers
+
+
+def store(
+    core: Core, flight: Flight, asked: Mapping[bytes, Any], found: Mapping[Any, Any]
+) -> Flow[dict[bytes, Answer]]:
+    """Take what the source said for answers, and cache them; but not those of keys that were
+    written meanwhile."""
+    answers: dict[bytes, Answer] = {}
+    entries: list[tuple[bytes, Cached]] = []
+    for name, key in asked.items():
+        answer = Answer(True, found[key], "source") if key in found else Answer(False)
+        answers[name] = answer
+        if not answer.found:
+            core.deny(key)
+        entry = core.options.cached(answer.found, answer.value)
+        if entry is not None and name not in flight.spoiled:
+            entries.append((name, entry))
+    if core.caching is not None:
+        yield from core.caching.put(entries)
+        # A write may have come between; it deletes before or after us, and so do we.
+        late = flight.spoiled.intersection(name for name, _ in entries)
+        if late:
+            yield from core.caching.delete(list(late))
+    return answers
+
+
+def _without_source(
+    core: Core,
+    left: dict[bytes, Any],
+    cached: Mapping[bytes, Cached],
+    problem: SourceUnavailable,
+) -> Flow[dict[bytes, Answer]]:
+    """What is said while the source is down."""
+    policy = core.options.on_outage
+    if policy == "maybe":
+        return dict.fromkeys(left, _MAYBE)
+    if policy == "queue":
+        return (yield from _queue_up(core, left))
+    if policy == "stale":
+        missing = len(left.keys() - cached.keys())
+        if missing:
+            raise SourceUnavailable(
+                f"{problem}; {missing} of {len(left)} keys are not in the cache either"
+            ) from problem
+        return {name: Answer(cached[name].found, cached[name].value, "stale") for name in left}
+    raise problem
+
+
+def _queue_up(core: Core, left: Mapping[bytes, Any]) -> Flow[dict[bytes, Answer]]:
+    """Let the source answer when it can; until then it is the filter's maybe."""
+    assert core.queue is not None
+    now = time.time()
+    items = {name: Item("look", key, None, uuid.uuid4().hex, now) for name, key in left.items()}
+    yield Call(core.queue.put, (list(items.values()),))
+    return {
+        name: Answer(True, None, "unconfirmed", item.idempotency_key)
+        for name, item in items.items()
+    }
+
+
+_MAYBE = Answer(True, None, "unconfirmed")
+
+
+def _hashable(key: Any) -> Any:
+    """The key as a mapping can hold it: bytes for what changes."""
+    if isinstance(key, (bytearray, memoryview)):
+        return bytes(key)
+    return tuple(map(_hashable, key)) if type(key) is tuple else key

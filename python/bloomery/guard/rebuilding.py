@@ -1,0 +1,61 @@
+"""A new filter for a live one: built from the source while the old one answers, then put in its
+place. The usual cure for deletions and for saturation.
+
+    adds go to both ──> writes under way end ──> the source is read ──> the new one answers
+                        (the source's reading begins after each of them)
+
+A key that is in the source when the new filter takes over was there when the reading began, and was
+read; or came later, and was added to both. What was removed meanwhile may stay in the new one: a
+maybe more, until the next time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from bloomery.errors import InvalidParameter
+from bloomery.guard.core import Core
+from bloomery.guard.flow import Call, Flow
+
+__all__ = ["rebuild"]
+
+
+def rebuild(
+    core: Core,
+    new: Any,
+    batches: Callable[[], Iterable[Any]],
+    on_batch: Callable[[int], None] | None,
+) -> Flow[Any]:
+    """Fill `new`, an empty filter, with all keys of the source, a batch at a time, and let it
+    answer; the filter that it took the place of. `batches` is called when the reading may begin."""
+    with core.rebuild_lock:
+        current, following = core.filters
+        if following is not None:
+            raise InvalidParameter("the filter is being rebuilt already: wait until that has ended")
+        if new is current:
+            raise InvalidParameter("new is the filter itself, must be another, empty one")
+        core.filters = (current, new)
+    try:
+        for write in core.writers.under_way():  # they may not have seen the new one
+            yield Call(write)
+        # What the source may yet get from writes that ended without an answer, or that wait.
+        late = core.writers.doubtful()
+        if core.queue is not None:
+            late += yield Call(core.queue.keys)
+        if late:
+            yield Call(new.add_many, (late,), blocking=core.blocks(new))
+        rows = iter((yield Call(batches)))
+        while (batch := (yield Call(next, (rows, _END)))) is not _END:
+            yield Call(new.add_many, (batch,), blocking=core.blocks(new))
+            if on_batch is not None:
+                on_batch(len(batch))
+    except BaseException:
+        core.filters = (current, None)
+        raise
+    core.filters = (new, None)
+    core.observed.restart()
+    return current
+
+
+_END = object()

@@ -1,0 +1,69 @@
+"""Threads that ask a source, so that a wait for one that hangs can end.
+
+They are daemons, which those of `concurrent.futures` are not: a query that never returns does not
+keep the process from ending. There are at most so many, which also bounds what a source is asked at
+once; further questions wait, and time out as the others do.
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import Any
+
+__all__ = ["Workers"]
+
+_IDLE_SECONDS = 30.0
+
+
+class Workers:
+    """A few daemon threads, started as they are needed."""
+
+    def __init__(self, most: int, name: str = "bloomery-guard") -> None:
+        self.most = most
+        self._name = name
+        self._work: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
+        self._lock = threading.Lock()
+        self._threads = 0
+        self._waiting = 0  # pieces of work that no idle thread is promised to
+
+    def submit(self, what: Callable[..., Any], *args: Any) -> Future[Any]:
+        """Let a thread call this; its result or exception, in time."""
+        done: Future[Any] = Future()
+
+        def work() -> None:
+            if not done.set_running_or_notify_cancel():
+                return
+            try:
+                result = what(*args)
+            except BaseException as problem:  # noqa: BLE001  # whoever waits is told
+                done.set_exception(problem)
+            else:
+                done.set_result(result)
+
+        with self._lock:
+            self._waiting += 1
+            start = self._waiting > 0 and self._threads < self.most
+            if start:
+                self._threads += 1
+        self._work.put(work)
+        if start:
+            threading.Thread(target=self._run, name=self._name, daemon=True).start()
+        return done
+
+    def _run(self) -> None:
+        while True:
+            with self._lock:
+                self._waiting -= 1  # this thread is free for one
+            try:
+                work = self._work.get(timeout=_IDLE_SECONDS)
+            except queue.Empty:
+                with self._lock:
+                    self._waiting += 1
+                    if self._waiting > 0:  # one came at the last moment
+                        continue
+                    self._threads -= 1
+                    return
+            work()

@@ -1,0 +1,115 @@
+"""Writing through a guard: the key is in the filter before it is in the source, and in the source
+no longer when it leaves the filter. So at no moment the filter denies what the source holds."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from typing import Any
+
+from bloomery import _native
+from bloomery.errors import InvalidSource, SourceUnavailable
+from bloomery.guard.answer import Answer
+from bloomery.guard.core import Core
+from bloomery.guard.flow import Call, Flow
+from bloomery.guard.parts import Item
+
+__all__ = ["add", "enter_filters", "forget", "leave_filter", "remove"]
+
+
+def add(core: Core, key: Any, value: Any, idempotency_key: str | None) -> Flow[Answer]:
+    """Write a value."""
+    token, name = idempotency_key or uuid.uuid4().hex, _native.canonical(key)
+    yield from core.writers.enter(name)
+    try:
+        current = yield from enter_filters(core, key)
+        item = Item("add", key, value, token, time.time())
+        if not (yield from _must_wait(core)):
+            core.writers.doubt(name, key)
+            try:
+                new = yield from core.asking.add(key, value, token)
+            except SourceUnavailable:
+                if core.queue is None:
+                    yield from forget(core, name)
+                    raise
+            except InvalidSource:
+                core.writers.settle(name)
+                raise
+            else:
+                core.writers.settle(name)
+                yield from forget(core, name)
+                if new is False and idempotency_key is None and core.counts(current):
+                    # It was there before, and so was its copy in the filter. (Of a second try under
+                    # the same idempotency key the first may be the one that was there.)
+                    yield from leave_filter(core, current, key)
+                return Answer(True, value, "source")
+        core.queued_here.add(token)
+        return (yield from _wait_in_line(core, name, item))
+    finally:
+        core.writers.leave(name)
+
+
+def remove(core: Core, key: Any, idempotency_key: str | None) -> Flow[Answer]:
+    """Take a key out; the answer says whether it was there."""
+    token, name = idempotency_key or uuid.uuid4().hex, _native.canonical(key)
+    yield from core.writers.enter(name)
+    try:
+        current = core.filter
+        item = Item("remove", key, None, token, time.time())
+        if not (yield from _must_wait(core)):
+            try:
+                was_there = yield from core.asking.remove(key, token)
+            except SourceUnavailable:
+                if core.queue is None:
+                    yield from forget(core, name)
+                    raise
+            else:
+                yield from forget(core, name)
+                if was_there:
+                    yield from leave_filter(core, current, key)
+                return Answer(bool(was_there), None, "source")
+        return (yield from _wait_in_line(core, name, item))
+    finally:
+        core.writers.leave(name)
+
+
+def enter_filters(core: Core, key: Any) -> Flow[Any]:
+    """Add a key to the filter, and to one that is being built; the former."""
+    current, following = core.filters
+    for filter in (current, following):
+        if filter is not None:
+            yield Call(filter.add, (key,), blocking=core.blocks(filter))
+    return current
+
+
+def leave_filter(core: Core, filter: Any, key: Any) -> Flow[None]:
+    """Take a key, which is in this filter for certain, out of it where its kind can.
+
+    Not out of one that took its place meanwhile: nobody knows whether the key got into that one,
+    and to take out what never was in it would take others with it.
+    """
+    discard = getattr(filter, "discard", None)
+    if discard is not None and filter is core.filter:
+        yield Call(discard, (key,), blocking=core.blocks(filter))
+
+
+def _must_wait(core: Core) -> Flow[bool]:
+    """Are there writes that came before, and still wait?"""
+    if core.queue is None:
+        return False
+    waiting: int = yield Call(core.queue.writes)
+    return waiting > 0
+
+
+def _wait_in_line(core: Core, name: bytes, item: Item) -> Flow[Answer]:
+    assert core.queue is not None
+    yield Call(core.queue.put, ([item],))
+    yield from forget(core, name)
+    return Answer(item.what == "add", item.value, "unconfirmed", item.idempotency_key)
+
+
+def forget(core: Core, name: bytes) -> Flow[None]:
+    """What was known of a key is over."""
+    core.flights.spoil(name)
+    if core.caching is not None:
+        yield from core.caching.delete([name])
