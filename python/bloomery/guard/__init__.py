@@ -3,7 +3,8 @@
 from bloomery.guard.aio import AsyncGuard
 from bloomery.guard.answer import Answer
 from bloomery.guard.decorator import guarded
+from bloomery.guard.localcache import LocalCache
 from bloomery.guard.sources import CallSource
 from bloomery.guard.sync import Guard
 
-__all__ = ["Answer", "AsyncGuard", "CallSource", "Guard", "guarded"]
+__all__ = ["Answer", "AsyncGuard", "CallSource", "Guard", "LocalCache", "guarded"]
