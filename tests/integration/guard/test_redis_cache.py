@@ -184,7 +184,7 @@ def test_a_full_redis_counts_as_away(cache: Cache, other: Any) -> None:
     """What Redis refuses to store raises, so that nobody takes it for stored."""
     other.config_set("maxmemory", 1)
     try:
-        with pytest.raises(CacheUnavailable, match="OutOfMemory|OOM"):
+        with pytest.raises(CacheUnavailable, match=r"OutOfMemory|OOM"):
             cache.set_many([(b"\0a", held(1))])
     finally:
         other.config_set("maxmemory", 0)
