@@ -6,6 +6,7 @@ from bloomery.guard.decorator import guarded
 from bloomery.guard.localcache import LocalCache
 from bloomery.guard.rediscache import AsyncRedisCache, RedisCache
 from bloomery.guard.sources import CallSource
+from bloomery.guard.sql import SqlSource
 from bloomery.guard.sync import Guard
 
 __all__ = [
@@ -16,5 +17,6 @@ __all__ = [
     "Guard",
     "LocalCache",
     "RedisCache",
+    "SqlSource",
     "guarded",
 ]

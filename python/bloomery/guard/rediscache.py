@@ -162,7 +162,7 @@ def _from_url(client: Any, retry: Any, url: str, timeout: float) -> Any:
     from redis.backoff import NoBackoff
     from redis.exceptions import ConnectionError as Lost
 
-    if isinstance(timeout, bool) or not isinstance(timeout, (int, float)) or not timeout > 0:
+    if type(timeout) not in (int, float) or not timeout > 0:
         raise InvalidParameter(f"timeout is {timeout!r}, must be a number of seconds above 0")
     try:
         return client.from_url(
