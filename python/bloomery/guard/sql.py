@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from bloomery.errors import InvalidParameter
@@ -83,7 +83,7 @@ class SqlSource:
         writes = SqlWrites(self._lookup, place, column, columns, value, named)
         self.add: Callable[[Any, Any, str], bool | None] = writes.add
         self.remove: Callable[[Any, str], bool | None] = writes.remove
-        self.batches: Callable[..., Iterator[list[Any]]] = self._batches
+        self.batches: Callable[..., Generator[list[Any], None, None]] = self._batches
 
     def get_many(self, keys: Sequence[Any]) -> Mapping[Any, Any]:
         """Return the values of those keys that are there."""
@@ -92,13 +92,16 @@ class SqlSource:
         with self._lookup.reading() as connection:
             return self._lookup.find(connection, keys)
 
-    def _batches(self, size: int = 10_000) -> Iterator[list[Any]]:
+    def _batches(self, size: int = 10_000) -> Generator[list[Any], None, None]:
         """All keys, as they are when the reading begins; so many at a time, in constant memory."""
         import sqlalchemy as sa
 
-        with self._database.streaming(size) as connection:
-            for rows in connection.execute(sa.text(self._all)).partitions(size):
-                yield [key_of(row[0]) for row in rows]
+        with (
+            self._database.streaming(size) as connection,
+            connection.execute(sa.text(self._all)) as rows,
+        ):
+            for some in rows.partitions(size):
+                yield [key_of(row[0]) for row in some]
 
     def close(self) -> None:
         """Let go of the connections, unless they are those of an engine that was given."""

@@ -35,6 +35,7 @@ _REFUSED = re.compile(
     r"authentication failed|does not exist|pg_hba\.conf|permission denied|not permitted to log in"
 )
 _SQLITE_AWAY = re.compile(r"is locked|disk I/O|unable to open|disk is full|interrupted|busy")
+_MORE = re.compile(r" with text | \(Background on")  # a row that cannot be decoded; SQLAlchemy's
 _QUOTED = re.compile(r"\"[^\"]*\"|'[^']*'")
 
 
@@ -44,15 +45,14 @@ class SqlDatabase:
     def __init__(self, given: str | sa.Engine, timeout: float, pool_size: int) -> None:
         """Connects to nothing yet."""
         try:
-            import sqlalchemy
+            import sqlalchemy as sa
         except ImportError:
             raise MissingExtra(
                 "a SqlSource needs sqlalchemy: pip install 'bloomery[guard]'"
             ) from None
-        self._sa = sqlalchemy
-        self._own = not isinstance(given, sqlalchemy.Engine)
+        self._own = not isinstance(given, sa.Engine)
         self.engine = self._made(given, timeout, pool_size) if isinstance(given, str) else given
-        if not isinstance(self.engine, sqlalchemy.Engine):
+        if not isinstance(self.engine, sa.Engine):
             raise InvalidParameter(
                 f"the source is a {type(given).__name__}, must be a URL or an Engine of SQLAlchemy"
             )
@@ -101,9 +101,11 @@ class SqlDatabase:
 
     @contextmanager
     def _failures(self) -> Iterator[None]:
+        from sqlalchemy.exc import SQLAlchemyError
+
         try:
             yield
-        except self._sa.exc.SQLAlchemyError as failure:
+        except SQLAlchemyError as failure:
             # Not the cause: it may show the URL and the keys.
             raise self._told(failure) from None
         except OSError as failure:
@@ -120,7 +122,8 @@ class SqlDatabase:
         return away(f"{self.name}: {said}")
 
     def _is_away(self, failure: sa.exc.SQLAlchemyError, cause: BaseException) -> bool:
-        exc = self._sa.exc
+        from sqlalchemy import exc
+
         if isinstance(failure, exc.TimeoutError):  # all connections are in use
             return True
         if not isinstance(failure, exc.DBAPIError):
@@ -140,7 +143,7 @@ class SqlDatabase:
         """The failure in one line, without secrets and without keys."""
         state = getattr(cause, "sqlstate", None)
         if state is None:
-            text = " ".join(str(cause).partition(" with text ")[0].split())
+            text = " ".join(_MORE.split(str(cause))[0].split())
         else:  # details, which show rows, are left out
             text = str(cause.diag.message_primary)  # type: ignore[attr-defined]
         if str(state).startswith("22") or self.kind not in ("postgresql", "sqlite"):
@@ -153,7 +156,8 @@ class SqlDatabase:
     # Connections.
 
     def _made(self, given: str, timeout: float, pool_size: int) -> sa.Engine:
-        sa = self._sa
+        import sqlalchemy as sa
+
         scheme, colon, rest = given.partition("://")
         if scheme in ("postgresql", "postgres"):
             scheme = "postgresql+psycopg"

@@ -41,29 +41,32 @@ class KeyColumn:
     """What the key column is: `any` where the database does not tell, or takes everything."""
 
     kind: str = "any"
-    cast: str = ""
+    cast: str = ""  # the type of the array that keys are sent as
+    shown: str = ""  # its own type, for messages
 
     def words(self, key: Any, source: str) -> list[Any]:
         """How a key may stand in the column; nothing if it cannot be there."""
         if isinstance(key, (str, bytes, bytearray, memoryview)):
             return self._text(key, source)
         if isinstance(key, UUID):
-            return [key] if self.kind == "uuid" else self._mismatch("a UUID", source)
+            if self.kind == "uuid":
+                return [key]
+            raise self._mismatch("a UUID", source)
         if isinstance(key, datetime):
             aware = key.utcoffset() is not None
             if self.kind == ("timestamptz" if aware else "timestamp"):
                 return [key]
-            return self._mismatch(f"a datetime {'with' if aware else 'without'} time zone", source)
+            raise self._mismatch(f"a datetime {'with' if aware else 'without'} time zone", source)
         if not hasattr(key, "__index__"):
-            return self._mismatch(f"a {type(key).__name__}", source)
+            raise self._mismatch(f"a {type(key).__name__}", source)
         number = operator.index(key)
         if self.kind not in ("int", "numeric", "any"):
-            return self._mismatch("an int", source)
+            raise self._mismatch("an int", source)
         return [number] if self.kind == "numeric" or -(2**63) <= number < 2**63 else []
 
     def _text(self, key: str | bytes | bytearray | memoryview, source: str) -> list[Any]:
         if self.kind not in ("text", "bytes", "any"):
-            return self._mismatch(f"a {type(key).__name__}", source)
+            raise self._mismatch(f"a {type(key).__name__}", source)
         data = key.encode() if isinstance(key, str) else bytes(key)
         if self.kind == "bytes":
             return [data]
@@ -75,9 +78,9 @@ class KeyColumn:
             return [text, data]  # SQLite holds either in any column
         return [] if "\0" in text else [text]  # which PostgreSQL cannot hold
 
-    def _mismatch(self, what: str, source: str) -> Any:
-        held = f"is of type {self.cast}" if self.cast else "cannot hold that"
-        raise InvalidSource(
+    def _mismatch(self, what: str, source: str) -> InvalidSource:
+        held = f"is of type {self.shown}" if self.shown else "cannot hold that"
+        return InvalidSource(
             f"{source} was asked for {what}, and its key column {held}: ask with keys of the "
             "column's type, or give a query= that converts it"
         )
@@ -93,7 +96,7 @@ def postgresql_column(type_code: int, shown: str, source: str) -> KeyColumn:
             f"{source} has a key column of type {shown}, must be text, bytea, an integer, numeric, "
             "uuid or a timestamp: give a query= that converts it, as in SELECT code::text, …"
         )
-    return KeyColumn(kind, cast)
+    return KeyColumn(kind, cast, shown)
 
 
 def key_of(held: Any) -> Any:

@@ -67,11 +67,12 @@ class SqlLookup:
                         "say): a filter tells them apart"
                     )
                 for key in about:
-                    if found.setdefault(key, value) != value:
+                    if key in found and found[key] != value:
                         raise InvalidSource(
                             f"{source} has several rows of one key, with different values: a key "
                             "has one"
                         )
+                    found[key] = value
         return found
 
     @contextmanager
@@ -126,7 +127,7 @@ class SqlLookup:
 
         nothing = _KEYS.sub("NULL", _IN.sub("= ANY(:keys)", self._query))
         with connection.execute(sa.text(nothing)) as rows:
-            types = [column.type_code for column in rows.cursor.description]
+            types: list[Any] = [column[1] for column in rows.cursor.description]
         shown = connection.execute(
             sa.text("SELECT format_type(CAST(:type AS oid), NULL)"), {"type": types[0]}
         ).scalar_one()

@@ -5,12 +5,12 @@ import time
 from collections.abc import Iterator
 from contextlib import closing
 from datetime import datetime, timedelta, timezone
-from decimal import Decimal
 from typing import Any
 from uuid import UUID
 
 import pytest
 
+from bloomery._native import canonical
 from bloomery.errors import InvalidSource, SourceUnavailable
 from bloomery.guard import SqlSource
 from conftest import require
@@ -59,6 +59,18 @@ def test_a_batch_is_one_statement(postgres: PostgresServer, source: SqlSource) -
         postgres.run("SELECT pg_reload_conf()")
 
 
+SHOWN = {
+    "text": "text",
+    "varchar(9)": "character varying",
+    "char(3)": "character",
+    "bytea": "bytea",
+    "smallint": "smallint",
+    "bigint": "bigint",
+    "numeric(30, 2)": "numeric",
+    "uuid": "uuid",
+    "timestamp": "timestamp without time zone",
+    "timestamptz": "timestamp with time zone",
+}
 TYPES: list[tuple[str, list[Any], list[Any], list[Any]]] = [
     # type, keys that are there, keys that are not, keys of a wrong type
     ("text", ["a", "ü", "Alice"], [b"x", "alice", "a\0b", "a ", b"\xff"], [5, UUID(int=1), NOW]),
@@ -98,18 +110,10 @@ def test_keys_of_each_type(
         both = [key.encode() for key in there if isinstance(key, str)]
         assert set(source.get_many(both)) == set(both)
         for key in wrong:
-            with pytest.raises(
-                InvalidSource, match=f"key column is of type {sql[:4]}|bpchar|bigint"
-            ):
+            with pytest.raises(InvalidSource, match=f"its key column is of type {SHOWN[sql]}: ask"):
                 source.get_many([key])
-        assert (
-            sorted(map(repr, sum(source.batches(2), [])))
-            == sorted(
-                repr(key.astimezone(UTC) if isinstance(key, datetime) and key.tzinfo else key)
-                for key in there
-            )
-            or sql == "timestamptz"
-        )
+        read = [canonical(key) for batch in source.batches(2) for key in batch]
+        assert sorted(read) == sorted(map(canonical, there))
         for key in there[:1]:
             assert source.remove(key, "1") is True
             assert source.add(key, 5, "2") is True
@@ -123,7 +127,7 @@ def test_columns_that_change_or_confuse_keys(postgres: PostgresServer, postgres_
         "CREATE EXTENSION IF NOT EXISTS citext;"
         "CREATE TABLE padded (k char(5) PRIMARY KEY); INSERT INTO padded VALUES ('ab');"
         "CREATE TABLE loose (k citext PRIMARY KEY, v int); INSERT INTO loose VALUES ('Alice', 1);"
-        "CREATE TABLE strange (k json)"
+        "CREATE TABLE strange (k inet)"
     )
     padded = SqlSource(postgres_url, table="padded", key="k")
     loose = SqlSource(postgres_url, table="loose", key="k", value="v")
@@ -135,7 +139,7 @@ def test_columns_that_change_or_confuse_keys(postgres: PostgresServer, postgres_
     assert loose.get_many(["alice", b"Alice"]) == {b"Alice": 1}
     with pytest.raises(InvalidSource, match="another key for the same"):
         loose.add("alice", 2, "1")
-    with pytest.raises(InvalidSource, match="a key column of type json, must be text"):
+    with pytest.raises(InvalidSource, match="a key column of type inet, must be text"):
         strange.get_many(["a"])
     # Made right, it is learned anew.
     postgres.run("DROP TABLE strange; CREATE TABLE strange (k int); INSERT INTO strange VALUES (3)")
@@ -171,12 +175,17 @@ def test_threads_that_write_the_same_do_it_once(source: SqlSource, postgres_url:
         SqlSource(postgres_url, table="users", key="name", value="id", once="done")
     ) as made:
         for number in range(5):
-            done: list[bool | None] = []
             barrier = threading.Barrier(4)
+            done: list[bool | None] = []
 
-            def write(idempotency_key: str, key: str = f"new{number}") -> None:
+            def write(
+                name: str,
+                key: str = f"new{number}",
+                barrier: threading.Barrier = barrier,
+                done: list[bool | None] = done,
+            ) -> None:
                 barrier.wait()
-                done.append(made.add(key, 1, idempotency_key))
+                done.append(made.add(key, 1, name))
 
             names = [f"{number}-{name}" for name in ("a", "a", "b", "c")]
             threads = [threading.Thread(target=write, args=(name,)) for name in names]
@@ -221,7 +230,7 @@ def test_a_server_that_restarted_costs_no_failure(
         lambda: source.add("x", 1, "1"),
         lambda: next(source.batches()),
     ):
-        with pytest.raises(SourceUnavailable, match="public.users at 127.0.0.1") as raised:
+        with pytest.raises(SourceUnavailable, match=r"public\.users at 127\.0\.0\.1") as raised:
             ask()
         assert postgres.password not in str(raised.value)
     assert time.monotonic() - started < 5
@@ -262,39 +271,30 @@ def test_what_is_slow_or_ended_by_the_server_is_away(
 
 
 def test_what_the_server_refuses_is_wrong_and_not_away(
-    postgres: PostgresServer, source: SqlSource, postgres_url: str
+    postgres: PostgresServer, postgres_url: str
 ) -> None:
     """Wrong names, values and passwords are InvalidSource, without key, value or password."""
-    postgres.run("CREATE TABLE strict (k text PRIMARY KEY, v int CHECK (v > 0), u uuid)")
-    strict = SqlSource(postgres_url, table="strict", key="k", value=["v", "u"])
+    postgres.run(
+        "CREATE TABLE users (name text);"
+        "CREATE TABLE strict (k text PRIMARY KEY, v int CHECK (v > 0), u uuid)"
+    )
     wrong_password = postgres_url.replace(postgres.password, "hunter2")
-    for ask, why in [
-        (lambda: strict.add("secret", {"v": -4321, "u": None}, "1"), "violates check constraint"),
-        (
-            lambda: strict.add("secret", {"v": 1, "u": "zebra"}, "1"),
-            "invalid input syntax|is of type",
-        ),
-        (lambda: strict.add("secret", {"v": "zebra", "u": None}, "1"), "invalid input|is of type"),
-        (
-            lambda: SqlSource(postgres_url, table="no", key="k").get_many(["secret"]),
-            'relation "no" does not exist',
-        ),
-        (
-            lambda: SqlSource(postgres_url, table="users", key="no").get_many(["secret"]),
-            'column "no" does not exist',
-        ),
-        (
-            lambda: SqlSource(wrong_password, table="t", key="k").get_many(["secret"]),
-            "password authentication failed",
-        ),
-        (
-            lambda: SqlSource(postgres_url + "x", table="t", key="k").get_many(["secret"]),
-            'database "postgresx" does not exist',
-        ),
+    look = ["secret"]
+    for url, table, key, written, why in [
+        (postgres_url, "strict", "k", {"v": -4321, "u": None}, "violates check constraint"),
+        (postgres_url, "strict", "k", {"v": 1, "u": "zebra"}, "invalid input syntax for type uuid"),
+        (postgres_url, "strict", "k", {"v": 2**40, "u": None}, "out of range"),
+        (postgres_url, "strict", "k", {"v": object(), "u": None}, "cannot adapt type"),
+        (postgres_url, "no", "k", None, 'relation "no" does not exist'),
+        (postgres_url, "users", "no", None, 'column "no" does not exist'),
+        (wrong_password, "t", "k", None, "password authentication failed"),
+        (f"{postgres_url}x", "t", "k", None, 'database "postgresx" does not exist'),
     ]:
-        with pytest.raises(InvalidSource, match=why) as raised:
-            ask()
+        columns = None if written is None else ["v", "u"]
+        with (
+            closing(SqlSource(url, table=table, key=key, value=columns)) as source,
+            pytest.raises(InvalidSource, match=why) as raised,
+        ):
+            source.get_many(look) if written is None else source.add("secret", written, "1")
         for hidden in ("secret", "4321", "zebra", "hunter2", postgres.password):
             assert hidden not in str(raised.value)
-    strict.close()
-    assert Decimal(1) == 1
