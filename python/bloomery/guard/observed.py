@@ -98,7 +98,9 @@ class Observed:
         """The filter said no to this key: by far the most frequent of all that is counted."""
         self._denied.more()
         # Now and then the clock is asked: each time would cost as much as all else here.
-        if self._newer.add(key) and key not in self._older and not self._true.more() & 255:
+        # What the older half knows stays out of the newer one, as in `false`: a key that is asked
+        # for all the time counts again when that half is over, whatever the filter says to it.
+        if key not in self._older and self._newer.add(key) and not self._true.more() & 255:
             with self._lock:
                 self._pass_time()
 
