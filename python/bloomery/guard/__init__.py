@@ -4,6 +4,7 @@ from bloomery.guard.aio import AsyncGuard
 from bloomery.guard.answer import Answer
 from bloomery.guard.decorator import guarded
 from bloomery.guard.sources import CallSource
+from bloomery.guard.sqlitequeue import SqliteQueue
 from bloomery.guard.sync import Guard
 
-__all__ = ["Answer", "AsyncGuard", "CallSource", "Guard", "guarded"]
+__all__ = ["Answer", "AsyncGuard", "CallSource", "Guard", "SqliteQueue", "guarded"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sqlite3
 import threading
+import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -29,6 +30,7 @@ _NEXT_STEP = {
 }
 # Connections of the process that this one was forked from: they are neither used nor closed.
 _ABANDONED: list[list[sqlite3.Connection]] = []
+_HELD: list[threading.Lock] = []  # while a process forks
 
 
 class SqliteFile:
@@ -43,6 +45,7 @@ class SqliteFile:
         with self._told():
             self._make()
             self._connect()
+        _FILES.add(self)
 
     @contextmanager
     def writing(self) -> Iterator[sqlite3.Connection]:
@@ -163,6 +166,26 @@ class SqliteFile:
             text = str(problem)
             step = next((step for word, step in _NEXT_STEP.items() if word in text), None)
             raise QueueUnavailable(f"{self.path}: {text}{f': {step}' if step else ''}") from problem
+
+
+def _before_fork() -> None:
+    """No thread is inside SQLite, whose own locks a child would find taken for ever."""
+    for file in list(_FILES):
+        for lock in (file._writer_lock, file._reader_lock):
+            lock.acquire()
+            _HELD.append(lock)
+
+
+def _after_fork() -> None:
+    while _HELD:
+        _HELD.pop().release()
+
+
+_FILES: weakref.WeakSet[SqliteFile] = weakref.WeakSet()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(
+        before=_before_fork, after_in_parent=_after_fork, after_in_child=_after_fork
+    )
 
 
 def _columns(connection: sqlite3.Connection) -> dict[str, list[str]]:
