@@ -7,6 +7,7 @@ from bloomery.guard.localcache import LocalCache
 from bloomery.guard.rediscache import AsyncRedisCache, RedisCache
 from bloomery.guard.sources import CallSource
 from bloomery.guard.sql import SqlSource
+from bloomery.guard.sqlitequeue import SqliteQueue
 from bloomery.guard.sync import Guard
 
 __all__ = [
@@ -18,5 +19,6 @@ __all__ = [
     "LocalCache",
     "RedisCache",
     "SqlSource",
+    "SqliteQueue",
     "guarded",
 ]

@@ -5,14 +5,16 @@ from __future__ import annotations
 
 import inspect
 import logging
+import os
 import secrets
 import threading
+import weakref
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Any
 
 from bloomery import _native
-from bloomery.errors import InvalidParameter
+from bloomery.errors import BloomeryError, InvalidParameter
 from bloomery.guard.answer import Answer
 from bloomery.guard.asking import Asking
 from bloomery.guard.caching import Caching
@@ -21,6 +23,7 @@ from bloomery.guard.observed import Observed
 from bloomery.guard.options import Options
 from bloomery.guard.parts import Cache, Queue
 from bloomery.guard.sources import CallSource
+from bloomery.guard.turns import Turns
 from bloomery.guard.workers import Workers
 from bloomery.guard.writers import Writers
 
@@ -71,16 +74,31 @@ class Core:
         self.caching = None if cache is None else Caching(cache, options.longest)
         self.queue = queue
         self.on_answer = on_answer
-        self.flights = Flights()
-        self.writers = Writers()
-        self.workers = Workers(options.max_queries)
+        self.forked()
         self.observed = Observed(options.window)
         self.rebuild_lock = threading.Lock()
-        self.owner = secrets.token_hex(8)
-        self.queued_here: set[str] = set()  # idempotency keys whose key this process has added
+        self.closing = False
+        self.on_fork: Callable[[], None] = lambda: None
+        # Idempotency keys of adds that wait, whose copy a counting filter has from this process.
+        self.queued_here: set[str] = set()
         self.warned = False  # of an error rate above the one asked for
         self._lock = threading.Lock()
         self._answers: Counter[str] = Counter()
+        _CORES.add(self)
+
+    def forked(self) -> None:
+        """What is under way is of this process: a child has none of its threads."""
+        self.flights = Flights()
+        self.writers = Writers()
+        self.drains = Writers()  # of the one key b""
+        self.turns = Turns()
+        self.workers = Workers(self.options.max_queries)
+        self.owner = secrets.token_hex(8)
+        self.wrote()
+
+    def wrote(self) -> None:
+        """A write got into the queue: look-ups from now on wait behind it."""
+        self.generation = secrets.token_hex(8)
 
     @property
     def filter(self) -> Any:
@@ -146,22 +164,23 @@ class Core:
     # Draining, by a thread or a task of its own.
 
     def pause(self) -> float:
-        """Seconds until the queue is looked at again."""
-        return max(self.options.retry, self.asking.breaker.retry_in)
+        """Seconds until the queue is looked at again: not those of the breaker, which a look-up
+        may close any time."""
+        return self.options.retry
 
     def drain_quietly(self, drain: Callable[[], int]) -> None:
         """Drain, and whatever comes of it, there is a next time."""
         try:
             drain()
         except Exception as problem:  # noqa: BLE001  # as said
-            _LOG.error("the queue was not drained: %s: %s", type(problem).__name__, problem)
+            _LOG.error("the queue was not drained: %s", _told(problem))
 
     async def adrain_quietly(self, drain: Callable[[], Awaitable[int]]) -> None:
         """The same for asyncio."""
         try:
             await drain()
         except Exception as problem:  # noqa: BLE001  # as above
-            _LOG.error("the queue was not drained: %s: %s", type(problem).__name__, problem)
+            _LOG.error("the queue was not drained: %s", _told(problem))
 
     def check_sync(self) -> None:
         """Raise if a part is for asyncio."""
@@ -175,4 +194,19 @@ class Core:
                     )
 
 
+def _told(problem: Exception) -> str:
+    # Of others' errors not the text, which may have a key in it.
+    kind = type(problem).__name__
+    return f"{kind}: {problem}" if isinstance(problem, BloomeryError) else kind
+
+
+def _forked() -> None:
+    for core in list(_CORES):
+        core.forked()
+        core.on_fork()
+
+
+_CORES: weakref.WeakSet[Core] = weakref.WeakSet()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forked)
 _BY = ("filter", "cache", "source", "stale", "unconfirmed")

@@ -105,7 +105,8 @@ async def _acall(call: Call, workers: Workers) -> Any:
     elif inspect.iscoroutinefunction(what):
         waited = what(*call.args)
     elif call.blocking:
-        waited = asyncio.wrap_future(workers.submit(what, *call.args))
+        threads = workers.aside if call.timeout is None else workers
+        waited = asyncio.wrap_future(threads.submit(what, *call.args))
     else:
         result = what(*call.args)
         if not inspect.isawaitable(result):

@@ -8,8 +8,8 @@ key ──> filter ──no─────────────────�
 
 from __future__ import annotations
 
+import hashlib
 import time
-import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -156,12 +156,21 @@ def _queue_up(core: Core, left: Mapping[bytes, Any]) -> Flow[dict[bytes, Answer]
     """Let the source answer when it can; until then it is the filter's maybe."""
     assert core.queue is not None
     now = time.time()
-    items = {name: Item("look", key, None, uuid.uuid4().hex, now) for name, key in left.items()}
+    # One look-up waits for all who ask for a key, until something is written: what is popular would
+    # fill the queue.
+    items = {
+        name: Item("look", key, None, _idempotency_key(core.generation, name), now)
+        for name, key in left.items()
+    }
     yield Call(core.queue.put, (list(items.values()),))
     return {
         name: Answer(True, None, "unconfirmed", item.idempotency_key)
         for name, item in items.items()
     }
+
+
+def _idempotency_key(generation: str, name: bytes) -> str:
+    return hashlib.blake2b(name, key=generation.encode(), digest_size=16).hexdigest()
 
 
 _MAYBE = Answer(True, None, "unconfirmed")

@@ -7,6 +7,7 @@ once; further questions wait, and time out as the others do.
 
 from __future__ import annotations
 
+import functools
 import os
 import queue
 import threading
@@ -33,6 +34,11 @@ class Workers:
         self._lock = threading.Lock()
         self._threads = 0
         self._waiting = 0  # pieces of work that no idle thread is promised to
+
+    @functools.cached_property
+    def aside(self) -> Workers:
+        """Others, for what is no question to the source: these may all wait for one that hangs."""
+        return Workers(self.most, f"{self._name}-aside")
 
     def submit(self, what: Callable[..., Any], *args: Any) -> Future[Any]:
         """Let a thread call this; its result or exception, in time."""

@@ -16,10 +16,13 @@ from bloomery.guard.parts import Item
 
 __all__ = ["add", "enter_filters", "forget", "leave_filter", "remove"]
 
+_SOME = 1000  # writes that are about to get into the queue
+
 
 def add(core: Core, key: Any, value: Any, idempotency_key: str | None) -> Flow[Answer]:
     """Write a value."""
     token, name = idempotency_key or uuid.uuid4().hex, _native.canonical(key)
+    yield from core.turns.wait()
     yield from core.writers.enter(name)
     try:
         current = yield from enter_filters(core, key)
@@ -43,7 +46,8 @@ def add(core: Core, key: Any, value: Any, idempotency_key: str | None) -> Flow[A
                     # the same idempotency key the first may be the one that was there.)
                     yield from leave_filter(core, current, key)
                 return Answer(True, value, "source")
-        core.queued_here.add(token)
+        if core.counts(current):
+            core.queued_here.add(token)
         return (yield from _wait_in_line(core, name, item))
     finally:
         core.writers.leave(name)
@@ -52,6 +56,7 @@ def add(core: Core, key: Any, value: Any, idempotency_key: str | None) -> Flow[A
 def remove(core: Core, key: Any, idempotency_key: str | None) -> Flow[Answer]:
     """Take a key out; the answer says whether it was there."""
     token, name = idempotency_key or uuid.uuid4().hex, _native.canonical(key)
+    yield from core.turns.wait()
     yield from core.writers.enter(name)
     try:
         current = core.filter
@@ -100,12 +105,18 @@ def _must_wait(core: Core) -> Flow[bool]:
     if core.queue is None:
         return False
     waiting: int = yield Call(core.queue.writes)
+    if len(core.queued_here) > waiting + _SOME:
+        # Another process drained them. To forget too many costs a filter a copy too many.
+        core.queued_here.clear()
     return waiting > 0
 
 
 def _wait_in_line(core: Core, name: bytes, item: Item) -> Flow[Answer]:
     assert core.queue is not None
-    yield Call(core.queue.put, ([item],))
+    try:
+        yield Call(core.queue.put, ([item],))
+    finally:
+        core.wrote()
     yield from forget(core, name)
     return Answer(item.what == "add", item.value, "unconfirmed", item.idempotency_key)
 
