@@ -1,0 +1,63 @@
+"""`guard`: exact answers from a filter, a cache and a real PostgreSQL; who had to be asked."""
+
+from __future__ import annotations
+
+from functools import partial
+from importlib import import_module
+
+from benchmarks.guard import batches, cost, reads
+from benchmarks.guard.stage import Stage, stage
+from benchmarks.lines import Line, missing, word
+from benchmarks.report import Column, table
+from benchmarks.service import steps
+from benchmarks.settings import Record, Settings
+from benchmarks.timing import progress
+
+LEAST_BUILD = 0.8
+
+
+def run(settings: Settings) -> list[Record]:
+    with stage(settings) as there:
+        parts = {
+            "cost": partial(cost.run, there),
+            "batches": partial(batches.run, there),
+            "build": partial(_build, there),
+            "reads": partial(reads.run, there),
+        }
+        return steps.run(parts, settings)
+
+
+def _build(there: Stage, settings: Settings) -> list[Record]:
+    progress.step("guard: a filter from the table")
+    return [{"table": "build", **import_module("benchmarks.guard.build").run(there.url)}]
+
+
+def _render_build(records: list[Record]) -> str:
+    r = records[0]
+    columns = [Column(t) for t in ("rows", "fetched, rows/s", "built, rows/s", "ratio")]
+    row = [f"{r['rows']:,}", *(f"{r[n]:,.0f}" for n in ("fetch", "build")), f"{r['ratio']:.2f}x"]
+    return table("A filter from the table, beside fetching its rows alone", columns, [row])
+
+
+TABLES: steps.Tables = {
+    "reads": lambda rows: f"{reads.render(rows)}\n\n{reads.render_observed(rows)}",
+    "orders": reads.render_orders,
+    "cost": cost.render,
+    "batches": batches.render,
+    "build": _render_build,
+}
+
+
+def render(records: list[Record]) -> str:
+    return steps.render(TABLES, records)
+
+
+def judge(records: list[Record]) -> list[Line]:
+    """The lines of "How good": every *must* that the issue states."""
+    what, must = "build from PostgreSQL, to fetching the rows", f">= {LEAST_BUILD:g}x"
+    found = [r for r in records if r["table"] == "build"]
+    build = missing(what, must)
+    if found:
+        ratio = found[0]["ratio"]
+        build = Line(what, must, "-", f"{ratio:.2f}x", word(ratio >= LEAST_BUILD))
+    return [*reads.judge(records), *cost.judge(records), *batches.judge(records), build]
