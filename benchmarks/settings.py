@@ -132,7 +132,7 @@ class Settings:
 
     @property
     def guard_rounds(self) -> int:
-        return 5 if self.quick else 15
+        return (5 if self.quick else 15) if self.scale >= 1 else 1
 
     @property
     def guard_chunks(self) -> int:

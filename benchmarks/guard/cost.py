@@ -24,7 +24,8 @@ def run(stage: Stage, settings: Settings) -> list[Record]:
     progress.step("guard: the cost of a no")
     maybes = stage.filter.contains_many(stage.absent)
     nos = [key for key, maybe in zip(stage.absent, maybes, strict=True) if not maybe]
-    chunks = [nos[low : low + CHUNK] for low in range(0, len(nos) - CHUNK + 1, CHUNK)]
+    size = min(CHUNK, len(nos) // 3)
+    chunks = [nos[low : low + size] for low in range(0, len(nos) - size + 1, size)]
     guard = Guard(stage.filter, stage.source(), window=3600.0)
     records = []
     for kind in KINDS:

@@ -23,7 +23,6 @@ from bloomery.guard import SqlSource
 ERROR_RATE = 0.01
 EXPONENT = 1.1  # of Zipf's law
 SEED = 6
-COLUMNS = {"table": "pages", "key": "url", "value": "title"}
 
 
 class Stage:
@@ -48,7 +47,7 @@ class Stage:
 
     def source(self) -> Counted:
         """The table, with its own connections."""
-        return Counted(SqlSource(self.url, **COLUMNS))
+        return Counted(SqlSource(self.url, table="pages", key="url", value="title"))
 
     def looked_up(self) -> tuple[int, int]:
         """How many keys the server looked up in the table's index so far, and how many transactions
@@ -111,8 +110,8 @@ class Mix:
         ]
 
     def shuffled(self, wrong: npt.NDArray[np.bool_], times: int) -> npt.NDArray[np.float64]:
-        """The share of the reads of absent keys that are of `wrong` ones, for so many other orders of
-        popularity."""
+        """The share of the reads of absent keys that are of `wrong` ones, for so many other orders
+        of popularity."""
         shares = [self.weights[self._random.permutation(wrong)].sum() for _ in range(times)]
         return np.array(shares)
 
