@@ -132,9 +132,9 @@ class Core:
         if not isinstance(allowed, float):
             return
         seen = self.observed.take()
-        low, _ = seen.interval
-        if low > allowed and not self.warned:
+        if not self.warned and seen.surely_above(allowed):
             self.warned = True
+            low, _ = seen.interval
             _LOG.warning(
                 "the filter errs more often than asked: %.2f%% of %d absent keys (at least "
                 "%.2f%%), not %.2f%%: rebuild it with a larger capacity",

@@ -20,37 +20,50 @@ __all__ = ["Flight", "Flights"]
 class Flight:
     """The keys that one look-up takes upon itself, and those that others are looking up."""
 
-    __slots__ = ("_flights", "mine", "spoiled", "theirs")
+    __slots__ = ("_flights", "_landed", "mine", "spoiled", "theirs")
 
     def __init__(self, flights: Flights) -> None:
         self._flights = flights
-        self.mine: dict[bytes, Future[Any]] = {}
-        self.theirs: dict[bytes, Future[Any]] = {}
+        # Made when somebody waits: a future for each key took half of a look-up in a warm cache.
+        self._landed: Future[Mapping[bytes, Any]] | None = None
+        self.mine: dict[bytes, None] = {}
+        self.theirs: dict[Future[Mapping[bytes, Any]], list[bytes]] = {}
         self.spoiled: set[bytes] = set()  # keys that were written meanwhile
+
+    def join(self) -> Future[Mapping[bytes, Any]]:
+        """Its answers, in time; for whoever has the lock."""
+        if self._landed is None:
+            self._landed = Future()
+        return self._landed
 
     def land(self, answers: Mapping[bytes, Any]) -> None:
         """Give those who wait their answers."""
         self._leave()
-        for key, future in self.mine.items():
-            if key in answers:
-                future.set_result(answers[key])
-            else:
-                future.set_exception(SourceUnavailable("the look-up was interrupted: ask again"))
+        if self._landed is None:
+            return
+        if self.mine.keys() <= answers.keys():
+            self._landed.set_result(answers)
+        else:
+            self._landed.set_exception(_interrupted())
 
     def crash(self, problem: BaseException) -> None:
         """Tell them that there are none."""
         self._leave()
-        if not isinstance(problem, Exception):  # Ctrl-C here, or a task cancelled: not theirs
-            problem = SourceUnavailable("the look-up was interrupted: ask again")
-        for future in self.mine.values():
-            future.set_exception(problem)
+        if self._landed is not None:
+            # Ctrl-C here, or a task that was cancelled, is not theirs.
+            theirs = problem if isinstance(problem, Exception) else _interrupted()
+            self._landed.set_exception(theirs)
 
     def _leave(self) -> None:
+        """From here on nobody joins."""
         with self._flights.lock:
-            for key, future in self.mine.items():
-                held = self._flights.table.get(key)
-                if held is not None and held[1] is future:
+            for key in self.mine:
+                if self._flights.table.get(key) is self:
                     del self._flights.table[key]
+
+
+def _interrupted() -> SourceUnavailable:
+    return SourceUnavailable("the look-up was interrupted: ask again")
 
 
 class Flights:
@@ -58,7 +71,7 @@ class Flights:
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
-        self.table: dict[bytes, tuple[Flight, Future[Any]]] = {}
+        self.table: dict[bytes, Flight] = {}
 
     def claim(self, keys: Iterable[bytes]) -> Flight:
         """Begin to look up these keys, but for those that others have begun with."""
@@ -67,11 +80,10 @@ class Flights:
             for key in keys:
                 held = self.table.get(key)
                 if held is not None:
-                    flight.theirs[key] = held[1]
+                    flight.theirs.setdefault(held.join(), []).append(key)
                 else:
-                    future: Future[Any] = Future()
-                    flight.mine[key] = future
-                    self.table[key] = (flight, future)
+                    flight.mine[key] = None
+                    self.table[key] = flight
         return flight
 
     def spoil(self, key: bytes) -> None:
@@ -79,4 +91,4 @@ class Flights:
         with self.lock:
             held = self.table.pop(key, None)
             if held is not None:
-                held[0].spoiled.add(key)
+                held.spoiled.add(key)

@@ -67,12 +67,13 @@ def confirm(core: Core, keys: Sequence[Any]) -> Flow[list[Answer]]:
         flight.land(answers)
     timeout = core.options.timeout
     longest = None if timeout is None else timeout + _SOME_SECONDS
-    for name, future in flight.theirs.items():
+    for landed, joined in flight.theirs.items():
         try:
-            answers[name] = yield Call(future, timeout=longest)
+            theirs = yield Call(landed, timeout=longest)
         except TimeoutError:
             core.flights.spoil(name)  # the next one begins anew
             raise SourceUnavailable("the same look-up, begun by another, does not end") from None
+        answers |= {name: theirs[name] for name in joined}
     return [answers[name] for name in names]
 
 

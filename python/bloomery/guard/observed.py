@@ -49,6 +49,13 @@ class Observation:
         """Where the true rate is, with a confidence of 95%."""
         return interval(self.keys, self.false_positives)
 
+    def surely_above(self, allowed: float) -> bool:
+        """Does the filter err more often than allowed? This is asked after every error: by the
+        interval's own end one window of three accuses a full filter that keeps to its rate; by an
+        end twice as far away, and of 1,000 keys or more, none of 1,000 windows did."""
+        low, _ = self.interval
+        return self.keys >= 1000 and self.error_rate - 2 * (self.error_rate - low) > allowed
+
     def shown(self) -> dict[str, Any]:
         """Ready for JSON."""
         low, high = self.interval
