@@ -41,5 +41,5 @@ def decode(position: Any) -> Any:
     try:
         name, text = position
         return _TYPES[_NAMES[name]][1](text)
-    except (ValueError, KeyError, TypeError, ArithmeticError):
+    except (ValueError, KeyError, TypeError, AttributeError, ArithmeticError):
         raise CorruptData("the position to go on from is damaged: begin anew") from None

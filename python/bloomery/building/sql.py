@@ -80,7 +80,7 @@ class SqlRows:
         self._order = order_by
         self._unique = False
         if table is not None:
-            self._from = quoted(*table.split("."))
+            self._from = f"{quoted(*table.split('.'))} AS bloomery_rows"
         else:
             assert query is not None
             # On lines of its own: it may end in a comment.
@@ -155,11 +155,11 @@ class SqlRows:
                 raise self._database.error(failure) from None
 
     def _read(self, position: Any) -> Iterator[Batch]:
-        keys = ", ".join(map(quoted, self._columns))
+        keys = ", ".join(map(_column, self._columns))
         if self._order is None:
             yield from self._fetch(f"SELECT {keys} FROM {self._from}", [], position)
             return
-        order = quoted(self._order)
+        order = _column(self._order)
         select = f"SELECT {keys}, {order} FROM {self._from} WHERE {order}"
         if position is None:
             where, values = "IS NOT NULL", []
@@ -202,6 +202,11 @@ class SqlRows:
         if connection is not None:
             with contextlib.suppress(*self._database.errors):
                 connection.close()
+
+
+def _column(name: str) -> str:
+    """A column of ours. Without what is before the dot, SQLite would take a wrong name for text."""
+    return f"bloomery_rows.{quoted(name)}"
 
 
 def quoted(*names: str) -> str:
