@@ -141,7 +141,7 @@ class _Run:
                     on_batch(progress)
         except BaseException:
             batches.close()
-            with held(False):
+            with held(False), contextlib.suppress(OSError):  # what was kept before still stands
                 self._keep()
             raise
         with held(True):

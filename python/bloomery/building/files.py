@@ -23,7 +23,8 @@ class FileRows:
 
     def __init__(self, paths: Sequence[str]) -> None:
         self.paths = list(paths)
-        self.name = self.paths[0] if len(self.paths) == 1 else f"{len(self.paths)} files"
+        first = "standard input" if self.paths[0] == "-" else self.paths[0]
+        self.name = first if len(self.paths) == 1 else f"{len(self.paths)} files"
         self.options = {}
         self._status = [self._look(path) for path in self.paths]
 

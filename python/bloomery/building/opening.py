@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, Literal
 
 from bloomery.building.lines import LineRows
@@ -14,7 +14,7 @@ from bloomery.building.sqlite import Sqlite
 from bloomery.building.table_files import CsvRows, ParquetRows
 from bloomery.errors import InvalidParameter
 
-__all__ = ["Format", "open_rows"]
+__all__ = ["Format", "key_batches", "open_rows"]
 
 Format = Literal["lines", "csv", "parquet"]
 _POSTGRES = ("postgresql", "postgres", "postgresql+psycopg")
@@ -65,6 +65,20 @@ def open_rows(source: str | Sequence[str], *, format: Format | None = None, **op
     if re.search(r"\.tsv(\.\w+)?$", sources[0]):
         given.setdefault("delimiter", "\t")
     return CsvRows(sources, **given)
+
+
+def key_batches(source: str | Sequence[str], **options: Any) -> Iterator[Any]:
+    """All keys of a place, a batch at a time, for `Guard.rebuild` and its like.
+
+    The place is opened with the first batch, not before: what a database shows is what it holds at
+    that moment.
+    """
+    rows = open_rows(source, **options)
+    try:
+        for batch in rows.batches():
+            yield batch.for_add_many()
+    finally:
+        rows.close()
 
 
 def _kind_of(source: str) -> str:

@@ -24,6 +24,10 @@ class Batch:
         """Add all keys."""
         filter.update(self.keys)
 
+    def for_add_many(self) -> Any:
+        """The keys as any filter's `add_many` takes them, a server's too."""
+        return self.keys
+
 
 class Lines(Batch):
     """Some lines, each a key without its line end: no Python runs for a line."""
@@ -33,6 +37,10 @@ class Lines(Batch):
     def add_to(self, filter: Any) -> None:
         """Add all lines."""
         filter.add_lines(self.keys, final=True)
+
+    def for_add_many(self) -> Any:
+        """The lines as a list."""
+        return self.keys.removesuffix(b"\n").split(b"\n")
 
 
 class Rows(Protocol):

@@ -77,7 +77,8 @@ def test_a_build_that_was_stopped_goes_on(tmp_path: Path, kind: str) -> None:
     whole = tmp_path / "whole"
     building.build(Listed(KEYS), whole, kind=kind)
     assert out.read_bytes() == whole.read_bytes()
-    assert all(bloomery.open(out).contains_many(KEYS))
+    found: Any = bloomery.open(out)
+    assert all(found.contains_many(KEYS))
 
 
 def test_checkpoints_come_by_the_clock(tmp_path: Path) -> None:
@@ -129,7 +130,8 @@ def test_a_crash_at_any_step_of_a_checkpoint_leaves_a_pair(
         if found is None:
             assert last < 2
             continue
-        kept, progress = found
+        kept: Any = found[0]
+        progress = found[1]
         assert [kept.count(n) for n in range(4)] == [int(n < progress.rows) for n in range(4)]
 
 

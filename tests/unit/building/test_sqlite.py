@@ -141,6 +141,6 @@ def test_positions_keep_value_and_type() -> None:
 def test_the_file_is_a_filter(database: str, tmp_path: Path) -> None:
     """What was built opens like any saved filter, and denies what is not there."""
     built(building.open_rows(database, table="urls", columns=["url"]), tmp_path / "out")
-    found = bloomery.open(tmp_path / "out")
+    found = bloomery.BloomFilter.load(tmp_path / "out")
     wrong = sum(found.contains_many([f"absent-{n}" for n in range(10_000)]))
     assert wrong < 200
