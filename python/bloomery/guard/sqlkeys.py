@@ -133,9 +133,9 @@ class Asked:
     def about(self, held: Any) -> Sequence[Any]:
         """The keys, as they were given, that a row's key is; none if only its column takes it for
         one of them, as a column without case does."""
+        if type(held) in (str, int) and held in self._plain:
+            return (held,)
         key = key_of(held)
-        if type(key) in (str, int) and key in self._plain:
-            return (key,)
         if key is None:
             return ()
         try:
