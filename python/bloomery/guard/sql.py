@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Mapping, Sequence
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 from bloomery.errors import InvalidParameter
@@ -100,8 +101,9 @@ class SqlSource:
             self._database.streaming(size) as connection,
             connection.execute(sa.text(self._all)) as rows,
         ):
-            for some in rows.partitions(size):
-                yield [key_of(row[0]) for row in some]
+            for some in rows.scalars().partitions(size):
+                # Of a numeric column all are Decimals, of others none.
+                yield list(map(key_of, some)) if isinstance(some[0], Decimal) else list(some)
 
     def close(self) -> None:
         """Let go of the connections, unless they are those of an engine that was given."""

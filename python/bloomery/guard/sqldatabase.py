@@ -108,6 +108,8 @@ class SqlDatabase:
         except SQLAlchemyError as failure:
             # Not the cause: it may show the URL and the keys.
             raise self._told(failure) from None
+        except UnicodeEncodeError:
+            raise InvalidSource(f"{self.name} was given text that is no Unicode") from None
         except OSError as failure:
             if isinstance(failure, BloomeryError):
                 raise

@@ -8,10 +8,11 @@ collation says. What a column cannot hold is not there; what it compares by othe
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
+from functools import cached_property
 from typing import Any
 from uuid import UUID
 
@@ -43,6 +44,12 @@ class KeyColumn:
     kind: str = "any"
     cast: str = ""  # the type of the array that keys are sent as
     shown: str = ""  # its own type, for messages
+
+    def all_words(self, keys: Sequence[Any], source: str) -> list[Any]:
+        """The words of many keys."""
+        if self.kind == "text" and all(type(key) is str for key in keys):  # 20 times as fast
+            return [key for key in keys if "\0" not in key]
+        return [word for key in keys for word in self.words(key, source)]
 
     def words(self, key: Any, source: str) -> list[Any]:
         """How a key may stand in the column; nothing if it cannot be there."""
@@ -109,15 +116,25 @@ def key_of(held: Any) -> Any:
 class Asked:
     """The keys of one question."""
 
-    def __init__(self, keys: Iterable[Any], source: str) -> None:
+    def __init__(self, keys: Sequence[Any], source: str) -> None:
         self._source = source
-        self._keys: dict[bytes, list[Any]] = {}
-        for key in keys:
-            self._keys.setdefault(_native.canonical(key), []).append(key)
+        self._given = keys
+        # Keys of one type, str or int, are what they are; this spares most their canonical bytes.
+        types = set(map(type, keys))
+        self._plain = frozenset(keys) if types <= {str} or types <= {int} else frozenset()
+
+    @cached_property
+    def _keys(self) -> dict[bytes, list[Any]]:
+        found: dict[bytes, list[Any]] = {}
+        for key in self._given:
+            found.setdefault(_native.canonical(key), []).append(key)
+        return found
 
     def about(self, held: Any) -> Sequence[Any]:
         """The keys, as they were given, that a row's key is; none if only its column takes it for
         one of them, as a column without case does."""
+        if type(held) in (str, int) and held in self._plain:
+            return (held,)
         key = key_of(held)
         if key is None:
             return ()

@@ -5,8 +5,9 @@ from __future__ import annotations
 
 import re
 import sqlite3
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 from bloomery.errors import InvalidSource
@@ -40,6 +41,7 @@ class SqlLookup:
         # What PostgreSQL says of the columns, learned with the first question.
         self._types: list[int] | None = None
         self._column = KeyColumn()
+        self._statements: dict[tuple[str, KeyColumn], sa.TextClause] = {}
 
     def find(
         self, connection: sa.Connection, keys: Sequence[Any], exact: bool = False
@@ -48,24 +50,20 @@ class SqlLookup:
         for one of them are an error; else they are not looked at."""
         source = self.database.name
         asked = Asked(keys, source)
-        column = self.column(connection)
-        words = [word for key in keys for word in column.words(key, source)]
-        found: dict[Any, Any] = {}
+        words = self.column(connection).all_words(keys, source)
         statement = self.statement(self._query)
+        found: dict[Any, Any] = {}
         for start in range(0, len(words), self._most):
             rows = connection.execute(statement, {"keys": words[start : start + self._most]})
-            names = list(rows.keys())[1:]
-            as_dict = len(names) > 1 if self._as_dict is None else self._as_dict
-            for held, *values in rows:
-                value: Any = dict(zip(names, values, strict=True)) if as_dict else True
-                if values and not as_dict:
-                    (value,) = values
-                about = asked.about(held)
+            value_of = self._reader(list(rows.keys())[1:])
+            for row in rows.all():
+                about = asked.about(row[0])
                 if exact and not about:
                     raise InvalidSource(
                         f"{source} takes another key for the same (its column is without case, "
                         "say): a filter tells them apart"
                     )
+                value = value_of(row)
                 for key in about:
                     if key in found and found[key] != value:
                         raise InvalidSource(
@@ -74,6 +72,12 @@ class SqlLookup:
                         )
                     found[key] = value
         return found
+
+    def _reader(self, names: list[str]) -> Callable[[Sequence[Any]], Any]:
+        """What makes a value of a row, by the names of its columns but the key's."""
+        if len(names) > 1 if self._as_dict is None else self._as_dict:
+            return lambda row: dict(zip(names, row[1:], strict=True))
+        return itemgetter(1) if names else lambda _: True
 
     @contextmanager
     def reading(self) -> Iterator[sa.Connection]:
@@ -115,11 +119,16 @@ class SqlLookup:
         """A statement with `:keys` that this database understands."""
         import sqlalchemy as sa
 
-        if self.database.kind == "postgresql":
-            array = f"CAST(:keys AS {self._column.cast}[])"
-            return sa.text(_KEYS.sub(array, _IN.sub("= ANY(:keys)", text)))
-        keys = sa.bindparam("keys", expanding=True, type_=sa.types.NullType())
-        return sa.text(_IN.sub("IN :keys", text)).bindparams(keys)
+        made = self._statements.get((text, self._column))
+        if made is None:
+            if self.database.kind == "postgresql":
+                array = f"CAST(:keys AS {self._column.cast}[])"
+                made = sa.text(_KEYS.sub(array, _IN.sub("= ANY(:keys)", text)))
+            else:
+                keys = sa.bindparam("keys", expanding=True, type_=sa.types.NullType())
+                made = sa.text(_IN.sub("IN :keys", text)).bindparams(keys)
+            self._statements[text, self._column] = made
+        return made
 
     def _learn(self, connection: sa.Connection) -> None:
         """Let the query find nothing, and see what its columns are."""

@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 
+from bloomery import BloomFilter
 from bloomery.errors import CacheUnavailable, InvalidParameter, PoisonedCache
-from bloomery.guard import AsyncRedisCache, RedisCache
+from bloomery.guard import AsyncGuard, AsyncRedisCache, Guard, RedisCache
 from bloomery.guard.parts import Cached
 from conftest import require
 from integration.conftest import open_folder
@@ -20,15 +21,21 @@ from integration.servers import RedisServer, wait_until
 redis = require("redis")
 
 
-class Cache:
-    """Either of the two, called in the same way."""
+class Either:
+    """One for threads or for asyncio, called in the same way."""
 
-    def __init__(self, for_asyncio: bool, *args: Any, **options: Any) -> None:
-        self.loop = asyncio.new_event_loop() if for_asyncio else None
-        self.cache = (AsyncRedisCache if for_asyncio else RedisCache)(*args, **options)
+    def __init__(self, made: Any, loop: asyncio.AbstractEventLoop | None) -> None:
+        self.made, self.loop = made, loop
+
+    @classmethod
+    def cache(cls, for_asyncio: bool, *args: Any, **options: Any) -> "Either":
+        """One of the caches, with a loop of its own if it needs one."""
+        if for_asyncio:
+            return cls(AsyncRedisCache(*args, **options), asyncio.new_event_loop())
+        return cls(RedisCache(*args, **options), None)
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
-        method = getattr(self.cache, name)
+        method = getattr(self.made, name)
         loop = self.loop
         return method if loop is None else lambda *args: loop.run_until_complete(method(*args))
 
@@ -46,9 +53,9 @@ def for_asyncio(request: pytest.FixtureRequest) -> bool:
 
 
 @pytest.fixture
-def cache(redis_server: RedisServer, for_asyncio: bool) -> Iterator[Cache]:
+def cache(redis_server: RedisServer, for_asyncio: bool) -> Iterator[Either]:
     """A cache in an empty Redis."""
-    made = Cache(for_asyncio, f"redis://127.0.0.1:{redis_server.port}")
+    made = Either.cache(for_asyncio, f"redis://127.0.0.1:{redis_server.port}")
     yield made
     made.end()
 
@@ -69,7 +76,7 @@ ABSENT = Cached(False, None, time.time() + 600, time.time() + 600)
 LONG = b"\0" + b"k" * 5000
 
 
-def test_entries_come_back_as_they_were_set(cache: Cache, other: Any) -> None:
+def test_entries_come_back_as_they_were_set(cache: Either, other: Any) -> None:
     """Values of any kind, absent keys and long keys are read back, and deleted, in order."""
     entries = [
         (b"\0a", held({"id": 7, "price": Decimal("1.5"), "raw": b"\xff"})),
@@ -87,7 +94,7 @@ def test_entries_come_back_as_they_were_set(cache: Cache, other: Any) -> None:
     assert cache.get_many([]) == []
 
 
-def test_a_batch_is_one_round_trip(cache: Cache, other: Any) -> None:
+def test_a_batch_is_one_round_trip(cache: Either, other: Any) -> None:
     """A thousand keys are read by one command."""
     entries = [(b"\1%d" % number, held(number)) for number in range(1000)]
     cache.set_many(entries)
@@ -96,7 +103,7 @@ def test_a_batch_is_one_round_trip(cache: Cache, other: Any) -> None:
     assert other.info("commandstats")["cmdstat_mget"]["calls"] == reads + 1
 
 
-def test_an_entry_expires(cache: Cache, other: Any) -> None:
+def test_an_entry_expires(cache: Either, other: Any) -> None:
     """Redis forgets an entry at its end, and one that is over replaces nothing but is gone."""
     cache.set_many([(b"\0a", held(1, 0.05)), (b"\0b", held(1))])
     assert wait_until(lambda: other.dbsize() == 1, 5)
@@ -109,8 +116,8 @@ def test_what_is_too_large_or_cannot_be_written_is_not_cached(
 ) -> None:
     """Such a value is left out, and takes an older entry with it; a warning names its type."""
     url = f"redis://127.0.0.1:{redis_server.port}"
-    cache = Cache(for_asyncio, url, max_value_bytes=100)
-    more = Cache(for_asyncio, url)
+    cache = Either.cache(for_asyncio, url, max_value_bytes=100)
+    more = Either.cache(for_asyncio, url)
     cache.set_many([(b"\0a", held(1)), (b"\0b", held(2)), (b"\0c", held(3))])
     cache.set_many([(b"\0a", held("x" * 200)), (b"\0b", held({1, 2})), (b"\0c", held("x" * 90))])
     assert [entry and entry.value for entry in cache.get_many([b"\0a", b"\0b", b"\0c"])] == [
@@ -134,7 +141,7 @@ def test_what_is_too_large_or_cannot_be_written_is_not_cached(
         (b"\1\1" + b"\0" * 16 + b'{"$x":1}', "unknown tag"),
     ],
 )
-def test_what_others_wrote_is_poison(cache: Cache, other: Any, data: bytes, why: str) -> None:
+def test_what_others_wrote_is_poison(cache: Either, other: Any, data: bytes, why: str) -> None:
     """An entry that cannot be ours is deleted, and the error says what is wrong but no key."""
     cache.set_many([(b"\0good", held(1))])
     other.set(b"bloomery:cache:\0secret", data)
@@ -145,7 +152,7 @@ def test_what_others_wrote_is_poison(cache: Cache, other: Any, data: bytes, why:
     assert other.dbsize() == 1
 
 
-def test_another_type_in_its_place_is_no_entry(cache: Cache, other: Any) -> None:
+def test_another_type_in_its_place_is_no_entry(cache: Either, other: Any) -> None:
     """A list under a name of ours is a miss (MGET says nil), and the next write replaces it."""
     other.rpush(b"bloomery:cache:\0a", "1")
     assert cache.get_many([b"\0a"]) == [None]
@@ -153,7 +160,7 @@ def test_another_type_in_its_place_is_no_entry(cache: Cache, other: Any) -> None
     assert cache.get_many([b"\0a"])[0].value == 1
 
 
-def test_a_redis_that_is_away_is_told_at_once(cache: Cache, redis_server: RedisServer) -> None:
+def test_a_redis_that_is_away_is_told_at_once(cache: Either, redis_server: RedisServer) -> None:
     """While Redis is down each call raises CacheUnavailable; once it is back, all is well."""
     cache.set_many([(b"\0a", held(1))])
     redis_server.stop()
@@ -171,16 +178,16 @@ def test_a_redis_that_hangs_is_given_up(for_asyncio: bool) -> None:
     """Who accepts and never answers costs the timeout, once, and the password stays unsaid."""
     with socket.create_server(("127.0.0.1", 0)) as deaf:
         url = f"redis://:hunter2@127.0.0.1:{deaf.getsockname()[1]}"
-        cache = Cache(for_asyncio, url, timeout=0.05)
+        cache = Either.cache(for_asyncio, url, timeout=0.05)
         started = time.monotonic()
         with pytest.raises(CacheUnavailable) as raised:
             cache.get_many([b"\0a"])
         assert time.monotonic() - started < 2
-        assert "hunter2" not in str(raised.value) + repr(cache.cache)
+        assert "hunter2" not in str(raised.value) + repr(cache.made)
         cache.end()
 
 
-def test_a_full_redis_counts_as_away(cache: Cache, other: Any) -> None:
+def test_a_full_redis_counts_as_away(cache: Either, other: Any) -> None:
     """What Redis refuses to store raises, so that nobody takes it for stored."""
     other.config_set("maxmemory", 1)
     try:
@@ -188,6 +195,23 @@ def test_a_full_redis_counts_as_away(cache: Cache, other: Any) -> None:
             cache.set_many([(b"\0a", held(1))])
     finally:
         other.config_set("maxmemory", 0)
+
+
+def test_a_guard_uses_it(cache: Either, other: Any, for_asyncio: bool) -> None:
+    """A value comes from the source once, then from Redis; poison is one error, then the truth."""
+    filter = BloomFilter(capacity=100, error_rate=0.01)
+    filter.add("alice")
+    kind = AsyncGuard if for_asyncio else Guard
+    guard = Either(kind(filter, {"alice": Decimal(7)}.get, cache=cache.made), cache.loop)
+    answers = [guard.get("alice") for _ in range(2)]
+    assert [(answer.value, answer.by) for answer in answers] == [
+        *((Decimal(7), "source"), (Decimal(7), "cache"))
+    ]
+    other.set(b"bloomery:cache:\0alice", b"poison")
+    with pytest.raises(PoisonedCache):
+        guard.get("alice")
+    assert guard.get("alice").by == "source"
+    guard.close()
 
 
 class Cluster(RedisServer):
@@ -215,7 +239,7 @@ def test_a_cluster_holds_entries_in_all_slots(cluster: RedisServer, for_asyncio:
     """Keys of many slots are written, read and deleted together; a list there is poison."""
     module = redis.asyncio if for_asyncio else redis
     client = module.RedisCluster("127.0.0.1", cluster.port)
-    cache = Cache(for_asyncio, client)
+    cache = Either.cache(for_asyncio, client)
     entries = [(b"\1%d" % number, held(number)) for number in range(50)]
     cache.set_many(entries)
     names = [key for key, _ in entries]
