@@ -21,7 +21,6 @@ from bloomery.guard.observed import Observed
 from bloomery.guard.options import Options
 from bloomery.guard.parts import Cache, Queue
 from bloomery.guard.sources import CallSource
-from bloomery.guard.workers import Workers
 from bloomery.guard.writers import Writers
 
 __all__ = ["Core"]
@@ -39,11 +38,12 @@ class Core:
         self,
         filter: Any,
         source: Any,
-        cache: Cache | None,
+        cache: Cache | Caching | None,
         queue: Queue | None,
         options: Options,
         on_answer: Callable[[Any, Answer], None] | None,
     ) -> None:
+        """Guards that share a source or a cache are given its `Asking` or `Caching`."""
         if not hasattr(filter, "contains_many"):
             raise InvalidParameter(
                 f"filter is a {type(filter).__name__}, must have contains_many: a filter of this "
@@ -55,18 +55,21 @@ class Core:
                 if queue is None
                 else f"a queue is only used with on_outage='queue', not {options.on_outage!r}"
             )
-        if not hasattr(source, "get_many"):
-            source = CallSource(source)
+        if not isinstance(source, Asking):
+            asked = source if hasattr(source, "get_many") else CallSource(source)
+            source = Asking(asked, options)
+        if cache is not None and not isinstance(cache, Caching):
+            cache = Caching(cache, options.longest)
         self.options = options
         # The one that answers, and one that is being built to take its place.
         self.filters: tuple[Any, Any] = (filter, None)
-        self.asking = Asking(source, options)
-        self.caching = None if cache is None else Caching(cache, options.longest)
+        self.asking: Asking = source
+        self.caching = cache
         self.queue = queue
         self.on_answer = on_answer
         self.flights = Flights()
         self.writers = Writers()
-        self.workers = Workers(options.max_queries)
+        self.workers = self.asking.workers
         self.observed = Observed(options.window)
         self.rebuild_lock = threading.Lock()
         self.owner = secrets.token_hex(8)
