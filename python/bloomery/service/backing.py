@@ -45,9 +45,10 @@ class Backing:
             self._cache = _open_cache(settings)
         except errors.BloomeryError as problem:
             raise type(problem)(f"sources.{self.name}: {problem}") from None
-        typed = settings.key_type and TypedSource(self.source, settings.key_type)
-        self.asking = Asking(typed or self.source, self.options)
-        self.caching = self._cache and Caching(self._cache, self.options.longest)
+        kind, longest = settings.key_type, self.options.longest
+        asked = self.source if kind is None else TypedSource(self.source, kind)
+        self.asking = Asking(asked, self.options)
+        self.caching = None if self._cache is None else Caching(self._cache, longest)
         self.queue = _open_queue(settings, data)
         self._drainer: AsyncGuard | None = None
 

@@ -90,9 +90,9 @@ class Lookups:
     def check(self, source: str) -> None:
         """Raise unless there is a source of that name."""
         if source not in self.backings:
-            known = ", ".join(self.backings) or "none"
+            known = f"there are {', '.join(self.backings)}" if self.backings else "there are none"
             raise errors.InvalidParameter(
-                f"there is no source named {source[:64]!r}: the server's configuration has {known}"
+                f"there is no source named {source[:64]!r} in the server's configuration: {known}"
             )
 
     # Asking.
@@ -122,8 +122,7 @@ class Lookups:
         name = entry.settings.get("source")
         if name is None:
             raise errors.InvalidParameter(
-                f"{_shown(entry)} is not bound to a source: BF.BIND name source, or PATCH "
-                '{"source": "…"}'
+                f"{_shown(entry)} is not bound to a source: BF.BIND {_shown(entry)} SOURCE, or PATCH"
             )
         backing = self.backings.get(name)
         if backing is None:
