@@ -42,8 +42,9 @@ MAY_IMPORT = {
     | {"bloomery", "filters", "storage", "guard", "integrations", "service", "building"},
     "__main__": {"cli"},
 }
-# Inside a function only: `save` and `load` are methods of a filter, and the files are storage's.
-MAY_IMPORT_LATE = {"client": {"storage"}, "filters": {"storage"}}
+# Inside a function, or for types alone: `save` and `load` are methods of a filter, and the files
+# are storage's; a client's look-ups are answered as a guard's.
+MAY_IMPORT_LATE = {"client": {"guard", "storage"}, "filters": {"storage"}}
 
 OPTIONAL = {
     "alembic",
@@ -85,7 +86,8 @@ def parts() -> set[str]:
 
 
 def imports(source: Path) -> Iterator[tuple[str, bool, int]]:
-    """Each import of ours in a file: the part it names, whether inside a function, its line."""
+    """Each import of ours in a file: the part it names, whether it is not done at once (inside a
+    function, or for types alone), its line."""
     known = parts()
 
     def visit(node: ast.AST, late: bool) -> Iterator[tuple[str, bool, int]]:
@@ -97,6 +99,7 @@ def imports(source: Path) -> Iterator[tuple[str, bool, int]]:
                 if first == "bloomery":
                     yield (part if part in known else "bloomery"), late, node.lineno
         inside = late or isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
+        inside |= isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
         for child in ast.iter_child_nodes(node):
             yield from visit(child, inside)
 

@@ -143,9 +143,9 @@ def serve(
 
     settings = found.require()
     logs.set_up(settings.log_format, settings.log_level)
-    for secret in settings.secrets():
+    for secret in found.secrets():
         logs.hide(secret)
-    server = Server(settings, accept_loss=accept_loss, config=found.file)
+    server = Server(settings, accept_loss=accept_loss, config=found.file, sources=found.sources)
     for warning in found.warnings:
         server.say(warning, level="warning")
     return _run(server.run())

@@ -10,6 +10,7 @@ from bloomery.client.calls import FilterCalls, Name
 
 if TYPE_CHECKING:
     from bloomery.client.aio import AsyncClient
+    from bloomery.guard.answer import Answer
     from bloomery.types import Batch, Key, Mask, Nulls
 
 __all__ = ["AsyncRemoteFilter"]
@@ -71,6 +72,14 @@ class AsyncRemoteFilter:
     async def remove_many(self, keys: Batch, *, nulls: Nulls = "error") -> Mask:
         """Take one copy of each key out; a mask that is True where there was one."""
         return await self._client._send_all(self._calls.many("remove", keys, nulls))
+
+    async def lookup(self, key: Key) -> Answer:
+        """Is the key there, and what is its value? Of a filter that is bound to a source."""
+        return await self._client._send(self._calls.lookup(key))
+
+    async def lookup_many(self, keys: Batch) -> list[Answer]:
+        """The same for many keys, 1,000 a request."""
+        return await self._client._send_all(self._calls.lookups(keys))
 
     # The whole filter.
 

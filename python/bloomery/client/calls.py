@@ -10,10 +10,11 @@ from urllib.parse import quote
 from bloomery import errors
 from bloomery.client.batches import JSON, Part, parts
 from bloomery.client.call import Call
-from bloomery.client.keys import dumped, form, loaded
+from bloomery.client.keys import dumped, form, forms, loaded
 from bloomery.names import printable, unprintable
 
 if TYPE_CHECKING:
+    from bloomery.guard.answer import Answer
     from bloomery.types import Batch, Key, Mask, Nulls
 
 __all__ = ["FilterCalls", "Many", "Name", "create", "listing", "name_of", "snapshot"]
@@ -22,6 +23,7 @@ T = TypeVar("T")
 Name = str | bytes
 _PAGE = "1000"  # names at a time
 _SENT = {"Content-Type": JSON}
+_LOOKED_UP = 1000  # keys of one look-up
 FILE = "application/octet-stream"
 # What an operation answers for each key.
 _WORDS = {"add": "new", "contains": "maybe", "remove": "removed"}
@@ -61,6 +63,22 @@ def _member(name: str) -> Callable[[bytes], Any]:
         return loaded(content)[name]
 
     return read
+
+
+def _answer(told: dict[str, Any]) -> Answer:
+    from bloomery.guard.answer import Answer  # not before it is needed
+
+    return Answer(told["found"], told["value"], told["by"])
+
+
+def _answers(told: dict[str, Any]) -> list[Answer]:
+    return [_answer(one) for one in told["answers"]]
+
+
+def _listed(keys: Batch) -> list[Any]:
+    from bloomery.guard.lookups import listed
+
+    return listed(keys)
 
 
 def create(name: Name, settings: dict[str, Any]) -> Call[None]:
@@ -129,6 +147,27 @@ class FilterCalls:
             part.body,
             {"Content-Type": part.content, "Accept": part.accept},
             again=whole and operation == "contains",
+        )
+
+    def lookup(self, key: Key) -> Call[Answer]:
+        """Look one key up."""
+        return self._lookup({"key": form(key)}, _answer)
+
+    def lookups(self, keys: Batch) -> Many[list[Answer]]:
+        """Look keys up, some at a time."""
+        listed = _listed(keys)
+        some = (listed[at : at + _LOOKED_UP] for at in range(0, len(listed), _LOOKED_UP))
+        calls = (self._lookup({"keys": forms(part)}, _answers) for part in some)
+        return Many(calls, lambda results: [answer for part in results for answer in part])
+
+    def _lookup(self, body: dict[str, Any], read: Callable[[Any], T]) -> Call[T]:
+        return Call(
+            "POST",
+            f"{self._path}/lookup",
+            lambda content: read(loaded(content)),
+            dumped(body),
+            _SENT,
+            again=True,
         )
 
     # The whole filter.

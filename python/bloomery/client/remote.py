@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
     from bloomery.client.sync import Client
+    from bloomery.guard.answer import Answer
     from bloomery.types import Batch, Key, Mask, Nulls
 
 __all__ = ["RemoteFilter"]
@@ -73,6 +74,14 @@ class RemoteFilter:
     def remove_many(self, keys: Batch, *, nulls: Nulls = "error") -> Mask:
         """Take one copy of each key out; a mask that is True where there was one."""
         return self._client._send_all(self._calls.many("remove", keys, nulls))
+
+    def lookup(self, key: Key) -> Answer:
+        """Is the key there, and what is its value? Of a filter that is bound to a source."""
+        return self._client._send(self._calls.lookup(key))
+
+    def lookup_many(self, keys: Batch) -> list[Answer]:
+        """The same for many keys, 1,000 a request."""
+        return self._client._send_all(self._calls.lookups(keys))
 
     # The whole filter.
 

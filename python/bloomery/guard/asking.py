@@ -10,6 +10,7 @@ from bloomery.errors import InvalidSource, SourceUnavailable
 from bloomery.guard.breaker import Breaker
 from bloomery.guard.flow import Call, Flow
 from bloomery.guard.options import Options
+from bloomery.guard.workers import Workers
 
 __all__ = ["Asking"]
 
@@ -22,10 +23,12 @@ ASYNC = "answered a coroutine: an AsyncGuard takes coroutines, if they are made 
 
 
 class Asking:
-    """A source that may be away."""
+    """A source that may be away. Several guards may share one: what one learns of the source all
+    know, and the threads that ask it are the same."""
 
     def __init__(self, source: Any, options: Options) -> None:
         self.source = source
+        self.workers = Workers(options.max_queries)
         self.breaker = Breaker(options.failures, options.retry, options.most_retry)
         self.failures = 0
         self.queries = 0

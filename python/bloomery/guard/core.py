@@ -24,7 +24,6 @@ from bloomery.guard.options import Options
 from bloomery.guard.parts import Cache, Queue
 from bloomery.guard.sources import CallSource
 from bloomery.guard.turns import Turns
-from bloomery.guard.workers import Workers
 from bloomery.guard.writers import Writers
 
 __all__ = ["Core"]
@@ -42,18 +41,19 @@ class Core:
         self,
         filter: Any,
         source: Any,
-        cache: Cache | None,
+        cache: Cache | Caching | None,
         queue: Queue | None,
         options: Options,
         on_answer: Callable[[Any, Answer], None] | None,
     ) -> None:
+        """Guards that share a source or a cache are given its `Asking` or `Caching`."""
         if not hasattr(filter, "contains_many") or getattr(filter, "kind", "") == "bank":
             raise InvalidParameter(
                 f"filter is a {type(filter).__name__}, must have contains_many(keys): a filter of "
                 "this library, or one of a server"
             )
         for word, part, method in (("cache", cache, "get_many"), ("queue", queue, "put")):
-            if part is not None and not hasattr(part, method):
+            if not (part is None or isinstance(part, Caching) or hasattr(part, method)):
                 raise InvalidParameter(
                     f"{word} is a {type(part).__name__}, must have {method}: see bloomery.guard"
                 )
@@ -65,13 +65,16 @@ class Core:
                 if queue is None
                 else f"a queue is only used with on_outage='queue', not {options.on_outage!r}"
             )
-        if not hasattr(source, "get_many"):
-            source = CallSource(source)
+        if not isinstance(source, Asking):
+            asked = source if hasattr(source, "get_many") else CallSource(source)
+            source = Asking(asked, options)
+        if cache is not None and not isinstance(cache, Caching):
+            cache = Caching(cache, options.longest)
         self.options = options
         # The one that answers, and one that is being built to take its place.
         self.filters: tuple[Any, Any] = (filter, None)
-        self.asking = Asking(source, options)
-        self.caching = None if cache is None else Caching(cache, options.longest)
+        self.asking: Asking = source
+        self.caching = cache
         self.queue = queue
         self.on_answer = on_answer
         self.forked()
@@ -92,7 +95,7 @@ class Core:
         self.writers = Writers()
         self.drains = Writers()  # of the one key b""
         self.turns = Turns()
-        self.workers = Workers(self.options.max_queries)
+        self.workers = self.asking.workers
         self.owner = secrets.token_hex(8)
         self.wrote()
 

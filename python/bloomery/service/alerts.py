@@ -19,10 +19,11 @@ KINDS = {
     "nearly-full": ("warning", "a filter holds `warn_at` of its capacity"),
     "full": ("error", "a filter holds `full_at` of its capacity: its policy acts"),
     "full-soon": ("warning", "at this rate a filter is full within `warn_within`"),
-    "error-rate": ("error", "the canary: a filter errs more often than it was made for"),
+    "error-rate": ("error", "a filter errs more often than it was made for, as was measured"),
     "rotated": ("info", "a filter with on_full=rotate began a new generation (told, never active)"),
     "log-unavailable": ("error", "the log cannot be written: writes are refused"),
     "registry-late": ("warning", "the registry's database does not follow"),
+    "source-unavailable": ("error", "a source that filters are bound to does not answer"),
     "snapshot-failed": ("error", "the last snapshot was not made; the log keeps everything"),
     "clock": ("warning", "the wall clock jumped: the server's time follows it slowly"),
 }
@@ -64,23 +65,26 @@ class Alerts:
     """The alerts of a server."""
 
     def __init__(self, say: Say, now: Callable[[], float] = time.time) -> None:
-        self.active: dict[tuple[str, int], Alert] = {}  # by kind and filter; 0: the server itself
+        # By kind and filter, or source; 0: the server itself.
+        self.active: dict[tuple[str, int | str], Alert] = {}
         self.counts: Counter[str] = Counter()  # how often each kind began
         self.deliver: Callable[[dict[str, Any]], None] | None = None  # to the webhook
         self._say = say
         self._now = now
-        self._told: OrderedDict[tuple[str, int], float] = OrderedDict()  # when, the oldest first
+        self._told: OrderedDict[tuple[str, int | str], float] = (
+            OrderedDict()
+        )  # when, the oldest first
 
     def begin(self, kind: str, text: str, entry: Entry | None = None, **fields: Any) -> None:
         """Something is so from now on; told only if it was not so before."""
-        key = _key(kind, entry)
+        key = _key(kind, entry, fields)
         if key not in self.active:
             self.active[key] = alert = self._made(kind, text, entry, fields)
             self._tell(alert, "raised")
 
     def end(self, kind: str, text: str, entry: Entry | None = None, **fields: Any) -> bool:
         """It is over; told only if it was so before, which is returned."""
-        before = self.active.pop(_key(kind, entry), None)
+        before = self.active.pop(_key(kind, entry, fields), None)
         if before is not None:
             over = Alert(kind, "info", text, self._now(), before.name, fields)
             self._tell(over, "cleared")
@@ -88,7 +92,7 @@ class Alerts:
 
     def event(self, kind: str, text: str, entry: Entry | None = None, **fields: Any) -> None:
         """Something happened, once; told unless the same was told a moment ago."""
-        key, now = _key(kind, entry), time.monotonic()
+        key, now = _key(kind, entry, fields), time.monotonic()
         self.counts[kind] += 1
         while self._told and now - next(iter(self._told.values())) >= _QUIET:
             self._told.popitem(last=False)
@@ -120,6 +124,6 @@ class Alerts:
             self.deliver(alert.shown(state))
 
 
-def _key(kind: str, entry: Entry | None) -> tuple[str, int]:
+def _key(kind: str, entry: Entry | None, fields: dict[str, Any]) -> tuple[str, int | str]:
     assert kind in KINDS, kind
-    return kind, 0 if entry is None else entry.id
+    return kind, fields.get("source", 0) if entry is None else entry.id

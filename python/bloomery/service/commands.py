@@ -12,8 +12,10 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from bloomery import errors
+from bloomery.guard.answer import Answer
 from bloomery.service import policy
 from bloomery.service.engine import Engine
+from bloomery.service.lookups import Lookups
 from bloomery.service.patterns import glob
 from bloomery.service.policy import Policy
 from bloomery.service.settings import Settings
@@ -35,9 +37,10 @@ Outcome = tuple[bytes, tuple[str, str] | None]
 class Commands:
     """What can be done to the filters of a server."""
 
-    def __init__(self, engine: Engine, settings: Settings) -> None:
+    def __init__(self, engine: Engine, settings: Settings, lookups: Lookups | None = None) -> None:
         self.engine = engine
         self.settings = settings
+        self.lookups = lookups or Lookups(engine, settings)  # without sources
         # What the last sample of a filter told; empty if there is none.
         self.sampled: Callable[[Entry], dict[str, Any]] = lambda entry: {}
         self._numbers: list[int] = []  # of filters, in order; some may be gone
@@ -56,6 +59,8 @@ class Commands:
         that the policy (`on_full`) asks for."""
         self._check_new(name)
         self._check_size(settings.get("capacity", 0))
+        if settings.get("source") is not None:
+            self.lookups.check(settings["source"])
         given = policy.chosen(kind, settings)
         fields = operations.fields(name=operations.text_of(name), settings=given)
         return self.engine.create(Op.CREATE, fields)
@@ -69,6 +74,14 @@ class Commands:
         entry = self._whole(name)
         changes = policy.adjusted(entry, given)
         self.engine.change(Op.ADJUST, entry.id, operations.fields(**changes))
+        return entry
+
+    def bind(self, name: bytes, source: str | None) -> Entry:
+        """Let keys be looked up in a source of the configuration; None: in none."""
+        entry = self.find(name)
+        if source is not None:
+            self.lookups.check(source)
+        self.engine.change(Op.ADJUST, entry.id, operations.fields(source=source))
         return entry
 
     def drop(self, *names: bytes) -> int:
@@ -123,6 +136,8 @@ class Commands:
             "checks": checks,
             "maybes": maybes,
             "sample": self.sampled(entry) or None,
+            "source": entry.settings.get("source"),
+            "lookups": self.lookups.shown(entry),
         }
 
     def rename(self, name: bytes, to: bytes) -> Entry:
@@ -173,6 +188,10 @@ class Commands:
         """Return a byte for each key: 0 it was definitely not added, 1 maybe."""
         self._whole(name)
         return self.engine.shelf.contains(name, keys)
+
+    async def lookup(self, name: bytes, keys: list[Any]) -> list[Answer]:
+        """Return an exact answer for each key: of the filter, or of the source it is bound to."""
+        return await self.lookups.ask(self._whole(name), keys)
 
     def remove(self, name: bytes, keys: list[Any]) -> Outcome:
         """Take one copy of each key out: a byte for each, 1 where there was one."""

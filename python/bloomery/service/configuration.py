@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from bloomery import errors
+from bloomery.service import sources
 from bloomery.service.settings import Settings, find, like, plain, secret_in_file
 
 if sys.version_info >= (3, 11):
@@ -51,6 +52,7 @@ class Configuration:
 
     settings: Settings = field(default_factory=Settings)
     file: Path | None = None
+    sources: dict[str, sources.SourceSettings] = field(default_factory=dict)
     origins: dict[str, str] = field(default_factory=dict)
     problems: list[str] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
@@ -64,6 +66,11 @@ class Configuration:
         if self.problems:
             raise errors.InvalidConfiguration(*self.problems)
         return self.settings
+
+    def secrets(self) -> list[str]:
+        """Return the values that nobody is to see."""
+        own = self.settings.secrets()
+        return own + [secret for one in self.sources.values() for secret in one.secrets()]
 
     def take(self, given: Given) -> None:
         """Set one, or note why not."""
@@ -112,7 +119,7 @@ def read(
     named = file or around.get(FILE_VARIABLE)
     if named:
         found.file = Path(named)
-        for given in _of_file(found):
+        for given in _of_file(found, around):
             found.take(given)
     for given in _of_environment(found, around):
         found.take(given)
@@ -125,7 +132,7 @@ def read(
 # The file.
 
 
-def _of_file(found: Configuration) -> Iterator[Given]:
+def _of_file(found: Configuration, around: Mapping[str, str]) -> Iterator[Given]:
     path = found.file
     assert path is not None
     try:
@@ -145,10 +152,12 @@ def _of_file(found: Configuration) -> Iterator[Given]:
     seen = set[str]()
     for name, value in table.items():
         place = f"{path}:{_line(text, name)}"
-        if isinstance(value, dict):
+        if name == "sources" and isinstance(value, dict):
+            _take_sources(found, text, value, around)
+        elif isinstance(value, dict):
             found.problems.append(
-                f"{place}: {_brief(name)} is a section, must be a setting: all of them are on the "
-                f"top level{like(name)}"
+                f"{place}: {_brief(name)} is a section, must be a setting: all but sources are on "
+                f"the top level{like(name)}"
             )
         elif not isinstance(value, (str, int, float)):
             found.problems.append(
@@ -160,6 +169,21 @@ def _of_file(found: Configuration) -> Iterator[Given]:
         else:
             yield Given(name, _text(path, plain(name), value), place)
         seen.add(plain(name))
+
+
+def _take_sources(
+    found: Configuration, text: str, sections: Mapping[str, Any], around: Mapping[str, str]
+) -> None:
+    assert found.file is not None
+    for name, given in sections.items():
+        made, wrong = sources.read(name, given, found.file.parent, around)
+        if made is not None:
+            found.sources[name] = made
+        start = _line(text, f"sources.{name}")
+        below = "\n".join(text.split("\n")[start:])
+        for problem in wrong:
+            line = start + (_line(below, problem.name) if problem.name else 0)
+            found.problems.append(f"{found.file}:{line}: sources.{name[:60]}: {problem}")
 
 
 def _content(path: Path, most: int) -> str:
@@ -187,7 +211,7 @@ def _text(path: Path, name: str, value: str | int | float) -> str:
 
 def _line(text: str, name: str) -> int:
     """Return the line where a name of the top level is set."""
-    part = re.escape(name)
+    part = re.escape(name).replace(r"\-", "[-_]")
     found = re.search(rf"^[ \t\[]*[\"']?{part}[\"']?[ \t]*[\].=]", text, re.M)
     return text.count("\n", 0, found.start()) + 1 if found else 1
 

@@ -20,6 +20,7 @@ from prometheus_client.registry import Collector
 
 from bloomery import __version__, _native
 from bloomery.names import printable
+from bloomery.service.lookup_figures import LookupFigures
 from bloomery.service.policy import capacity_of
 from bloomery.storage.state import Entry
 
@@ -65,6 +66,7 @@ def render(server: Server, covers: Callable[[bytes], bool]) -> bytes:
     shown = list(_chosen(server, covers))
     registry = CollectorRegistry(auto_describe=False)
     registry.register(_ServerFigures(server, len(shown), covers))
+    registry.register(LookupFigures(server.commands.lookups, shown))
     ProcessCollector(registry=registry)
     return generate_latest(registry) + _filter_lines(server, shown).encode()
 

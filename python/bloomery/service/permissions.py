@@ -41,13 +41,16 @@ OPERATIONS = {
     "look": Operation(Role.READ, "list filters (those one may read), the server's figures"),
     "session": Operation(Role.READ, "ask who one is and what there is to ask; transactions"),
     "contains": Operation(Role.READ, "ask for keys, count them"),
+    "lookup": Operation(Role.READ, "look keys up in the source that a filter is bound to"),
     "info": Operation(Role.READ, "a filter's parameters, state and samples"),
     "export": Operation(Role.READ, "take a filter out as a file"),
     "add": Operation(Role.WRITE, "add keys, making the filter if it is not there"),
     "remove": Operation(Role.WRITE, "remove keys"),
     "create": Operation(Role.WRITE, "make an empty filter"),
     "import": Operation(Role.ADMIN, "make a filter from a file"),
-    "change": Operation(Role.ADMIN, "rename, copy, expire, merge, rotate, compact; set a policy"),
+    "change": Operation(
+        Role.ADMIN, "rename, copy, expire, merge, rotate, compact; set a policy or a source"
+    ),
     "clear": Operation(Role.ADMIN, "forget all keys of a filter"),
     "drop": Operation(Role.ADMIN, "forget a filter"),
     "server": Operation(Role.ADMIN, "settings, snapshots, clients, everything at once", whole=True),

@@ -30,9 +30,9 @@ __all__ = ["Policies"]
 _FEWER = 0.95
 # One about a forecast, when it is so much longer.
 _LONGER = 1.25
-# How much surer than 95% the canary must be: the lower bound, so many times as far from the rate
-# that was seen, is five standard errors off. A thousand filters that err exactly as often as they
-# may then raise a false alarm in years, at 95% all the time.
+# How much surer than 95% one must be: the lower bound, so many times as far from the rate that was
+# seen, is five standard errors off. A thousand filters that err exactly as often as they may then
+# raise a false alarm in years, at 95% all the time.
 _SURER = 2.5
 # Filters that can wait are looked at so many a turn, which takes some milliseconds.
 _SOME = 500
@@ -125,7 +125,7 @@ class Policies:
             self.alerts.end("full-soon", f"{shown(entry.name)} is not full soon", entry)
 
     def _judge(self, entry: Entry, rate: float, low: float) -> None:
-        """The error rate that the canary saw against the one that was asked for."""
+        """The error rate that was seen against the one that was asked for."""
         allowed = getattr(entry.filter, "error_rate", 1.0)
         if rate - _SURER * (rate - low) > allowed:  # not so where they are nan
             text = f"{shown(entry.name)} errs more often than asked: {rate:.2%}, not {allowed:.2%}"

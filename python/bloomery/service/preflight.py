@@ -12,7 +12,7 @@ import time
 from pathlib import Path
 
 from bloomery import errors
-from bloomery.service import binding, tls, users
+from bloomery.service import backing, binding, tls, users
 from bloomery.service.configuration import Configuration
 from bloomery.service.registry import Registry
 
@@ -27,7 +27,7 @@ def examine(found: Configuration) -> None:
         found.warnings.append(f"{found.settings.data}: a server is running on this folder")
     else:
         _folder(found)
-    for look in (_binding, _certificate, _registry):
+    for look in (_binding, _certificate, _registry, _sources):
         try:
             look(found)
         except NotADirectoryError:  # the data folder: said already
@@ -64,6 +64,14 @@ def _certificate(found: Configuration) -> None:
 def _registry(found: Configuration) -> None:
     if found.settings.registry:
         Registry(found.settings.registry, "").close()
+
+
+def _sources(found: Configuration) -> None:
+    for settings in found.sources.values():
+        try:
+            backing.open_source(settings).close()
+        except errors.BloomeryError as problem:
+            found.problems.append(f"sources.{settings.name}: {problem}")
 
 
 def _ports(found: Configuration, running: bool) -> None:

@@ -133,8 +133,9 @@ class Sampler:
         track = self._tracks.get(entry.id)
         if track is None:
             track = self._tracks[entry.id] = Track()
-        steady = time.monotonic()
-        sample = track.take(entry, found, PROBES, self.server.engine.state.now, steady)
+        steady, now = time.monotonic(), self.server.engine.state.now
+        looked_up = self.server.commands.lookups.observed(entry)
+        sample = track.take(entry, found, PROBES, now, steady, looked_up)
         self._rows += track.rows(sample, steady)
         self.on_sample(entry, sample)
         return sample

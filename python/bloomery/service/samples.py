@@ -41,10 +41,11 @@ class Sample:
     maybes: int = 0
     probes: int = 0
     hits: int = 0
-    # Of the canary's window.
+    # Of the canary's window, or of look-ups.
     observed_error_rate: float = math.nan
     observed_low: float = math.nan
     observed_high: float = math.nan
+    observed_by: str | None = None  # canary or lookups; None: nobody could
     full_in: float | None = None  # seconds, at this rate; None: it does not fill
 
     @property
@@ -91,6 +92,7 @@ class Sample:
         self.observed_error_rate = later.observed_error_rate
         self.observed_low = later.observed_low
         self.observed_high = later.observed_high
+        self.observed_by = later.observed_by
         self.full_in = later.full_in
 
     def values(self) -> dict[str, Any]:
@@ -114,6 +116,7 @@ class Sample:
             "observed_error_rate": _known(self.observed_error_rate),
             "observed_low": _known(self.observed_low),
             "observed_high": _known(self.observed_high),
+            "observed_by": self.observed_by,
             "full_in_seconds": self.full_in,
         }
 

@@ -14,6 +14,7 @@ import secrets
 import signal
 import ssl
 import time
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any, cast
@@ -27,6 +28,7 @@ from bloomery.service.commands import Commands
 from bloomery.service.engine import Engine
 from bloomery.service.http.door import HttpDoor
 from bloomery.service.listening import Listener, listen
+from bloomery.service.lookups import Lookups
 from bloomery.service.mirror import Mirror
 from bloomery.service.notify import notify, watched
 from bloomery.service.policies import Policies
@@ -35,6 +37,7 @@ from bloomery.service.resp.door import Door
 from bloomery.service.sampler import Sampler
 from bloomery.service.saving import Saving
 from bloomery.service.settings import Settings
+from bloomery.service.sources import SourceSettings
 from bloomery.service.tls import Tls
 from bloomery.service.turns import Turns
 from bloomery.service.webhook import Webhook
@@ -53,9 +56,15 @@ class Server:
     """One running server."""
 
     def __init__(
-        self, settings: Settings, *, accept_loss: bool = False, config: Path | None = None
+        self,
+        settings: Settings,
+        *,
+        accept_loss: bool = False,
+        config: Path | None = None,
+        sources: Mapping[str, SourceSettings] | None = None,
     ) -> None:
         self.settings = settings
+        self.sources = sources or {}  # that filters may be bound to
         self.config = config  # the file that settings came from, if there was one
         self.data = Path(settings.data)
         self.accept_loss = accept_loss
@@ -112,6 +121,7 @@ class Server:
             sweeping = asyncio.ensure_future(self._sweep_http())
             # In a thread: meanwhile HTTP says that the server is not ready.
             self._open(await asyncio.to_thread(recover, self.data, accept_loss=self.accept_loss))
+            await self.commands.lookups.start(self.say)
             resp = await self._listen(bound)
             background = [
                 sweeping,
@@ -164,7 +174,8 @@ class Server:
         _native.set_memory_limit(self.settings.maxmemory or None)
         self.engine = Engine(found.state, log)
         self.engine.shelf.most_layers = self.settings.cf_max_expansions
-        self.commands = Commands(self.engine, self.settings)
+        lookups = Lookups(self.engine, self.settings, self.sources)
+        self.commands = Commands(self.engine, self.settings, lookups)
         self.turns = Turns(self.engine, partial(troubles.log_unavailable, self))
         self.policies = Policies(self.engine, self.alerts, self.say)
         self.saving = Saving(self, found.generation)
@@ -244,6 +255,7 @@ class Server:
         await self.turns.retry()
         self.policies.pass_second()
         troubles.look(self)
+        await self.commands.lookups.look()
         if await self.access.refresh():
             self.door.follow_users()
         self.audit.tick()
@@ -283,6 +295,7 @@ class Server:
         self.access.close()
         await self.turns.close()
         await self.sampler.stop()
+        await self.commands.lookups.stop()
         try:
             await self.saving.last()
         except errors.BloomeryError as problem:

@@ -72,6 +72,7 @@ class Settings:
     max_request_bytes: int = _set(128 << 20, values.size(1 << 10, 1 << 31), live=False)
     client_output_limit: int = _set(64 << 20, values.size(1 << 16, 1 << 40))
     slow_client_seconds: int = _set(60, values.between(1, 1 << 31))
+    max_lookups: int = _set(1000, values.between(1, 1_000_000))  # that wait for their sources
     http_max_answers: int = _set(64 << 20, values.between(1, 1 << 32))  # to the keys of one stream
     http_maxclients: int = _set(10_000, values.between(1, 1_000_000))
     http_header_seconds: int = _set(10, values.between(1, 3600))  # for the head of a request

@@ -91,6 +91,7 @@ STATS = Table(
     Column("observed_error_rate", Double),
     Column("observed_low", Double),
     Column("observed_high", Double),
+    Column("observed_by", Text),
     Column("full_in_seconds", Double),
 )
 Index(

@@ -1,7 +1,7 @@
 """What is remembered of one filter from sample to sample, and what is written of it.
 
-    figures ──> the sample ──> raw ──> minute ──> hour
-                    └──> the canary's window, the forecast
+    figures, look-ups ──> the sample ──> raw ──> minute ──> hour
+                              └──> the canary's window, the forecast
 
 A filter that nobody uses is written once, and then a raw sample each half hour and an hour's each
 day: of many filters most are at rest.
@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 
+from bloomery.guard.observed import Observation
 from bloomery.intervals import interval
 from bloomery.service.canary import Window
 from bloomery.service.forecast import Forecast
@@ -27,6 +28,7 @@ Figures = tuple[int, int, int, int, float, float, float, int, "int | None"]
 # How often a filter that nobody uses is written all the same, in seconds.
 _QUIET_RAW = 1800
 _QUIET_HOUR = 86400
+_ENOUGH_KEYS = 1000  # absent ones that were looked up: a rate of 1% is then known within 0.7%
 
 
 class Track:
@@ -62,8 +64,20 @@ class Track:
         self._quiet = False  # was a sample written since it was last used?
         self._written = self._written_hour = -math.inf  # when, by the steady clock
 
-    def take(self, entry: Entry, found: Figures, probes: int, at: float, steady: float) -> Sample:
-        """Make a sample of these figures, at a time of the server's clock and of the steady one."""
+    def take(
+        self,
+        entry: Entry,
+        found: Figures,
+        probes: int,
+        at: float,
+        steady: float,
+        looked_up: Observation | None = None,
+    ) -> Sample:
+        """Make a sample of these figures, at a time of the server's clock and of the steady one.
+
+        What look-ups saw, of enough keys, tells more than the canary: these are the keys that
+        clients really ask for.
+        """
         items, adds, checks, maybes, fill, estimate, count, nbytes, hits = found
         seconds = steady - self._taken if self.last is not None else 0.0
         before, self._before = self._before, (items, adds, checks, maybes)
@@ -96,6 +110,11 @@ class Track:
             sample.probes, sample.hits = probes, hits
             sample.observed_error_rate = window.rate
             sample.observed_low, sample.observed_high = interval(window.probes, window.hits)
+            sample.observed_by = "canary"
+        if looked_up is not None and looked_up.keys >= _ENOUGH_KEYS:
+            sample.observed_error_rate = looked_up.error_rate
+            sample.observed_low, sample.observed_high = looked_up.interval
+            sample.observed_by = "lookups"
         self.last = sample
         return sample
 

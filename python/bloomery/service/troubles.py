@@ -1,4 +1,5 @@
-"""What of the server itself calls for an alert: its log, its registry, its clock."""
+"""What of the server itself calls for an alert: its log, its registry, its
+sources, its clock."""
 
 from __future__ import annotations
 
@@ -34,6 +35,12 @@ def look(server: Server) -> None:
         alerts.begin("registry-late", text, seconds=round(behind))
     elif behind < _REGISTRY_SECONDS / 2:
         alerts.end("registry-late", "the registry is up to date again")
+    for name, backing in server.commands.lookups.backings.items():
+        if backing.down_since is None:
+            alerts.end("source-unavailable", f"the source {name} answers again", source=name)
+        else:
+            text = f"the source {name} does not answer: look-ups that need it go by on-outage"
+            alerts.begin("source-unavailable", text, source=name)
     if abs(off) > ALARM_SECONDS:
         where = "ahead of" if off > 0 else "behind"
         text = (

@@ -11,7 +11,17 @@ from starlette.exceptions import HTTPException
 from starlette.routing import Match, Route
 
 from bloomery import __version__, errors
-from bloomery.service.http import file, filters, health, key_schemas, keys, problems, whole, wrong
+from bloomery.service.http import (
+    file,
+    filters,
+    health,
+    key_schemas,
+    keys,
+    lookup,
+    problems,
+    whole,
+    wrong,
+)
 from bloomery.service.http.problems import Refused
 
 if TYPE_CHECKING:
@@ -23,7 +33,10 @@ _ABOUT = (
     "Have I seen this before? A *no* is certain. A *maybe* is wrong no more often than you allowed."
 )
 # Those of keys first: they are asked for most, and found by looking through all in order.
-_ROUTERS = (keys.router, filters.router, whole.router, file.router, health.watching, health.router)
+_ROUTERS = (
+    *(keys.router, lookup.router, filters.router, whole.router, file.router),
+    *(health.watching, health.router),
+)
 
 
 def make(server: Server | None) -> FastAPI:

@@ -42,6 +42,10 @@ async def create(request: Request, new: Annotated[models.NewFilter, Body()]) -> 
     given = new.model_dump(exclude_unset=True)
     name = names.typed(given.pop("name"))
     also(request, "create", name)
+    if given.get("source") is None:
+        given.pop("source", None)
+    else:
+        also(request, "change", name)
     if given.get("kind") == "rediscuckoo":
         given["door"] = "cf"  # CF commands are for these
     commands_of(request).create(name, **given)
@@ -103,7 +107,7 @@ async def info(request: Request, name: Name) -> Response:
     },
 )
 async def change(request: Request, name: Name, changes: models.Changes) -> Response:
-    """Change a filter's policy, let it end at a time, or rename it."""
+    """Change a filter's policy, bind it to a source, let it end at a time, or rename it."""
     commands, server = commands_of(request), server_of(request)
     given = changes.model_fields_set
     commands.find(name)
@@ -117,6 +121,8 @@ async def change(request: Request, name: Name, changes: models.Changes) -> Respo
     policy = changes.model_dump(include=models.POLICY & given)
     if policy:
         commands.adjust(name, **policy)
+    if "source" in given:
+        commands.bind(name, changes.source)
     if "expires_at" in given:
         commands.expire(name, changes.expires_at)
     there = commands.engine.find(name) is not None

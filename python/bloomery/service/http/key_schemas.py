@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-__all__ = ["COLUMN", "SCHEMAS", "request", "response"]
+__all__ = ["COLUMN", "SCHEMAS", "bodies", "request", "response"]
 
 _BASE64 = "^(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?$"
 _HEX = "[0-9a-f]"
@@ -71,19 +71,24 @@ COLUMN = {
 }
 
 
-def request() -> dict[str, Any]:
-    """The body of add, contains and remove."""
+def bodies() -> dict[str, Any]:
+    """Keys in JSON: one, or many."""
     shapes = [
         _body(field, key, encoding)
         for key, encoding in (("Key", "utf-8"), ("Base64Key", "base64"))
         for field in ("key", "keys")
     ]
+    return {"application/json": {"schema": {"anyOf": shapes}}}
+
+
+def request() -> dict[str, Any]:
+    """The body of add, contains and remove."""
     lines = {"type": "string", "description": "a key a line, each as JSON"}
     columns = {"type": "string", "format": "binary", "description": "an Arrow IPC stream"}
     return {
         "required": True,
         "content": {
-            "application/json": {"schema": {"anyOf": shapes}},
+            **bodies(),
             _LINES: {"schema": lines},
             _ARROW: {"schema": columns},
         },

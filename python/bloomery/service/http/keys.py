@@ -25,7 +25,7 @@ from bloomery.service.http.wrong import check_query
 if TYPE_CHECKING:
     from bloomery.service.server import Server
 
-__all__ = ["find", "router"]
+__all__ = ["find", "keys_in", "router"]
 
 _START = "http.response.start"
 _BODY = "http.response.body"
@@ -48,7 +48,7 @@ def _answering(operation: str) -> Any:
             told = await streams.answer(server, operation, name, scope, receive)
             await told(scope, receive, send)
             return
-        keys, one = _keys(await server.http.bodies.read(scope, receive))
+        keys, one = keys_in(await server.http.bodies.read(scope, receive))
         server.turns.join()
         if operation == "contains":
             answers = server.commands.contains(name, keys)
@@ -114,7 +114,7 @@ def _refusal(word: str, outcome: Outcome, one: bool) -> Response:
 # From a body to keys.
 
 
-def _keys(body: bytes) -> tuple[list[Any], bool]:
+def keys_in(body: bytes) -> tuple[list[Any], bool]:
     """The keys of a request, and whether it asks for one alone."""
     found = bodies.parse(body)
     if (

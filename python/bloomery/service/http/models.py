@@ -80,8 +80,15 @@ class _Policy(_Strict):
 POLICY = set(_Policy.model_fields)
 
 
+Source = Annotated[
+    str,
+    Field(pattern=r"^[a-z0-9_-]{1,64}$", description="A source of the server's configuration."),
+]
+
+
 class _New(_Policy):
     name: FilterName
+    source: Source | None = Field(None, description="Where keys are looked up (role admin).")
 
 
 class _Sized(_New):
@@ -194,6 +201,9 @@ class Changes(_Policy):
     """What is to change about a filter; what is left out stays. A policy's null: the default."""
 
     name: FilterName | None = Field(None, description="Its new name.")
+    source: Source | None = Field(
+        None, description="The source that keys are looked up in; null: none."
+    )
     expires_at: float | None = Field(
         None, ge=0, le=1e12, description="Unix time from which on it is no more; null: never."
     )
@@ -233,6 +243,10 @@ class FilterInfo(FilterRow):
     maybes: int = Field(description="of these, answered *maybe*")
     policy: dict[str, Any] = Field(description="what happens when it is full")
     sample: dict[str, Any] | None = Field(description="the last one; null before it")
+    source: str | None = Field(description="that it is bound to; null: none")
+    lookups: dict[str, Any] | None = Field(
+        description="how look-ups were answered; null before the first"
+    )
 
 
 class Samples(BaseModel):

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from bloomery import _native, errors
 from bloomery.service.resp import (
     bf,
+    bf_lookup,
     bf_reserve,
     bf_whole,
     catalogue,
@@ -39,6 +40,7 @@ _LOG_SECONDS = 5.0  # for what was written to be in the log, when the server end
 
 HANDLERS = (
     bf,
+    bf_lookup,
     bf_reserve,
     bf_whole,
     catalogue,

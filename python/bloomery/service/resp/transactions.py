@@ -12,6 +12,7 @@ __all__ = ["AT_ONCE", "end", "enqueue"]
 # In a transaction these are done and not queued.
 AT_ONCE = frozenset({"EXEC", "DISCARD", "MULTI", "WATCH", "QUIT", "RESET"})
 MOST_WATCHED = 10_000
+_LONG = ("SAVE", "BF.LOOKUP")  # they take long, and others go on meanwhile
 
 
 def end(client: Client) -> None:
@@ -24,7 +25,7 @@ def end(client: Client) -> None:
 def enqueue(client: Client, command: Command, words: list[bytes]) -> str:
     """Keep a command until EXEC."""
     assert client.queue is not None
-    if command.name == "SAVE":  # it takes long, and others go on meanwhile
+    if command.name in _LONG:
         client.spoiled = True
         raise Failure("ERR Command not allowed inside a transaction")
     nbytes = sum(map(len, words)) + 64 * len(words)  # about what Python needs for them

@@ -1,0 +1,110 @@
+"""URLs of a configuration file, and their secrets: those come from a file (NAME-file) or from the
+environment (NAME-env), never from the configuration itself, and are shown to nobody."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qsl, quote, urlsplit, urlunsplit
+
+__all__ = ["Section", "Wrong", "public", "secrets_of"]
+
+_MOST_BYTES = 64 << 10
+
+
+class Wrong(Exception):
+    """What is wrong with one field of a section."""
+
+    def __init__(self, name: str, why: str) -> None:
+        super().__init__(why)
+        self.name = name
+
+
+@dataclass(frozen=True)
+class Section:
+    """The fields of a section as somebody wrote them; the file's folder; the environment."""
+
+    given: Mapping[str, Any]
+    folder: Path
+    around: Mapping[str, str]
+
+    def url(self, name: str, secret: str, password: str) -> str | None:
+        """A URL with its password: by NAME without one, or as a whole by SECRET-file or -env."""
+        url = self._secret(secret)
+        if name in self.given:
+            if url is not None:
+                raise Wrong(name, f"{name} is there twice: give {name}, {secret}-file or -env")
+            url = self._bare(name, secret, password)
+        return url
+
+    def with_password(self, url: str, name: str) -> str:
+        """The URL with the password that NAME-file or NAME-env has, if one is given."""
+        password = self._secret(name)
+        if password is None:
+            return url
+        parts = urlsplit(url)
+        if parts.password or not parts.netloc:
+            why = "the URL has one already" if parts.password else "this URL takes none"
+            raise Wrong(name, f"{name} is given, but {why}")
+        user, _, place = parts.netloc.rpartition("@")
+        return urlunsplit(parts._replace(netloc=f"{user}:{quote(password, safe='')}@{place}"))
+
+    def _bare(self, name: str, secret: str, password: str) -> str:
+        url = self.given[name]
+        try:
+            if not isinstance(url, str) or not url or not url.isprintable():
+                raise ValueError
+            found = secrets_of(url)
+        except ValueError:
+            raise Wrong(name, f"{name} must be a URL in quotes") from None
+        if found:
+            raise Wrong(
+                name,
+                f"{name} has a password in it, which must not be in this file: leave it out and "
+                f"give {password}-file or {password}-env, or the whole URL by {secret}-file or "
+                f"{secret}-env",
+            )
+        return url
+
+    def _secret(self, name: str) -> str | None:
+        """What NAME-file or NAME-env has; None if neither is given."""
+        path, variable = self.given.get(f"{name}-file"), self.given.get(f"{name}-env")
+        if path is not None and variable is not None:
+            raise Wrong(f"{name}-env", f"{name} is there twice: give {name}-file or {name}-env")
+        if variable is not None:
+            text = self.around.get(variable, "") if isinstance(variable, str) else ""
+            if not text:
+                given = f"{name}-env is {str(variable)[:60]!r}"
+                raise Wrong(f"{name}-env", f"{given}, must be a variable that is set")
+            return text
+        return None if path is None else self._content(f"{name}-file", path)
+
+    def _content(self, name: str, path: Any) -> str:
+        given = f"{name} is {str(path)[:60]!r}"
+        try:
+            with open(os.path.join(self.folder, path), "rb") as file:
+                text = file.read(_MOST_BYTES).decode().strip()
+        except (OSError, TypeError, ValueError) as problem:
+            why = problem.strerror if isinstance(problem, OSError) else "it is no text"
+            raise Wrong(name, f"{given}, must be a file that can be read: {why}") from None
+        if not text:
+            raise Wrong(name, f"{given}, which is empty")
+        return text
+
+
+def secrets_of(url: str) -> list[str]:
+    """The passwords in a URL; ValueError if it is none."""
+    parts = urlsplit(url)
+    parameters = [value for key, value in parse_qsl(parts.query) if "password" in key]
+    return [one for one in (parts.password, *parameters) if one]
+
+
+def public(url: str) -> str:
+    """A URL without user, password and parameters; other words as they are."""
+    if "://" not in url:
+        return url
+    parts = urlsplit(url)
+    return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))

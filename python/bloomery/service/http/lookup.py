@@ -1,0 +1,58 @@
+"""Look-ups: exact answers, of filters that are bound to a source."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from fastapi import Request, Response
+from pydantic import BaseModel, Field
+
+from bloomery.service import answers
+from bloomery.service.http import bodies, key_schemas, problems
+from bloomery.service.http.keys import keys_in
+from bloomery.service.http.route import JSON, Answer, Name, commands_of, does, routes, server_of
+
+__all__ = ["router"]
+
+router = routes()
+
+
+class Found(BaseModel):
+    """What is known of a key."""
+
+    found: bool
+    value: Any = Field(description="null where the key is not there, or nobody could be asked")
+    by: Literal["filter", "cache", "source", "stale", "unconfirmed"] = Field(
+        description="who says so: stale and unconfirmed are not certain, the source being down"
+    )
+
+
+class FoundMany(BaseModel):
+    """The same for each of many keys, in order."""
+
+    answers: list[Found]
+
+
+@router.post(
+    "/filters/{name}/lookup",
+    response_model=Found | FoundMany,
+    openapi_extra={
+        **does("lookup"),
+        "requestBody": {"required": True, "content": key_schemas.bodies()},
+    },
+    responses=problems.describe(
+        *("invalid-request", "not-logged-in", "not-allowed", "unknown-filter"),
+        *("request-too-large", "server-unavailable", "invalid-parameter"),
+        *("invalid-key", "unsupported-key", "null-key"),
+        *("source-unavailable", "invalid-source", "poisoned-cache", "queue-unavailable"),
+        statuses=(408, 415),
+    ),
+)
+async def lookup(request: Request, name: Name) -> Response:
+    """Look keys up: exact answers, and who gave them."""
+    if bodies.media_type(request.scope) != JSON:
+        raise problems.Refused("the body must be JSON: Content-Type: application/json", 415)
+    body = await server_of(request).http.bodies.read(request.scope, request.receive)
+    keys, one = keys_in(body)
+    told = [answers.for_json(found) for found in await commands_of(request).lookup(name, keys)]
+    return Answer(told[0] if one else {"answers": told})

@@ -1,0 +1,75 @@
+"""Keys as a column has them. A client of the Redis protocol sends bytes, one of HTTP text or
+numbers: the filter is asked for the key as it was given, the source for what its column holds."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+from uuid import UUID
+
+__all__ = ["KEY_TYPES", "TypedSource"]
+
+_NUMBER = re.compile(r"0|-?[1-9][0-9]{0,30}")
+
+
+def _text(key: Any) -> str | None:
+    """A key as text, if it is some."""
+    if isinstance(key, bytes):
+        try:
+            return key.decode()
+        except UnicodeDecodeError:
+            return None
+    return key if isinstance(key, str) else None
+
+
+def _as_text(key: Any) -> str | None:
+    return str(key) if isinstance(key, (int, UUID)) else _text(key)
+
+
+def _as_integer(key: Any) -> int | None:
+    if isinstance(key, int):
+        return key
+    text = _text(key)
+    return int(text) if text is not None and _NUMBER.fullmatch(text) else None
+
+
+def _as_uuid(key: Any) -> UUID | None:
+    if isinstance(key, UUID):
+        return key
+    try:
+        return UUID(_text(key) or "")
+    except ValueError:
+        return None
+
+
+def _as_bytes(key: Any) -> bytes | None:
+    return key.encode() if isinstance(key, str) else key if isinstance(key, bytes) else None
+
+
+# What can be no value of such a column becomes None: it cannot be there.
+KEY_TYPES: dict[str, Callable[[Any], Any]] = {
+    "text": _as_text,
+    "integer": _as_integer,
+    "uuid": _as_uuid,
+    "bytes": _as_bytes,
+}
+
+
+class TypedSource:
+    """A source that is asked for keys of one type, whatever it is that clients send."""
+
+    def __init__(self, source: Any, key_type: str) -> None:
+        self.source = source
+        self.name = source.name
+        self._of = KEY_TYPES[key_type]
+
+    def get_many(self, keys: Sequence[Any]) -> Mapping[Any, Any]:
+        """The values of those keys that are there, each by the key that was given."""
+        given: dict[Any, list[Any]] = {}
+        for key in keys:
+            wanted = self._of(key)
+            if wanted is not None:
+                given.setdefault(wanted, []).append(key)
+        found = self.source.get_many(list(given)) if given else {}
+        return {key: value for wanted, value in found.items() for key in given[wanted]}

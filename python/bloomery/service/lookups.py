@@ -1,0 +1,176 @@
+"""Look-ups: exact answers for filters that are bound to a source.
+
+A binding is a setting of the filter, `source`, and so in the log and in snapshots; what stands
+behind the name is the operator's (`sources`). The filter answers at once; what it cannot tell waits
+for the cache and the source, beside all else the server does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from bloomery import errors
+from bloomery.guard.answer import Answer
+from bloomery.guard.core import Core
+from bloomery.guard.flow import arun
+from bloomery.guard.lookups import look_up
+from bloomery.guard.observed import Observation
+from bloomery.names import printable
+from bloomery.service.backing import Backing
+from bloomery.service.sources import SourceSettings
+from bloomery.storage.state import Entry
+
+if TYPE_CHECKING:
+    from bloomery.service.alerts import Say
+    from bloomery.service.engine import Engine
+    from bloomery.service.settings import Settings
+
+__all__ = ["MOST_KEYS", "Lookups"]
+
+MOST_KEYS = 10_000  # of one look-up
+
+
+@dataclass(slots=True)
+class _Bound:
+    """A filter that somebody has looked keys up in."""
+
+    source: str
+    core: Core
+    changes: int  # of the filter, when it was last asked
+
+
+class Lookups:
+    """The sources of a server, and the filters that are bound to them."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        settings: Settings,
+        sources: Mapping[str, SourceSettings] | None = None,
+    ) -> None:
+        self.engine = engine
+        self.settings = settings
+        self.waiting = 0  # look-ups under way
+        data = Path(settings.data)
+        self.backings = {name: Backing(one, data) for name, one in (sources or {}).items()}
+        self._bound: dict[int, _Bound] = {}
+        before = engine.on_drop
+
+        def forget(entry: Entry) -> None:
+            before(entry)
+            self._bound.pop(entry.id, None)
+
+        engine.on_drop = forget
+
+    async def start(self, say: Say) -> None:
+        """Begin; and tell of filters that are bound to what is not there."""
+        for backing in self.backings.values():
+            await backing.start()
+        for entry in self.engine.state.filters.values():
+            source = entry.settings.get("source")
+            if source is not None and source not in self.backings:
+                text = f"{printable(entry.name)} is bound to the source {source}, which the "
+                say(f"{text}configuration does not have: look-ups are refused", level="warning")
+
+    async def look(self) -> None:
+        """Each second: how much waits for the sources."""
+        for backing in self.backings.values():
+            await backing.look()
+
+    async def stop(self) -> None:
+        """Let go of the sources."""
+        for backing in self.backings.values():
+            await backing.stop()
+
+    # Binding.
+
+    def check(self, source: str) -> None:
+        """Raise unless there is a source of that name."""
+        if source not in self.backings:
+            known = f"there are {', '.join(self.backings)}" if self.backings else "there are none"
+            raise errors.InvalidParameter(
+                f"there is no source named {source[:64]!r} in the server's configuration: {known}"
+            )
+
+    # Asking.
+
+    async def ask(self, entry: Entry, keys: Sequence[Any]) -> list[Answer]:
+        """An answer for each key. What the filter knows not to be there waits for nothing."""
+        if len(keys) > MOST_KEYS:
+            raise errors.RequestTooLarge(
+                f"a look-up of {len(keys):,} keys, may have {MOST_KEYS:,}: ask for fewer at once"
+            )
+        core = self._core(entry)
+        self.waiting += 1
+        try:
+            return await arun(look_up(core, keys), core.workers)
+        finally:
+            self.waiting -= 1
+
+    def admit(self) -> None:
+        """Raise if so many wait that this one may not."""
+        most = self.settings.max_lookups
+        if self.waiting > most:
+            raise errors.ServerUnavailable(
+                f"{most:,} look-ups wait for their sources already (max-lookups): try again"
+            )
+
+    def _core(self, entry: Entry) -> Core:
+        name = entry.settings.get("source")
+        if name is None:
+            raise errors.InvalidParameter(
+                f"{_shown(entry)} is not bound to a source: BF.BIND {_shown(entry)} SOURCE, or PATCH"
+            )
+        backing = self.backings.get(name)
+        if backing is None:
+            raise errors.InvalidParameter(
+                f"{_shown(entry)} is bound to the source {name}, which the server's configuration "
+                "does not have: bind it to another"
+            )
+        bound = self._bound.get(entry.id)
+        if bound is None or bound.source != name:
+            core = backing.core(_Shelved(self, entry))
+            bound = self._bound[entry.id] = _Bound(name, core, entry.changes)
+        elif bound.changes != entry.changes:  # cleared, merged, …: it may err otherwise now
+            bound.core.observed.restart()
+            bound.changes = entry.changes
+        return bound.core
+
+    # What was seen.
+
+    def observed(self, entry: Entry) -> Observation | None:
+        """How often the filter erred, as far as look-ups tell; None if there were none."""
+        bound = self._bound.get(entry.id)
+        if bound is None or bound.changes != entry.changes:
+            return None
+        return bound.core.observed.take()
+
+    def shown(self, entry: Entry) -> dict[str, Any] | None:
+        """What look-ups of a filter told, ready for JSON; None before the first."""
+        bound = self._bound.get(entry.id)
+        return None if bound is None else bound.core.info()
+
+
+class _Shelved:
+    """A filter of the server as a guard asks it, whatever its name is now, and whichever filter
+    has taken its place. It has no `error_rate`, so that the guard warns of none: policies do."""
+
+    blocking = False
+
+    def __init__(self, lookups: Lookups, entry: Entry) -> None:
+        self._lookups = lookups
+        self._entry = entry
+
+    def contains_many(self, keys: Sequence[Any]) -> bytes:
+        """A byte for each key: 0 it was definitely not added, 1 maybe."""
+        found = self._lookups.engine.shelf.contains(self._entry.name, keys)
+        if 1 in found:
+            self._lookups.admit()
+        return found
+
+
+def _shown(entry: Entry) -> str:
+    return printable(entry.name)[:60]
