@@ -26,8 +26,8 @@ class SqlSource:
         SqlSource(url, query="SELECT name, id, mail FROM users WHERE name IN :keys")
 
     A batch is one query. One column of values is the value, several are a dict by their names, none
-    is True. A table can also be written to (`add`, `remove`) and read from end to end (`batches`);
-    a query is for looking up.
+    is True. A table can also be written to (`add`, `remove`), counted and read from end to end
+    (`count`, `batches`); a query is for looking up.
     """
 
     def __init__(
@@ -84,6 +84,7 @@ class SqlSource:
         writes = SqlWrites(self._lookup, place, column, columns, value, named)
         self.add: Callable[[Any, Any, str], bool | None] = writes.add
         self.remove: Callable[[Any, str], bool | None] = writes.remove
+        self.count: Callable[[], int] = self._count
         self.batches: Callable[..., Generator[list[Any], None, None]] = self._batches
 
     def get_many(self, keys: Sequence[Any]) -> Mapping[Any, Any]:
@@ -92,6 +93,17 @@ class SqlSource:
             return {}
         with self._lookup.reading() as connection:
             return self._lookup.find(connection, keys)
+
+    def _count(self) -> int:
+        """How many keys there are."""
+        import sqlalchemy as sa
+
+        with self._database.streaming(1) as connection:
+            return int(
+                connection.execute(
+                    sa.text(f"SELECT count(*) FROM ({self._all}) AS keys")
+                ).scalar_one()
+            )
 
     def _batches(self, size: int = 10_000) -> Generator[list[Any], None, None]:
         """All keys, as they are when the reading begins; so many at a time, in constant memory."""
