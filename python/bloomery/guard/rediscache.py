@@ -197,5 +197,6 @@ def _entries(cache: Any, client: Any, prefix: str, longest: int, cluster: Any) -
     if isinstance(client, cluster):
         return RedisEntries(prefix, longest, "a Redis Cluster", cluster=True)
     known = client.get_connection_kwargs()
-    place = known.get("path") or f"{known.get('host', 'localhost')}:{known.get('port', 6379)}"
+    host = f"{known['host']}:{known.get('port', 6379)}" if "host" in known else "a Redis"
+    place = known.get("path") or host
     return RedisEntries(prefix, longest, place, cluster=False)

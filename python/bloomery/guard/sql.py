@@ -106,7 +106,10 @@ class SqlSource:
             )
 
     def _batches(self, size: int = 10_000) -> Generator[list[Any], None, None]:
-        """All keys, as they are when the reading begins; so many at a time, in constant memory."""
+        """All keys, as they are when the reading begins; so many at a time, in constant memory.
+
+        A SQLite file that is not in WAL mode cannot be written meanwhile.
+        """
         import sqlalchemy as sa
 
         with (

@@ -147,7 +147,7 @@ class SqlDatabase:
         if state is None:
             text = " ".join(_MORE.split(str(cause))[0].split())
         else:  # details, which show rows, are left out
-            text = str(cause.diag.message_primary)  # type: ignore[attr-defined]
+            text = cause.diag.message_primary or ""  # type: ignore[attr-defined]
         if str(state).startswith("22") or self.kind not in ("postgresql", "sqlite"):
             text = _QUOTED.sub("…", text)  # a value that the database could not take
         for secret in (self.engine.url.password, self.engine.url.query.get("password")):

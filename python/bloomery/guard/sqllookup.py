@@ -112,8 +112,8 @@ class SqlLookup:
 
     @property
     def is_exact(self) -> bool:
-        """Does the column hold what it is given, or else refuse it?"""
-        return self._column.cast not in ("", "bpchar")
+        """Does the column hold what it is given, or else refuse it? Others pad or round."""
+        return self._column.cast in ("text", "bytea", "bigint", "uuid")
 
     def statement(self, text: str) -> sa.TextClause:
         """A statement with `:keys` that this database understands."""
