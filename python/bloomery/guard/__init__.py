@@ -3,8 +3,18 @@
 from bloomery.guard.aio import AsyncGuard
 from bloomery.guard.answer import Answer
 from bloomery.guard.decorator import guarded
+from bloomery.guard.redisqueue import AsyncRedisQueue, RedisQueue
 from bloomery.guard.sources import CallSource
 from bloomery.guard.sqlitequeue import SqliteQueue
 from bloomery.guard.sync import Guard
 
-__all__ = ["Answer", "AsyncGuard", "CallSource", "Guard", "SqliteQueue", "guarded"]
+__all__ = [
+    "Answer",
+    "AsyncGuard",
+    "AsyncRedisQueue",
+    "CallSource",
+    "Guard",
+    "RedisQueue",
+    "SqliteQueue",
+    "guarded",
+]
