@@ -227,5 +227,7 @@ def _open(closed: bool, redis: RedisClient) -> None:
 
 
 def _away(redis: RedisClient, problem: Exception) -> QueueUnavailable:
-    step = "give it more memory" if "maxmemory" in str(problem) else "does it run, and may we use it?"
+    step = (
+        "give it more memory" if "maxmemory" in str(problem) else "does it run, and may we use it?"
+    )
     return QueueUnavailable(f"the queue in {redis.told(problem)}: {step}")

@@ -83,7 +83,7 @@ STEPS = st.tuples(
 
 @pytest.mark.parametrize("kind", [RedisQueue, Awaited])
 @settings(
-    max_examples=effort(5, 25, 500), suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=effort(5, 12, 500), suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 @given(steps=st.lists(STEPS, max_size=30))
 def test_it_does_what_the_one_in_a_file_does(
@@ -206,6 +206,13 @@ def test_an_async_guard_with_an_async_queue(url: str) -> None:
     assert source.rows == {0: 0, 1: 1, 2: 2}
 
 
+async def _ask_once(queue: AsyncRedisQueue) -> None:
+    try:
+        await queue.writes()
+    finally:
+        await queue.close()
+
+
 def test_a_redis_that_drops_keys_is_refused(url: str) -> None:
     """One whose policy is for keys that expire is not, nor one without a limit."""
     with redis.Redis.from_url(url) as plain:
@@ -216,7 +223,7 @@ def test_a_redis_that_drops_keys_is_refused(url: str) -> None:
             with pytest.raises(InvalidParameter, match=r"allkeys-lru.*use one with noeviction"):
                 RedisQueue(plain)
             with pytest.raises(InvalidParameter, match="noeviction"):
-                asyncio.run(AsyncRedisQueue(url).writes())
+                asyncio.run(_ask_once(AsyncRedisQueue(url)))
             plain.config_set("maxmemory-policy", "volatile-lru")
             RedisQueue(plain)
             plain.acl_setuser(
