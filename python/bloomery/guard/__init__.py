@@ -5,6 +5,7 @@ from bloomery.guard.answer import Answer
 from bloomery.guard.decorator import guarded
 from bloomery.guard.localcache import LocalCache
 from bloomery.guard.rediscache import AsyncRedisCache, RedisCache
+from bloomery.guard.redisqueue import AsyncRedisQueue, RedisQueue
 from bloomery.guard.sources import CallSource
 from bloomery.guard.sql import SqlSource
 from bloomery.guard.sqlitequeue import SqliteQueue
@@ -14,10 +15,12 @@ __all__ = [
     "Answer",
     "AsyncGuard",
     "AsyncRedisCache",
+    "AsyncRedisQueue",
     "CallSource",
     "Guard",
     "LocalCache",
     "RedisCache",
+    "RedisQueue",
     "SqlSource",
     "SqliteQueue",
     "guarded",
