@@ -12,11 +12,12 @@ from bloomery.errors import CorruptData, InvalidSource
 
 __all__ = ["decode", "encode"]
 
-# Exact classes: a datetime is a date too.
+# Exact classes: a datetime is a date too. No floats: PostgreSQL writes a float4 as the shortest
+# text that reads back as the same float4, and as a float8 that text may be larger: other rows of
+# that very value would not be read, and be missing.
 _TYPES: dict[type, tuple[Callable[[Any], str], Callable[[str], Any]]] = {
     int: (str, int),
     str: (str, str),
-    float: (float.hex, float.fromhex),
     bytes: (bytes.hex, bytes.fromhex),
     UUID: (str, UUID),
     datetime: (datetime.isoformat, datetime.fromisoformat),
@@ -31,7 +32,7 @@ def encode(column: str, value: Any) -> list[str]:
     if type(value) not in _TYPES:
         raise InvalidSource(
             f"cannot order by the column {column!r}: its values come as {type(value).__name__}; "
-            "order by a number, text, a UUID or a time"
+            "order by whole numbers, decimals, text, UUIDs or times"
         )
     return [type(value).__name__, _TYPES[type(value)][0](value)]
 

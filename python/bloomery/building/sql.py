@@ -120,7 +120,7 @@ class SqlRows:
     @property
     def unresumable(self) -> str:
         """Without an order there is no position."""
-        return "" if self._order else "without a column to order by, reading begins anew each time"
+        return "" if self._order else "without --order-by (order_by) reading begins anew"
 
     def count(self) -> int | None:
         """Ask for the number, at the same moment as the rows will be read."""

@@ -15,6 +15,7 @@ from bloomery.storage.inputs import Source, reader
 __all__ = ["CsvRows", "ParquetRows"]
 
 _BATCH = 65_536
+_BLOCK = 4 << 20  # of a CSV file at a time; a row must fit into it
 
 
 class CsvRows(FileRows):
@@ -63,7 +64,9 @@ class CsvRows(FileRows):
         return csv.open_csv(
             reader(source),
             read_options=csv.ReadOptions(
-                autogenerate_column_names=not self._header, skip_rows_after_names=skip
+                block_size=_BLOCK,
+                autogenerate_column_names=not self._header,
+                skip_rows_after_names=skip,
             ),
             parse_options=csv.ParseOptions(delimiter=self._delimiter, newlines_in_values=True),
             convert_options=csv.ConvertOptions(**convert),
@@ -96,6 +99,8 @@ class CsvRows(FileRows):
             shape = re.search(r"Expected \d+ columns, got \d+", text)
             if shape:
                 why = f"a row does not fit: {shape[0].lower()}"
+            elif "straddl" in text:
+                why = f"a row is larger than {_BLOCK >> 20} MiB; is it CSV?"
             elif "conversion error" in text:
                 why = "a value is no whole number" if self._type == "int" else "it is not UTF-8"
             else:

@@ -124,15 +124,17 @@ def test_the_capacity_is_counted_or_estimated(urls: str, tmp_path: Path) -> None
 
 
 def test_it_reads_one_moment(postgres: PostgresServer, urls: str, tmp_path: Path) -> None:
-    """What is deleted while it reads was there when it began, and is in."""
+    """What is deleted while it reads, or moved to where it has read already, was there when it
+    began, and is in."""
 
     def meanwhile(progress: Any) -> None:
         if progress.rows == 10_000:
-            postgres.run("DELETE FROM urls WHERE id > 100000")
+            postgres.run(
+                "DELETE FROM urls WHERE id > 100000; UPDATE urls SET day = 1 WHERE day IS NULL"
+            )
 
-    made = built(
-        urls, tmp_path / "out", query="SELECT url FROM urls", build={"on_batch": meanwhile}
-    )
+    options = {"table": "urls", "columns": ["url"], "order_by": "day"}
+    made = built(urls, tmp_path / "out", **options, build={"on_batch": meanwhile})
     assert made.rows == ROWS
     assert all(made.filter.contains_many(all_urls()))
 

@@ -9,6 +9,7 @@ import pytest
 
 import bloomery
 from bloomery import building, errors
+from bloomery.building import table_files
 from bloomery.building.rows import Lines
 from conftest import require
 
@@ -63,9 +64,12 @@ def write_csv(path: Path, names: str = "id,url\n") -> None:
 
 
 @pytest.mark.parametrize("header", [True, False])
-def test_csv_goes_on_from_every_position(tmp_path: Path, header: bool) -> None:
+def test_csv_goes_on_from_every_position(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, header: bool
+) -> None:
     """By name or by number, with a header and without one."""
     require("pyarrow")
+    monkeypatch.setattr(table_files, "_BLOCK", 1 << 20)
     path = tmp_path / "urls.csv"
     write_csv(path, "id,url\n" if header else "")
     column = "url" if header else "2"
@@ -105,6 +109,7 @@ def test_csv_values_are_what_they_are_said_to_be(tmp_path: Path) -> None:
         (b"a,b\nsecret,2,3\n", {"columns": ["a"]}, "expected 2 columns, got 3"),
         (b"a\n\xff\xfe\n", {"columns": ["a"]}, "not UTF-8"),
         (b"", {"columns": ["a"]}, "no CSV"),
+        (b"a\nx\n" + b"y" * (9 << 20), {"columns": ["a"]}, "a row is larger than 4 MiB"),
     ],
 )
 def test_csv_that_is_wrong_is_one_clear_error(

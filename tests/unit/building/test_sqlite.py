@@ -80,7 +80,7 @@ def test_it_goes_on_though_rows_moved(database: str, tmp_path: Path, order: str 
 def test_a_query_without_an_order_begins_anew(database: str, tmp_path: Path) -> None:
     """It keeps nothing, and says why."""
     rows = building.open_rows(database, query="SELECT url FROM urls")
-    assert "order by" in rows.unresumable
+    assert "order_by" in rows.unresumable
 
     def stop(progress: Any) -> None:
         if progress.rows:
@@ -126,13 +126,14 @@ def test_positions_keep_value_and_type() -> None:
     from bloomery.building import positions
 
     zone = timezone(timedelta(hours=2))
-    values = [0, -(2**70), "ä\n", 0.1, float("inf"), b"\0\xff", UUID(int=3), date(2026, 1, 2)]
+    values = [0, -(2**70), "ä\n", b"\0\xff", UUID(int=3), date(2026, 1, 2)]
     values += [datetime(2026, 1, 2, 3, 4, 5, 6), datetime(2026, 1, 2, tzinfo=zone), Decimal("1.50")]
     for value in values:
         back = positions.decode(positions.encode("c", value))
         assert (back, type(back)) == (value, type(value))
-    with pytest.raises(errors.InvalidSource, match="cannot order by the column 'c'"):
-        positions.encode("c", object())
+    for refused in (0.5, True, object()):
+        with pytest.raises(errors.InvalidSource, match="cannot order by the column 'c'"):
+            positions.encode("c", refused)
     for damaged in (None, [], ["int", "x"], ["object", "x"], ["UUID", 5]):
         with pytest.raises(errors.CorruptData):
             positions.decode(damaged)
