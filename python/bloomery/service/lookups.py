@@ -122,7 +122,7 @@ class Lookups:
         name = entry.settings.get("source")
         if name is None:
             raise errors.InvalidParameter(
-                f"{_shown(entry)} is not bound to a source: BF.BIND {_shown(entry)} SOURCE, or PATCH"
+                f"{_shown(entry)} is not bound to a source: BF.BIND it to one, or PATCH"
             )
         backing = self.backings.get(name)
         if backing is None:
