@@ -304,7 +304,7 @@ def test_migrating_again_keeps_everything(registry: Registry, ask: Ask) -> None:
     registry.put([row(1)])
     registry.migrate()
     assert ask("SELECT count(*) FROM BloomFilterConfig") == [(1,)]
-    assert ask("SELECT version_num FROM bloomery_version") == [("0002",)]
+    assert ask("SELECT version_num FROM bloomery_version") == [("0003",)]
 
 
 def test_a_newer_schema_is_left_alone(registry: Registry, ask: Ask) -> None:

@@ -41,7 +41,7 @@ _OF_SOURCES: tuple[tuple[str, _Family, str, Callable[[Backing], float]], ...] = 
 
 
 class LookupFigures(Collector):
-    """Families of metrics; none where there are no sources."""
+    """Families of metrics; most are empty where there are no sources."""
 
     def __init__(self, lookups: Lookups, shown: list[Entry]) -> None:
         self.lookups = lookups
@@ -49,9 +49,6 @@ class LookupFigures(Collector):
 
     def collect(self) -> Iterator[Metric]:
         """One family after the other."""
-        sources = self.lookups.backings
-        if not sources:
-            return
         labels = ["filter", "by"]
         answers = CounterMetricFamily(
             "bloomery_lookups", "Keys that were looked up.", labels=labels
@@ -65,6 +62,6 @@ class LookupFigures(Collector):
         yield GaugeMetricFamily("bloomery_lookups_waiting", "Look-ups under way.", waiting)
         for name, kind, what, value in _OF_SOURCES:
             family = kind(f"bloomery_source_{name}", what, labels=["source"])
-            for source, backing in sources.items():
+            for source, backing in self.lookups.backings.items():
                 family.add_metric([source], value(backing))
             yield family

@@ -7,6 +7,9 @@ for the cache and the source, beside all else the server does.
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
+from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -31,6 +34,10 @@ if TYPE_CHECKING:
 __all__ = ["MOST_KEYS", "Lookups"]
 
 MOST_KEYS = 10_000  # of one look-up
+# Filters whose look-ups are counted, each with 0.2 MB for the keys of its last hour. Past that the
+# one that was not asked for longest begins anew.
+_MOST_BOUND = 1000
+_STOP_SECONDS = 2.0  # a source may hang
 
 
 @dataclass(slots=True)
@@ -56,7 +63,8 @@ class Lookups:
         self.waiting = 0  # look-ups under way
         data = Path(settings.data)
         self.backings = {name: Backing(one, data) for name, one in (sources or {}).items()}
-        self._bound: dict[int, _Bound] = {}
+        self._bound: OrderedDict[int, _Bound] = OrderedDict()  # those asked last at the end
+        self._watching: asyncio.Task[None] | None = None
         before = engine.on_drop
 
         def forget(entry: Entry) -> None:
@@ -69,21 +77,27 @@ class Lookups:
         """Begin; and tell of filters that are bound to what is not there."""
         for backing in self.backings.values():
             await backing.start()
+        self._watching = asyncio.create_task(self._watch())
         for entry in self.engine.state.filters.values():
             source = entry.settings.get("source")
             if source is not None and source not in self.backings:
                 text = f"{printable(entry.name)} is bound to the source {source}, which the "
                 say(f"{text}configuration does not have: look-ups are refused", level="warning")
 
-    async def look(self) -> None:
-        """Each second: how much waits for the sources."""
-        for backing in self.backings.values():
-            await backing.look()
+    async def _watch(self) -> None:
+        """See each second how much waits for the sources."""
+        while True:
+            for backing in self.backings.values():
+                await backing.look()
+            await asyncio.sleep(1)
 
     async def stop(self) -> None:
         """Let go of the sources."""
-        for backing in self.backings.values():
-            await backing.stop()
+        if self._watching is not None:
+            self._watching.cancel()
+        stopping = [backing.stop() for backing in self.backings.values()]
+        with contextlib.suppress(asyncio.TimeoutError):
+            await asyncio.wait_for(asyncio.gather(*stopping), _STOP_SECONDS)
 
     # Binding.
 
@@ -149,9 +163,12 @@ class Lookups:
         if bound is None or bound.source != name:
             core = backing.core(_Shelved(self, entry))
             bound = self._bound[entry.id] = _Bound(name, core, entry.changes)
+            if len(self._bound) > _MOST_BOUND:
+                self._bound.popitem(last=False)
         elif bound.changes != entry.changes:  # cleared, merged, …: it may err otherwise now
             bound.core.observed.restart()
             bound.changes = entry.changes
+        self._bound.move_to_end(entry.id)
         return bound.core
 
     # What was seen.

@@ -259,7 +259,6 @@ class Server:
         await self.turns.retry()
         self.policies.pass_second()
         troubles.look(self)
-        await self.commands.lookups.look()
         if await self.access.refresh():
             self.door.follow_users()
         self.audit.tick()

@@ -91,8 +91,8 @@ STATS = Table(
     Column("observed_error_rate", Double),
     Column("observed_low", Double),
     Column("observed_high", Double),
-    Column("observed_by", Text),
     Column("full_in_seconds", Double),
+    Column("observed_by", Text),
 )
 Index(
     unquoted("BloomFilterStats_filter_id_sampled_at"), STATS.c.filter_id, STATS.c.sampled_at.desc()

@@ -18,6 +18,7 @@ ACL HELP
 ACL WHOAMI
 AUTH {token}
 BF.ADD {a} k
+BF.BIND {a} x
 BF.CARD {a}
 BF.CLEAR {a}
 BF.DEBUG {a}
@@ -26,6 +27,7 @@ BF.EXISTS {a} k
 BF.INFO {a}
 BF.INSERT {a} ITEMS k
 BF.LOADCHUNK {a} 1 x
+BF.LOOKUP {a} k
 BF.MADD {a} k l
 BF.MERGE {a} {b}
 BF.MEXISTS {a} k l
@@ -33,6 +35,7 @@ BF.POLICY {a} alert
 BF.RESERVE {a} 0.01 100
 BF.ROTATE {a}
 BF.SCANDUMP {a} 0
+BF.UNBIND {a}
 BGSAVE
 CF.ADD {a} k
 CF.ADDNX {a} k

@@ -27,6 +27,7 @@ REQUESTS: dict[str, Any] = {
     "POST /filters/{name}/contains": {"key": "k"},
     "GET /filters/{name}/file": None,
     "PUT /filters/{name}/file": b"no filter",
+    "POST /filters/{name}/lookup": {"key": "k"},
     "POST /filters/{name}/merge": {"sources": ["{b}"]},
     "POST /filters/{name}/remove": {"key": "k"},
     "POST /filters/{name}/rotate": None,
@@ -128,6 +129,15 @@ def test_who_may_not_does_nothing(client: httpx.Client, guarded: Guarded) -> Non
                     wrong.append((someone.name, method, path, body, answer.status_code))
     assert wrong == []
     assert state(client, guarded) == before
+
+
+def test_to_bind_a_new_filter_takes_an_admin(client: httpx.Client, guarded: Guarded) -> None:
+    """Who may make a filter may not bind it: a source has more than its users may know."""
+    wanted = {"name": "mine:bound", "source": "nothing", **COUNTING}
+    asked = {"write-all": 403, "admin-all": 422}  # there is no such source
+    for user, status in asked.items():
+        answer = client.post("/filters", json=wanted, headers=bearer(guarded.token(user)))
+        assert answer.status_code == status, answer.text
 
 
 def test_who_may_is_let(client: httpx.Client, guarded: Guarded) -> None:

@@ -11,13 +11,14 @@ from integration.http.asking import Http
 from integration.servers import Serve
 
 # A 422 to what fits the document is right where the rules are none that JSON Schema can say: which
-# policy suits a kind, which kinds take only strings as keys, what is a saved filter.
+# policy suits a kind, which kinds take only strings as keys, what is a saved filter, and which
+# filter is bound to a source.
 CONFIG = """
 seed = {seed}
 [generation]
 max-examples = {examples}
 [[operations]]
-include-operation-id-regex = "^(add|change|contains|create|put|remove)$"
+include-operation-id-regex = "^(add|change|contains|create|lookup|put|remove)$"
 checks.positive_data_acceptance.expected-statuses = ["2xx", "404", "409", "422"]
 """
 

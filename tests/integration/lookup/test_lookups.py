@@ -65,7 +65,7 @@ def test_the_redis_protocol(bound: BloomeryServer, http: Http, protocol: int) ->
     name, one, other, number = f"resp{protocol}", 10 + protocol, 20 + protocol, 40 + protocol
     http.create(name)
     script = f"""
-        BF.LOOKUP {name} a => -ERR {name} is not bound to a source: BF.BIND {name} SOURCE, or PATCH
+        BF.LOOKUP {name} a => -ERR {name} is not bound to a source: BF.BIND it to one, or PATCH
         BF.LOOKUP nobody a => -ERR not found
         BF.BIND {name} nothing => -ERR there is no source named 'nothing' in the server's configuration: there are {SOURCES}
         BF.BIND nobody urls => -ERR not found
@@ -127,13 +127,15 @@ def test_what_is_wrong_has_one_clear_error(http: Http) -> None:
     assert told["code"] == "invalid-parameter"
 
 
-def test_a_binding_stays_with_its_filter(client: Client, tmp_path: Path) -> None:
+def test_a_binding_stays_with_its_filter(client: Client, wire: Wire, tmp_path: Path) -> None:
     """Renamed, copied, or replaced by a saved one: the filter is bound as before."""
     seen = client.create("kept", 100, source="urls")
     seen.add(url(1801))
     assert seen.lookup(url(1801)).by == "source"
     seen.rename("kept on")
     assert seen.lookup(url(1801)).by == "cache"
+    assert wire.ask("COPY", "kept on", "a copy") == b":1\r\n"
+    assert client["a copy"].lookup(url(1801)).by == "cache"
     saved = BloomFilter(100)
     saved.add(url(1802))
     saved.save(tmp_path / "saved.bloom")

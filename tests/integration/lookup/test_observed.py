@@ -1,6 +1,9 @@
 """The error rate that look-ups see: in samples, in metrics, and as an alert."""
 
+from typing import Any
+
 from bloomery import Client
+from bloomery.client.remote import RemoteFilter
 from integration.http.asking import Http
 from integration.lookup.places import ROWS, url
 from integration.servers import wait_until
@@ -49,12 +52,12 @@ def test_look_ups_see_what_the_canary_cannot(client: Client, http: Http) -> None
     assert sample["estimated_error_rate"] < 0.01
 
 
-def _sampled(filter: object) -> dict[str, object]:
+def _sampled(filter: RemoteFilter) -> dict[str, Any]:
     """The last sample of a filter; waited for if there is none."""
-    found: list[dict[str, object]] = []
+    found: list[dict[str, Any]] = []
 
     def there() -> bool:
-        found[:] = [filter.info()["sample"] or {}]  # type: ignore[attr-defined]
+        found[:] = [filter.info()["sample"] or {}]
         return bool(found[0])
 
     assert wait_until(there, 10)

@@ -1,10 +1,12 @@
 """Sources of a configuration file: what is right, what is wrong and where, and no secret shown."""
 
+import json
 from pathlib import Path
 from uuid import UUID
 
 import pytest
 
+from bloomery.cli import checkup
 from bloomery.service.configuration import Configuration, read
 from bloomery.service.keytypes import TypedSource
 
@@ -143,6 +145,36 @@ def test_secrets_that_cannot_be_had(tmp_path: Path, fields: str, words: str) -> 
     (problem,) = configured(tmp_path, text, A="hidden").problems
     assert words in problem
     assert "hidden" not in problem
+
+
+def test_check_shows_sources_and_what_is_wrong_with_them(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """`serve --check` says what a source is, without its password, and which driver is missing."""
+    text = f"""
+data = "{tmp_path}/data"
+resp-port = 0
+http-port = 0
+[sources.right]
+url-env = "URL"
+table = "urls"
+key = "url"
+[sources.wrong]
+url = "nosuchdb://db/urls"
+table = "urls"
+key = "url"
+"""
+    found = configured(tmp_path, text, URL="postgresql://app:hidden@db/urls")
+    assert found.problems == []
+    assert checkup.show(found, as_json=True) == 2
+    told = json.loads(capfd.readouterr().out)
+    assert told["sources"]["right"]["url"] == "postgresql+psycopg://db/urls"
+    (problem,) = told["problems"]
+    assert problem.startswith("sources.wrong: ")
+    checkup.show(found, as_json=False)
+    shown = "".join(capfd.readouterr())
+    assert "sources.right" in shown
+    assert "hidden" not in shown + str(told)
 
 
 class Column:
