@@ -167,7 +167,7 @@ def test_a_write_across_the_swap_takes_nothing_out_of_the_new_filter(kind: Any, 
         for key in range(20)
     ]
     for write in writes:
-        for _ in range(3 if what == "remove" else 5):  # until the source has done it
+        for _ in range(2 if what == "remove" else 4):  # until the source has done it
             write.step()
     new.update(table.rows)
     core.filters = (new, None)

@@ -205,8 +205,10 @@ def test_no_order_of_a_look_up_and_a_write_leaves_an_old_answer(what: str, was_t
         filter.add("a")
         core = Guard(filter, table, cache=cache)._core
         made.update(table=table, cache=cache, core=core)
-        write = add(core, "a", "new", None) if what == "add" else remove(core, "a", None)
-        return [Steps(confirm(core, ["a"])), Steps(write)], lambda: None
+        write = Steps(add(core, "a", "new", None) if what == "add" else remove(core, "a", None))
+        for _ in range(3 if what == "add" else 1):  # it is in the filter, where nobody minds it
+            write.step()
+        return [Steps(confirm(core, ["a"])), write], lambda: None
 
     seen = set()
     for order, (look, write) in every_order(begin):
