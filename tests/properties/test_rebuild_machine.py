@@ -35,13 +35,13 @@ from bloomery.guard.writes import add, remove
 from unit.guard.stepping import Steps
 from unit.guard.table import Line, Memory, Table
 
-KEYS = [f"key {n}" for n in range(8)]
+KEYS = [f"key {n}" for n in range(5)]
 OUTCOMES = ("done", "done", "lost", "unheard", "late")
 
 
 def made(kind: Any) -> Any:
     """A filter that errs, but has room for some copies of each key."""
-    return kind(64, 0.05) if kind is CuckooFilter else kind(24, 0.1)
+    return kind(64, 0.05) if kind is CuckooFilter else kind(8, 0.3)
 
 
 class RebuildingBesideWrites(RuleBasedStateMachine):
@@ -158,7 +158,7 @@ def case(kind: Any, queued: bool) -> Any:
     machine = type(name, (RebuildingBesideWrites,), {"kind": kind, "queued": queued})
     made: Any = machine.TestCase  # type: ignore[attr-defined]
     made.settings = settings(
-        max_examples=max(5, settings().max_examples // 5), stateful_step_count=40
+        max_examples=max(5, settings().max_examples // 5), stateful_step_count=50
     )
     return pytest.mark.slow(made)
 

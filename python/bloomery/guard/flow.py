@@ -114,7 +114,10 @@ async def _acall(call: Call, workers: Workers) -> Any:
         waited = result
     if call.timeout is None:
         return await waited
+    waited = asyncio.ensure_future(waited)
     try:
         return await asyncio.wait_for(waited, call.timeout)
     except asyncio.TimeoutError:
+        if waited.done() and not waited.cancelled():
+            return waited.result()  # as above
         raise TimeoutError(f"no answer within {call.timeout:g} s") from None

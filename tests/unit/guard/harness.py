@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from bloomery.guard import AsyncGuard, Guard
-from unit.guard.table import Coroutines
+from unit.guard.table import Coroutines, Table
 
 
 class Asked:
@@ -34,7 +34,7 @@ def guards(how: str) -> Iterator[Callable[..., Any]]:
     loop = asyncio.new_event_loop()
 
     def made(filter: Any, source: Any, **options: Any) -> Any:
-        if how == "coroutines" and hasattr(source, "get_many"):
+        if how == "coroutines" and isinstance(source, Table):
             source = Coroutines(source)
         return Asked(AsyncGuard(filter, source, **options), loop)
 

@@ -107,9 +107,9 @@ def test_what_is_no_batch_is_refused(guard_of: Made, batch: Any) -> None:
 def test_what_is_no_key_is_refused(guard_of: Made) -> None:
     """One key or one of many: the error names what a key can be."""
     guard = guard_of(filter_of("a"), Table())
-    for ask in (lambda: guard.get(1.5), lambda: guard.get_many(["a", 1.5]), lambda: guard.add([])):
+    for ask, given in ((guard.get, 1.5), (guard.get_many, ["a", 1.5]), (guard.add, [])):
         with pytest.raises(errors.UnsupportedKey, match="cannot be a key"):
-            ask()
+            ask(given)
     assert guard._core.writers.under_way() == []
 
 
@@ -248,12 +248,11 @@ def test_what_is_for_asyncio_is_refused_by_a_guard_for_threads(part: str) -> Non
 
     async def one(key: Any) -> None: ...
 
-    class Slow(Memory):
-        async def get_many(self, keys: Sequence[bytes]) -> Any: ...
-
-    source: Any = {"source": Coroutines(Table()), "function": one}.get(part, Table())
+    slow: Any = Coroutines(Table())
+    given: dict[str, Any] = {"source": Table(), "cache": Memory()}
+    given |= {"source": one} if part == "function" else {part: slow}
     with pytest.raises(errors.InvalidParameter, match="is for asyncio: use AsyncGuard"):
-        Guard(filter_of(), source, cache=Slow() if part == "cache" else None)
+        Guard(filter_of(), **given)
 
 
 def test_plain_functions_serve_an_async_guard() -> None:

@@ -41,9 +41,8 @@ def waiting(guard: Guard | AsyncGuard, most: int) -> Callable[[], bool]:
     """Do so many wait for the look-ups that are under way?"""
 
     def enough() -> bool:
-        table = guard._core.flights.table
-        conditions = [future._condition for _, future in list(table.values())]
-        return sum(len(condition._waiters) for condition in conditions) >= most  # type: ignore[attr-defined]
+        futures: list[Any] = [future for _, future in list(guard._core.flights.table.values())]
+        return sum(len(future._condition._waiters) for future in futures) >= most
 
     return enough
 
@@ -149,7 +148,7 @@ def test_followers_of_one_that_fails_are_told_why(problem: Exception) -> None:
         table.problem = problem
         go_on.set()
         for answer in answers:
-            with pytest.raises((errors.SourceUnavailable, ValueError), match="refused|a bug"):
+            with pytest.raises((errors.SourceUnavailable, ValueError), match=r"refused|a bug"):
                 answer.result(10)
     assert len(table.asked) == 1
     assert guard._core.flights.table == {}
