@@ -67,6 +67,8 @@ def confirm(core: Core, keys: Sequence[Any]) -> Flow[list[Answer]]:
         try:
             theirs = yield Call(landed, timeout=longest)
         except TimeoutError:
+            for name in joined:
+                core.flights.spoil(name)  # the next one begins anew
             raise SourceUnavailable("the same look-up, begun by another, does not end") from None
         answers |= {name: theirs[name] for name in joined}
     return [answers[name] for name in names]
