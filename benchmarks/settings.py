@@ -128,7 +128,7 @@ class Settings:
     @property
     def guard_reads(self) -> int:
         """After the warm-up."""
-        return self.size(50_000 if self.quick else 400_000)
+        return self.size(50_000 if self.quick else 200_000)
 
     @property
     def guard_rounds(self) -> int:
