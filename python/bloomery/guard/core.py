@@ -30,10 +30,6 @@ __all__ = ["Core"]
 
 _LOG = logging.getLogger("bloomery.guard")
 _NATIVE = (_native.Bloom, _native.Family, _native.Chain, _native.Cuckoo)
-# Absent keys before a filter is judged. It is looked at with each of its errors: one that errs in
-# 0.8% of cases, of 1% allowed, would be warned of in 11% of runs (30,000 keys); from 1,000 keys on
-# in 1%.
-_ENOUGH = 1000
 # Kinds that hold a copy of a key for each time it was added.
 _COUNTING = ("counting", "cuckoo", "rediscuckoo")
 

@@ -73,7 +73,7 @@ def seen(queue: Any) -> dict[str, Any]:
     }
 
 
-KEYS = ["k", b"\x00\xff{}", ("a", 1)]
+KEYS: list[Any] = ["k", b"\x00\xff{}", ("a", 1)]
 STEPS = st.tuples(
     st.sampled_from(["look", "add", "remove", "done", "park", "retry", "drop", "lease", "release"]),
     st.integers(0, 5),
