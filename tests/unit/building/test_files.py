@@ -13,6 +13,8 @@ from bloomery.building import table_files
 from bloomery.building.rows import Lines
 from conftest import require
 
+pytestmark = pytest.mark.slow
+
 URLS = [f"https://example.org/{number}?{'q' * 70}" for number in range(30_000)]  # 3 MB
 
 
