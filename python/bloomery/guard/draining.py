@@ -14,9 +14,9 @@ from typing import Any
 from bloomery import _native
 from bloomery.errors import QueueUnavailable, SourceUnavailable
 from bloomery.guard import writes
-from bloomery.guard.answer import Answer
 from bloomery.guard.core import Core
 from bloomery.guard.flow import Call, Flow
+from bloomery.guard.lookups import hashable, store
 from bloomery.guard.parts import Item, Queue
 from bloomery.guard.turns import TELLING
 
@@ -105,12 +105,16 @@ class _Drain:
             self.core.queued_here.difference_update(item.idempotency_key for item in told)
 
     def _look(self, items: Sequence[Item]) -> Flow[None]:
-        """Look up some keys. Nothing of it is cached: further back writes of them may wait."""
+        """Look up some keys, and cache what was found, but not of keys whose writes wait further
+        back, or come meanwhile."""
         core = self.core
-        keys = {_native.canonical(item.key): item.key for item in items}
+        keys = {_native.canonical(item.key): hashable(item.key) for item in items}
         try:
-            found = yield from core.asking.get(list(keys.values()))
-        except SourceUnavailable:
+            with core.flights.watch(keys) as flight:
+                found = yield from core.asking.get(list(keys.values()))
+                flight.spoiled |= yield Call(self.queue.pending, (list(keys),))
+                answers = yield from store(core, flight, keys, found)
+        except (QueueUnavailable, SourceUnavailable):
             raise
         except Exception as problem:  # noqa: BLE001  # the source refuses
             if len(items) == 1:
@@ -121,10 +125,7 @@ class _Drain:
                     yield from self._look([item])
             return
         for item in items:
-            key = keys[_native.canonical(item.key)]
-            answer = Answer(True, found[key], "source") if key in found else Answer(False)
-            if not answer.found:
-                core.deny(key)
+            answer = answers[_native.canonical(item.key)]
             if core.on_answer is not None:
                 telling = TELLING.set(True)
                 try:

@@ -8,8 +8,9 @@ cache.
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import Future
+from contextlib import contextmanager
 from typing import Any
 
 from bloomery.errors import SourceUnavailable
@@ -72,6 +73,7 @@ class Flights:
     def __init__(self) -> None:
         self.lock = threading.Lock()
         self.table: dict[bytes, Flight] = {}
+        self._watching: list[Flight] = []
 
     def claim(self, keys: Iterable[bytes]) -> Flight:
         """Begin to look up these keys, but for those that others have begun with."""
@@ -86,9 +88,22 @@ class Flights:
                     self.table[key] = flight
         return flight
 
+    @contextmanager
+    def watch(self, keys: Iterable[bytes]) -> Iterator[Flight]:
+        """Hear of writes to these keys, in a flight that nobody joins."""
+        flight = Flight(self)
+        flight.mine = dict.fromkeys(keys)
+        with self.lock:
+            self._watching.append(flight)
+        try:
+            yield flight
+        finally:
+            with self.lock:
+                self._watching.remove(flight)
+
     def spoil(self, key: bytes) -> None:
         """A key was written."""
         with self.lock:
             held = self.table.pop(key, None)
-            if held is not None:
-                held.spoiled.add(key)
+            for flight in [*([held] if held is not None else []), *self._watching]:
+                flight.spoiled.add(key)

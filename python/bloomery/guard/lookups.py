@@ -22,7 +22,7 @@ from bloomery.guard.flights import Flight
 from bloomery.guard.flow import Call, Flow
 from bloomery.guard.parts import Cached, Item
 
-__all__ = ["confirm", "listed", "look_up", "store"]
+__all__ = ["confirm", "hashable", "listed", "look_up", "store"]
 
 _JUDGE = BloomFilter(1)
 _SOME_SECONDS = 10.0  # more than a source's timeout: for the cache, and for waiting in line
@@ -54,7 +54,7 @@ def listed(keys: Any) -> list[Any]:
 def confirm(core: Core, keys: Sequence[Any]) -> Flow[list[Answer]]:
     """Answers for keys that the filter let through; each is looked up once, whoever asks."""
     names = [_native.canonical(key) for key in keys]
-    wanted = {name: _hashable(key) for name, key in zip(names, keys, strict=True)}
+    wanted = {name: hashable(key) for name, key in zip(names, keys, strict=True)}
     flight = core.flights.claim(wanted)
     answers: dict[bytes, Answer] = {}
     if flight.mine:
@@ -178,8 +178,8 @@ def _idempotency_key(generation: str, name: bytes) -> str:
 _MAYBE = Answer(True, None, "unconfirmed")
 
 
-def _hashable(key: Any) -> Any:
+def hashable(key: Any) -> Any:
     """The key as a mapping can hold it: bytes for what changes."""
     if isinstance(key, (bytearray, memoryview)):
         return bytes(key)
-    return tuple(map(_hashable, key)) if type(key) is tuple else key
+    return tuple(map(hashable, key)) if type(key) is tuple else key

@@ -12,7 +12,7 @@ import pytest
 from bloomery import BloomFilter, errors
 from bloomery.guard import AsyncGuard, CallSource, Guard
 from unit.clocks import Clock
-from unit.guard.harness import guards
+from unit.guard.harness import by_hand, guards
 from unit.guard.table import Line, Memory, Table, away
 
 Made = Callable[..., Any]
@@ -246,7 +246,7 @@ def test_a_write_while_the_source_is_down_is_an_error_or_waits(guard_of: Made) -
         failures=10**6,
         on_answer=lambda key, answer: told.append((key, answer.value)),
     )
-    guard.close()  # drained by hand
+    by_hand(guard)
     assert guard.add("b", 2).queued == queue.items[0].idempotency_key
     table.problem = None
     assert guard.add("a", 3).by == "unconfirmed"  # behind the one that waits

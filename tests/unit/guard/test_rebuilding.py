@@ -12,6 +12,7 @@ from bloomery.guard import Guard
 from bloomery.guard.draining import drain
 from bloomery.guard.rebuilding import rebuild
 from bloomery.guard.writes import add, remove
+from unit.guard.harness import by_hand
 from unit.guard.stepping import Steps
 from unit.guard.table import Line, Table, away
 
@@ -124,7 +125,7 @@ def test_a_write_that_waits_is_not_denied(kind: Any) -> None:
     """It is in the queue while the filter is rebuilt, and is done afterwards."""
     table, queue = Table(), Line()
     guard = Guard(kind(100, 1e-6), table, queue=queue, on_outage="queue", failures=10**6)
-    guard.close()
+    by_hand(guard)
     table.problem = away()
     assert guard.add("a", 1).by == "unconfirmed"
     assert guard.add("b", 2).by == "unconfirmed"  # behind the other: the source was not even asked
@@ -181,11 +182,11 @@ def test_a_write_that_is_drained_again_and_again_has_one_copy() -> None:
     """After a restart the filter may lack it; a long outage must not fill the filter with it."""
     table, queue = Table(), Line()
     before = Guard(CuckooFilter(100, 1e-6), table, queue=queue, on_outage="queue", failures=10**6)
-    before.close()
+    by_hand(before)
     table.problem = away()
     before.add("a", 1)
     after = Guard(CuckooFilter(100, 1e-6), table, queue=queue, on_outage="queue", failures=10**6)
-    after.close()
+    by_hand(after)
     for _ in range(20):
         Steps(drain(after._core)).finish()
     assert after.filter.count("a") == 1

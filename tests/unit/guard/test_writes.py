@@ -16,6 +16,7 @@ from bloomery.guard.draining import drain
 from bloomery.guard.lookups import confirm
 from bloomery.guard.parts import Item
 from bloomery.guard.writes import add, remove
+from unit.guard.harness import by_hand
 from unit.guard.stepping import Steps, every_order
 from unit.guard.table import Line, Memory, Table, away
 from unit.together import switching_often
@@ -286,7 +287,7 @@ def test_a_look_up_that_waited_leaves_no_old_answer() -> None:
     filter = BloomFilter(10)
     filter.add("a")
     guard = Guard(filter, table, cache=cache, queue=Line(), on_outage="queue", failures=10**6)
-    guard.close()  # drained by hand
+    by_hand(guard)
     core = guard._core
     assert core.queue is not None
     core.queue.put([Item("look", "a", None, "1", 0.0)])
