@@ -86,12 +86,12 @@ def leave_filter(core: Core, filter: Any, key: Any) -> Flow[None]:
     """Take a key, which is in this filter for certain, out of it where its kind can.
 
     Not out of one that took its place meanwhile: nobody knows whether the key got into that one,
-    and to take out what never was in it would take others with it. Nor a key that the source may
-    get yet, from a write that timed out, but for a kind that has another copy of it.
+    and to take out what never was in it would take others with it. A key that the source may get
+    yet, from a write that timed out, stays: each write adds it, so that there is another copy of
+    it, or, in a deletable filter, no cell of it that can be deleted.
     """
     discard = getattr(filter, "discard", None)
-    late = not core.counts(filter) and core.writers.in_doubt(_native.canonical(key))
-    if discard is not None and filter is core.filter and not late:
+    if discard is not None and filter is core.filter:
         yield Call(discard, (key,), blocking=core.blocks(filter))
 
 
