@@ -20,13 +20,21 @@ __all__ = ["Flight", "Flights"]
 class Flight:
     """The keys that one look-up takes upon itself, and those that others are looking up."""
 
-    __slots__ = ("_flights", "mine", "spoiled", "theirs")
+    __slots__ = ("_flights", "mine", "spoiled", "storing", "theirs")
 
     def __init__(self, flights: Flights) -> None:
         self._flights = flights
         self.mine: dict[bytes, Future[Any]] = {}
         self.theirs: dict[bytes, Future[Any]] = {}
         self.spoiled: set[bytes] = set()  # keys that were written meanwhile
+        self.storing = False  # is it putting its answers into the cache?
+
+    def store(self) -> set[bytes]:
+        """Begin to put answers into the cache: of these keys, which nobody has written. Whoever
+        writes one from now on waits until it has landed."""
+        with self._flights.lock:
+            self.storing = True
+            return self.mine.keys() - self.spoiled
 
     def land(self, answers: Mapping[bytes, Any]) -> None:
         """Give those who wait their answers."""
@@ -74,9 +82,11 @@ class Flights:
                     self.table[key] = (flight, future)
         return flight
 
-    def spoil(self, key: bytes) -> None:
-        """A key was written."""
+    def spoil(self, key: bytes) -> Future[Any] | None:
+        """A key was written; what to wait for before it is deleted from the cache."""
         with self.lock:
             held = self.table.pop(key, None)
-            if held is not None:
-                held[0].spoiled.add(key)
+            if held is None:
+                return None
+            held[0].spoiled.add(key)
+            return held[1] if held[0].storing else None

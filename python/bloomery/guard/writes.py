@@ -3,6 +3,7 @@ no longer when it leaves the filter. So at no moment the filter denies what the 
 
 from __future__ import annotations
 
+import contextlib
 import time
 import uuid
 from typing import Any
@@ -112,8 +113,11 @@ def _wait_in_line(core: Core, name: bytes, item: Item) -> Flow[Answer]:
 
 def forget(core: Core, name: bytes) -> Flow[None]:
     """What was known of a key is over."""
-    core.flights.spoil(name)
+    storing = core.flights.spoil(name)
     if core.caching is not None:
+        if storing is not None:  # else it might put in the old answer after we have deleted it
+            with contextlib.suppress(Exception):
+                yield Call(storing)
         yield from core.caching.delete([name])
 
 
