@@ -13,6 +13,7 @@ import pytest
 from bloomery import BloomFilter, CountingBloomFilter, CuckooFilter, DeletableBloomFilter, errors
 from bloomery.guard import AsyncGuard, Guard
 from bloomery.guard.draining import drain
+from bloomery.guard.flow import Call
 from bloomery.guard.lookups import confirm
 from bloomery.guard.parts import Item
 from bloomery.guard.writes import add, remove
@@ -310,3 +311,31 @@ def test_a_look_up_that_waited_leaves_no_old_answer() -> None:
     first.finish()
     assert first.result[0].value == "new"
     assert cache.of("a") is None
+
+
+def test_no_order_of_a_look_up_and_a_lost_write_leaves_an_old_answer() -> None:
+    """The source does it, and the answer is lost: nobody waits, and yet nothing old is served then."""
+    made: dict[str, Any] = {}
+
+    def begin() -> tuple[list[Steps], Callable[[], None]]:
+        table, cache = Table({"a": "old"}), Memory()
+        core = Guard(BloomFilter(10), table, cache=cache)._core
+        made.update(core=core)
+
+        def lose(wanted: Call) -> Any:
+            what: Any = wanted.what
+            what(*wanted.args)
+            if what == table.add:
+                raise ConnectionError("cut")
+
+        write = Steps(add(core, "a", "new", None), lose)
+        for _ in range(3):
+            write.step()
+        return [Steps(confirm(core, ["a"])), write], lambda: None
+
+    for order, (look, write) in every_order(begin):
+        assert look.problem is None, order
+        assert isinstance(write.problem, errors.SourceUnavailable), order
+        after = Steps(confirm(made["core"], ["a"]))
+        after.finish()
+        assert after.result[0].value == "new", order
