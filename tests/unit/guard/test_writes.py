@@ -314,7 +314,7 @@ def test_a_look_up_that_waited_leaves_no_old_answer() -> None:
 
 
 def test_no_order_of_a_look_up_and_a_lost_write_leaves_an_old_answer() -> None:
-    """The source does it, and the answer is lost: nobody waits, and yet nothing old is served then."""
+    """The source does it, and the answer is lost: nobody waits, yet nothing old is served then."""
     made: dict[str, Any] = {}
 
     def begin() -> tuple[list[Steps], Callable[[], None]]:
