@@ -158,7 +158,7 @@ def case(kind: Any, queued: bool) -> Any:
     machine = type(name, (RebuildingBesideWrites,), {"kind": kind, "queued": queued})
     made: Any = machine.TestCase  # type: ignore[attr-defined]
     made.settings = settings(
-        max_examples=max(5, settings().max_examples // 5), stateful_step_count=50
+        max_examples=max(5, settings().max_examples // 4), stateful_step_count=50
     )
     return pytest.mark.slow(made)
 

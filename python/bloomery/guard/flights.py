@@ -21,7 +21,7 @@ __all__ = ["Flight", "Flights"]
 class Flight:
     """The keys that one look-up takes upon itself, and those that others are looking up."""
 
-    __slots__ = ("_flights", "_landed", "mine", "spoiled", "theirs")
+    __slots__ = ("_flights", "_landed", "mine", "spoiled", "storing", "theirs")
 
     def __init__(self, flights: Flights) -> None:
         self._flights = flights
@@ -30,6 +30,14 @@ class Flight:
         self.mine: dict[bytes, None] = {}
         self.theirs: dict[Future[Mapping[bytes, Any]], list[bytes]] = {}
         self.spoiled: set[bytes] = set()  # keys that were written meanwhile
+        self.storing = False  # is it putting its answers into the cache?
+
+    def store(self) -> set[bytes]:
+        """Begin to put answers into the cache: of these keys, which nobody has written. Whoever
+        writes one from now on waits until it has landed."""
+        with self._flights.lock:
+            self.storing = True
+            return self.mine.keys() - self.spoiled
 
     def join(self) -> Future[Mapping[bytes, Any]]:
         """Its answers, in time; for whoever has the lock."""
@@ -90,7 +98,7 @@ class Flights:
 
     @contextmanager
     def watch(self, keys: Iterable[bytes]) -> Iterator[Flight]:
-        """Hear of writes to these keys, in a flight that nobody joins."""
+        """Hear of writes to these keys, in a flight that no look-up joins."""
         flight = Flight(self)
         flight.mine = dict.fromkeys(keys)
         with self.lock:
@@ -100,10 +108,15 @@ class Flights:
         finally:
             with self.lock:
                 self._watching.remove(flight)
+            flight.crash(_interrupted())  # whoever waits only waits for the end
 
-    def spoil(self, key: bytes) -> None:
-        """A key was written."""
+    def spoil(self, key: bytes) -> list[Future[Mapping[bytes, Any]]]:
+        """A key was written; what to wait for before it is deleted from the cache."""
         with self.lock:
             held = self.table.pop(key, None)
-            for flight in [*([held] if held is not None else []), *self._watching]:
+            flights = [one for one in self._watching if key in one.mine]
+            if held is not None:
+                flights.append(held)
+            for flight in flights:
                 flight.spoiled.add(key)
+            return [flight.join() for flight in flights if flight.storing]

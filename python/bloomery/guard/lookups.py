@@ -113,19 +113,20 @@ def store(
     """Take what the source said for answers, and cache them; but not those of keys that were
     written meanwhile."""
     answers: dict[bytes, Answer] = {}
-    entries: list[tuple[bytes, Cached]] = []
     for name, key in asked.items():
-        answer = Answer(True, found[key], "source") if key in found else Answer(False)
-        answers[name] = answer
-        if not answer.found:
+        answers[name] = Answer(True, found[key], "source") if key in found else Answer(False)
+        if not answers[name].found:
             core.deny(key)
-        entry = core.options.cached(answer.found, answer.value)
-        # Of a key that another look-up has claimed, a write tells only that one.
-        if entry is not None and name in flight.mine and name not in flight.spoiled:
-            entries.append((name, entry))
     if core.caching is not None:
+        # Of a key that another look-up has claimed, a write tells only that one.
+        clean = flight.store()
+        entries = [
+            (name, entry)
+            for name, answer in answers.items()
+            if name in clean and (entry := core.options.cached(answer.found, answer.value))
+        ]
         yield from core.caching.put(entries)
-        # A write may have come between; it deletes before or after us, and so do we.
+        # A write that failed does not wait for us: what it may have changed goes again.
         late = flight.spoiled.intersection(name for name, _ in entries)
         if late:
             yield from core.caching.delete(list(late))

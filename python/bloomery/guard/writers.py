@@ -62,10 +62,6 @@ class Writers:
                 if not doubts:
                     self._doubtful.pop(name, None)
 
-    def in_doubt(self, name: bytes) -> bool:
-        """May the source get this key yet?"""
-        return name in self._doubtful
-
     def doubtful(self) -> list[Any]:
         """The keys of which it is not known, each as often as it may yet come."""
         with self._lock:

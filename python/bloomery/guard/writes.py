@@ -3,6 +3,7 @@ no longer when it leaves the filter. So at no moment the filter denies what the 
 
 from __future__ import annotations
 
+import contextlib
 import time
 import uuid
 from typing import Any
@@ -91,12 +92,12 @@ def leave_filter(core: Core, filter: Any, key: Any) -> Flow[None]:
     """Take a key, which is in this filter for certain, out of it where its kind can.
 
     Not out of one that took its place meanwhile: nobody knows whether the key got into that one,
-    and to take out what never was in it would take others with it. Nor a key that the source may
-    get yet, from a write that timed out, but for a kind that has another copy of it.
+    and to take out what never was in it would take others with it. A key that the source may get
+    yet, from a write that timed out, stays: each write adds it, so that there is another copy of
+    it, or, in a deletable filter, no cell of it that can be deleted.
     """
     discard = getattr(filter, "discard", None)
-    late = not core.counts(filter) and core.writers.in_doubt(_native.canonical(key))
-    if discard is not None and filter is core.filter and not late:
+    if discard is not None and filter is core.filter:
         yield Call(discard, (key,), blocking=core.blocks(filter))
 
 
@@ -123,8 +124,11 @@ def _wait_in_line(core: Core, name: bytes, item: Item) -> Flow[Answer]:
 
 def forget(core: Core, name: bytes) -> Flow[None]:
     """What was known of a key is over."""
-    core.flights.spoil(name)
+    storing = core.flights.spoil(name)
     if core.caching is not None:
+        for landed in storing:  # else it might put in the old answer after we have deleted it
+            with contextlib.suppress(Exception):
+                yield Call(landed)
         yield from core.caching.delete([name])
 
 

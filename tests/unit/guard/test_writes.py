@@ -13,6 +13,7 @@ import pytest
 from bloomery import BloomFilter, CountingBloomFilter, CuckooFilter, DeletableBloomFilter, errors
 from bloomery.guard import AsyncGuard, Guard
 from bloomery.guard.draining import drain
+from bloomery.guard.flow import Call
 from bloomery.guard.lookups import confirm
 from bloomery.guard.parts import Item
 from bloomery.guard.writes import add, remove
@@ -197,7 +198,8 @@ def test_a_cancelled_write_leaves_nothing_old_in_the_cache() -> None:
 @pytest.mark.parametrize("was_there", [False, True])
 @pytest.mark.parametrize("what", ["add", "remove"])
 def test_no_order_of_a_look_up_and_a_write_leaves_an_old_answer(what: str, was_there: bool) -> None:
-    """Every interleaving of the two, call by call: afterwards the cache holds nothing old."""
+    """Every interleaving of the two, call by call: from the moment that the write has ended the
+    cache holds nothing old."""
     made: dict[str, Any] = {}
 
     def begin() -> tuple[list[Steps], Callable[[], None]]:
@@ -209,7 +211,12 @@ def test_no_order_of_a_look_up_and_a_write_leaves_an_old_answer(what: str, was_t
         write = Steps(add(core, "a", "new", None) if what == "add" else remove(core, "a", None))
         for _ in range(3 if what == "add" else 1):  # it is in the filter, where nobody minds it
             write.step()
-        return [Steps(confirm(core, ["a"])), write], lambda: None
+
+        def check() -> None:
+            held, now = cache.of("a"), table.rows.get("a")
+            assert not write.ended or held is None or held.value == now
+
+        return [Steps(confirm(core, ["a"])), write], check
 
     seen = set()
     for order, (look, write) in every_order(begin):
@@ -305,3 +312,31 @@ def test_a_look_up_that_waited_leaves_no_old_answer() -> None:
     first.finish()
     assert first.result[0].value == "new"
     assert cache.of("a") is None
+
+
+def test_no_order_of_a_look_up_and_a_lost_write_leaves_an_old_answer() -> None:
+    """The source does it, and the answer is lost: nobody waits, yet nothing old is served then."""
+    made: dict[str, Any] = {}
+
+    def begin() -> tuple[list[Steps], Callable[[], None]]:
+        table, cache = Table({"a": "old"}), Memory()
+        core = Guard(BloomFilter(10), table, cache=cache)._core
+        made.update(core=core)
+
+        def lose(wanted: Call) -> Any:
+            what: Any = wanted.what
+            what(*wanted.args)
+            if what == table.add:
+                raise ConnectionError("cut")
+
+        write = Steps(add(core, "a", "new", None), lose)
+        for _ in range(3):
+            write.step()
+        return [Steps(confirm(core, ["a"])), write], lambda: None
+
+    for order, (look, write) in every_order(begin):
+        assert look.problem is None, order
+        assert isinstance(write.problem, errors.SourceUnavailable), order
+        after = Steps(confirm(made["core"], ["a"]))
+        after.finish()
+        assert after.result[0].value == "new", order
