@@ -108,6 +108,7 @@ class _Drain:
         """Look up some keys, and cache what was found, but not of keys whose writes wait further
         back, or come meanwhile."""
         core = self.core
+        yield from self._tell()  # of writes that are done: they wait no more
         keys = {_native.canonical(item.key): hashable(item.key) for item in items}
         try:
             with core.flights.watch(keys) as flight:

@@ -155,7 +155,7 @@ def test_an_old_answer_is_not_cached_over_a_write_that_waits(
         there.add("a", 2)
         source.mode = "up"
         there.drain()
-        assert told == [(1, "unconfirmed"), (2, "source")]
+        assert told == [(1, "unconfirmed"), (2, "cache")]
         assert there.get("a").value == 2
 
 
