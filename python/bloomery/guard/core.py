@@ -44,11 +44,18 @@ class Core:
         options: Options,
         on_answer: Callable[[Any, Answer], None] | None,
     ) -> None:
-        if not hasattr(filter, "contains_many"):
+        if not hasattr(filter, "contains_many") or getattr(filter, "kind", "") == "bank":
             raise InvalidParameter(
-                f"filter is a {type(filter).__name__}, must have contains_many: a filter of this "
-                "library, or one of a server"
+                f"filter is a {type(filter).__name__}, must have contains_many(keys): a filter of "
+                "this library, or one of a server"
             )
+        for word, part, method in (("cache", cache, "get_many"), ("queue", queue, "put")):
+            if part is not None and not hasattr(part, method):
+                raise InvalidParameter(
+                    f"{word} is a {type(part).__name__}, must have {method}: see bloomery.guard"
+                )
+        if on_answer is not None and not callable(on_answer):
+            raise InvalidParameter(f"on_answer is a {type(on_answer).__name__}, must be a function")
         if (queue is None) != (options.on_outage != "queue"):
             raise InvalidParameter(
                 "on_outage='queue' needs a queue=…, as in queue=SqliteQueue('waiting.sqlite')"

@@ -90,10 +90,11 @@ def _add(core: Core, item: Item) -> Flow[None]:
         # After a restart the filter may be an older one.
         if item.idempotency_key not in core.queued_here or not core.counts(core.filter):
             yield from writes.enter_filters(core, item.key)
+            core.queued_here.add(item.idempotency_key)  # once, however often it is tried
         # Whether it is new is not asked: an earlier try, which nobody heard of, may have made it.
         yield from core.asking.add(item.key, item.value, item.idempotency_key)
         core.queued_here.discard(item.idempotency_key)
-        core.writers.settle(name)
+        core.writers.settle(name, item.idempotency_key)
         yield from writes.forget(core, name)
     finally:
         core.writers.leave(name)

@@ -20,7 +20,7 @@ __all__ = ["Flight", "Flights"]
 class Flight:
     """The keys that one look-up takes upon itself, and those that others are looking up."""
 
-    __slots__ = ("_flights", "_landed", "mine", "spoiled", "theirs")
+    __slots__ = ("_flights", "_landed", "mine", "spoiled", "storing", "theirs")
 
     def __init__(self, flights: Flights) -> None:
         self._flights = flights
@@ -29,6 +29,14 @@ class Flight:
         self.mine: dict[bytes, None] = {}
         self.theirs: dict[Future[Mapping[bytes, Any]], list[bytes]] = {}
         self.spoiled: set[bytes] = set()  # keys that were written meanwhile
+        self.storing = False  # is it putting its answers into the cache?
+
+    def store(self) -> set[bytes]:
+        """Begin to put answers into the cache: of these keys, which nobody has written. Whoever
+        writes one from now on waits until it has landed."""
+        with self._flights.lock:
+            self.storing = True
+            return self.mine.keys() - self.spoiled
 
     def join(self) -> Future[Mapping[bytes, Any]]:
         """Its answers, in time; for whoever has the lock."""
@@ -86,9 +94,11 @@ class Flights:
                     self.table[key] = flight
         return flight
 
-    def spoil(self, key: bytes) -> None:
-        """A key was written."""
+    def spoil(self, key: bytes) -> Future[Any] | None:
+        """A key was written; what to wait for before it is deleted from the cache."""
         with self.lock:
             held = self.table.pop(key, None)
-            if held is not None:
-                held.spoiled.add(key)
+            if held is None:
+                return None
+            held.spoiled.add(key)
+            return held.join() if held.storing else None

@@ -10,11 +10,12 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from bloomery import _native
 from bloomery.errors import SourceUnavailable
+from bloomery.filters import BloomFilter
 from bloomery.guard.answer import ABSENT, Answer
 from bloomery.guard.core import Core
 from bloomery.guard.flights import Flight
@@ -23,6 +24,7 @@ from bloomery.guard.parts import Cached, Item
 
 __all__ = ["confirm", "listed", "look_up", "store"]
 
+_JUDGE = BloomFilter(1)
 _SOME_SECONDS = 10.0  # more than a source's timeout: for the cache, and for waiting in line
 
 
@@ -41,10 +43,12 @@ def look_up(core: Core, keys: Sequence[Any]) -> Flow[list[Answer]]:
 
 def listed(keys: Any) -> list[Any]:
     """Keys of any batch as Python's own objects."""
-    for method in ("tolist", "to_pylist"):  # NumPy's; Arrow's
-        if hasattr(keys, method):
-            return list(getattr(keys, method)())
-    return keys if type(keys) is list else list(keys)
+    if type(keys) is list:
+        return keys
+    method = next((name for name in ("tolist", "to_pylist") if hasattr(keys, name)), None)
+    if method or isinstance(keys, (str, bytes, bytearray)) or not isinstance(keys, Iterable):
+        _JUDGE.contains_many(keys)  # says what is wrong, as any filter does
+    return list(getattr(keys, method)() if method else keys)
 
 
 def confirm(core: Core, keys: Sequence[Any]) -> Flow[list[Answer]]:
@@ -109,18 +113,20 @@ def store(
     """Take what the source said for answers, and cache them; but not those of keys that were
     written meanwhile."""
     answers: dict[bytes, Answer] = {}
-    entries: list[tuple[bytes, Cached]] = []
     for name, key in asked.items():
-        answer = Answer(True, found[key], "source") if key in found else Answer(False)
-        answers[name] = answer
-        if not answer.found:
+        answers[name] = Answer(True, found[key], "source") if key in found else Answer(False)
+        if not answers[name].found:
             core.deny(key)
-        entry = core.options.cached(answer.found, answer.value)
-        if entry is not None and name not in flight.spoiled:
-            entries.append((name, entry))
     if core.caching is not None:
+        # Of a key that another look-up has claimed, a write tells only that one.
+        clean = flight.store()
+        entries = [
+            (name, entry)
+            for name, answer in answers.items()
+            if name in clean and (entry := core.options.cached(answer.found, answer.value))
+        ]
         yield from core.caching.put(entries)
-        # A write may have come between; it deletes before or after us, and so do we.
+        # A write that failed does not wait for us: what it may have changed goes again.
         late = flight.spoiled.intersection(name for name, _ in entries)
         if late:
             yield from core.caching.delete(list(late))

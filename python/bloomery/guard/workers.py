@@ -7,6 +7,7 @@ once; further questions wait, and time out as the others do.
 
 from __future__ import annotations
 
+import os
 import queue
 import threading
 from collections.abc import Callable
@@ -24,6 +25,10 @@ class Workers:
     def __init__(self, most: int, name: str = "bloomery-guard") -> None:
         self.most = most
         self._name = name
+        self._begin()
+
+    def _begin(self) -> None:
+        self._process = os.getpid()
         self._work: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
         self._lock = threading.Lock()
         self._threads = 0
@@ -31,6 +36,8 @@ class Workers:
 
     def submit(self, what: Callable[..., Any], *args: Any) -> Future[Any]:
         """Let a thread call this; its result or exception, in time."""
+        if self._process != os.getpid():
+            self._begin()  # a fork leaves the threads behind
         done: Future[Any] = Future()
 
         def work() -> None:

@@ -3,6 +3,7 @@ no longer when it leaves the filter. So at no moment the filter denies what the 
 
 from __future__ import annotations
 
+import contextlib
 import time
 import uuid
 from typing import Any
@@ -25,18 +26,18 @@ def add(core: Core, key: Any, value: Any, idempotency_key: str | None) -> Flow[A
         current = yield from enter_filters(core, key)
         item = Item("add", key, value, token, time.time())
         if not (yield from _must_wait(core)):
-            core.writers.doubt(name, key)
             try:
-                new = yield from core.asking.add(key, value, token)
-            except SourceUnavailable:
-                if core.queue is None:
-                    yield from forget(core, name)
+                new = yield from core.asking.add(
+                    key, value, token, lambda: core.writers.doubt(name, key, token)
+                )
+            except BaseException as problem:
+                outdate(core, name)  # whatever it was: the source may have the value
+                if isinstance(problem, InvalidSource):
+                    core.writers.settle(name, token)
+                if core.queue is None or not isinstance(problem, SourceUnavailable):
                     raise
-            except InvalidSource:
-                core.writers.settle(name)
-                raise
             else:
-                core.writers.settle(name)
+                core.writers.settle(name, token)
                 yield from forget(core, name)
                 if new is False and idempotency_key is None and core.counts(current):
                     # It was there before, and so was its copy in the filter. (Of a second try under
@@ -59,9 +60,9 @@ def remove(core: Core, key: Any, idempotency_key: str | None) -> Flow[Answer]:
         if not (yield from _must_wait(core)):
             try:
                 was_there = yield from core.asking.remove(key, token)
-            except SourceUnavailable:
-                if core.queue is None:
-                    yield from forget(core, name)
+            except BaseException as problem:
+                outdate(core, name)  # as above
+                if core.queue is None or not isinstance(problem, SourceUnavailable):
                     raise
             else:
                 yield from forget(core, name)
@@ -86,7 +87,9 @@ def leave_filter(core: Core, filter: Any, key: Any) -> Flow[None]:
     """Take a key, which is in this filter for certain, out of it where its kind can.
 
     Not out of one that took its place meanwhile: nobody knows whether the key got into that one,
-    and to take out what never was in it would take others with it.
+    and to take out what never was in it would take others with it. A key that the source may get
+    yet, from a write that timed out, stays: each write adds it, so that there is another copy of
+    it, or, in a deletable filter, no cell of it that can be deleted.
     """
     discard = getattr(filter, "discard", None)
     if discard is not None and filter is core.filter:
@@ -110,6 +113,16 @@ def _wait_in_line(core: Core, name: bytes, item: Item) -> Flow[Answer]:
 
 def forget(core: Core, name: bytes) -> Flow[None]:
     """What was known of a key is over."""
+    storing = core.flights.spoil(name)
+    if core.caching is not None:
+        if storing is not None:  # else it might put in the old answer after we have deleted it
+            with contextlib.suppress(Exception):
+                yield Call(storing)
+        yield from core.caching.delete([name])
+
+
+def outdate(core: Core, name: bytes) -> None:
+    """The same without waiting: the cache hears of it before it is asked again."""
     core.flights.spoil(name)
     if core.caching is not None:
-        yield from core.caching.delete([name])
+        core.caching.outdate([name])
