@@ -136,8 +136,8 @@ class Settings:
 
     @property
     def guard_chunks(self) -> int:
-        """Of 10,000 keys each."""
-        return 9 if self.quick else 60
+        """Of 1,000 keys each."""
+        return 90 if self.quick else 600
 
     @property
     def snapshot_capacity(self) -> int:

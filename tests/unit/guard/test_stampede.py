@@ -41,9 +41,9 @@ def waiting(guard: Guard | AsyncGuard, most: int) -> Callable[[], bool]:
     """Do so many wait for the look-ups that are under way?"""
 
     def enough() -> bool:
-        flights = {id(flight): flight for flight in list(guard._core.flights.table.values())}
-        landings: list[Any] = [flight._landed for flight in flights.values() if flight._landed]
-        return sum(len(landed._condition._waiters) for landed in landings) >= most
+        flights = set(guard._core.flights.table.values())
+        futures: list[Any] = [flight._landed for flight in flights if flight._landed is not None]
+        return sum(len(future._condition._waiters) for future in futures) >= most
 
     return enough
 
