@@ -38,7 +38,7 @@ def _bound(_table: PostgresServer, _redis: RedisServer) -> Iterator[BloomeryServ
             shared=f'{PLAIN}cache = "redis://127.0.0.1:{_redis.port}/0"\n',
             numbers='table = "numbers"\nkey = "id"\nkey-type = "integer"\n',
             untyped='table = "numbers"\nkey = "id"\n',
-            slow=f'query = "{QUERY.format(1)}"\ncache = "none"\nconnections = 2\n',
+            slow=f'query = "{QUERY.format(1.5)}"\ncache = "none"\nconnections = 2\n',
         )
         one = server(folder, config)
         one.start()

@@ -1,0 +1,125 @@
+"""Look-ups inside a server: what is kept of them, and how answers are told."""
+
+import asyncio
+import sqlite3
+from datetime import date, datetime, time, timezone
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from bloomery import errors
+from bloomery.guard.answer import ABSENT, Answer
+from bloomery.service import lookups
+from bloomery.service.answers import for_json, for_resp
+from bloomery.service.commands import Commands
+from bloomery.service.engine import Engine
+from bloomery.service.lookups import Lookups
+from bloomery.service.settings import Settings
+from bloomery.service.sources import SourceSettings
+from bloomery.storage.folder import log_folder
+from bloomery.storage.log import Log
+from bloomery.storage.state import State
+
+
+@pytest.fixture
+def commands(tmp_path: Path) -> Commands:
+    """The commands of a server with two sources of one table."""
+    with sqlite3.connect(tmp_path / "names.db") as database:
+        database.execute("CREATE TABLE names (name TEXT PRIMARY KEY, age INTEGER)")
+        database.execute("INSERT INTO names VALUES ('alice', 42)")
+    database.close()
+    log_folder(tmp_path).mkdir()
+    engine = Engine(State(), Log(log_folder(tmp_path), segment=1, seq=0, fsync="never"))
+    settings = Settings(data=str(tmp_path))
+    url = f"sqlite:///{tmp_path}/names.db"
+    sources = {
+        name: SourceSettings(name=name, url=url, table="names", key="name", value="age")
+        for name in ("people", "others")
+    }
+    return Commands(engine, settings, Lookups(engine, settings, sources))
+
+
+def looked_up(commands: Commands, name: bytes, *keys: Any) -> list[Answer]:
+    return asyncio.run(commands.lookup(name, list(keys)))
+
+
+def test_a_filter_is_asked_and_then_its_source(commands: Commands) -> None:
+    """Answers are exact; another binding asks another source, and none is refused."""
+    commands.create(b"seen", capacity=100, source="people")
+    commands.add(b"seen", ["alice", "bob"])
+    found = looked_up(commands, b"seen", "alice", "bob", "carol")
+    assert found == [Answer(True, 42, "source"), Answer(False, None, "source"), ABSENT]
+    assert looked_up(commands, b"seen", b"alice") == [Answer(True, 42, "cache")]
+    commands.bind(b"seen", "others")
+    assert commands.info(b"seen")["lookups"]["answers"]["source"] == 2
+    assert looked_up(commands, b"seen", "alice") == [Answer(True, 42, "source")]
+    told = commands.info(b"seen")
+    assert (told["source"], told["lookups"]["answers"]["source"]) == ("others", 1)
+    commands.bind(b"seen", None)
+    with pytest.raises(errors.InvalidParameter, match="seen is not bound to a source"):
+        looked_up(commands, b"seen", "alice")
+    assert commands.lookups.waiting == 0
+
+
+def test_only_so_many_filters_are_kept_count_of(
+    commands: Commands, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The one that was not asked for longest begins anew; a dropped one is forgotten."""
+    monkeypatch.setattr(lookups, "_MOST_BOUND", 2)
+    names = [b"one", b"two", b"three"]
+    for name in names:
+        commands.create(name, capacity=100, source="people")
+    for name in (b"one", b"two", b"one", b"three"):
+        looked_up(commands, name, "absent")
+    known = [commands.info(name)["lookups"] is not None for name in names]
+    assert known == [True, False, True]
+    entry = commands.find(b"one")
+    commands.drop(b"one")
+    assert commands.lookups.shown(entry) is None
+
+
+def test_a_changed_filter_is_observed_anew(commands: Commands) -> None:
+    """What was seen of a filter before it was cleared says nothing of it now."""
+    entry = commands.create(b"seen", capacity=100, source="people")
+    looked_up(commands, b"seen", "a", "b")
+    seen = commands.lookups.observed(entry)
+    assert seen is not None
+    assert seen.true_negatives == 2
+    commands.clear(b"seen")
+    assert commands.lookups.observed(entry) is None
+    looked_up(commands, b"seen", "c")
+    seen = commands.lookups.observed(entry)
+    assert seen is not None
+    assert seen.true_negatives == 1
+
+
+@pytest.mark.parametrize(
+    ("value", "plain", "text"),
+    [
+        ("é", "é", "é".encode()),
+        (42, 42, b"42"),
+        (True, True, b"true"),
+        (1.5, 1.5, b"1.5"),
+        (float("nan"), None, b"null"),
+        (None, None, None),
+        (b"\x00\xff", {"base64": "AP8="}, b"\x00\xff"),
+        (Decimal("1.50"), "1.50", b"1.50"),
+        (UUID(int=7), str(UUID(int=7)), str(UUID(int=7)).encode()),
+        (date(2026, 1, 31), "2026-01-31", b"2026-01-31"),
+        (time(12, 30), "12:30:00", b"12:30:00"),
+        (
+            datetime(2026, 1, 31, tzinfo=timezone.utc),
+            "2026-01-31T00:00:00+00:00",
+            b"2026-01-31T00:00:00+00:00",
+        ),
+        ({"a": [Decimal(1), None]}, {"a": ["1", None]}, b'{"a": ["1", null]}'),
+    ],
+)
+def test_values_are_told_so(value: Any, plain: Any, text: bytes | None) -> None:
+    """Each type of value has one form in JSON and one in the Redis protocol."""
+    answer = Answer(True, value, "cache")
+    assert for_json(answer) == {"found": True, "value": plain, "by": "cache"}
+    assert for_resp(answer) == [True, text, b"cache"]
