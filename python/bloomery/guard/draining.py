@@ -108,6 +108,7 @@ class _Drain:
         """Look up some keys. Nothing of it is cached: further back writes of them may wait."""
         core = self.core
         keys = {_native.canonical(item.key): item.key for item in items}
+        core.looked()
         try:
             found = yield from core.asking.get(list(keys.values()))
         except SourceUnavailable:
@@ -122,7 +123,7 @@ class _Drain:
             return
         for item in items:
             key = keys[_native.canonical(item.key)]
-            answer = Answer(True, found[key], "source") if key in found else Answer(False)
+            answer = Answer(key in found, found.get(key), "source", item.idempotency_key)
             if not answer.found:
                 core.deny(key)
             if core.on_answer is not None:
