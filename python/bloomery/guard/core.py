@@ -81,6 +81,7 @@ class Core:
         self.observed = Observed(options.window)
         self.rebuild_lock = threading.Lock()
         self.closing = False
+        self.answering = 0  # how often look-ups of the queue were answered
         self.on_fork: Callable[[], None] = lambda: None
         # Idempotency keys of adds that wait, whose copy a counting filter has from this process.
         self.queued_here: set[str] = set()
@@ -102,6 +103,11 @@ class Core:
     def wrote(self) -> None:
         """A write got into the queue: look-ups from now on wait behind it."""
         self.generation = secrets.token_hex(8)
+
+    def looked(self) -> None:
+        """Look-ups of the queue are answered now: those from now on wait for another answer."""
+        self.answering += 1
+        self.wrote()
 
     @property
     def filter(self) -> Any:

@@ -8,6 +8,7 @@ import contextlib
 import logging
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import groupby
 from typing import Any
 
@@ -110,6 +111,7 @@ class _Drain:
         core = self.core
         yield from self._tell()  # of writes that are done: they wait no more
         keys = {_native.canonical(item.key): hashable(item.key) for item in items}
+        core.looked()
         try:
             with core.flights.watch(keys) as flight:
                 found = yield from core.asking.get(list(keys.values()))
@@ -126,7 +128,7 @@ class _Drain:
                     yield from self._look([item])
             return
         for item in items:
-            answer = answers[_native.canonical(item.key)]
+            answer = replace(answers[_native.canonical(item.key)], queued=item.idempotency_key)
             if core.on_answer is not None:
                 telling = TELLING.set(True)
                 try:

@@ -9,6 +9,7 @@ key ──> filter ──no─────────────────�
 from __future__ import annotations
 
 import hashlib
+import secrets
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -160,12 +161,16 @@ def _queue_up(core: Core, left: Mapping[bytes, Any]) -> Flow[dict[bytes, Answer]
     assert core.queue is not None
     now = time.time()
     # One look-up waits for all who ask for a key, until something is written: what is popular would
-    # fill the queue.
-    items = {
-        name: Item("look", key, None, _idempotency_key(core.generation, name), now)
-        for name, key in left.items()
-    }
-    yield Call(core.queue.put, (list(items.values()),))
+    # fill the queue. If meanwhile it was answered, and is about to leave the queue, another waits.
+    for generation in (core.generation, secrets.token_hex(8)):
+        answering = core.answering
+        items = {
+            name: Item("look", key, None, _idempotency_key(generation, name), now)
+            for name, key in left.items()
+        }
+        yield Call(core.queue.put, (list(items.values()),))
+        if core.answering == answering:
+            break
     return {
         name: Answer(True, None, "unconfirmed", item.idempotency_key)
         for name, item in items.items()

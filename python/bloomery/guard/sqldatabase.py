@@ -51,6 +51,7 @@ class SqlDatabase:
                 "a SqlSource needs sqlalchemy: pip install 'bloomery[guard]'"
             ) from None
         self._own = not isinstance(given, sa.Engine)
+        self._timeout = timeout
         self.engine = self._made(given, timeout, pool_size) if isinstance(given, str) else given
         if not isinstance(self.engine, sa.Engine):
             raise InvalidParameter(
@@ -148,6 +149,8 @@ class SqlDatabase:
             text = " ".join(_MORE.split(str(cause))[0].split())
         else:  # details, which show rows, are left out
             text = cause.diag.message_primary or ""  # type: ignore[attr-defined]
+            if state == "57014" and self._own and "options" not in self.engine.url.query:
+                text += f" ({self._timeout:g} s)"
         if str(state).startswith("22") or self.kind not in ("postgresql", "sqlite"):
             text = _QUOTED.sub("…", text)  # a value that the database could not take
         for secret in (self.engine.url.password, self.engine.url.query.get("password")):

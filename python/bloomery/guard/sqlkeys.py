@@ -8,6 +8,7 @@ collation says. What a column cannot hold is not there; what it compares by othe
 from __future__ import annotations
 
 import operator
+import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -156,7 +157,7 @@ class Asked:
         return ()
 
     def _compare(self, text: str) -> None:
-        """Raise if it came back for a key that it stands for, but is not."""
+        """Raise if it came back for a key that it stands for, but is not; or for none at all."""
         if _native.canonical(text.rstrip(" ")) in self._keys:
             raise InvalidSource(
                 f"{self._source} pads its keys with blanks, so that they are other keys: make the "
@@ -165,9 +166,29 @@ class Asked:
         try:
             number = int(text)
         except ValueError:
-            return
-        if _native.canonical(number) in self._keys:
+            pass
+        else:
+            if _native.canonical(number) in self._keys:
+                raise InvalidSource(
+                    f"{self._source} was asked for an int, and its key column holds text: ask with "
+                    "keys of the column's type"
+                )
+        if _folded(text) not in self._alike:
             raise InvalidSource(
-                f"{self._source} was asked for an int, and its key column holds text: ask with "
-                "keys of the column's type"
+                f"{self._source} answered with a key that it was not asked for: the first column "
+                "of its query must be the key, as it is asked for"
             )
+
+    @cached_property
+    def _alike(self) -> set[str]:
+        return {
+            _folded(key if isinstance(key, str) else bytes(key).decode(errors="replace"))
+            for key in self._given
+            if isinstance(key, (str, bytes, bytearray, memoryview))
+        }
+
+
+def _folded(text: str) -> str:
+    """The text as the loosest of collations compares it: without case, accents and blanks."""
+    plain = unicodedata.normalize("NFKD", text.casefold())
+    return "".join(c for c in plain if not (unicodedata.combining(c) or c.isspace()))
