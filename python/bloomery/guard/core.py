@@ -85,6 +85,8 @@ class Core:
         self.on_fork: Callable[[], None] = lambda: None
         # Idempotency keys of adds that wait, whose copy a counting filter has from this process.
         self.queued_here: set[str] = set()
+        # Copies of keys that the filter was given because their adds wait, by canonical key.
+        self.adopted: Counter[bytes] = Counter()
         self.warned = False  # of an error rate above the one asked for
         self._lock = threading.Lock()
         self._answers: Counter[str] = Counter()
