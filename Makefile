@@ -21,7 +21,7 @@ export PYO3_PYTHON = $(abspath $(BIN)/python)
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help run build test test-fast test-rust test-pythons soak bench bench-service bench-running lint format wheel lock fresh-check clean
+.PHONY: help run build test test-fast test-rust test-pythons soak bench bench-service bench-running bench-guard lint format wheel lock fresh-check clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -56,6 +56,9 @@ bench-service: build $(STAMPS)/dev $(STAMPS)/servers ## measure the server again
 
 bench-running: build $(STAMPS)/dev $(STAMPS)/servers ## measure HTTP, samples and users of the server (BENCH="--quick")
 	$(BIN)/python -m benchmarks --only running --json benchmarks/results/running.json $(BENCH)
+
+bench-guard: build $(STAMPS)/dev $(STAMPS)/servers ## measure exact answers in front of PostgreSQL and Redis (BENCH="--quick")
+	$(BIN)/python -m benchmarks --only guard --json benchmarks/results/guard.json $(BENCH)
 
 lint: build $(STAMPS)/dev ## ruff, mypy --strict, stubtest, rustfmt, clippy
 	$(BIN)/ruff check $(LINTED)

@@ -28,6 +28,7 @@ PARTS = {
     "family": "every other kind of filter beside its peers",
     "service": "bloomery serve beside redis-server",
     "running": "HTTP, samples and users of bloomery serve",
+    "guard": "exact answers in front of PostgreSQL",
 }
 
 

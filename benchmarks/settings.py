@@ -121,6 +121,25 @@ class Settings:
         return max(50 * pipeline, int(requests * self.scale * (0.3 if self.quick else 1)))
 
     @property
+    def guard_keys(self) -> int:
+        """Rows of the table; there are as many absent keys."""
+        return self.size(100_000 if self.quick else 1_000_000)
+
+    @property
+    def guard_reads(self) -> int:
+        """After the warm-up."""
+        return self.size(50_000 if self.quick else 200_000)
+
+    @property
+    def guard_rounds(self) -> int:
+        return (5 if self.quick else 15) if self.scale >= 1 else 1
+
+    @property
+    def guard_chunks(self) -> int:
+        """Of 1,000 keys each."""
+        return 90 if self.quick else 600
+
+    @property
     def snapshot_capacity(self) -> int:
         """A plain filter of 1 GB."""
         return self.size(85_000_000 if self.quick else 850_000_000)

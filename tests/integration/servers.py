@@ -4,6 +4,7 @@ Every one can be stopped, killed (`kill -9`) and started again on the same data.
 prints goes to `log` in its folder, and into the message when it does not come up.
 """
 
+import contextlib
 import glob
 import os
 import re
@@ -118,6 +119,21 @@ class Server:
     def kill(self) -> None:
         """`kill -9`: it learns nothing of it."""
         self._end(signal.SIGKILL)
+
+    def freeze(self) -> None:
+        """SIGSTOP, to its children too: it takes connections, and answers nothing."""
+        self._signal_all(signal.SIGSTOP)
+
+    def thaw(self) -> None:
+        """Let it go on, if it was frozen."""
+        if self.process is not None:
+            self._signal_all(signal.SIGCONT)
+
+    def _signal_all(self, with_signal: signal.Signals) -> None:
+        os.kill(self.pid, with_signal)  # before its children: it starts no more of them
+        for child in Path(f"/proc/{self.pid}/task/{self.pid}/children").read_text().split():
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(int(child), with_signal)
 
     def restart(self) -> None:
         """Stop it if it runs, and start it on the same data."""

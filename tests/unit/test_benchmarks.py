@@ -28,3 +28,25 @@ def test_family_runs_and_judges(tmp_path: Path) -> None:
     assert {r["table"] for r in records} == {"speed", "static", "weights", "bank"}
     assert not any(r["lost_keys"] for r in records if r.get("ours"))
     assert any(line["what"].startswith("bank") for line in found["how_good"])
+
+
+@pytest.mark.soak
+def test_guard_runs_and_judges(tmp_path: Path) -> None:
+    """Every step of the guard's part runs at the least size, and the database's own count of the
+    keys that reached it is the guard's."""
+    result = tmp_path / "result.json"
+    options = ["--quick", "--scale", "0.001", "--only", "guard", "--json", str(result)]
+    done = subprocess.run(
+        [sys.executable, "-m", "benchmarks", *options],
+        cwd=TREE,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
+    found = json.loads(result.read_text("utf-8"))
+    records = found["parts"]["guard"]
+    assert {r["table"] for r in records} == {"reads", "orders", "cost", "batches"}
+    reads = [r for r in records if r["table"] == "reads"]
+    assert all(r["asked"] == r["looked_up"] == r["answers"]["source"] for r in reads)
+    assert any(line["what"].startswith("reads that reach") for line in found["how_good"])

@@ -44,6 +44,9 @@ pub struct Entry {
     pub full: String,
     /// Not yet whole: it was announced and its bytes are coming.
     pub loading: bool,
+    /// Every key that is added is noted for the log, whether it changed anything here or not: what
+    /// takes this filter's place has to get it too.
+    pub mirrored: bool,
     /// When there was last no memory for it to grow.
     pub starved: Option<Instant>,
     pub adds: u64,
@@ -146,7 +149,7 @@ impl Entry {
             self.mark = u64::MAX;
             work.marked.push(self.id);
         }
-        let always = self.held.every_add_counts();
+        let always = self.mirrored || self.held.every_add_counts();
         let keep = |answer| answer == 1 || (always && answer != NO_ROOM);
         work.record(self.id, ADD, self.held.width(), keep);
         result

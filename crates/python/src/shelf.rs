@@ -72,7 +72,8 @@ impl Shelf {
 
     /// Gives a name to a filter, or to another in place of the one that had it.
     #[pyo3(signature = (
-        name, filter, id, *, door="bf", items=0, limit=None, full="full", mark=None, loading=false
+        name, filter, id, *, door="bf", items=0, limit=None, full="full", mark=None, loading=false,
+        mirrored=false
     ))]
     #[expect(clippy::too_many_arguments, reason = "private: service/engine.py is the only caller")]
     fn put(
@@ -87,6 +88,7 @@ impl Shelf {
         full: &str,
         mark: Option<u64>,
         loading: bool,
+        mirrored: bool,
     ) -> PyResult<()> {
         let held = Held::new(filter)
             .ok_or_else(|| invalid(py, "a filter of one of the kinds is needed".into()))?;
@@ -99,6 +101,7 @@ impl Shelf {
             full: full.to_owned(),
             mark: mark.unwrap_or(u64::MAX),
             loading,
+            mirrored,
             starved: None,
             adds: 0,
             checks: 0,

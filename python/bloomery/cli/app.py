@@ -7,12 +7,14 @@ import typer
 from typer.main import get_command
 
 from bloomery import __version__
+from bloomery.cli import build as building
 from bloomery.cli import create, dedup, demo, filterfile, membership, plan, serve, user
 from bloomery.cli.terminal import emit_line
 
 _COMMANDS: list[tuple[str, Callable[..., int], str]] = [
     ("plan", plan.plan, plan.EXAMPLE),
     ("create", create.create, create.EXAMPLE),
+    ("build", building.build, building.EXAMPLE),
     ("add", membership.add, membership.ADD_EXAMPLE),
     ("contains", membership.contains, membership.CONTAINS_EXAMPLE),
     ("remove", membership.remove, membership.REMOVE_EXAMPLE),

@@ -17,9 +17,9 @@ import typer
 from bloomery import FilterBank
 from bloomery.cli import state
 from bloomery.cli.pump import Interrupted, Interrupts, LinePump
-from bloomery.cli.sources import Source
 from bloomery.cli.terminal import emit, emit_line, say, with_step
 from bloomery.errors import BloomeryError, CorruptData, IncompatibleFilters, InvalidParameter
+from bloomery.storage.inputs import Source
 
 _LOOK_AGAIN = 0.05  # seconds; the library's lock can be tried, not waited for
 

@@ -9,9 +9,9 @@ import typer
 
 from bloomery.cli import options, state
 from bloomery.cli.amounts import show_memory, show_rate
-from bloomery.cli.sources import Source, lines_of
 from bloomery.cli.terminal import emit_line, with_step
 from bloomery.filters import COMMON_KINDS, AnyFilter, FilterBank
+from bloomery.storage.inputs import Source, lines_of
 
 EXAMPLE = (
     "bloomery create seen.bloom --capacity 10M --error-rate 0.1%; "
@@ -77,10 +77,8 @@ def _make(
     found: Any = COMMON_KINDS.get(kind, FilterBank)
     build: Any = getattr(found, "build", None)  # made at once, of all of its keys
     make: Any = build or found
+    check_fit(kind, make, given)
     parameters = inspect.signature(make).parameters
-    for name in given:
-        if name not in parameters:
-            raise _refuse(name, f"a filter of kind {kind} takes no such option")
     made: AnyFilter | FilterBank
     if found is FilterBank:
         if capacity is not None:
@@ -97,6 +95,14 @@ def _make(
         with Source("-") as source:
             made = build(lines_of(source), **common, **given)
     return made
+
+
+def check_fit(kind: str, make: Any, given: dict[str, Any]) -> None:
+    """Refuse an option that this kind has not."""
+    parameters = inspect.signature(make).parameters
+    for name in given:
+        if name not in parameters:
+            raise _refuse(name, f"a filter of kind {kind} takes no such option")
 
 
 def _refuse(name: str, reason: str) -> Exception:

@@ -20,8 +20,8 @@ from bloomery.cli import estimate, state
 from bloomery.cli.amounts import parse_count, parse_rate, show_rate
 from bloomery.cli.progress import LineProgress
 from bloomery.cli.pump import Interrupted, Interrupts, LinePump
-from bloomery.cli.sources import Source
 from bloomery.cli.terminal import STDIN, emit, say, with_step
+from bloomery.storage.inputs import Source
 
 EXAMPLE = "zcat -f logs/* | bloomery dedup > unique.txt; bloomery dedup --filter seen.bloom new.zst"
 

@@ -9,8 +9,8 @@ import os
 from collections.abc import Iterator
 
 from bloomery.cli.pump import LinePump
-from bloomery.cli.sources import Source, is_compressed
 from bloomery.cli.terminal import STDIN
+from bloomery.storage.inputs import Source, is_compressed
 
 _SAMPLES = 16
 _SAMPLE = 256 << 10

@@ -12,11 +12,11 @@ import typer
 
 from bloomery.cli import bank, options, state
 from bloomery.cli.pump import Interrupted, Interrupts, LinePump
-from bloomery.cli.sources import Source
 from bloomery.cli.terminal import emit, emit_line, say, with_step
 from bloomery.errors import FilterFull, IncompatibleFilters, NotEnoughMemory
 from bloomery.filters import COMMON_KINDS, AnyFilter, RemovingFilter
 from bloomery.storage.anyfile import holds_a_bank
+from bloomery.storage.inputs import Source
 
 ADD_EXAMPLE = "bloomery add seen.bloom alice bob; bloomery add seen.bloom < urls.txt; "
 ADD_EXAMPLE += "bloomery add bank.bloom --user ada article-1 article-2"

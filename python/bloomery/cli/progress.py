@@ -1,8 +1,7 @@
 """A bar and a rate on standard error, for a run that takes long enough to want one.
 
-Shown only when standard error is a terminal and standard output is not (lines and a bar in one
-window garble each other). Nothing is imported or drawn in the first half second, so a small input
-costs no rich (about 60 ms).
+Shown only when standard error is a terminal. Nothing is imported or drawn in the first half second,
+so a small input costs no rich (about 60 ms).
 """
 
 import time
@@ -14,68 +13,98 @@ _PATIENCE = 0.5
 _INTERVAL = 0.1
 
 
-class LineProgress:
-    """Counts lines and bytes; draws when there is somebody to see it."""
+class _Bar:
+    """Draws when there is somebody to see it."""
 
-    def __init__(self, total: int | None, quiet: bool = False) -> None:
-        self.lines = 0
-        self.new = 0
-        self._total = total
-        self._position = 0
-        self._wanted = not quiet and is_terminal(STDERR) and not is_terminal(STDOUT)
+    def __init__(self, title: str, total: int | None, wanted: bool) -> None:
+        self._title, self._total, self._wanted = title, total, wanted
         self._started = time.monotonic()
         self._next_draw = self._started + _PATIENCE
         self._display: Any = None
         self._task: Any = None
 
-    def advance(self, position: int, lines: int, new: int) -> None:
-        """A chunk is done: encoded input bytes so far, lines seen and lines new in the chunk."""
-        self.lines += lines
-        self.new += new
-        self._position = position
-        if self._wanted and time.monotonic() >= self._next_draw:
-            self._draw()
+    def _due(self) -> bool:
+        return self._wanted and time.monotonic() >= self._next_draw
 
-    def _draw(self) -> None:
-        now = time.monotonic()
-        self._next_draw = now + _INTERVAL
+    def _rate(self, count: int, unit: str) -> str:
+        rate = count / (time.monotonic() - self._started)
+        return f"{rate / 1e6:.1f} M {unit}/s" if rate >= 1e5 else f"{rate:,.0f} {unit}/s"
+
+    def _draw(self, completed: int, *fields: str) -> None:
+        self._next_draw = time.monotonic() + _INTERVAL
         if self._display is None:
-            self._start()
-        rate = self.lines / (now - self._started)
-        self._display.update(
-            self._task,
-            completed=self._position,
-            lines=f"{self.lines:,} lines",
-            new=f"{self.new:,} new",
-            rate=f"{rate / 1e6:.1f} M lines/s" if rate >= 1e5 else f"{rate:,.0f} lines/s",
-        )
+            self._start(len(fields))
+        shown = {f"field{number}": text for number, text in enumerate(fields)}
+        self._display.update(self._task, completed=completed, **shown)
         self._display.refresh()
 
-    def _start(self) -> None:
+    def _start(self, count: int) -> None:
         from rich.console import Console
-        from rich.progress import (
-            BarColumn,
-            DownloadColumn,
-            Progress,
-            TextColumn,
-            TimeRemainingColumn,
-        )
+        from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
-        fields = [TextColumn(f"{{task.fields[{name}]}}") for name in ("lines", "new", "rate")]
-        known = [BarColumn(), DownloadColumn(), TimeRemainingColumn()] if self._total else []
+        names = [f"field{number}" for number in range(count)]
+        known = [BarColumn(), *self._amounts(), TimeRemainingColumn()] if self._total else []
         self._display = Progress(
-            TextColumn("dedup"),
+            TextColumn(self._title),
             *known,
-            *fields,
+            *(TextColumn(f"{{task.fields[{name}]}}") for name in names),
             console=Console(stderr=True),
             auto_refresh=False,
             transient=True,
         )
-        self._task = self._display.add_task("", total=self._total, lines="", new="", rate="")
+        self._task = self._display.add_task("", total=self._total, **dict.fromkeys(names, ""))
         self._display.start()
+
+    def _amounts(self) -> list[Any]:
+        """Columns for how much of the total is done."""
+        return []
 
     def stop(self) -> None:
         """Take the bar away again, so that a message after it stands on a line of its own."""
         if self._display is not None:
             self._display.stop()
             self._display = None
+
+
+class LineProgress(_Bar):
+    """Counts lines and bytes, for `dedup`: its lines and a bar would garble each other."""
+
+    def __init__(self, total: int | None, quiet: bool = False) -> None:
+        wanted = not quiet and is_terminal(STDERR) and not is_terminal(STDOUT)
+        super().__init__("dedup", total, wanted)
+        self.lines = 0
+        self.new = 0
+
+    def advance(self, position: int, lines: int, new: int) -> None:
+        """A chunk is done: encoded input bytes so far, lines seen and lines new in the chunk."""
+        self.lines += lines
+        self.new += new
+        if self._due():
+            texts = (f"{self.lines:,} lines", f"{self.new:,} new", self._rate(self.lines, "lines"))
+            self._draw(position, *texts)
+
+    def _amounts(self) -> list[Any]:
+        from rich.progress import DownloadColumn
+
+        return [DownloadColumn()]
+
+
+class RowProgress(_Bar):
+    """Counts rows, for `build`."""
+
+    def __init__(self, quiet: bool = False) -> None:
+        super().__init__("build", None, not quiet and is_terminal(STDERR))
+        self._before: int | None = None  # rows that an earlier run has read
+
+    @property
+    def begun(self) -> bool:
+        """Whether the reading has begun."""
+        return self._before is not None
+
+    def advance(self, rows: int, total: int | None) -> None:
+        """Rows so far, and in all if that is known; first before any is read."""
+        if self._before is None:
+            self._before, self._total = rows, total
+            self._started = time.monotonic()  # it may have counted for a while
+        if self._due():
+            self._draw(rows, f"{rows:,} rows", self._rate(rows - self._before, "rows"))

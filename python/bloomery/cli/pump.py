@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from types import FrameType, TracebackType
 from typing import Any
 
-from bloomery.cli.sources import Source
+from bloomery.storage.inputs import Source
 
 CHUNK = 1 << 20
 MAX_LINE = 256 << 20

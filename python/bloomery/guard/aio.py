@@ -98,7 +98,7 @@ class AsyncGuard:
         return await arun(drain(self._core), self._core.workers)
 
     async def _drain(self) -> None:
-        while True:
+        while not self._core.closing:
             await self._core.adrain_quietly(self.drain)
             await asyncio.sleep(self._core.pause())
 
@@ -121,6 +121,8 @@ class AsyncGuard:
 
     async def close(self) -> None:
         """Stop draining the queue; what waits in it stays there."""
+        # Before Python 3.12 `wait_for`, which clients use too, may swallow a cancellation.
+        self._core.closing = True
         if self._drainer is not None:
             self._drainer.cancel()
             with contextlib.suppress(asyncio.CancelledError):
@@ -130,6 +132,7 @@ class AsyncGuard:
             await arun(close(self._core), self._core.workers)
 
     async def __aenter__(self) -> Self:
+        self._core.closing = False
         if self._core.queue is not None:
             self._drainer = asyncio.create_task(self._drain())
         return self

@@ -16,7 +16,8 @@ class Answer:
 
     `by` is who answered: `filter` (a *no*, which is certain), `cache` or `source` (confirmed),
     `stale` (a cached answer past its time, since the source is down) or `unconfirmed` (the filter's
-    *maybe*: nobody could be asked). `queued` is the idempotency key of what waits for the source.
+    *maybe*: nobody could be asked). `queued` is the idempotency key of what waits for the source;
+    `on_answer` is told the same.
     """
 
     found: bool

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from bloomery.errors import InvalidSource, SourceUnavailable
@@ -16,6 +16,10 @@ __all__ = ["Asking"]
 
 # What tells that a source is away, and not that it is wrong.
 _AWAY = (SourceUnavailable, TimeoutError, OSError)
+
+
+# What a plain function says by returning a coroutine.
+ASYNC = "answered a coroutine: an AsyncGuard takes coroutines, if they are made by `async def`"
 
 
 class Asking:
@@ -46,9 +50,11 @@ class Asking:
             )
         return found
 
-    def add(self, key: Any, value: Any, idempotency_key: str) -> Flow[bool | None]:
-        """Write a value."""
-        done = yield from self._ask(self._able("add"), key, value, idempotency_key)
+    def add(
+        self, key: Any, value: Any, idempotency_key: str, on_ask: Callable[[], None] | None = None
+    ) -> Flow[bool | None]:
+        """Write a value. `on_ask` is called if the source is asked: not while it counts as down."""
+        done = yield from self._ask(self._able("add"), key, value, idempotency_key, on_ask=on_ask)
         return self._told("add", done)
 
     def remove(self, key: Any, idempotency_key: str) -> Flow[bool | None]:
@@ -73,12 +79,14 @@ class Asking:
             f"({'new' if operation == 'add' else 'it was there'}), False or None (not known)"
         )
 
-    def _ask(self, what: Any, *args: Any) -> Flow[Any]:
+    def _ask(self, what: Any, *args: Any, on_ask: Callable[[], None] | None = None) -> Flow[Any]:
         if not self.breaker.enter():
             raise SourceUnavailable(
                 f"{named(self.source)} is down, and is tried again in {self.breaker.retry_in:.1f} s"
             )
         self.queries += 1
+        if on_ask is not None:
+            on_ask()
         try:
             answer = yield Call(what, args, self._timeout)
         except _AWAY as problem:
@@ -96,7 +104,7 @@ class Asking:
         self.breaker.succeeded()
         if inspect.isawaitable(answer):
             answer.close() if inspect.iscoroutine(answer) else None
-            raise InvalidSource(f"{named(self.source)} is for asyncio: use AsyncGuard")
+            raise InvalidSource(f"{named(self.source)} {ASYNC}")
         return answer
 
 

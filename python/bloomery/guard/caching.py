@@ -58,14 +58,14 @@ class Caching:
                 yield self._call(self.cache.set_many, entries)
             except (CacheUnavailable, OSError):
                 # Some may be in it, and what they stand for may change: they count as unknown.
-                self._remember(key for key, _ in entries)
+                self.outdate(key for key, _ in entries)
                 self._failed()
             else:
                 self.breaker.succeeded()
 
     def delete(self, keys: Sequence[bytes]) -> Flow[None]:
         """Let it hold nothing for these: now, or before anybody asks it again."""
-        self._remember(keys)
+        self.outdate(keys)
         yield from self._ready()
 
     def _call(self, what: object, argument: object) -> Call:
@@ -90,7 +90,8 @@ class Caching:
             self.breaker.succeeded()
         return True
 
-    def _remember(self, keys: Iterable[bytes]) -> None:
+    def outdate(self, keys: Iterable[bytes]) -> None:
+        """Let it hold nothing for these when it is used the next time."""
         with self._lock:
             self._number += 1
             self._undeleted.update(dict.fromkeys(keys, self._number))

@@ -5,14 +5,16 @@ from __future__ import annotations
 
 import inspect
 import logging
+import os
 import secrets
 import threading
+import weakref
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Any
 
 from bloomery import _native
-from bloomery.errors import InvalidParameter
+from bloomery.errors import BloomeryError, InvalidParameter
 from bloomery.guard.answer import Answer
 from bloomery.guard.asking import Asking
 from bloomery.guard.caching import Caching
@@ -21,6 +23,7 @@ from bloomery.guard.observed import Observed
 from bloomery.guard.options import Options
 from bloomery.guard.parts import Cache, Queue
 from bloomery.guard.sources import CallSource
+from bloomery.guard.turns import Turns
 from bloomery.guard.writers import Writers
 
 __all__ = ["Core"]
@@ -44,11 +47,18 @@ class Core:
         on_answer: Callable[[Any, Answer], None] | None,
     ) -> None:
         """Guards that share a source or a cache are given its `Asking` or `Caching`."""
-        if not hasattr(filter, "contains_many"):
+        if not hasattr(filter, "contains_many") or getattr(filter, "kind", "") == "bank":
             raise InvalidParameter(
-                f"filter is a {type(filter).__name__}, must have contains_many: a filter of this "
-                "library, or one of a server"
+                f"filter is a {type(filter).__name__}, must have contains_many(keys): a filter of "
+                "this library, or one of a server"
             )
+        for word, part, method in (("cache", cache, "get_many"), ("queue", queue, "put")):
+            if not (part is None or isinstance(part, Caching) or hasattr(part, method)):
+                raise InvalidParameter(
+                    f"{word} is a {type(part).__name__}, must have {method}: see bloomery.guard"
+                )
+        if on_answer is not None and not callable(on_answer):
+            raise InvalidParameter(f"on_answer is a {type(on_answer).__name__}, must be a function")
         if (queue is None) != (options.on_outage != "queue"):
             raise InvalidParameter(
                 "on_outage='queue' needs a queue=…, as in queue=SqliteQueue('waiting.sqlite')"
@@ -67,16 +77,37 @@ class Core:
         self.caching = cache
         self.queue = queue
         self.on_answer = on_answer
-        self.flights = Flights()
-        self.writers = Writers()
-        self.workers = self.asking.workers
+        self.forked()
         self.observed = Observed(options.window)
         self.rebuild_lock = threading.Lock()
-        self.owner = secrets.token_hex(8)
-        self.queued_here: set[str] = set()  # idempotency keys whose key this process has added
+        self.closing = False
+        self.answering = 0  # how often look-ups of the queue were answered
+        self.on_fork: Callable[[], None] = lambda: None
+        # Idempotency keys of adds that wait, whose copy a counting filter has from this process.
+        self.queued_here: set[str] = set()
         self.warned = False  # of an error rate above the one asked for
         self._lock = threading.Lock()
         self._answers: Counter[str] = Counter()
+        _CORES.add(self)
+
+    def forked(self) -> None:
+        """What is under way is of this process: a child has none of its threads."""
+        self.flights = Flights()
+        self.writers = Writers()
+        self.drains = Writers()  # of the one key b""
+        self.turns = Turns()
+        self.workers = self.asking.workers
+        self.owner = secrets.token_hex(8)
+        self.wrote()
+
+    def wrote(self) -> None:
+        """A write got into the queue: look-ups from now on wait behind it."""
+        self.generation = secrets.token_hex(8)
+
+    def looked(self) -> None:
+        """Look-ups of the queue are answered now: those from now on wait for another answer."""
+        self.answering += 1
+        self.wrote()
 
     @property
     def filter(self) -> Any:
@@ -110,9 +141,9 @@ class Core:
         if not isinstance(allowed, float):
             return
         seen = self.observed.take()
-        low, _ = seen.interval
-        if low > allowed and not self.warned:
+        if not self.warned and seen.surely_above(allowed):
             self.warned = True
+            low, _ = seen.interval
             _LOG.warning(
                 "the filter errs more often than asked: %.2f%% of %d absent keys (at least "
                 "%.2f%%), not %.2f%%: rebuild it with a larger capacity",
@@ -142,22 +173,23 @@ class Core:
     # Draining, by a thread or a task of its own.
 
     def pause(self) -> float:
-        """Seconds until the queue is looked at again."""
-        return max(self.options.retry, self.asking.breaker.retry_in)
+        """Seconds until the queue is looked at again: not those of the breaker, which a look-up
+        may close any time."""
+        return self.options.retry
 
     def drain_quietly(self, drain: Callable[[], int]) -> None:
         """Drain, and whatever comes of it, there is a next time."""
         try:
             drain()
         except Exception as problem:  # noqa: BLE001  # as said
-            _LOG.error("the queue was not drained: %s: %s", type(problem).__name__, problem)
+            _LOG.error("the queue was not drained: %s", _told(problem))
 
     async def adrain_quietly(self, drain: Callable[[], Awaitable[int]]) -> None:
         """The same for asyncio."""
         try:
             await drain()
         except Exception as problem:  # noqa: BLE001  # as above
-            _LOG.error("the queue was not drained: %s: %s", type(problem).__name__, problem)
+            _LOG.error("the queue was not drained: %s", _told(problem))
 
     def check_sync(self) -> None:
         """Raise if a part is for asyncio."""
@@ -171,4 +203,19 @@ class Core:
                     )
 
 
+def _told(problem: Exception) -> str:
+    # Of others' errors not the text, which may have a key in it.
+    kind = type(problem).__name__
+    return f"{kind}: {problem}" if isinstance(problem, BloomeryError) else kind
+
+
+def _forked() -> None:
+    for core in list(_CORES):
+        core.forked()
+        core.on_fork()
+
+
+_CORES: weakref.WeakSet[Core] = weakref.WeakSet()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forked)
 _BY = ("filter", "cache", "source", "stale", "unconfirmed")

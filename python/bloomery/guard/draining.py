@@ -1,11 +1,14 @@
-"""Draining the queue: what waited for the source is done in order, one item after the other, and
-each leaves the queue only when it is done. A crash in between does an item again, under the same
-idempotency key."""
+"""Draining the queue: what waited for the source is done in order, and leaves the queue only when
+it is done. A crash in between does some items again, in the same order and under the same
+idempotency keys."""
 
 from __future__ import annotations
 
+import contextlib
 import logging
+import time
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import groupby
 from typing import Any
 
@@ -14,102 +17,175 @@ from bloomery.errors import QueueUnavailable, SourceUnavailable
 from bloomery.guard import writes
 from bloomery.guard.core import Core
 from bloomery.guard.flow import Call, Flow
-from bloomery.guard.lookups import store
-from bloomery.guard.parts import Item
+from bloomery.guard.lookups import hashable, store
+from bloomery.guard.parts import Item, Queue
+from bloomery.guard.turns import TELLING
 
 __all__ = ["close", "drain", "inform"]
 
 _LOG = logging.getLogger("bloomery.guard")
-_SOME = 100  # items at a time
-_LEASE_SECONDS = 30.0  # longer than a group of items takes, or another drainer does them too
+_SOME = 100  # items at a time: the queue is told once for all of them, which costs an fsync
+_LEASE_SECONDS = 30.0
 
 
 def drain(core: Core) -> Flow[int]:
     """Do what waits, until nothing does, or until the source is down; how many items were done."""
-    queue, done = core.queue, 0
-    assert queue is not None
-    while (yield Call(queue.lease, (core.owner, _LEASE_SECONDS))):
-        items = yield Call(queue.head, (_SOME,))
-        try:
-            for is_look, group in groupby(items, lambda item: item.what == "look"):
-                for some in [list(group)] if is_look else [[item] for item in group]:
-                    yield from _do(core, some)
-                    done += len(some)
-        except SourceUnavailable:
-            items = []
-        if not items:
-            yield Call(queue.release, (core.owner,))
-            break
-    return done
-
-
-def _do(core: Core, items: Sequence[Item]) -> Flow[None]:
-    """Do some look-ups, or one write."""
     assert core.queue is not None
+    if TELLING.get():
+        return 0
+    yield from core.drains.enter(b"")  # one at a time; those of other processes by the lease
     try:
-        if items[0].what == "look":
-            yield from _look(core, items)
-        elif items[0].what == "add":
-            yield from _add(core, items[0])
-        else:
-            yield from _remove(core, items[0])
-    except (SourceUnavailable, QueueUnavailable):
-        raise
-    except Exception as problem:  # noqa: BLE001  # the source refuses; those behind must go on
-        why = f"{type(problem).__name__}: {problem}"
-        if len(items) > 1:  # find out which
-            for item in items:
-                yield from _do(core, [item])
+        if core.closing or core.asking.breaker.retry_in or not (yield Call(core.queue.waiting)):
+            return 0
+        return (yield from _Drain(core, core.queue).run())
+    finally:
+        core.drains.leave(b"")
+
+
+class _Stop(Exception):
+    """Another drains, or nobody is to."""
+
+
+class _Drain:
+    """One drain: what it did, and of that what the queue was not told yet."""
+
+    def __init__(self, core: Core, queue: Queue) -> None:
+        self.core, self.queue = core, queue
+        self.done = 0
+        self.untold: list[Item] = []
+        # Longer than what is done between two looks at the clock: one question to the source.
+        self._lease = _LEASE_SECONDS + 2 * (core.options.timeout or 0.0)
+        self._leased = float("-inf")
+
+    def run(self) -> Flow[int]:
+        """Do all."""
+        core = self.core
+        try:
+            yield from self._hold()
+            core.turns.begin()
+            while items := (yield Call(self.queue.head, (_SOME,))):
+                for is_look, group in groupby(items, lambda item: item.what == "look"):
+                    for some in [list(group)] if is_look else [[item] for item in group]:
+                        yield from self._hold()
+                        yield from self._look(some) if is_look else self._write(some[0])
+                yield from self._tell()
+        except (SourceUnavailable, _Stop):
+            pass
+        except GeneratorExit:  # nobody drives us any more
+            core.turns.end()
+            raise
+        except BaseException:
+            with contextlib.suppress(QueueUnavailable):
+                yield from self._end()
+            raise
+        yield from self._end()
+        return self.done
+
+    def _end(self) -> Flow[None]:
+        self.core.turns.end()
+        yield from self._tell()
+        yield Call(self.queue.release, (self.core.owner,))
+
+    def _hold(self) -> Flow[None]:
+        """Go on only while it is for us to drain."""
+        now = time.monotonic()
+        if self.core.closing:
+            raise _Stop
+        if now - self._leased > _LEASE_SECONDS / 3:
+            if not (yield Call(self.queue.lease, (self.core.owner, self._lease))):
+                raise _Stop
+            self._leased = now
+
+    def _tell(self, *more: Item) -> Flow[None]:
+        """Tell the queue what is done."""
+        told, self.untold = [*self.untold, *more], []
+        if told:
+            yield Call(self.queue.done, (told,))
+            self.done += len(told)
+            self.core.turns.did(len(told))
+            self.core.queued_here.difference_update(item.idempotency_key for item in told)
+
+    def _look(self, items: Sequence[Item]) -> Flow[None]:
+        """Look up some keys, and cache what was found, but not of keys whose writes wait further
+        back, or come meanwhile."""
+        core = self.core
+        yield from self._tell()  # of writes that are done: they wait no more
+        keys = {_native.canonical(item.key): hashable(item.key) for item in items}
+        core.looked()
+        try:
+            with core.flights.watch(keys) as flight:
+                found = yield from core.asking.get(list(keys.values()))
+                flight.spoiled |= yield Call(self.queue.pending, (list(keys),))
+                answers = yield from store(core, flight, keys, found)
+        except (QueueUnavailable, SourceUnavailable):
+            raise
+        except Exception as problem:  # noqa: BLE001  # the source refuses
+            if len(items) == 1:
+                yield from self._park(items[0], "the source refuses it", problem)
+            else:  # find out which
+                for item in items:
+                    yield from self._hold()
+                    yield from self._look([item])
             return
-        _LOG.error("the source refuses what waited for it, which is set aside: %s", why)
-        yield Call(core.queue.park, (items[0], why))
-        return
-    yield Call(core.queue.done, (items,))
-
-
-def _look(core: Core, items: Sequence[Item]) -> Flow[None]:
-    asked = {_native.canonical(item.key): item.key for item in items}
-    flight = core.flights.claim(asked)
-    try:
-        found = yield from core.asking.get(list(asked.values()))
-        answers = yield from store(core, flight, asked, found)
-    except BaseException as problem:
-        flight.crash(problem)
-        raise
-    flight.land(answers)
-    if core.on_answer is not None:
         for item in items:
-            answer = answers[_native.canonical(item.key)]
-            yield Call(core.on_answer, (item.key, answer), blocking=False)
+            answer = replace(answers[_native.canonical(item.key)], queued=item.idempotency_key)
+            if core.on_answer is not None:
+                telling = TELLING.set(True)
+                try:
+                    yield Call(core.on_answer, (item.key, answer), blocking=False)
+                except Exception as problem:  # noqa: BLE001  # those behind it go on
+                    yield from self._park(item, "on_answer fails", problem)
+                    continue
+                finally:
+                    TELLING.reset(telling)
+            self.untold.append(item)
 
+    def _write(self, item: Item) -> Flow[None]:
+        """Add or remove one key."""
+        core, name = self.core, _native.canonical(item.key)
+        yield from core.writers.enter(name)
+        try:
+            current = core.filter
+            if item.what == "add" and not (
+                core.counts(current) and item.idempotency_key in core.queued_here
+            ):
+                # After a restart the filter may be an older one.
+                yield from writes.enter_filters(core, item.key)
+                if core.counts(current):
+                    core.queued_here.add(item.idempotency_key)  # once, however often it is tried
+            try:
+                if item.what == "add":
+                    # Whether it is new is not asked: an earlier try, of which nobody heard, may
+                    # have made it.
+                    yield from core.asking.add(item.key, item.value, item.idempotency_key)
+                    core.writers.settle(name, item.idempotency_key)
+                    was_there = None
+                else:
+                    was_there = yield from core.asking.remove(item.key, item.idempotency_key)
+            except SourceUnavailable:
+                raise
+            except Exception as problem:  # noqa: BLE001  # the source refuses; others go on
+                yield from self._park(item, "the source refuses it", problem)
+                return
+            yield from writes.forget(core, name)
+            if was_there:
+                # The queue first: done again, it would leave the filter twice, and take others
+                # with it.
+                yield from self._tell(item)
+                yield from writes.leave_filter(core, current, item.key)
+            else:
+                self.untold.append(item)
+        finally:
+            core.writers.leave(name)
 
-def _add(core: Core, item: Item) -> Flow[None]:
-    name = _native.canonical(item.key)
-    yield from core.writers.enter(name)
-    try:
-        # After a restart the filter may be an older one.
-        if item.idempotency_key not in core.queued_here or not core.counts(core.filter):
-            yield from writes.enter_filters(core, item.key)
-        # Whether it is new is not asked: an earlier try, which nobody heard of, may have made it.
-        yield from core.asking.add(item.key, item.value, item.idempotency_key)
-        core.queued_here.discard(item.idempotency_key)
-        core.writers.settle(name)
-        yield from writes.forget(core, name)
-    finally:
-        core.writers.leave(name)
-
-
-def _remove(core: Core, item: Item) -> Flow[None]:
-    name = _native.canonical(item.key)
-    yield from core.writers.enter(name)
-    try:
-        current = core.filter
-        was_there = yield from core.asking.remove(item.key, item.idempotency_key)
-        yield from writes.forget(core, name)
-        if was_there:
-            yield from writes.leave_filter(core, current, item.key)
-    finally:
-        core.writers.leave(name)
+    def _park(self, item: Item, what: str, problem: Exception) -> Flow[None]:
+        kind = type(problem).__name__
+        # Not its text, which may have the key in it.
+        _LOG.error("an item of the queue is set aside, see parked(): %s: %s", what, kind)
+        yield from self._tell()  # in order, for whoever looks at it
+        yield Call(self.queue.park, (item, f"{what}: {kind}: {problem}"))
+        self.done += 1
+        self.core.queued_here.discard(item.idempotency_key)
 
 
 def inform(core: Core) -> Flow[dict[str, Any]]:

@@ -8,8 +8,9 @@ cache.
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import Future
+from contextlib import contextmanager
 from typing import Any
 
 from bloomery.errors import SourceUnavailable
@@ -20,37 +21,58 @@ __all__ = ["Flight", "Flights"]
 class Flight:
     """The keys that one look-up takes upon itself, and those that others are looking up."""
 
-    __slots__ = ("_flights", "mine", "spoiled", "theirs")
+    __slots__ = ("_flights", "_landed", "mine", "spoiled", "storing", "theirs")
 
     def __init__(self, flights: Flights) -> None:
         self._flights = flights
-        self.mine: dict[bytes, Future[Any]] = {}
-        self.theirs: dict[bytes, Future[Any]] = {}
+        # Made when somebody waits: a future for each key took half of a look-up in a warm cache.
+        self._landed: Future[Mapping[bytes, Any]] | None = None
+        self.mine: dict[bytes, None] = {}
+        self.theirs: dict[Future[Mapping[bytes, Any]], list[bytes]] = {}
         self.spoiled: set[bytes] = set()  # keys that were written meanwhile
+        self.storing = False  # is it putting its answers into the cache?
+
+    def store(self) -> set[bytes]:
+        """Begin to put answers into the cache: of these keys, which nobody has written. Whoever
+        writes one from now on waits until it has landed."""
+        with self._flights.lock:
+            self.storing = True
+            return self.mine.keys() - self.spoiled
+
+    def join(self) -> Future[Mapping[bytes, Any]]:
+        """Its answers, in time; for whoever has the lock."""
+        if self._landed is None:
+            self._landed = Future()
+        return self._landed
 
     def land(self, answers: Mapping[bytes, Any]) -> None:
         """Give those who wait their answers."""
         self._leave()
-        for key, future in self.mine.items():
-            if key in answers:
-                future.set_result(answers[key])
-            else:
-                future.set_exception(SourceUnavailable("the look-up was interrupted: ask again"))
+        if self._landed is None:
+            return
+        if self.mine.keys() <= answers.keys():
+            self._landed.set_result(answers)
+        else:
+            self._landed.set_exception(_interrupted())
 
     def crash(self, problem: BaseException) -> None:
         """Tell them that there are none."""
         self._leave()
-        if not isinstance(problem, Exception):  # Ctrl-C here, or a task cancelled: not theirs
-            problem = SourceUnavailable("the look-up was interrupted: ask again")
-        for future in self.mine.values():
-            future.set_exception(problem)
+        if self._landed is not None:
+            # Ctrl-C here, or a task that was cancelled, is not theirs.
+            theirs = problem if isinstance(problem, Exception) else _interrupted()
+            self._landed.set_exception(theirs)
 
     def _leave(self) -> None:
+        """From here on nobody joins."""
         with self._flights.lock:
-            for key, future in self.mine.items():
-                held = self._flights.table.get(key)
-                if held is not None and held[1] is future:
+            for key in self.mine:
+                if self._flights.table.get(key) is self:
                     del self._flights.table[key]
+
+
+def _interrupted() -> SourceUnavailable:
+    return SourceUnavailable("the look-up was interrupted: ask again")
 
 
 class Flights:
@@ -58,7 +80,8 @@ class Flights:
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
-        self.table: dict[bytes, tuple[Flight, Future[Any]]] = {}
+        self.table: dict[bytes, Flight] = {}
+        self._watching: list[Flight] = []
 
     def claim(self, keys: Iterable[bytes]) -> Flight:
         """Begin to look up these keys, but for those that others have begun with."""
@@ -67,16 +90,33 @@ class Flights:
             for key in keys:
                 held = self.table.get(key)
                 if held is not None:
-                    flight.theirs[key] = held[1]
+                    flight.theirs.setdefault(held.join(), []).append(key)
                 else:
-                    future: Future[Any] = Future()
-                    flight.mine[key] = future
-                    self.table[key] = (flight, future)
+                    flight.mine[key] = None
+                    self.table[key] = flight
         return flight
 
-    def spoil(self, key: bytes) -> None:
-        """A key was written."""
+    @contextmanager
+    def watch(self, keys: Iterable[bytes]) -> Iterator[Flight]:
+        """Hear of writes to these keys, in a flight that no look-up joins."""
+        flight = Flight(self)
+        flight.mine = dict.fromkeys(keys)
+        with self.lock:
+            self._watching.append(flight)
+        try:
+            yield flight
+        finally:
+            with self.lock:
+                self._watching.remove(flight)
+            flight.crash(_interrupted())  # whoever waits only waits for the end
+
+    def spoil(self, key: bytes) -> list[Future[Mapping[bytes, Any]]]:
+        """A key was written; what to wait for before it is deleted from the cache."""
         with self.lock:
             held = self.table.pop(key, None)
+            flights = [one for one in self._watching if key in one.mine]
             if held is not None:
-                held[0].spoiled.add(key)
+                flights.append(held)
+            for flight in flights:
+                flight.spoiled.add(key)
+            return [flight.join() for flight in flights if flight.storing]

@@ -45,15 +45,24 @@ def run(flow: Flow[T], workers: Workers) -> T:
 
 def _call(call: Call, workers: Workers) -> Any:
     what = call.what
-    if not isinstance(what, Future):
-        if call.timeout is None:
-            return what(*call.args)
-        what = workers.submit(what, *call.args)
+    if isinstance(what, Future):
+        return _wait(what, call)
+    if call.timeout is None:
+        return what(*call.args)
+    asked = workers.submit(what, *call.args)
     try:
-        return what.result(call.timeout)
+        return _wait(asked, call)
+    except BaseException:
+        asked.cancel()  # if no thread has begun with it, none does
+        raise
+
+
+def _wait(future: Future[Any], call: Call) -> Any:
+    try:
+        return future.result(call.timeout)
     except FutureTimeout:
-        if what.done():
-            raise  # its own
+        if future.done():
+            return future.result()  # its own problem, or an answer at the last moment
         raise TimeoutError(f"no answer within {call.timeout:g} s") from None
 
 
@@ -96,7 +105,8 @@ async def _acall(call: Call, workers: Workers) -> Any:
     elif inspect.iscoroutinefunction(what):
         waited = what(*call.args)
     elif call.blocking:
-        waited = asyncio.wrap_future(workers.submit(what, *call.args))
+        threads = workers.aside if call.timeout is None else workers
+        waited = asyncio.wrap_future(threads.submit(what, *call.args))
     else:
         result = what(*call.args)
         if not inspect.isawaitable(result):
@@ -104,7 +114,10 @@ async def _acall(call: Call, workers: Workers) -> Any:
         waited = result
     if call.timeout is None:
         return await waited
+    waited = asyncio.ensure_future(waited)
     try:
         return await asyncio.wait_for(waited, call.timeout)
     except asyncio.TimeoutError:
+        if waited.done() and not waited.cancelled():
+            return waited.result()  # as above
         raise TimeoutError(f"no answer within {call.timeout:g} s") from None

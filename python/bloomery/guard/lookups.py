@@ -8,21 +8,24 @@ key ──> filter ──no─────────────────�
 
 from __future__ import annotations
 
+import hashlib
+import secrets
 import time
-import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from bloomery import _native
 from bloomery.errors import SourceUnavailable
+from bloomery.filters import BloomFilter
 from bloomery.guard.answer import ABSENT, Answer
 from bloomery.guard.core import Core
 from bloomery.guard.flights import Flight
 from bloomery.guard.flow import Call, Flow
 from bloomery.guard.parts import Cached, Item
 
-__all__ = ["confirm", "listed", "look_up", "store"]
+__all__ = ["confirm", "hashable", "listed", "look_up", "store"]
 
+_JUDGE = BloomFilter(1)
 _SOME_SECONDS = 10.0  # more than a source's timeout: for the cache, and for waiting in line
 
 
@@ -41,16 +44,18 @@ def look_up(core: Core, keys: Sequence[Any]) -> Flow[list[Answer]]:
 
 def listed(keys: Any) -> list[Any]:
     """Keys of any batch as Python's own objects."""
-    for method in ("tolist", "to_pylist"):  # NumPy's; Arrow's
-        if hasattr(keys, method):
-            return list(getattr(keys, method)())
-    return keys if type(keys) is list else list(keys)
+    if type(keys) is list:
+        return keys
+    method = next((name for name in ("tolist", "to_pylist") if hasattr(keys, name)), None)
+    if method or isinstance(keys, (str, bytes, bytearray)) or not isinstance(keys, Iterable):
+        _JUDGE.contains_many(keys)  # says what is wrong, as any filter does
+    return list(getattr(keys, method)() if method else keys)
 
 
 def confirm(core: Core, keys: Sequence[Any]) -> Flow[list[Answer]]:
     """Answers for keys that the filter let through; each is looked up once, whoever asks."""
     names = [_native.canonical(key) for key in keys]
-    wanted = {name: _hashable(key) for name, key in zip(names, keys, strict=True)}
+    wanted = {name: hashable(key) for name, key in zip(names, keys, strict=True)}
     flight = core.flights.claim(wanted)
     answers: dict[bytes, Answer] = {}
     if flight.mine:
@@ -63,11 +68,14 @@ def confirm(core: Core, keys: Sequence[Any]) -> Flow[list[Answer]]:
         flight.land(answers)
     timeout = core.options.timeout
     longest = None if timeout is None else timeout + _SOME_SECONDS
-    for name, future in flight.theirs.items():
+    for landed, joined in flight.theirs.items():
         try:
-            answers[name] = yield Call(future, timeout=longest)
+            theirs = yield Call(landed, timeout=longest)
         except TimeoutError:
+            for name in joined:
+                core.flights.spoil(name)  # the next one begins anew
             raise SourceUnavailable("the same look-up, begun by another, does not end") from None
+        answers |= {name: theirs[name] for name in joined}
     return [answers[name] for name in names]
 
 
@@ -106,18 +114,20 @@ def store(
     """Take what the source said for answers, and cache them; but not those of keys that were
     written meanwhile."""
     answers: dict[bytes, Answer] = {}
-    entries: list[tuple[bytes, Cached]] = []
     for name, key in asked.items():
-        answer = Answer(True, found[key], "source") if key in found else Answer(False)
-        answers[name] = answer
-        if not answer.found:
+        answers[name] = Answer(True, found[key], "source") if key in found else Answer(False)
+        if not answers[name].found:
             core.deny(key)
-        entry = core.options.cached(answer.found, answer.value)
-        if entry is not None and name not in flight.spoiled:
-            entries.append((name, entry))
     if core.caching is not None:
+        # Of a key that another look-up has claimed, a write tells only that one.
+        clean = flight.store()
+        entries = [
+            (name, entry)
+            for name, answer in answers.items()
+            if name in clean and (entry := core.options.cached(answer.found, answer.value))
+        ]
         yield from core.caching.put(entries)
-        # A write may have come between; it deletes before or after us, and so do we.
+        # A write that failed does not wait for us: what it may have changed goes again.
         late = flight.spoiled.intersection(name for name, _ in entries)
         if late:
             yield from core.caching.delete(list(late))
@@ -150,19 +160,32 @@ def _queue_up(core: Core, left: Mapping[bytes, Any]) -> Flow[dict[bytes, Answer]
     """Let the source answer when it can; until then it is the filter's maybe."""
     assert core.queue is not None
     now = time.time()
-    items = {name: Item("look", key, None, uuid.uuid4().hex, now) for name, key in left.items()}
-    yield Call(core.queue.put, (list(items.values()),))
+    # One look-up waits for all who ask for a key, until something is written: what is popular would
+    # fill the queue. If meanwhile it was answered, and is about to leave the queue, another waits.
+    for generation in (core.generation, secrets.token_hex(8)):
+        answering = core.answering
+        items = {
+            name: Item("look", key, None, _idempotency_key(generation, name), now)
+            for name, key in left.items()
+        }
+        yield Call(core.queue.put, (list(items.values()),))
+        if core.answering == answering:
+            break
     return {
         name: Answer(True, None, "unconfirmed", item.idempotency_key)
         for name, item in items.items()
     }
 
 
+def _idempotency_key(generation: str, name: bytes) -> str:
+    return hashlib.blake2b(name, key=generation.encode(), digest_size=16).hexdigest()
+
+
 _MAYBE = Answer(True, None, "unconfirmed")
 
 
-def _hashable(key: Any) -> Any:
+def hashable(key: Any) -> Any:
     """The key as a mapping can hold it: bytes for what changes."""
     if isinstance(key, (bytearray, memoryview)):
         return bytes(key)
-    return tuple(map(_hashable, key)) if type(key) is tuple else key
+    return tuple(map(hashable, key)) if type(key) is tuple else key

@@ -49,6 +49,13 @@ class Observation:
         """Where the true rate is, with a confidence of 95%."""
         return interval(self.keys, self.false_positives)
 
+    def surely_above(self, allowed: float) -> bool:
+        """Does the filter err more often than allowed? This is asked after every error: by the
+        interval's own end one window of three accuses a full filter that keeps to its rate; by an
+        end twice as far away, and of 1,000 keys or more, none of 1,000 windows did."""
+        low, _ = self.interval
+        return self.keys >= 1000 and self.error_rate - 2 * (self.error_rate - low) > allowed
+
     def shown(self) -> dict[str, Any]:
         """Ready for JSON."""
         low, high = self.interval
@@ -96,31 +103,34 @@ class Observed:
 
     def no(self, key: Any) -> None:
         """The filter said no to this key: by far the most frequent of all that is counted."""
-        self._denied.more()
         # Now and then the clock is asked: each time would cost as much as all else here.
-        if self._newer.add(key) and key not in self._older and not self._true.more() & 255:
+        if not self._denied.more() & 31:
             with self._lock:
                 self._pass_time()
+        # What the older half knows stays out of the newer one, as in `false`: a key that is asked
+        # for all the time counts again when that half is over, whatever the filter says to it.
+        if key not in self._older and self._newer.add(key):
+            self._true.more()
 
     def nos(self, keys: Sequence[Any]) -> None:
         """The filter said no to all of these."""
-        older, newer = self._older, self._newer
+        with self._lock:
+            self._pass_time()  # first: else these would be counted in a half that is over
+            older, newer = self._older, self._newer
         known = older.contains_many(keys)
         fresh = [key for key, old in zip(keys, known, strict=True) if not old]
         new = sum(newer.add_many(fresh)) if fresh else 0
         with self._lock:
             self._denied_more += len(keys)
             self._true_more += new
-            self._pass_time()
 
     def false(self, key: Any) -> bool:
         """The filter let this key through, and it was not there; True if that was news."""
-        if key in self._older or not self._newer.add(key):
-            return False
         with self._lock:
-            self._false += 1
             self._pass_time()
-        return True
+            new = key not in self._older and self._newer.add(key)
+            self._false += new
+        return new
 
     def take(self) -> Observation:
         """What was observed, as of now."""

@@ -59,6 +59,8 @@ class Options:
                 continue
             if not _is_number(value) or not least <= value <= _LONGEST:
                 raise InvalidParameter(f"{name} is {value!r}, must be a number from {least:g} up")
+            if name in ("failures", "max_queries") and not isinstance(value, int):
+                raise InvalidParameter(f"{name} is {value!r}, must be a whole number")
         if self.jitter >= 1:
             raise InvalidParameter(f"jitter is {self.jitter!r}, must be at least 0 and below 1")
 

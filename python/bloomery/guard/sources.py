@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from bloomery.errors import InvalidParameter, InvalidSource
+from bloomery.guard.asking import ASYNC
 
 __all__ = ["CallSource"]
 
@@ -69,5 +70,5 @@ class CallSource:
             if inspect.isawaitable(value):
                 if inspect.iscoroutine(value):
                     value.close()
-                raise InvalidSource(f"the source {self.name} is for asyncio: use AsyncGuard")
+                raise InvalidSource(f"the source {self.name} {ASYNC}")
         return {key: value for key, value in zip(keys, values, strict=True) if value is not None}

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Guard"]
 
+_SOME_SECONDS = 5.0
+
 
 class Guard:
     """A filter in front of a cache in front of the source of truth: exact answers, few queries.
@@ -50,12 +52,10 @@ class Guard:
         look-ups that waited in it. The other options: docs/guard.md."""
         self._core = core = Core(filter, source, cache, queue, Options(**options), on_answer)
         core.check_sync()
-        self._wake = threading.Event()
-        self._closed = False
         self._drainer: threading.Thread | None = None
         if queue is not None:
-            self._drainer = threading.Thread(target=self._drain, name="bloomery-drain", daemon=True)
-            self._drainer.start()
+            self._start_drainer()
+            core.on_fork = self._start_drainer  # a thread stays behind in the parent
 
     @property
     def filter(self) -> Any:
@@ -109,9 +109,15 @@ class Guard:
             return 0
         return run(drain(self._core), self._core.workers)
 
+    def _start_drainer(self) -> None:
+        self._wake = threading.Event()
+        if not self._core.closing:
+            self._drainer = threading.Thread(target=self._drain, name="bloomery-drain", daemon=True)
+            self._drainer.start()
+
     def _drain(self) -> None:
         core = self._core
-        while not self._closed:
+        while not core.closing:
             core.drain_quietly(self.drain)
             self._wake.wait(core.pause())
             self._wake.clear()
@@ -139,10 +145,12 @@ class Guard:
 
     def close(self) -> None:
         """Stop draining the queue; what waits in it stays there."""
-        self._closed = True
-        self._wake.set()
+        self._core.closing = True
         if self._drainer is not None:
-            self._drainer.join()
+            self._wake.set()
+            if self._drainer is not threading.current_thread():  # but for `on_answer`
+                # For one that waits for a source that hangs: its item stays in the queue.
+                self._drainer.join(_SOME_SECONDS)
         if self._core.queue is not None:
             self._core.queue.close()
 

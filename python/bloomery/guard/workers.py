@@ -7,6 +7,8 @@ once; further questions wait, and time out as the others do.
 
 from __future__ import annotations
 
+import functools
+import os
 import queue
 import threading
 from collections.abc import Callable
@@ -24,13 +26,24 @@ class Workers:
     def __init__(self, most: int, name: str = "bloomery-guard") -> None:
         self.most = most
         self._name = name
+        self._begin()
+
+    def _begin(self) -> None:
+        self._process = os.getpid()
         self._work: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
         self._lock = threading.Lock()
         self._threads = 0
         self._waiting = 0  # pieces of work that no idle thread is promised to
 
+    @functools.cached_property
+    def aside(self) -> Workers:
+        """Others, for what is no question to the source: these may all wait for one that hangs."""
+        return Workers(self.most, f"{self._name}-aside")
+
     def submit(self, what: Callable[..., Any], *args: Any) -> Future[Any]:
         """Let a thread call this; its result or exception, in time."""
+        if self._process != os.getpid():
+            self._begin()  # a fork leaves the threads behind
         done: Future[Any] = Future()
 
         def work() -> None:

@@ -19,8 +19,9 @@ class Writers:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._table: dict[bytes, Future[None]] = {}
-        # Keys whose write ended without an answer: the source may have it, or get it yet.
-        self._doubtful: dict[bytes, Any] = {}
+        # Writes that ended without an answer, by their idempotency keys: the source may get them
+        # yet. That a later write of the same key was answered says nothing about an earlier one.
+        self._doubtful: dict[bytes, dict[str, Any]] = {}
 
     def enter(self, key: bytes) -> Flow[None]:
         """Begin with a write of this key, when that before it has ended."""
@@ -44,21 +45,24 @@ class Writers:
         with self._lock:
             return list(self._table.values())
 
-    def doubt(self, name: bytes, key: Any) -> None:
-        """Nobody knows whether the source has this key."""
+    def doubt(self, name: bytes, key: Any, token: str) -> None:
+        """Nobody knows whether the source has this key, or gets it yet."""
         with self._lock:
-            self._doubtful.pop(name, None)
-            self._doubtful[name] = key
+            doubts = self._doubtful.pop(name, {})
+            self._doubtful[name] = {**doubts, token: key}
             while len(self._doubtful) > _MOST_DOUBTFUL:
                 del self._doubtful[next(iter(self._doubtful))]
 
-    def settle(self, name: bytes) -> None:
+    def settle(self, name: bytes, token: str) -> None:
         """Now it is known."""
         if self._doubtful:
             with self._lock:
-                self._doubtful.pop(name, None)
+                doubts = self._doubtful.get(name, {})
+                doubts.pop(token, None)
+                if not doubts:
+                    self._doubtful.pop(name, None)
 
     def doubtful(self) -> list[Any]:
-        """The keys of which it is not known."""
+        """The keys of which it is not known, each as often as it may yet come."""
         with self._lock:
-            return list(self._doubtful.values())
+            return [key for doubts in self._doubtful.values() for key in doubts.values()]

@@ -3,6 +3,7 @@ no longer when it leaves the filter. So at no moment the filter denies what the 
 
 from __future__ import annotations
 
+import contextlib
 import time
 import uuid
 from typing import Any
@@ -16,34 +17,38 @@ from bloomery.guard.parts import Item
 
 __all__ = ["add", "enter_filters", "forget", "leave_filter", "remove"]
 
+_SOME = 1000  # writes that are about to get into the queue
+
 
 def add(core: Core, key: Any, value: Any, idempotency_key: str | None) -> Flow[Answer]:
     """Write a value."""
     token, name = idempotency_key or uuid.uuid4().hex, _native.canonical(key)
+    yield from core.turns.wait()
     yield from core.writers.enter(name)
     try:
         current = yield from enter_filters(core, key)
         item = Item("add", key, value, token, time.time())
         if not (yield from _must_wait(core)):
-            core.writers.doubt(name, key)
             try:
-                new = yield from core.asking.add(key, value, token)
-            except SourceUnavailable:
-                if core.queue is None:
-                    yield from forget(core, name)
+                new = yield from core.asking.add(
+                    key, value, token, lambda: core.writers.doubt(name, key, token)
+                )
+            except BaseException as problem:
+                outdate(core, name)  # whatever it was: the source may have the value
+                if isinstance(problem, InvalidSource):
+                    core.writers.settle(name, token)
+                if core.queue is None or not isinstance(problem, SourceUnavailable):
                     raise
-            except InvalidSource:
-                core.writers.settle(name)
-                raise
             else:
-                core.writers.settle(name)
+                core.writers.settle(name, token)
                 yield from forget(core, name)
                 if new is False and idempotency_key is None and core.counts(current):
                     # It was there before, and so was its copy in the filter. (Of a second try under
                     # the same idempotency key the first may be the one that was there.)
                     yield from leave_filter(core, current, key)
                 return Answer(True, value, "source")
-        core.queued_here.add(token)
+        if core.counts(current):
+            core.queued_here.add(token)
         return (yield from _wait_in_line(core, name, item))
     finally:
         core.writers.leave(name)
@@ -52,6 +57,7 @@ def add(core: Core, key: Any, value: Any, idempotency_key: str | None) -> Flow[A
 def remove(core: Core, key: Any, idempotency_key: str | None) -> Flow[Answer]:
     """Take a key out; the answer says whether it was there."""
     token, name = idempotency_key or uuid.uuid4().hex, _native.canonical(key)
+    yield from core.turns.wait()
     yield from core.writers.enter(name)
     try:
         current = core.filter
@@ -59,9 +65,9 @@ def remove(core: Core, key: Any, idempotency_key: str | None) -> Flow[Answer]:
         if not (yield from _must_wait(core)):
             try:
                 was_there = yield from core.asking.remove(key, token)
-            except SourceUnavailable:
-                if core.queue is None:
-                    yield from forget(core, name)
+            except BaseException as problem:
+                outdate(core, name)  # as above
+                if core.queue is None or not isinstance(problem, SourceUnavailable):
                     raise
             else:
                 yield from forget(core, name)
@@ -86,7 +92,9 @@ def leave_filter(core: Core, filter: Any, key: Any) -> Flow[None]:
     """Take a key, which is in this filter for certain, out of it where its kind can.
 
     Not out of one that took its place meanwhile: nobody knows whether the key got into that one,
-    and to take out what never was in it would take others with it.
+    and to take out what never was in it would take others with it. A key that the source may get
+    yet, from a write that timed out, stays: each write adds it, so that there is another copy of
+    it, or, in a deletable filter, no cell of it that can be deleted.
     """
     discard = getattr(filter, "discard", None)
     if discard is not None and filter is core.filter:
@@ -98,18 +106,34 @@ def _must_wait(core: Core) -> Flow[bool]:
     if core.queue is None:
         return False
     waiting: int = yield Call(core.queue.writes)
+    if len(core.queued_here) > waiting + _SOME:
+        # Another process drained them. To forget too many costs a filter a copy too many.
+        core.queued_here.clear()
     return waiting > 0
 
 
 def _wait_in_line(core: Core, name: bytes, item: Item) -> Flow[Answer]:
     assert core.queue is not None
-    yield Call(core.queue.put, ([item],))
+    try:
+        yield Call(core.queue.put, ([item],))
+    finally:
+        core.wrote()
     yield from forget(core, name)
     return Answer(item.what == "add", item.value, "unconfirmed", item.idempotency_key)
 
 
 def forget(core: Core, name: bytes) -> Flow[None]:
     """What was known of a key is over."""
+    storing = core.flights.spoil(name)
+    if core.caching is not None:
+        for landed in storing:  # else it might put in the old answer after we have deleted it
+            with contextlib.suppress(Exception):
+                yield Call(landed)
+        yield from core.caching.delete([name])
+
+
+def outdate(core: Core, name: bytes) -> None:
+    """The same without waiting: the cache hears of it before it is asked again."""
     core.flights.spoil(name)
     if core.caching is not None:
-        yield from core.caching.delete([name])
+        core.caching.outdate([name])

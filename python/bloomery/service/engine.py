@@ -9,12 +9,14 @@ until the log has what is in memory.
 from __future__ import annotations
 
 from collections.abc import Callable, Set
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from bloomery import BloomFilter, _native, errors
 from bloomery.service.clock import Clock
 from bloomery.service.policy import limit_and_mark, refusal
+from bloomery.storage import operations
 from bloomery.storage.operations import Op
+from bloomery.storage.settings import PARAMETERS
 from bloomery.storage.state import Entry, State
 
 if TYPE_CHECKING:
@@ -27,6 +29,19 @@ __all__ = ["Engine"]
 _UNREADY = BloomFilter(1)
 _NONE: Set[int] = frozenset()
 _NON_SCALING = "non scaling filter is full"  # RedisBloom's words
+
+
+# What brings keys to a filter that its successor would not get, or takes them all.
+_OTHER_KEYS = (Op.MERGE, Op.CLEAR, Op.CHUNK, Op.ROTATE)
+# Settings that a successor has its own of: they say what it is made like.
+_MADE_BY = {"kind", *(name for names in PARAMETERS.values() for name in names)}
+
+
+class Successor(NamedTuple):
+    """What is to take a filter's place."""
+
+    id: int
+    on_failure: Callable[[str], None]
 
 
 def _ignore(entry: Entry) -> None:
@@ -48,6 +63,8 @@ class Engine:
         self._shelved: dict[int, bytes] = {}  # under which name each filter is on the shelf
         self._touched: set[int] = set()  # filters that were changed or dropped in this turn
         self._open = False  # has this turn begun?
+        self._rows: list[Row] = []  # of this turn, as far as they were gathered
+        self._successors: dict[int, Successor] = {}  # by the number of what each is to replace
         state.on_put, state.on_drop = self._shelve, self._unshelve
         for entry in state.filters.values():
             self._shelve(entry)
@@ -63,9 +80,10 @@ class Engine:
     def end(self) -> list[Row]:
         """End the turn; what was noted in it, to be logged with its time."""
         self.on_end()
+        self._gather()
         self._open = False
-        now = self.state.now
-        return [(now, *record) for record in self.shelf.take_log()]
+        rows, self._rows = self._rows, []
+        return rows
 
     def refuse(self, problem: errors.LogUnavailable) -> None:
         """Take no writes until the log can be written again."""
@@ -84,6 +102,8 @@ class Engine:
         if self.problem is not None:
             raise self.problem
         self.begin()
+        if op in _OTHER_KEYS and filter_id in self._successors:
+            self.give_up(filter_id, f"the filter was changed meanwhile ({op.name.lower()})")
         self._count(filter_id)
         entry = self.state.apply(op, filter_id, data, self.state.now)
         self.shelf.note(filter_id, op, data)
@@ -145,6 +165,54 @@ class Engine:
             if entry is not None:  # it holds fewer keys now
                 self._shelve(entry)
 
+    # A filter that is built anew, while the one it is to replace goes on.
+
+    def follow(self, entry: Entry, successor: Entry, on_failure: Callable[[str], None]) -> None:
+        """From now on add to the successor what is added to a filter, in the same turn; tell
+        `on_failure` if that cannot go on, and why."""
+        one, other = entry.filter, successor.filter
+        if (one.hasher, one.seed) != (other.hasher, other.seed):
+            raise errors.InvalidParameter("a successor must have the same hasher and seed")
+        if other.kind == "cuckoo" and not other._facts()["grow"]:
+            raise errors.InvalidParameter("a successor must have room: a cuckoo filter must grow")
+        self._successors[entry.id] = Successor(successor.id, on_failure)
+        self._shelve(entry)
+
+    def give_up(self, filter_id: int, why: str) -> None:
+        """Let a filter have no successor."""
+        found = self._successors.pop(filter_id, None)
+        if found is not None:
+            entry = self.state.filters.get(filter_id)
+            if entry is not None:
+                self.renew(entry)
+            found.on_failure(why)
+
+    def succeed(self, entry: Entry) -> Entry:
+        """Put the successor in a filter's place, under its name, with its settings and its end."""
+        self._gather()  # so that it has what was added in this turn too
+        successor = self._successors.pop(entry.id)
+        kept = {name: value for name, value in entry.settings.items() if name not in _MADE_BY}
+        self.change(Op.ADJUST, successor.id, operations.fields(**kept))
+        self.change(Op.EXPIRE, successor.id, operations.fields(at=entry.expires_at))
+        name = operations.fields(name=operations.text_of(entry.name))
+        renamed = self.change(Op.RENAME, successor.id, name)
+        assert renamed is not None
+        return renamed
+
+    def _gather(self) -> None:
+        """Take what was noted; what was added to a filter that is followed, add to its successor,
+        which is noted in turn."""
+        now = self.state.now
+        while records := self.shelf.take_log():
+            self._rows += [(now, *record) for record in records]
+            for number, op, data in records:
+                found = self._successors.get(number)
+                if found is not None and op == Op.ADD:
+                    try:
+                        self.change(Op.ADD, found.id, data)
+                    except errors.BloomeryError as problem:
+                        self.give_up(number, str(problem))
+
     # The shelf follows the state.
 
     def _count(self, filter_id: int) -> None:
@@ -171,9 +239,11 @@ class Engine:
             full=f"this filter {refusal(entry)}" if asked else _NON_SCALING,
             mark=mark,
             loading=filter is None,
+            mirrored=entry.id in self._successors,
         )
 
     def _unshelve(self, entry: Entry) -> None:
+        self.give_up(entry.id, "the filter was dropped")
         name = self._shelved.pop(entry.id, None)
         if name is not None:
             self.shelf.drop(name)

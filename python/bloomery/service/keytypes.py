@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 from uuid import UUID
 
-__all__ = ["KEY_TYPES", "TypedSource"]
+__all__ = ["KEY_TYPES", "TypedSource", "forms"]
 
 _NUMBER = re.compile(r"0|-?[1-9][0-9]{0,30}")
 
@@ -54,6 +54,20 @@ KEY_TYPES: dict[str, Callable[[Any], Any]] = {
     "uuid": _as_uuid,
     "bytes": _as_bytes,
 }
+
+
+def forms(key: Any) -> list[Any]:
+    """A row's key in every form in which clients may have given it: a number as such, or as its
+    digits; a UUID as such, or as text. Those who write it otherwise ask for another key."""
+    if isinstance(key, (int, UUID)):
+        return [key, str(key)]
+    found = [key]
+    if isinstance(key, str):
+        if _NUMBER.fullmatch(key):
+            found.append(int(key))
+        elif len(key) == 36 and (made := _as_uuid(key)) is not None and str(made) == key:
+            found.append(made)
+    return found
 
 
 class TypedSource:

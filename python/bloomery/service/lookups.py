@@ -110,6 +110,16 @@ class Lookups:
                 f"there is no source named {source[:64]!r} in the server's configuration: {known}"
             )
 
+    def rows(self, entry: Entry) -> Any:
+        """The source of a filter, to be read from end to end."""
+        source = self._backing(entry).source
+        if not hasattr(source, "batches"):
+            raise errors.InvalidParameter(
+                f"the source {entry.settings['source']} is a query, which looks keys up: give it a "
+                "table and a key, from which all keys can be read"
+            )
+        return source
+
     # Asking.
 
     async def ask(self, entry: Entry, keys: Sequence[Any]) -> list[Answer]:
@@ -133,11 +143,11 @@ class Lookups:
                 f"{most:,} look-ups wait for their sources already (max-lookups): try again"
             )
 
-    def _core(self, entry: Entry) -> Core:
+    def _backing(self, entry: Entry) -> Backing:
         name = entry.settings.get("source")
         if name is None:
             raise errors.InvalidParameter(
-                f"{_shown(entry)} is not bound to a source: BF.BIND it to one, or PATCH"
+                f"{_shown(entry)} is not bound to a source: BF.BIND it to one, or PATCH it"
             )
         backing = self.backings.get(name)
         if backing is None:
@@ -145,6 +155,11 @@ class Lookups:
                 f"{_shown(entry)} is bound to the source {name}, which the server's configuration "
                 "does not have: bind it to another"
             )
+        return backing
+
+    def _core(self, entry: Entry) -> Core:
+        backing = self._backing(entry)
+        name = backing.name
         bound = self._bound.get(entry.id)
         if bound is None or bound.source != name:
             core = backing.core(_Shelved(self, entry))

@@ -32,6 +32,7 @@ from bloomery.service.lookups import Lookups
 from bloomery.service.mirror import Mirror
 from bloomery.service.notify import notify, watched
 from bloomery.service.policies import Policies
+from bloomery.service.rebuilds import Rebuilds
 from bloomery.service.resp.connection import Connection
 from bloomery.service.resp.door import Door
 from bloomery.service.sampler import Sampler
@@ -89,6 +90,7 @@ class Server:
     http: HttpDoor
     saving: Saving
     policies: Policies
+    rebuilds: Rebuilds
     mirror: Mirror
     sampler: Sampler
 
@@ -146,6 +148,7 @@ class Server:
                 for task in background:
                     task.cancel()
                 await self._drain()
+                await self.rebuilds.stop()
             return await self._close()
 
     @property
@@ -178,6 +181,7 @@ class Server:
         self.commands = Commands(self.engine, self.settings, lookups)
         self.turns = Turns(self.engine, partial(troubles.log_unavailable, self))
         self.policies = Policies(self.engine, self.alerts, self.say)
+        self.rebuilds = Rebuilds(self)
         self.saving = Saving(self, found.generation)
         registry = self.settings.registry or self.data / _REGISTRY
         self.mirror = Mirror(self.engine, registry, self._server_id(new=found.segment == 1))

@@ -8,7 +8,7 @@ import pytest
 
 from bloomery.cli import estimate
 from bloomery.cli.pump import Interrupts, LinePump
-from bloomery.cli.sources import Source
+from bloomery.storage.inputs import Source
 
 
 def sampled(*paths: Path) -> int | None:

@@ -19,7 +19,18 @@ from bloomery.cli.app import build  # noqa: E402
 Run = Callable[..., Any]
 
 DOCS = Path(__file__).parents[3] / "docs" / "cli.md"
-COMMANDS = ["plan", "create", "add", "contains", "remove", "info", "dedup", "serve", "demo"]
+COMMANDS = [
+    "plan",
+    "create",
+    "build",
+    "add",
+    "contains",
+    "remove",
+    "info",
+    "dedup",
+    "serve",
+    "demo",
+]
 COMMANDS += ["user"]
 USER = ["add", "list", "remove", "password", "token", "revoke", "allow"]
 

@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from bloomery.storage import snapshots
+from bloomery import errors
+from bloomery.storage import snapshots, snapshotter
 from bloomery.storage.folder import log_folder, snapshots_folder
 from bloomery.storage.log import segments
 from bloomery.storage.operations import Op
@@ -121,16 +122,15 @@ def test_a_full_disk_leaves_what_was_there(small_disk: Path) -> None:
     server.log.close()
 
 
-def test_one_at_a_time(tmp_path: Path) -> None:
-    """While one snapshot is made, another is refused."""
+def test_one_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """While one snapshot is made, another waits, and is refused when that takes too long."""
     import fcntl
 
-    server = Server(tmp_path)
-    number = server.log.cut()
-    snapshots_folder(tmp_path).mkdir()
-    with (snapshots_folder(tmp_path) / ".lock").open("w") as lock:
+    monkeypatch.setattr(snapshotter, "_PATIENCE", 0.5)
+    path = tmp_path / ".lock"
+    with path.open("w") as lock, path.open("w") as other:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        done = run(tmp_path, number)
-    assert done.returncode == 1
-    assert "another snapshot is being made" in done.stderr
-    server.log.close()
+        with pytest.raises(errors.FolderInUse, match="another snapshot is being made"):
+            snapshotter._wait_for(other, tmp_path)
+        fcntl.flock(lock, fcntl.LOCK_UN)
+        snapshotter._wait_for(other, tmp_path)

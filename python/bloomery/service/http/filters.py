@@ -182,6 +182,8 @@ async def told(server: Server, name: bytes) -> dict[str, Any]:
         server.turns.join()
     found = server.commands.info(name, about)
     del found["settings"]  # a seed may be a secret; what can be shown is there anyway
+    rebuild = server.rebuilds.of(server.commands.find(name))
+    found["rebuild"] = None if rebuild is None else rebuild.shown()
     return found | _row(server.commands.find(name))
 
 

@@ -8,6 +8,7 @@ from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag
 
 from bloomery.filters.rotating import MAX_GENERATIONS
 from bloomery.filters.scalable import LEAST_GROWTH, MOST_GROWTH
+from bloomery.service.rebuilds import SETTLE
 from bloomery.sizing import MAX_CAPACITY, MAX_ERROR_RATE, MIN_ERROR_RATE
 
 __all__ = [
@@ -215,6 +216,26 @@ class Merge(_Strict):
     sources: list[FilterName] = Field(min_length=1, max_length=1000)
 
 
+class NewRebuild(BaseModel):
+    """How a filter is to be built anew."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    capacity: int | None = Field(
+        None,
+        ge=1,
+        lt=1 << 63,
+        description="else that of before, or a quarter more than the source has",
+    )
+    error_rate: float | None = Field(None, gt=0, lt=1, description="else that of before")
+    settle: float = Field(
+        SETTLE,
+        ge=0,
+        le=3600,
+        description="seconds within which who adds a key writes it to the source",
+    )
+
+
 class FilterRow(BaseModel):
     """A filter in a list."""
 
@@ -246,6 +267,9 @@ class FilterInfo(FilterRow):
     source: str | None = Field(description="that it is bound to; null: none")
     lookups: dict[str, Any] | None = Field(
         description="how look-ups were answered; null before the first"
+    )
+    rebuild: dict[str, Any] | None = Field(
+        description="how far the last rebuild is, or how it ended; null: there was none"
     )
 
 

@@ -60,6 +60,21 @@ async def merge(request: Request, name: Name, given: models.Merge) -> Response:
 
 
 @router.post(
+    "/filters/{name}/rebuild",
+    status_code=202,
+    response_model=models.FilterInfo,
+    openapi_extra=does("change"),
+    responses=problems.describe(*_ONE, "request-too-large", statuses=(408, 415)),
+)
+async def rebuild(request: Request, name: Name, given: models.NewRebuild) -> Response:
+    """Begin to build a filter anew from the source it is bound to; it answers meanwhile."""
+    server = server_of(request)
+    server.turns.join()
+    server.rebuilds.start(name, **given.model_dump())
+    return Answer(await told(server, name), 202)
+
+
+@router.post(
     "/snapshot",
     response_model=models.Snapshot,
     openapi_extra=does("server"),

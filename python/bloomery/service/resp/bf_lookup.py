@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Awaitable
 from typing import Any
 
+from bloomery import errors
 from bloomery.service import answers
+from bloomery.service.rebuilds import SETTLE
 from bloomery.service.resp.client import Client
-from bloomery.service.resp.replies import OK
+from bloomery.service.resp.replies import OK, Failure
 from bloomery.service.resp.table import command
+from bloomery.service.resp.words import decimal, integer, option
 
 _NAME = (1, 1, 1)
 
@@ -38,3 +41,47 @@ def unbind(client: Client, words: list[bytes]) -> str:
     """Let keys of a filter be looked up nowhere."""
     client.server.commands.bind(words[0], None)
     return OK
+
+
+@command(
+    "BF.REBUILD",
+    "key [CAPACITY n] [ERROR rate] [SETTLE seconds] | STATUS",
+    least=1,
+    most=7,
+    write=True,
+    keys=_NAME,
+    does="change",
+)
+def rebuild(client: Client, words: list[bytes]) -> Any:
+    """Begin to build a filter anew from the source it is bound to; STATUS tells how far that is."""
+    name, *rest = words
+    if len(rest) == 1 and option(rest[0]) == "STATUS":
+        return _status(client, name)
+    capacity, error_rate, settle = None, None, SETTLE
+    if len(rest) % 2:
+        raise Failure("ERR syntax error: BF.REBUILD key [CAPACITY n] [ERROR rate] [SETTLE seconds]")
+    for word, value in zip(rest[::2], rest[1::2], strict=True):
+        if option(word) == "CAPACITY":
+            capacity = integer(value)
+            if capacity is None or capacity < 1:
+                raise Failure("ERR CAPACITY must be a number of keys above 0")
+        elif option(word) == "ERROR":
+            error_rate = decimal(value)
+            if error_rate is None or not 0 < error_rate < 1:
+                raise Failure("ERR ERROR must be a rate between 0 and 1")
+        elif option(word) == "SETTLE":
+            found = decimal(value)
+            if found is None or not 0 <= found <= 3600:
+                raise Failure("ERR SETTLE must be seconds, from 0 to 3600")
+            settle = found
+        else:
+            raise Failure("ERR syntax error: CAPACITY, ERROR and SETTLE can be given, or STATUS")
+    client.server.rebuilds.start(name, capacity=capacity, error_rate=error_rate, settle=settle)
+    return OK
+
+
+def _status(client: Client, name: bytes) -> dict[str, Any]:
+    state = client.server.rebuilds.of(client.server.commands.find(name))
+    if state is None:
+        raise errors.InvalidParameter("this filter was not rebuilt since the server started")
+    return state.shown()

@@ -14,8 +14,9 @@ from collections.abc import Iterator
 from types import TracebackType
 from typing import Any
 
-from bloomery.cli.terminal import STDIN
 from bloomery.errors import MissingExtra
+
+STDIN = 0
 
 _GZIP = b"\x1f\x8b"
 _ZSTD = b"\x28\xb5\x2f\xfd"
@@ -91,6 +92,17 @@ class Source:
         self._taken += count
         return count
 
+    def skip(self, count: int) -> None:
+        """Pass over so many decoded bytes, or all there are."""
+        if self._decoder is None and self.size is not None:
+            start = min(count, self.size)
+            os.lseek(self._fd, start, os.SEEK_SET)
+            self._taken, self._head = start, b""
+            return
+        view = memoryview(bytearray(min(count, _READ)))
+        while count and (taken := self.readinto(view[:count])):
+            count -= taken
+
     def next_encoded(self) -> bytes:
         """The next encoded piece for the decoder; empty at the end."""
         if not self._head:
@@ -116,7 +128,7 @@ class Source:
 
 
 class _Reader(io.RawIOBase):
-    """A source as Python's own files are, for its search for line ends."""
+    """What `reader` reads."""
 
     def __init__(self, source: Source) -> None:
         self._source = source
@@ -128,9 +140,14 @@ class _Reader(io.RawIOBase):
         return self._source.readinto(memoryview(buffer))
 
 
+def reader(source: Source) -> io.BufferedReader:
+    """A source as Python's own files are."""
+    return io.BufferedReader(_Reader(source), _READ)
+
+
 def lines_of(source: Source) -> Iterator[bytes]:
     """Each line, without its newline."""
-    for line in io.BufferedReader(_Reader(source), _READ):
+    for line in reader(source):
         yield line.removesuffix(b"\n")
 
 

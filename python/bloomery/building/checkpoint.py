@@ -1,0 +1,138 @@
+"""How far a build has come, kept beside its output: a kill at any moment leaves all or nothing.
+
+    OUT.part0, OUT.part1   the filter, in turns
+    OUT.resume             which of the two counts, and the position that belongs to it
+    OUT.lock               held by the one process that builds OUT
+
+The part is written first and the position after it, each in one step, and the part that counted
+until then stays until the new position is there. So the filter always holds exactly the rows before
+the position: one that held fewer would deny keys, one with more would count keys twice in kinds
+that count.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import bloomery
+from bloomery.errors import CorruptData, FolderInUse, InvalidParameter
+from bloomery.filters import AnyFilter
+from bloomery.storage import files
+
+__all__ = ["RESTART", "Checkpoint", "Progress"]
+
+_VERSION = 1
+RESTART = "run with --restart (restart=True) to begin anew"
+
+
+@dataclass
+class Progress:
+    """How far it has come."""
+
+    position: Any = None
+    rows: int = 0
+    nulls: int = 0
+    total: int | None = None  # rows in all, as far as is known
+    seconds: float = 0.0  # spent by this run and those before it
+
+
+class Checkpoint:
+    """The files beside an output."""
+
+    def __init__(self, out: str | os.PathLike[str], identity: dict[str, Any]) -> None:
+        self._out = os.fspath(out)
+        self._identity = identity
+        self.resume = f"{self._out}.resume"
+        self._turn = 0
+
+    def load(self) -> tuple[AnyFilter, Progress] | None:
+        """The filter and how far it came, if there is a build to go on with."""
+        import json
+
+        try:
+            with open(self.resume, encoding="utf-8") as file:
+                found = json.load(file)
+            if found["version"] != _VERSION:
+                raise ValueError(f"version {found['version']}")
+            kept, part = found["identity"], str(found["part"])
+            progress = Progress(**found["progress"])
+        except FileNotFoundError:
+            return None
+        except (ValueError, KeyError, TypeError) as failure:
+            raise CorruptData(f"{self.resume} cannot be read ({failure}): {RESTART}") from None
+        asked = json.loads(json.dumps(self._identity))
+        if kept != asked:
+            names = [name for name in {**kept, **asked} if kept.get(name) != asked.get(name)]
+            raise InvalidParameter(
+                f"{self.resume} is of another build: {', '.join(sorted(names))} was different "
+                f"then; say the same as then to go on, or {RESTART}"
+            )
+        try:
+            filter: Any = bloomery.open(os.path.join(os.path.dirname(self._out), part))
+        except FileNotFoundError:
+            raise CorruptData(f"{self.resume} names {part}, which is gone: {RESTART}") from None
+        self._turn = 1 - int(part[-1] == "1")
+        return filter, progress
+
+    def save(self, filter: AnyFilter, progress: Progress) -> None:
+        """Keep both."""
+        import json
+
+        part = f"{self._out}.part{self._turn}"
+        filter.save(part)
+        # A position may be a key: nobody else is to read it.
+        with files.replacing(self.resume, 0o600) as file:
+            found = {
+                "version": _VERSION,
+                "identity": self._identity,
+                "part": os.path.basename(part),
+                "progress": asdict(progress),
+            }
+            file.write(json.dumps(found, indent=1).encode())
+        self._turn = 1 - self._turn
+        _unlink(f"{self._out}.part{self._turn}")
+
+    def remove(self) -> None:
+        """Forget it: the position first, so that none is left without its filter."""
+        for name in ("resume", "part0", "part1"):
+            _unlink(f"{self._out}.{name}")
+
+    @contextlib.contextmanager
+    def locked(self) -> Iterator[None]:
+        """Nobody else builds the same file meanwhile."""
+        path = f"{self._out}.lock"
+        fd = _lock(path, self._out)
+        try:
+            yield
+        finally:
+            _unlink(path)
+            if fd is not None:
+                os.close(fd)
+
+
+def _lock(path: str, out: str) -> int | None:
+    try:
+        import fcntl
+    except ImportError:  # no such locks on this system
+        return None
+    while True:
+        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if os.path.samestat(os.fstat(fd), os.stat(path)):
+                return fd
+        except BlockingIOError:
+            os.close(fd)
+            raise FolderInUse(f"another process is building {out}: wait until it ends") from None
+        except FileNotFoundError:
+            pass  # whoever had it has just ended, and taken it away
+        os.close(fd)
+
+
+def _unlink(path: str) -> None:
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(path)

@@ -1,0 +1,94 @@
+"""Files that rows are read from: several of one kind, one after the other."""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from collections.abc import Generator, Iterator, Sequence
+from typing import Any
+
+from bloomery.building.rows import Batch
+from bloomery.storage.inputs import STDIN, Source
+
+__all__ = ["FileRows"]
+
+_SAMPLE = 4 << 20
+
+
+class FileRows:
+    """What all kinds of files share; a position is a file's number and a place in it."""
+
+    options: dict[str, Any]  # how they are read
+
+    def __init__(self, paths: Sequence[str]) -> None:
+        self.paths = list(paths)
+        first = "standard input" if self.paths[0] == "-" else self.paths[0]
+        self.name = first if len(self.paths) == 1 else f"{len(self.paths)} files"
+        self.options = {}
+        self._status = [self._look(path) for path in self.paths]
+
+    def _look(self, path: str) -> os.stat_result:
+        status = os.fstat(STDIN) if path == "-" else os.stat(path)
+        if stat.S_ISDIR(status.st_mode):
+            raise IsADirectoryError(errno.EISDIR, "is a directory; name the files in it", path)
+        return status
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        """Paths, sizes and times of change: a file that changed is another."""
+        files = [
+            [os.path.abspath(path), status.st_size, status.st_mtime_ns]
+            for path, status in zip(self.paths, self._status, strict=True)
+        ]
+        return {"files": files, **self.options}
+
+    @property
+    def unresumable(self) -> str:
+        """A pipe is gone once it was read."""
+        whole = all(stat.S_ISREG(status.st_mode) for status in self._status)
+        return "" if whole and "-" not in self.paths else "a pipe cannot be read twice"
+
+    def count(self) -> int | None:
+        """Count by reading it all, which for a file takes a fraction of the time of adding."""
+        if self.unresumable:
+            return None
+        return sum(self._count(path) for path in self.paths)
+
+    def _count(self, path: str) -> int:
+        raise NotImplementedError
+
+    def estimate(self) -> int | None:
+        """Line ends in the first megabytes of each, scaled up to its size."""
+        if self.unresumable:
+            return None
+        total = 0.0
+        for path, status in zip(self.paths, self._status, strict=True):
+            lines, used = _sample(path)
+            total += lines * max(1.0, status.st_size / max(1, used))
+        return int(total) + 1
+
+    def batches(self, after: Any = None) -> Generator[Batch, None, None]:
+        """Read each file."""
+        first, place = after or (0, None)
+        for number, path in enumerate(self.paths[first:], first):
+            for batch in self._read(path, place):
+                yield type(batch)(batch.keys, batch.rows, batch.nulls, [number, batch.position])
+            place = None
+
+    def _read(self, path: str, place: Any) -> Iterator[Batch]:
+        raise NotImplementedError
+
+    def close(self) -> None:
+        """Nothing stays open."""
+
+
+def _sample(path: str) -> tuple[int, int]:
+    """Lines at the beginning of a file, and how many encoded bytes they take."""
+    lines = taken = 0
+    view = memoryview(bytearray(1 << 20))
+    with Source(path) as source:
+        while taken < _SAMPLE and (count := source.readinto(view)):
+            lines += bytes(view[:count]).count(b"\n")
+            taken += count
+        return lines + 1, source.position

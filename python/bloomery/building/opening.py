@@ -1,0 +1,101 @@
+"""From the name of a place to the rows in it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import Any, Literal
+
+from bloomery.building.lines import LineRows
+from bloomery.building.postgres import Postgres
+from bloomery.building.rows import Rows
+from bloomery.building.sql import Database, SqlRows
+from bloomery.building.sqlite import Sqlite
+from bloomery.building.table_files import CsvRows, ParquetRows
+from bloomery.errors import InvalidParameter
+
+__all__ = ["Format", "key_batches", "open_rows"]
+
+Format = Literal["lines", "csv", "parquet"]
+_POSTGRES = ("postgresql", "postgres", "postgresql+psycopg")
+_SUFFIXES: dict[str, Format] = {
+    ".csv": "csv",
+    ".tsv": "csv",
+    ".parquet": "parquet",
+    ".pq": "parquet",
+}
+# What each kind of place takes beside its name.
+_TAKES = {
+    "database": {"query", "table", "columns", "order_by", "password"},
+    "csv": {"columns", "type", "header", "delimiter"},
+    "parquet": {"columns"},
+    "lines": set(),
+}
+_NAMES = {"database": "a database", "csv": "CSV", "parquet": "Parquet", "lines": "a file of lines"}
+
+
+def open_rows(source: str | Sequence[str], *, format: Format | None = None, **options: Any) -> Rows:
+    """Open a database by its URL, or files (`-`: standard input) by their names.
+
+    `query`, or `table` and `columns`, `order_by` and `password` are for databases; `columns`,
+    `type` ("str" or "int"), `header` and `delimiter` for CSV; `columns` for Parquet. `format` is
+    for files whose names do not say it: "lines", "csv" or "parquet".
+    """
+    sources = [source] if isinstance(source, str) else list(source)
+    kinds = {format or _kind_of(one) for one in sources}
+    if len(kinds) != 1:
+        raise InvalidParameter("files that are read together must be of one kind")
+    (kind,) = kinds
+    given = {name: value for name, value in options.items() if value not in (None, (), [])}
+    for name in given:
+        if name not in _TAKES[kind]:
+            takes = ", ".join(sorted(_TAKES[kind])) or "nothing"
+            raise InvalidParameter(f"{name} is not for {_NAMES[kind]}: it takes {takes} beside it")
+    if kind == "database":
+        if len(sources) != 1:
+            raise InvalidParameter("rows come from one database at a time")
+        password = given.pop("password", None)
+        return SqlRows(_database(sources[0], password), **given)
+    if kind == "lines":
+        return LineRows(sources)
+    if "columns" not in given:
+        raise InvalidParameter(f"{sources[0]}: say which column holds the keys")
+    if kind == "parquet":
+        return ParquetRows(sources, **given)
+    if re.search(r"\.tsv(\.\w+)?$", sources[0]):
+        given.setdefault("delimiter", "\t")
+    return CsvRows(sources, **given)
+
+
+def key_batches(source: str | Sequence[str], **options: Any) -> Iterator[Any]:
+    """All keys of a place, a batch at a time, for `Guard.rebuild` and its like.
+
+    The place is opened with the first batch, not before: what a database shows is what it holds at
+    that moment.
+    """
+    rows = open_rows(source, **options)
+    try:
+        for batch in rows.batches():
+            yield batch.for_add_many()
+    finally:
+        rows.close()
+
+
+def _kind_of(source: str) -> str:
+    if "://" in source:
+        return "database"
+    plain = re.sub(r"\.(gz|zst)$", "", source.lower())
+    return next((kind for end, kind in _SUFFIXES.items() if plain.endswith(end)), "lines")
+
+
+def _database(url: str, password: str | None) -> Database:
+    scheme, _, rest = url.partition("://")
+    if scheme in _POSTGRES:
+        return Postgres(url, password)
+    if scheme == "sqlite" and rest.startswith("/") and len(rest) > 1:
+        if password is not None:
+            raise InvalidParameter("password is given, but SQLite has none")
+        return Sqlite(rest[1:])
+    raise InvalidParameter(
+        f"{scheme}://… is not read: postgresql://user@host/database and sqlite:///file.db are"
+    )

@@ -1,0 +1,76 @@
+"""What a filter is built from: rows that come in batches, from a place that can be gone on from."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from bloomery.errors import MissingExtra
+
+__all__ = ["Batch", "Lines", "Rows", "needs"]
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Some rows as keys."""
+
+    keys: Any  # a list or an Arrow column, for `add_many`; without the NULLs
+    rows: int  # NULLs too
+    nulls: int
+    position: Any  # where to go on behind it, as JSON has it; None: there is no such place
+
+    def add_to(self, filter: Any) -> None:
+        """Add all keys."""
+        filter.update(self.keys)
+
+    def for_add_many(self) -> Any:
+        """The keys as any filter's `add_many` takes them, a server's too."""
+        return self.keys
+
+
+class Lines(Batch):
+    """Some lines, each a key without its line end: no Python runs for a line."""
+
+    __slots__ = ()
+
+    def add_to(self, filter: Any) -> None:
+        """Add all lines."""
+        filter.add_lines(self.keys, final=True)
+
+    def for_add_many(self) -> Any:
+        """The lines as a list."""
+        return self.keys.removesuffix(b"\n").split(b"\n")
+
+
+class Rows(Protocol):
+    """Rows of any origin."""
+
+    @property
+    def name(self) -> str:
+        """What messages call it; no secret in it."""
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        """What has to be the same for a build to go on, as JSON has it; no secret in it."""
+
+    @property
+    def unresumable(self) -> str:
+        """Why reading cannot go on from a position, and what would help; empty: it can."""
+
+    def count(self) -> int | None:
+        """How many there are, exactly; None if they can only be read once."""
+
+    def estimate(self) -> int | None:
+        """How many there are, about, without reading all of them; None if nobody knows."""
+
+    def batches(self, after: Any = None) -> Generator[Batch, None, None]:
+        """Read them, from the beginning or from a batch's position on."""
+
+    def close(self) -> None:
+        """Let go of what is open."""
+
+
+def needs(package: str, extra: str, what: str) -> MissingExtra:
+    """The error for a package that is not installed."""
+    return MissingExtra(f"{what} needs {package}: pip install 'bloomery[{extra}]'")

@@ -1,0 +1,214 @@
+"""Rows of a database: one query, read in one transaction that sees one moment.
+
+A build goes on by the value of a column (`order_by`), never by how many rows were read (OFFSET) nor
+by where they lie (PostgreSQL's ctid, SQLite's rowid): rows that are deleted, or moved by an update
+or a vacuum, shift all behind them, and those that shift past the position would never be read. The
+filter would deny keys that are in the table.
+
+What a finished build holds: every row that was there when the first run began and whose
+`order_by` did not change since. What came later may be there or not.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Generator, Iterator, Sequence
+from typing import Any, Protocol
+
+from bloomery.building import positions
+from bloomery.building.rows import Batch
+from bloomery.errors import BloomeryError, InvalidParameter, InvalidSource
+
+__all__ = ["MARK", "Database", "SqlRows", "quoted"]
+
+MARK = "\0"  # a parameter in a query: the one character that no query has
+
+# Small enough to be held several times over, large enough that a round trip is nothing: 2,000 and
+# 50,000 were as fast. Fetching on a second thread was slower: both halves need the interpreter.
+_BATCH = 10_000
+# A restart of PostgreSQL takes seconds; what takes longer is for a person to see.
+_WAITS = (0.5, 1, 2, 4, 8, 16)
+
+
+class Database(Protocol):
+    """What differs between databases."""
+
+    name: str  # its URL, without secrets
+    lost: tuple[type[Exception], ...]  # errors that may pass
+    errors: tuple[type[Exception], ...]  # all of the driver's
+
+    def connect(self) -> Any:
+        """A connection, in a transaction that sees one moment and changes nothing."""
+
+    def columns(self, connection: Any, sql: str) -> dict[str, str]:
+        """The columns of a query, each with why it cannot be a key; empty: it can."""
+
+    def primary_key(self, connection: Any, table: str) -> str | None:
+        """The table's primary key if that is one column: unique, and never NULL."""
+
+    def estimate(self, connection: Any, sql: str) -> int | None:
+        """How many rows a query gives, probably."""
+
+    def fetch(self, connection: Any, sql: str, values: list[Any], size: int) -> Iterator[list[Any]]:
+        """The rows of a query, some at a time, without holding all."""
+
+    def error(self, failure: Exception) -> BloomeryError:
+        """A driver's error as ours."""
+
+
+class SqlRows:
+    """The rows of a query or a table; several columns are a tuple."""
+
+    def __init__(
+        self,
+        database: Database,
+        *,
+        query: str | None = None,
+        table: str | None = None,
+        columns: Sequence[str] = (),
+        order_by: str | None = None,
+    ) -> None:
+        if (query is None) == (table is None):
+            raise InvalidParameter("a database takes a query, or a table with its column")
+        if table is not None and not columns:
+            raise InvalidParameter(f"say which column of the table {table} holds the keys")
+        self.name = database.name
+        self._database = database
+        self._asked = {"query": query, "table": table, "columns": list(columns)}
+        self._columns = list(columns)
+        self._order = order_by
+        self._unique = False
+        if table is not None:
+            self._from = f"{quoted(*table.split('.'))} AS bloomery_rows"
+        else:
+            assert query is not None
+            # On lines of its own: it may end in a comment.
+            self._from = f"(\n{query.strip().rstrip(';')}\n) AS bloomery_rows"
+        self._connection: Any = None
+        with self._translated():
+            self._connection = database.connect()
+            try:
+                self._check(table)
+            except BaseException:
+                self.close()
+                raise
+
+    def _check(self, table: str | None) -> None:
+        """Every mistake that can be seen before rows are read."""
+        found = self._database.columns(self._connection, f"SELECT * FROM {self._from} LIMIT 0")
+        if self._order is None and table is not None:
+            self._order = self._database.primary_key(self._connection, table)
+            self._unique = self._order is not None
+        elif self._order in found and len(found) > 1 and not self._columns:
+            raise InvalidParameter(
+                f"the query gives {', '.join(found)}: say which of them are the key"
+            )
+        self._columns = self._columns or list(found)
+        for name in [*self._columns, *([self._order] if self._order else [])]:
+            if name not in found:
+                raise InvalidSource(f"there is no column {name!r}, only {', '.join(found)}")
+        for name in self._columns:
+            if found[name]:
+                raise InvalidSource(f"the column {name!r} {found[name]}")
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        """Where they are and how they are asked for."""
+        return {"source": self.name, **self._asked, "order_by": self._order}
+
+    @property
+    def unresumable(self) -> str:
+        """Without an order there is no position."""
+        return "" if self._order else "without --order-by (order_by) reading begins anew"
+
+    def count(self) -> int | None:
+        """Ask for the number, at the same moment as the rows will be read."""
+        with self._translated():
+            sql = f"SELECT count(*) FROM {self._from}"
+            ((number,),) = next(self._database.fetch(self._connection, sql, [], 1))
+        return int(number)
+
+    def estimate(self) -> int | None:
+        """What the planner believes; an exact count where there is no such thing."""
+        with self._translated():
+            found = self._database.estimate(self._connection, f"SELECT * FROM {self._from}")
+        return self.count() if found is None else found
+
+    def batches(self, after: Any = None) -> Generator[Batch, None, None]:
+        """Read them. With an order, a connection that is lost is made anew, and goes on."""
+        position, left = after, list(_WAITS)
+        while True:
+            try:
+                if self._connection is None:
+                    self._connection = self._database.connect()
+                for batch in self._read(position):
+                    position, left = batch.position, list(_WAITS)
+                    yield batch
+                return
+            except self._database.lost as failure:
+                self.close()
+                if not self._order or not left:
+                    raise self._database.error(failure) from None
+                time.sleep(left.pop(0))
+            except self._database.errors as failure:
+                raise self._database.error(failure) from None
+
+    def _read(self, position: Any) -> Iterator[Batch]:
+        keys = ", ".join(map(_column, self._columns))
+        if self._order is None:
+            yield from self._fetch(f"SELECT {keys} FROM {self._from}", [], position)
+            return
+        order = _column(self._order)
+        select = f"SELECT {keys}, {order} FROM {self._from} WHERE {order}"
+        if position is None:
+            where, values = "IS NOT NULL", []
+        else:
+            # Rows of equal value need not all have been read; adding one again changes nothing,
+            # but in kinds that count: for these it had better be unique.
+            where = f"{'>' if self._unique else '>='} {MARK}"
+            values = [positions.decode(position)]
+        for batch in self._fetch(f"{select} {where} ORDER BY {order}", values, position):
+            position = batch.position
+            yield batch
+        # Last, and again after every interruption: they have no place in any order.
+        yield from self._fetch(f"{select} IS NULL", [], position)
+
+    def _fetch(self, sql: str, values: list[Any], position: Any) -> Iterator[Batch]:
+        width = len(self._columns)
+        for rows in self._database.fetch(self._connection, sql, values, _BATCH):
+            if self._order is not None and rows[-1][-1] is not None:
+                position = positions.encode(self._order, rows[-1][-1])
+            if width == 1:
+                keys = [row[0] for row in rows]
+                nulls = keys.count(None)
+                if nulls:
+                    keys = [key for key in keys if key is not None]
+            else:
+                keys = [key for row in rows if None not in (key := row[:width])]
+                nulls = len(rows) - len(keys)
+            yield Batch(keys, len(rows), nulls, position)
+
+    @contextlib.contextmanager
+    def _translated(self) -> Iterator[None]:
+        try:
+            yield
+        except self._database.errors as failure:
+            raise self._database.error(failure) from None
+
+    def close(self) -> None:
+        """Close the connection."""
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            with contextlib.suppress(*self._database.errors):
+                connection.close()
+
+
+def _column(name: str) -> str:
+    """A column of ours. Without what is before the dot, SQLite would take a wrong name for text."""
+    return f"bloomery_rows.{quoted(name)}"
+
+
+def quoted(*names: str) -> str:
+    """A name as SQL takes it, whatever is in it; several are a table's schema and the table."""
+    return ".".join('"' + name.replace('"', '""') + '"' for name in names)

@@ -1,0 +1,235 @@
+"""`bloomery build`: a filter file out of a database's rows or a file's lines or columns."""
+
+import errno
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import typer
+
+from bloomery.cli import options
+from bloomery.cli.amounts import show_memory, show_rate
+from bloomery.cli.create import check_fit
+from bloomery.cli.progress import RowProgress
+from bloomery.cli.pump import Interrupted, Interrupts
+from bloomery.cli.terminal import emit_line, say, with_step
+from bloomery.errors import BloomeryError
+from bloomery.filters import COMMON_KINDS
+
+EXAMPLE = (
+    "bloomery build --from postgresql://ann@db/shop --query 'SELECT url FROM urls' --out seen.bloom"
+    "; bloomery build --from postgresql://ann@db/shop --table urls --column url --out seen.bloom"
+    "; bloomery build --from urls.parquet --column url --out seen.bloom"
+)
+
+
+def build(
+    sources: Annotated[
+        list[str],
+        typer.Option(
+            "--from",
+            metavar="PLACE",
+            help="postgresql://user@host/database, sqlite:///file.db, or a file: .csv, .parquet,"
+            " else lines; -: standard input. Several files of one kind: say it again.",
+        ),
+    ],
+    out: Annotated[
+        str, typer.Option("--out", "-o", metavar="FILE", help="Where to save the filter.")
+    ],
+    query: Annotated[
+        str | None, typer.Option("--query", metavar="SQL", help="A SELECT that gives the keys.")
+    ] = None,
+    table: Annotated[
+        str | None, typer.Option("--table", metavar="NAME", help="A table, with --column.")
+    ] = None,
+    columns: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--column",
+            metavar="NAME",
+            help="The column of the keys; in files also its number. Several: keys are tuples.",
+        ),
+    ] = None,
+    order_by: Annotated[
+        str | None,
+        typer.Option(
+            "--order-by",
+            metavar="COLUMN",
+            help="Read in this order, so that a build that stopped can go on."
+            " Default: the table's primary key.",
+        ),
+    ] = None,
+    password_file: Annotated[
+        str | None,
+        typer.Option(
+            "--password-file",
+            metavar="FILE",
+            help="Its first line is the password. PGPASSWORD and ~/.pgpass work too.",
+        ),
+    ] = None,
+    type: Annotated[
+        Literal["str", "int"] | None,
+        typer.Option("--type", help="CSV: what the keys are, as later questions have them."),
+    ] = None,
+    header: Annotated[
+        bool | None,
+        typer.Option("--header/--no-header", help="CSV: whether the first line has the names."),
+    ] = None,
+    delimiter: Annotated[
+        str | None,
+        typer.Option("--delimiter", metavar="CHAR", help="CSV: what is between two columns."),
+    ] = None,
+    format: Annotated[
+        Literal["lines", "csv", "parquet"] | None,
+        typer.Option("--format", help="What the files are, where their names do not say it."),
+    ] = None,
+    kind: options.Kind = "bloom",
+    capacity: options.Capacity = None,
+    estimate: Annotated[
+        bool, typer.Option("--estimate", help="Estimate the capacity; do not count the rows.")
+    ] = False,
+    error_rate: options.ErrorRate = 0.01,
+    layout: options.LayoutOption = None,
+    hasher: options.HasherOption = "xxh3",
+    seed: options.Seed = 0,
+    counter_bits: options.CounterBits = None,
+    regions: options.Regions = None,
+    growth: options.Growth = None,
+    grow: options.Grow = None,
+    nulls: Annotated[
+        Literal["skip", "error"],
+        typer.Option("--nulls", help="Leave a row that is NULL out and count it, or refuse it."),
+    ] = "skip",
+    checkpoint: Annotated[
+        float,
+        typer.Option(
+            "--checkpoint", min=0, metavar="SECONDS", help="How often to keep how far it came."
+        ),
+    ] = 30.0,
+    restart: Annotated[
+        bool, typer.Option("--restart", help="Forget an earlier build that stopped; begin anew.")
+    ] = False,
+    force: Annotated[bool, typer.Option("--force", "-f", help="Replace FILE.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress bar.")] = False,
+    json: options.Json = False,
+) -> int:
+    """Make a filter of all keys of a database's query or table, or of files, in constant memory.
+
+    Stopped or killed, it goes on where it was when it is run again. Exits with 0 when done, 1 when
+    more keys came than the filter has room for, 2 on an error.
+    """
+    from bloomery import building
+
+    if not force and os.path.lexists(out):
+        raise with_step(
+            FileExistsError(errno.EEXIST, "is there already", out), "--force replaces it"
+        )
+    given: dict[str, Any] = {
+        "layout": layout,
+        "counter_bits": counter_bits,
+        "regions": regions,
+        "growth": growth,
+        "grow": grow,
+    }
+    given = {name: value for name, value in given.items() if value is not None}
+    if kind in building.KINDS:  # of others the library says that they cannot be built
+        check_fit(kind, COMMON_KINDS[kind], given)
+    progress = RowProgress(quiet)
+    with Interrupts() as interrupts, _closing(progress):
+        rows = building.open_rows(
+            sources,
+            format=format,
+            query=query,
+            table=table,
+            columns=columns,
+            order_by=order_by,
+            password=_password(password_file),
+            type=type,
+            header=header,
+            delimiter=delimiter,
+        )
+        try:
+            with _told(rows, out, progress):
+                built = building.build(
+                    rows,
+                    out,
+                    kind=kind,
+                    capacity=capacity,
+                    estimate=estimate,
+                    nulls=nulls,
+                    restart=restart,
+                    every=checkpoint,
+                    on_batch=lambda now: progress.advance(now.rows, now.total),
+                    held=lambda last: interrupts.held_off(last=last),
+                    error_rate=error_rate,
+                    hasher=hasher,
+                    seed=seed,
+                    **given,
+                )
+        finally:
+            rows.close()
+    return _report(out, built, json)
+
+
+def _password(path: str | None) -> str | None:
+    if path is None:
+        return None
+    with Path(path).open(encoding="utf-8") as file:
+        return file.readline().rstrip("\r\n")
+
+
+@contextmanager
+def _closing(progress: RowProgress) -> Iterator[None]:
+    try:
+        yield
+    finally:
+        progress.stop()
+
+
+@contextmanager
+def _told(rows: Any, out: str, progress: RowProgress) -> Iterator[None]:
+    """Whoever is told that it stopped is told whether it can go on."""
+    try:
+        yield
+    except (Interrupted, BloomeryError, OSError) as failure:
+        progress.stop()
+        kept = os.path.exists(f"{out}.resume")
+        step = ""
+        if kept and not rows.unresumable:
+            step = "the same command goes on from where it was"
+        elif rows.unresumable and progress.begun:
+            step = f"nothing was kept: {rows.unresumable}"
+        if isinstance(failure, Interrupted):
+            message = "; ".join(part for part in ("interrupted", step) if part)
+            raise Interrupted(failure.signum, message) from None
+        if not getattr(failure, "next_step", "") and "--restart" not in str(failure):
+            with_step(failure, step)
+        raise
+
+
+def _report(out: str, built: Any, json: bool) -> int:
+    facts = built.filter.info()
+    keys = built.rows - built.nulls
+    rate = facts["estimated_error_rate"]
+    if json:
+        from json import dumps
+
+        names = ("kind", "capacity", "error_rate", "estimated_error_rate", "nbytes", "saturated")
+        figures = {"keys": keys, "nulls": built.nulls, "seconds": round(built.seconds, 3)}
+        emit_line(dumps({"file": out, **figures, **{one: facts[one] for one in names}}, indent=2))
+    else:
+        left = f" ({built.nulls:,} NULLs left out)" if built.nulls else ""
+        emit_line(
+            f"{out}: {keys:,} keys{left} in {built.seconds:.1f} s, {show_memory(facts['nbytes'])},"
+            f" wrong maybes {show_rate(rate)} (estimated)"
+        )
+    if facts["saturated"]:
+        say(
+            f"warning: {out} holds about {facts['estimated_count']:,.0f} keys and was made for"
+            f" {facts['capacity']:,}: it denies no key, but wrong maybes are {show_rate(rate)}, not"
+            f" {show_rate(facts['error_rate'])}; build it again with a larger --capacity"
+        )
+        return 1
+    return 0

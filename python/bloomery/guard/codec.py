@@ -1,0 +1,174 @@
+"""Values and keys as bytes, for Redis and for queues: JSON, with a tag for what JSON has not.
+
+Not pickle: whoever can write into a cache could then run code here. What is read is hostile, and
+each way of being wrong is a ValueError that says which; what was written comes back equal and of
+the same type, but for subclasses, bytearray and memoryview, which come back as their plain kind.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import math
+import operator
+from collections.abc import Callable
+from datetime import date, datetime, time, timedelta
+from decimal import Decimal
+from typing import Any, NoReturn
+from uuid import UUID
+
+from bloomery.errors import InvalidParameter
+
+__all__ = ["decode", "encode"]
+
+_DEEPEST = 64
+_PLAIN_INT = 2**63  # larger ones as hex: Python limits the digits that it reads
+
+
+def encode(value: Any) -> bytes:
+    """A value as bytes; InvalidParameter names the type that cannot be written."""
+    text = json.dumps(_written(value, 0), ensure_ascii=False, separators=(",", ":"))
+    return text.encode("utf-8", "surrogatepass")
+
+
+def decode(data: bytes) -> Any:
+    """The value that was written; ValueError for bytes that `encode` does not write."""
+    try:
+        parsed = json.loads(
+            data.decode("utf-8", "surrogatepass"),
+            object_pairs_hook=_pairs,
+            parse_constant=_constant,
+            parse_int=_int,
+        )
+        return _read(parsed, 0)
+    except RecursionError:
+        raise ValueError(f"nested more than {_DEEPEST} deep") from None
+    except (UnicodeDecodeError, json.JSONDecodeError):
+        raise ValueError(f"{len(data)} bytes that are no JSON") from None
+
+
+def _written(value: Any, depth: int) -> Any:
+    if value is None or isinstance(value, bool):
+        return value
+    if depth > _DEEPEST:
+        raise InvalidParameter(f"a value is nested more than {_DEEPEST} deep")
+    deeper = depth + 1
+    if isinstance(value, str):
+        return str(value)
+    if isinstance(value, float):
+        return float(value) if math.isfinite(value) else {"$float": str(float(value))}
+    if isinstance(value, list):
+        return [_written(one, deeper) for one in value]
+    if isinstance(value, tuple):
+        return {"$tuple": [_written(one, deeper) for one in value]}
+    if isinstance(value, dict):
+        if all(isinstance(key, str) and not key.startswith("$") for key in value):
+            return {str(key): _written(one, deeper) for key, one in value.items()}
+        pairs = value.items()
+        return {"$dict": [[_written(key, deeper), _written(one, deeper)] for key, one in pairs]}
+    for kinds, tag, write in _WRITE:
+        if isinstance(value, kinds):
+            return {tag: write(value)}
+    if hasattr(value, "__index__"):  # of int, and what stands for one
+        number = operator.index(value)
+        return number if abs(number) < _PLAIN_INT else {"$int": f"{number:x}"}
+    raise InvalidParameter(
+        f"a {type(value).__name__} cannot be written: it must be None, bool, int, float, str, "
+        "bytes, datetime, date, time, timedelta, Decimal or UUID, or a list, tuple or dict of these"
+    )
+
+
+def _read(parsed: Any, depth: int) -> Any:
+    if depth > _DEEPEST:
+        raise ValueError(f"nested more than {_DEEPEST} deep")
+    deeper = depth + 1
+    if isinstance(parsed, list):
+        return [_read(one, deeper) for one in parsed]
+    if not isinstance(parsed, dict):
+        return parsed
+    tag = next(iter(parsed), "")
+    if not tag.startswith("$"):
+        if any(key.startswith("$") for key in parsed):
+            raise ValueError("a tag beside other names")
+        return {key: _read(one, deeper) for key, one in parsed.items()}
+    held = parsed[tag]
+    if len(parsed) > 1:
+        raise ValueError("a tag beside other names")
+    if tag == "$tuple" and isinstance(held, list):
+        return tuple(_read(one, deeper) for one in held)
+    if tag == "$dict" and isinstance(held, list):
+        return _read_pairs(held, deeper)
+    if tag not in _READ:
+        raise ValueError(f"an unknown tag of {len(tag)} characters")
+    try:
+        return _READ[tag](held)
+    except (ValueError, TypeError, ArithmeticError, AttributeError):
+        raise ValueError(f"no {tag[1:]} behind its tag") from None
+
+
+def _read_pairs(held: list[Any], depth: int) -> dict[Any, Any]:
+    if not all(isinstance(pair, list) and len(pair) == 2 for pair in held):
+        raise ValueError("no dict behind its tag")
+    try:
+        read = {_read(key, depth): _read(one, depth) for key, one in held}
+    except TypeError:
+        raise ValueError("a dict's key that cannot be one") from None
+    if len(read) != len(held):
+        raise ValueError("a name twice")
+    return read
+
+
+def _pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    held = dict(pairs)
+    if len(held) != len(pairs):
+        raise ValueError("a name twice")
+    return held
+
+
+def _constant(_: str) -> NoReturn:
+    raise ValueError("a number that JSON has not")
+
+
+def _int(text: str) -> int:
+    if len(text) > 20:
+        raise ValueError(f"a number of {len(text)} digits without its tag")
+    return int(text)
+
+
+def _timedelta(parts: list[int]) -> timedelta:
+    days, seconds, microseconds = parts
+    return timedelta(days, seconds, microseconds)
+
+
+def _float(text: str) -> float:
+    number = float(text)
+    if math.isfinite(number):
+        raise ValueError
+    return number
+
+
+# datetime is a date: it comes first.
+_WRITE: list[tuple[type | tuple[type, ...], str, Callable[[Any], Any]]] = [
+    (
+        (bytes, bytearray, memoryview),
+        "$bytes",
+        lambda value: base64.b64encode(bytes(value)).decode(),
+    ),
+    (datetime, "$datetime", datetime.isoformat),
+    (date, "$date", date.isoformat),
+    (time, "$time", time.isoformat),
+    (timedelta, "$timedelta", lambda value: [value.days, value.seconds, value.microseconds]),
+    (Decimal, "$decimal", str),
+    (UUID, "$uuid", lambda value: value.hex),
+]
+_READ: dict[str, Callable[[Any], Any]] = {
+    "$bytes": lambda text: base64.b64decode(text, validate=True),
+    "$datetime": datetime.fromisoformat,
+    "$date": date.fromisoformat,
+    "$time": time.fromisoformat,
+    "$timedelta": _timedelta,
+    "$decimal": lambda text: Decimal(text + ""),  # of a str alone
+    "$uuid": lambda text: UUID(hex=text),
+    "$int": lambda text: int(text, 16),
+    "$float": _float,
+}

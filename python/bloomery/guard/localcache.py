@@ -1,0 +1,67 @@
+"""A cache in the process: bounded, the least recently used goes first."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from bloomery.errors import InvalidParameter, MissingExtra
+
+if TYPE_CHECKING:
+    from bloomery.guard.parts import Cached
+
+__all__ = ["LocalCache"]
+
+_MOST = 1_000_000_000
+
+
+class LocalCache:
+    """At most `capacity` answers in this process's memory; any thread may use it.
+
+    Each leaves when its time is over, or earlier, when there is no room and it was asked for the
+    longest ago. Values are held as they are and not copied: whoever changes one changes it for all.
+    """
+
+    blocking = False  # an event loop need not send a thread
+
+    def __init__(self, capacity: int = 10_000) -> None:
+        try:
+            from cachetools import TLRUCache
+        except ImportError:
+            raise MissingExtra(
+                "a LocalCache needs cachetools: pip install 'bloomery[guard]'"
+            ) from None
+        if type(capacity) is not int or not 1 <= capacity <= _MOST:
+            raise InvalidParameter(f"capacity is {capacity!r}, must be an int from 1 to {_MOST:,}")
+        self.capacity = capacity
+        self._lock = threading.Lock()  # cachetools has none
+        self._held: TLRUCache[bytes, Cached] = TLRUCache(
+            capacity, lambda _key, entry, _now: entry.keep_until, time.time
+        )
+
+    def get_many(self, keys: Sequence[bytes]) -> list[Cached | None]:
+        """Return what is held for each key."""
+        with self._lock:
+            return [self._held.get(key) for key in keys]
+
+    def set_many(self, entries: Sequence[tuple[bytes, Cached]]) -> None:
+        """Hold these."""
+        with self._lock:
+            for key, entry in entries:
+                self._held[key] = entry
+
+    def delete_many(self, keys: Sequence[bytes]) -> None:
+        """Hold nothing for these keys."""
+        with self._lock:
+            for key in keys:
+                self._held.pop(key, None)
+
+    def __len__(self) -> int:
+        with self._lock:
+            self._held.expire()
+            return len(self._held)
+
+    def __repr__(self) -> str:
+        return f"<LocalCache {len(self):,} of {self.capacity:,}>"

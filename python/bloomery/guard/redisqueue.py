@@ -1,0 +1,233 @@
+"""A durable queue in Redis, for threads and for asyncio; what is asked is in `redisscripts`.
+
+It is as durable as that Redis: `appendonly yes` with `appendfsync always` survives a crash of the
+machine, `everysec` may lose the last second, and without a log all is lost with the process. A
+replica has it a moment later, and a failover in between loses that moment.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any, TypeVar
+
+from bloomery.errors import QueueUnavailable
+from bloomery.guard.parts import Item
+from bloomery.guard.redisclient import RedisClient, redis_client
+from bloomery.guard.redisscripts import Asked, RedisScripts, Script
+
+__all__ = ["AsyncRedisQueue", "RedisQueue"]
+
+T = TypeVar("T")
+_NAME = "bloomery:queue"
+_MAX_ITEMS = 1_000_000
+_TIMEOUT = 5.0
+
+
+class RedisQueue:
+    """A queue in a Redis Stream, for any thread and any number of processes.
+
+        Guard(filter, source, queue=RedisQueue("redis://localhost"), on_outage="queue")
+
+    `redis` is a URL or a client of redis-py, one of a cluster too; who gives the same `name` shares
+    a queue. `max_items` bounds it, of which look-ups take at most half.
+    """
+
+    def __init__(self, redis: Any, name: str = _NAME, *, max_items: int = _MAX_ITEMS) -> None:
+        self._scripts = RedisScripts(name, max_items)
+        self._redis = redis_client(redis, "a queue", for_asyncio=False, timeout=_TIMEOUT)
+        self._checked = self._closed = False
+        self._check()
+
+    def put(self, items: Sequence[Item]) -> None:
+        """Write them down, behind all that wait; one whose idempotency key waits already stays
+        where it is. One that was parked waits again."""
+        self._ask(self._scripts.put(items))
+
+    def pending(self, keys: Sequence[bytes]) -> set[bytes]:
+        """Which of these keys (canonical) have a write that waits."""
+        return self._ask(self._scripts.pending(keys))
+
+    def writes(self) -> int:
+        """How many writes wait."""
+        return self._ask(self._scripts.writes())
+
+    def waiting(self) -> int:
+        """How many items wait."""
+        return self._ask(self._scripts.waiting())
+
+    def keys(self) -> list[Any]:
+        """The keys of all adds that wait, as they were given."""
+        return self._ask(self._scripts.keys())
+
+    def head(self, most: int) -> list[Item]:
+        """The first items, which stay."""
+        return self._ask(self._scripts.head(most))
+
+    def done(self, items: Sequence[Item]) -> None:
+        """These are done: they wait no more, nor are they parked."""
+        self._ask(self._scripts.done(items))
+
+    def park(self, item: Item, why: str) -> None:
+        """Set this one aside, so that those behind it go on. `put` lets it wait again, `done`
+        drops it."""
+        self._ask(self._scripts.park(item, why))
+
+    def parked(self) -> list[tuple[Item, str]]:
+        """What was set aside, and why."""
+        return self._ask(self._scripts.parked())
+
+    def lease(self, owner: str, seconds: float) -> bool:
+        """Let this owner, and nobody else, drain for so long; False if another does."""
+        return self._ask(self._scripts.lease(owner, seconds))
+
+    def release(self, owner: str) -> None:
+        """Drain no longer."""
+        self._ask(self._scripts.release(owner))
+
+    def close(self) -> None:
+        """Let go of the connections, unless they are those of a client that was given."""
+        self._closed = True
+        if self._redis.own:
+            self._redis.client.close()
+
+    def _check(self) -> None:
+        """One that is away is checked when it is back, one that tells nothing is not."""
+        try:
+            self._do(self._scripts.check())
+        except QueueUnavailable as problem:
+            self._checked = isinstance(problem.__cause__, self._redis.module.ResponseError)
+        else:
+            self._checked = True
+
+    def _ask(self, asked: Asked[T]) -> T:
+        if not self._checked:
+            self._check()
+        return self._do(asked)
+
+    def _do(self, asked: Asked[T]) -> T:
+        try:
+            command = next(asked)
+            while True:
+                command = asked.send(self._send(command))
+        except StopIteration as end:
+            answer: T = end.value
+            return answer
+
+    def _send(self, command: tuple[Any, ...]) -> Any:
+        redis = self._redis
+        _open(self._closed, redis)
+        send = redis.client.execute_command
+        try:
+            if not isinstance(command[0], Script):
+                return send(*command)
+            try:
+                return send("EVALSHA", command[0].sha, *command[1:])
+            except redis.module.exceptions.NoScriptError:
+                return send("EVAL", *command)
+        except (redis.module.RedisError, OSError) as problem:
+            raise _away(redis, problem) from problem
+
+
+class AsyncRedisQueue:
+    """The same for asyncio: a URL, or a client of `redis.asyncio`."""
+
+    def __init__(self, redis: Any, name: str = _NAME, *, max_items: int = _MAX_ITEMS) -> None:
+        self._scripts = RedisScripts(name, max_items)
+        self._redis = redis_client(redis, "a queue", for_asyncio=True, timeout=_TIMEOUT)
+        self._checked = self._closed = False
+
+    async def put(self, items: Sequence[Item]) -> None:
+        """Write them down, behind all that wait."""
+        await self._ask(self._scripts.put(items))
+
+    async def pending(self, keys: Sequence[bytes]) -> set[bytes]:
+        """Which of these keys (canonical) have a write that waits."""
+        return await self._ask(self._scripts.pending(keys))
+
+    async def writes(self) -> int:
+        """How many writes wait."""
+        return await self._ask(self._scripts.writes())
+
+    async def waiting(self) -> int:
+        """How many items wait."""
+        return await self._ask(self._scripts.waiting())
+
+    async def keys(self) -> list[Any]:
+        """The keys of all adds that wait, as they were given."""
+        return await self._ask(self._scripts.keys())
+
+    async def head(self, most: int) -> list[Item]:
+        """The first items, which stay."""
+        return await self._ask(self._scripts.head(most))
+
+    async def done(self, items: Sequence[Item]) -> None:
+        """These are done: they wait no more, nor are they parked."""
+        await self._ask(self._scripts.done(items))
+
+    async def park(self, item: Item, why: str) -> None:
+        """Set this one aside, so that those behind it go on."""
+        await self._ask(self._scripts.park(item, why))
+
+    async def parked(self) -> list[tuple[Item, str]]:
+        """What was set aside, and why."""
+        return await self._ask(self._scripts.parked())
+
+    async def lease(self, owner: str, seconds: float) -> bool:
+        """Let this owner, and nobody else, drain for so long; False if another does."""
+        return await self._ask(self._scripts.lease(owner, seconds))
+
+    async def release(self, owner: str) -> None:
+        """Drain no longer."""
+        await self._ask(self._scripts.release(owner))
+
+    async def close(self) -> None:
+        """Let go of the connections, unless they are those of a client that was given."""
+        self._closed = True
+        if self._redis.own:
+            await self._redis.client.aclose()
+
+    async def _ask(self, asked: Asked[T]) -> T:
+        if not self._checked:
+            try:
+                await self._do(self._scripts.check())
+            except QueueUnavailable as problem:
+                self._checked = isinstance(problem.__cause__, self._redis.module.ResponseError)
+            else:
+                self._checked = True
+        return await self._do(asked)
+
+    async def _do(self, asked: Asked[T]) -> T:
+        try:
+            command = next(asked)
+            while True:
+                command = asked.send(await self._send(command))
+        except StopIteration as end:
+            answer: T = end.value
+            return answer
+
+    async def _send(self, command: tuple[Any, ...]) -> Any:
+        redis = self._redis
+        _open(self._closed, redis)
+        send = redis.client.execute_command
+        try:
+            if not isinstance(command[0], Script):
+                return await send(*command)
+            try:
+                return await send("EVALSHA", command[0].sha, *command[1:])
+            except redis.module.exceptions.NoScriptError:
+                return await send("EVAL", *command)
+        except (redis.module.RedisError, OSError, asyncio.TimeoutError) as problem:
+            raise _away(redis, problem) from problem
+
+
+def _open(closed: bool, redis: RedisClient) -> None:
+    if closed:
+        raise QueueUnavailable(f"the queue in Redis at {redis.place} is closed: make a new one")
+
+
+def _away(redis: RedisClient, problem: Exception) -> QueueUnavailable:
+    step = (
+        "give it more memory" if "maxmemory" in str(problem) else "does it run, and may we use it?"
+    )
+    return QueueUnavailable(f"the queue in {redis.told(problem)}: {step}")

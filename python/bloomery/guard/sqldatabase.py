@@ -1,0 +1,239 @@
+"""The database of a source in SQL: its connections, its timeouts, and its failures: away or wrong,
+in words that give no secret and no key away."""
+
+from __future__ import annotations
+
+import math
+import re
+import select
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
+
+from bloomery.errors import (
+    BloomeryError,
+    InvalidParameter,
+    InvalidSource,
+    MissingExtra,
+    SourceUnavailable,
+)
+
+if TYPE_CHECKING:
+    import sqlalchemy as sa
+
+__all__ = ["SqlDatabase"]
+
+_FORM = "must be postgresql://user:password@host/database or sqlite:///path, say"
+# SQLSTATEs, or the classes they begin with, of a server that is away, overloaded or changing over:
+# connection, resources, locks, deadlocks, a shutdown or a timeout, I/O, and a replica's "read-only"
+# while another becomes the primary.
+_AWAY = ("08", "25006", "40001", "40P01", "53", "55P03", "57P", "57014", "58")
+# A server that is there and does not let us in says so in words alone.
+_REFUSED = re.compile(
+    r"authentication failed|does not exist|pg_hba\.conf|permission denied|not permitted to log in"
+)
+_SQLITE_AWAY = re.compile(r"is locked|disk I/O|unable to open|disk is full|interrupted|busy")
+_MORE = re.compile(r" with text | \(Background on")  # a row that cannot be decoded; SQLAlchemy's
+_QUOTED = re.compile(r"\"[^\"]*\"|'[^']*'")
+
+
+class SqlDatabase:
+    """A database at a URL, or behind an engine of SQLAlchemy that somebody else made."""
+
+    def __init__(self, given: str | sa.Engine, timeout: float, pool_size: int) -> None:
+        """Connects to nothing yet."""
+        try:
+            import sqlalchemy as sa
+        except ImportError:
+            raise MissingExtra(
+                "a SqlSource needs sqlalchemy: pip install 'bloomery[guard]'"
+            ) from None
+        self._own = not isinstance(given, sa.Engine)
+        self._timeout = timeout
+        self.engine = self._made(given, timeout, pool_size) if isinstance(given, str) else given
+        if not isinstance(self.engine, sa.Engine):
+            raise InvalidParameter(
+                f"the source is a {type(given).__name__}, must be a URL or an Engine of SQLAlchemy"
+            )
+        # A look-up is one statement: as a transaction it would be three round trips.
+        self._reader = self.engine.execution_options(isolation_level="AUTOCOMMIT")
+        self.name = "the database"
+
+    @property
+    def kind(self) -> str:
+        """`postgresql`, `sqlite` or another that SQLAlchemy knows."""
+        return self.engine.dialect.name
+
+    @property
+    def place(self) -> str:
+        """Where it is, for messages."""
+        url = self.engine.url
+        host = f"{url.host}{f':{url.port}' if url.port else ''}/" if url.host else ""
+        return f"{host}{url.database or ''}"
+
+    def close(self) -> None:
+        """Let go of the connections, unless they are those of an engine that was given."""
+        if self._own:
+            self.engine.dispose()
+
+    @contextmanager
+    def reading(self) -> Iterator[sa.Connection]:
+        """A connection that reads."""
+        with self._failures(), self._reader.connect() as connection:
+            yield connection
+
+    @contextmanager
+    def writing(self) -> Iterator[sa.Connection]:
+        """A transaction: all of it or nothing."""
+        with self._failures(), self.engine.begin() as connection:
+            yield connection
+
+    @contextmanager
+    def streaming(self, size: int) -> Iterator[sa.Connection]:
+        """A transaction whose rows come some at a time, as long as it takes."""
+        with self.writing() as connection:
+            if self._own and self.kind == "postgresql":
+                connection.exec_driver_sql("SET LOCAL statement_timeout = 0")
+            yield connection.execution_options(stream_results=True, max_row_buffer=size)
+
+    # Failures.
+
+    @contextmanager
+    def _failures(self) -> Iterator[None]:
+        from sqlalchemy.exc import SQLAlchemyError
+
+        try:
+            yield
+        except SQLAlchemyError as failure:
+            # Not the cause: it may show the URL and the keys.
+            raise self._told(failure) from None
+        except UnicodeEncodeError:
+            raise InvalidSource(f"{self.name} was given text that is no Unicode") from None
+        except OSError as failure:
+            if isinstance(failure, BloomeryError):
+                raise
+            raise SourceUnavailable(f"{self.name}: {type(failure).__name__}") from None
+
+    def _told(self, failure: sa.exc.SQLAlchemyError) -> BloomeryError:
+        cause = getattr(failure, "orig", None) or failure
+        said = self._said(cause)
+        if getattr(cause, "sqlstate", None) == "0A000" and self._own:
+            self.engine.dispose()  # a column has changed, and old connections have the old plan
+        away = SourceUnavailable if self._is_away(failure, cause) else InvalidSource
+        return away(f"{self.name}: {said}")
+
+    def _is_away(self, failure: sa.exc.SQLAlchemyError, cause: BaseException) -> bool:
+        from sqlalchemy import exc
+
+        if isinstance(failure, exc.TimeoutError):  # all connections are in use
+            return True
+        if not isinstance(failure, exc.DBAPIError):
+            return False
+        if failure.connection_invalidated:
+            return True
+        if isinstance(cause, sqlite3.Error):
+            return _SQLITE_AWAY.search(str(cause)) is not None
+        state = getattr(cause, "sqlstate", None)
+        if state is not None:
+            return str(state).startswith(_AWAY)
+        if not isinstance(failure, (exc.OperationalError, exc.InterfaceError)):
+            return False
+        return self.kind != "postgresql" or _REFUSED.search(str(cause)) is None
+
+    def _said(self, cause: BaseException) -> str:
+        """The failure in one line, without secrets and without keys."""
+        state = getattr(cause, "sqlstate", None)
+        if state is None:
+            text = " ".join(_MORE.split(str(cause))[0].split())
+        else:  # details, which show rows, are left out
+            text = cause.diag.message_primary or ""  # type: ignore[attr-defined]
+            if state == "57014" and self._own and "options" not in self.engine.url.query:
+                text += f" ({self._timeout:g} s)"
+        if str(state).startswith("22") or self.kind not in ("postgresql", "sqlite"):
+            text = _QUOTED.sub("…", text)  # a value that the database could not take
+        for secret in (self.engine.url.password, self.engine.url.query.get("password")):
+            if secret:
+                text = text.replace(str(secret), "***")
+        return text or type(cause).__name__
+
+    # Connections.
+
+    def _made(self, given: str, timeout: float, pool_size: int) -> sa.Engine:
+        import sqlalchemy as sa
+
+        scheme, colon, rest = given.partition("://")
+        if scheme in ("postgresql", "postgres"):
+            scheme = "postgresql+psycopg"
+        try:
+            url = sa.make_url(f"{scheme}{colon}{rest}")
+            options: dict[str, Any] = {
+                "hide_parameters": True,
+                "pool_size": pool_size,
+                "max_overflow": 0,
+                "pool_timeout": timeout,
+                "pool_use_lifo": True,
+                "poolclass": sa.QueuePool,
+            }
+            if url.get_backend_name() == "sqlite":
+                return sa.create_engine(url, creator=_opener(url, timeout), **options)
+            if url.get_driver_name() == "psycopg":
+                options["connect_args"] = _limits(url, timeout)
+            engine = sa.create_engine(url, **options)
+        except InvalidParameter:
+            raise
+        except (sa.exc.ArgumentError, ValueError):  # whose text shows parts of the URL
+            raise InvalidParameter(f"the source's URL cannot be read, {_FORM}") from None
+        except ImportError as missing:
+            what = "postgresql" if scheme.startswith("postgresql") else "guard"
+            raise MissingExtra(
+                f"a source at {scheme}://… needs {missing.name}: pip install 'bloomery[{what}]'"
+            ) from None
+        if engine.dialect.is_async:
+            raise InvalidParameter(
+                f"{scheme} is a driver for asyncio, must be one for threads: an AsyncGuard lets a "
+                "thread ask"
+            )
+        if url.get_driver_name() == "psycopg":
+            sa.event.listen(engine, "checkout", _check)
+        return engine
+
+
+def _limits(url: sa.URL, timeout: float) -> dict[str, Any]:
+    """Timeouts for a server that does not answer; the driver's own are to wait for hours."""
+    ours = {
+        "connect_timeout": max(2, math.ceil(timeout)),  # libpq takes no less
+        "keepalives_idle": 10,
+        "tcp_user_timeout": int(timeout * 1000) + 1000,
+        "options": f"-c statement_timeout={math.ceil(timeout * 1000)}",
+    }
+    return {name: value for name, value in ours.items() if name not in url.query}
+
+
+def _opener(url: sa.URL, timeout: float) -> Any:
+    """What opens a file of SQLite that is there; by itself SQLite would make an empty one."""
+    path = url.database
+    if not path or path == ":memory:" or path.startswith("file:"):
+        raise InvalidParameter(f"the source's URL names no file, {_FORM}")
+
+    def connect() -> sqlite3.Connection:
+        where = f"file:{quote(path)}?mode=rw"
+        return sqlite3.connect(where, timeout=timeout, uri=True, check_same_thread=False)
+
+    return connect
+
+
+def _check(connection: Any, _record: object, _proxy: object) -> None:
+    """A connection that the server has closed is not used again: after a restart of the server none
+    fails for being old. It costs a system call, where a ping would be a round trip."""
+    import sqlalchemy as sa
+
+    hung_up = getattr(select, "POLLRDHUP", 0)  # Linux has it
+    if connection.closed:
+        raise sa.exc.DisconnectionError
+    if hung_up:
+        poll = select.poll()
+        poll.register(connection.fileno(), hung_up)
+        if poll.poll(0):
+            raise sa.exc.DisconnectionError

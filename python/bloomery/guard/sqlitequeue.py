@@ -1,0 +1,203 @@
+"""A durable queue in a file of SQLite: any thread, several processes on one file of a local disk.
+
+    waiting: one row for each item, in order      parked: what the source refuses
+    counts: how many writes wait, and how many items     lease: who drains, and until when
+
+Every change is one transaction, on disk when it returns. Look-ups ask this queue each time they
+reach the source: they read by a connection of their own, which waits for no write.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import time
+from collections.abc import Sequence
+from typing import Any
+
+from bloomery import _native
+from bloomery.errors import InvalidParameter, QueueUnavailable
+from bloomery.guard.codec import decode, encode
+from bloomery.guard.parts import Item
+from bloomery.guard.sqlitefile import SqliteFile
+
+__all__ = ["SqliteQueue"]
+
+_SOME = 500  # values in one statement: SQLite before 3.32 takes 999
+_ITEM = "number, what, key, value, idempotency_key, at"
+_TABLES = """
+CREATE TABLE waiting (number INTEGER PRIMARY KEY AUTOINCREMENT, what TEXT NOT NULL, name BLOB,
+    key BLOB NOT NULL, value BLOB NOT NULL, idempotency_key TEXT NOT NULL UNIQUE, at REAL NOT NULL);
+CREATE INDEX waiting_name ON waiting (name) WHERE name IS NOT NULL;
+CREATE TABLE parked (number INTEGER PRIMARY KEY, what TEXT NOT NULL, key BLOB NOT NULL,
+    value BLOB NOT NULL, idempotency_key TEXT NOT NULL, at REAL NOT NULL, why TEXT NOT NULL);
+CREATE TABLE counts (items INTEGER NOT NULL, writes INTEGER NOT NULL);
+INSERT INTO counts VALUES (0, 0);
+CREATE TABLE lease (owner TEXT NOT NULL, until REAL NOT NULL);
+INSERT INTO lease VALUES ('', 0);
+"""
+
+
+class SqliteQueue:
+    """A queue in a file, made if it is not there.
+
+        Guard(filter, source, queue=SqliteQueue("waiting.sqlite"), on_outage="queue")
+
+    `max_items` bounds it, of which look-ups take at most half: writes matter more. `fsync=False`
+    is faster, and may lose the last items when the machine crashes (not when the process does).
+    """
+
+    def __init__(
+        self, path: str | os.PathLike[str], *, max_items: int = 1_000_000, fsync: bool = True
+    ) -> None:
+        if type(max_items) is not int or max_items < 2:
+            raise InvalidParameter(f"max_items is {max_items!r}, must be an integer of at least 2")
+        self.max_items = max_items
+        self._file = SqliteFile(path, _TABLES, fsync=fsync)
+
+    def put(self, items: Sequence[Item]) -> None:
+        """Write them down, behind all that wait; one whose idempotency key waits already stays
+        where it is. One that was parked waits again."""
+        rows = [
+            (
+                *(item.what, None if item.what == "look" else _native.canonical(item.key)),
+                *(encode(item.key), encode(item.value), item.idempotency_key, item.at),
+            )
+            for item in items
+        ]
+        looks = all(item.what == "look" for item in items)
+        with self._file.writing() as connection:
+            kept = writes = 0
+            for row in rows:
+                new = connection.execute(
+                    "INSERT OR IGNORE INTO waiting (what, name, key, value, idempotency_key, at)"
+                    " VALUES (?, ?, ?, ?, ?, ?)",
+                    row,
+                ).rowcount
+                kept += new
+                writes += new if row[1] is not None else 0
+            if not kept:
+                return
+            connection.executemany(
+                "DELETE FROM parked WHERE idempotency_key = ?", [(row[4],) for row in rows]
+            )
+            connection.execute(
+                "UPDATE counts SET items = items + ?, writes = writes + ?", (kept, writes)
+            )
+            (waiting,) = connection.execute("SELECT items FROM counts").fetchone()
+            most = self.max_items // 2 if looks else self.max_items
+            if waiting > most:
+                raise QueueUnavailable(
+                    f"{self._file.path}: the queue is full ({waiting - kept} items wait, of at "
+                    f"most {most}{' with look-ups' if looks else ''}): let the source answer "
+                    "again, or give a larger max_items"
+                )
+
+    def pending(self, keys: Sequence[bytes]) -> set[bytes]:
+        """Which of these keys (canonical) have a write that waits."""
+        found: set[bytes] = set()
+        with self._file.reading() as connection:
+            if not _count(connection, "writes"):
+                return found
+            for start in range(0, len(keys), _SOME):
+                some = keys[start : start + _SOME]
+                found.update(
+                    name
+                    for (name,) in connection.execute(
+                        f"SELECT name FROM waiting WHERE name IN ({_marks(some)})", some
+                    )
+                )
+        return found
+
+    def writes(self) -> int:
+        """How many writes wait."""
+        with self._file.reading() as connection:
+            return _count(connection, "writes")
+
+    def waiting(self) -> int:
+        """How many items wait."""
+        with self._file.reading() as connection:
+            return _count(connection, "items")
+
+    def keys(self) -> list[Any]:
+        """The keys of all adds that wait, as they were given."""
+        with self._file.reading() as connection:
+            rows = connection.execute("SELECT key FROM waiting WHERE what = 'add' ORDER BY number")
+            return [decode(key) for (key,) in rows]
+
+    def head(self, most: int) -> list[Item]:
+        """The first items, which stay."""
+        with self._file.reading() as connection:
+            rows = connection.execute(
+                f"SELECT {_ITEM} FROM waiting ORDER BY number LIMIT ?", (most,)
+            )
+            return [_item(*row) for row in rows]
+
+    def done(self, items: Sequence[Item]) -> None:
+        """These are done: they wait no more, nor are they parked."""
+        with self._file.writing() as connection:
+            for start in range(0, len(items), _SOME):
+                self._take_out(connection, [item.id for item in items[start : start + _SOME]])
+
+    def park(self, item: Item, why: str) -> None:
+        """Set this one aside, so that those behind it go on. `put` lets it wait again, `done`
+        drops it."""
+        with self._file.writing() as connection:
+            connection.execute(
+                f"INSERT OR IGNORE INTO parked ({_ITEM}, why)"
+                f" SELECT {_ITEM}, ? FROM waiting WHERE number = ?",
+                (why, item.id),
+            )
+            self._take_out(connection, [item.id], "waiting")
+
+    def _take_out(self, connection: sqlite3.Connection, numbers: list[Any], *tables: str) -> None:
+        marks = _marks(numbers)
+        (writes,) = connection.execute(
+            f"SELECT count(name) FROM waiting WHERE number IN ({marks})", numbers
+        ).fetchone()
+        for table in tables or ("waiting", "parked"):
+            gone = connection.execute(f"DELETE FROM {table} WHERE number IN ({marks})", numbers)
+            if table == "waiting":
+                connection.execute(
+                    "UPDATE counts SET items = items - ?, writes = writes - ?",
+                    (gone.rowcount, writes),
+                )
+
+    def parked(self) -> list[tuple[Item, str]]:
+        """What was set aside, and why."""
+        with self._file.reading() as connection:
+            rows = connection.execute(f"SELECT why, {_ITEM} FROM parked ORDER BY number")
+            return [(_item(*row), why) for why, *row in rows]
+
+    def lease(self, owner: str, seconds: float) -> bool:
+        """Let this owner, and nobody else, drain for so long; False if another does."""
+        now = time.time()
+        with self._file.writing() as connection:
+            # One that ends later than any lease can was given by a clock that was wrong.
+            taken = connection.execute(
+                "UPDATE lease SET owner = ?, until = ? WHERE owner = ? OR until < ? OR until > ?",
+                (owner, now + seconds, owner, now, now + 86400.0),
+            )
+            return taken.rowcount > 0
+
+    def release(self, owner: str) -> None:
+        """Drain no longer."""
+        with self._file.writing() as connection:
+            connection.execute("UPDATE lease SET owner = '', until = 0 WHERE owner = ?", (owner,))
+
+    def close(self) -> None:
+        """Let go of the file; what waits in it stays."""
+        self._file.close()
+
+
+def _count(connection: sqlite3.Connection, of: str) -> int:
+    number: int = connection.execute(f"SELECT {of} FROM counts").fetchone()[0]
+    return number
+
+
+def _marks(values: Sequence[Any]) -> str:
+    return ", ".join("?" * len(values))
+
+
+def _item(number: int, what: Any, key: bytes, value: bytes, idempotency: str, at: float) -> Item:
+    return Item(what, decode(key), decode(value), idempotency, at, number)

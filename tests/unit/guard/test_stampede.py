@@ -1,0 +1,218 @@
+"""Many who ask for one key at once make one query, and whoever leads them may fail."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+
+from bloomery import BloomFilter, errors
+from bloomery.guard import AsyncGuard, Guard, lookups
+from unit.guard.table import Memory, Table
+
+CROWD = 200
+KEYS = [f"key {n}" for n in range(10)]
+
+
+def filter_of_keys() -> BloomFilter:
+    """A filter that has KEYS."""
+    filter = BloomFilter(100)
+    filter.update(KEYS)
+    return filter
+
+
+def gated(table: Table) -> tuple[threading.Event, threading.Event]:
+    """Let the table say that it was asked, and wait with its answer until it may go on."""
+    asked, go_on = threading.Event(), threading.Event()
+
+    def wait(what: str, keys: Sequence[Any]) -> None:
+        asked.set()
+        assert go_on.wait(20)
+
+    table.before = wait
+    return asked, go_on
+
+
+def waiting(guard: Guard | AsyncGuard, most: int) -> Callable[[], bool]:
+    """Do so many wait for the look-ups that are under way?"""
+
+    def enough() -> bool:
+        flights = set(guard._core.flights.table.values())
+        futures: list[Any] = [flight._landed for flight in flights if flight._landed is not None]
+        return sum(len(future._condition._waiters) for future in futures) >= most
+
+    return enough
+
+
+def until(true: Callable[[], bool]) -> None:
+    """Wait for what has no event."""
+    pause = threading.Event()
+    for _ in range(2000):
+        if true():
+            return
+        pause.wait(0.005)
+    raise AssertionError("it never came to that")
+
+
+@pytest.mark.parametrize("cache", [None, Memory()], ids=["without a cache", "with a cache"])
+@pytest.mark.parametrize("timeout", [None, 20])
+def test_200_threads_on_a_cold_key_make_one_query(cache: Memory | None, timeout: Any) -> None:
+    """One asks, and all have its answer."""
+    table = Table({"key 1": "value"})
+    asked, go_on = gated(table)
+    guard = Guard(filter_of_keys(), table, cache=cache, timeout=timeout)
+    if cache is not None:
+        cache.held.clear()
+    with ThreadPoolExecutor(CROWD) as crowd:
+        answers = [crowd.submit(guard.get, "key 1") for _ in range(CROWD)]
+        assert asked.wait(10)
+        until(waiting(guard, CROWD - 1))
+        go_on.set()
+        assert {answer.result(10).value for answer in answers} == {"value"}
+    assert table.asked == [["key 1"]]
+    assert guard._core.flights.table == {}
+
+
+def test_200_tasks_on_a_cold_key_make_one_query() -> None:
+    """The same for asyncio, with a source that is a coroutine."""
+
+    async def main() -> None:
+        asked, go_on, count = asyncio.Event(), asyncio.Event(), 0
+
+        async def one(key: str) -> str:
+            nonlocal count
+            count += 1
+            asked.set()
+            await go_on.wait()
+            return "value"
+
+        guard = AsyncGuard(filter_of_keys(), one, cache=Memory())
+        tasks = [asyncio.create_task(guard.get("key 1")) for _ in range(CROWD)]
+        await asked.wait()
+        go_on.set()
+        assert {answer.value for answer in await asyncio.gather(*tasks)} == {"value"}
+        assert count == 1
+        assert guard._core.flights.table == {}
+
+    asyncio.run(main())
+
+
+def test_batches_that_overlap_in_both_directions_do_not_wait_for_each_other() -> None:
+    """Each leads for some keys and follows for others: all end, and no key is asked for twice at
+    once."""
+    table = Table({key: key for key in KEYS})
+    under_way: set[str] = set()
+    lock, twice = threading.Lock(), list[str]()
+
+    def watch(what: str, keys: Sequence[Any]) -> None:
+        with lock:
+            twice.extend(under_way.intersection(keys))
+            under_way.update(keys)
+
+    class Watched(Table):
+        def get_many(self, keys: Sequence[Any]) -> Any:
+            found = super().get_many(keys)
+            with lock:
+                under_way.difference_update(keys)
+            return found
+
+    table = Watched(table.rows)
+    table.before = watch
+    guard = Guard(filter_of_keys(), table, timeout=10)
+
+    def ask(number: int) -> bool:
+        keys = KEYS[number % 10 :] + KEYS[: number % 10]
+        keys = keys[: 2 + number % 7]
+        keys = keys[::-1] if number % 2 else keys
+        return [answer.value for answer in guard.get_many(keys)] == keys
+
+    with ThreadPoolExecutor(16) as crowd:
+        assert all(crowd.map(ask, range(400), timeout=60))
+    assert twice == []
+    assert guard._core.flights.table == {}
+
+
+@pytest.mark.parametrize("problem", [ConnectionError("refused"), ValueError("a bug")])
+def test_followers_of_one_that_fails_are_told_why(problem: Exception) -> None:
+    """The question is not asked again by each of them, and the next one asks anew."""
+    table = Table({"key 1": "value"})
+    asked, go_on = gated(table)
+    guard = Guard(filter_of_keys(), table, failures=10)
+    with ThreadPoolExecutor(20) as crowd:
+        answers = [crowd.submit(guard.get, "key 1") for _ in range(20)]
+        assert asked.wait(10)
+        until(waiting(guard, 19))
+        table.problem = problem
+        go_on.set()
+        for answer in answers:
+            with pytest.raises((errors.SourceUnavailable, ValueError), match=r"refused|a bug"):
+                answer.result(10)
+    assert len(table.asked) == 1
+    assert guard._core.flights.table == {}
+    table.problem = None
+    assert guard.get("key 1").value == "value"
+
+
+def test_followers_of_one_that_is_interrupted_are_told_so() -> None:
+    """Ctrl-C is for the thread it hits; who waits for its answer hears to ask again."""
+    table = Table({"key 1": "value"})
+    asked, go_on = gated(table)
+    guard = Guard(filter_of_keys(), table, timeout=None)
+    with ThreadPoolExecutor(5) as crowd:
+        answers = [crowd.submit(guard.get, "key 1") for _ in range(5)]
+        assert asked.wait(10)
+        until(waiting(guard, 4))
+        table.problem = KeyboardInterrupt()
+        go_on.set()
+        problems = [answer.exception(10) for answer in answers]
+    kinds = sorted(type(problem).__name__ for problem in problems)
+    assert kinds == ["KeyboardInterrupt"] + 4 * ["SourceUnavailable"]
+    assert any("interrupted: ask again" in str(problem) for problem in problems)
+    assert guard._core.flights.table == {}
+    table.problem = None
+    assert guard.get("key 1").value == "value"
+
+
+def test_a_cancelled_leader_and_a_cancelled_follower_leave_nobody_waiting() -> None:
+    """A task that is cancelled ends alone: its followers are told to ask again, its leader goes on
+    for the others."""
+
+    async def main() -> None:
+        asked, go_on = asyncio.Event(), asyncio.Event()
+
+        async def one(key: str) -> str:
+            asked.set()
+            await go_on.wait()
+            return "value"
+
+        guard = AsyncGuard(filter_of_keys(), one)
+        leader, *others = [asyncio.create_task(guard.get("key 1")) for _ in range(5)]
+        await asked.wait()
+        others[0].cancel()
+        await asyncio.sleep(0)
+        leader.cancel()
+        done = await asyncio.gather(leader, *others, return_exceptions=True)
+        assert [type(problem).__name__ for problem in done] == 2 * ["CancelledError"] + 3 * [
+            "SourceUnavailable"
+        ]
+        assert guard._core.flights.table == {}
+        go_on.set()
+        assert (await guard.get("key 1")).value == "value"
+
+    asyncio.run(main())
+
+
+def test_a_look_up_that_never_ends_is_not_waited_for_by_everybody(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Whoever led it is gone without a word: who waited is told, and the next one asks anew."""
+    monkeypatch.setattr(lookups, "_SOME_SECONDS", 0.01)
+    guard = Guard(filter_of_keys(), Table({"key 1": "value"}), timeout=0.02)
+    guard._core.flights.claim([b"\0key 1"])
+    with pytest.raises(errors.SourceUnavailable, match="does not end"):
+        guard.get("key 1")
+    assert guard.get("key 1").value == "value"
