@@ -78,7 +78,7 @@ class Core:
         self.queue = queue
         self.on_answer = on_answer
         self.forked()
-        self.observed = Observed(options.window)
+        self.observed = Observed(options.window, self.asking.breaker)
         self.rebuild_lock = threading.Lock()
         self.closing = False
         self.answering = 0  # how often look-ups of the queue were answered
