@@ -29,6 +29,11 @@ def rebuild(
 ) -> Flow[Any]:
     """Fill `new`, an empty filter, with all keys of the source, a batch at a time, and let it
     answer; the filter that it took the place of. `batches` is called when the reading may begin."""
+    if not callable(batches):
+        raise InvalidParameter(
+            f"batches is a {type(batches).__name__}, must be a function that returns batches of "
+            "keys, as in rebuild(new, source.batches): the reading must not have begun"
+        )
     with core.rebuild_lock:
         current, following = core.filters
         if following is not None:
