@@ -179,5 +179,5 @@ def test_numbers_in_either_form(served: BloomeryServer, table: PostgresServer) -
         told = wire.ask("BF.LOOKUP", "ids", "42")
         assert (told[:12], told[-8:]) == (b"*1\r\n*3\r\n:1\r\n", b"source\r\n")
         assert client.filter("ids").info()["capacity"] == 5  # two rows, two forms, a quarter more
-        assert wire.ask("BF.REBUILD", "ids", "SETTLE", "0", "CAPACITY", "1000") == b"+OK\r\n"
+        client.filter("ids").rebuild(settle=0, capacity=1000)
         assert wait_until(lambda: client.filter("ids").info()["capacity"] == 1000)
