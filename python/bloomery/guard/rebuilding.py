@@ -35,6 +35,11 @@ def rebuild(
             "the source cannot be read from end to end: give batches=…, a function that returns "
             "all of its keys, some at a time"
         )
+    if not callable(batches):
+        raise InvalidParameter(
+            f"batches is a {type(batches).__name__}, must be a function that returns batches of "
+            "keys, as in rebuild(new, source.batches): the reading must not have begun"
+        )
     with core.rebuild_lock:
         current, following = core.filters
         if following is not None:

@@ -190,10 +190,9 @@ class SqlDatabase:
         except (sa.exc.ArgumentError, ValueError):  # whose text shows parts of the URL
             raise InvalidParameter(f"the source's URL cannot be read, {_FORM}") from None
         except ImportError as missing:
-            what = "postgresql" if scheme.startswith("postgresql") else "guard"
-            raise MissingExtra(
-                f"a source at {scheme}://… needs {missing.name}: pip install 'bloomery[{what}]'"
-            ) from None
+            ours = scheme == "postgresql+psycopg"
+            how = "pip install 'bloomery[postgresql]'" if ours else "install that driver"
+            raise MissingExtra(f"a source at {scheme}://… needs {missing.name}: {how}") from None
         if engine.dialect.is_async:
             raise InvalidParameter(
                 f"{scheme} is a driver for asyncio, must be one for threads: an AsyncGuard lets a "

@@ -15,7 +15,7 @@ import asyncio
 import contextlib
 import secrets
 import time
-from collections.abc import Iterator
+from collections.abc import Generator
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -44,7 +44,7 @@ class Rows(Protocol):
     def count(self) -> int:
         """How many there are."""
 
-    def batches(self, size: int) -> Iterator[list[Any]]:
+    def batches(self, size: int) -> Generator[list[Any], None, None]:
         """The keys, some at a time, as of one moment after this is called."""
 
 
@@ -91,8 +91,8 @@ class Rebuilds:
         error_rate: float | None = None,
         settle: float = SETTLE,
     ) -> Rebuild:
-        """Begin to build a filter anew; without a capacity, for as many keys as the source has and
-        a quarter more, if that is more than before."""
+        """Begin to build a filter anew; without a capacity, for as many keys as the source has, in
+        all their forms, and a quarter more, if that is more than before."""
         entry = self.server.commands.find(name)
         rows: Rows = self.server.commands.lookups.rows(entry)
         kind = getattr(entry.filter, "kind", None)
@@ -162,7 +162,8 @@ class _Work:
     async def run(self, states: dict[int, Rebuild]) -> None:
         """Do it; from the moment on when the new filter has the name, the state is its own."""
         self.state.of = await asyncio.to_thread(self.rows.count)
-        self._make()
+        each = 1.0 if self._capacity else await asyncio.to_thread(self._forms)
+        self._make(int(_ROOM * each * self.state.of))
         await self.server.turns.logged()
         await asyncio.sleep(self._settle)
         self.state.state = "reading"
@@ -171,21 +172,24 @@ class _Work:
             while (batch := await asyncio.to_thread(next, batches, None)) is not None:
                 await self._add(batch)
         finally:
-            close = getattr(batches, "close", None)
-            if close is not None:
-                with contextlib.suppress(ValueError):  # a thread of ours still reads: it ends soon
-                    close()
+            with contextlib.suppress(ValueError):  # a thread of ours still reads: it ends soon
+                batches.close()
         self.server.turns.join()
         self._check()
         new = self.server.engine.succeed(self.entry)
         states[new.id], self._made = self.state, None
         await self.server.turns.logged()
 
-    def _make(self) -> None:
+    def _forms(self) -> float:
+        """In how many forms a key of the source goes into the filter, by those of one batch."""
+        batches = self.rows.batches(_BATCH)
+        with contextlib.closing(batches):
+            some = next(batches, [])
+        return sum(len(forms(key)) for key in some) / len(some) if some else 1.0
+
+    def _make(self, least: int) -> None:
         commands, old = self.server.commands, self.entry.filter
-        wanted = self._capacity
-        if wanted is None:
-            wanted = max(capacity_of(self.entry), int(_ROOM * (self.state.of or 0)))
+        wanted = self._capacity or max(capacity_of(self.entry), least)
         rate = old.error_rate if self._error_rate is None else self._error_rate
         more: dict[str, Any] = {"grow": True} if old.kind == "cuckoo" else {}
         if old.kind == "bloom":

@@ -114,7 +114,7 @@ def test_what_is_wrong_has_one_clear_error(http: Http) -> None:
     http.create("wrong", source="untyped")
     http.keys("wrong", "add", "text")
     told = http.ask("POST", "/filters/wrong/lookup", {"key": "text"}, 502)
-    assert told["code"] == "invalid-source"
+    assert (told["code"], "key-type" in told["detail"]) == ("invalid-source", True)
     wrong = {"name": "other", "capacity": 10, "source": "nothing"}
     assert "no source named 'nothing'" in http.ask("POST", "/filters", wrong, 422)["detail"]
     http.ask("PATCH", "/filters/wrong", {"source": "nothing"}, 422)

@@ -63,8 +63,11 @@ def test_a_reading_that_fails_changes_nothing(guard_of: Made) -> None:
 
 
 def test_one_rebuild_at_a_time(guard_of: Made) -> None:
-    """A second one is refused, and the filter itself for a new one; the first goes on."""
+    """A second one is refused, the filter itself for a new one, and a reading that has begun; the
+    first goes on."""
     guard = guard_of(BloomFilter(100), Table())
+    with pytest.raises(errors.InvalidParameter, match=r"batches is a list, must be a function .*"):
+        guard.rebuild(BloomFilter(100), [["a"]])
     with pytest.raises(errors.InvalidParameter, match="new is the filter itself"):
         guard.rebuild(guard.filter, list)
     core, new = guard._core, BloomFilter(100)
