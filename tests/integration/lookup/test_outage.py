@@ -15,6 +15,7 @@ POLICIES = ("raise", "stale", "queue", "maybe")
 
 def started(folder: Path, config: Path) -> BloomeryServer:
     one = server(folder, config)
+    one.fresh = True  # its line in the process list is looked at
     one.start()
     return one
 
