@@ -19,7 +19,7 @@ from bloomery.errors import SourceUnavailable
 from bloomery.filters import BloomFilter
 from bloomery.guard.answer import ABSENT, Answer
 from bloomery.guard.core import Core
-from bloomery.guard.flights import Flight
+from bloomery.guard.flights import Flight, Interrupted
 from bloomery.guard.flow import Call, Flow
 from bloomery.guard.parts import Cached, Item
 
@@ -56,6 +56,18 @@ def confirm(core: Core, keys: Sequence[Any]) -> Flow[list[Answer]]:
     """Answers for keys that the filter let through; each is looked up once, whoever asks."""
     names = [_native.canonical(key) for key in keys]
     wanted = {name: hashable(key) for name, key in zip(names, keys, strict=True)}
+    answers: dict[bytes, Answer] = {}
+    left = wanted
+    while left:
+        answers |= yield from _share(core, left)
+        # What another took upon itself who was interrupted: Ctrl-C there, or a task that was
+        # cancelled, is nothing to us.
+        left = {name: key for name, key in left.items() if name not in answers}
+    return [answers[name] for name in names]
+
+
+def _share(core: Core, wanted: dict[bytes, Any]) -> Flow[dict[bytes, Answer]]:
+    """Look up what nobody else does, and wait for the rest."""
     flight = core.flights.claim(wanted)
     answers: dict[bytes, Answer] = {}
     if flight.mine:
@@ -71,12 +83,14 @@ def confirm(core: Core, keys: Sequence[Any]) -> Flow[list[Answer]]:
     for landed, joined in flight.theirs.items():
         try:
             theirs = yield Call(landed, timeout=longest)
+        except Interrupted:
+            continue
         except TimeoutError:
             for name in joined:
                 core.flights.spoil(name)  # the next one begins anew
             raise SourceUnavailable("the same look-up, begun by another, does not end") from None
         answers |= {name: theirs[name] for name in joined}
-    return [answers[name] for name in names]
+    return answers
 
 
 def _resolve(core: Core, flight: Flight, wanted: dict[bytes, Any]) -> Flow[dict[bytes, Answer]]:
