@@ -130,7 +130,7 @@ def test_it_ends_with_what_it_cannot_follow(served: Served, what: str) -> None:
         served.commands.drop(OLD)
     assert len(served.failures) == 1
     assert ("dropped" if what == "drop" else what) in served.failures[0]
-    with pytest.raises(KeyError):
+    with pytest.raises(errors.InvalidParameter, match="no successor"):
         served.engine.succeed(old)
 
 
