@@ -211,9 +211,20 @@ class Engine:
                 found = self._successors.get(number)
                 if found is not None and op == Op.ADD:
                     try:
-                        self.change(Op.ADD, found.id, data)
-                    except errors.BloomeryError as problem:
+                        self._pass_on(found.id, data)
+                    except Exception as problem:  # noqa: BLE001  # others wait for their answers
                         self.give_up(number, str(problem))
+
+    def _pass_on(self, filter_id: int, data: bytes) -> None:
+        """Add to a successor. As with other adds nobody is told: there may be thousands a second,
+        and the registry was written for each."""
+        if self.problem is not None:
+            raise self.problem
+        self._count(filter_id)
+        entry = self.state.apply(Op.ADD, filter_id, data, self.state.now)
+        assert entry is not None
+        self.shelf.note(filter_id, Op.ADD, data)
+        self._shelve(entry)
 
     # The shelf follows the state.
 

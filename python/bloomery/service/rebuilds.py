@@ -283,8 +283,8 @@ class _Work:
         """Leave nothing behind."""
         engine = self.server.engine
         self._thread.submit(self.rows.close)
-        self.server.commands.hidden.discard(self._name)
         engine.give_up(self.entry.id, "the rebuild has ended")
         if self._made is not None and engine.problem is None:
             self.server.turns.join()
-            self.server.commands.drop(self._name)
+            self.server.commands.drop(self._made.name)
+            self.server.commands.hidden.discard(self._name)

@@ -8,11 +8,13 @@ import sqlite3
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import pytest
 
 from bloomery import errors
 from bloomery.service import rebuilds
+from bloomery.service.keytypes import forms
 from bloomery.service.policy import capacity_of
 from bloomery.service.rebuilds import PREFIX, Rebuild
 from bloomery.service.server import Server
@@ -95,6 +97,18 @@ def test_it_stays_what_it_was(tmp_path: Path, kind: str, settings: dict[str, Any
             assert commands.add(SEEN, ["one more"])[1] is None
 
     asyncio.run(main())
+
+
+def test_keys_in_all_their_forms() -> None:
+    """As a client may have given them; a char(n) column pads them with blanks."""
+    uuid = UUID(int=1)
+    assert forms(7) == [7, "7"]
+    assert forms("7") == ["7", 7]
+    assert forms("07") == ["07"]
+    assert forms(uuid) == forms(str(uuid))[::-1] == [uuid, str(uuid)]
+    assert forms("ab   ") == ["ab   ", "ab"]
+    assert forms("7 ") == ["7 ", "7", 7]
+    assert forms(b"7") == [b"7"]
 
 
 def test_another_source_meanwhile(tmp_path: Path) -> None:

@@ -152,7 +152,7 @@ def dbsize(client: Client, words: list[bytes]) -> int:
     client.server.engine.begin()
     state = client.server.engine.state
     if _sees_all(client):
-        return len(state.filters) - len(client.server.commands.hidden)
+        return len(state.filters) - len(client.server.commands.hidden & state.names.keys())
     return sum(_sees(client, name) for name in client.server.commands.names())
 
 
