@@ -65,7 +65,7 @@ def test_the_redis_protocol(bound: BloomeryServer, http: Http, protocol: int) ->
     name, one, other, number = f"resp{protocol}", 10 + protocol, 20 + protocol, 40 + protocol
     http.create(name)
     script = f"""
-        BF.LOOKUP {name} a => -ERR {name} is not bound to a source: BF.BIND it to one, or PATCH
+        BF.LOOKUP {name} a => -ERR {name} is not bound to a source: BF.BIND it to one, or PATCH it
         BF.LOOKUP nobody a => -ERR not found
         BF.BIND {name} nothing => -ERR there is no source named 'nothing' in the server's configuration: there are {SOURCES}
         BF.BIND nobody urls => -ERR not found
