@@ -6,6 +6,7 @@ import re
 import pytest
 
 import bloomery
+import bloomery.guard
 from bloomery import BloomFilter, errors
 from bloomery.client import AsyncRemoteFilter, RemoteFilter
 from bloomery.filters import Filter, RemovingFilter
@@ -101,6 +102,26 @@ def test_how_each_is_made(one: type) -> None:
     assert arguments(written[0]) == set(real)
     for name, default in re.findall(r"(\w+)=([^,]+)", written[0]):
         assert eval(default) == real[name].default, name
+
+
+@pytest.mark.parametrize("name", bloomery.guard.__all__)
+def test_how_each_part_of_a_guard_is_made(name: str) -> None:
+    """What `bloomery.guard` offers has a row with its arguments and their defaults."""
+    (written,) = re.findall(rf"^\| `{name}\(([^`]*)\)` \|", section("guard"), re.M)
+    real = inspect.signature(getattr(bloomery.guard, name)).parameters
+    assert re.findall(r"(?:^|, )(?:\*\*)?(\w+)", written) == list(real)
+    defaults = {name: eval(default) for name, default in re.findall(r"(\w+)=([^,]+)", written)}
+    assert defaults == {
+        one.name: one.default for one in real.values() if one.default is not one.empty
+    }
+
+
+def test_what_a_guard_does() -> None:
+    """The table of a guard's methods is that of both guards."""
+    (table,) = re.findall(r"^\| of a guard \|.*?(?=^$)", section("guard"), re.M | re.S)
+    listed = {*re.findall(r"`([a-z_]+)(?:\([^`]*\))?`", table)} - {"with", "new"}
+    for one in (bloomery.guard.Guard, bloomery.guard.AsyncGuard):
+        assert public_names(one) == listed
 
 
 @pytest.mark.parametrize("error", ERRORS, ids=lambda e: e.__name__)
