@@ -15,6 +15,7 @@ from bloomery.errors import InvalidParameter, InvalidSource, SourceUnavailable
 from bloomery.guard import Guard, SqlSource
 from conftest import require
 
+pytestmark = pytest.mark.slow
 sa = require("sqlalchemy")
 
 

@@ -14,6 +14,7 @@ from bloomery import BloomFilter, errors
 from bloomery.guard import AsyncGuard, Guard, lookups
 from unit.guard.table import Memory, Table
 
+pytestmark = pytest.mark.slow
 CROWD = 200
 KEYS = [f"key {n}" for n in range(10)]
 
