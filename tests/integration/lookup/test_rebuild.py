@@ -178,6 +178,6 @@ def test_numbers_in_either_form(served: BloomeryServer, table: PostgresServer) -
         assert 42 in client.filter("ids")
         told = wire.ask("BF.LOOKUP", "ids", "42")
         assert (told[:12], told[-8:]) == (b"*1\r\n*3\r\n:1\r\n", b"source\r\n")
-        assert client.filter("ids").info()["capacity"] == 6  # two rows, two forms, half as many more
+        assert client.filter("ids").info()["capacity"] == 6  # two rows, two forms, half again
         client.filter("ids").rebuild(settle=0, capacity=1000)
         assert wait_until(lambda: client.filter("ids").info()["capacity"] == 1000)
