@@ -13,6 +13,7 @@ that count.
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import os
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
@@ -58,11 +59,13 @@ class Checkpoint:
                 found = json.load(file)
             if found["version"] != _VERSION:
                 raise ValueError(f"version {found['version']}")
+            if found.pop("checksum") != _checksum(found):
+                raise ValueError("its checksum is not that of its contents")
             kept, part = found["identity"], str(found["part"])
             progress = Progress(**found["progress"])
         except FileNotFoundError:
             return None
-        except (ValueError, KeyError, TypeError) as failure:
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as failure:
             raise CorruptData(f"{self.resume} cannot be read ({failure}): {RESTART}") from None
         asked = json.loads(json.dumps(self._identity))
         if kept != asked:
@@ -86,12 +89,13 @@ class Checkpoint:
         filter.save(part)
         # A position may be a key: nobody else is to read it.
         with files.replacing(self.resume, 0o600) as file:
-            found = {
+            found: dict[str, Any] = {
                 "version": _VERSION,
                 "identity": self._identity,
                 "part": os.path.basename(part),
                 "progress": asdict(progress),
             }
+            found["checksum"] = _checksum(found)
             file.write(json.dumps(found, indent=1).encode())
         self._turn = 1 - self._turn
         _unlink(f"{self._out}.part{self._turn}")
@@ -112,6 +116,14 @@ class Checkpoint:
             _unlink(path)
             if fd is not None:
                 os.close(fd)
+
+
+def _checksum(found: dict[str, Any]) -> str:
+    """A position that is damaged skips rows: the filter would deny their keys."""
+    import json
+
+    text = json.dumps(found, sort_keys=True)
+    return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
 
 
 def _lock(path: str, out: str) -> int | None:

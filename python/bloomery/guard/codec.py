@@ -19,8 +19,9 @@ from typing import Any, NoReturn
 from uuid import UUID
 
 from bloomery.errors import InvalidParameter
+from bloomery.guard.parts import Item
 
-__all__ = ["decode", "encode"]
+__all__ = ["decode", "encode", "read_item"]
 
 _DEEPEST = 64
 _PLAIN_INT = 2**63  # larger ones as hex: Python limits the digits that it reads
@@ -46,6 +47,16 @@ def decode(data: bytes) -> Any:
         raise ValueError(f"nested more than {_DEEPEST} deep") from None
     except (UnicodeDecodeError, json.JSONDecodeError):
         raise ValueError(f"{len(data)} bytes that are no JSON") from None
+
+
+def read_item(what: Any, key: Any, value: Any, idempotency_key: Any, at: Any, id: Any) -> Item:
+    """An item as a queue holds it; ValueError for one that nobody of us wrote."""
+    if what not in ("look", "add", "remove"):
+        raise ValueError("it is no look-up, add or remove")
+    held = (key, bytes), (value, bytes), (idempotency_key, str), (at, float)
+    if not all(isinstance(one, kind) for one, kind in held):
+        raise ValueError("a part of it is missing, or of another type")
+    return Item(what, decode(key), decode(value), idempotency_key, at, id)
 
 
 def _written(value: Any, depth: int) -> Any:

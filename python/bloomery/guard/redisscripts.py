@@ -16,7 +16,7 @@ from typing import Any, TypeAlias, TypeVar
 
 from bloomery import _native
 from bloomery.errors import InvalidParameter, QueueUnavailable
-from bloomery.guard.codec import decode, encode
+from bloomery.guard.codec import encode, read_item
 from bloomery.guard.parts import Item
 
 __all__ = ["Asked", "RedisScripts", "Script"]
@@ -214,14 +214,21 @@ class RedisScripts:
 
 
 def _item(number: bytes, fields: Any, mark: bytes = b"") -> tuple[Item, str]:
-    if not isinstance(fields, dict):  # as a script or an old protocol has them
-        fields = dict(zip(fields[::2], fields[1::2], strict=True))
-    item = Item(
-        fields[b"what"].decode(),
-        decode(fields[b"key"]),
-        decode(fields[b"value"]),
-        fields[b"token"].decode(),
-        float(fields[b"at"]),
-        mark + number,
-    )
-    return item, fields.get(b"why", b"").decode()
+    try:
+        if not isinstance(fields, dict):  # as a script or an old protocol has them
+            fields = dict(zip(fields[::2], fields[1::2], strict=True))
+        held = read_item(
+            fields[b"what"].decode(),
+            fields[b"key"],
+            fields[b"value"],
+            fields[b"token"].decode(),
+            float(fields[b"at"]),
+            mark + number,
+        )
+        return held, fields.get(b"why", b"").decode()
+    except (ValueError, KeyError) as problem:
+        why = "a part of it is missing" if isinstance(problem, KeyError) else problem
+        raise QueueUnavailable(
+            f"entry {number.decode()} of the queue in Redis is damaged ({why}): nothing behind it "
+            "is done until it is deleted, by XDEL"
+        ) from None

@@ -112,11 +112,14 @@ class SqlSource:
         """
         import sqlalchemy as sa
 
+        with self._lookup.reading() as connection:
+            column = self._lookup.column(connection)
         with (
             self._database.streaming(size) as connection,
             connection.execute(sa.text(self._all)) as rows,
         ):
             for some in rows.scalars().partitions(size):
+                column.check_held(some, self._database.name)
                 # Of a numeric column all are Decimals, of others none.
                 yield list(map(key_of, some)) if isinstance(some[0], Decimal) else list(some)
 

@@ -17,7 +17,7 @@ from typing import Any
 
 from bloomery import _native
 from bloomery.errors import InvalidParameter, QueueUnavailable
-from bloomery.guard.codec import decode, encode
+from bloomery.guard.codec import encode, read_item
 from bloomery.guard.parts import Item
 from bloomery.guard.sqlitefile import SqliteFile
 
@@ -122,8 +122,10 @@ class SqliteQueue:
     def keys(self) -> list[Any]:
         """The keys of all adds that wait, as they were given."""
         with self._file.reading() as connection:
-            rows = connection.execute("SELECT key FROM waiting WHERE what = 'add' ORDER BY number")
-            return [decode(key) for (key,) in rows]
+            rows = connection.execute(
+                f"SELECT {_ITEM} FROM waiting WHERE what = 'add' ORDER BY number"
+            )
+            return [self._item(*row).key for row in rows]
 
     def head(self, most: int) -> list[Item]:
         """The first items, which stay."""
@@ -131,7 +133,7 @@ class SqliteQueue:
             rows = connection.execute(
                 f"SELECT {_ITEM} FROM waiting ORDER BY number LIMIT ?", (most,)
             )
-            return [_item(*row) for row in rows]
+            return [self._item(*row) for row in rows]
 
     def done(self, items: Sequence[Item]) -> None:
         """These are done: they wait no more, nor are they parked."""
@@ -167,7 +169,7 @@ class SqliteQueue:
         """What was set aside, and why."""
         with self._file.reading() as connection:
             rows = connection.execute(f"SELECT why, {_ITEM} FROM parked ORDER BY number")
-            return [(_item(*row), why) for why, *row in rows]
+            return [(self._item(*row), why) for why, *row in rows]
 
     def lease(self, owner: str, seconds: float) -> bool:
         """Let this owner, and nobody else, drain for so long; False if another does."""
@@ -185,6 +187,15 @@ class SqliteQueue:
         with self._file.writing() as connection:
             connection.execute("UPDATE lease SET owner = '', until = 0 WHERE owner = ?", (owner,))
 
+    def _item(self, number: int, *held: Any) -> Item:
+        try:
+            return read_item(*held, number)
+        except ValueError as problem:
+            raise QueueUnavailable(
+                f"{self._file.path}: item {number} is damaged ({problem}): nothing behind it "
+                "is done until its row is mended or deleted, by sqlite3"
+            ) from None
+
     def close(self) -> None:
         """Let go of the file; what waits in it stays."""
         self._file.close()
@@ -197,7 +208,3 @@ def _count(connection: sqlite3.Connection, of: str) -> int:
 
 def _marks(values: Sequence[Any]) -> str:
     return ", ".join("?" * len(values))
-
-
-def _item(number: int, what: Any, key: bytes, value: bytes, idempotency: str, at: float) -> Item:
-    return Item(what, decode(key), decode(value), idempotency, at, number)

@@ -86,6 +86,11 @@ class KeyColumn:
             return [text, data]  # SQLite holds either in any column
         return [] if "\0" in text else [text]  # which PostgreSQL cannot hold
 
+    def check_held(self, keys: Sequence[Any], source: str) -> None:
+        """Raise if what the column holds are other keys than those that it will be asked for."""
+        if self.cast == "bpchar" and any(key.endswith(" ") for key in keys):
+            raise _padded(source)
+
     def _mismatch(self, what: str, source: str) -> InvalidSource:
         held = f"is of type {self.shown}" if self.shown else "cannot hold that"
         return InvalidSource(
@@ -159,10 +164,7 @@ class Asked:
     def _compare(self, text: str) -> None:
         """Raise if it came back for a key that it stands for, but is not; or for none at all."""
         if _native.canonical(text.rstrip(" ")) in self._keys:
-            raise InvalidSource(
-                f"{self._source} pads its keys with blanks, so that they are other keys: make the "
-                "column text, or give a query= with rtrim(…)"
-            )
+            raise _padded(self._source)
         try:
             number = int(text)
         except ValueError:
@@ -186,6 +188,13 @@ class Asked:
             for key in self._given
             if isinstance(key, (str, bytes, bytearray, memoryview))
         }
+
+
+def _padded(source: str) -> InvalidSource:
+    return InvalidSource(
+        f"{source} pads its keys with blanks, so that they are other keys: make the column text, "
+        "or give a query= with rtrim(…)"
+    )
 
 
 def _folded(text: str) -> str:

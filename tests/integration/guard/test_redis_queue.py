@@ -276,3 +276,22 @@ def test_a_client_of_the_wrong_kind_is_refused(url: str) -> None:
         assert plain.ping()  # it is not ours to close
     with pytest.raises(InvalidParameter, match="without decode_responses"):
         RedisQueue(redis.Redis.from_url(url, decode_responses=True))
+
+
+def test_a_damaged_entry_is_named_and_not_guessed_at(url: str) -> None:
+    """What somebody else wrote into the stream stops the queue, and is no remove."""
+    queue = RedisQueue(url, "damaged")
+    stream = "{damaged}:waiting"
+    with redis.Redis.from_url(url) as other:
+        for fields in (
+            {"x": "y"},
+            {"what": "ADD", "key": '"a"', "value": "1", "token": "t", "at": "0.0"},
+            {"what": "add", "key": "\xff", "value": "1", "token": "t", "at": "0.0"},
+            {"what": "add", "key": '"a"', "value": "1", "token": "t", "at": "no"},
+        ):
+            number = other.xadd(stream, fields).decode()
+            for ask in (lambda: queue.head(10), queue.keys):
+                with pytest.raises(QueueUnavailable, match=f"entry {number} .* is damaged"):
+                    ask()
+            other.xdel(stream, number)
+    queue.close()

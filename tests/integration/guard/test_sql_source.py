@@ -305,6 +305,18 @@ def test_what_the_server_refuses_is_wrong_and_not_away(
             assert hidden not in str(raised.value)
 
 
+def test_keys_that_are_padded_are_not_read_into_a_filter(
+    postgres: PostgresServer, postgres_url: str
+) -> None:
+    """A filter of 'a       ' would deny 'a', which the table holds, as far as anybody can tell."""
+    postgres.run("CREATE TABLE padded (k char(8) PRIMARY KEY); INSERT INTO padded VALUES ('a')")
+    with (
+        closing(SqlSource(postgres_url, table="padded", key="k")) as source,
+        pytest.raises(InvalidSource, match="pads its keys with blanks"),
+    ):
+        next(source.batches())
+
+
 _FORK = """
 import os, sys
 from bloomery.guard import SqlSource

@@ -170,12 +170,26 @@ def test_a_secret_seed_is_not_written_down(tmp_path: Path) -> None:
     assert resume.stat().st_mode & 0o777 == 0o600
 
 
-@pytest.mark.parametrize("text", ["", "{", "[]", '{"version": 1}', '{"version": 9}'])
+@pytest.mark.parametrize("text", ["", "{", "[]", "[" * 10**5, '{"version": 1}', '{"version": 9}'])
 def test_a_damaged_resume_file_is_one_clear_error(tmp_path: Path, text: str) -> None:
     """It says how to begin anew."""
     (tmp_path / "out.resume").write_text(text)
     with pytest.raises(errors.CorruptData, match=r"out\.resume.*--restart"):
         building.build(Listed(KEYS), tmp_path / "out")
+
+
+def test_no_damage_to_a_resume_file_skips_rows(tmp_path: Path) -> None:
+    """A position with another digit in it would leave keys out, which the filter then denies."""
+    with pytest.raises(Stop):
+        building.build(Listed(KEYS), tmp_path / "out", on_batch=stop_after(300))
+    resume = tmp_path / "out.resume"
+    whole = resume.read_bytes()
+    for at in (at for at, byte in enumerate(whole) if byte in b"0123456789"):
+        resume.write_bytes(whole[:at] + (b"8" if whole[at] == 57 else b"9") + whole[at + 1 :])
+        with pytest.raises(errors.CorruptData, match=r"out\.resume.*--restart"):
+            building.build(Listed(KEYS), tmp_path / "out")
+    resume.write_bytes(whole)
+    assert all(key in building.build(Listed(KEYS), tmp_path / "out").filter for key in KEYS)
 
 
 def test_one_process_builds_a_file(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 import bloomery
+from bloomery.building.checkpoint import Checkpoint, Progress
 from conftest import require
 
 pytestmark = pytest.mark.slow
@@ -144,11 +145,8 @@ def test_killed_again_and_again_it_ends_with_every_key(
 def test_other_arguments_are_refused_by_name(run: Run, one_line: OneLine, tmp_path: Path) -> None:
     """And the line says how to begin anew."""
     (tmp_path / "a.txt").write_text("a\n")
-    (tmp_path / "out.resume").write_text(
-        json.dumps(
-            {"version": 1, "identity": {"kind": "cuckoo"}, "part": "out.part0", "progress": {}}
-        )
-    )
+    other = Checkpoint(tmp_path / "out", {"kind": "cuckoo"})
+    other.save(bloomery.CuckooFilter(10), Progress())
     message = one_line(run("build", "--from", "a.txt", "-o", "out", code=2).stderr)
     assert "kind" in message
     assert "--restart" in message

@@ -9,6 +9,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any, Literal
 
@@ -449,3 +450,15 @@ def test_an_empty_queue_answers_at_once(queue: SqliteQueue) -> None:
         queue.pending(names)
         queue.writes()
     assert time.perf_counter() - began < 1.0
+
+
+@pytest.mark.parametrize("damage", ["value = x'ff00'", "what = 'ADD'", "key = 'text'", "at = 'no'"])
+def test_a_damaged_item_is_named_and_not_guessed_at(path: Path, damage: str) -> None:
+    """Nothing is done out of order, and an add that can no longer be read is not a remove."""
+    queue = SqliteQueue(path)
+    queue.put([Item("add", "a", 1, "t1", 0.0), Item("add", "b", 1, "t2", 0.0)])
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute(f"UPDATE waiting SET {damage} WHERE idempotency_key = 't1'")
+    with pytest.raises(QueueUnavailable, match="item 1 is damaged"):
+        queue.head(10)
+    queue.close()
