@@ -99,6 +99,7 @@ def postgres_url(postgres: PostgresServer, postgres_database: str) -> str:
 def _shared() -> Iterator[BloomeryServer]:
     with open_folder() as folder:
         server = BloomeryServer(folder)
+        server.fresh = True  # most tests ask this one: it is as people start it
         server.start()
         try:
             yield server

@@ -109,6 +109,11 @@ class AsyncRemoteFilter:
         """Begin a new generation now, in a filter that rotates."""
         await self._client._send(self._calls.act("rotate"))
 
+    async def rebuild(self, **how: Any) -> None:
+        """Begin to build it anew from the source that it is bound to (capacity, error_rate,
+        settle); `info()["rebuild"]` says how far that is."""
+        await self._client._send(self._calls.rebuild(**how))
+
     async def merge(self, *others: AsyncRemoteFilter | Name) -> None:
         """Add every key of other filters of the server, which must be made alike."""
         await self._client._send(self._calls.merge(others))

@@ -198,6 +198,10 @@ class FilterCalls:
         body = dumped({"sources": [printable(name) for name in names]})
         return Call("POST", f"{self._path}/merge", _nothing, body, _SENT)
 
+    def rebuild(self, **how: Any) -> Call[None]:
+        """Begin to build it anew."""
+        return Call("POST", f"{self._path}/rebuild", _nothing, dumped(how), _SENT)
+
     def samples(self, **query: Any) -> Call[list[dict[str, Any]]]:
         """How it was, over time."""
         given = {key: str(value) for key, value in query.items() if value is not None}

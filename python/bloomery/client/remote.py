@@ -146,6 +146,11 @@ class RemoteFilter:
         """Begin a new generation now, in a filter that rotates."""
         self._client._send(self._calls.act("rotate"))
 
+    def rebuild(self, **how: Any) -> None:
+        """Begin to build it anew from the source that it is bound to (capacity, error_rate,
+        settle); `info()["rebuild"]` says how far that is."""
+        self._client._send(self._calls.rebuild(**how))
+
     def merge(self, *others: RemoteFilter | Name) -> None:
         """Add every key of other filters of the server, which must be made alike."""
         self._client._send(self._calls.merge(others))

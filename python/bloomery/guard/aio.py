@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from bloomery.guard.answer import ABSENT, Answer
 from bloomery.guard.core import Core
-from bloomery.guard.draining import close, drain, inform
+from bloomery.guard.draining import adopt, close, drain, inform
 from bloomery.guard.flow import arun
 from bloomery.guard.lookups import confirm, listed, look_up
 from bloomery.guard.options import Options
@@ -45,7 +45,6 @@ class AsyncGuard:
         """As `Guard` is made."""
         told: Any = on_answer
         self._core = Core(filter, source, cache, queue, Options(**options), told)
-        self._local = not Core.blocks(filter)
         self._drainer: asyncio.Task[None] | None = None
 
     @property
@@ -61,7 +60,7 @@ class AsyncGuard:
     async def get(self, key: Key) -> Answer:
         """Is the key there, and what is its value?"""
         core = self._core
-        if not self._local:
+        if core.blocks(core.filter):
             return (await self.get_many([key]))[0]
         if key not in core.filters[0]:
             core.observed.no(key)
@@ -107,7 +106,7 @@ class AsyncGuard:
     async def rebuild(
         self,
         new: Any,
-        batches: Callable[[], Iterable[Any]],
+        batches: Callable[[], Iterable[Any]] | None = None,
         *,
         on_batch: Callable[[int], None] | None = None,
     ) -> Any:
@@ -134,6 +133,7 @@ class AsyncGuard:
     async def __aenter__(self) -> Self:
         self._core.closing = False
         if self._core.queue is not None:
+            await arun(adopt(self._core), self._core.workers)
             self._drainer = asyncio.create_task(self._drain())
         return self
 

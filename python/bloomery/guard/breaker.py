@@ -26,31 +26,26 @@ class Breaker:
         self._failed = 0  # in a row
         self._wait = retry
         self._next = 0.0  # by the steady clock: when one may ask
-        self._opened: float | None = None  # since when it is open, by the wall clock
+        self.since: float | None = None  # it is open, as Unix time; None: it is not
         self._probe: float | None = None  # since when one asks
 
     @property
     def state(self) -> Literal["closed", "open", "half-open"]:
         """As it is now."""
         with self._lock:
-            if self._opened is None:
+            if self.since is None:
                 return "closed"
             return "half-open" if self._probe is not None else "open"
-
-    @property
-    def since(self) -> float | None:
-        """Since when it is open, as Unix time; None: it is not."""
-        return self._opened
 
     @property
     def retry_in(self) -> float:
         """Seconds until one may ask; 0.0: now."""
         with self._lock:
-            return 0.0 if self._opened is None else max(0.0, self._next - time.monotonic())
+            return 0.0 if self.since is None else max(0.0, self._next - time.monotonic())
 
     def enter(self) -> bool:
         """May this one ask? Of several at a half-open breaker only the first."""
-        if self._opened is None:  # without a lock: nothing depends on the last moment
+        if self.since is None:  # without a lock: nothing depends on the last moment
             return True
         with self._lock:
             now = time.monotonic()
@@ -63,10 +58,10 @@ class Breaker:
 
     def succeeded(self) -> None:
         """There was an answer."""
-        if self._failed == 0 and self._opened is None:
+        if self._failed == 0 and self.since is None:
             return
         with self._lock:
-            self._failed, self._opened, self._probe = 0, None, None
+            self._failed, self.since, self._probe = 0, None, None
             self._wait = self.retry
 
     def failed(self) -> None:
@@ -74,9 +69,9 @@ class Breaker:
         with self._lock:
             now = time.monotonic()
             self._failed += 1
-            if self._opened is None:
+            if self.since is None:
                 if self._failed >= self.failures:
-                    self._opened, self._wait = time.time(), self.retry
+                    self.since, self._wait = time.time(), self.retry
                     self._next = now + self._wait
             elif self._probe is not None:  # not those who asked before it opened
                 self._probe = None

@@ -6,6 +6,7 @@ there is too much of it, the cache stays unused until all it may hold is over.
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from collections.abc import Iterable, Sequence
@@ -17,6 +18,7 @@ from bloomery.guard.parts import Cache, Cached
 
 __all__ = ["Caching"]
 
+_LOG = logging.getLogger("bloomery.guard")
 _MOST_UNDELETED = 100_000
 
 
@@ -42,8 +44,8 @@ class Caching:
             return {}
         try:
             held = yield self._call(self.cache.get_many, keys)
-        except (CacheUnavailable, OSError):
-            self._failed()
+        except (CacheUnavailable, OSError) as problem:
+            self._failed(problem)
             return {}
         except PoisonedCache:
             self.breaker.succeeded()  # it is there, at least
@@ -56,10 +58,10 @@ class Caching:
         if entries and (yield from self._ready()):
             try:
                 yield self._call(self.cache.set_many, entries)
-            except (CacheUnavailable, OSError):
+            except (CacheUnavailable, OSError) as problem:
                 # Some may be in it, and what they stand for may change: they count as unknown.
                 self.outdate(key for key, _ in entries)
-                self._failed()
+                self._failed(problem)
             else:
                 self.breaker.succeeded()
 
@@ -80,8 +82,8 @@ class Caching:
                 wanted = dict(self._undeleted)
             try:
                 yield self._call(self.cache.delete_many, list(wanted))
-            except (CacheUnavailable, OSError):
-                self._failed()
+            except (CacheUnavailable, OSError) as problem:
+                self._failed(problem)
                 return False
             with self._lock:
                 for key, number in wanted.items():
@@ -99,6 +101,8 @@ class Caching:
                 self._undeleted.clear()
                 self._unused_until = time.monotonic() + self._longest
 
-    def _failed(self) -> None:
+    def _failed(self, problem: Exception) -> None:
         self.failures += 1
+        if self.breaker.since is None:  # once an outage
+            _LOG.warning("a guard goes on without its cache: %s", problem)
         self.breaker.failed()

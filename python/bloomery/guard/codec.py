@@ -8,6 +8,7 @@ the same type, but for subclasses, bytearray and memoryview, which come back as 
 from __future__ import annotations
 
 import base64
+import contextlib
 import json
 import math
 import operator
@@ -54,7 +55,7 @@ def _written(value: Any, depth: int) -> Any:
         raise InvalidParameter(f"a value is nested more than {_DEEPEST} deep")
     deeper = depth + 1
     if isinstance(value, str):
-        return str(value)
+        return _text(value)
     if isinstance(value, float):
         return float(value) if math.isfinite(value) else {"$float": str(float(value))}
     if isinstance(value, list):
@@ -63,19 +64,23 @@ def _written(value: Any, depth: int) -> Any:
         return {"$tuple": [_written(one, deeper) for one in value]}
     if isinstance(value, dict):
         if all(isinstance(key, str) and not key.startswith("$") for key in value):
-            return {str(key): _written(one, deeper) for key, one in value.items()}
+            return {_text(key): _written(one, deeper) for key, one in value.items()}
         pairs = value.items()
         return {"$dict": [[_written(key, deeper), _written(one, deeper)] for key, one in pairs]}
     for kinds, tag, write in _WRITE:
         if isinstance(value, kinds):
             return {tag: write(value)}
-    if hasattr(value, "__index__"):  # of int, and what stands for one
-        number = operator.index(value)
+    with contextlib.suppress(TypeError):  # arrays have __index__ too
+        number = operator.index(value)  # of int, and what stands for one
         return number if abs(number) < _PLAIN_INT else {"$int": f"{number:x}"}
     raise InvalidParameter(
         f"a {type(value).__name__} cannot be written: it must be None, bool, int, float, str, "
         "bytes, datetime, date, time, timedelta, Decimal or UUID, or a list, tuple or dict of these"
     )
+
+
+# Not str(): of an enum of texts that is its name. The characters, as a plain str.
+_text = str.__str__
 
 
 def _read(parsed: Any, depth: int) -> Any:

@@ -78,13 +78,15 @@ class Core:
         self.queue = queue
         self.on_answer = on_answer
         self.forked()
-        self.observed = Observed(options.window)
+        self.observed = Observed(options.window, self.asking.breaker)
         self.rebuild_lock = threading.Lock()
         self.closing = False
         self.answering = 0  # how often look-ups of the queue were answered
         self.on_fork: Callable[[], None] = lambda: None
         # Idempotency keys of adds that wait, whose copy a counting filter has from this process.
         self.queued_here: set[str] = set()
+        # Copies of keys that the filter was given because their adds wait, by canonical key.
+        self.adopted: Counter[bytes] = Counter()
         self.warned = False  # of an error rate above the one asked for
         self._lock = threading.Lock()
         self._answers: Counter[str] = Counter()

@@ -7,6 +7,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import time
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import groupby
@@ -21,7 +22,7 @@ from bloomery.guard.lookups import hashable, store
 from bloomery.guard.parts import Item, Queue
 from bloomery.guard.turns import TELLING
 
-__all__ = ["close", "drain", "inform"]
+__all__ = ["adopt", "close", "drain", "inform"]
 
 _LOG = logging.getLogger("bloomery.guard")
 _SOME = 100  # items at a time: the queue is told once for all of them, which costs an fsync
@@ -149,8 +150,11 @@ class _Drain:
             if item.what == "add" and not (
                 core.counts(current) and item.idempotency_key in core.queued_here
             ):
-                # After a restart the filter may be an older one.
-                yield from writes.enter_filters(core, item.key)
+                # Another process has put it there, or one before this.
+                if core.counts(current) and core.adopted[name] > 0:
+                    core.adopted[name] -= 1
+                else:
+                    yield from writes.enter_filters(core, item.key)
                 if core.counts(current):
                     core.queued_here.add(item.idempotency_key)  # once, however often it is tried
             try:
@@ -186,6 +190,17 @@ class _Drain:
         yield Call(self.queue.park, (item, f"{what}: {kind}: {problem}"))
         self.done += 1
         self.core.queued_here.discard(item.idempotency_key)
+
+
+def adopt(core: Core) -> Flow[None]:
+    """Let the filter, which may be older than the queue, have the keys of adds that wait: whoever
+    wrote one was told that it will be there."""
+    if core.queue is not None:
+        keys = yield Call(core.queue.keys)
+        if keys:
+            filter = core.filter
+            yield Call(filter.add_many, (keys,), blocking=core.blocks(filter))
+            core.adopted = Counter(map(_native.canonical, keys))
 
 
 def inform(core: Core) -> Flow[dict[str, Any]]:

@@ -2,7 +2,8 @@
 
 A write spoils the look-ups of its key: they may have read what was there before. They still answer
 those who asked before the write, but nobody joins them any more, and they leave nothing in the
-cache.
+cache. What the cache has of a batch is given at once to those who wait for it: they do not wait for
+the source, nor hear that it is down.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from typing import Any
 
 from bloomery.errors import SourceUnavailable
 
-__all__ = ["Flight", "Flights"]
+__all__ = ["Flight", "Flights", "Some"]
 
 
 class Flight:
@@ -45,6 +46,16 @@ class Flight:
             self._landed = Future()
         return self._landed
 
+    def land_some(self, answers: Mapping[bytes, Any]) -> None:
+        """Give those who wait for these keys their answers; who waits for others waits on."""
+        with self._flights.lock:
+            self._release(answers)
+            landed, self._landed = self._landed, None
+            if landed is None:
+                return
+            rest = self.join()
+        landed.set_result(Some(answers, rest))
+
     def land(self, answers: Mapping[bytes, Any]) -> None:
         """Give those who wait their answers."""
         self._leave()
@@ -66,9 +77,20 @@ class Flight:
     def _leave(self) -> None:
         """From here on nobody joins."""
         with self._flights.lock:
-            for key in self.mine:
-                if self._flights.table.get(key) is self:
-                    del self._flights.table[key]
+            self._release(self.mine)
+
+    def _release(self, keys: Iterable[bytes]) -> None:
+        for key in keys:
+            if self._flights.table.get(key) is self:
+                del self._flights.table[key]
+
+
+class Some(dict[bytes, Any]):
+    """Answers for some of the keys; `rest` is for the others."""
+
+    def __init__(self, answers: Mapping[bytes, Any], rest: Future[Mapping[bytes, Any]]) -> None:
+        super().__init__(answers)
+        self.rest = rest
 
 
 def _interrupted() -> SourceUnavailable:

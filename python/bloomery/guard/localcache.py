@@ -43,8 +43,16 @@ class LocalCache:
 
     def get_many(self, keys: Sequence[bytes]) -> list[Cached | None]:
         """Return what is held for each key."""
-        with self._lock:
-            return [self._held.get(key) for key in keys]
+        held = self._held
+        # The clock once for all of them; and not `get`, which looks twice: a third of the time.
+        with self._lock, held.timer:
+            found: list[Cached | None] = []
+            for key in keys:
+                try:
+                    found.append(held[key])
+                except KeyError:
+                    found.append(None)
+            return found
 
     def set_many(self, entries: Sequence[tuple[bytes, Cached]]) -> None:
         """Hold these."""

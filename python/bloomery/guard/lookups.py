@@ -12,6 +12,7 @@ import hashlib
 import secrets
 import time
 from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import Future
 from typing import Any
 
 from bloomery import _native
@@ -19,7 +20,7 @@ from bloomery.errors import SourceUnavailable
 from bloomery.filters import BloomFilter
 from bloomery.guard.answer import ABSENT, Answer
 from bloomery.guard.core import Core
-from bloomery.guard.flights import Flight
+from bloomery.guard.flights import Flight, Some
 from bloomery.guard.flow import Call, Flow
 from bloomery.guard.parts import Cached, Item
 
@@ -66,17 +67,32 @@ def confirm(core: Core, keys: Sequence[Any]) -> Flow[list[Answer]]:
             flight.crash(problem)
             raise
         flight.land(answers)
+    for landed, joined in flight.theirs.items():
+        answers |= yield from _joined(core, landed, joined)
+    return [answers[name] for name in names]
+
+
+def _joined(
+    core: Core, landed: Future[Mapping[bytes, Any]], wanted: Sequence[bytes]
+) -> Flow[dict[bytes, Answer]]:
+    """Answers of a look-up that another has begun."""
     timeout = core.options.timeout
     longest = None if timeout is None else timeout + _SOME_SECONDS
-    for landed, joined in flight.theirs.items():
+    answers: dict[bytes, Answer] = {}
+    while True:
         try:
             theirs = yield Call(landed, timeout=longest)
         except TimeoutError:
-            for name in joined:
+            for name in wanted:
                 core.flights.spoil(name)  # the next one begins anew
             raise SourceUnavailable("the same look-up, begun by another, does not end") from None
-        answers |= {name: theirs[name] for name in joined}
-    return [answers[name] for name in names]
+        answers |= {name: theirs[name] for name in wanted if name in theirs}
+        if not isinstance(theirs, Some):
+            return answers
+        wanted = [name for name in wanted if name not in theirs]
+        if not wanted:
+            return answers
+        landed = theirs.rest
 
 
 def _resolve(core: Core, flight: Flight, wanted: dict[bytes, Any]) -> Flow[dict[bytes, Answer]]:
@@ -94,6 +110,8 @@ def _resolve(core: Core, flight: Flight, wanted: dict[bytes, Any]) -> Flow[dict[
             answers[name] = Answer(entry.found, entry.value, "cache")
             if not entry.found:
                 core.deny(key)
+    if left and answers:
+        flight.land_some(answers)
     if left and core.queue is not None:
         # The source does not know yet what was written to these: it could only be wrong.
         held = yield Call(core.queue.pending, (list(left),))
@@ -103,7 +121,7 @@ def _resolve(core: Core, flight: Flight, wanted: dict[bytes, Any]) -> Flow[dict[
         try:
             found = yield from core.asking.get(list(left.values()))
         except SourceUnavailable as problem:
-            return answers | (yield from _without_source(core, left, cached, problem))
+            return answers | (yield from _without_source(core, flight, left, cached, problem))
         answers |= yield from store(core, flight, left, found)
     return answers
 
@@ -136,6 +154,7 @@ def store(
 
 def _without_source(
     core: Core,
+    flight: Flight,
     left: dict[bytes, Any],
     cached: Mapping[bytes, Cached],
     problem: SourceUnavailable,
@@ -147,12 +166,18 @@ def _without_source(
     if policy == "queue":
         return (yield from _queue_up(core, left))
     if policy == "stale":
-        missing = len(left.keys() - cached.keys())
+        stale = {
+            name: Answer(cached[name].found, cached[name].value, "stale")
+            for name in left
+            if name in cached
+        }
+        missing = len(left) - len(stale)
         if missing:
+            flight.land_some(stale)
             raise SourceUnavailable(
                 f"{problem}; {missing} of {len(left)} keys are not in the cache either"
             ) from problem
-        return {name: Answer(cached[name].found, cached[name].value, "stale") for name in left}
+        return stale
     raise problem
 
 

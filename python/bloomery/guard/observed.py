@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from bloomery.filters import BloomFilter
+from bloomery.guard.breaker import Breaker
 from bloomery.intervals import interval
 
 __all__ = ["Observation", "Observed"]
@@ -89,9 +90,11 @@ class Tally:
 class Observed:
     """The window of one filter. Any thread may count."""
 
-    def __init__(self, window: float = 3600.0) -> None:
-        """`window` in seconds; with very many keys it is shorter."""
+    def __init__(self, window: float = 3600.0, breaker: Breaker | None = None) -> None:
+        """`window` in seconds; with very many keys it is shorter. While the source's breaker is
+        open nothing is counted: of the maybes nobody knows which were wrong."""
         self.window = window
+        self._breaker = breaker or Breaker()
         self._lock = threading.Lock()
         self._older = BloomFilter(1)
         self._newer = BloomFilter(_KEYS, 0.01)
@@ -109,7 +112,7 @@ class Observed:
                 self._pass_time()
         # What the older half knows stays out of the newer one, as in `false`: a key that is asked
         # for all the time counts again when that half is over, whatever the filter says to it.
-        if key not in self._older and self._newer.add(key):
+        if self._breaker.since is None and key not in self._older and self._newer.add(key):
             self._true.more()
 
     def nos(self, keys: Sequence[Any]) -> None:
@@ -118,7 +121,8 @@ class Observed:
             self._pass_time()  # first: else these would be counted in a half that is over
             older, newer = self._older, self._newer
         known = older.contains_many(keys)
-        fresh = [key for key, old in zip(keys, known, strict=True) if not old]
+        down = self._breaker.since is not None
+        fresh = [key for key, old in zip(keys, known, strict=True) if not (old or down)]
         new = sum(newer.add_many(fresh)) if fresh else 0
         with self._lock:
             self._denied_more += len(keys)

@@ -24,11 +24,22 @@ __all__ = ["rebuild"]
 def rebuild(
     core: Core,
     new: Any,
-    batches: Callable[[], Iterable[Any]],
+    batches: Callable[[], Iterable[Any]] | None,
     on_batch: Callable[[int], None] | None,
 ) -> Flow[Any]:
     """Fill `new`, an empty filter, with all keys of the source, a batch at a time, and let it
     answer; the filter that it took the place of. `batches` is called when the reading may begin."""
+    batches = batches or getattr(core.asking.source, "batches", None)
+    if batches is None:
+        raise InvalidParameter(
+            "the source cannot be read from end to end: give batches=…, a function that returns "
+            "all of its keys, some at a time"
+        )
+    if not callable(batches):
+        raise InvalidParameter(
+            f"batches is a {type(batches).__name__}, must be a function that returns batches of "
+            "keys, as in rebuild(new, source.batches): the reading must not have begun"
+        )
     with core.rebuild_lock:
         current, following = core.filters
         if following is not None:

@@ -4,9 +4,11 @@ in words that give no secret and no key away."""
 from __future__ import annotations
 
 import math
+import os
 import re
 import select
 import sqlite3
+import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -60,6 +62,8 @@ class SqlDatabase:
         # A look-up is one statement: as a transaction it would be three round trips.
         self._reader = self.engine.execution_options(isolation_level="AUTOCOMMIT")
         self.name = "the database"
+        if self._own:
+            _ENGINES.add(self.engine)
 
     @property
     def kind(self) -> str:
@@ -186,10 +190,9 @@ class SqlDatabase:
         except (sa.exc.ArgumentError, ValueError):  # whose text shows parts of the URL
             raise InvalidParameter(f"the source's URL cannot be read, {_FORM}") from None
         except ImportError as missing:
-            what = "postgresql" if scheme.startswith("postgresql") else "guard"
-            raise MissingExtra(
-                f"a source at {scheme}://… needs {missing.name}: pip install 'bloomery[{what}]'"
-            ) from None
+            ours = scheme == "postgresql+psycopg"
+            how = "pip install 'bloomery[postgresql]'" if ours else "install that driver"
+            raise MissingExtra(f"a source at {scheme}://… needs {missing.name}: {how}") from None
         if engine.dialect.is_async:
             raise InvalidParameter(
                 f"{scheme} is a driver for asyncio, must be one for threads: an AsyncGuard lets a "
@@ -198,6 +201,18 @@ class SqlDatabase:
         if url.get_driver_name() == "psycopg":
             sa.event.listen(engine, "checkout", _check)
         return engine
+
+
+def _forked() -> None:
+    """A child that used its parent's connections would read the other's answers. They are not
+    closed, which would tell the server to end them."""
+    for engine in list(_ENGINES):
+        engine.dispose(close=False)
+
+
+_ENGINES: weakref.WeakSet[sa.Engine] = weakref.WeakSet()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forked)
 
 
 def _limits(url: sa.URL, timeout: float) -> dict[str, Any]:

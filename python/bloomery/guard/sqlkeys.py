@@ -90,7 +90,7 @@ class KeyColumn:
         held = f"is of type {self.shown}" if self.shown else "cannot hold that"
         return InvalidSource(
             f"{source} was asked for {what}, and its key column {held}: ask with keys of the "
-            "column's type, or give a query= that converts it"
+            "column's type, or give a query= that converts it; a source of a server has key-type"
         )
 
 

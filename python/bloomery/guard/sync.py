@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from bloomery.guard.answer import ABSENT, Answer
 from bloomery.guard.core import Core
-from bloomery.guard.draining import drain, inform
+from bloomery.guard.draining import adopt, drain, inform
 from bloomery.guard.flow import run
 from bloomery.guard.lookups import confirm, listed, look_up
 from bloomery.guard.options import Options
@@ -54,6 +54,7 @@ class Guard:
         core.check_sync()
         self._drainer: threading.Thread | None = None
         if queue is not None:
+            run(adopt(core), core.workers)
             self._start_drainer()
             core.on_fork = self._start_drainer  # a thread stays behind in the parent
 
@@ -127,7 +128,7 @@ class Guard:
     def rebuild(
         self,
         new: Any,
-        batches: Callable[[], Iterable[Any]],
+        batches: Callable[[], Iterable[Any]] | None = None,
         *,
         on_batch: Callable[[int], None] | None = None,
     ) -> Any:
@@ -135,7 +136,8 @@ class Guard:
         the one that answers, which is returned. No key is denied at any moment.
 
         `batches()` returns the keys of the source, in batches; it is called when the reading may
-        begin: not before. `on_batch` is told how many keys each had.
+        begin: not before. A SqlSource of a table has its own. `on_batch` is told how many keys each
+        had.
         """
         return run(rebuild(self._core, new, batches, on_batch), self._core.workers)
 

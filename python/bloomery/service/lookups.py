@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -78,11 +78,11 @@ class Lookups:
         for backing in self.backings.values():
             await backing.start()
         self._watching = asyncio.create_task(self._watch())
-        for entry in self.engine.state.filters.values():
-            source = entry.settings.get("source")
-            if source is not None and source not in self.backings:
-                text = f"{printable(entry.name)} is bound to the source {source}, which the "
-                say(f"{text}configuration does not have: look-ups are refused", level="warning")
+        filters = self.engine.state.filters.values()
+        named = Counter(entry.settings.get("source") for entry in filters)
+        for source in named.keys() - {None, *self.backings}:
+            text = f"the configuration has no source {source}, to which filters are bound"
+            say(f"{text}: look-ups in them are refused", level="warning", filters=named[source])
 
     async def _watch(self) -> None:
         """See each second how much waits for the sources."""
@@ -97,7 +97,8 @@ class Lookups:
             self._watching.cancel()
         stopping = [backing.stop() for backing in self.backings.values()]
         with contextlib.suppress(asyncio.TimeoutError):
-            await asyncio.wait_for(asyncio.gather(*stopping), _STOP_SECONDS)
+            together = asyncio.gather(*stopping, return_exceptions=True)
+            await asyncio.wait_for(together, _STOP_SECONDS)
 
     # Binding.
 

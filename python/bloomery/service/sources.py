@@ -46,7 +46,7 @@ class SourceSettings:
     cache: str = field(default="local", repr=False)  # or "none", or the URL of a Redis
     cache_capacity: int = 100_000  # entries of a local one
     ttl: float = 300.0
-    negative_ttl: float = 30.0
+    negative_ttl: float = 0.0  # off: clients write to the source past the server
     stale_for: float = 86400.0
     on_outage: OnOutage = "raise"
     timeout: float = 5.0

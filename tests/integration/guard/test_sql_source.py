@@ -1,5 +1,7 @@
 """A source in a real PostgreSQL: types, one query a batch, outages, writes that are done once."""
 
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -301,3 +303,32 @@ def test_what_the_server_refuses_is_wrong_and_not_away(
             source.get_many(look) if written is None else source.add("secret", written, "1")
         for hidden in ("secret", "4321", "zebra", "hunter2", postgres.password):
             assert hidden not in str(raised.value)
+
+
+_FORK = """
+import os, sys
+from bloomery.guard import SqlSource
+
+source = SqlSource(sys.stdin.read(), table="users", key="name", value="id")
+source.get_many(["user1"])  # a connection waits in the pool
+child = os.fork()
+first = 1 if child else 5001
+right = all(source.get_many([f"user{n}"]) == {f"user{n}": n} for n in range(first, first + 100))
+if child == 0:
+    os._exit(not right)
+assert right
+assert os.waitpid(child, 0)[1] == 0
+assert source.get_many(["user7"]) == {"user7": 7}  # nor has the child closed it
+"""
+
+
+@pytest.mark.usefixtures("source")
+def test_a_forked_process_asks_by_connections_of_its_own(postgres_url: str) -> None:
+    """A child on its parent's connection would read the answers to the other's questions."""
+    subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", _FORK],
+        input=postgres_url.encode(),
+        check=True,
+        timeout=20,
+        env={"PYTHONPATH": ":".join(sys.path)},
+    )

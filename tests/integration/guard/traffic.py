@@ -31,7 +31,7 @@ OPTIONS: GuardOptions = {
     "retry": 0.1,
     "most_retry": 0.4,
 }
-PAUSE = 0.02  # between two questions of a thread
+PAUSE = 0.06  # between two questions of a thread: two cores have eight guards to serve
 ROWS, WRITTEN, ABSENT = 60, 12, 60
 
 

@@ -9,6 +9,8 @@ from integration.guard.traffic import OPTIONS, TIMEOUT, TTL, Seen, Traffic
 
 # A question of a look-up, and one that waits for another's; more than that on a busy machine.
 BOUND = 2 * TIMEOUT + 4.0
+# Between the cache's answer and that of whoever waits for the same look-up.
+MOMENT = 0.25
 Window = tuple[float, float]  # from the moment the source goes until all is well again
 
 
@@ -73,18 +75,22 @@ def _by_key(traffic: Traffic, what: str) -> dict[str, list[Seen]]:
 
 def _ages(traffic: Traffic) -> Iterator[str]:
     """A cached answer is at most a TTL old; a stale one at least its jittered TTL."""
-    for looks in _by_key(traffic, "look").values():
+    told = _by_key(traffic, "told")
+    for key, looks in _by_key(traffic, "look").items():
         sources = [one for one in looks if one.answer is not None and one.answer.by == "source"]
+        # What may have been cached: a drain's too, and part of a batch that failed.
+        asked = [*sources, *told[key], *(one for one in looks if one.answer is None)]
         for one in looks:
             by = None if one.answer is None else one.answer.by
             if by == "cache" and not any(
-                one.began - TTL <= asked.ended and asked.began <= one.ended for asked in sources
+                one.began - TTL - MOMENT <= other.ended and other.began <= one.ended + MOMENT
+                for other in asked
             ):
                 yield "a cached answer is older than the TTL"
             if by == "stale":
                 # Of several who asked at once nobody knows who did it for all, and when.
-                alone = [asked for asked in sources if asked.ended < one.began]
-                alone = [asked for asked in alone if sum(_overlap(asked, x) for x in looks) == 1]
+                alone = [other for other in sources if other.ended < one.began]
+                alone = [other for other in alone if sum(_overlap(other, x) for x in looks) == 1]
                 if alone and one.ended < alone[-1].began + TTL * 0.9:
                     yield "an answer is stale before its time"
 

@@ -65,7 +65,7 @@ def test_the_redis_protocol(bound: BloomeryServer, http: Http, protocol: int) ->
     name, one, other, number = f"resp{protocol}", 10 + protocol, 20 + protocol, 40 + protocol
     http.create(name)
     script = f"""
-        BF.LOOKUP {name} a => -ERR {name} is not bound to a source: BF.BIND it to one, or PATCH
+        BF.LOOKUP {name} a => -ERR {name} is not bound to a source: BF.BIND it to one, or PATCH it
         BF.LOOKUP nobody a => -ERR not found
         BF.BIND {name} nothing => -ERR there is no source named 'nothing' in the server's configuration: there are {SOURCES}
         BF.BIND nobody urls => -ERR not found
@@ -114,7 +114,7 @@ def test_what_is_wrong_has_one_clear_error(http: Http) -> None:
     http.create("wrong", source="untyped")
     http.keys("wrong", "add", "text")
     told = http.ask("POST", "/filters/wrong/lookup", {"key": "text"}, 502)
-    assert told["code"] == "invalid-source"
+    assert (told["code"], "key-type" in told["detail"]) == ("invalid-source", True)
     wrong = {"name": "other", "capacity": 10, "source": "nothing"}
     assert "no source named 'nothing'" in http.ask("POST", "/filters", wrong, 422)["detail"]
     http.ask("PATCH", "/filters/wrong", {"source": "nothing"}, 422)

@@ -4,6 +4,7 @@ import json
 import math
 from datetime import date, datetime, time, timedelta, timezone
 from decimal import Decimal
+from enum import Enum
 from typing import Any
 from uuid import UUID
 
@@ -158,3 +159,26 @@ def test_damaged_bytes_give_a_value_or_a_value_error(data: bytes, draw: st.DataO
         raise AssertionError from None
     except ValueError:
         pass
+
+
+def test_a_text_that_is_shown_otherwise_is_written_as_what_it_is() -> None:
+    """Of an enum of texts, str() gives its name: as a key that would be another one."""
+
+    class Colour(str, Enum):
+        RED = "r"
+
+    assert decode(encode(Colour.RED)) == "r"
+    assert decode(encode({Colour.RED: (Colour.RED,)})) == {"r": ("r",)}
+    assert type(decode(encode(Colour.RED))) is str
+    assert _native.canonical(decode(encode(Colour.RED))) == _native.canonical(Colour.RED)
+
+
+def test_an_array_that_could_be_an_index_is_refused() -> None:
+    """It has __index__, as an int has, and cannot be one: that is no TypeError of ours."""
+
+    class Vector:
+        def __index__(self) -> int:
+            raise TypeError("only integer scalar arrays can be converted to a scalar index")
+
+    with pytest.raises(InvalidParameter, match="a Vector cannot be written"):
+        encode([Vector()])

@@ -34,3 +34,9 @@ def test_a_missing_package_is_named(
     monkeypatch.setitem(sys.modules, package, None)
     with pytest.raises(MissingExtra, match=rf"needs {package}: pip install 'bloomery\[{extra}\]'"):
         make()
+
+
+def test_a_missing_driver_of_another_database_is_named() -> None:
+    """No extra of ours brings it, so none is offered."""
+    with pytest.raises(MissingExtra, match=r"mysql://… needs \w+: install that driver$"):
+        SqlSource("mysql://user@host/shop", table="t", key="k")

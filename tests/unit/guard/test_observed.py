@@ -10,6 +10,7 @@ import pytest
 
 from bloomery import BloomFilter
 from bloomery.guard import Guard
+from bloomery.guard.breaker import Breaker
 from bloomery.guard.observed import Observed, Tally
 from unit.clocks import Clock
 from unit.together import switching_often
@@ -176,3 +177,16 @@ def test_a_filter_that_errs_too_often_is_warned_of_once(caplog: pytest.LogCaptur
         assert len(caplog.messages) == warnings
     assert "errs more often than asked" in caplog.messages[0]
     assert "rebuild it with a larger capacity" in caplog.messages[0]
+
+
+def test_nothing_is_counted_while_the_source_is_down() -> None:
+    """Of the maybes nobody knows which were wrong: to count the noes alone would flatter."""
+    breaker = Breaker(failures=1)
+    observed = Observed(breaker=breaker)
+    observed.no("a")
+    breaker.failed()
+    observed.no("b")
+    observed.nos(["c", "d"])
+    breaker.succeeded()
+    observed.nos(["b"])
+    assert (observed.take().true_negatives, observed.denied) == (2, 5)

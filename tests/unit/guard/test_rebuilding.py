@@ -63,8 +63,11 @@ def test_a_reading_that_fails_changes_nothing(guard_of: Made) -> None:
 
 
 def test_one_rebuild_at_a_time(guard_of: Made) -> None:
-    """A second one is refused, and the filter itself for a new one; the first goes on."""
+    """A second one is refused, the filter itself for a new one, and a reading that has begun; the
+    first goes on."""
     guard = guard_of(BloomFilter(100), Table())
+    with pytest.raises(errors.InvalidParameter, match=r"batches is a list, must be a function .*"):
+        guard.rebuild(BloomFilter(100), [["a"]])
     with pytest.raises(errors.InvalidParameter, match="new is the filter itself"):
         guard.rebuild(guard.filter, list)
     core, new = guard._core, BloomFilter(100)
@@ -193,3 +196,26 @@ def test_a_write_that_is_drained_again_and_again_has_one_copy() -> None:
     table.problem = None
     assert after.drain() == 1
     assert (table.rows, queue.aside) == ({"a": 1}, [])
+
+
+def test_a_restart_with_an_older_filter_does_not_deny_what_waits() -> None:
+    """Whoever wrote it was told that it will be there: from the first moment on it may be."""
+    table, queue = Table(), Line()
+    before = Guard(BloomFilter(100), table, queue=queue, on_outage="queue", failures=10**6)
+    by_hand(before)
+    table.problem = away()
+    before.add("a", 1)
+    after = Guard(BloomFilter(100), table, queue=queue, on_outage="queue", failures=10**6)
+    by_hand(after)
+    assert after.get("a").by == "unconfirmed"
+
+
+def test_a_source_that_has_batches_needs_none() -> None:
+    """A table can be read from end to end by itself; a function must be told how."""
+    table = Table({"a": 1})
+    guard = Guard(BloomFilter(10), table)
+    with pytest.raises(errors.InvalidParameter, match="batches"):
+        guard.rebuild(BloomFilter(100))
+    table.batches = lambda: [list(table.rows)]  # type: ignore[attr-defined]
+    guard.rebuild(BloomFilter(100))
+    assert (guard.filter.capacity, "a" in guard.filter) == (100, True)

@@ -286,5 +286,7 @@ def test_the_blocks_of_the_page(tmp_path: Path) -> None:
     """Each TOML block of docs/configuration.md is a right file."""
     shown = [block for block in blocks(DOCS / "configuration.md") if block.info == "toml"]
     assert shown
+    (tmp_path / "secrets").mkdir()
+    (tmp_path / "secrets" / "urls").write_text("the password")
     for block in shown:
         assert read(file=write(tmp_path, block.text), environment={}).problems == []

@@ -70,7 +70,7 @@ def test_all_that_is_wrong_is_told_with_its_line(tmp_path: Path) -> None:
     """Each problem has the line of its field, and says what is right."""
     text = """
 [sources.one]
-url = "postgresql://app:open@db/urls"
+url = "postgresql://app:letmein@db/urls"
 table = "urls"
 tabel = "urls"
 key = ""
@@ -83,7 +83,7 @@ url = "db/urls"
 query = "SELECT url FROM urls"
 value = "title"
 cache = "memcached://cache"
-password = "open"
+password = "letmein"
 
 [sources.three]
 table = "urls"
@@ -94,7 +94,7 @@ cache = "none"
 [sources.five]
 url = "sqlite:///"
 password-file = "missing"
-cache = "redis://:open@cache"
+cache = "redis://:letmein@cache"
 """
     found = configured(tmp_path, text)
     file = tmp_path / "bloomery.toml"
@@ -120,7 +120,7 @@ cache = "redis://:open@cache"
     assert len(found.problems) == len(expected)
     for problem, (line, name, words) in zip(found.problems, expected, strict=True):
         assert problem.startswith(f"{file}:{line}: sources.{name}: {words}"), problem
-        assert "open" not in problem.removeprefix(str(file))
+        assert "letmein" not in problem
     assert found.sources == {}
 
 
