@@ -106,8 +106,8 @@ class Rebuilds:
         error_rate: float | None = None,
         settle: float = SETTLE,
     ) -> Rebuild:
-        """Begin to build a filter anew; without a capacity, for as many keys as the source has and
-        half as many more, if that is more than before."""
+        """Begin to build a filter anew; without a capacity, for as many keys as the source has, in
+        all their forms, and half as many more, if that is more than before."""
         entry = self.server.commands.find(name)
         kind = getattr(entry.filter, "kind", None)
         if kind not in KINDS:
