@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import gc
 import os
 import sys
 import time
@@ -62,6 +63,8 @@ def arguments(argv: list[str]) -> argparse.Namespace:
 def run_part(name: str, settings: Settings) -> tuple[list[Record], str]:
     """The records and the text of one part; a failure is told, and the other parts still run."""
     module = import_module(f"benchmarks.{name}")
+    # What is imported stays: each of 500 collections before a pass would walk it in vain.
+    gc.freeze()
     measure: Callable[[Settings], list[Record]] = module.run
     show: Callable[[list[Record]], str] = module.render
     try:

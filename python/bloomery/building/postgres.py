@@ -28,6 +28,12 @@ class Postgres:
             raise needs("psycopg", "postgresql", "PostgreSQL") from None
         # As SQLAlchemy writes it, and the short form, are the same to us.
         url = "postgresql://" + url.partition("://")[2]
+        # A password with an @ or a / in it would be taken apart, and be shown as host or database.
+        place, _, rest = url.partition("://")[2].partition("?")[0].partition("/")
+        if place.count("@") > 1 or "@" in rest:
+            raise InvalidParameter(
+                "the URL is not one of PostgreSQL: an @ in a password is written %40, a / is %2F"
+            )
         try:
             self._options: dict[str, Any] = conninfo_to_dict(url)
         except psycopg.ProgrammingError:  # its message may show the password

@@ -14,9 +14,11 @@ from concurrent.futures import Future
 from contextlib import contextmanager
 from typing import Any
 
-from bloomery.errors import SourceUnavailable
+__all__ = ["Flight", "Flights", "Interrupted", "Some"]
 
-__all__ = ["Flight", "Flights", "Some"]
+
+class Interrupted(Exception):
+    """Who looked it up was stopped: whoever waits looks it up instead."""
 
 
 class Flight:
@@ -64,14 +66,14 @@ class Flight:
         if self.mine.keys() <= answers.keys():
             self._landed.set_result(answers)
         else:
-            self._landed.set_exception(_interrupted())
+            self._landed.set_exception(Interrupted())
 
     def crash(self, problem: BaseException) -> None:
         """Tell them that there are none."""
         self._leave()
         if self._landed is not None:
             # Ctrl-C here, or a task that was cancelled, is not theirs.
-            theirs = problem if isinstance(problem, Exception) else _interrupted()
+            theirs = problem if isinstance(problem, Exception) else Interrupted()
             self._landed.set_exception(theirs)
 
     def _leave(self) -> None:
@@ -91,10 +93,6 @@ class Some(dict[bytes, Any]):
     def __init__(self, answers: Mapping[bytes, Any], rest: Future[Mapping[bytes, Any]]) -> None:
         super().__init__(answers)
         self.rest = rest
-
-
-def _interrupted() -> SourceUnavailable:
-    return SourceUnavailable("the look-up was interrupted: ask again")
 
 
 class Flights:
@@ -130,7 +128,7 @@ class Flights:
         finally:
             with self.lock:
                 self._watching.remove(flight)
-            flight.crash(_interrupted())  # whoever waits only waits for the end
+            flight.crash(Interrupted())  # whoever waits only waits for the end
 
     def spoil(self, key: bytes) -> list[Future[Mapping[bytes, Any]]]:
         """A key was written; what to wait for before it is deleted from the cache."""

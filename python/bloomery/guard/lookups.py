@@ -20,7 +20,7 @@ from bloomery.errors import SourceUnavailable
 from bloomery.filters import BloomFilter
 from bloomery.guard.answer import ABSENT, Answer
 from bloomery.guard.core import Core
-from bloomery.guard.flights import Flight, Some
+from bloomery.guard.flights import Flight, Interrupted, Some
 from bloomery.guard.flow import Call, Flow
 from bloomery.guard.parts import Cached, Item
 
@@ -57,6 +57,18 @@ def confirm(core: Core, keys: Sequence[Any]) -> Flow[list[Answer]]:
     """Answers for keys that the filter let through; each is looked up once, whoever asks."""
     names = [_native.canonical(key) for key in keys]
     wanted = {name: hashable(key) for name, key in zip(names, keys, strict=True)}
+    answers: dict[bytes, Answer] = {}
+    left = wanted
+    while left:
+        answers |= yield from _share(core, left)
+        # What another took upon itself who was interrupted: Ctrl-C there, or a task that was
+        # cancelled, is nothing to us.
+        left = {name: key for name, key in left.items() if name not in answers}
+    return [answers[name] for name in names]
+
+
+def _share(core: Core, wanted: dict[bytes, Any]) -> Flow[dict[bytes, Answer]]:
+    """Look up what nobody else does, and wait for the rest."""
     flight = core.flights.claim(wanted)
     answers: dict[bytes, Answer] = {}
     if flight.mine:
@@ -69,19 +81,21 @@ def confirm(core: Core, keys: Sequence[Any]) -> Flow[list[Answer]]:
         flight.land(answers)
     for landed, joined in flight.theirs.items():
         answers |= yield from _joined(core, landed, joined)
-    return [answers[name] for name in names]
+    return answers
 
 
 def _joined(
     core: Core, landed: Future[Mapping[bytes, Any]], wanted: Sequence[bytes]
 ) -> Flow[dict[bytes, Answer]]:
-    """Answers of a look-up that another has begun."""
+    """Answers of a look-up that another has begun; not of what was left when it was interrupted."""
     timeout = core.options.timeout
     longest = None if timeout is None else timeout + _SOME_SECONDS
     answers: dict[bytes, Answer] = {}
     while True:
         try:
             theirs = yield Call(landed, timeout=longest)
+        except Interrupted:
+            return answers
         except TimeoutError:
             for name in wanted:
                 core.flights.spoil(name)  # the next one begins anew

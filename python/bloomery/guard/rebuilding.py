@@ -17,6 +17,7 @@ from typing import Any
 from bloomery.errors import InvalidParameter
 from bloomery.guard.core import Core
 from bloomery.guard.flow import Call, Flow
+from bloomery.guard.writes import enter
 
 __all__ = ["rebuild"]
 
@@ -54,7 +55,10 @@ def rebuild(
         late = core.writers.doubtful()
         if core.queue is not None:
             late += yield Call(core.queue.keys)
-        if late:
+        if core.counts(new):  # one for each that may come, as far as it holds so many
+            for key in late:
+                yield from enter(core, new, key)
+        elif late:
             yield Call(new.add_many, (late,), blocking=core.blocks(new))
         rows = iter((yield Call(batches)))
         while (batch := (yield Call(next, (rows, _END)))) is not _END:

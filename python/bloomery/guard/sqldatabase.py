@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 __all__ = ["SqlDatabase"]
 
+_AT = "an @ in a password is written %40"
 _FORM = "must be postgresql://user:password@host/database or sqlite:///path, say"
 # SQLSTATEs, or the classes they begin with, of a server that is away, overloaded or changing over:
 # connection, resources, locks, deadlocks, a shutdown or a timeout, I/O, and a replica's "read-only"
@@ -172,6 +173,8 @@ class SqlDatabase:
             scheme = "postgresql+psycopg"
         try:
             url = sa.make_url(f"{scheme}{colon}{rest}")
+            if "@" in (url.host or ""):  # part of a password, which messages would show
+                raise InvalidParameter(f"the source's URL cannot be read, {_AT}")
             options: dict[str, Any] = {
                 "hide_parameters": True,
                 "pool_size": pool_size,

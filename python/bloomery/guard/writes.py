@@ -9,13 +9,13 @@ import uuid
 from typing import Any
 
 from bloomery import _native
-from bloomery.errors import InvalidSource, SourceUnavailable
+from bloomery.errors import FilterFull, InvalidSource, SourceUnavailable
 from bloomery.guard.answer import Answer
 from bloomery.guard.core import Core
 from bloomery.guard.flow import Call, Flow
 from bloomery.guard.parts import Item
 
-__all__ = ["add", "enter_filters", "forget", "leave_filter", "remove"]
+__all__ = ["add", "enter", "enter_filters", "forget", "leave_filter", "remove"]
 
 _SOME = 1000  # writes that are about to get into the queue
 
@@ -25,24 +25,31 @@ def add(core: Core, key: Any, value: Any, idempotency_key: str | None) -> Flow[A
     token, name = idempotency_key or uuid.uuid4().hex, _native.canonical(key)
     yield from core.turns.wait()
     yield from core.writers.enter(name)
+    asked = False
+
+    def ask() -> None:
+        nonlocal asked
+        asked = True
+        core.writers.doubt(name, key, token)
+
     try:
-        current = yield from enter_filters(core, key)
+        current, copied = yield from enter_filters(core, key)
         item = Item("add", key, value, token, time.time())
         if not (yield from _must_wait(core)):
             try:
-                new = yield from core.asking.add(
-                    key, value, token, lambda: core.writers.doubt(name, key, token)
-                )
+                new = yield from core.asking.add(key, value, token, ask)
             except BaseException as problem:
                 outdate(core, name)  # whatever it was: the source may have the value
                 if isinstance(problem, InvalidSource):
                     core.writers.settle(name, token)
                 if core.queue is None or not isinstance(problem, SourceUnavailable):
+                    if copied and not asked:  # it counts as down, and heard nothing of this
+                        yield from leave_filter(core, current, key)
                     raise
             else:
                 core.writers.settle(name, token)
                 yield from forget(core, name)
-                if new is False and idempotency_key is None and core.counts(current):
+                if new is False and idempotency_key is None and copied:
                     # It was there before, and so was its copy in the filter. (Of a second try under
                     # the same idempotency key the first may be the one that was there.)
                     yield from leave_filter(core, current, key)
@@ -79,13 +86,26 @@ def remove(core: Core, key: Any, idempotency_key: str | None) -> Flow[Answer]:
         core.writers.leave(name)
 
 
-def enter_filters(core: Core, key: Any) -> Flow[Any]:
-    """Add a key to the filter, and to one that is being built; the former."""
+def enter_filters(core: Core, key: Any) -> Flow[tuple[Any, bool]]:
+    """Add a key to the filter, and to one that is being built; the former, and whether that has a
+    copy of the key more than before."""
     current, following = core.filters
-    for filter in (current, following):
-        if filter is not None:
-            yield Call(filter.add, (key,), blocking=core.blocks(filter))
-    return current
+    copied = yield from enter(core, current, key)
+    if following is not None:
+        yield from enter(core, following, key)
+    return current, copied
+
+
+def enter(core: Core, filter: Any, key: Any) -> Flow[bool]:
+    """Add a key to this filter; whether it has a copy more. A cuckoo filter holds a few of a key at
+    most, and each try of a write while the source is down makes one: then those are enough."""
+    try:
+        yield Call(filter.add, (key,), blocking=core.blocks(filter))
+    except FilterFull as full:
+        if "the most there can be" not in str(full):
+            raise
+        return False
+    return core.counts(filter)
 
 
 def leave_filter(core: Core, filter: Any, key: Any) -> Flow[None]:

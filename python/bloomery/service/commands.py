@@ -43,6 +43,7 @@ class Commands:
         self.lookups = lookups or Lookups(engine, settings)  # without sources
         # What the last sample of a filter told; empty if there is none.
         self.sampled: Callable[[Entry], dict[str, Any]] = lambda entry: {}
+        self.hidden: set[bytes] = set()  # names that nobody is told: they are not for clients
         self._numbers: list[int] = []  # of filters, in order; some may be gone
 
     # Which filters there are.
@@ -96,9 +97,9 @@ class Commands:
         self.engine.begin()
         names = self.engine.state.names
         if pattern == b"*":
-            return list(names)
+            return [name for name in names if name not in self.hidden] if self.hidden else [*names]
         match = glob(pattern)
-        return [name for name in names if match(name)]
+        return [name for name in names if match(name) and name not in self.hidden]
 
     def scan(self, cursor: int, count: int) -> tuple[int, Iterator[Entry]]:
         """Return the next cursor and `count` filters after this one; from 0 to 0 it meets every
@@ -111,7 +112,7 @@ class Commands:
         at = bisect.bisect_right(numbers, cursor)
         while at < len(numbers) and len(some) < count:
             entry = filters.get(numbers[at])
-            if entry is not None:
+            if entry is not None and entry.name not in self.hidden:
                 some.append(entry)
             at += 1
         return (numbers[at - 1] if at < len(numbers) else 0), iter(some)

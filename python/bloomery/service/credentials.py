@@ -4,15 +4,19 @@ environment (NAME-env), never from the configuration itself, and are shown to no
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-from urllib.parse import parse_qsl, quote, urlsplit, urlunsplit
+from urllib.parse import parse_qsl, quote, unquote, urlsplit, urlunsplit
 
 __all__ = ["Section", "Wrong", "public", "secrets_of"]
 
 _MOST_BYTES = 64 << 10
+# As SQLAlchemy reads a URL: a password may have any character but @ in it, also / ? and #, with
+# which it ends for others.
+_LOGIN = re.compile(r"[\w+]+://[^:/]*:([^@]*)@")
 
 
 class Wrong(Exception):
@@ -34,6 +38,10 @@ class Section:
     def url(self, name: str, secret: str, password: str) -> str | None:
         """A URL with its password: by NAME without one, or as a whole by SECRET-file or -env."""
         url = self._secret(secret)
+        try:
+            urlsplit(url or "")
+        except ValueError:
+            raise Wrong(name, f"{name} must be a URL: its host cannot be read") from None
         if name in self.given:
             if url is not None:
                 raise Wrong(name, f"{name} is there twice: give {name}, {secret}-file or -env")
@@ -96,15 +104,19 @@ class Section:
 
 
 def secrets_of(url: str) -> list[str]:
-    """The passwords in a URL; ValueError if it is none."""
+    """The passwords in a URL, as they are written and as they are; ValueError if it is none."""
     parts = urlsplit(url)
+    login = _LOGIN.match(url)
     parameters = [value for key, value in parse_qsl(parts.query) if "password" in key]
-    return [one for one in (parts.password, *parameters) if one]
+    found = [one for one in (parts.password, login and login[1], *parameters) if one]
+    return list(dict.fromkeys(form for one in found for form in (one, unquote(one))))
 
 
 def public(url: str) -> str:
     """A URL without user, password and parameters; other words as they are."""
     if "://" not in url:
         return url
-    parts = urlsplit(url)
+    scheme, _, rest = url.partition("://")
+    login = _LOGIN.match(url)
+    parts = urlsplit(f"{scheme}://{url[login.end() :] if login else rest}")
     return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))

@@ -80,7 +80,7 @@ class Engine:
     def end(self) -> list[Row]:
         """End the turn; what was noted in it, to be logged with its time."""
         self.on_end()
-        self._gather()
+        self.gather()
         self._open = False
         rows, self._rows = self._rows, []
         return rows
@@ -189,8 +189,10 @@ class Engine:
 
     def succeed(self, entry: Entry) -> Entry:
         """Put the successor in a filter's place, under its name, with its settings and its end."""
-        self._gather()  # so that it has what was added in this turn too
-        successor = self._successors.pop(entry.id)
+        self.gather()  # so that it has what was added in this turn too
+        successor = self._successors.pop(entry.id, None)
+        if successor is None:
+            raise errors.InvalidParameter("the filter has no successor (any more)")
         kept = {name: value for name, value in entry.settings.items() if name not in _MADE_BY}
         self.change(Op.ADJUST, successor.id, operations.fields(**kept))
         self.change(Op.EXPIRE, successor.id, operations.fields(at=entry.expires_at))
@@ -199,7 +201,7 @@ class Engine:
         assert renamed is not None
         return renamed
 
-    def _gather(self) -> None:
+    def gather(self) -> None:
         """Take what was noted; what was added to a filter that is followed, add to its successor,
         which is noted in turn."""
         now = self.state.now
@@ -209,9 +211,20 @@ class Engine:
                 found = self._successors.get(number)
                 if found is not None and op == Op.ADD:
                     try:
-                        self.change(Op.ADD, found.id, data)
-                    except errors.BloomeryError as problem:
+                        self._pass_on(found.id, data)
+                    except Exception as problem:  # noqa: BLE001  # others wait for their answers
                         self.give_up(number, str(problem))
+
+    def _pass_on(self, filter_id: int, data: bytes) -> None:
+        """Add to a successor. As with other adds nobody is told: there may be thousands a second,
+        and the registry was written for each."""
+        if self.problem is not None:
+            raise self.problem
+        self._count(filter_id)
+        entry = self.state.apply(Op.ADD, filter_id, data, self.state.now)
+        assert entry is not None
+        self.shelf.note(filter_id, Op.ADD, data)
+        self._shelve(entry)
 
     # The shelf follows the state.
 

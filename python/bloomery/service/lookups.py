@@ -11,7 +11,7 @@ import asyncio
 import contextlib
 from collections import Counter, OrderedDict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,7 +22,7 @@ from bloomery.guard.flow import arun
 from bloomery.guard.lookups import look_up
 from bloomery.guard.observed import Observation
 from bloomery.names import printable
-from bloomery.service.backing import Backing
+from bloomery.service.backing import Backing, open_source
 from bloomery.service.sources import SourceSettings
 from bloomery.storage.state import Entry
 
@@ -111,14 +111,15 @@ class Lookups:
             )
 
     def rows(self, entry: Entry) -> Any:
-        """The source of a filter, to be read from end to end."""
-        source = self._backing(entry).source
-        if not hasattr(source, "batches"):
+        """The source of a filter, to be read from end to end, by a connection of its own: those who
+        look keys up need theirs."""
+        backing = self._backing(entry)
+        if not hasattr(backing.source, "batches"):
             raise errors.InvalidParameter(
                 f"the source {entry.settings['source']} is a query, which looks keys up: give it a "
                 "table and a key, from which all keys can be read"
             )
-        return source
+        return open_source(replace(backing.settings, connections=1))
 
     # Asking.
 

@@ -73,7 +73,9 @@ def render(server: Server, covers: Callable[[bytes], bool]) -> bytes:
 
 def _chosen(server: Server, covers: Callable[[bytes], bool]) -> Iterator[Entry]:
     entries = itertools.islice(server.engine.state.filters.values(), _MOST_NAMES)
-    whole = (entry for entry in entries if entry.filter is not None and covers(entry.name))
+    hidden = server.commands.hidden
+    known = (entry for entry in entries if entry.name not in hidden and covers(entry.name))
+    whole = (entry for entry in known if entry.filter is not None)
     return itertools.islice(whole, server.settings.metrics_filters)
 
 

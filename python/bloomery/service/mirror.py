@@ -27,7 +27,13 @@ class Mirror:
         self.registry = Registry(url, server)
         self.projection = Projection(self.registry, self._rows)
         engine.on_change = self._changed
-        engine.on_drop = self._dropped
+        before = engine.on_drop
+
+        def dropped(entry: Entry) -> None:
+            before(entry)
+            self.projection.drop([entry.id])
+
+        engine.on_drop = dropped
         self.projection.start()
 
     def close(self) -> None:
@@ -43,9 +49,6 @@ class Mirror:
     def _changed(self, entry: Entry) -> None:
         if entry.filter is not None:
             self.projection.put([row_of(entry)])
-
-    def _dropped(self, entry: Entry) -> None:
-        self.projection.drop([entry.id])
 
 
 def row_of(entry: Entry) -> FilterRow:

@@ -95,6 +95,7 @@ def test_checkpoints_come_by_the_clock(tmp_path: Path) -> None:
     assert all(names == ["other.lock", "out"] for names in seen)
 
 
+@pytest.mark.slow
 def test_a_crash_at_any_step_of_a_checkpoint_leaves_a_pair(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,5 +1,6 @@
 """Rows of a database, here SQLite: types, order, going on, mistakes."""
 
+import shutil
 import sqlite3
 from pathlib import Path
 from typing import Any
@@ -9,19 +10,25 @@ import pytest
 import bloomery
 from bloomery import building, errors
 
+pytestmark = pytest.mark.slow
 ROWS = 25_000  # three batches
 
 
-@pytest.fixture
-def database(tmp_path: Path) -> str:
-    """A database of URLs with a primary key, ties and NULLs; its URL."""
-    path = tmp_path / "x.db"
+@pytest.fixture(scope="module")
+def _made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("made") / "x.db"
     with sqlite3.connect(path) as connection:
         connection.execute("CREATE TABLE urls (id INTEGER PRIMARY KEY, url TEXT, day INTEGER)")
         rows = ((n, f"u{n}", n // 9000 or None) for n in range(ROWS))
         connection.executemany("INSERT INTO urls VALUES (?, ?, ?)", rows)
     connection.close()
-    return f"sqlite:///{path}"
+    return path
+
+
+@pytest.fixture
+def database(tmp_path: Path, _made: Path) -> str:
+    """A database of URLs with a primary key, ties and NULLs; its URL."""
+    return f"sqlite:///{shutil.copy(_made, tmp_path)}"
 
 
 def built(rows: building.Rows, out: Path, **options: Any) -> building.Built:

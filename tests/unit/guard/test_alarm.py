@@ -22,6 +22,7 @@ def windows(rate: float, seed: int) -> Iterator[Observation]:
         yield Observation(wrong, keys - wrong, 1.0)
 
 
+@pytest.mark.slow
 def test_a_filter_that_keeps_to_its_rate_is_not_accused() -> None:
     """Asked after every error, for whole windows, of filters that err exactly as often as allowed:
     the interval's own lower end would accuse a third of them."""

@@ -16,6 +16,8 @@ from bloomery.errors import QueueUnavailable
 from bloomery.guard import Answer, AsyncGuard, Guard, SqliteQueue
 from unit.guard.flaky import QUIET, Flaky
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def source() -> Flaky:
@@ -118,7 +120,6 @@ guard.close()
 """
 
 
-@pytest.mark.slow
 def test_a_forked_child_drains_too(tmp_path: Path) -> None:
     """It has a drainer, workers and a name of its own; what it did the parent does not do again."""
     subprocess.run(

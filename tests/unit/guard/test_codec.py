@@ -60,12 +60,14 @@ def shape(value: Any) -> Any:
     return type(value), value
 
 
+@pytest.mark.slow
 @given(VALUES)
 def test_what_was_written_comes_back(value: Any) -> None:
     """Every value comes back equal, each part of its own type."""
     assert shape(decode(encode(value))) == shape(value)
 
 
+@pytest.mark.slow
 @given(KEYS)
 def test_a_key_stays_the_same_key(key: Any) -> None:
     """A key that went through a queue has the canonical bytes that it had."""
@@ -147,6 +149,7 @@ def test_hostile_bytes_give_one_clear_error(data: bytes, why: str) -> None:
         decode(data)
 
 
+@pytest.mark.slow
 @given(st.binary() | st.text().map(str.encode) | VALUES.map(encode), st.data())
 def test_damaged_bytes_give_a_value_or_a_value_error(data: bytes, draw: st.DataObject) -> None:
     """Whatever is read, nothing but a value or a ValueError comes of it."""

@@ -200,6 +200,7 @@ def test_who_loses_the_lease_stops(
     assert list(source.rows) == [0, 1, 2, 3, 4]
 
 
+@pytest.mark.slow
 def test_the_queue_ends_however_many_write(source: Flaky, queue: SqliteQueue) -> None:
     """Four threads write without a pause, faster than the source: it is drained all the same."""
     with Guard(

@@ -9,6 +9,8 @@ import pytest
 from bloomery.errors import MissingExtra
 from bloomery.guard import AsyncRedisCache, LocalCache, RedisCache, SqlSource
 
+pytestmark = pytest.mark.slow
+
 
 def test_importing_the_guard_brings_no_optional_package() -> None:
     """`import bloomery.guard` works where none of them is installed."""

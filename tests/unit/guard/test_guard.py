@@ -80,6 +80,7 @@ def test_str_and_bytes_of_the_same_text_are_one_key(guard_of: Made) -> None:
     assert guard.get("a").by == "source"
 
 
+@pytest.mark.slow
 def test_batches_of_arrays_and_columns(guard_of: Made) -> None:
     """NumPy and Arrow batches have Python's own keys for the source."""
     numpy, arrow = require("numpy"), require("pyarrow")

@@ -164,6 +164,7 @@ def test_threads_lose_no_count() -> None:
     assert 7900 <= observed.take().true_negatives <= 8000
 
 
+@pytest.mark.slow
 def test_a_filter_that_errs_too_often_is_warned_of_once(caplog: pytest.LogCaptureFixture) -> None:
     """When it surely does; one that keeps its promise is not spoken of."""
     for keys, warnings in ((1000, 0), (5000, 1)):

@@ -119,6 +119,8 @@ class Outages(RuleBasedStateMachine):
         """Another guard on the same queue: what it knew is gone."""
         self.guard._core.closing = True
         self.guard._wake.set()
+        assert self.guard._drainer is not None
+        self.guard._drainer.join()  # it may hold the lease: then another would not drain
         self.start()
 
     def hear(self) -> None:

@@ -15,6 +15,7 @@ from bloomery.errors import InvalidParameter, InvalidSource, SourceUnavailable
 from bloomery.guard import Guard, SqlSource
 from conftest import require
 
+pytestmark = pytest.mark.slow
 sa = require("sqlalchemy")
 
 
@@ -261,6 +262,11 @@ def test_threads_may_share_it(url: str) -> None:
     [
         ("nothing", {"table": "t", "key": "k"}, "URL cannot be read"),
         ("oracle99://u:hunter2@h/d", {"table": "t", "key": "k"}, "URL cannot be read"),
+        (
+            "postgresql://u:a@hunter2@h/d",
+            {"table": "t", "key": "k"},
+            "in a password is written %40",
+        ),
         ("sqlite://", {"table": "t", "key": "k"}, "names no file"),
         ("sqlite:///:memory:", {"table": "t", "key": "k"}, "names no file"),
         (7, {"table": "t", "key": "k"}, "the source is a int"),

@@ -23,6 +23,7 @@ from bloomery.guard.parts import Item
 from conftest import effort
 from unit.guard.flaky import Log
 
+pytestmark = pytest.mark.slow
 TESTS = Path(__file__).parents[2]
 
 
@@ -337,7 +338,6 @@ for number in range(1_000_000):
 """
 
 
-@pytest.mark.slow
 def test_processes_killed_while_they_put_lose_nothing(path: Path) -> None:
     """Two write to one file and are killed: all that was acknowledged is there, in order."""
     processes = [start(_PUT, path, name) for name in "ab"]
@@ -379,7 +379,6 @@ time.sleep(600)
 """
 
 
-@pytest.mark.slow
 def test_a_process_killed_while_it_drains_loses_nothing(
     path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -429,7 +428,6 @@ put("after")
 """
 
 
-@pytest.mark.slow
 def test_a_forked_child_opens_the_file_anew(path: Path) -> None:
     """Parent and child write at the same time, and neither loses anything."""
     process = start(_FORK, path)
@@ -443,7 +441,6 @@ def test_a_forked_child_opens_the_file_anew(path: Path) -> None:
     queue.close()
 
 
-@pytest.mark.slow
 def test_an_empty_queue_answers_at_once(queue: SqliteQueue) -> None:
     """`pending` and `writes` are asked on the way to the source: 15 us, here less than 500."""
     names = [_native.canonical("k")]

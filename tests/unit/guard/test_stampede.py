@@ -14,6 +14,7 @@ from bloomery import BloomFilter, errors
 from bloomery.guard import AsyncGuard, Guard, lookups
 from unit.guard.table import Memory, Table
 
+pytestmark = pytest.mark.slow
 CROWD = 200
 KEYS = [f"key {n}" for n in range(10)]
 
@@ -157,24 +158,56 @@ def test_followers_of_one_that_fails_are_told_why(problem: Exception) -> None:
     assert guard.get("key 1").value == "value"
 
 
-def test_followers_of_one_that_is_interrupted_are_told_so() -> None:
-    """Ctrl-C is for the thread it hits; who waits for its answer hears to ask again."""
+def test_followers_of_one_that_is_interrupted_ask_themselves() -> None:
+    """Ctrl-C is for the thread it hits; one of those who waited for it asks for all."""
     table = Table({"key 1": "value"})
     asked, go_on = gated(table)
     guard = Guard(filter_of_keys(), table, timeout=None)
+    wait = table.before
+
+    def interrupt(what: str, keys: Sequence[Any]) -> None:
+        wait(what, keys)
+        if len(table.asked) == 1:
+            raise KeyboardInterrupt
+
+    table.before = interrupt
     with ThreadPoolExecutor(5) as crowd:
         answers = [crowd.submit(guard.get, "key 1") for _ in range(5)]
         assert asked.wait(10)
         until(waiting(guard, 4))
-        table.problem = KeyboardInterrupt()
         go_on.set()
         problems = [answer.exception(10) for answer in answers]
-    kinds = sorted(type(problem).__name__ for problem in problems)
-    assert kinds == ["KeyboardInterrupt"] + 4 * ["SourceUnavailable"]
-    assert any("interrupted: ask again" in str(problem) for problem in problems)
-    assert guard._core.flights.table == {}
-    table.problem = None
-    assert guard.get("key 1").value == "value"
+    assert sorted(type(problem).__name__ for problem in problems) == (
+        ["KeyboardInterrupt"] + 4 * ["NoneType"]
+    )
+    assert {answer.result().value for answer in answers if not answer.exception()} == {"value"}
+
+
+@pytest.mark.parametrize("on_outage", ["raise", "maybe"])
+def test_followers_of_a_task_that_is_cancelled_ask_themselves(on_outage: Any) -> None:
+    """A client that hangs up takes nobody's answer with it, who asked for the same key."""
+    asked: list[asyncio.Event] = []
+
+    async def look(key: str) -> str:
+        asked.append(asyncio.Event())
+        await asked[-1].wait()
+        return "value"
+
+    async def crowd() -> None:
+        guard = AsyncGuard(filter_of_keys(), look, on_outage=on_outage)
+        first, *others = [asyncio.create_task(guard.get("key 1")) for _ in range(200)]
+        while len(asked) < 1:
+            await asyncio.sleep(0)
+        first.cancel()
+        while len(asked) < 2:
+            await asyncio.sleep(0.001)
+        asked[1].set()
+        answers = await asyncio.gather(*others)
+        assert {(answer.value, answer.by) for answer in answers} == {("value", "source")}
+        assert len(asked) == 2
+        assert guard._core.flights.table == {}
+
+    asyncio.run(asyncio.wait_for(crowd(), 20))
 
 
 def test_a_cancelled_leader_and_a_cancelled_follower_leave_nobody_waiting() -> None:

@@ -340,3 +340,54 @@ def test_no_order_of_a_look_up_and_a_lost_write_leaves_an_old_answer() -> None:
         after = Steps(confirm(made["core"], ["a"]))
         after.finish()
         assert after.result[0].value == "new", order
+
+
+def test_a_cuckoo_filter_takes_a_key_that_fails_again_and_again(guard_of: Made) -> None:
+    """It holds seven copies of a key at most: one that is written often while the source is down is
+    written all the same when it is back, and no other key leaves with it."""
+    table = Table({"b": 2})
+    filter = CuckooFilter(100, 1e-6)
+    filter.add("b")
+    guard = guard_of(filter, table, failures=10**6)
+    table.problem = away()
+    for _ in range(20):
+        with pytest.raises(errors.SourceUnavailable):
+            guard.add("a", 1)
+    table.problem = None
+    for value in range(20):
+        assert guard.add("a", value).by == "source"
+        assert guard.get("a").value == value
+    assert guard.remove("a").found
+    assert guard.get("b").value == 2
+
+
+@pytest.mark.parametrize("kind", [CountingBloomFilter, CuckooFilter])
+def test_a_write_that_the_source_never_heard_of_leaves_no_copy(guard_of: Made, kind: Any) -> None:
+    """While the source counts as down it is not asked, so that its key need not stay."""
+    table, filter = Table({"b": 2}), kind(100, 1e-6)
+    filter.add("b")
+    guard = guard_of(filter, table, failures=1, retry=600, most_retry=600)
+    table.problem = away()
+    with pytest.raises(errors.SourceUnavailable):
+        guard.get("b")  # now it counts as down
+    for key in "ab" * 10:
+        with pytest.raises(errors.SourceUnavailable):
+            guard.add(key, 1)
+    assert (filter.count("a"), filter.count("b")) == (0, 1)
+
+
+def test_updates_that_wait_in_a_queue_do_not_fill_a_cuckoo_filter() -> None:
+    """Twenty of one key wait, are in a new filter, and are done; and so is the next."""
+    table = Table()
+    guard = Guard(CuckooFilter(100, 1e-6), table, queue=Line(), on_outage="queue", failures=10**6)
+    by_hand(guard)
+    table.problem = away()
+    for value in range(20):
+        assert guard.add("a", value).by == "unconfirmed"
+    guard.rebuild(CuckooFilter(100, 1e-6), lambda: [["b"]])
+    assert "a" in guard.filter
+    table.problem = None
+    assert guard.drain() == 20
+    assert guard.add("a", 20).by == "source"
+    assert guard.get("a").value == 20
+    guard.close()

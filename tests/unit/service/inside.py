@@ -6,23 +6,26 @@ import asyncio
 import contextlib
 import signal
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from pathlib import Path
 
 from bloomery.service.server import Server
 from bloomery.service.settings import Settings
+from bloomery.service.sources import SourceSettings
 from unit.service.follower import SOON
 
 __all__ = ["eventually", "running"]
 
 
 @contextlib.asynccontextmanager
-async def running(data: Path, **settings: object) -> AsyncIterator[Server]:
+async def running(
+    data: Path, sources: Mapping[str, SourceSettings] | None = None, **settings: object
+) -> AsyncIterator[Server]:
     """A server that runs, on free ports, with these settings; it ends as by SIGTERM."""
     chosen = Settings()
     for name, value in ({"data": data, "resp_port": 0, "http_port": 0} | settings).items():
         chosen.set(name, str(value), running=False)
-    server = Server(chosen)
+    server = Server(chosen, sources=sources)
     task = asyncio.create_task(server.run())
     try:
         await eventually(lambda: server.ready or task.done())

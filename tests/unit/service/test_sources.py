@@ -213,3 +213,25 @@ def test_keys_become_what_the_column_holds(
     found = TypedSource(column, key_type).get_many([*there, *absent])
     assert list(found) == there
     assert {type(key) for key in column.asked} == {type(held)}
+
+
+@pytest.mark.parametrize("password", ["pa#ss", "pa/ss", "pa?ss", "pa:ss"])
+def test_passwords_with_signs_of_urls(tmp_path: Path, password: str) -> None:
+    """SQLAlchemy takes them as they are; a URL's other readers would show them as host or path."""
+    url = f"postgresql://app:{password}@db/urls"
+    text = '[sources.urls]\ntable = "urls"\nkey = "url"\n'
+    found = configured(tmp_path, f'{text}url-env = "WHOLE"', WHOLE=url)
+    urls = found.sources["urls"]
+    assert urls.shown()["url"] == "postgresql+psycopg://db/urls"
+    assert password in found.secrets()
+    (problem,) = configured(tmp_path, f'{text}url = "{url}"').problems
+    assert "has a password in it" in str(problem)
+    assert "pa" not in str(problem).replace("password", "").replace("path", "")
+
+
+def test_a_secret_that_is_no_url(tmp_path: Path) -> None:
+    """It is a problem, told without it."""
+    text = '[sources.urls]\ntable = "urls"\nkey = "url"\nurl-env = "WHOLE"\n'
+    (problem,) = configured(tmp_path, text, WHOLE="postgresql://app:hidden@[db/urls").problems
+    assert "must be a URL" in str(problem)
+    assert "hidden" not in str(problem)

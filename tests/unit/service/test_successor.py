@@ -91,6 +91,27 @@ def test_it_takes_the_place(served: Served) -> None:
     assert not served.failures
 
 
+def test_nobody_is_told_of_keys(served: Served) -> None:
+    """Nor that the filter has changed: the registry was written each time, thousands a second."""
+    _, new = served.follow("bloom")
+    told: list[Entry] = []
+    served.engine.on_change = told.append
+    before = new.changes
+    served.commands.add(OLD, ["a"])
+    served.turn()
+    assert (told, new.changes, new.items) == ([], before, 1)
+
+
+def test_a_successor_that_fails_fails_alone(served: Served) -> None:
+    """Whatever it is: others wait for the end of that turn."""
+    _, new = served.follow("bloom")
+    new.filter = None
+    served.commands.add(OLD, ["a"])
+    served.turn()
+    assert len(served.failures) == 1
+    assert all(served.commands.contains(OLD, ["a"]))
+
+
 def test_the_log_leads_to_the_same(served: Served) -> None:
     """Replayed to any turn, the name has every key that was acknowledged until then."""
     old, _ = served.follow("counting")
@@ -130,7 +151,7 @@ def test_it_ends_with_what_it_cannot_follow(served: Served, what: str) -> None:
         served.commands.drop(OLD)
     assert len(served.failures) == 1
     assert ("dropped" if what == "drop" else what) in served.failures[0]
-    with pytest.raises(KeyError):
+    with pytest.raises(errors.InvalidParameter, match="no successor"):
         served.engine.succeed(old)
 
 

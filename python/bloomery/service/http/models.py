@@ -223,7 +223,7 @@ class NewRebuild(_Strict):
         None,
         ge=1,
         lt=1 << 63,
-        description="else that of before, or a quarter more than the source has",
+        description="else that of before, or half as many more than the source has",
     )
     error_rate: float | None = Field(None, gt=0, lt=1, description="else that of before")
     settle: float = Field(

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import itertools
 import random
-from collections.abc import Awaitable, Collection
+from collections.abc import Awaitable
 from typing import Any
 
 from bloomery import errors
@@ -141,13 +140,10 @@ def scan(client: Client, words: list[bytes]) -> list[Any]:
 @command("RANDOMKEY", group="generic", does="look")
 def randomkey(client: Client, words: list[bytes]) -> bytes | None:
     """Tell any name."""
-    client.server.engine.begin()
-    names: Collection[bytes] = client.server.engine.state.names
+    names = client.server.commands.names()
     if not _sees_all(client):
         names = [name for name in names if _sees(client, name)]
-    if not names:
-        return None
-    return next(itertools.islice(names, random.randrange(len(names)), None))
+    return random.choice(names) if names else None
 
 
 @command("DBSIZE", group="server", does="look")
@@ -156,8 +152,8 @@ def dbsize(client: Client, words: list[bytes]) -> int:
     client.server.engine.begin()
     state = client.server.engine.state
     if _sees_all(client):
-        return len(state.filters)
-    return sum(_sees(client, name) for name in state.names)
+        return len(state.filters) - len(client.server.commands.hidden & state.names.keys())
+    return sum(_sees(client, name) for name in client.server.commands.names())
 
 
 @command("FLUSHALL", "[ASYNC|SYNC]", most=1, write=True, group="server", does="server")

@@ -1,0 +1,214 @@
+"""Rebuilds inside a server: how large, of what, for how long, and what is left of them."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import sqlite3
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from bloomery import errors
+from bloomery.service import rebuilds
+from bloomery.service.keytypes import forms
+from bloomery.service.policy import capacity_of
+from bloomery.service.rebuilds import PREFIX, Rebuild
+from bloomery.service.server import Server
+from bloomery.service.sources import SourceSettings
+from unit.service.inside import eventually, running
+
+ROWS = 500
+SEEN = b"seen"
+
+
+def source(folder: Path, name: str, rows: list[Any], kind: str = "TEXT") -> SourceSettings:
+    """A table of these keys."""
+    place = folder / f"{name}.db"
+    place.unlink(missing_ok=True)
+    with contextlib.closing(sqlite3.connect(place)) as database, database:
+        database.execute(f"CREATE TABLE names (name {kind})")
+        database.executemany("INSERT INTO names VALUES (?)", [(row,) for row in rows])
+    return SourceSettings(name=name, url=f"sqlite:///{place}", table="names", key="name")
+
+
+@contextlib.asynccontextmanager
+async def serving(folder: Path) -> AsyncIterator[Server]:
+    """A server with a source of words, and with one of numbers."""
+    words = [f"word {number}" for number in range(ROWS)]
+    sources = {
+        "words": source(folder, "words", words),
+        "numbers": source(folder, "numbers", list(range(ROWS)), "INTEGER"),
+    }
+    async with running(folder / "data", sources) as server:
+        yield server
+
+
+async def ended(state: Rebuild) -> Rebuild:
+    await eventually(lambda: state.ended_at is not None)
+    return state
+
+
+def test_numbers_have_room_in_both_forms(tmp_path: Path) -> None:
+    """Each is two keys of the filter, and no client gives a capacity for that; the new filter is
+    not so full that somebody is warned at once."""
+
+    async def main() -> None:
+        async with serving(tmp_path) as server:
+            server.commands.create(SEEN, "bloom", capacity=100, on_full="alert", source="numbers")
+            state = await ended(server.rebuilds.start(SEEN, settle=0))
+            assert (state.problem, state.rows) == (None, ROWS)
+            keys: list[Any] = [*range(ROWS), *map(str, range(ROWS))]
+            assert all(server.commands.contains(SEEN, keys))
+            entry = server.commands.find(SEEN)
+            assert entry.items <= 0.75 * capacity_of(entry)
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize(
+    ("kind", "settings"),
+    [
+        ("bloom", {"layout": "classic"}),
+        ("scalable", {"growth": 2.0}),
+        ("counting", {"counter_bits": 8}),
+        ("deletable", {"regions": 64}),
+        ("cuckoo", {}),
+    ],
+)
+def test_it_stays_what_it_was(tmp_path: Path, kind: str, settings: dict[str, Any]) -> None:
+    """A rebuilt filter has the parameters and the policy that it had, and room."""
+
+    async def main() -> None:
+        async with serving(tmp_path) as server:
+            commands = server.commands
+            before = commands.create(SEEN, kind, capacity=100, source="words", **settings)
+            policy = commands.policy(SEEN)
+            state = await ended(server.rebuilds.start(SEEN, settle=0))
+            assert state.problem is None
+            after = commands.find(SEEN)
+            assert after is not before
+            assert {name: after.settings[name] for name in settings} == settings
+            assert commands.policy(SEEN) == policy
+            assert all(commands.contains(SEEN, [f"word {number}" for number in range(ROWS)]))
+            assert commands.add(SEEN, ["one more"])[1] is None
+
+    asyncio.run(main())
+
+
+def test_keys_in_all_their_forms() -> None:
+    """As a client may have given them; a char(n) column pads them with blanks."""
+    uuid = UUID(int=1)
+    assert forms(7) == [7, "7"]
+    assert forms("7") == ["7", 7]
+    assert forms("07") == ["07"]
+    assert forms(uuid) == forms(str(uuid))[::-1] == [uuid, str(uuid)]
+    assert forms("ab   ") == ["ab   ", "ab"]
+    assert forms("7 ") == ["7 ", "7", 7]
+    assert forms(b"7") == [b"7"]
+
+
+def test_another_source_meanwhile(tmp_path: Path) -> None:
+    """A filter that is bound to another source is not given the keys of the one before."""
+
+    async def main() -> None:
+        async with serving(tmp_path) as server:
+            server.commands.create(SEEN, capacity=100, source="words")
+            server.commands.add(SEEN, [7])
+            state = server.rebuilds.start(SEEN, settle=0.1)
+            server.commands.bind(SEEN, "numbers")
+            assert "another source" in str((await ended(state)).problem)
+            assert all(server.commands.contains(SEEN, [7]))
+
+    asyncio.run(main())
+
+
+def test_nobody_is_told_its_name(tmp_path: Path) -> None:
+    """Who knew it could clear it, and the filter that it becomes would deny keys."""
+
+    async def main() -> None:
+        async with serving(tmp_path) as server:
+            commands = server.commands
+            commands.create(SEEN, capacity=100, source="words")
+            server.rebuilds.start(SEEN, settle=60)
+            await eventually(lambda: len(server.engine.state.names) == 2)
+            assert commands.names() == commands.names(b"*e*") == [SEEN]
+            assert [entry.name for entry in commands.scan(0, 10)[1]] == [SEEN]
+            commands.drop(SEEN)
+
+    asyncio.run(main())
+
+
+def test_a_removal_that_comes_late_harms_nobody(tmp_path: Path) -> None:
+    """Who took a key out of the source before that was read has `settle` seconds to take it out of
+    the filter: the new one, which never had it, has not taken the place by then."""
+
+    async def main() -> None:
+        async with serving(tmp_path) as server:
+            commands = server.commands
+            commands.create(SEEN, "counting", capacity=1000, error_rate=0.4, source="words")
+            gone = [f"gone {number}" for number in range(300)]
+            commands.add(SEEN, gone)
+            await server.turns.logged()
+            state = server.rebuilds.start(SEEN, settle=0.5)
+            await eventually(lambda: state.rows == ROWS)
+            await asyncio.sleep(0.1)
+            commands.remove(SEEN, gone)
+            assert (await ended(state)).problem is None
+            assert all(commands.contains(SEEN, [f"word {number}" for number in range(ROWS)]))
+
+    asyncio.run(main())
+
+
+def test_what_a_crash_leaves_is_dropped(tmp_path: Path) -> None:
+    """At the next start: it may be large, and nobody could drop it."""
+
+    async def main() -> None:
+        async with serving(tmp_path) as server:
+            server.turns.join()
+            server.commands.create(PREFIX + b"1", capacity=100)
+            server.commands.create(SEEN, capacity=100)
+        async with serving(tmp_path) as server:
+            assert list(server.engine.state.names) == [SEEN]
+
+    asyncio.run(main())
+
+
+def test_dropped_filters_are_forgotten(tmp_path: Path) -> None:
+    """By look-ups and rebuilds too, in a whole server: what they keep of each would add up."""
+
+    async def main() -> None:
+        async with serving(tmp_path) as server:
+            commands = server.commands
+            for _ in range(3):
+                entry = commands.create(SEEN, capacity=100, source="words")
+                await commands.lookup(SEEN, ["absent"])
+                assert commands.lookups.shown(entry) is not None
+                await ended(server.rebuilds.start(SEEN, settle=0))
+                assert commands.lookups.shown(entry) is None
+                assert server.rebuilds.of(entry) is None
+                new = commands.find(SEEN)
+                assert server.rebuilds.of(new) is not None
+                commands.drop(SEEN)
+                assert server.rebuilds.of(new) is None
+
+    asyncio.run(main())
+
+
+def test_so_many_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each takes a connection of the database and the memory of a filter."""
+    monkeypatch.setattr(rebuilds, "_MOST", 2)
+
+    async def main() -> None:
+        async with serving(tmp_path) as server:
+            for name in (b"one", b"two", b"three"):
+                server.commands.create(name, capacity=100, source="words")
+            server.rebuilds.start(b"one", settle=60)
+            server.rebuilds.start(b"two", settle=60)
+            with pytest.raises(errors.ServerUnavailable, match="2 filters are being rebuilt"):
+                server.rebuilds.start(b"three")
+
+    asyncio.run(main())
