@@ -132,7 +132,10 @@ def _lock(path: str, out: str) -> int | None:
     except ImportError:  # no such locks on this system
         return None
     while True:
-        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        except OSError as problem:  # by the name that was given
+            raise OSError(problem.errno, problem.strerror, out) from None
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
             if os.path.samestat(os.fstat(fd), os.stat(path)):

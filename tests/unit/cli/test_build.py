@@ -80,6 +80,7 @@ def test_more_keys_than_room_is_said(run: Run, one_line: OneLine) -> None:
         (["--from", "here.txt", "--column", "a"], "columns is not for a file of lines"),
         (["--from", "mysql://u:secret@h/d", "--query", "SELECT 1"], "mysql://… is not read"),
         (["--from", "here.txt", "-o", "here.txt"], "here.txt: is there already; --force"),
+        (["--from", "here.txt", "-o", "none/x"], "none/x: No such file or directory"),
     ],
 )
 def test_mistakes_are_one_line(

@@ -216,10 +216,8 @@ class Merge(_Strict):
     sources: list[FilterName] = Field(min_length=1, max_length=1000)
 
 
-class NewRebuild(BaseModel):
+class NewRebuild(_Strict):
     """How a filter is to be built anew."""
-
-    model_config = ConfigDict(extra="forbid")
 
     capacity: int | None = Field(
         None,
