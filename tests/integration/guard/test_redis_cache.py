@@ -16,7 +16,7 @@ from bloomery.guard import AsyncGuard, AsyncRedisCache, Guard, RedisCache
 from bloomery.guard.parts import Cached
 from conftest import require
 from integration.conftest import open_folder
-from integration.servers import RedisServer, wait_until
+from integration.servers import RedisServer, free_port, wait_until
 
 redis = require("redis")
 
@@ -218,7 +218,9 @@ class Cluster(RedisServer):
     """A cluster of one node, which refuses commands over several slots all the same."""
 
     def command(self) -> list[str]:
-        return [*super().command(), "--cluster-enabled", "yes"]
+        # The nodes' own port, else 10,000 above the clients', may be beyond the last.
+        bus = str(free_port())
+        return [*super().command(), "--cluster-enabled", "yes", "--cluster-port", bus]
 
     def ready(self) -> bool:
         self.ask(b"CLUSTER ADDSLOTSRANGE 0 16383\r\n")
