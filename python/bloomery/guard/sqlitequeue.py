@@ -187,9 +187,9 @@ class SqliteQueue:
         with self._file.writing() as connection:
             connection.execute("UPDATE lease SET owner = '', until = 0 WHERE owner = ?", (owner,))
 
-    def _item(self, number: int, *held: Any) -> Item:
+    def _item(self, number: int, what: Any, key: Any, value: Any, token: Any, at: Any) -> Item:
         try:
-            return read_item(*held, number)
+            return read_item(what, key, value, token, at, number)
         except ValueError as problem:
             raise QueueUnavailable(
                 f"{self._file.path}: item {number} is damaged ({problem}): nothing behind it "
