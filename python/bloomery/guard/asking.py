@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 from collections.abc import Callable, Mapping, Sequence
+from concurrent import futures
 from typing import Any
 
 from bloomery.errors import InvalidSource, SourceUnavailable
@@ -14,8 +16,9 @@ from bloomery.guard.workers import Workers
 
 __all__ = ["Asking"]
 
-# What tells that a source is away, and not that it is wrong.
-_AWAY = (SourceUnavailable, TimeoutError, OSError)
+# What tells that a source is away, and not that it is wrong. Before Python 3.11 the timeouts of
+# asyncio and of futures are no TimeoutError.
+_AWAY = (SourceUnavailable, TimeoutError, OSError, asyncio.TimeoutError, futures.TimeoutError)
 
 
 # What a plain function says by returning a coroutine.

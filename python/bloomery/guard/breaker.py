@@ -22,12 +22,16 @@ class Breaker:
         with every failed try up to `most_retry`."""
         self.failures = failures
         self.retry, self.most_retry = retry, most_retry
-        self._lock = threading.Lock()
+        self.forked()
         self._failed = 0  # in a row
         self._wait = retry
         self._next = 0.0  # by the steady clock: when one may ask
         self.since: float | None = None  # it is open, as Unix time; None: it is not
         self._probe: float | None = None  # since when one asks
+
+    def forked(self) -> None:
+        """A lock that a thread of the parent held would be held for ever."""
+        self._lock = threading.Lock()
 
     @property
     def state(self) -> Literal["closed", "open", "half-open"]:

@@ -14,6 +14,7 @@ from collections.abc import Iterable, Sequence
 from bloomery.errors import CacheUnavailable, PoisonedCache
 from bloomery.guard.breaker import Breaker
 from bloomery.guard.flow import Call, Flow
+from bloomery.guard.localcache import LocalCache
 from bloomery.guard.parts import Cache, Cached
 
 __all__ = ["Caching"]
@@ -32,11 +33,18 @@ class Caching:
         self.failures = 0
         self._longest = longest
         self._blocking = getattr(cache, "blocking", True)
-        self._lock = threading.Lock()
+        self.forked()
         # Keys, and the number of the write that wanted each deleted: a later one wants it again.
         self._undeleted: dict[bytes, int] = {}
         self._number = 0
         self._unused_until = 0.0  # by the steady clock
+
+    def forked(self) -> None:
+        """A lock that a thread of the parent held would be held for ever."""
+        self._lock = threading.Lock()
+        self.breaker.forked()
+        if isinstance(self.cache, LocalCache):
+            self.cache.forked()
 
     def get(self, keys: Sequence[bytes]) -> Flow[dict[bytes, Cached]]:
         """What it holds for these keys; nothing if it is away."""

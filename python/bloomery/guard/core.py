@@ -77,9 +77,8 @@ class Core:
         self.caching = cache
         self.queue = queue
         self.on_answer = on_answer
-        self.forked()
         self.observed = Observed(options.window, self.asking.breaker)
-        self.rebuild_lock = threading.Lock()
+        self.forked()
         self.closing = False
         self.answering = 0  # how often look-ups of the queue were answered
         self.on_fork: Callable[[], None] = lambda: None
@@ -88,12 +87,19 @@ class Core:
         # Copies of keys that the filter was given because their adds wait, by canonical key.
         self.adopted: Counter[bytes] = Counter()
         self.warned = False  # of an error rate above the one asked for
-        self._lock = threading.Lock()
         self._answers: Counter[str] = Counter()
         _CORES.add(self)
 
     def forked(self) -> None:
-        """What is under way is of this process: a child has none of its threads."""
+        """What is under way is of this process: a child has none of its threads, and a lock that
+        one of them held stays locked for ever."""
+        self._lock = threading.Lock()
+        self.rebuild_lock = threading.Lock()
+        self.filters = (self.filters[0], None)  # nobody fills the one that was being built
+        self.observed.forked()
+        self.asking.breaker.forked()
+        if self.caching is not None:
+            self.caching.forked()
         self.flights = Flights()
         self.writers = Writers()
         self.drains = Writers()  # of the one key b""

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from bloomery.errors import InvalidParameter, MissingExtra
 
 if TYPE_CHECKING:
+    from cachetools import TLRUCache
+
     from bloomery.guard.parts import Cached
 
 __all__ = ["LocalCache"]
@@ -37,9 +39,15 @@ class LocalCache:
             raise InvalidParameter(f"capacity is {capacity!r}, must be an int from 1 to {_MOST:,}")
         self.capacity = capacity
         self._lock = threading.Lock()  # cachetools has none
-        self._held: TLRUCache[bytes, Cached] = TLRUCache(
+        self._empty: Callable[[], TLRUCache[bytes, Cached]] = lambda: TLRUCache(
             capacity, lambda _key, entry, _now: entry.keep_until, time.time
         )
+        self._held = self._empty()
+
+    def forked(self) -> None:
+        """What a thread of the parent was changing is half changed, and locked for ever."""
+        if self._lock.locked():
+            self._lock, self._held = threading.Lock(), self._empty()
 
     def get_many(self, keys: Sequence[bytes]) -> list[Cached | None]:
         """Return what is held for each key."""

@@ -95,7 +95,7 @@ class Observed:
         open nothing is counted: of the maybes nobody knows which were wrong."""
         self.window = window
         self._breaker = breaker or Breaker()
-        self._lock = threading.Lock()
+        self.forked()
         self._older = BloomFilter(1)
         self._newer = BloomFilter(_KEYS, 0.01)
         self._before = (0, 0)  # of the older half: false positives, true negatives
@@ -103,6 +103,10 @@ class Observed:
         self._true, self._true_more = Tally(), 0  # one by one, and in batches
         self._denied, self._denied_more = Tally(), 0
         self._began = self._before_began = time.monotonic()
+
+    def forked(self) -> None:
+        """A lock that a thread of the parent held would be held for ever."""
+        self._lock = threading.Lock()
 
     def no(self, key: Any) -> None:
         """The filter said no to this key: by far the most frequent of all that is counted."""

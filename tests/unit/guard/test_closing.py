@@ -130,6 +130,51 @@ def test_a_forked_child_drains_too(tmp_path: Path) -> None:
     )
 
 
+_FORK_LOCKED = """
+import os
+from bloomery import BloomFilter
+from bloomery.guard import Guard, LocalCache
+from unit.guard.table import Table
+guard = Guard(BloomFilter(100), Table(), cache=LocalCache(10))
+guard.add("a", 1)
+core = guard._core
+
+def batches():
+    # As other threads may hold them at that moment.
+    locks = [core._lock, core.rebuild_lock, core.observed._lock, core.asking.breaker._lock,
+             core.caching._lock, core.caching.breaker._lock, core.caching.cache._lock]
+    for lock in locks:
+        lock.acquire()
+    child = os.fork()
+    if child == 0:
+        assert guard.get("a").value == 1
+        assert guard.get("b").by == "filter"
+        guard.add("b", 2)
+        guard.info()
+        guard.rebuild(BloomFilter(200), lambda: [["a", "b"]])
+        assert guard.filter.capacity == 200 and guard.get("b").value == 2
+        os._exit(0)
+    for lock in locks:
+        lock.release()
+    assert os.waitpid(child, 0)[1] == 0
+    yield ["a"]
+
+guard.rebuild(BloomFilter(300), batches)
+assert guard.filter.capacity == 300
+"""
+
+
+@pytest.mark.slow
+def test_a_child_waits_for_no_lock_of_its_parent() -> None:
+    """Nor for its rebuild: whoever held and did them is not in the child."""
+    subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", _FORK_LOCKED],
+        check=True,
+        timeout=20,
+        env={"PYTHONPATH": ":".join(sys.path)},
+    )
+
+
 # For asyncio.
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -49,7 +50,13 @@ def test_a_slow_coroutine_is_not_waited_for() -> None:
 
 @pytest.mark.parametrize(
     "problem",
-    [away(), TimeoutError("late"), ConnectionResetError("reset"), OSError(113, "no route")],
+    [
+        away(),
+        TimeoutError("late"),
+        asyncio.TimeoutError("late"),  # before Python 3.11 another
+        ConnectionResetError("reset"),
+        OSError(113, "no route"),
+    ],
     ids=lambda problem: type(problem).__name__,
 )
 def test_what_says_that_the_source_is_away(guard_of: Made, problem: BaseException) -> None:
