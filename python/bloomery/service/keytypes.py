@@ -58,15 +58,12 @@ KEY_TYPES: dict[str, Callable[[Any], Any]] = {
 
 def forms(key: Any) -> list[Any]:
     """A row's key in every form in which clients may have given it: a number as such, or as its
-    digits; a UUID as such, or as text; without the blanks that a char(n) column pads it with. Those
-    who write it otherwise ask for another key."""
+    digits; a UUID as such, or as text. Those who write it otherwise ask for another key."""
     if isinstance(key, (int, UUID)):
         return [key, str(key)]
     found = [key]
     if isinstance(key, str):
-        if key.endswith(" "):
-            found += forms(key.rstrip(" "))
-        elif _NUMBER.fullmatch(key):
+        if _NUMBER.fullmatch(key):
             found.append(int(key))
         elif len(key) == 36 and (made := _as_uuid(key)) is not None and str(made) == key:
             found.append(made)
