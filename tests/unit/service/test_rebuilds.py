@@ -168,10 +168,11 @@ def test_what_a_crash_leaves_is_dropped(tmp_path: Path) -> None:
     async def main() -> None:
         async with serving(tmp_path) as server:
             server.turns.join()
-            server.commands.create(PREFIX + b"1", capacity=100)
-            server.commands.create(SEEN, capacity=100)
+            for name in (SEEN, PREFIX + b"1", PREFIX + b"own"):
+                server.commands.create(name, capacity=100)
+            server.commands.expire(PREFIX + b"1", server.engine.state.now + 3600)
         async with serving(tmp_path) as server:
-            assert list(server.engine.state.names) == [SEEN]
+            assert list(server.engine.state.names) == [SEEN, PREFIX + b"own"]
 
     asyncio.run(main())
 
