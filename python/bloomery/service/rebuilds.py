@@ -89,8 +89,9 @@ class Rebuilds:
             self._states.pop(entry.id, None)
 
         server.engine.on_drop = forget
-        left = [name for name in server.engine.state.names if name.startswith(PREFIX)]
-        if left:  # by a crash
+        names = server.engine.state.names.items()
+        left = [name for name, entry in names if name.startswith(PREFIX) and entry.expires_at]
+        if left:  # by a crash; one that has no end is somebody's own
             server.turns.join()
             server.commands.drop(*left)
 

@@ -100,12 +100,13 @@ def test_it_stays_what_it_was(tmp_path: Path, kind: str, settings: dict[str, Any
 
 
 def test_keys_in_all_their_forms() -> None:
-    """As a client may have given them."""
+    """As a client may have given them, and no other."""
     uuid = UUID(int=1)
     assert forms(7) == [7, "7"]
     assert forms("7") == ["7", 7]
     assert forms("07") == ["07"]
     assert forms(uuid) == forms(str(uuid))[::-1] == [uuid, str(uuid)]
+    assert forms("7 ") == ["7 "]
     assert forms(b"7") == [b"7"]
 
 
@@ -167,10 +168,11 @@ def test_what_a_crash_leaves_is_dropped(tmp_path: Path) -> None:
     async def main() -> None:
         async with serving(tmp_path) as server:
             server.turns.join()
-            server.commands.create(PREFIX + b"1", capacity=100)
-            server.commands.create(SEEN, capacity=100)
+            for name in (SEEN, PREFIX + b"1", PREFIX + b"own"):
+                server.commands.create(name, capacity=100)
+            server.commands.expire(PREFIX + b"1", server.engine.state.now + 3600)
         async with serving(tmp_path) as server:
-            assert list(server.engine.state.names) == [SEEN]
+            assert list(server.engine.state.names) == [SEEN, PREFIX + b"own"]
 
     asyncio.run(main())
 
