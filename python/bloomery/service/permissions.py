@@ -49,7 +49,8 @@ OPERATIONS = {
     "create": Operation(Role.WRITE, "make an empty filter"),
     "import": Operation(Role.ADMIN, "make a filter from a file"),
     "change": Operation(
-        Role.ADMIN, "rename, copy, expire, merge, rotate, compact; set a policy or a source"
+        Role.ADMIN,
+        "rename, copy, expire, merge, rotate, compact, rebuild; set a policy or a source",
     ),
     "clear": Operation(Role.ADMIN, "forget all keys of a filter"),
     "drop": Operation(Role.ADMIN, "forget a filter"),

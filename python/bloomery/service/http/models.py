@@ -225,7 +225,7 @@ class NewRebuild(_Strict):
         lt=1 << 63,
         description="else that of before, or half as many more than the source has",
     )
-    error_rate: float | None = Field(None, gt=0, lt=1, description="else that of before")
+    error_rate: ErrorRate | None = Field(None, description="else that of before")
     settle: float = Field(
         SETTLE,
         ge=0,
