@@ -2,6 +2,7 @@
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator
+from dataclasses import replace
 
 from bloomery.errors import SourceUnavailable
 from integration.guard.changes import changes
@@ -11,6 +12,8 @@ from integration.guard.traffic import OPTIONS, TIMEOUT, TTL, Seen, Traffic
 BOUND = 2 * TIMEOUT + 4.0
 # Between the cache's answer and that of whoever waits for the same look-up.
 MOMENT = 0.25
+# Between the source's answers to a group of look-ups that waited and the last of them being told.
+TELLING = 2.0
 Window = tuple[float, float]  # from the moment the source goes until all is well again
 
 
@@ -78,8 +81,10 @@ def _ages(traffic: Traffic) -> Iterator[str]:
     told = _by_key(traffic, "told")
     for key, looks in _by_key(traffic, "look").items():
         sources = [one for one in looks if one.answer is not None and one.answer.by == "source"]
-        # What may have been cached: a drain's too, and part of a batch that failed.
-        asked = [*sources, *told[key], *(one for one in looks if one.answer is None)]
+        # What may have been cached: a drain's too, before each of its answers is told; and part of
+        # a batch that failed.
+        drained = [replace(one, began=one.began - TELLING) for one in told[key]]
+        asked = [*sources, *drained, *(one for one in looks if one.answer is None)]
         for one in looks:
             by = None if one.answer is None else one.answer.by
             if by == "cache" and not any(
