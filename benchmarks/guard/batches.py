@@ -73,7 +73,7 @@ def _cache(name: str, stage: Stage) -> Any:
         return LocalCache(len(stage.present))
     with redis.Redis.from_url(stage.redis_url) as server:
         server.flushall()
-    return RedisCache(stage.redis_url)
+    return RedisCache(stage.redis_url, "bench:")
 
 
 def _pick(picked: random.Random, stage: Stage) -> list[str]:

@@ -146,7 +146,7 @@ def _cache(case: Case, stage: Stage, entries: int) -> Any:
         empty = server.info("memory")["used_memory"]
         server.config_set("maxmemory-policy", "allkeys-lru")
         server.config_set("maxmemory", empty + (1 << 20) + ENTRY_BYTES * entries)
-    return RedisCache(stage.redis_url)
+    return RedisCache(stage.redis_url, "bench:")
 
 
 def _held(cache: Any, stage: Stage) -> int:

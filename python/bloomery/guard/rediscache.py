@@ -16,22 +16,22 @@ __all__ = ["AsyncRedisCache", "RedisCache"]
 
 # A cache that takes longer than that saves nothing: the source is asked instead.
 _TIMEOUT = 0.25
-_PREFIX = "bloomery:cache:"
 _MAX_VALUE_BYTES = 1 << 20
 
 
 class RedisCache:
     """Answers in Redis, shared by all who use the same prefix; any thread may use it.
 
-    `redis` is a URL, `redis://host:6379/0`, or a client of redis-py, one of a cluster too. Every
+    `redis` is a URL, `redis://host:6379/0`, or a client of redis-py, one of a cluster too. An entry
+    is found by the prefix and its key: each source needs a prefix of its own, "users:" say. Every
     entry expires; a larger value than `max_value_bytes` is not cached.
     """
 
     def __init__(
         self,
         redis: Any,
+        prefix: str,
         *,
-        prefix: str = _PREFIX,
         max_value_bytes: int = _MAX_VALUE_BYTES,
         timeout: float = _TIMEOUT,
     ) -> None:
@@ -91,8 +91,8 @@ class AsyncRedisCache:
     def __init__(
         self,
         redis: Any,
+        prefix: str,
         *,
-        prefix: str = _PREFIX,
         max_value_bytes: int = _MAX_VALUE_BYTES,
         timeout: float = _TIMEOUT,
     ) -> None:

@@ -19,7 +19,6 @@ from bloomery.guard.redisscripts import Asked, RedisScripts, Script
 __all__ = ["AsyncRedisQueue", "RedisQueue"]
 
 T = TypeVar("T")
-_NAME = "bloomery:queue"
 _MAX_ITEMS = 1_000_000
 _TIMEOUT = 5.0
 
@@ -27,13 +26,13 @@ _TIMEOUT = 5.0
 class RedisQueue:
     """A queue in a Redis Stream, for any thread and any number of processes.
 
-        Guard(filter, source, queue=RedisQueue("redis://localhost"), on_outage="queue")
+        Guard(filter, source, queue=RedisQueue("redis://localhost", "users"), on_outage="queue")
 
     `redis` is a URL or a client of redis-py, one of a cluster too; who gives the same `name` shares
     a queue. `max_items` bounds it, of which look-ups take at most half.
     """
 
-    def __init__(self, redis: Any, name: str = _NAME, *, max_items: int = _MAX_ITEMS) -> None:
+    def __init__(self, redis: Any, name: str, *, max_items: int = _MAX_ITEMS) -> None:
         self._scripts = RedisScripts(name, max_items)
         self._redis = redis_client(redis, "a queue", for_asyncio=False, timeout=_TIMEOUT)
         self._checked = self._closed = False
@@ -132,7 +131,7 @@ class RedisQueue:
 class AsyncRedisQueue:
     """The same for asyncio: a URL, or a client of `redis.asyncio`."""
 
-    def __init__(self, redis: Any, name: str = _NAME, *, max_items: int = _MAX_ITEMS) -> None:
+    def __init__(self, redis: Any, name: str, *, max_items: int = _MAX_ITEMS) -> None:
         self._scripts = RedisScripts(name, max_items)
         self._redis = redis_client(redis, "a queue", for_asyncio=True, timeout=_TIMEOUT)
         self._checked = self._closed = False

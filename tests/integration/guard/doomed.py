@@ -31,7 +31,7 @@ def made(url: str, where: str, on_answer: Any) -> Guard:
 
 def queue(where: str) -> Any:
     """The queue."""
-    return RedisQueue(where) if "://" in where else SqliteQueue(where, fsync=False)
+    return RedisQueue(where, "doomed") if "://" in where else SqliteQueue(where, fsync=False)
 
 
 def told(_key: str, answer: Answer) -> None:

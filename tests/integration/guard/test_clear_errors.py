@@ -48,7 +48,7 @@ def guarded(
     with closing(source), guards(how) as made:
         if server is not None:
             cache = RedisCache if how == "threads" else AsyncRedisCache
-            options["cache"] = cache(f"redis://127.0.0.1:{server.port}")
+            options["cache"] = cache(f"redis://127.0.0.1:{server.port}", "users:")
         guard = made(names, source, **options)
         yield guard
         guard.close()
@@ -99,7 +99,7 @@ def test_a_poisoned_entry_is_told_once(users: str, redis_server: RedisServer, ho
         closing(redis.Redis(port=redis_server.port)) as other,
     ):
         assert guard.get("user1").value == 1
-        other.set(b"bloomery:cache:" + canonical("user1"), b"cos\nsystem\n(S'id'\ntR.")
+        other.set(b"users:" + canonical("user1"), b"cos\nsystem\n(S'id'\ntR.")
         with pytest.raises(PoisonedCache):
             guard.get("user1")
         assert [

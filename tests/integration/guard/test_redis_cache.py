@@ -19,6 +19,7 @@ from integration.conftest import open_folder
 from integration.servers import RedisServer, free_port, wait_until
 
 redis = require("redis")
+PREFIX = "bloomery:cache:"
 
 
 class Either:
@@ -28,11 +29,11 @@ class Either:
         self.made, self.loop = made, loop
 
     @classmethod
-    def cache(cls, for_asyncio: bool, *args: Any, **options: Any) -> "Either":
+    def cache(cls, for_asyncio: bool, redis: Any, **options: Any) -> "Either":
         """One of the caches, with a loop of its own if it needs one."""
         if for_asyncio:
-            return cls(AsyncRedisCache(*args, **options), asyncio.new_event_loop())
-        return cls(RedisCache(*args, **options), None)
+            return cls(AsyncRedisCache(redis, PREFIX, **options), asyncio.new_event_loop())
+        return cls(RedisCache(redis, PREFIX, **options), None)
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
         method = getattr(self.made, name)
@@ -271,5 +272,5 @@ def test_what_is_no_client_is_refused() -> None:
     ]
     for made, given, options, why in wrong:
         with pytest.raises(InvalidParameter, match=why) as raised:
-            made(given, **options)
+            made(given, **{"prefix": PREFIX, **options})
         assert "hunter2" not in str(raised.value)

@@ -159,7 +159,7 @@ def test_a_redis_that_was_killed_has_lost_nothing(durable: Durable) -> None:
     order and once, the scripts being unknown to the new one."""
     source = Flaky()
     source.mode = "down"
-    queue = RedisQueue(f"redis://127.0.0.1:{durable.port}")
+    queue = RedisQueue(f"redis://127.0.0.1:{durable.port}", "q")
     with Guard(BloomFilter(1000), source, queue=queue, **QUIET) as guard:
         taken = [guard.add(number, "value").queued for number in range(50)]
         assert queue.lease("one that dies", 0.001)
@@ -183,7 +183,7 @@ def test_an_async_guard_with_an_async_queue(url: str) -> None:
     heard = asyncio.Event()
 
     async def main() -> None:
-        queue = AsyncRedisQueue(url)
+        queue = AsyncRedisQueue(url, "q")
         with pytest.raises(InvalidParameter, match="AsyncRedisQueue is for asyncio"):
             Guard(BloomFilter(9), source, queue=queue, **QUIET)  # type: ignore[arg-type]
         async with AsyncGuard(
@@ -218,23 +218,23 @@ def test_a_redis_that_drops_keys_is_refused(url: str) -> None:
     with redis.Redis.from_url(url) as plain:
         try:
             plain.config_set("maxmemory-policy", "allkeys-lru")
-            RedisQueue(plain)
+            RedisQueue(plain, "q")
             plain.config_set("maxmemory", "100mb")
             with pytest.raises(InvalidParameter, match=r"allkeys-lru.*use one with noeviction"):
-                RedisQueue(plain)
+                RedisQueue(plain, "q")
             with pytest.raises(InvalidParameter, match="noeviction"):
-                asyncio.run(_ask_once(AsyncRedisQueue(url)))
+                asyncio.run(_ask_once(AsyncRedisQueue(url, "q")))
             plain.config_set("maxmemory-policy", "volatile-lru")
-            RedisQueue(plain)
+            RedisQueue(plain, "q")
             plain.acl_setuser(
                 "few", enabled=True, nopass=True, keys="*", commands=["+@all", "-info"]
             )
-            few = RedisQueue(url.replace("//", "//few:any@"))
+            few = RedisQueue(url.replace("//", "//few:any@"), "q")
             few.put([item(1)])
             few.close()
             plain.config_set("maxmemory", "1")
             with pytest.raises(QueueUnavailable, match=r"maxmemory.*give it more memory"):
-                RedisQueue(plain).put([item(2)])
+                RedisQueue(plain, "q").put([item(2)])
         finally:
             plain.config_set("maxmemory", "0")
             plain.config_set("maxmemory-policy", "noeviction")
@@ -243,7 +243,7 @@ def test_a_redis_that_drops_keys_is_refused(url: str) -> None:
 
 def test_a_redis_that_is_away_at_the_start_is_checked_later(tmp_path: Path) -> None:
     """Making a queue does not need it; using it says what is missing, without the password."""
-    queue = RedisQueue("redis://me:secret@127.0.0.1:1/0")
+    queue = RedisQueue("redis://me:secret@127.0.0.1:1/0", "q")
     with pytest.raises(QueueUnavailable, match=r"Redis at 127\.0\.0\.1:1:") as raised:
         queue.put([item(1)])
     assert "secret" not in str(raised.value)
@@ -262,20 +262,20 @@ def test_a_redis_that_is_away_at_the_start_is_checked_later(tmp_path: Path) -> N
 def test_what_cannot_be_a_queue_says_why(given: dict[str, Any], message: str) -> None:
     """What was given, and what is right."""
     with pytest.raises(InvalidParameter, match=message):
-        RedisQueue(**{"redis": "redis://127.0.0.1:1", **given})
+        RedisQueue(**{"redis": "redis://127.0.0.1:1", "name": "q", **given})
 
 
 def test_a_client_of_the_wrong_kind_is_refused(url: str) -> None:
     """One for asyncio, one for threads, one that decodes."""
     with pytest.raises(InvalidParameter, match="is for asyncio: give one for threads"):
-        RedisQueue(redis.asyncio.Redis.from_url(url))
+        RedisQueue(redis.asyncio.Redis.from_url(url), "q")
     with redis.Redis.from_url(url) as plain:
         with pytest.raises(InvalidParameter, match=r"is for threads: give one of redis\.asyncio"):
-            AsyncRedisQueue(plain)
-        RedisQueue(plain).close()
+            AsyncRedisQueue(plain, "q")
+        RedisQueue(plain, "q").close()
         assert plain.ping()  # it is not ours to close
     with pytest.raises(InvalidParameter, match="without decode_responses"):
-        RedisQueue(redis.Redis.from_url(url, decode_responses=True))
+        RedisQueue(redis.Redis.from_url(url, decode_responses=True), "q")
 
 
 def test_a_damaged_entry_is_named_and_not_guessed_at(url: str) -> None:

@@ -23,8 +23,8 @@ def test_importing_the_guard_brings_no_optional_package() -> None:
     ("package", "make", "extra"),
     [
         ("cachetools", LocalCache, "guard"),
-        ("redis", lambda: RedisCache("redis://localhost"), "guard"),
-        ("redis", lambda: AsyncRedisCache("redis://localhost"), "guard"),
+        ("redis", lambda: RedisCache("redis://localhost", "users:"), "guard"),
+        ("redis", lambda: AsyncRedisCache("redis://localhost", "users:"), "guard"),
         ("sqlalchemy", lambda: SqlSource("sqlite:///x", table="t", key="k"), "guard"),
         ("psycopg", lambda: SqlSource("postgresql://h/d", table="t", key="k"), "postgresql"),
     ],
