@@ -42,8 +42,10 @@ class Mirror:
 
     def _rows(self) -> Iterator[FilterRow]:
         """Rows of all filters, on the registry's thread while the server goes on."""
-        for entry in list(self.engine.state.filters.values()):
-            if entry.filter is not None:
+        filters = self.engine.state.filters
+        for number in list(filters):  # not the filters, which would hold the memory of dropped ones
+            entry = filters.get(number)
+            if entry is not None and entry.filter is not None:
                 yield row_of(entry)
 
     def _changed(self, entry: Entry) -> None:

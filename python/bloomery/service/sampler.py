@@ -160,18 +160,18 @@ class Sampler:
             self.server.turns.join()
             start, worked = time.monotonic(), time.thread_time()
             while at < len(numbers) and time.monotonic() - start < _SLICE:
-                entry = filters.get(numbers[at])
+                # Not by a name of its own, which would hold a dropped filter until the next slice.
+                self._try(filters.get(numbers[at]))
                 at += 1
-                if entry is not None:
-                    self._try(entry)
             self._hand_over(start)
             worked = time.thread_time() - worked
             even = began + interval * at / len(numbers) - time.monotonic()
             await asyncio.sleep(max(even, worked / _SHARE))
 
-    def _try(self, entry: Entry) -> None:
+    def _try(self, entry: Entry | None) -> None:
         try:
-            self.take(entry)
+            if entry is not None:
+                self.take(entry)
         except Exception as problem:  # noqa: BLE001  # one's trouble is not that of the others
             self.server.say("a filter was not sampled", level="error", problem=problem)
 
