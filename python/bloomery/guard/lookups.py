@@ -56,7 +56,10 @@ def listed(keys: Any) -> list[Any]:
 def confirm(core: Core, keys: Sequence[Any]) -> Flow[list[Answer]]:
     """Answers for keys that the filter let through; each is looked up once, whoever asks."""
     names = [_native.canonical(key) for key in keys]
-    wanted = {name: hashable(key) for name, key in zip(names, keys, strict=True)}
+    wanted = {
+        name: key if type(key) is str else hashable(key)  # a call less, for nearly all
+        for name, key in zip(names, keys, strict=True)
+    }
     answers: dict[bytes, Answer] = {}
     left = wanted
     while left:
@@ -73,7 +76,7 @@ def _share(core: Core, wanted: dict[bytes, Any]) -> Flow[dict[bytes, Answer]]:
     answers: dict[bytes, Answer] = {}
     if flight.mine:
         try:
-            mine = {name: wanted[name] for name in flight.mine}
+            mine = {name: wanted[name] for name in flight.mine} if flight.theirs else wanted
             answers = yield from _resolve(core, flight, mine)
         except BaseException as problem:
             flight.crash(problem)

@@ -54,6 +54,7 @@ class SqlDatabase:
                 "a SqlSource needs sqlalchemy: pip install 'bloomery[guard]'"
             ) from None
         self._own = not isinstance(given, sa.Engine)
+        self._closed = False
         self._timeout = timeout
         self.engine = self._made(given, timeout, pool_size) if isinstance(given, str) else given
         if not isinstance(self.engine, sa.Engine):
@@ -81,19 +82,34 @@ class SqlDatabase:
     def close(self) -> None:
         """Let go of the connections, unless they are those of an engine that was given."""
         if self._own:
+            self._closed = True
             self.engine.dispose()
 
     @contextmanager
     def reading(self) -> Iterator[sa.Connection]:
         """A connection that reads."""
-        with self._failures(), self._reader.connect() as connection:
+        with self._failures(), self._reader.connect() as connection, self._ending(connection):
             yield connection
 
     @contextmanager
     def writing(self) -> Iterator[sa.Connection]:
         """A transaction: all of it or nothing."""
-        with self._failures(), self.engine.begin() as connection:
+        with (
+            self._failures(),
+            self.engine.connect() as connection,
+            self._ending(connection),
+            connection.begin(),
+        ):
             yield connection
+
+    @contextmanager
+    def _ending(self, connection: sa.Connection) -> Iterator[None]:
+        """Close a connection that was in use, by a query that hung, when all others were closed."""
+        try:
+            yield
+        finally:
+            if self._closed:
+                connection.invalidate()
 
     @contextmanager
     def streaming(self, size: int) -> Iterator[sa.Connection]:

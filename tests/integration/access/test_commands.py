@@ -32,6 +32,7 @@ BF.MADD {a} k l
 BF.MERGE {a} {b}
 BF.MEXISTS {a} k l
 BF.POLICY {a} alert
+BF.REBUILD {a}
 BF.RESERVE {a} 0.01 100
 BF.ROTATE {a}
 BF.SCANDUMP {a} 0

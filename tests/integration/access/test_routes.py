@@ -29,6 +29,7 @@ REQUESTS: dict[str, Any] = {
     "PUT /filters/{name}/file": b"no filter",
     "POST /filters/{name}/lookup": {"key": "k"},
     "POST /filters/{name}/merge": {"sources": ["{b}"]},
+    "POST /filters/{name}/rebuild": {},
     "POST /filters/{name}/remove": {"key": "k"},
     "POST /filters/{name}/rotate": None,
     "GET /filters/{name}/samples": None,
