@@ -54,7 +54,7 @@ class SqlDatabase:
                 "a SqlSource needs sqlalchemy: pip install 'bloomery[guard]'"
             ) from None
         self._own = not isinstance(given, sa.Engine)
-        self._closed = False
+        self._closings = 0
         self._timeout = timeout
         self.engine = self._made(given, timeout, pool_size) if isinstance(given, str) else given
         if not isinstance(self.engine, sa.Engine):
@@ -82,7 +82,7 @@ class SqlDatabase:
     def close(self) -> None:
         """Let go of the connections, unless they are those of an engine that was given."""
         if self._own:
-            self._closed = True
+            self._closings += 1
             self.engine.dispose()
 
     @contextmanager
@@ -105,10 +105,11 @@ class SqlDatabase:
     @contextmanager
     def _ending(self, connection: sa.Connection) -> Iterator[None]:
         """Close a connection that was in use, by a query that hung, when all others were closed."""
+        before = self._closings
         try:
             yield
         finally:
-            if self._closed:
+            if self._closings != before:
                 connection.invalidate()
 
     @contextmanager
