@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -47,7 +47,7 @@ class Stage:
 
     def source(self) -> Counted:
         """The table, with its own connections."""
-        return Counted(SqlSource(self.url, table="pages", key="url", value="title"))
+        return Counted(lambda: SqlSource(self.url, table="pages", key="url", value="title"))
 
     def looked_up(self) -> tuple[int, int]:
         """How many keys the server looked up in the table's index so far, and how many transactions
@@ -71,8 +71,8 @@ class Stage:
 class Counted:
     """A source that counts the keys it is asked for."""
 
-    def __init__(self, source: SqlSource) -> None:
-        self._source = source
+    def __init__(self, made: Callable[[], SqlSource]) -> None:
+        self._made, self._source = made, made()
         self.keys: list[Any] = []
         self.queries = 0
 
@@ -82,7 +82,9 @@ class Counted:
         return self._source.get_many(keys)
 
     def close(self) -> None:
+        """Let go of the connections; whoever asks again gets new ones."""
         self._source.close()
+        self._source = self._made()
 
 
 class Mix:

@@ -54,7 +54,7 @@ class SqlDatabase:
                 "a SqlSource needs sqlalchemy: pip install 'bloomery[guard]'"
             ) from None
         self._own = not isinstance(given, sa.Engine)
-        self._closings = 0
+        self._closed = False
         self._timeout = timeout
         self.engine = self._made(given, timeout, pool_size) if isinstance(given, str) else given
         if not isinstance(self.engine, sa.Engine):
@@ -82,13 +82,17 @@ class SqlDatabase:
     def close(self) -> None:
         """Let go of the connections, unless they are those of an engine that was given."""
         if self._own:
-            self._closings += 1
+            self._closed = True
             self.engine.dispose()
 
     @contextmanager
     def reading(self) -> Iterator[sa.Connection]:
         """A connection that reads."""
-        with self._failures(), self._reader.connect() as connection, self._ending(connection):
+        with (
+            self._failures(),
+            self._reader.connect() as connection,
+            self._ending(connection),
+        ):
             yield connection
 
     @contextmanager
@@ -104,12 +108,12 @@ class SqlDatabase:
 
     @contextmanager
     def _ending(self, connection: sa.Connection) -> Iterator[None]:
-        """Close a connection that was in use, by a query that hung, when all others were closed."""
-        before = self._closings
+        """Keep no connection once the others were closed: a query that hung then, or a queue that
+        is still being drained, may use one later."""
         try:
             yield
         finally:
-            if self._closings != before:
+            if self._closed:
                 connection.invalidate()
 
     @contextmanager
