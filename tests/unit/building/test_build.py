@@ -1,3 +1,5 @@
+import json
+
 """Building: sized, filled, stopped and gone on with, whatever the rows come from."""
 
 import os
@@ -185,7 +187,10 @@ def test_no_damage_to_a_resume_file_skips_rows(tmp_path: Path) -> None:
     resume = tmp_path / "out.resume"
     whole = resume.read_bytes()
     for at in (at for at, byte in enumerate(whole) if byte in b"0123456789"):
-        resume.write_bytes(whole[:at] + (b"8" if whole[at] == 57 else b"9") + whole[at + 1 :])
+        damaged = whole[:at] + (b"8" if whole[at] == 57 else b"9") + whole[at + 1 :]
+        if json.loads(damaged) == json.loads(whole):
+            continue  # a digit past what a float holds
+        resume.write_bytes(damaged)
         with pytest.raises(errors.CorruptData, match=r"out\.resume.*--restart"):
             building.build(Listed(KEYS), tmp_path / "out")
     resume.write_bytes(whole)
