@@ -1,7 +1,6 @@
-import json
-
 """Building: sized, filled, stopped and gone on with, whatever the rows come from."""
 
+import json
 import os
 from collections.abc import Callable
 from pathlib import Path
