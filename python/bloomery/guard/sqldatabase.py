@@ -88,11 +88,7 @@ class SqlDatabase:
     @contextmanager
     def reading(self) -> Iterator[sa.Connection]:
         """A connection that reads."""
-        with (
-            self._failures(),
-            self._reader.connect() as connection,
-            self._ending(connection),
-        ):
+        with self._failures(), self._connected(self._reader) as connection:
             yield connection
 
     @contextmanager
@@ -100,21 +96,25 @@ class SqlDatabase:
         """A transaction: all of it or nothing."""
         with (
             self._failures(),
-            self.engine.connect() as connection,
-            self._ending(connection),
+            self._connected(self.engine) as connection,
             connection.begin(),
         ):
             yield connection
 
     @contextmanager
-    def _ending(self, connection: sa.Connection) -> Iterator[None]:
-        """Keep no connection once the others were closed: a query that hung then, or a queue that
-        is still being drained, may use one later."""
+    def _connected(self, engine: sa.Engine) -> Iterator[sa.Connection]:
+        """A connection that is closed after use if the others were closed meanwhile: one goes back
+        to the pool it came from, also to one that was let go of, which nobody would empty."""
+        pool = engine.pool
         try:
-            yield
+            with engine.connect() as connection:
+                yield connection
         finally:
-            if self._closed:
-                connection.invalidate()
+            # After it went back, so that either this or `close`, whichever is later, finds it.
+            if self._own and (self._closed or engine.pool is not pool):
+                pool.dispose()
+                if self._closed:
+                    engine.pool.dispose()
 
     @contextmanager
     def streaming(self, size: int) -> Iterator[sa.Connection]:

@@ -292,11 +292,30 @@ def test_closing_while_it_is_asked(url: str) -> None:
         opened: list[object] = []
         database = source._database
         sa.event.listen(database.engine, "connect", lambda made, _: opened.append(made))
-        with database.reading() as connection:
+        with database.reading():
+            database.engine.dispose()  # as after a change of the table
+        assert_closed(opened, 1)
+        with database.reading():
             source.close()
-        assert connection.closed
+        assert_closed(opened, 2)
         assert source.get_many(["bob"]) == {"bob": 2}
-        assert len(opened) == 2
-        for made in opened:
-            with pytest.raises(sqlite3.ProgrammingError):
-                made.total_changes  # type: ignore[attr-defined]  # noqa: B018
+        assert_closed(opened, 3)
+
+
+def test_closing_while_a_connection_goes_back(url: str) -> None:
+    """Neither of two that end at the same time leaves it to the other."""
+    with closing(SqlSource(url, table="users", key="name", value="id")) as source:
+        opened: list[object] = []
+        engine = source._database.engine
+        sa.event.listen(engine, "connect", lambda made, _: opened.append(made))
+        sa.event.listen(engine, "checkin", lambda _made, _record: source.close(), once=True)
+        assert source.get_many(["bob"]) == {"bob": 2}
+        assert_closed(opened, 1)
+
+
+def assert_closed(opened: list[object], count: int) -> None:
+    """Whether as many connections were made, and none is left open."""
+    assert len(opened) == count
+    for made in opened:
+        with pytest.raises(sqlite3.ProgrammingError):
+            made.total_changes  # type: ignore[attr-defined]  # noqa: B018
