@@ -19,9 +19,11 @@ __all__ = [
     "Bank",
     "Bloom",
     "Chain",
+    "Commands",
     "Cuckoo",
     "Family",
     "Memory",
+    "Places",
     "Section",
     "Session",
     "Shelf",
@@ -35,6 +37,7 @@ __all__ = [
     "growing_table",
     "lost_frames",
     "make_header",
+    "mask",
     "memory_used",
     "parse_header",
     "read_header",
@@ -438,6 +441,49 @@ class Memory:
 class Section:
     def __buffer__(self, flags: int, /) -> memoryview: ...
 
+@final
+class Places:
+    """Where the cells of keys lie in strings of Redis."""
+
+    def __new__(cls, header: bytes, shard_bytes: int) -> Self: ...
+    def hashes(self, keys: Batch) -> tuple[bytes, bool]:
+        """The hash of each key of a batch, 8 bytes each, and whether its mask is to be an array."""
+    def add(self, hashes: bytes, names: list[bytes]) -> Commands:
+        """Commands that add keys by their hashes, to strings of these names, one a shard."""
+    def contains(self, hashes: bytes, names: list[bytes]) -> Commands:
+        """Commands that ask for keys by their hashes."""
+    def remove(self, hashes: bytes, names: list[bytes], script: bytes) -> Commands:
+        """Commands that call a script of this SHA-1 for each key.
+
+        KEYS[1] is the string, ARGV the width of a counter and then the offsets of the key's
+        counters.
+        """
+    @property
+    def shards(self) -> int:
+        """How many strings there are."""
+    def shard_bytes(self, shard: int) -> int:
+        """How long a shard's string is."""
+
+@final
+class Commands:
+    """A batch on its way to Redis."""
+
+    @property
+    def parts(self) -> list[tuple[int, bytes, int]]:
+        """For each shard that is asked: its number, what to send, how many replies there will be."""
+    def feed(self, shard: int, replies: list[Any]) -> int:
+        """Take a shard's replies, as many as were promised; how long its string is.
+
+        CorruptData if they are not what such commands are answered with.
+        """
+    @property
+    def answers(self) -> bytes:
+        """A byte for each key.
+
+        Added: 1 where it is definitely new. Asked: 0 where it is definitely not there, else the
+        least of its counters. Removed: what the script said.
+        """
+
 def bank_pages(keys_per_filter: int, error_rate: float) -> tuple[int, int]: ...
 def forked() -> None: ...
 def make_header(
@@ -454,6 +500,9 @@ def make_header(
     nbytes: int = 0,
     extra: Sequence[int] = (),
 ) -> bytes: ...
+def mask(answers: bytes, array: bool) -> Mask:
+    """Answers, a byte for each key, as a list of bool or a NumPy array."""
+
 def read_header(head: bytes, total: int | None) -> tuple[str, int, int]: ...
 def parse_header(
     head: bytes, total: int | None

@@ -20,6 +20,7 @@ pub mod look;
 pub mod loops;
 pub mod probe;
 pub mod redisbloom;
+pub mod remote;
 pub mod resp;
 pub mod rotating;
 pub mod scalable;

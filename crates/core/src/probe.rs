@@ -51,6 +51,40 @@ pub fn mulhi(a: u64, b: u64) -> u64 {
     ((u128::from(a) * u128::from(b)) >> 64) as u64
 }
 
+/// The bits of a key in its line, `each` of them in each half.
+#[inline(always)]
+pub(crate) fn in_line(h: u64, each: usize) -> impl Iterator<Item = u64> {
+    let mut pattern = pattern(h);
+    (0..each).flat_map(move |i| {
+        if i == 4 {
+            pattern = next(pattern);
+        }
+        let bytes = pattern >> (24 - 8 * (i & 3));
+        [(0, bytes), (256, bytes >> 32)]
+            .map(|(half, byte)| half + ((byte & 7) << 5) + ((byte & 255) >> 3))
+    })
+}
+
+/// The bits of a key in the classic layout. Enhanced double hashing: the step itself grows by an even
+/// amount, so that it stays odd and no step, however small or regular, sends the probes to the same
+/// few bits.
+#[inline(always)]
+pub(crate) fn anywhere(h: u64, num_bits: u64, hashes: u32) -> impl Iterator<Item = u64> {
+    const GROWTH: u64 = 0x9E37_79B9_7F4A_7C14;
+    let (mut x, mut step) = (h, second(h) | 1);
+    (1..=u64::from(hashes)).map(move |i| {
+        let p = mulhi(x, num_bits);
+        x = x.wrapping_add(step);
+        step = step.wrapping_add(i.wrapping_mul(GROWTH));
+        p
+    })
+}
+
+#[inline(always)]
+fn word_and_bit(p: u64) -> (usize, u64) {
+    ((p >> 6) as usize, 1 << (p & 63))
+}
+
 /// One way of laying a key's bits. `ATOMIC` on the writers: other writers may be at work on the
 /// same memory (another process on a mapped file, free-threaded Python); it costs a locked
 /// instruction for each bit not yet set, so it is not the default.
@@ -111,17 +145,7 @@ impl<'a, const LINES: usize, const AVX2: bool, const EACH: usize> Blocked<'a, LI
     /// Word of 64 bits and bit in it of each of the key's positions.
     #[inline(always)]
     fn positions(&self, h: u64) -> impl Iterator<Item = (usize, u64)> {
-        let mut pattern = pattern(h);
-        (0..self.each).flat_map(move |i| {
-            if i == 4 {
-                pattern = next(pattern);
-            }
-            let bytes = pattern >> (24 - 8 * (i & 3));
-            [(0, bytes), (256, bytes >> 32)].map(|(half, byte)| {
-                let p = half + ((byte & 7) << 5) + ((byte & 255) >> 3);
-                ((p >> 6) as usize, 1 << (p & 63))
-            })
-        })
+        in_line(h, self.each).map(word_and_bit)
     }
 
     #[inline(always)]
@@ -185,18 +209,9 @@ impl<'a> Classic<'a> {
         Classic { words: bits.words(), num_bits: shape.num_bits, hashes: shape.num_hashes }
     }
 
-    /// Enhanced double hashing: the step itself grows by an even amount, so that it stays odd and
-    /// no step, however small or regular, sends the probes to the same few bits.
     #[inline(always)]
     fn positions(&self, h: u64) -> impl Iterator<Item = (usize, u64)> {
-        const GROWTH: u64 = 0x9E37_79B9_7F4A_7C14;
-        let (num_bits, mut x, mut step) = (self.num_bits, h, second(h) | 1);
-        (1..=u64::from(self.hashes)).map(move |i| {
-            let p = mulhi(x, num_bits);
-            x = x.wrapping_add(step);
-            step = step.wrapping_add(i.wrapping_mul(GROWTH));
-            ((p >> 6) as usize, 1 << (p & 63))
-        })
+        anywhere(h, self.num_bits, self.hashes).map(word_and_bit)
     }
 }
 

@@ -24,6 +24,7 @@ mod names;
 mod output;
 mod permits;
 mod redisbloom;
+mod remote;
 mod replay;
 mod run;
 mod session;
@@ -42,6 +43,7 @@ use crate::bloom::Bloom;
 use crate::family::Family;
 use crate::memory::{Memory, Section};
 use crate::redisbloom::{Chain, Cuckoo};
+use crate::remote::{Commands, Places};
 use crate::session::Session;
 use crate::shelf::Shelf;
 
@@ -51,9 +53,11 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<Bank>()?;
     module.add_class::<Bloom>()?;
     module.add_class::<Chain>()?;
+    module.add_class::<Commands>()?;
     module.add_class::<Cuckoo>()?;
     module.add_class::<Family>()?;
     module.add_class::<Memory>()?;
+    module.add_class::<Places>()?;
     module.add_class::<Section>()?;
     module.add_class::<Session>()?;
     module.add_class::<Shelf>()?;
@@ -75,6 +79,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(key::canonical, module)?)?;
     module.add_function(wrap_pyfunction!(memory::memory_used, module)?)?;
     module.add_function(wrap_pyfunction!(memory::set_memory_limit, module)?)?;
+    module.add_function(wrap_pyfunction!(remote::mask, module)?)?;
     module.add_function(wrap_pyfunction!(replay::lost_frames, module)?)?;
     module.add_function(wrap_pyfunction!(fuse::build_static, module)?)?;
     module.add_function(wrap_pyfunction!(tables::growing_table, module)?)?;

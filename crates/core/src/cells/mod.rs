@@ -50,6 +50,20 @@ pub(crate) trait Rule: Send + Sync + Sized + 'static {
     fn facts(cells: &Cells<Self>) -> Vec<(&'static str, Fact)>;
 }
 
+/// The draws of a key in its line: 16 bits each, which are scaled to the number of cells. Four come
+/// from each pattern, the top ones first.
+#[inline(always)]
+pub(crate) fn drawn(h: u64, draws: usize) -> impl Iterator<Item = u64> {
+    let mut lanes = pattern(h);
+    (0..draws).map(move |i| {
+        if i > 0 && i % 4 == 0 {
+            lanes = next(lanes);
+        }
+        lanes = lanes.rotate_left(16);
+        lanes & 0xFFFF
+    })
+}
+
 /// `WIDE` in its functions: AVX2 is there, and the caller is compiled for it.
 pub(crate) struct Cells<R> {
     bits: Bits,
@@ -114,22 +128,15 @@ impl<R: Rule> Cells<R> {
         unsafe { self.at(h).read() }
     }
 
-    /// Four cells from each pattern, the top 16 bits first.
     #[inline(always)]
     fn mask<const WIDE: bool>(&self, h: u64) -> Line {
-        let mut lanes = pattern(h);
         #[cfg(target_arch = "x86_64")]
         if WIDE {
             // SAFETY: WIDE means that AVX2 is there.
-            return unsafe { avx2::mask::<R>(lanes, self.draws) };
+            return unsafe { avx2::mask::<R>(pattern(h), self.draws) };
         }
         let mut mask = [0; WORDS_PER_LINE];
-        for i in 0..self.draws {
-            if i > 0 && i % 4 == 0 {
-                lanes = next(lanes);
-            }
-            lanes = lanes.rotate_left(16);
-            let lane = lanes & 0xFFFF;
+        for lane in drawn(h, self.draws) {
             let position = ((lane * R::CELLS) >> 16) * R::WIDTH + ((lane * R::REGIONS) >> 16);
             mask[position as usize / 64] |= 1 << (position % 64);
         }
