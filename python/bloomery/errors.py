@@ -29,6 +29,8 @@
     ├── CacheUnavailable     (ConnectionError) cache-unavailable
     ├── PoisonedCache        (ValueError)   poisoned-cache
     ├── QueueUnavailable     (OSError)      queue-unavailable
+    ├── StoreUnavailable     (ConnectionError) store-unavailable
+    ├── StoreRefused         (RuntimeError) store-refused
     └── MissingExtra         (ImportError)  missing-extra
 
 Each also derives from the built-in that a caller would reach for (in brackets). The code is what
@@ -222,6 +224,18 @@ class QueueUnavailable(BloomeryError, OSError):
     """What was to wait for the source could not be written down; it was not taken."""
 
     code = "queue-unavailable"
+
+
+class StoreUnavailable(BloomeryError, ConnectionError):
+    """The Redis that holds a filter's bits cannot be reached, or does not answer in time."""
+
+    code = "store-unavailable"
+
+
+class StoreRefused(BloomeryError, RuntimeError):
+    """That Redis does not do what it was asked: it is full, read-only, or wants a password."""
+
+    code = "store-refused"
 
 
 class MissingExtra(BloomeryError, ImportError):

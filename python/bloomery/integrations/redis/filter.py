@@ -1,0 +1,80 @@
+"""`RedisFilter`: a Bloom filter whose bits are in Redis, for threads."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Literal
+
+from bloomery.integrations.redis.flows import Strings, create, opened
+from bloomery.integrations.redis.link import Link
+from bloomery.integrations.redis.naming import Keys
+from bloomery.integrations.redis.planning import planned
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+    from bloomery.types import Batch, Hasher, Key, Layout, Mask
+
+__all__ = ["RedisFilter"]
+
+
+class RedisFilter:
+    """A Bloom filter that every process with access to a Redis shares.
+
+    >>> seen = RedisFilter.create(redis, "seen", capacity=1_000_000, error_rate=0.01)
+    >>> seen.add("alice"), "alice" in seen
+    (True, True)
+    """
+
+    def __init__(self, link: Link, strings: Strings) -> None:
+        """Use `create` or `open`."""
+        self._link, self._strings = link, strings
+
+    @classmethod
+    def create(
+        cls,
+        redis: Any,
+        name: str,
+        capacity: int,
+        error_rate: float = 0.01,
+        *,
+        layout: Layout = "blocked",
+        hasher: Hasher = "xxh3",
+        seed: int = 0,
+        shards: int | Literal["auto"] = "auto",
+        ttl: float | None = None,
+    ) -> Self:
+        """Make a filter, or open it if there is just such a one."""
+        config = planned(capacity, error_rate, layout, hasher, seed, shards)
+        link, keys = Link(redis), Keys(name)
+        return cls(link, Strings(keys, link.run(create(keys, config, ttl))))
+
+    @classmethod
+    def open(cls, redis: Any, name: str) -> Self:
+        """Open a filter that is there."""
+        link, keys = Link(redis), Keys(name)
+        return cls(link, Strings(keys, link.run(opened(keys))))
+
+    @property
+    def name(self) -> str:
+        """The filter's name."""
+        return self._strings.keys.name
+
+    def add(self, key: Key) -> bool:
+        """Add the key; True if it is definitely new, False if it may have been there."""
+        return bool(self._link.run(self._strings.add([key]))[0])
+
+    def __contains__(self, key: Key) -> bool:
+        """False: definitely not added. True: maybe."""
+        return bool(self._link.run(self._strings.contains([key]))[0])
+
+    def add_many(self, keys: Batch) -> Mask:
+        """Add every key, in one round trip for each 10,000; True where one is definitely new."""
+        return self._link.run(self._strings.add(keys))
+
+    def contains_many(self, keys: Batch) -> Mask:
+        """Ask for every key: False is certain, True is maybe."""
+        return self._link.run(self._strings.contains(keys))
+
+    def delete(self) -> None:
+        """Take the filter away, for everybody."""
+        self._link.run(self._strings.delete())

@@ -1,0 +1,47 @@
+"""Names of a filter's keys in Redis.
+
+    {name}:config          what it is made like
+    {name}:bits            its bits, where they are one string
+    {name:3}:bits          those of its fourth shard: another hash tag, so another slot of a cluster
+
+What is in braces decides the slot, and ends at the first closing brace: a brace in a name is
+written %7B or %7D, and a percent sign %25.
+"""
+
+from __future__ import annotations
+
+from bloomery.errors import InvalidParameter
+
+__all__ = ["Keys"]
+
+_LONGEST = 1024
+
+
+class Keys:
+    """The keys of one filter."""
+
+    __slots__ = ("_tag", "config", "name")
+
+    def __init__(self, name: str) -> None:
+        if not isinstance(name, str) or not 0 < len(name.encode("utf-8", "replace")) <= _LONGEST:
+            shown = f"{name[:40]!r}…" if isinstance(name, str) else type(name).__name__
+            raise InvalidParameter(f"the name is {shown}, must be text of 1 to {_LONGEST} bytes")
+        try:
+            plain = name.encode()
+        except UnicodeEncodeError:
+            raise InvalidParameter(f"the name {name[:40]!r} is no Unicode text") from None
+        self.name = name
+        for brace, written in ((b"%", b"%25"), (b"{", b"%7B"), (b"}", b"%7D")):
+            plain = plain.replace(brace, written)
+        self._tag = plain
+        self.config = b"{%b}:config" % plain
+
+    def bits(self, shards: int) -> list[bytes]:
+        """Return the names of the strings, one a shard."""
+        if shards == 1:
+            return [b"{%b}:bits" % self._tag]
+        return [b"{%b:%d}:bits" % (self._tag, shard) for shard in range(shards)]
+
+    def other(self, what: str) -> bytes:
+        """Return another key in the slot of the configuration."""
+        return b"{%b}:%b" % (self._tag, what.encode())

@@ -1,0 +1,51 @@
+"""From what a user asks for to the configuration of a filter in Redis."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal
+
+from bloomery import _native, sizing
+from bloomery.errors import InvalidParameter
+from bloomery.filters.hashers import check_hasher
+from bloomery.integrations.redis.config import Config
+
+if TYPE_CHECKING:
+    from bloomery.types import Hasher, Layout
+
+__all__ = ["planned"]
+
+_LONGEST_STRING = 1 << 29  # bytes: what Redis takes
+
+
+def planned(
+    capacity: int,
+    error_rate: float,
+    layout: Layout,
+    hasher: Hasher,
+    seed: int,
+    shards: int | Literal["auto"],
+) -> Config:
+    """The configuration of a filter of this size."""
+    plan = sizing.plan(capacity, error_rate, layout=layout)
+    seed = check_hasher(hasher, seed)
+    needed = -(-plan.nbytes // _LONGEST_STRING)
+    count = needed if shards == "auto" else shards
+    most = max(1, plan.nbytes // 64)
+    if not isinstance(count, int) or not needed <= count <= min(most, 16_384):
+        raise InvalidParameter(
+            f"shards is {shards!r}, must be 'auto' or in the range [{needed}, {min(most, 16_384)}] "
+            f"for {plan.nbytes} bytes"
+        )
+    header = _native.make_header(
+        "bloom",
+        plan.capacity,
+        plan.error_rate,
+        hasher,
+        seed,
+        layout=1 if plan.layout == "blocked" else 2,
+        lines_per_key=plan.lines_per_key,
+        num_hashes=plan.num_hashes,
+        num_bits=plan.num_bits,
+        nbytes=plan.nbytes,
+    )
+    return Config("bloom", header, count)
