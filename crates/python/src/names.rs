@@ -60,8 +60,10 @@ pub struct Names {
     pub log: Vec<(u64, u8, Vec<u8>)>,
     /// Filters that have reached their mark.
     pub marked: Vec<u64>,
-    /// Why no write is taken now.
+    /// No write is taken now.
     pub refusing: bool,
+    /// Python sees every command.
+    pub aside: bool,
     pub commands: u64,
     /// Room for hashes and answers, kept from one command to the next.
     pub hashes: Vec<u64>,

@@ -79,6 +79,7 @@ impl Session {
         let mut names =
             self.shelf.get().names.lock_py_attached(py).unwrap_or_else(|e| e.into_inner());
         let mut waiting = std::mem::take(&mut names.run);
+        let watched = *watched || names.aside;
         let mut done = 0;
         let found = loop {
             match parser.step(&view[at..], &self.limits) {
@@ -87,7 +88,7 @@ impl Session {
                 Ok(Step::Command(bytes)) => {
                     let (before, command) = (at, &view[at..at + bytes]);
                     at += bytes;
-                    if let Some(doing) = one_key(parser, command).filter(|_| !*watched) {
+                    if let Some(doing) = one_key(parser, command).filter(|_| !watched) {
                         if waiting.joins(doing, parser, command, before) {
                             done += 1;
                             continue;
@@ -102,7 +103,7 @@ impl Session {
                     } else {
                         waiting.end(py, &mut names, view, output);
                     }
-                    let seen = *watched
+                    let seen = watched
                         || permits.as_ref().is_some_and(|known| !known.cover(parser, command));
                     if seen || !run(py, &mut names, parser, command, output) {
                         let words = (0..parser.len())

@@ -237,6 +237,31 @@ impl Shelf {
         self.names.lock_py_attached(py).unwrap_or_else(|e| e.into_inner()).refusing
     }
 
+    /// While true, the native path does nothing: Python sees every command.
+    #[setter]
+    fn set_aside(&self, py: Python<'_>, aside: bool) {
+        self.names.lock_py_attached(py).unwrap_or_else(|e| e.into_inner()).aside = aside;
+    }
+
+    #[getter]
+    fn aside(&self, py: Python<'_>) -> bool {
+        self.names.lock_py_attached(py).unwrap_or_else(|e| e.into_inner()).aside
+    }
+
+    /// The hash of each key, 8 bytes each, as this filter has them.
+    fn hashes<'py>(
+        &self,
+        name: &Bound<'py, PyBytes>,
+        keys: &Bound<'py, PyAny>,
+    ) -> PyResult<Bound<'py, PyBytes>> {
+        let mut found = Vec::new();
+        self.with(name, keys, |_, _, work| {
+            found = work.hashes.iter().flat_map(|hash| hash.to_le_bytes()).collect();
+            Ok(())
+        })?;
+        Ok(PyBytes::new(name.py(), &found))
+    }
+
     /// Layers that a cuckoo filter of RedisBloom's may have, before it takes no more keys.
     #[setter]
     fn set_most_layers(&self, layers: usize) {
