@@ -61,6 +61,14 @@ def serve(
             "Without it, registry.sqlite in DIR. Better BLOOMERY_REGISTRY: others see flags.",
         ),
     ] = None,
+    store: Annotated[
+        str | None,
+        typer.Option(
+            metavar="URL",
+            help="Be a node: the filters are in this Redis (redis://host:6379), and any number of "
+            "nodes share them (docs/nodes.md). Better BLOOMERY_STORE: others see flags.",
+        ),
+    ] = None,
     fsync: Annotated[
         str | None,
         typer.Option(
@@ -113,6 +121,7 @@ def serve(
         "tls-key": tls_key,
         "insecure": "yes" if insecure else None,
         "registry": registry,
+        "store": store,
         "fsync": fsync,
         "bf-layout": bf_layout,
         "maxmemory": maxmemory,

@@ -20,6 +20,7 @@ from bloomery.storage.settings import PARAMETERS
 from bloomery.storage.state import Entry, State
 
 if TYPE_CHECKING:
+    from bloomery.service.store.writing import StoreLog
     from bloomery.storage.log import Log, Row
 
 __all__ = ["Engine"]
@@ -51,7 +52,7 @@ def _ignore(entry: Entry) -> None:
 class Engine:
     """The state of a server, its hot path, and its log."""
 
-    def __init__(self, state: State, log: Log, clock: Clock | None = None) -> None:
+    def __init__(self, state: State, log: Log | StoreLog, clock: Clock | None = None) -> None:
         self.state = state
         self.log = log
         self.clock = clock or Clock(state.now)
@@ -59,7 +60,10 @@ class Engine:
         self.problem: errors.LogUnavailable | None = None  # why writes are refused
         self.on_change: Callable[[Entry], None] = _ignore
         self.on_drop: Callable[[Entry], None] = _ignore
+        self.on_begin: Callable[[], None] = lambda: None
         self.on_end: Callable[[], None] = lambda: None
+        # What has to be done elsewhere before anything is done here; it may refuse.
+        self.before: Callable[[Op, int, bytes], None] = lambda op, filter_id, data: None
         self._shelved: dict[int, bytes] = {}  # under which name each filter is on the shelf
         self._touched: set[int] = set()  # filters that were changed or dropped in this turn
         self._open = False  # has this turn begun?
@@ -75,6 +79,7 @@ class Engine:
         """Let the time be that of this turn, if it has not begun: what is due happens now."""
         if not self._open:
             self._open = True
+            self.on_begin()
             self._pass_time()
 
     def end(self) -> list[Row]:
@@ -105,14 +110,34 @@ class Engine:
         if op in _OTHER_KEYS and filter_id in self._successors:
             self.give_up(filter_id, f"the filter was changed meanwhile ({op.name.lower()})")
         self._count(filter_id)
+        self.before(op, filter_id, data)
         entry = self.state.apply(op, filter_id, data, self.state.now)
         self.shelf.note(filter_id, op, data)
         if entry is not None:
-            entry.changes += 1
-            self._touched.add(entry.id)
-            self._shelve(entry)
-            self.on_change(entry)
+            self._changed(entry)
         return entry
+
+    def _changed(self, entry: Entry) -> None:
+        entry.changes += 1
+        self._touched.add(entry.id)
+        self._shelve(entry)
+        self.on_change(entry)
+
+    # What another server did, to a filter that both have.
+
+    def mirror(self, op: Op, filter_id: int, data: bytes = b"") -> None:
+        """Do it here too; it is not noted for the log."""
+        self._count(filter_id)
+        entry = self.state.apply(op, filter_id, data, self.state.now)
+        if entry is not None and op == Op.ADD:
+            self._shelve(entry)
+        elif entry is not None:
+            self._changed(entry)
+
+    def take_in(self, entry: Entry) -> None:
+        """Have a filter that was made elsewhere."""
+        self.state.put(entry)
+        self._changed(entry)
 
     def create(self, op: Op, data: bytes) -> Entry:
         """Do an operation that makes a filter."""

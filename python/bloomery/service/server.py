@@ -39,6 +39,7 @@ from bloomery.service.sampler import Sampler
 from bloomery.service.saving import Saving
 from bloomery.service.settings import Settings
 from bloomery.service.sources import SourceSettings
+from bloomery.service.store.node import Node
 from bloomery.service.tls import Tls
 from bloomery.service.turns import Turns
 from bloomery.service.webhook import Webhook
@@ -46,6 +47,7 @@ from bloomery.storage import files
 from bloomery.storage.folder import lock, log_folder
 from bloomery.storage.log import Fsync, Log
 from bloomery.storage.recovery import Recovery, recover
+from bloomery.storage.state import State
 
 __all__ = ["Server"]
 
@@ -71,13 +73,14 @@ class Server:
         self.accept_loss = accept_loss
         self.started = time.time()
         self.loaded = False  # the filters are there
-        self.ready = False  # for clients: not before, and not when it is about to end
+        self.serving = False  # clients: not before, and not when it is about to end
         self.resp_address = self.http_address = ""
         self.alerts = Alerts(self.say)
         self.webhook: Webhook | None = None
         self.problems: list[str] = []  # that were found when it started
         self.recovered_rows = 0  # of the log, that were done again
         self.certificate: Tls | None = None
+        self.node: Node | None = None  # with a store
         self._reload = asyncio.Event()
 
     # Set by run().
@@ -121,8 +124,8 @@ class Server:
             http = await self.http.open(bound, self.settings.http_port, self.tls)
             self.http_address = http.address
             sweeping = asyncio.ensure_future(self._sweep_http())
-            # In a thread: meanwhile HTTP says that the server is not ready.
-            self._open(await asyncio.to_thread(recover, self.data, accept_loss=self.accept_loss))
+            if not await self._load(stop):
+                return 0
             await self.commands.lookups.start(self.say)
             resp = await self._listen(bound)
             background = [
@@ -133,13 +136,13 @@ class Server:
             if self.certificate is not None:
                 background.append(asyncio.ensure_future(self.certificate.watch(self._reload)))
             self.sampler.start()
-            self.ready = True
+            self.serving = True
             self._print_ready()
             notify("READY=1", f"STATUS=resp={self.resp_address} http={self.http_address}")
             try:
                 await stop.wait()
             finally:
-                self.ready = False
+                self.serving = False
                 self.say("stopping: requests that have begun are answered, then a snapshot is made")
                 notify("STOPPING=1")
                 await asyncio.sleep(self.settings.drain_seconds)
@@ -150,6 +153,33 @@ class Server:
                 await self._drain()
                 await self.rebuilds.stop()
             return await self._close()
+
+    async def _load(self, stop: asyncio.Event) -> bool:
+        """Have the filters; False if it was told to stop before. HTTP says meanwhile that the
+        server is not ready."""
+        if not self.settings.store:
+            found = await asyncio.to_thread(recover, self.data, accept_loss=self.accept_loss)
+            self._open(found)
+            self.loaded = True
+            return True
+        self.node = Node(self)
+        self._open(Recovery(self.data, State(), 1, 0, 0, 0))
+        started = asyncio.ensure_future(self.node.start())
+        stopped = asyncio.ensure_future(stop.wait())
+        await asyncio.wait({started, stopped}, return_when=asyncio.FIRST_COMPLETED)
+        stopped.cancel()
+        if started.done():
+            await started
+            self.loaded = True
+            return True
+        started.cancel()
+        await self._close()
+        return False
+
+    @property
+    def ready(self) -> bool:
+        """May clients ask it?"""
+        return self.serving and (self.node is None or self.node.unfit() is None)
 
     @property
     def tls(self) -> ssl.SSLContext | None:
@@ -166,16 +196,12 @@ class Server:
         self.problems, self.recovered_rows = found.problems, found.rows
         for problem in found.problems:
             self.say(f"recovery: {problem}", level="warning")
-        log = Log(
-            log_folder(self.data),
-            segment=found.segment,
-            seq=found.seq,
-            fsync=cast("Fsync", self.settings.fsync),
-            segment_bytes=self.settings.snapshot_log_bytes,
-        )
+        log = self.node.log if self.node is not None else self._open_log(found)
         # Only now: a lower limit than before must not keep the server from its own data.
         _native.set_memory_limit(self.settings.maxmemory or None)
         self.engine = Engine(found.state, log)
+        if self.node is not None:
+            self.node.follow(self.engine)
         self.engine.shelf.most_layers = self.settings.cf_max_expansions
         lookups = Lookups(self.engine, self.settings, self.sources)
         self.commands = Commands(self.engine, self.settings, lookups)
@@ -191,7 +217,15 @@ class Server:
         self.webhook = self._open_webhook()
         self.door = Door(self)
         self.audit = Audit(self.data, self.say)
-        self.loaded = True
+
+    def _open_log(self, found: Recovery) -> Log:
+        return Log(
+            log_folder(self.data),
+            segment=found.segment,
+            seq=found.seq,
+            fsync=cast("Fsync", self.settings.fsync),
+            segment_bytes=self.settings.snapshot_log_bytes,
+        )
 
     def _open_webhook(self) -> Webhook | None:
         settings = self.settings
@@ -308,6 +342,8 @@ class Server:
         if self.webhook is not None:
             await asyncio.to_thread(self.webhook.close)
         self.turns.stop()
+        if self.node is not None:
+            await self.node.stop()
         try:
             self.engine.log.close()
         except errors.LogUnavailable as problem:

@@ -46,6 +46,17 @@ class Settings:
     resp_port: int = _set(6380, _PORT, live=False)
     http_port: int = _set(8100, _PORT, live=False)
     registry: str = _set("", values.line, live=False, secret=True)  # a URL; else in `data`
+    # A URL of Redis, where the filters are; without one they are in `data`.
+    store: str = _set("", values.line, live=False, secret=True)
+    store_prefix: str = _set("bloomery", values.line, live=False)
+    store_consistency: str = _set("local", values.one_of("local", "shared"))
+    store_on_outage: str = _set("refuse", values.one_of("refuse", "queue"), live=False)
+    store_min_replicas: int = _set(0, values.between(0, 100), live=False)
+    store_max_lag_ms: int = _set(5000, values.between(200, 3_600_000))
+    store_max_outage_seconds: int = _set(300, values.between(0, 1 << 31))  # 0: no limit
+    store_timeout_ms: int = _set(2000, values.between(50, 60_000), live=False)
+    store_stream_entries: int = _set(100_000, values.between(1000, 1 << 30), live=False)
+    store_replay_seconds: int = _set(60, values.between(1, 3600), live=False)
     tls_cert: str = _set("", values.line, live=False, path=True)
     tls_key: str = _set("", values.line, live=False, path=True)
     tls_handshake_seconds: int = _set(10, values.between(1, 3600), live=False)

@@ -18,6 +18,31 @@ class Link:
 
     def __init__(self, client: Any) -> None:
         self.client = client
+        self.one_connection = True  # does all that is sent together go the same way, in order?
+
+    @classmethod
+    def connect(cls, url: str, *, timeout: float) -> Link:
+        """Return a link with a client of its own."""
+        import redis
+
+        return cls(
+            redis.Redis.from_url(url, socket_timeout=timeout, socket_connect_timeout=timeout)
+        )
+
+    def close(self) -> None:
+        """Let go of the connections."""
+        self.client.close()
+
+    def identity(self) -> object:
+        """Which server this is: another one after each restart, and after a failover."""
+        from redis.exceptions import RedisError
+
+        try:
+            info = self.client.info("server")
+            replication = self.client.info("replication")
+        except RedisError as problem:
+            raise unavailable(problem) from problem
+        return info.get("run_id"), replication.get("master_replid")
 
     def run(self, flow: Flow[T]) -> T:
         """Make the round trips of a flow."""

@@ -5,16 +5,20 @@
     {name:3}:bits          those of its fourth shard: another hash tag, so another slot of a cluster
 
 What is in braces decides the slot, and ends at the first closing brace: a brace in a name is
-written %7B or %7D, and a percent sign %25.
+written %7B or %7D, and a percent sign %25. A name that ends like a shard's, with a colon and a
+number, has %3A for that colon: filter "seen:3" is not the fourth shard of "seen".
 """
 
 from __future__ import annotations
+
+import re
 
 from bloomery.errors import InvalidParameter
 
 __all__ = ["Keys"]
 
 _LONGEST = 1024
+_LIKE_A_SHARD = re.compile(rb":(\d+)$")
 
 
 class Keys:
@@ -22,17 +26,19 @@ class Keys:
 
     __slots__ = ("_tag", "config", "name")
 
-    def __init__(self, name: str) -> None:
-        if not isinstance(name, str) or not 0 < len(name.encode("utf-8", "replace")) <= _LONGEST:
-            shown = f"{name[:40]!r}…" if isinstance(name, str) else type(name).__name__
-            raise InvalidParameter(f"the name is {shown}, must be text of 1 to {_LONGEST} bytes")
+    def __init__(self, name: str | bytes) -> None:
+        if not isinstance(name, (str, bytes)):
+            raise InvalidParameter(f"the name is a {type(name).__name__}, must be text")
         try:
-            plain = name.encode()
+            plain = name.encode() if isinstance(name, str) else name
         except UnicodeEncodeError:
             raise InvalidParameter(f"the name {name[:40]!r} is no Unicode text") from None
-        self.name = name
+        if not 0 < len(plain) <= _LONGEST:
+            raise InvalidParameter(f"the name has {len(plain)} bytes, must have 1 to {_LONGEST}")
+        self.name = name if isinstance(name, str) else plain.decode("utf-8", "backslashreplace")
         for brace, written in ((b"%", b"%25"), (b"{", b"%7B"), (b"}", b"%7D")):
             plain = plain.replace(brace, written)
+        plain = _LIKE_A_SHARD.sub(rb"%3A\1", plain)
         self._tag = plain
         self.config = b"{%b}:config" % plain
 

@@ -4,8 +4,10 @@ usual cases of ADD, MADD, EXISTS, MEXISTS and DEL never come here: native code a
 
 from __future__ import annotations
 
+from collections.abc import Awaitable
 from typing import Any
 
+from bloomery.errors import UnknownFilter
 from bloomery.service.commands import NO_ROOM
 from bloomery.service.resp import failures
 from bloomery.service.resp.bf_reserve import (
@@ -19,6 +21,7 @@ from bloomery.service.resp.client import Client
 from bloomery.service.resp.replies import Failure
 from bloomery.service.resp.table import command, wrong_arity
 from bloomery.service.resp.words import decimal, integer, option
+from bloomery.service.store import reads
 
 _NAME = (1, 1, 1)
 
@@ -34,6 +37,8 @@ def answers(outcome: tuple[bytes, tuple[str, str] | None], door: str) -> list[An
 @command("BF.ADD", "key item", least=2, write=True, keys=_NAME, does="add")
 def add(client: Client, words: list[bytes]) -> Any:
     """Add a key: 1 if it is definitely new, 0 if it may have been there."""
+    if client.asks_store:
+        return _first(_exactly(client, words))
     (answer,) = _madd(client, words)
     if isinstance(answer, Failure):
         raise answer
@@ -41,9 +46,9 @@ def add(client: Client, words: list[bytes]) -> Any:
 
 
 @command("BF.MADD", "key item [item ...]", least=2, most=None, write=True, keys=_NAME, does="add")
-def madd(client: Client, words: list[bytes]) -> list[Any]:
+def madd(client: Client, words: list[bytes]) -> Any:
     """Add keys: for each, 1 if it is definitely new, 0 if it may have been there."""
-    return _madd(client, words)
+    return _exactly(client, words) if client.asks_store else _madd(client, words)
 
 
 def _madd(client: Client, words: list[bytes]) -> list[Any]:
@@ -51,6 +56,19 @@ def _madd(client: Client, words: list[bytes]) -> list[Any]:
     if filter_at(client, name, "bf") is None:
         make_default(client, name)
     return answers(client.server.commands.add(name, keys), "bf")
+
+
+async def _exactly(client: Client, words: list[bytes]) -> list[Any]:
+    """As Redis answers, for all nodes."""
+    name, *keys = words
+    if filter_at(client, name, "bf") is None:
+        make_default(client, name)
+    assert client.server.node is not None
+    return answers(await reads.exact_add(client.server.node, name, keys), "bf")
+
+
+async def _first(several: Awaitable[list[Any]]) -> Any:
+    return (await several)[0]
 
 
 @command(
@@ -109,15 +127,25 @@ def insert(client: Client, words: list[bytes]) -> list[Any]:
 
 
 @command("BF.EXISTS", "key item", least=2, keys=_NAME, does="contains")
-def exists(client: Client, words: list[bytes]) -> bool:
+def exists(client: Client, words: list[bytes]) -> Any:
     """Tell whether a key may have been added: 0 is certain."""
-    return _mexists(client, words)[0]
+    return _first(_everywhere(client, words)) if client.asks_store else _mexists(client, words)[0]
 
 
 @command("BF.MEXISTS", "key item [item ...]", least=2, most=None, keys=_NAME, does="contains")
-def mexists(client: Client, words: list[bytes]) -> list[bool]:
+def mexists(client: Client, words: list[bytes]) -> Any:
     """Tell of each key whether it may have been added: 0 is certain."""
-    return _mexists(client, words)
+    return _everywhere(client, words) if client.asks_store else _mexists(client, words)
+
+
+async def _everywhere(client: Client, words: list[bytes]) -> list[bool]:
+    name, *keys = words
+    assert client.server.node is not None
+    try:
+        found = await reads.contains(client.server.node, name, keys)
+    except UnknownFilter:
+        return [False] * len(keys)
+    return [bool(answer) for answer in found]
 
 
 def _mexists(client: Client, words: list[bytes]) -> list[bool]:

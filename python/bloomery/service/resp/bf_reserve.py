@@ -51,6 +51,10 @@ def filter_at(client: Client, name: bytes, door: str) -> Entry | None:
     return entry
 
 
+# The capacity of a filter in Redis that is made by adding to it: it will not grow.
+STORE_SIZE = 1_000_000
+
+
 def make(
     client: Client, name: bytes, rate: float, capacity: int, expansion: int, **more: Any
 ) -> None:
@@ -59,6 +63,11 @@ def make(
     rate = min(rate, MOST_RATE)
     chosen: dict[str, Any] = {"capacity": capacity, "error_rate": rate, "expansion": expansion}
     kind = more.pop("kind", None)
+    if client.server.node is not None and kind is None:
+        # In Redis a filter keeps its size: beyond its capacity it errs more often, and says so.
+        kind = "bloom"
+        if expansion:
+            more.setdefault("on_full", "alert")
     if kind is None and ("on_full" not in more or not expansion):
         if settings.bf_layout == "redisbloom":
             kind = "redisbloom"
@@ -72,6 +81,8 @@ def make(
 def make_default(client: Client, name: bytes) -> None:
     settings = client.server.settings
     rate, size = settings.bf_error_rate, settings.bf_initial_size
+    if client.server.node is not None:
+        size = max(size, STORE_SIZE)
     make(client, name, rate, size, settings.bf_expansion_factor)
 
 

@@ -34,6 +34,7 @@ class Client:
     # Commands of a transaction that has begun; None: there is none.
     queue: list[list[bytes]] | None = None
     queued_bytes: int = 0
+    shared: bool | None = None  # does it want answers of the store? None: as the server is set
     spoiled: bool = False  # one of them was wrong: EXEC will refuse
     # Names that WATCH gave, and how their filters were then.
     watching: dict[bytes, object] = field(default_factory=dict)
@@ -84,7 +85,7 @@ class Client:
     def observe(self) -> None:
         """Let Python see those commands that are not to be done at once."""
         user = self.user
-        self.session.watched = user is None or self.queue is not None
+        self.session.watched = user is None or self.queue is not None or bool(self.shared)
         # This also forgets what was permitted before.
         self.session.restricted = user is None or user.role < Role.WRITE or not user.everything
 
@@ -92,6 +93,17 @@ class Client:
         """Let the native path do the usual commands on this name, which is the user's to use."""
         if self.user is not None and self.session.restricted:
             self.session.permit(name, self.user.role >= Role.WRITE)
+
+    @property
+    def asks_store(self) -> bool:
+        """Are its questions for Redis, and not for this node's copy?"""
+        node = self.server.node
+        if node is None:
+            return False
+        wanted = self.shared
+        if wanted is None:
+            wanted = self.server.settings.store_consistency == "shared"
+        return wanted or node.aside
 
     @property
     def protocol(self) -> int:

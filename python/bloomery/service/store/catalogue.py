@@ -1,0 +1,156 @@
+"""The catalogue: which filters there are, for all nodes of one prefix.
+
+    {bloomery}:filters     a hash: a filter's name -> JSON
+    {bloomery}:stream      what nodes tell one another (stream.py)
+
+A change of the catalogue and the entry of the stream that tells of it are one step in Redis: both
+keys are in one slot. So no node hears of a key before it hears of its filter.
+"""
+
+from __future__ import annotations
+
+import json
+import secrets
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from bloomery import _native
+from bloomery.errors import CorruptData
+from bloomery.integrations.redis.config import Config
+from bloomery.integrations.redis.failures import checked
+from bloomery.integrations.redis.trips import Flow, command
+from bloomery.service.store.stream import Record, packed_records
+from bloomery.storage.operations import Op, name_of, text_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+__all__ = ["Catalogue", "Changed", "Listed", "dropped", "new_uid"]
+
+# KEYS: catalogue, stream. ARGV: name, what it must be now ("" for nothing), what it is to be (""
+# for nothing), length of the stream, writer, records ("" for none). Nil if it was done, else what
+# the catalogue has.
+_CHANGE = """
+local held = redis.call('HGET', KEYS[1], ARGV[1]) or ''
+if held ~= ARGV[2] then return held end
+if ARGV[3] == '' then redis.call('HDEL', KEYS[1], ARGV[1])
+else redis.call('HSET', KEYS[1], ARGV[1], ARGV[3]) end
+if ARGV[6] ~= '' then
+  redis.call('XADD', KEYS[2], 'MAXLEN', '~', ARGV[4], '*', 'w', ARGV[5], 'd', ARGV[6])
+end
+return nil
+"""
+
+
+@dataclass(frozen=True)
+class Listed:
+    """A filter as the catalogue has it."""
+
+    uid: int  # no other filter ever has it
+    name: bytes
+    header: bytes  # as of a saved filter
+    shards: int
+    settings: dict[str, Any]  # as of a server's filter
+    created_at: float
+    expires_at: float | None = None
+    dropped_at: float | None = None  # since when its strings are being deleted
+
+    @property
+    def config(self) -> Config:
+        """What is kept beside its strings."""
+        return Config("bloom", self.header, self.shards)
+
+    @property
+    def nbytes(self) -> int:
+        """Of its bits."""
+        return _native.read_header(self.header, None)[1]
+
+    def to_json(self) -> bytes:
+        """Return it as the catalogue has it."""
+        fields = {name: getattr(self, name) for name in _FIELDS}
+        fields |= {"name": text_of(self.name), "header": self.header.hex()}
+        return json.dumps(fields, separators=(",", ":"), sort_keys=True).encode()
+
+    @classmethod
+    def from_json(cls, data: bytes) -> Listed:
+        """Read it again; CorruptData if it is none of ours."""
+        try:
+            fields = json.loads(data)
+            fields["name"] = name_of(fields["name"])
+            fields["header"] = bytes.fromhex(fields["header"])
+            found = cls(**fields)
+            _ = found.nbytes
+        except (ValueError, TypeError, KeyError, AttributeError):
+            raise CorruptData("the catalogue in Redis has an entry that cannot be read") from None
+        return found
+
+    def record(self, op: Op) -> Record:
+        """Return what the stream tells of it."""
+        return Record(self.uid, op, self.to_json())
+
+
+_FIELDS = ("uid", "shards", "settings", "created_at", "expires_at", "dropped_at")
+
+
+class Catalogue:
+    """The catalogue of one prefix."""
+
+    def __init__(self, prefix: str, most_entries: int) -> None:
+        tag = prefix.encode()
+        self.key = b"{%b}:filters" % tag
+        self.stream = b"{%b}:stream" % tag
+        self.most_entries = most_entries
+        self.writer = secrets.token_bytes(8)  # of this process, as long as it lives
+
+    def all(self) -> Flow[list[Listed]]:
+        """Return every filter."""
+        [some] = yield [command(self.key, "HVALS", self.key)]
+        [held] = checked(some)
+        return [Listed.from_json(value) for value in held]
+
+    def find(self, name: bytes) -> Flow[Listed | None]:
+        """Return the filter of a name."""
+        [some] = yield [command(self.key, "HGET", self.key, name)]
+        [held] = checked(some)
+        return None if held is None else Listed.from_json(held)
+
+    def change(
+        self,
+        name: bytes,
+        before: Listed | None,
+        after: Listed | None,
+        records: Iterable[Record] = (),
+    ) -> Flow[Listed | None]:
+        """Put one entry in the place of another, and tell the nodes; if it is not the one that the
+        catalogue has now, return that (None: there is none) as `Changed`."""
+        words = (
+            name,
+            b"" if before is None else before.to_json(),
+            b"" if after is None else after.to_json(),
+            self.most_entries,
+            self.writer,
+            packed_records(records),
+        )
+        [some] = yield [command(self.key, "EVAL", _CHANGE, 2, self.key, self.stream, *words)]
+        [held] = checked(some)
+        if held is None:
+            return after
+        raise Changed(Listed.from_json(held) if held else None)
+
+
+class Changed(Exception):
+    """Somebody else was there before."""
+
+    def __init__(self, found: Listed | None) -> None:
+        super().__init__()
+        self.found = found
+
+
+def dropped(listed: Listed, now: float) -> Listed:
+    """Return a filter whose strings are about to be deleted."""
+    return replace(listed, dropped_at=now)
+
+
+def new_uid() -> int:
+    """Return a number that no filter has had."""
+    return secrets.randbits(63)

@@ -1,0 +1,165 @@
+"""Making, changing and dropping a filter that nodes share: in Redis first, and here only if that was
+done. The event loop waits for it: such things are rare, and a Redis that does not answer is given up
+after `store-timeout-ms`."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from bloomery import errors
+from bloomery.integrations.redis.failures import checked
+from bloomery.integrations.redis.flows import create
+from bloomery.integrations.redis.naming import Keys
+from bloomery.integrations.redis.planning import planned
+from bloomery.integrations.redis.trips import Flow, command
+from bloomery.service.store.catalogue import Catalogue, Changed, Listed, dropped, new_uid
+from bloomery.service.store.shared import Shared
+from bloomery.storage import operations
+from bloomery.storage.operations import Op
+
+if TYPE_CHECKING:
+    from bloomery.service.store.node import Node
+
+__all__ = ["Control"]
+
+_PATIENCE = 10.0  # seconds after which a filter that was being dropped is dropped by whoever comes
+_REASONS = {
+    Op.REMOVE: "a plain filter forgets no key",
+    Op.RENAME: "its name is where its bits are in Redis; make another and add the keys",
+    Op.COPY: "make another, and merge with RedisFilter.merge",
+    Op.CLEAR: "drop it and make it again",
+    Op.MERGE: "merge with RedisFilter.merge, and let the nodes reload (restart them)",
+    Op.CHUNK: "push a saved filter with RedisFilter.push before nodes have one of that name",
+    Op.ROTATE: "a plain filter does not rotate",
+    Op.COMPACT: "a plain filter in Redis keeps its size",
+}
+
+
+class Control:
+    """What is done to a filter as a whole."""
+
+    def __init__(self, node: Node) -> None:
+        self.node = node
+
+    def before(self, op: Op, id: int, data: bytes) -> None:
+        """Do it in Redis, before it is done here; what is raised refuses it."""
+        if op in _REASONS:
+            raise errors.InvalidParameter(
+                f"this server keeps its filters in Redis (store): {_REASONS[op]}"
+            )
+        self.node.require_link()
+        fields = operations.read_fields(data) if data else {}
+        shared = self.node.filters.by_id.get(id)
+        if op == Op.CREATE:
+            self._create(id, fields)
+        elif shared is None:
+            raise errors.UnknownFilter("there is no such filter any more")
+        elif op == Op.DROP:
+            self._run(self._drop(shared.listed))
+        elif op == Op.EXPIRE:
+            self._run(self._change(shared, op, expires_at=fields["at"]))
+        elif op == Op.ADJUST:
+            settings = {**shared.listed.settings, **fields}
+            kept = {name: value for name, value in settings.items() if value is not None}
+            self._run(self._change(shared, op, settings=kept))
+
+    def _run(self, flow: Flow[Any]) -> Any:
+        try:
+            return self.node.link.run(flow)
+        except errors.StoreUnavailable as problem:
+            self.node.lost(problem)
+            raise
+
+    def _create(self, id: int, fields: dict[str, Any]) -> None:
+        name, given = operations.name_of(fields["name"]), fields["settings"]
+        if given.get("kind", "bloom") != "bloom" or name.startswith(b"\0"):
+            raise errors.InvalidParameter(
+                f"this server keeps its filters in Redis (store), where they are of kind bloom, not "
+                f"{given.get('kind')}: BF.RESERVE … NONSCALING, or leave the kind out"
+            )
+        wanted = planned(
+            given.get("capacity", 1),
+            given.get("error_rate", 0.01),
+            given.get("layout", "blocked"),
+            given.get("hasher", "xxh3"),
+            given.get("seed", 0),
+            "auto",
+        )
+        listed = Listed(
+            new_uid(), name, wanted.header, wanted.shards, {**given, "kind": "bloom"}, time.time()
+        )
+        self.node.filters.put(Shared.of(self._run(self._made(listed)), id))
+
+    def _made(self, listed: Listed) -> Flow[Listed]:
+        """Make it, or take the one that another node has made alike at the same time."""
+        catalogue, name = self.node.catalogue, listed.name
+        for _ in range(3):
+            found = yield from catalogue.find(name)
+            if found is not None and found.dropped_at is not None:
+                if time.time() - found.dropped_at < _PATIENCE:
+                    raise errors.FilterExists(
+                        "a filter of that name is being deleted: try again in a moment"
+                    )
+                yield from _deleted(catalogue, found)
+            try:
+                if found is None:
+                    yield from create(Keys(name), listed.config, None)
+                    yield from catalogue.change(name, None, listed, [listed.record(Op.CREATE)])
+                    return listed
+            except Changed as other:
+                found = other.found
+            if found is not None and found.dropped_at is None:
+                found.config.require_same(operations.text_of(name), listed.config)
+                return found
+        raise errors.FilterExists("others are making and deleting filters of that name")
+
+    def _drop(self, listed: Listed) -> Flow[None]:
+        catalogue = self.node.catalogue
+        found: Listed | None = listed
+        while found is not None and found.uid == listed.uid:
+            going = found if found.dropped_at is not None else dropped(found, time.time())
+            try:
+                if going is not found:
+                    yield from catalogue.change(found.name, found, going, [listed.record(Op.DROP)])
+                yield from _deleted(catalogue, going)
+                return
+            except Changed as other:
+                found = other.found
+
+    def _change(self, shared: Shared, op: Op, **to: Any) -> Flow[None]:
+        catalogue = self.node.catalogue
+        found: Listed | None = shared.listed
+        while found is not None and found.uid == shared.listed.uid and found.dropped_at is None:
+            after = replace(found, **to)
+            try:
+                if op == Op.EXPIRE:
+                    yield from _ending(shared, after.expires_at)
+                yield from catalogue.change(found.name, found, after, [after.record(op)])
+                shared.listed = after
+                return
+            except Changed as other:
+                found = other.found
+        raise errors.UnknownFilter("there is no such filter any more")
+
+
+def _deleted(catalogue: Catalogue, listed: Listed) -> Flow[None]:
+    """Delete the strings, and then the entry of the catalogue."""
+    yield from Shared.of(listed, 0).strings.delete()
+    try:
+        yield from catalogue.change(listed.name, listed, None)
+    except Changed:
+        pass
+
+
+def _ending(shared: Shared, at: float | None) -> Flow[None]:
+    strings = shared.strings
+    names = [strings.keys.config, *strings.names]
+    if at is None:
+        asks = [command(name, "PERSIST", name) for name in names]
+    else:
+        # Redis forgets it some time after the nodes do: none finds it gone before its time.
+        asks = [command(name, "PEXPIREAT", name, int(at * 1000) + 60_000) for name in names]
+    for some in (yield asks):
+        checked(some)

@@ -1,0 +1,329 @@
+"""A node: a server without filters of its own. It has a copy of those in Redis, follows what others
+add, answers from the copy, and writes through.
+
+What it promises: a key that any node acknowledged is found by every node that is ready, after the
+lag at the latest; at once by who asks with `consistency=shared`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import Future
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from bloomery import BloomFilter, errors
+from bloomery.integrations.redis.link import Link
+from bloomery.service.store import copying
+from bloomery.service.store.catalogue import Catalogue, Listed
+from bloomery.service.store.control import Control
+from bloomery.service.store.outbox import Outbox
+from bloomery.service.store.shared import Filters, Recent, Shared
+from bloomery.service.store.stream import Entry as StreamEntry
+from bloomery.service.store.tail import Tail
+from bloomery.service.store.writing import StoreLog
+from bloomery.storage import operations
+from bloomery.storage.operations import Op
+from bloomery.storage.state import Entry
+
+if TYPE_CHECKING:
+    from bloomery.service.engine import Engine
+    from bloomery.service.server import Server
+
+__all__ = ["Node"]
+
+
+class Node:
+    """The link between a server and its store."""
+
+    def __init__(self, server: Server) -> None:
+        settings = server.settings
+        self.server = server
+        self.loop = asyncio.get_running_loop()
+        self.catalogue = Catalogue(settings.store_prefix, settings.store_stream_entries)
+        self.filters = Filters()
+        self.recent = Recent(settings.store_replay_seconds)
+        timeout = settings.store_timeout_ms / 1000
+        self.link = Link.connect(settings.store, timeout=timeout)
+        self.tail_link = Link.connect(settings.store, timeout=timeout)
+        queued = settings.store_on_outage == "queue"
+        self.outbox = Outbox(Path(settings.data, "outbox")) if queued else None
+        self.log = StoreLog(
+            self.link,
+            self.catalogue,
+            self.filters,
+            self.recent,
+            min_replicas=settings.store_min_replicas,
+            timeout_ms=settings.store_timeout_ms,
+            outbox=self.outbox,
+            on_loss=lambda: self.tail_look(),
+        )
+        self.control = Control(self)
+        self.tail = Tail(self)
+        self.down_since: float | None = None  # since when Redis does not answer (monotonic)
+        self.why = "it has not been asked yet"
+        self.current_at = 0.0  # at this moment (monotonic) all that others had added was here
+        self.lag = 0.0  # seconds that the last entry took
+        self.loads = 0
+        self.restores = 0
+        self.broken = ""  # why the copy cannot be whole
+        self._caught_up = asyncio.Event()
+
+    # Set by follow().
+    engine: Engine
+
+    def follow(self, engine: Engine) -> None:
+        """Serve this engine."""
+        self.engine = engine
+        engine.before = self.control.before
+        engine.on_begin = self._watch
+        before = engine.on_drop
+
+        def gone(entry: Entry) -> None:
+            before(entry)
+            self._forget(entry)
+
+        engine.on_drop = gone
+
+    async def start(self) -> None:
+        """Return when the copy is whole."""
+        self.tail.start()
+        await self._caught_up.wait()
+        if self.outbox is not None and self.outbox.keys:
+            await self.server.turns.call(self.log.retry)
+
+    async def stop(self) -> None:
+        """Follow no more."""
+        self.tail.stop()
+        await asyncio.to_thread(self.tail.join)
+        if self.outbox is not None:
+            self.outbox.close()
+        self.link.close()
+        self.tail_link.close()
+
+    # How it is.
+
+    @property
+    def stale(self) -> bool:
+        """Has it not heard of the others for too long?"""
+        behind = time.monotonic() - self.current_at
+        return behind * 1000 > self.server.settings.store_max_lag_ms
+
+    def unfit(self) -> str | None:
+        """Why it should not be asked now; None if it may."""
+        settings = self.server.settings
+        if self.broken:
+            return self.broken
+        if self.down_since is None:
+            return "behind the other nodes" if self.stale else None
+        away = time.monotonic() - self.down_since
+        most = settings.store_max_outage_seconds
+        if most and away > most:
+            return f"Redis has not answered for {away:.0f} s: {self.why}"
+        return None
+
+    def require_link(self) -> None:
+        """Raise StoreUnavailable at once where it is known that Redis does not answer."""
+        if self.down_since is not None:
+            raise errors.StoreUnavailable(self.why)
+
+    def _watch(self) -> None:
+        """At the start of each turn: a process that was stopped must not answer from an old copy.
+        While Redis is known to be away nobody writes, and the copy is all there is."""
+        aside = self.stale and self.down_since is None
+        if aside is not self.engine.shelf.aside:
+            self.engine.shelf.aside = aside
+
+    @property
+    def aside(self) -> bool:
+        """Is Redis to be asked, since the copy is too old?"""
+        return self.engine.shelf.aside
+
+    # What the tail tells, on the event loop.
+
+    def call(self, what: Callable[..., Any], *args: Any) -> None:
+        """Let the event loop do something."""
+        with contextlib.suppress(RuntimeError):  # the loop has ended
+            self.loop.call_soon_threadsafe(what, *args)
+
+    def ask(self, what: Callable[..., Any], *args: Any) -> Any:
+        """Let the event loop do something, and wait for what comes of it; in another thread."""
+        done: Future[Any] = Future()
+
+        def run() -> None:
+            try:
+                done.set_result(what(*args))
+            except BaseException as problem:  # noqa: BLE001  # whoever waits is told
+                done.set_exception(problem)
+
+        self.call(run)
+        return done.result(60)
+
+    def lost(self, problem: errors.BloomeryError) -> None:
+        """Redis does not answer."""
+        self.why = str(problem)
+        if self.down_since is None:
+            self.down_since = time.monotonic()
+            self.server.alerts.begin(
+                "store-unavailable", f"{self.why}: answers are this node's own"
+            )
+            self.tail_look()
+
+    def stumbled(self, problem: Exception) -> None:
+        """Something nobody expected."""
+        self.server.say("following the store failed", level="error", problem=problem)
+
+    def found(self) -> None:
+        """Redis answers."""
+        if self.down_since is not None:
+            self.down_since = None
+            self.server.alerts.end("store-unavailable", "Redis answers again")
+            asyncio.ensure_future(self._go_on())
+
+    async def _go_on(self) -> None:
+        """Take writes again, and send what waited."""
+        turns = self.server.turns
+        await turns.retry()
+        if self.outbox is not None and self.outbox.keys:
+            await turns.call(self.log.retry)
+
+    def tail_look(self) -> None:
+        """Let the tail see soon whether all is as it was."""
+        self.tail._looked_at = 0.0
+
+    def deliver(self, entries: list[StreamEntry], whole: bool) -> None:
+        """Hand over what was read; `whole`: there was no more at that moment. In the tail's
+        thread, which waits: it must not read on faster than the loop takes it."""
+        self.ask(self._take, entries, whole, time.monotonic())
+
+    def _take(self, entries: list[StreamEntry], whole: bool, at: float) -> None:
+        adds: dict[int, list[bytes]] = {}
+        for entry in entries:
+            for uid, op, data in entry.records:
+                if op == Op.ADD:
+                    if entry.writer != self.catalogue.writer:
+                        adds.setdefault(uid, []).append(data)
+                    continue
+                self._add(adds)
+                self._do(op, Listed.from_json(data))
+        self._add(adds)
+        if entries:
+            self.lag = max(0.0, time.time() - entries[-1].seconds)
+        if whole:
+            self.current_at = at
+            self._caught_up.set()
+
+    def _add(self, adds: dict[int, list[bytes]]) -> None:
+        for uid, parts in adds.items():
+            shared = self.filters.by_uid.get(uid)
+            if shared is not None and shared.id in self.engine.state.filters:
+                self.engine.mirror(Op.ADD, shared.id, b"".join(parts))
+        adds.clear()
+
+    def _do(self, op: int, listed: Listed) -> None:
+        shared = self.filters.by_uid.get(listed.uid)
+        here = shared is not None and shared.id in self.engine.state.filters
+        if op == Op.CREATE:
+            if not here:
+                self._put(listed, None)
+        elif not here or shared is None:
+            pass
+        elif op == Op.DROP:
+            self.engine.mirror(Op.DROP, shared.id)
+        else:
+            self._update(shared, listed)
+
+    def _update(self, shared: Shared, listed: Listed) -> None:
+        shared.listed = listed
+        entry = self.engine.state.filters[shared.id]
+        entry.settings = {**listed.settings, "kind": "bloom"}
+        self.engine.mirror(Op.EXPIRE, shared.id, operations.fields(at=listed.expires_at))
+
+    def _put(self, listed: Listed, filter: BloomFilter | None) -> None:
+        """Have a filter that others made."""
+        engine = self.engine
+        before = engine.state.names.get(listed.name)
+        if before is not None:  # one that was dropped before
+            engine.mirror(Op.DROP, before.id)
+        try:
+            made = filter or copying.empty(listed)
+        except errors.NotEnoughMemory as problem:
+            self.broken = f"no memory for filter {operations.text_of(listed.name)!r}: {problem}"
+            self.server.say(self.broken, level="error")
+            return
+        number = engine.state.next_id
+        self.filters.put(Shared.of(listed, number))
+        entry = Entry(number, listed.name, made, listed.created_at, listed.expires_at)
+        entry.settings = {**listed.settings, "kind": "bloom"}
+        entry.items = made.estimated_count if filter is not None else 0
+        engine.take_in(entry)
+
+    def _forget(self, entry: Entry) -> None:
+        shared = self.filters.forget(entry.id)
+        expired = entry.expires_at is not None and entry.expires_at <= self.engine.state.now
+        if shared is not None and expired:
+            # Whoever is first takes it off the list; Redis forgets the strings by itself.
+            threading.Thread(target=self._unlist, args=(shared.listed,), daemon=True).start()
+
+    def _unlist(self, listed: Listed) -> None:
+        with contextlib.suppress(Exception):
+            self.link.run(self.catalogue.change(listed.name, listed, None))
+
+    # What the tail does, in its thread.
+
+    def identify(self) -> object:
+        """Which Redis this is: another one after each restart and failover."""
+        return self.tail_link.identity()
+
+    def load(self) -> None:
+        """Have the filters of the catalogue, with all their bits."""
+        now = time.time()
+        listed = self.tail_link.run(self.catalogue.all())
+        live = {
+            one.uid: one
+            for one in listed
+            if one.dropped_at is None and (one.expires_at is None or one.expires_at > now)
+        }
+        for shared in self.filters.all():
+            if shared.listed.uid not in live:
+                self.ask(self._drop_here, shared)
+        for one in live.values():
+            known = self.filters.by_uid.get(one.uid)
+            if known is None:
+                made = copying.loaded(self.tail_link, one)
+                self.ask(self._put_if_new, one, made)
+            else:
+                entry = self.engine.state.filters.get(known.id)
+                if entry is not None:
+                    copying.merged(self.tail_link, known, entry.filter)
+                    self.ask(self._update, known, one)
+        self.loads += 1
+
+    def _drop_here(self, shared: Shared) -> None:
+        if shared.id in self.engine.state.filters:
+            self.engine.mirror(Op.DROP, shared.id)
+
+    def _put_if_new(self, listed: Listed, made: BloomFilter) -> None:
+        if listed.uid not in self.filters.by_uid:
+            self._put(listed, made)
+
+    def restore(self, lost: bool) -> None:
+        """Give a Redis that may have lost something what this node knows; `lost`: it has lost a
+        part of the stream, and so perhaps of the catalogue."""
+        self.restores += 1
+        asyncio.run_coroutine_threadsafe(self._restore(lost), self.loop).result()
+
+    async def _restore(self, lost: bool) -> None:
+        await self.server.turns.call(lambda: self._restored(lost))
+
+    def _restored(self, lost: bool) -> None:
+        """In the thread of the log: meanwhile nothing is written."""
+        for shared in self.filters.all():
+            entry = self.engine.state.filters.get(shared.id)
+            if entry is not None:
+                copying.restored(self.link, self.catalogue, shared, entry.filter, lost)
+        self.log.send(self.recent.all())

@@ -1,0 +1,79 @@
+"""Asking Redis itself: for clients that want `consistency=shared`, and while the copy is too old."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+from bloomery import errors
+from bloomery.integrations.redis.flows import Strings
+from bloomery.integrations.redis.naming import Keys
+from bloomery.storage.operations import Op
+
+if TYPE_CHECKING:
+    from bloomery.service.commands import Outcome
+    from bloomery.service.store.node import Node
+
+__all__ = ["contains", "exact_add"]
+
+
+async def contains(node: Node, name: bytes, keys: list[Any]) -> bytes:
+    """Return a byte for each key: 0 it was definitely not added by anybody, 1 maybe.
+
+    What the copy knows Redis is not asked for. If Redis does not answer, the copy does: nobody
+    could have added anything since.
+    """
+    shelf = node.engine.shelf
+    entry = node.engine.find(name)
+    if entry is None:
+        return await _unknown(node, name, keys)
+    known = shelf.contains(name, keys)
+    missing = [at for at, answer in enumerate(known) if not answer]
+    shared = node.filters.by_id.get(entry.id)
+    if not missing or shared is None:
+        return known
+    hashes = shelf.hashes(name, [keys[at] for at in missing])
+    try:
+        node.require_link()
+        found = await asyncio.to_thread(node.link.run, shared.strings.contains_hashes(hashes))
+    except errors.StoreUnavailable as problem:
+        node.lost(problem)
+        return known
+    answers = bytearray(known)
+    for at, answer in zip(missing, found, strict=True):
+        answers[at] = min(answer, 1)
+    return bytes(answers)
+
+
+async def _unknown(node: Node, name: bytes, keys: list[Any]) -> bytes:
+    """Ask for keys of a filter that this node has not heard of yet."""
+    try:
+        node.require_link()
+        listed = await asyncio.to_thread(node.link.run, node.catalogue.find(name))
+        if listed is None or listed.dropped_at is not None:
+            raise errors.UnknownFilter("there is no filter of that name: make it first")
+        strings = Strings(Keys(name), listed.config)
+        hashes, _ = strings.places.hashes(keys)
+        found = await asyncio.to_thread(node.link.run, strings.contains_hashes(hashes))
+    except errors.StoreUnavailable as problem:
+        node.lost(problem)
+        raise
+    return bytes(min(answer, 1) for answer in found)
+
+
+async def exact_add(node: Node, name: bytes, keys: list[Any]) -> Outcome:
+    """Add keys; new is what no node had added, not only this one."""
+    entry = node.engine.find(name)
+    shared = None if entry is None else node.filters.by_id.get(entry.id)
+    if entry is None or shared is None:
+        raise errors.UnknownFilter("there is no filter of that name: make it first")
+    node.require_link()
+    if node.engine.problem is not None:
+        raise node.engine.problem
+    hashes = node.engine.shelf.hashes(name, keys)
+    answers: bytes = await node.server.turns.call(
+        lambda: node.log.add(shared.listed.uid, hashes)
+    )
+    if entry.id in node.engine.state.filters:
+        node.engine.mirror(Op.ADD, entry.id, hashes)
+    return answers, None

@@ -1,0 +1,83 @@
+"""A filter that nodes share: what the catalogue has, its strings, and which of ours it is here."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from dataclasses import dataclass
+
+from bloomery.integrations.redis.flows import Strings
+from bloomery.integrations.redis.naming import Keys
+from bloomery.service.store.catalogue import Listed
+
+__all__ = ["Filters", "Recent", "Shared"]
+
+
+@dataclass
+class Shared:
+    """One filter; `id` is its number in this server."""
+
+    listed: Listed
+    id: int
+    strings: Strings
+
+    @classmethod
+    def of(cls, listed: Listed, id: int) -> Shared:
+        """Make one from what the catalogue has."""
+        return cls(listed, id, Strings(Keys(listed.name), listed.config))
+
+
+class Filters:
+    """All of them, by both numbers. The event loop changes it; others look."""
+
+    def __init__(self) -> None:
+        self.by_uid: dict[int, Shared] = {}
+        self.by_id: dict[int, Shared] = {}
+
+    def put(self, shared: Shared) -> None:
+        """Take one in."""
+        self.by_uid[shared.listed.uid] = self.by_id[shared.id] = shared
+
+    def forget(self, id: int) -> Shared | None:
+        """Take one away."""
+        shared = self.by_id.pop(id, None)
+        if shared is not None:
+            self.by_uid.pop(shared.listed.uid, None)
+        return shared
+
+    def all(self) -> list[Shared]:
+        """Return them as they are now."""
+        return list(self.by_uid.values())
+
+
+class Recent:
+    """What was acknowledged in the last seconds: a Redis that comes back without it, after a crash
+    or a failover, is given it again."""
+
+    def __init__(self, seconds: float, most_bytes: int = 64 << 20) -> None:
+        self.seconds = seconds
+        self.most_bytes = most_bytes
+        self._lock = threading.Lock()
+        self._held: deque[tuple[float, int, bytes]] = deque()
+        self._bytes = 0
+        self.complete_since = time.monotonic()  # from then on all of it is here
+
+    def add(self, uid: int, hashes: bytes) -> None:
+        """Keep what was just written."""
+        now = time.monotonic()
+        with self._lock:
+            self._held.append((now, uid, hashes))
+            self._bytes += len(hashes)
+            while self._bytes > self.most_bytes or self._held[0][0] < now - self.seconds:
+                at, _, oldest = self._held.popleft()
+                self._bytes -= len(oldest)
+                self.complete_since = at
+
+    def all(self) -> list[tuple[int, bytes]]:
+        """Return what is kept, of each filter together."""
+        together: dict[int, list[bytes]] = {}
+        with self._lock:
+            for _, uid, hashes in self._held:
+                together.setdefault(uid, []).append(hashes)
+        return [(uid, b"".join(parts)) for uid, parts in together.items()]

@@ -1,0 +1,134 @@
+"""The thread that follows the stream, and loads what it cannot follow.
+
+connect ─> is it the Redis we knew, with all that came since? ─no─> restore, load all bits
+        ─> XREAD, again and again ─> the event loop adds what others added
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import TYPE_CHECKING, Any
+
+from bloomery import errors
+from bloomery.integrations.redis.failures import checked
+from bloomery.integrations.redis.trips import Flow, command
+from bloomery.service.store.stream import START, Entry, entries_in, later
+
+if TYPE_CHECKING:
+    from bloomery.service.store.node import Node
+
+__all__ = ["Tail"]
+
+_BLOCK_MS = 100  # that Redis waits for something new: so old is the news that there is none
+_COUNT = 1000  # entries at once
+_LONG = 2.0  # seconds without the stream, after which a part of it may have gone meanwhile
+_PAUSE = (0.05, 1.0)  # seconds between tries, at first and at most
+_LOOK = 1.0  # seconds between looks at whether it is still the same Redis
+
+
+class Tail(threading.Thread):
+    """One thread of a node, with a connection of its own."""
+
+    def __init__(self, node: Node) -> None:
+        super().__init__(name="bloomery-tail", daemon=True)
+        self.node = node
+        self.position = START  # of the last entry that was read
+        self.identity: object = None  # of the Redis that we know
+        self._loaded = False
+        self._read_at = 0.0  # when the stream was last read
+        self._looked_at = 0.0
+        self._stopped = threading.Event()
+
+    def stop(self) -> None:
+        """End, within a moment."""
+        self._stopped.set()
+
+    def run(self) -> None:
+        """Follow the stream until told to stop; what fails is tried again."""
+        pause = _PAUSE[0]
+        while not self._stopped.is_set():
+            try:
+                self._follow()
+            except errors.BloomeryError as problem:
+                self.node.call(self.node.lost, problem)
+            except Exception as problem:  # noqa: BLE001  # a thread that ends would end the node
+                self.node.call(self.node.stumbled, problem)
+            else:
+                pause = _PAUSE[0]
+                continue
+            self._stopped.wait(pause)
+            pause = min(2 * pause, _PAUSE[1])
+
+    def _follow(self) -> None:
+        """One step: see that all is as it was, and read what is new."""
+        if time.monotonic() - self._looked_at > _LOOK:
+            self._look()
+        began = time.monotonic()
+        found = self.node.tail_link.run(self._read())
+        if began - self._read_at > _LONG or time.monotonic() - began > _LONG:
+            # We were stopped, or cut off. What went out of the stream meanwhile we have not seen.
+            gap, lost = self.node.tail_link.run(self._missed())
+            if lost:
+                self.node.restore(lost)
+            if gap or lost:
+                self._load()
+                return
+        self._read_at = time.monotonic()
+        if found:
+            self.position = found[-1].id
+        self.node.deliver(found, whole=len(found) < _COUNT)
+
+    def _read(self) -> Flow[list[Entry]]:
+        stream = self.node.catalogue.stream
+        words = ("XREAD", "COUNT", _COUNT, "BLOCK", _BLOCK_MS, "STREAMS", stream, self.position)
+        [some] = yield [command(stream, *words)]
+        [reply] = checked(some)
+        return entries_in(reply)
+
+    def _look(self) -> None:
+        """See whether this is the Redis that we know."""
+        identity = self.node.identify()
+        if self._loaded and identity != self.identity:
+            # Another one, or the same after a crash: what it was given last it may not have.
+            self.node.restore(self.node.tail_link.run(self._missed())[1])
+            self._loaded = False
+        self.identity = identity
+        if not self._loaded:
+            self._load()
+        self._looked_at = time.monotonic()
+        self.node.call(self.node.found)
+
+    def _load(self) -> None:
+        """Load all bits, and follow the stream from where it was before."""
+        self.position = self.node.tail_link.run(self._last())
+        self.node.load()
+        self._loaded = True
+        self._read_at = time.monotonic()
+
+    def _last(self) -> Flow[bytes]:
+        """Return the number of the last entry."""
+        stream = self.node.catalogue.stream
+        [some] = yield [command(stream, "XREVRANGE", stream, "+", "-", "COUNT", 1)]
+        [found] = checked(some)
+        return bytes(found[0][0]) if found else START
+
+    def _missed(self) -> Flow[tuple[bool, bool]]:
+        """Whether entries went that were never read here; and whether Redis has lost some that
+        were: then the catalogue, beside them, may have lost filters."""
+        stream = self.node.catalogue.stream
+        [some] = yield [command(stream, "XINFO", "STREAM", stream)]
+        [found] = some
+        if isinstance(found, Exception):  # there is no stream
+            return False, self.position != START
+        facts: dict[Any, Any] = found if isinstance(found, dict) else _pairs(found)
+        gone = facts.get(b"max-deleted-entry-id")
+        if gone is None:  # before Redis 7: what is left must begin before
+            first = facts.get(b"first-entry")
+            gone = START if not first else first[0]
+        last = facts.get(b"last-generated-id", START)
+        return later(gone, self.position), later(self.position, last)
+
+
+def _pairs(found: list[Any]) -> dict[Any, Any]:
+    return dict(zip(found[::2], found[1::2], strict=True))
