@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from bloomery import FilterBank, sizing
+from conftest import first_fast
 
 
 def observed(bank: FilterBank, user: int, probes: int) -> float:
@@ -17,7 +18,7 @@ def observed(bank: FilterBank, user: int, probes: int) -> float:
 
 
 @pytest.mark.parametrize("error_rate", [0.1, 0.01, 0.001])
-@pytest.mark.parametrize("keys", [10, 1000, 5000])
+@pytest.mark.parametrize("keys", first_fast([10, 1000, 5000]))
 def test_every_user_is_within_the_rate(error_rate: float, keys: int) -> None:
     """At the size that was planned, at 3 and at 20 times of it, and far below."""
     bank, probes = FilterBank(error_rate, keys), 200_000
