@@ -46,6 +46,7 @@ def plain_bits(count: int, error_rate: float) -> int:
     return sizing.plan(count, error_rate).num_bits
 
 
+@pytest.mark.slow
 def test_users_of_the_planned_size_take_what_plain_filters_do() -> None:
     """200 users with 5,000 keys each at 1%: at most 1.15 times a plain filter's bits."""
     bank = FilterBank(0.01, 5000)
