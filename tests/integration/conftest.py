@@ -23,7 +23,7 @@ FAST = {"test_bf.py"}
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """Import nothing that is left out anyway: without this a third of `make test-fast` is that."""
+    """Import nothing that is left out anyway: it would take each worker seconds."""
     fast = "not slow" in config.option.markexpr and "or" not in config.option.markexpr.split()
     is_test = collection_path.suffix == ".py" and collection_path.name not in FAST
     return True if fast and is_test else None
