@@ -68,7 +68,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """Leave the tests marked `soak` to `make soak`."""
     if PROFILE == "soak":
         return
-    kept = [item for item in items if item.get_closest_marker("soak") is None]
-    if len(kept) < len(items):
-        config.hook.pytest_deselected(items=[i for i in items if i not in set(kept)])
+    kept: list[pytest.Item] = []
+    left: list[pytest.Item] = []
+    for item in items:
+        (kept if item.get_closest_marker("soak") is None else left).append(item)
+    if left:
+        config.hook.pytest_deselected(items=left)
         items[:] = kept

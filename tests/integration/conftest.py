@@ -9,14 +9,24 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from typing import TypeVar
 
 import pytest
 
 from bloomery import Client
-from integration.servers import BloomeryServer, PostgresServer, RedisServer, Serve
+from integration.servers import BloomeryServer, PostgresServer, RedisServer, Serve, Server
+
+AnyServer = TypeVar("AnyServer", bound=Server)
 
 # What `make test-fast` runs of these: one server, its own commands.
 FAST = {"test_bf.py"}
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Import nothing that is left out anyway: it would take each worker seconds."""
+    fast = "not slow" in config.option.markexpr and "or" not in config.option.markexpr.split()
+    is_test = collection_path.suffix == ".py" and collection_path.name not in FAST
+    return True if fast and is_test else None
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -38,15 +48,20 @@ def open_folder() -> Iterator[Path]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
+@contextmanager
+def started(server: AnyServer, *, kill: bool = False) -> Iterator[AnyServer]:
+    """A server that runs; in the end it is stopped, or killed, which is faster."""
+    server.start()
+    try:
+        yield server
+    finally:
+        server.kill() if kill else server.stop()
+
+
 @pytest.fixture(scope="session")
 def _redis() -> Iterator[RedisServer]:
-    with open_folder() as folder:
-        server = RedisServer(folder)
-        server.start()
-        try:
-            yield server
-        finally:
-            server.stop()
+    with open_folder() as folder, started(RedisServer(folder)) as server:
+        yield server
 
 
 @pytest.fixture
@@ -60,13 +75,8 @@ def redis_server(_redis: RedisServer) -> RedisServer:
 
 @pytest.fixture(scope="session")
 def _postgres() -> Iterator[PostgresServer]:
-    with open_folder() as folder:
-        server = PostgresServer(folder)
-        server.start()
-        try:
-            yield server
-        finally:
-            server.stop()
+    with open_folder() as folder, started(PostgresServer(folder)) as server:
+        yield server
 
 
 @pytest.fixture
@@ -100,11 +110,8 @@ def _shared() -> Iterator[BloomeryServer]:
     with open_folder() as folder:
         server = BloomeryServer(folder)
         server.fresh = True  # most tests ask this one: it is as people start it
-        server.start()
-        try:
+        with started(server):
             yield server
-        finally:
-            server.stop()
 
 
 @pytest.fixture

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from bloomery import FilterBank, sizing
+from conftest import first_fast
 
 
 def observed(bank: FilterBank, user: int, probes: int) -> float:
@@ -17,7 +18,7 @@ def observed(bank: FilterBank, user: int, probes: int) -> float:
 
 
 @pytest.mark.parametrize("error_rate", [0.1, 0.01, 0.001])
-@pytest.mark.parametrize("keys", [10, 1000, 5000])
+@pytest.mark.parametrize("keys", first_fast([10, 1000, 5000]))
 def test_every_user_is_within_the_rate(error_rate: float, keys: int) -> None:
     """At the size that was planned, at 3 and at 20 times of it, and far below."""
     bank, probes = FilterBank(error_rate, keys), 200_000
@@ -45,6 +46,7 @@ def plain_bits(count: int, error_rate: float) -> int:
     return sizing.plan(count, error_rate).num_bits
 
 
+@pytest.mark.slow
 def test_users_of_the_planned_size_take_what_plain_filters_do() -> None:
     """200 users with 5,000 keys each at 1%: at most 1.15 times a plain filter's bits."""
     bank = FilterBank(0.01, 5000)

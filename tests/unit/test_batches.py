@@ -13,7 +13,7 @@ import pytest
 
 from bloomery import BloomFilter
 from bloomery.errors import InvalidParameter, NullKey, UnsupportedBatch, UnsupportedKey
-from conftest import require
+from conftest import first_fast, require
 
 SHAPES = [("blocked", 0.01), ("blocked", 1e-6), ("classic", 1e-6)]
 
@@ -212,7 +212,8 @@ def test_arrow_columns_that_are_no_keys() -> None:
 
 
 @pytest.mark.parametrize(
-    "keys", ["Liar(2**62)", "Liar(2**63 - 1)", "Liar(2**40)", "Liar(-1)", "Liar(None)"]
+    "keys",
+    first_fast(["Liar(2**62)", "Liar(2**63 - 1)", "Liar(2**40)", "Liar(-1)", "Liar(None)"]),
 )
 def test_a_length_is_only_a_hint(keys: str) -> None:
     """A batch that lies about its length is taken as far as it goes: nothing is allocated by it."""

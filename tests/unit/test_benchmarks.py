@@ -4,17 +4,17 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 TREE = Path(__file__).parents[2]
 
 
-@pytest.mark.slow
-def test_family_runs_and_judges(tmp_path: Path) -> None:
-    """Every step of the family's part runs at the least size, loses no key, and gets its lines."""
-    result = tmp_path / "result.json"
-    options = ["--quick", "--scale", "0.001", "--only", "family", "--json", str(result)]
+def run(folder: Path, part: str) -> Any:
+    """What a part finds at the least size, once it has ended well."""
+    result = folder / "result.json"
+    options = ["--quick", "--scale", "0.001", "--only", part, "--json", str(result)]
     done = subprocess.run(
         [sys.executable, "-m", "benchmarks", *options],
         cwd=TREE,
@@ -23,7 +23,13 @@ def test_family_runs_and_judges(tmp_path: Path) -> None:
         check=False,
     )
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
-    found = json.loads(result.read_text("utf-8"))
+    return json.loads(result.read_text("utf-8"))
+
+
+@pytest.mark.slow
+def test_family_runs_and_judges(tmp_path: Path) -> None:
+    """Every step of the family's part runs at the least size, loses no key, and gets its lines."""
+    found = run(tmp_path, "family")
     records = found["parts"]["family"]
     assert {r["table"] for r in records} == {"speed", "static", "weights", "bank"}
     assert not any(r["lost_keys"] for r in records if r.get("ours"))
@@ -34,17 +40,7 @@ def test_family_runs_and_judges(tmp_path: Path) -> None:
 def test_guard_runs_and_judges(tmp_path: Path) -> None:
     """Every step of the guard's part runs at the least size, and the database's own count of the
     keys that reached it is the guard's."""
-    result = tmp_path / "result.json"
-    options = ["--quick", "--scale", "0.001", "--only", "guard", "--json", str(result)]
-    done = subprocess.run(
-        [sys.executable, "-m", "benchmarks", *options],
-        cwd=TREE,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
-    found = json.loads(result.read_text("utf-8"))
+    found = run(tmp_path, "guard")
     records = found["parts"]["guard"]
     assert {r["table"] for r in records} == {"reads", "orders", "cost", "batches"}
     reads = [r for r in records if r["table"] == "reads"]

@@ -143,6 +143,7 @@ def test_regions_are_at_least_as_many_as_asked_for() -> None:
         sizing.deletable_plan(CAPACITY, 0.01, regions=10**6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("error_rate", [0.1, 0.01, 1e-5])
 @pytest.mark.parametrize("each", [16, 32, 64, 128])
 def test_the_removable_share_is_foretold(each: int, error_rate: float) -> None:

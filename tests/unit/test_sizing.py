@@ -352,6 +352,7 @@ def test_memory_grows_with_capacity() -> None:
         assert sizes == sorted(sizes)
 
 
+@pytest.mark.slow
 def test_memory_grows_with_precision() -> None:
     """A lower rate takes more memory, but for ties within 2% and the step to two lines."""
     rates = [0.5 * 10 ** (-i / 20) for i in range(173)]

@@ -133,7 +133,7 @@ def hammer(layout: Any, error_rate: float, writers: list[Callable[..., None]]) -
 @pytest.mark.parametrize(("layout", "error_rate"), SHAPES)
 def test_all_kinds_of_writers_at_once(layout: Any, error_rate: float) -> None:
     """Eight writers that each add in another way, all on one filter, lose no key."""
-    for _ in range(effort(5, 20, 500)):
+    for _ in range(effort(2, 20, 500)):
         hammer(layout, error_rate, WRITERS)
 
 

@@ -5,6 +5,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -80,6 +81,7 @@ def part_of(source: Path) -> str:
     return "bloomery" if name == "__init__" else name
 
 
+@cache
 def parts() -> set[str]:
     """Every part there is."""
     return {part_of(p) for p in PACKAGE.rglob("*.py*") if p.suffix in {".py", ".pyi"}}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import stat
+from abc import ABC, abstractmethod
 from collections.abc import Generator, Iterator, Sequence
 from typing import Any
 
@@ -16,7 +17,7 @@ __all__ = ["FileRows"]
 _SAMPLE = 4 << 20
 
 
-class FileRows:
+class FileRows(ABC):
     """What all kinds of files share; a position is a file's number and a place in it."""
 
     options: dict[str, Any]  # how they are read
@@ -55,8 +56,8 @@ class FileRows:
             return None
         return sum(self._count(path) for path in self.paths)
 
-    def _count(self, path: str) -> int:
-        raise NotImplementedError
+    @abstractmethod
+    def _count(self, path: str) -> int: ...
 
     def estimate(self) -> int | None:
         """Line ends in the first megabytes of each, scaled up to its size."""
@@ -76,10 +77,10 @@ class FileRows:
                 yield type(batch)(batch.keys, batch.rows, batch.nulls, [number, batch.position])
             place = None
 
-    def _read(self, path: str, place: Any) -> Iterator[Batch]:
-        raise NotImplementedError
+    @abstractmethod
+    def _read(self, path: str, place: Any) -> Iterator[Batch]: ...
 
-    def close(self) -> None:
+    def close(self) -> None:  # noqa: B027  # `Rows` wants one
         """Nothing stays open."""
 
 

@@ -1,6 +1,5 @@
 """`bloomery build`: a filter file out of a database's rows or a file's lines or columns."""
 
-import errno
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,7 +10,7 @@ import typer
 
 from bloomery.cli import options
 from bloomery.cli.amounts import show_memory, show_rate
-from bloomery.cli.create import check_fit
+from bloomery.cli.create import check_fit, check_free
 from bloomery.cli.progress import RowProgress
 from bloomery.cli.pump import Interrupted, Interrupts
 from bloomery.cli.terminal import emit_line, say, with_step
@@ -122,10 +121,7 @@ def build(
     """
     from bloomery import building
 
-    if not force and os.path.lexists(out):
-        raise with_step(
-            FileExistsError(errno.EEXIST, "is there already", out), "--force replaces it"
-        )
+    check_free(out, force)
     given: dict[str, Any] = {
         "layout": layout,
         "counter_bits": counter_bits,

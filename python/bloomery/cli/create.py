@@ -41,10 +41,7 @@ def create(
     ] = False,
 ) -> int:
     """Make an empty filter and save it; a static one is made of the lines of standard input."""
-    if not force and os.path.lexists(file):
-        raise with_step(
-            FileExistsError(errno.EEXIST, "is there already", file), "--force replaces it"
-        )
+    check_free(file, force)
     given: dict[str, Any] = {
         "layout": layout,
         "counter_bits": counter_bits,
@@ -95,6 +92,13 @@ def _make(
         with Source("-") as source:
             made = build(lines_of(source), **common, **given)
     return made
+
+
+def check_free(path: str, force: bool) -> None:
+    """Refuse to replace a file, unless that is wished."""
+    if not force and os.path.lexists(path):
+        there = FileExistsError(errno.EEXIST, "is there already", path)
+        raise with_step(there, "--force replaces it")
 
 
 def check_fit(kind: str, make: Any, given: dict[str, Any]) -> None:

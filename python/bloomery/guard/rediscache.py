@@ -4,12 +4,12 @@ what is sent and what comes back is `redisentries`'."""
 from __future__ import annotations
 
 import asyncio
-import inspect
 from collections.abc import Sequence
 from typing import Any
 
-from bloomery.errors import InvalidParameter, MissingExtra
+from bloomery.errors import InvalidParameter
 from bloomery.guard.parts import Cached
+from bloomery.guard.redisclient import RedisClient, redis_client
 from bloomery.guard.redisentries import Command, RedisEntries
 
 __all__ = ["AsyncRedisCache", "RedisCache"]
@@ -36,13 +36,10 @@ class RedisCache:
         timeout: float = _TIMEOUT,
     ) -> None:
         """`timeout`, for a URL alone, in seconds: a client brings its own."""
-        module = _redis()
-        self._own = isinstance(redis, str)
-        if isinstance(redis, str):
-            redis = _from_url(module.Redis, module.retry.Retry, redis, timeout)
-        self._redis = redis
-        self._errors = (module.RedisError, OSError)
-        self._entries = _entries(self, redis, prefix, max_value_bytes, module.RedisCluster)
+        self._redis, self._entries = _client(
+            redis, prefix, max_value_bytes, timeout, for_asyncio=False
+        )
+        self._errors = (self._redis.module.RedisError, OSError)
 
     def get_many(self, keys: Sequence[bytes]) -> list[Cached | None]:
         """Return what is held for each key."""
@@ -67,8 +64,8 @@ class RedisCache:
 
     def close(self) -> None:
         """Let go of the connections, unless they are those of a client that was given."""
-        if self._own:
-            self._redis.close()
+        if self._redis.own:
+            self._redis.client.close()
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} at {self._entries.place}>"
@@ -76,7 +73,7 @@ class RedisCache:
     def _send(self, commands: Sequence[Command]) -> list[Any]:
         """The replies; an error of a command is its reply."""
         try:
-            with self._redis.pipeline(transaction=False) as pipeline:
+            with self._redis.client.pipeline(transaction=False) as pipeline:
                 for command in commands:
                     pipeline.execute_command(*command)
                 replies: list[Any] = pipeline.execute(raise_on_error=False)
@@ -97,14 +94,10 @@ class AsyncRedisCache:
         timeout: float = _TIMEOUT,
     ) -> None:
         """As `RedisCache`."""
-        module = _redis()
-        self._own = isinstance(redis, str)
-        if isinstance(redis, str):
-            redis = _from_url(module.asyncio.Redis, module.asyncio.retry.Retry, redis, timeout)
-        self._redis = redis
-        self._errors = (module.RedisError, OSError, asyncio.TimeoutError)
-        cluster = module.asyncio.RedisCluster
-        self._entries = _entries(self, redis, prefix, max_value_bytes, cluster)
+        self._redis, self._entries = _client(
+            redis, prefix, max_value_bytes, timeout, for_asyncio=True
+        )
+        self._errors = (self._redis.module.RedisError, OSError, asyncio.TimeoutError)
 
     async def get_many(self, keys: Sequence[bytes]) -> list[Cached | None]:
         """Return what is held for each key."""
@@ -129,8 +122,8 @@ class AsyncRedisCache:
 
     async def close(self) -> None:
         """Let go of the connections, unless they are those of a client that was given."""
-        if self._own:
-            await self._redis.aclose()
+        if self._redis.own:
+            await self._redis.client.aclose()
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} at {self._entries.place}>"
@@ -138,7 +131,7 @@ class AsyncRedisCache:
     async def _send(self, commands: Sequence[Command]) -> list[Any]:
         """The replies; an error of a command is its reply."""
         try:
-            async with self._redis.pipeline(transaction=False) as pipeline:
+            async with self._redis.client.pipeline(transaction=False) as pipeline:
                 for command in commands:
                     pipeline.execute_command(*command)
                 replies: list[Any] = await pipeline.execute(raise_on_error=False)
@@ -147,56 +140,11 @@ class AsyncRedisCache:
             raise self._entries.away(problem) from None
 
 
-def _redis() -> Any:
-    """The module; MissingExtra if it is not installed."""
-    try:
-        import redis
-        import redis.asyncio.retry
-        import redis.retry
-    except ImportError:
-        raise MissingExtra("a cache in Redis needs redis: pip install 'bloomery[guard]'") from None
-    return redis
-
-
-def _from_url(client: Any, retry: Any, url: str, timeout: float) -> Any:
-    from redis.backoff import NoBackoff
-    from redis.exceptions import ConnectionError as Lost
-
-    if type(timeout) not in (int, float) or not timeout > 0:
+def _client(
+    redis: Any, prefix: str, longest: int, timeout: float, *, for_asyncio: bool
+) -> tuple[RedisClient, RedisEntries]:
+    """The client, and what writes and reads for it."""
+    if isinstance(redis, str) and (type(timeout) not in (int, float) or not timeout > 0):
         raise InvalidParameter(f"timeout is {timeout!r}, must be a number of seconds above 0")
-    try:
-        return client.from_url(
-            url,
-            socket_timeout=timeout,
-            socket_connect_timeout=timeout,
-            # By default it tries for seconds. Once more suffices for a connection that went stale.
-            retry=retry(NoBackoff(), 1, supported_errors=(Lost,)),
-        )
-    except (ValueError, TypeError):  # whose text shows parts of the URL
-        raise InvalidParameter(
-            "the cache's URL cannot be read, must be redis://user:password@host:6379/0, rediss://… "
-            "or unix://…"
-        ) from None
-
-
-def _entries(cache: Any, client: Any, prefix: str, longest: int, cluster: Any) -> RedisEntries:
-    """What writes and reads for this client, once it is known to be one that can be used."""
-    send = getattr(client, "execute_command", None)
-    if send is None or not hasattr(client, "pipeline"):
-        raise InvalidParameter(
-            f"redis is a {type(client).__name__}, must be a URL or a client of redis-py"
-        )
-    for_asyncio = isinstance(cache, AsyncRedisCache)
-    if inspect.iscoroutinefunction(send) != for_asyncio:
-        other = "RedisCache" if for_asyncio else "AsyncRedisCache"
-        raise InvalidParameter(
-            f"the client is {'not ' if for_asyncio else ''}one for asyncio: use {other}"
-        )
-    if client.get_encoder().decode_responses:
-        raise InvalidParameter("the client decodes what it reads: make it without decode_responses")
-    if isinstance(client, cluster):
-        return RedisEntries(prefix, longest, "a Redis Cluster", cluster=True)
-    known = client.get_connection_kwargs()
-    host = f"{known['host']}:{known.get('port', 6379)}" if "host" in known else "a Redis"
-    place = known.get("path") or host
-    return RedisEntries(prefix, longest, place, cluster=False)
+    made = redis_client(redis, "cache", for_asyncio=for_asyncio, timeout=timeout, hurried=True)
+    return made, RedisEntries(prefix, longest, made.place, made.cluster)

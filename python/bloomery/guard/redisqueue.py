@@ -34,7 +34,7 @@ class RedisQueue:
 
     def __init__(self, redis: Any, name: str, *, max_items: int = _MAX_ITEMS) -> None:
         self._scripts = RedisScripts(name, max_items)
-        self._redis = redis_client(redis, "a queue", for_asyncio=False, timeout=_TIMEOUT)
+        self._redis = redis_client(redis, "queue", for_asyncio=False, timeout=_TIMEOUT)
         self._checked = self._closed = False
         self._check()
 
@@ -133,7 +133,7 @@ class AsyncRedisQueue:
 
     def __init__(self, redis: Any, name: str, *, max_items: int = _MAX_ITEMS) -> None:
         self._scripts = RedisScripts(name, max_items)
-        self._redis = redis_client(redis, "a queue", for_asyncio=True, timeout=_TIMEOUT)
+        self._redis = redis_client(redis, "queue", for_asyncio=True, timeout=_TIMEOUT)
         self._checked = self._closed = False
 
     async def put(self, items: Sequence[Item]) -> None:

@@ -11,7 +11,6 @@ import io
 import os
 import stat
 from collections.abc import Iterator
-from types import TracebackType
 from typing import Any
 
 from bloomery.errors import MissingExtra
@@ -118,12 +117,7 @@ class Source:
     def __enter__(self) -> "Source":
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
 

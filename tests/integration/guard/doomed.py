@@ -21,9 +21,13 @@ def written(number: int) -> tuple[str, int | None]:
     return f"new{number % KEYS}", number
 
 
-def made(url: str, where: str, on_answer: Any) -> Guard:
+def table(url: str) -> SqlSource:
+    """The table; a guard does not close it."""
+    return SqlSource(url, table="doomed", key="k", value="v", once="doomed_once")
+
+
+def made(source: SqlSource, where: str, on_answer: Any) -> Guard:
     """A guard in front of the table, with a queue in this file, or in this Redis."""
-    source = SqlSource(url, table="doomed", key="k", value="v", once="doomed_once")
     held = BloomFilter(1000)
     held.update(f"row{number}" for number in range(ROWS))
     return Guard(held, source, queue=queue(where), on_answer=on_answer, **OPTIONS)
@@ -42,7 +46,7 @@ def told(_key: str, answer: Answer) -> None:
 def main(url: str, where: str, first: int, fast: int) -> None:
     """Write from the first number on; so many without a pause."""
     draining._LEASE_SECONDS = 0.3  # for the one who comes after us
-    guard = made(url, where, told)
+    guard = made(table(url), where, told)
     for number in itertools.count(first):
         key, value = written(number)
         token = f"w{number}"

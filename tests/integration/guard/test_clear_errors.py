@@ -13,7 +13,7 @@ from bloomery._native import canonical
 from bloomery.errors import InvalidSource, PoisonedCache, SourceUnavailable
 from bloomery.guard import AsyncRedisCache, RedisCache, SqlSource
 from conftest import require
-from integration.servers import PostgresServer, RedisServer
+from integration.servers import PostgresServer, RedisServer, wait_until
 from unit.guard.harness import guards
 
 require("sqlalchemy")
@@ -57,8 +57,11 @@ def guarded(
             closed is None or guard._loop.run_until_complete(closed)
 
 
-def test_a_slow_source_is_told_with_its_seconds(users: str, how: str) -> None:
-    """Whoever gives up, guard or database: the error names the source and the seconds."""
+def test_a_slow_source_is_told_with_its_seconds(
+    postgres: PostgresServer, users: str, how: str
+) -> None:
+    """Whoever gives up, guard or database: the error names the source and the seconds. A question
+    that nobody waits for any more lets go of its connection when it ends."""
     for source, guard_s, said in [
         (SqlSource(users, table="slow", key="name", value="id"), 0.2, r"no answer within 0\.2 s"),
         (SqlSource(users, table="slow", key="name", value="id", timeout=0.2), 5, r"0\.2 s"),
@@ -68,6 +71,9 @@ def test_a_slow_source_is_told_with_its_seconds(users: str, how: str) -> None:
             with pytest.raises(SourceUnavailable, match=rf"source slow at .*{said}"):
                 guard.get("user1")
             assert time.monotonic() - began < 3
+    others = "FROM pg_stat_activity WHERE usename = current_user AND pid <> pg_backend_pid()"
+    postgres.run(f"SELECT pg_cancel_backend(pid) {others}")
+    assert wait_until(lambda: postgres.run(f"SELECT count(*) {others}") == [["0"]])
 
 
 def test_a_source_that_answers_nonsense_is_wrong_and_not_away(users: str, how: str) -> None:

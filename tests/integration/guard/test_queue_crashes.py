@@ -4,6 +4,7 @@ who comes after it does the rest."""
 import subprocess
 import sys
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -71,7 +72,10 @@ def test_what_was_acknowledged_survives_its_process(
         last = second.kill_when(lambda: len(second.said("told")) > 0)
     done = len(changes(postgres, "doomed"))
     answers: list[Answer] = []
-    with doomed.made(postgres_url, where, lambda key, answer: answers.append(answer)) as guard:
+    with (
+        closing(doomed.table(postgres_url)) as source,
+        doomed.made(source, where, lambda key, answer: answers.append(answer)) as guard,
+    ):
         assert guard.info()["queued"] > 0
         assert wait_until(lambda: not guard.info()["queued"], 60)
         assert guard.info()["parked"] == 0

@@ -15,7 +15,7 @@ from bloomery.errors import CacheUnavailable, InvalidParameter, PoisonedCache
 from bloomery.guard import AsyncGuard, AsyncRedisCache, Guard, RedisCache
 from bloomery.guard.parts import Cached
 from conftest import require
-from integration.conftest import open_folder
+from integration.conftest import open_folder, started
 from integration.servers import RedisServer, free_port, wait_until
 
 redis = require("redis")
@@ -231,11 +231,8 @@ class Cluster(RedisServer):
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[RedisServer]:
     """A cluster that runs."""
-    with open_folder() as folder:
-        server = Cluster(folder)
-        server.start()
+    with open_folder() as folder, started(Cluster(folder)) as server:
         yield server
-        server.stop()
 
 
 def test_a_cluster_holds_entries_in_all_slots(cluster: RedisServer, for_asyncio: bool) -> None:

@@ -16,7 +16,7 @@ from bloomery.errors import InvalidParameter, QueueUnavailable
 from bloomery.guard import AsyncGuard, AsyncRedisQueue, Guard, RedisQueue, SqliteQueue
 from bloomery.guard.parts import Item
 from conftest import effort, require
-from integration.conftest import open_folder
+from integration.conftest import open_folder, started
 from integration.servers import RedisServer
 from unit.guard.flaky import QUIET, Flaky
 
@@ -145,13 +145,8 @@ class Durable(RedisServer):
 @pytest.fixture
 def durable() -> Iterator[Durable]:
     """A server of the test's own."""
-    with open_folder() as folder:
-        server = Durable(folder)
-        server.start()
-        try:
-            yield server
-        finally:
-            server.kill()
+    with open_folder() as folder, started(Durable(folder), kill=True) as server:
+        yield server
 
 
 def test_a_redis_that_was_killed_has_lost_nothing(durable: Durable) -> None:

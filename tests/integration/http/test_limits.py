@@ -11,7 +11,7 @@ from typing import Protocol
 
 import pytest
 
-from integration.conftest import open_folder
+from integration.conftest import open_folder, started
 from integration.http.asking import Http, Raw, at, post, problem
 from integration.resp.wire import Wire
 from integration.servers import BloomeryServer, wait_until
@@ -77,13 +77,8 @@ def many_files(number: int) -> Iterator[None]:
 
 @pytest.fixture(scope="module")
 def _limited() -> Iterator[BloomeryServer]:
-    with open_folder() as folder:
-        server = BloomeryServer(folder)
-        server.start()
-        try:
-            yield server
-        finally:
-            server.kill()
+    with open_folder() as folder, started(BloomeryServer(folder), kill=True) as server:
+        yield server
 
 
 class Limit(Protocol):

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 
 from bloomery import Client
-from integration.conftest import open_folder
+from integration.conftest import open_folder, started
 from integration.http.asking import Http
 from integration.lookup.places import PLAIN, QUERY, configuration, prepare, server
 from integration.resp.wire import Wire
@@ -40,12 +40,8 @@ def _bound(_table: PostgresServer, _redis: RedisServer) -> Iterator[BloomeryServ
             untyped='table = "numbers"\nkey = "id"\n',
             slow=f'query = "{QUERY.format(1.5)}"\ncache = "none"\nconnections = 2\n',
         )
-        one = server(folder, config)
-        one.start()
-        try:
+        with started(server(folder, config), kill=True) as one:
             yield one
-        finally:
-            one.kill()
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ import pytest
 
 from bloomery import Client
 from bloomery.errors import InvalidParameter
-from integration.conftest import open_folder
+from integration.conftest import open_folder, started
 from integration.http.asking import Http
 from integration.lookup.places import DATABASE, ROWS, configuration, server, url
 from integration.resp.wire import Wire
@@ -72,12 +72,8 @@ def _served(_table: PostgresServer) -> Iterator[BloomeryServer]:
             looking=f'query = "SELECT url FROM {OURS} WHERE url IN :keys"\n',
             numbers='table = "numbers"\nkey = "id"\nkey-type = "integer"\n',
         )
-        one = server(folder, config)
-        one.start()
-        try:
+        with started(server(folder, config), kill=True) as one:
             yield one
-        finally:
-            one.kill()
 
 
 @pytest.fixture

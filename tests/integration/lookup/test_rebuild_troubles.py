@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from bloomery import Client
-from integration.conftest import open_folder
+from integration.conftest import open_folder, started
 from integration.http.asking import Http
 from integration.lookup.places import DATABASE, configuration, server
 from integration.lookup.test_rebuild import state
@@ -28,12 +28,9 @@ def served(table: PostgresServer) -> Iterator[BloomeryServer]:
     table.run(SLOW, DATABASE)
     with open_folder() as folder:
         lines = 'table = "slow"\nkey = "url"\ncache = "none"\nconnections = 1\ntimeout = 0.5\n'
-        one = server(folder, configuration(folder, table, slow=lines))
-        one.start()
-        try:
+        config = configuration(folder, table, slow=lines)
+        with started(server(folder, config), kill=True) as one:
             yield one
-        finally:
-            one.kill()
 
 
 def test_look_ups_go_on(served: BloomeryServer) -> None:

@@ -4,20 +4,15 @@ from collections.abc import Iterator
 
 import pytest
 
-from integration.conftest import open_folder
+from integration.conftest import open_folder, started
 from integration.resp.wire import Wire
 from integration.servers import BloomeryServer
 
 
 @pytest.fixture(scope="session")
 def _flushed() -> Iterator[BloomeryServer]:
-    with open_folder() as folder:
-        server = BloomeryServer(folder)
-        server.start()
-        try:
-            yield server
-        finally:
-            server.kill()
+    with open_folder() as folder, started(BloomeryServer(folder), kill=True) as server:
+        yield server
 
 
 @pytest.fixture

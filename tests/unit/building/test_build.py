@@ -179,6 +179,7 @@ def test_a_damaged_resume_file_is_one_clear_error(tmp_path: Path, text: str) -> 
         building.build(Listed(KEYS), tmp_path / "out")
 
 
+@pytest.mark.slow
 def test_no_damage_to_a_resume_file_skips_rows(tmp_path: Path) -> None:
     """A position with another digit in it would leave keys out, which the filter then denies."""
     with pytest.raises(Stop):

@@ -4,11 +4,14 @@ import re
 from collections.abc import Callable
 from typing import Any
 
+import pytest
+
 from bloomery.cli.crawl import HOSTS, LINKS_ON_A_PAGE, Crawler, links_of
 
 Run = Callable[..., Any]
 
 
+@pytest.mark.slow
 def test_demo_in_a_pipe(run: Run) -> None:
     """The summary shows rate, memory, the observed rate within the allowed one, and no wrong no."""
     text = run("demo", "--capacity", "20k", "--error-rate", "1%").stdout.decode()

@@ -25,6 +25,7 @@ def test_distinct_lines(tmp_path: Path, count: int) -> None:
     assert 0.97 * count <= found <= 1.1 * count + 3
 
 
+@pytest.mark.slow
 def test_duplicates_are_not_paid_for(tmp_path: Path) -> None:
     """Lines that repeat nearby are counted once a sample, and still at least once in all."""
     rng = random.Random(3)
@@ -45,6 +46,7 @@ def test_unlike_halves(tmp_path: Path) -> None:
     assert found * 1.25 >= 200_000
 
 
+@pytest.mark.slow
 def test_many_small_files(tmp_path: Path) -> None:
     """The samples are spread over all files together."""
     paths = [tmp_path / f"{n}" for n in range(40)]
@@ -64,6 +66,7 @@ def test_odd_files(tmp_path: Path, data: bytes) -> None:
     assert 0 <= found <= 20
 
 
+@pytest.mark.slow
 def test_compressed_files(tmp_path: Path) -> None:
     """Gzip cannot be sampled; the first megabyte's ratio of lines to encoded bytes is scaled up."""
     path = tmp_path / "lines.gz"

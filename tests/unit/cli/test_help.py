@@ -88,6 +88,7 @@ def test_version(run: Run) -> None:
     assert run("--version").stdout.decode() == f"bloomery {__version__}\n"
 
 
+@pytest.mark.slow
 def test_completion(run: Run, tmp_path: Path) -> None:
     """The shell's request for completions is answered with the commands."""
     asked = {"_BLOOMERY_COMPLETE": "complete_bash", "COMP_WORDS": "bloomery de", "COMP_CWORD": "1"}
@@ -100,6 +101,7 @@ def test_completion(run: Run, tmp_path: Path) -> None:
     assert done.stdout.split() == [b"dedup", b"demo"]
 
 
+@pytest.mark.slow
 def test_start_up_imports_little() -> None:
     """A small dedup in a pipe starts without what would cost more than it does itself."""
     program = (

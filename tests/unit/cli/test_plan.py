@@ -11,6 +11,7 @@ from conftest import first_fast
 Run = Callable[..., Any]
 
 
+@pytest.mark.slow
 def test_a_billion_keys(run: Run) -> None:
     """10**9 keys at 1% are shown with both layouts and about 1.2 GB."""
     text = run("plan", "1e9", "0.01").stdout.decode()
@@ -30,6 +31,7 @@ def test_json_has_the_textbook_figures(run: Run) -> None:
     assert plans["blocked"]["bits_per_key"] <= 10.0
 
 
+@pytest.mark.slow
 def test_one_layout(run: Run) -> None:
     """--layout shows only that one, and its JSON is the plan itself."""
     made = json.loads(run("plan", "10M", "1%", "--layout", "classic", "--json").stdout)
@@ -37,6 +39,7 @@ def test_one_layout(run: Run) -> None:
     assert "blocked" not in run("plan", "10M", "1%", "--layout", "classic").stdout.decode()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "args",
     first_fast(
@@ -62,6 +65,7 @@ def test_any_two_or_three_give_the_rest(run: Run, args: list[str]) -> None:
     assert b"memory" in run("plan", *args).stdout
 
 
+@pytest.mark.slow
 def test_a_layout_that_cannot_says_why(run: Run) -> None:
     """Where one layout has no plan the other is shown, and the reason is printed."""
     text = run("plan", "10M", "1%", "--hashes", "9").stdout.decode()
@@ -69,6 +73,7 @@ def test_a_layout_that_cannot_says_why(run: Run) -> None:
     assert "blocked: num_hashes must be" in text
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("args", "message"),
     first_fast(

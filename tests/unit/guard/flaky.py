@@ -1,5 +1,4 @@
-"""A source of truth that comes and goes, and does each write once, in processes of their own too;
-and a cache that forgets nothing."""
+"""A source of truth that comes and goes, and does each write once, across processes too."""
 
 from __future__ import annotations
 
@@ -7,8 +6,6 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
-
-from bloomery.guard.parts import Cached
 
 # The drainer of a guard looks once, and then leaves it to the test.
 QUIET: dict[str, Any] = {
@@ -82,25 +79,3 @@ class Log(Flaky):
         """Write a line."""
         with self.path.open("a") as file:
             file.write(f"{token}\n")
-
-
-class Memory:
-    """A cache that forgets nothing."""
-
-    blocking = False
-
-    def __init__(self) -> None:
-        self.held: dict[bytes, Cached] = {}
-
-    def get_many(self, keys: Sequence[bytes]) -> list[Cached | None]:
-        """What is held."""
-        return [self.held.get(key) for key in keys]
-
-    def set_many(self, entries: Sequence[tuple[bytes, Cached]]) -> None:
-        """Hold these."""
-        self.held.update(entries)
-
-    def delete_many(self, keys: Sequence[bytes]) -> None:
-        """Hold nothing for these."""
-        for key in keys:
-            self.held.pop(key, None)

@@ -5,7 +5,6 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,29 +16,6 @@ from bloomery.guard import Answer, AsyncGuard, Guard, SqliteQueue
 from unit.guard.flaky import QUIET, Flaky
 
 pytestmark = pytest.mark.slow
-
-
-@pytest.fixture
-def source() -> Flaky:
-    """One that is down."""
-    made = Flaky()
-    made.mode = "down"
-    return made
-
-
-@pytest.fixture
-def queue(tmp_path: Path) -> Iterator[SqliteQueue]:
-    """An empty queue."""
-    made = SqliteQueue(tmp_path / "q", fsync=False)
-    yield made
-    made.close()
-
-
-@pytest.fixture
-def guard(source: Flaky, queue: SqliteQueue) -> Iterator[Guard]:
-    """A guard that drains when it is told to."""
-    with Guard(BloomFilter(10_000), source, queue=queue, **QUIET) as made:
-        yield made
 
 
 def test_closing_stops_after_the_item_under_way(

@@ -3,38 +3,15 @@ asked meanwhile."""
 
 import threading
 import time
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from bloomery import BloomFilter
 from bloomery.guard import Answer, Guard, SqliteQueue
-from unit.guard.flaky import QUIET, Flaky, Memory
-
-
-@pytest.fixture
-def source() -> Flaky:
-    """One that is down."""
-    made = Flaky()
-    made.mode = "down"
-    return made
-
-
-@pytest.fixture
-def queue(tmp_path: Path) -> Iterator[SqliteQueue]:
-    """An empty queue."""
-    made = SqliteQueue(tmp_path / "q", fsync=False)
-    yield made
-    made.close()
-
-
-@pytest.fixture
-def guard(source: Flaky, queue: SqliteQueue) -> Iterator[Guard]:
-    """A guard that drains when it is told to."""
-    with Guard(BloomFilter(10_000), source, queue=queue, **QUIET) as made:
-        yield made
+from unit.guard.flaky import QUIET, Flaky
+from unit.guard.table import Memory
 
 
 def wait_for(happens: Callable[[], object], seconds: float = 20.0) -> None:

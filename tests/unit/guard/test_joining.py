@@ -11,7 +11,7 @@ from bloomery.errors import SourceUnavailable
 from bloomery.guard import Answer, Guard
 from bloomery.guard.flights import Flights, Some
 from bloomery.guard.parts import Cached
-from unit.guard.flaky import Memory
+from unit.guard.table import Memory
 from unit.guard.test_stampede import until, waiting
 
 
@@ -33,12 +33,11 @@ class Halting(Memory):
 
     def __init__(self) -> None:
         super().__init__()
-        self.joined = threading.Event()
-        self.asked = threading.Event()
+        self.began, self.joined = threading.Event(), threading.Event()
 
     def get_many(self, keys: Sequence[bytes]) -> list[Cached | None]:
         """What is held."""
-        self.asked.set()
+        self.began.set()
         assert self.joined.wait(30)
         return super().get_many(keys)
 
@@ -80,7 +79,7 @@ def test_what_is_cached_does_not_wait_for_the_source(source: Hanging) -> None:
     cache.held[b"\0cached"] = Cached(True, 1, 2e12, 2e12)
     guard = Guard(known("cached", "missing"), source, cache=cache)
     batch, failed = asked(guard, ["cached", "missing"])
-    assert cache.asked.wait(30)
+    assert cache.began.wait(30)
     early, heard = asked(guard, ["cached"])
     until(waiting(guard, 1))
     cache.joined.set()

@@ -17,7 +17,8 @@ from bloomery.errors import QueueUnavailable
 from bloomery.guard import Answer, Guard, SqliteQueue
 from bloomery.guard.parts import Item
 from conftest import effort
-from unit.guard.flaky import QUIET, Flaky, Memory
+from unit.guard.flaky import QUIET, Flaky
+from unit.guard.table import Memory
 
 
 class Unsure(SqliteQueue):

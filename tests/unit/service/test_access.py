@@ -17,6 +17,7 @@ from bloomery.service.users import Account, changing, hash_password
 PASSWORD = "correct horse battery staple"
 
 
+@pytest.mark.slow
 def test_failures_elsewhere_lock_nobody_out(tmp_path: Path) -> None:
     """While others, at many addresses, try passwords of a user, that user still logs in from where
     it did before, also when its password is looked at anew."""

@@ -87,6 +87,7 @@ def test_a_log_that_cannot_be_written_is_told(tmp_path: Path) -> None:
     assert "the audit log cannot be written" in said[0]
 
 
+@pytest.mark.slow
 def test_lines_that_were_lost_are_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What there was no room for while the log could not be written is told as a number."""
     monkeypatch.setattr(audit, "_MOST_QUEUED", 5)

@@ -4,6 +4,7 @@ import asyncio
 import re
 from pathlib import Path
 
+import pytest
 from prometheus_client.parser import text_string_to_metric_families as parse
 
 from bloomery.service.metrics import render
@@ -77,6 +78,7 @@ def test_the_figures_of_a_filter(tmp_path: Path) -> None:
     asyncio.run(main())
 
 
+@pytest.mark.slow
 def test_only_some_are_shown(tmp_path: Path) -> None:
     """Filters that one may not read are not there, nor those past the limit; how many is told."""
 
@@ -97,6 +99,7 @@ def test_only_some_are_shown(tmp_path: Path) -> None:
     asyncio.run(main())
 
 
+@pytest.mark.slow
 def test_any_name_is_a_label(tmp_path: Path) -> None:
     """Names are any bytes; each is its own label, as it is printed elsewhere."""
 
@@ -113,6 +116,7 @@ def test_any_name_is_a_label(tmp_path: Path) -> None:
     asyncio.run(main())
 
 
+@pytest.mark.slow
 def test_names_and_units_follow_the_conventions(tmp_path: Path) -> None:
     """Each metric has a type and a help; counters end in _total; times are in seconds."""
 
@@ -133,6 +137,7 @@ def test_names_and_units_follow_the_conventions(tmp_path: Path) -> None:
         assert not re.search(r"_(ms|millis|percent|kb|mb)\b", family.name)
 
 
+@pytest.mark.slow
 def test_the_page_has_every_metric(tmp_path: Path) -> None:
     """docs/monitoring.md lists the metrics that there are, and no others."""
 

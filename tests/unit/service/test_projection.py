@@ -175,6 +175,7 @@ def test_too_much_at_once_is_read_again(follow: Follow, monkeypatch: pytest.Monk
     assert one.ask("SELECT count(*) FROM BloomFilterStats") == [(10,)]
 
 
+@pytest.mark.slow
 def test_a_name_that_another_server_has(follow: Follow, caplog: pytest.LogCaptureFixture) -> None:
     """The conflict is said, in `last_error` and the log; once the name is free, it is taken."""
     one, two = follow(), follow(server="there")

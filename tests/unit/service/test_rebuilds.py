@@ -16,10 +16,12 @@ from bloomery import errors
 from bloomery.service import rebuilds
 from bloomery.service.keytypes import forms
 from bloomery.service.policy import capacity_of
-from bloomery.service.rebuilds import PREFIX, Rebuild
+from bloomery.service.rebuild import PREFIX, Rebuild
 from bloomery.service.server import Server
 from bloomery.service.sources import SourceSettings
 from unit.service.inside import eventually, running
+
+pytestmark = pytest.mark.slow  # each starts a server
 
 ROWS = 500
 SEEN = b"seen"

@@ -78,6 +78,7 @@ def test_no_password_is_shown(url: str) -> None:
     assert "\n" not in str(failed.value)
 
 
+@pytest.mark.slow
 def test_postgresql_without_its_driver_says_what_to_install() -> None:
     """Without psycopg, a URL of PostgreSQL is MissingExtra."""
     program = (

@@ -19,6 +19,7 @@ from bloomery import (
     _native,
 )
 from bloomery.filters.redisbloom import RedisBloomFilter, RedisCuckooFilter
+from conftest import first_fast
 
 KEYS = 300_000  # so that the larger ones are looked at in part
 MADE: list[Any] = [
@@ -35,7 +36,7 @@ MADE: list[Any] = [
 ]
 
 
-@pytest.mark.parametrize("make", MADE)
+@pytest.mark.parametrize("make", first_fast(MADE))
 def test_a_sample_tells_what_the_whole_filter_does(make: Any) -> None:
     """Count, fill and error rate from a part are those of the whole, within what a part can tell;
     and random keys are found as often as that says."""

@@ -136,6 +136,7 @@ def test_a_peak_is_not_averaged_away() -> None:
     assert merged.fill_ratio != merged.fill_ratio
 
 
+@pytest.mark.slow
 def test_a_filter_at_rest_is_written_rarely() -> None:
     """Once after it was last used, then each half hour; an hour's row once a day."""
     one = Filter()

@@ -71,6 +71,7 @@ def _add_ten(folder: Path, first: int) -> None:
             found.add(Account(f"user{number}", Role.READ))
 
 
+@pytest.mark.slow
 def test_changes_wait_for_each_other(tmp_path: Path) -> None:
     """Processes that change the users at the same time lose nothing of each other's."""
     context = multiprocessing.get_context("fork")
