@@ -1,1 +1,1 @@
-"""Nodes: servers whose filters are in Redis, each with a copy in its memory that it answers from."""
+"""Nodes: servers whose filters are in Redis, each with a copy in memory that it answers from."""

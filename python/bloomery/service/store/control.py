@@ -1,9 +1,10 @@
-"""Making, changing and dropping a filter that nodes share: in Redis first, and here only if that was
-done. The event loop waits for it: such things are rare, and a Redis that does not answer is given up
-after `store-timeout-ms`."""
+"""Making, changing and dropping a filter that nodes share: in Redis first, and here only if that
+was done. The event loop waits for it: such things are rare, and a Redis that does not answer is
+given up after `store-timeout-ms`."""
 
 from __future__ import annotations
 
+import contextlib
 import time
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -76,8 +77,8 @@ class Control:
         name, given = operations.name_of(fields["name"]), fields["settings"]
         if given.get("kind", "bloom") != "bloom" or name.startswith(b"\0"):
             raise errors.InvalidParameter(
-                f"this server keeps its filters in Redis (store), where they are of kind bloom, not "
-                f"{given.get('kind')}: BF.RESERVE … NONSCALING, or leave the kind out"
+                "this server keeps its filters in Redis (store), where they are of kind bloom, "
+                f"not {given.get('kind')}: leave the kind out"
             )
         wanted = planned(
             given.get("capacity", 1),
@@ -147,10 +148,8 @@ class Control:
 def _deleted(catalogue: Catalogue, listed: Listed) -> Flow[None]:
     """Delete the strings, and then the entry of the catalogue."""
     yield from Shared.of(listed, 0).strings.delete()
-    try:
+    with contextlib.suppress(Changed):
         yield from catalogue.change(listed.name, listed, None)
-    except Changed:
-        pass
 
 
 def _ending(shared: Shared, at: float | None) -> Flow[None]:

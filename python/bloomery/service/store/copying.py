@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import secrets
 import time
 from collections.abc import Callable
@@ -81,10 +82,8 @@ def restored(
         link.run(create(shared.strings.keys, listed.config, None))
         link.run(_ored(shared.strings, filter))
     if found is None:
-        try:
+        with contextlib.suppress(Changed):  # another node was quicker
             link.run(catalogue.change(listed.name, None, listed, [listed.record(Op.CREATE)]))
-        except Changed:
-            pass  # another node was quicker
     if listed.expires_at is not None:
         left = max(0.001, listed.expires_at - time.time()) + 60
         link.run(shared.strings.expire(left))

@@ -71,9 +71,7 @@ async def exact_add(node: Node, name: bytes, keys: list[Any]) -> Outcome:
     if node.engine.problem is not None:
         raise node.engine.problem
     hashes = node.engine.shelf.hashes(name, keys)
-    answers: bytes = await node.server.turns.call(
-        lambda: node.log.add(shared.listed.uid, hashes)
-    )
+    answers: bytes = await node.server.turns.call(lambda: node.log.add(shared.listed.uid, hashes))
     if entry.id in node.engine.state.filters:
         node.engine.mirror(Op.ADD, entry.id, hashes)
     return answers, None
