@@ -37,7 +37,16 @@ MAY_IMPORT = {
     "building": _BASE | {"bloomery", "filters", "storage"},
     "integrations": _BASE | {"bloomery", "filters", "storage", "guard"},
     "service": _BASE
-    | {"bloomery", "filters", "names", "storage", "guard", "intervals", "building"},
+    | {
+        "bloomery",
+        "filters",
+        "names",
+        "storage",
+        "guard",
+        "integrations",
+        "intervals",
+        "building",
+    },
     "dashboard": {"bloomery", "errors", "service", "sizing", "types"},
     "cli": _BASE
     | {"bloomery", "filters", "storage", "guard", "integrations", "service", "building"},

@@ -72,6 +72,7 @@ class Node:
         self.restores = 0
         self.broken = ""  # why the copy cannot be whole
         self._caught_up = asyncio.Event()
+        self._going_on: asyncio.Future[None] | None = None
 
     # Set by follow().
     engine: Engine
@@ -182,7 +183,7 @@ class Node:
         if self.down_since is not None:
             self.down_since = None
             self.server.alerts.end("store-unavailable", "Redis answers again")
-            asyncio.ensure_future(self._go_on())
+            self._going_on = asyncio.ensure_future(self._go_on())
 
     async def _go_on(self) -> None:
         """Take writes again, and send what waited."""

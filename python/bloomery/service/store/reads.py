@@ -1,4 +1,4 @@
-"""Asking Redis itself: for clients that want `consistency=shared`, and while the copy is too old."""
+"""Asking Redis itself: for who wants `consistency=shared`, and while the copy is too old."""
 
 from __future__ import annotations
 
