@@ -10,6 +10,8 @@ written %7B or %7D, and a percent sign %25.
 
 from __future__ import annotations
 
+from typing import Any
+
 from bloomery.errors import InvalidParameter
 
 __all__ = ["Keys"]
@@ -22,7 +24,7 @@ class Keys:
 
     __slots__ = ("_tag", "config", "name")
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: Any) -> None:
         if not isinstance(name, str) or not 0 < len(name.encode("utf-8", "replace")) <= _LONGEST:
             shown = f"{name[:40]!r}…" if isinstance(name, str) else type(name).__name__
             raise InvalidParameter(f"the name is {shown}, must be text of 1 to {_LONGEST} bytes")
@@ -30,7 +32,7 @@ class Keys:
             plain = name.encode()
         except UnicodeEncodeError:
             raise InvalidParameter(f"the name {name[:40]!r} is no Unicode text") from None
-        self.name = name
+        self.name: str = name
         for brace, written in ((b"%", b"%25"), (b"{", b"%7B"), (b"}", b"%7D")):
             plain = plain.replace(brace, written)
         self._tag = plain
