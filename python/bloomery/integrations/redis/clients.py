@@ -52,19 +52,18 @@ def watchers(client: Any) -> list[Any]:
     return list(getattr(manager, "sentinels", []))
 
 
-def given(redis: Any, *, for_asyncio: bool, timeout: float) -> Given:
+def given(what: Any, *, for_asyncio: bool, timeout: float) -> Given:
     """Check what was given; nothing is sent yet."""
     try:
-        import redis as package  # noqa: F401
-        import redis.asyncio
+        import redis.asyncio  # noqa: F401
     except ImportError:
         raise MissingExtra("filters in Redis need redis: pip install 'bloomery[redis]'") from None
-    if isinstance(redis, str):
+    if isinstance(what, str):
         try:
-            return _of_url(redis, for_asyncio, timeout)
+            return _of_url(what, for_asyncio, timeout)
         except (ValueError, TypeError):  # whose text shows parts of the URL
             raise InvalidParameter(f"the URL of Redis cannot be read, {_FORMS}") from None
-    return _of_client(redis, for_asyncio)
+    return _of_client(what, for_asyncio)
 
 
 def _of_client(client: Any, for_asyncio: bool) -> Given:
