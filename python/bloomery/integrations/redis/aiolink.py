@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Iterable
+from contextlib import suppress
 from typing import Any, TypeVar
 
-from bloomery.integrations.redis.failures import unavailable
+from bloomery.errors import CorruptData
+from bloomery.integrations.redis.clients import Given, given, watchers
+from bloomery.integrations.redis.round import Part, Round
 from bloomery.integrations.redis.trips import Ask, Flow
 
 __all__ = ["AsyncLink"]
@@ -12,11 +17,68 @@ __all__ = ["AsyncLink"]
 T = TypeVar("T")
 
 
-class AsyncLink:
-    """The same as `Link`, with a client of redis.asyncio."""
+class _Node:
+    """A node of a cluster, used as a pool of connections is: redis-py's own checks none of them."""
 
-    def __init__(self, client: Any) -> None:
-        self.client = client
+    def __init__(self, node: Any) -> None:
+        self.node = node
+
+    async def get_connection(self) -> Any:
+        connection = self.node.acquire_connection()
+        try:
+            if connection.is_connected and await _stale(connection):
+                await connection.disconnect(nowait=True)
+            if not connection.is_connected:
+                await connection.connect()
+        except BaseException:
+            self.node.release(connection)
+            raise
+        return connection
+
+    async def release(self, connection: Any) -> None:
+        self.node.release(connection)
+
+
+async def _stale(connection: Any) -> bool:
+    try:
+        return bool(await connection.can_read())
+    except Exception:  # noqa: BLE001  # whatever it is, this one is not to be used
+        return True
+
+
+class AsyncLink:
+    """The same as `Link`, with a client of redis.asyncio. Tasks of one loop may share it."""
+
+    def __init__(self, redis: Any, *, timeout: float = 5.0) -> None:
+        self._given = given(redis, for_asyncio=True, timeout=timeout)
+        self.timeout = timeout
+        self._client: Any = None
+        self._mine: list[Any] = []
+
+    @property
+    def client(self) -> Any:
+        """The client; nothing is sent when it is made."""
+        if self._client is None:
+            self._use(self._given)
+        return self._client
+
+    @property
+    def place(self) -> str:
+        """Where Redis is, without secrets."""
+        return self._given.place
+
+    def _use(self, found: Given) -> None:
+        client = found.make()
+        if found.own:
+            self._mine.append(client)
+        self._given, self._client = found, client
+
+    async def close(self) -> None:
+        """Close what was made here; a client that was given is its owner's."""
+        mine, self._mine, self._client = self._mine, [], None
+        for client in mine:
+            for one in (client, *watchers(client)):
+                await one.aclose()
 
     async def run(self, flow: Flow[T]) -> T:
         """Make the round trips of a flow."""
@@ -34,29 +96,111 @@ class AsyncLink:
             return value
 
     async def exchange(self, asks: list[Ask]) -> list[list[Any]]:
-        """Send everything, then read the replies to each."""
-        from redis.exceptions import ConnectionError, TimeoutError
+        """Send everything, then read the replies to each; try again where that may help."""
+        trip = Round(asks, self.timeout, self._given.place)
+        while True:
+            await self._attempt(trip)
+            pause = trip.pause()
+            if pause is None:
+                return trip.replies
+            await asyncio.sleep(pause)
+            await self._refresh(trip)
 
-        pool = self.client.connection_pool
+    async def _attempt(self, trip: Round) -> None:
+        from redis.exceptions import RedisClusterException, RedisError
+
+        waiting: list[tuple[Any, Any, list[Part]]] = []
         try:
-            connection = await pool.get_connection()
-            try:
-                await connection.send_packed_command(b"".join(ask.data for ask in asks))
-                return [await self._read(connection, ask.replies) for ask in asks]
-            finally:
+            for pool, parts in await self._routed(trip):
+                try:
+                    connection = await pool.get_connection()
+                except (RedisError, RedisClusterException, OSError) as problem:
+                    trip.unsent(parts, problem)
+                    continue
+                waiting.append((pool, connection, parts))
+                try:
+                    await connection.send_packed_command(b"".join([part.data for part in parts]))
+                except (RedisError, OSError) as problem:
+                    trip.lost(parts, problem)
+                    waiting.pop()
+                    await connection.disconnect(nowait=True)
+                    await pool.release(connection)
+            while waiting:
+                pool, connection, parts = waiting[0]
+                await self._read(trip, connection, parts)
+                del waiting[0]
                 await pool.release(connection)
-        except (ConnectionError, TimeoutError) as problem:
-            raise unavailable(problem) from problem
+        finally:
+            # Somebody else's question must not be answered by what was not read: this task may
+            # have been cancelled in the middle of it.
+            for pool, connection, _ in waiting:
+                await connection.disconnect(nowait=True)
+                await pool.release(connection)
 
-    @staticmethod
-    async def _read(connection: Any, count: int) -> list[Any]:
-        from redis.exceptions import ResponseError
+    async def _routed(self, trip: Round) -> Iterable[tuple[Any, list[Part]]]:
+        """Which parts go where."""
+        from redis.exceptions import RedisClusterException, RedisError
+
+        cluster = self.client
+        if self._given.kind != "cluster":
+            return [(cluster.connection_pool, trip.left)]
+        try:
+            await cluster.initialize()
+        except (RedisError, RedisClusterException, OSError) as problem:
+            trip.unsent(trip.left, problem)
+            return []
+        nodes: dict[str, tuple[Any, list[Part]]] = {}
+        for part in trip.left:
+            try:
+                node = cluster.get_node(*part.asked) if part.asked else None
+                node = node or cluster.get_node_from_key(trip.asks[part.index].key)
+            except (RedisError, RedisClusterException, OSError) as problem:
+                trip.unsent([part], problem)
+            else:
+                nodes.setdefault(node.name, (_Node(node), []))[1].append(part)
+        return nodes.values()
+
+    async def _read(self, trip: Round, connection: Any, parts: list[Part]) -> None:
+        from redis.exceptions import ConnectionError, ResponseError, TimeoutError
 
         read = connection.read_response
-        found: list[Any] = []
-        while len(found) < count:
-            try:
-                found.append(await read(disable_decoding=True))
-            except ResponseError as problem:
-                found.append(problem)
-        return found
+        wrong = False
+        for number, part in enumerate(parts):
+            found: list[Any] = []
+            bad = False
+            while len(found) < part.count:
+                try:
+                    found.append(await read(disable_decoding=True))
+                except ResponseError as problem:
+                    found.append(problem)
+                    bad = True
+                except (ConnectionError, TimeoutError, OSError) as problem:
+                    await connection.disconnect(nowait=True)
+                    trip.lost(parts[number:], problem)
+                    return
+                except Exception as problem:
+                    raise CorruptData(
+                        f"Redis at {self._given.place} answered what is no answer of Redis: "
+                        f"{type(problem).__name__}"
+                    ) from problem
+            if not bad:
+                trip.answered(part, found)
+            else:
+                wrong |= trip.read(part, found, self._given.routing)
+        if wrong:  # the next connection may lead elsewhere
+            await connection.disconnect(nowait=True)
+
+    async def _refresh(self, trip: Round) -> None:
+        """Ask anew who is who."""
+        from redis.exceptions import AskError, RedisClusterException, RedisError
+
+        if not trip.moved:
+            return
+        trip.moved = False
+        with suppress(RedisError, RedisClusterException, OSError):
+            if self._given.kind == "cluster":
+                await self.client.nodes_manager.initialize()
+            elif isinstance(trip.problem, AskError) and self._given.as_cluster is not None:
+                self._use(self._given.as_cluster())
+            else:
+                await self.client.connection_pool.disconnect(inuse_connections=False)

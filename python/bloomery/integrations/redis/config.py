@@ -7,13 +7,23 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
 from bloomery import _native
-from bloomery.errors import CorruptData, FilterExists, UnsupportedVersion
+from bloomery.errors import BloomeryError, CorruptData, FilterExists, UnsupportedVersion
 
 __all__ = ["Backend", "Config"]
 
 Backend = Literal["bits", "bf"]
 _VERSION = 1
 _LONGEST = 10_000  # bytes of a configuration: what is longer nobody of us wrote
+_FIELDS = [
+    "capacity",
+    "error_rate",
+    "layout",
+    "num_bits",
+    "num_hashes",
+    "lines_per_key",
+    "hasher",
+    "seed",
+]
 
 
 @dataclass(frozen=True)
@@ -37,24 +47,47 @@ class Config:
     @classmethod
     def from_json(cls, name: str, data: Any) -> Config:
         """Read what Redis holds; CorruptData if it is none of ours."""
-        wrong = CorruptData(f"the configuration of filter {name!r} in Redis cannot be read")
         if not isinstance(data, bytes) or len(data) > _LONGEST:
-            raise wrong
+            raise _wrong(name, "it is no short text")
         try:
             fields = json.loads(data)
             version = fields.pop("bloomery")
-            fields["header"] = bytes.fromhex(fields["header"])
-            found = cls(**fields)
         except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
-            raise wrong from None
+            raise _wrong(name, "it is none of bloomery's") from None
         if version != _VERSION:
             raise UnsupportedVersion(
-                f"filter {name!r} in Redis has version {version!r}, this bloomery knows {_VERSION}"
+                f"filter {name!r} in Redis has version {str(version)[:40]!r}, this bloomery knows "
+                f"{_VERSION}: use a newer one"
             )
-        numbers = isinstance(found.shards, int) and 1 <= found.shards <= 1 << 20
-        if not numbers or found.backend not in ("bits", "bf"):
-            raise wrong
+        try:
+            fields["header"] = bytes.fromhex(fields["header"])
+            found = cls(**fields)
+        except (ValueError, TypeError, KeyError):
+            raise _wrong(name, "its fields are not those of this version") from None
+        if problem := found._problem():
+            raise _wrong(name, problem)
         return found
+
+    def _problem(self) -> str:
+        """Why nobody of us wrote this."""
+        found: dict[str, Any] = asdict(self)  # whatever JSON had
+        window, generations = found["window"], found["generations"]
+        if type(self.shards) is not int or not 1 <= self.shards <= 1 << 20:
+            return "its number of shards cannot be"
+        if self.kind not in ("bloom", "counting", "rotating") or self.backend not in ("bits", "bf"):
+            return "its kind is not known"
+        if type(found["made"]) is not bool:
+            return "it does not say whether it is made"
+        if window is not None and (type(window) not in (int, float) or not window > 0):
+            return "its window cannot be"
+        if generations is not None and type(generations) is not int:
+            return "its generations cannot be"
+        try:
+            if self.header:
+                _native.read_header(self.header, None)
+        except BloomeryError as problem:
+            return str(problem)
+        return ""
 
     def settled(self) -> Config:
         """Return it with its strings made."""
@@ -63,28 +96,51 @@ class Config:
     def require_same(self, name: str, wanted: Config) -> None:
         """Raise FilterExists, with what differs, unless another asks for just such a filter."""
         mine, theirs = self.shown(), wanted.shown()
+        fields = dict.fromkeys([*mine, *theirs])
         other = [
-            f"{field} {value!r} (not {theirs.get(field)!r})"
-            for field, value in mine.items()
-            if theirs.get(field) != value
+            f"{field} {_word(mine.get(field))} and not {_word(theirs.get(field))}"
+            for field in fields
+            if mine.get(field) != theirs.get(field)
         ]
+        # What follows from the rest says nothing more.
+        told = [one for one in other if one.split()[0] not in ("num_bits", "num_hashes", "header")]
         if other:
             raise FilterExists(
-                f"filter {name!r} is there with {', '.join(other)}: open it as it is, or take "
-                "another name"
+                f"filter {name!r} is there, with {', '.join(told or other)}: open it as it is, or "
+                "take another name"
             )
 
     def shown(self) -> dict[str, Any]:
         """Return what a person asked for."""
         fields: dict[str, Any] = {"kind": self.kind, "backend": self.backend}
         if self.header and self.kind != "counting":
-            names = "capacity error_rate layout num_bits num_hashes lines_per_key hasher seed"
-            fields |= dict(
-                zip(names.split(), _native.parse_header(self.header, None), strict=False)
-            )
+            fields |= dict(zip(_FIELDS, _native.parse_header(self.header, None), strict=False))
         else:
             fields["header"] = self.header
+        if fields.get("hasher") == "siphash":
+            fields["seed"] = _Secret(fields["seed"])
         fields |= {"shards": self.shards}
         if self.window is not None:
             fields |= {"window": self.window, "generations": self.generations}
         return fields
+
+
+@dataclass(frozen=True)
+class _Secret:
+    """A seed that is a key: compared, and not shown."""
+
+    value: int
+
+    def __repr__(self) -> str:
+        return "that is another"
+
+
+def _word(value: Any) -> str:
+    return f"{value:,}" if type(value) is int else repr(value)
+
+
+def _wrong(name: str, why: str) -> CorruptData:
+    return CorruptData(
+        f"the configuration of filter {name!r} in Redis cannot be read: {why}; delete its keys, or "
+        "take another name"
+    )

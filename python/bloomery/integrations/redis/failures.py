@@ -6,31 +6,53 @@ from typing import Any
 
 from bloomery.errors import BloomeryError, StoreRefused, StoreUnavailable
 
-__all__ = ["checked", "refused", "unavailable"]
+__all__ = ["checked", "refused", "unavailable", "unknown"]
+
+# By the code that a reply begins with. redis-py takes some of them off, and has classes instead.
+_HINTS = {
+    "OOM": "Redis has reached its maxmemory: give it more, or make smaller filters",
+    "READONLY": "this Redis is a replica: give the master, Sentinel.master_for or the cluster",
+    "MISCONF": "Redis cannot save to its disk and refuses writes: its log says why",
+    "NOAUTH": "Redis wants a password: redis://user:password@host",
+    "WRONGPASS": "Redis knows no such user and password",
+    "NOPERM": "this user of Redis may not do that: ACL SETUSER gives more",
+    "WRONGTYPE": "another value is in the place of the filter: delete it, or take another name",
+    "MOVED": "this Redis is a node of a cluster: give a RedisCluster, or redis+cluster://host:port",
+    "NOREPLICAS": "Redis has fewer replicas than its min-replicas-to-write",
+}
+_CLASSES = {
+    "OutOfMemoryError": "OOM",
+    "ReadOnlyError": "READONLY",
+    "NoPermissionError": "NOPERM",
+    "MovedError": "MOVED",
+    "AskError": "MOVED",
+}
 
 
-def unavailable(problem: Exception) -> BloomeryError:
+def unavailable(problem: BaseException, place: str = "", seconds: float | None = None) -> Any:
     """Return the error for a Redis that cannot be reached, or does not answer in time."""
-    said = " ".join(str(problem).split())
-    return StoreUnavailable(f"Redis cannot be reached: {type(problem).__name__}: {said}")
+    where = f"Redis at {place}" if place else "Redis"
+    patience = "" if seconds is None else f" within {seconds:g} s"
+    return StoreUnavailable(f"{where} cannot be reached{patience}: {_said(problem)}")
 
 
-def refused(problem: Exception) -> BloomeryError:
+def unknown(problem: BaseException, place: str) -> BloomeryError:
+    """Return the error for what was sent, cannot be sent twice, and was not answered."""
+    return StoreUnavailable(
+        f"Redis at {place} was asked and did not answer, so it may or may not have been done, for "
+        f"some keys or for all: {_said(problem)}"
+    )
+
+
+def refused(problem: BaseException) -> BloomeryError:
     """Return the error for what Redis replied."""
     said = " ".join(str(problem).split())
-    hints = {
-        "OOM": "Redis has reached its maxmemory",
-        "READONLY": "this Redis is a replica: writes go to the master",
-        "MISCONF": "Redis cannot save to its disk and refuses writes",
-        "NOAUTH": "Redis wants a password",
-        "WRONGPASS": "Redis refused the password",
-        "NOPERM": "this user of Redis may not do that",
-        "WRONGTYPE": "another value is in the place of the filter",
-    }
-    for word, hint in hints.items():
-        if word in said[:60] or type(problem).__name__.upper().startswith(word[:6]):
-            return StoreRefused(f"{hint} ({said})")
-    return StoreRefused(f"Redis refused: {said}")
+    code = _CLASSES.get(type(problem).__name__, said.partition(" ")[0])
+    if type(problem).__name__ == "AuthenticationError" and code not in _HINTS:
+        code = "WRONGPASS" if "invalid" in said or "AUTH <password>" in said else "NOAUTH"
+    if code in _HINTS:
+        return StoreRefused(f"{_HINTS[code]} ({said[:200]})")
+    return StoreRefused(f"Redis refused: {said[:200]}")
 
 
 def checked(replies: list[Any]) -> list[Any]:
@@ -39,3 +61,7 @@ def checked(replies: list[Any]) -> list[Any]:
         if isinstance(reply, Exception):
             raise refused(reply) from reply
     return replies
+
+
+def _said(problem: BaseException) -> str:
+    return f"{type(problem).__name__}: {' '.join(str(problem).split())[:300]}"

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Literal
 
+from bloomery.integrations.redis.figures import Facts
 from bloomery.integrations.redis.flows import Strings, create, opened
 from bloomery.integrations.redis.link import Link
 from bloomery.integrations.redis.naming import Keys
 from bloomery.integrations.redis.planning import planned
 
 if TYPE_CHECKING:
+    from types import TracebackType
+
     from typing_extensions import Self
 
     from bloomery.types import Batch, Hasher, Key, Layout, Mask
@@ -17,17 +20,22 @@ if TYPE_CHECKING:
 __all__ = ["RedisFilter"]
 
 
-class RedisFilter:
+class RedisFilter(Facts):
     """A Bloom filter that every process with access to a Redis shares.
 
-    >>> seen = RedisFilter.create(redis, "seen", capacity=1_000_000, error_rate=0.01)
+    >>> seen = RedisFilter.create("redis://localhost", "seen", capacity=1_000_000)
     >>> seen.add("alice"), "alice" in seen
     (True, True)
+
+    `redis` is a client of redis-py, also of a cluster or by Sentinel, or a URL. Whatever is asked
+    is tried again for `timeout` seconds if servers change their roles or cannot be reached; then
+    it is StoreUnavailable. All of it is asked of masters: a replica may be behind.
     """
 
     def __init__(self, link: Link, strings: Strings) -> None:
         """Use `create` or `open`."""
         self._link, self._strings = link, strings
+        self._name, self._config, self._place = strings.keys.name, strings.config, link.place
 
     @classmethod
     def create(
@@ -42,22 +50,30 @@ class RedisFilter:
         seed: int = 0,
         shards: int | Literal["auto"] = "auto",
         ttl: float | None = None,
+        timeout: float = 5.0,
     ) -> Self:
-        """Make a filter, or open it if there is just such a one."""
+        """Make a filter, or open it if there is just such a one; FilterExists if it is another.
+
+        `ttl`: it ends after so many seconds. `shards`: in how many strings, which a cluster spreads
+        over its nodes; `auto`: as few as can be.
+        """
         config = planned(capacity, error_rate, layout, hasher, seed, shards)
-        link, keys = Link(redis), Keys(name)
-        return cls(link, Strings(keys, link.run(create(keys, config, ttl))))
+        link, keys = Link(redis, timeout=timeout), Keys(name)
+        try:
+            return cls(link, Strings(keys, link.run(create(keys, config, ttl))))
+        except BaseException:
+            link.close()
+            raise
 
     @classmethod
-    def open(cls, redis: Any, name: str) -> Self:
-        """Open a filter that is there."""
-        link, keys = Link(redis), Keys(name)
-        return cls(link, Strings(keys, link.run(opened(keys))))
-
-    @property
-    def name(self) -> str:
-        """The filter's name."""
-        return self._strings.keys.name
+    def open(cls, redis: Any, name: str, *, timeout: float = 5.0) -> Self:
+        """Open a filter that is there; UnknownFilter if there is none."""
+        link, keys = Link(redis, timeout=timeout), Keys(name)
+        try:
+            return cls(link, Strings(keys, link.run(opened(keys))))
+        except BaseException:
+            link.close()
+            raise
 
     def add(self, key: Key) -> bool:
         """Add the key; True if it is definitely new, False if it may have been there."""
@@ -71,10 +87,45 @@ class RedisFilter:
         """Add every key, in one round trip for each 10,000; True where one is definitely new."""
         return self._link.run(self._strings.add(keys))
 
+    def update(self, keys: Batch) -> None:
+        """Add every key."""
+        self._link.run(self._strings.add(keys))
+
     def contains_many(self, keys: Batch) -> Mask:
         """Ask for every key: False is certain, True is maybe."""
         return self._link.run(self._strings.contains(keys))
 
+    def clear(self) -> None:
+        """Forget every key. One that somebody adds while this runs may be forgotten too."""
+        self._link.run(self._strings.clear())
+
     def delete(self) -> None:
         """Take the filter away, for everybody."""
         self._link.run(self._strings.delete())
+
+    def expire(self, seconds: float | None) -> None:
+        """Let it end in so many seconds, for everybody; None: never."""
+        self._link.run(self._strings.expire(seconds))
+
+    def ttl(self) -> float | None:
+        """Seconds until it ends, or None: it does not."""
+        return self._link.run(self._strings.ttl())
+
+    def info(self) -> dict[str, Any]:
+        """All that is known about it, as `BloomFilter.info()`; Redis counts its bits."""
+        return self._link.run(self._strings.info())
+
+    def close(self) -> None:
+        """Close what a URL has opened; a client that was given is its owner's to close."""
+        self._link.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        problem: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()

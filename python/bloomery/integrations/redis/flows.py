@@ -3,25 +3,71 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from bloomery import _native
-from bloomery.errors import UnknownFilter
+from bloomery.errors import CorruptData, InvalidParameter, UnknownFilter
 from bloomery.integrations.redis.config import Config
 from bloomery.integrations.redis.failures import checked
+from bloomery.integrations.redis.figures import figures
 from bloomery.integrations.redis.naming import Keys
 from bloomery.integrations.redis.trips import Ask, Flow, command, commands
 
 if TYPE_CHECKING:
     from bloomery.types import Batch, Mask
 
-__all__ = ["Strings", "create", "opened"]
+__all__ = ["Strings", "create", "milliseconds", "opened", "places_of"]
 
+_COUNTED = 1 << 25  # bytes whose bits one command counts: about 5 ms, and then others have a turn
 _SOME = 10_000  # keys a round trip: Redis does nothing else while it answers one
+# Strings live so many milliseconds longer than the configuration: one that has no more left is
+# what remains of a filter that has expired.
+_MARGIN = 1000
+_LONGEST_LIFE = 1e10  # seconds: 300 years
 # A string that adding has made where none was: unless it has become whole, it goes again.
 _STRAY = (
     "if redis.call('STRLEN', KEYS[1]) < tonumber(ARGV[1]) then redis.call('UNLINK', KEYS[1]) end"
 )
+# Adding nothing to the last byte writes it, and changes no bit. Another creator's string stays.
+_MAKE = f"""
+local left, whole = redis.call('PTTL', KEYS[1]), tonumber(ARGV[1])
+if redis.call('STRLEN', KEYS[1]) ~= whole or (left >= 0 and left <= {_MARGIN}) then
+  redis.call('UNLINK', KEYS[1])
+  redis.call('BITFIELD', KEYS[1], 'OVERFLOW', 'SAT', 'INCRBY', 'u8', whole * 8 - 8, 0)
+  left = -1
+end
+if ARGV[2] ~= '' then redis.call('PEXPIRE', KEYS[1], ARGV[2])
+elseif left >= 0 then redis.call('PERSIST', KEYS[1]) end
+return redis.call('STRLEN', KEYS[1])
+"""
+_CLEAR = """
+local before, left = redis.call('STRLEN', KEYS[1]), redis.call('PTTL', KEYS[1])
+if before == tonumber(ARGV[1]) then
+  redis.call('UNLINK', KEYS[1])
+  redis.call('BITFIELD', KEYS[1], 'OVERFLOW', 'SAT', 'INCRBY', 'u8', before * 8 - 8, 0)
+  if left >= 0 then redis.call('PEXPIRE', KEYS[1], left) end
+end
+return before
+"""
+# The configuration, if it is still the one that strings were made for.
+_SETTLE = """
+if redis.call('GET', KEYS[1]) == ARGV[1] then
+  redis.call('SET', KEYS[1], ARGV[2], 'KEEPTTL')
+end
+return redis.call('GET', KEYS[1])
+"""
+
+
+def milliseconds(seconds: Any, what: str = "ttl") -> int | None:
+    """Check a time to live; what Redis takes."""
+    if seconds is None:
+        return None
+    right = isinstance(seconds, int | float) and not isinstance(seconds, bool)
+    if not right or not 0.001 <= seconds <= _LONGEST_LIFE:
+        raise InvalidParameter(
+            f"{what} is {seconds!r}, must be None or in the range [0.001, {_LONGEST_LIFE:g}]"
+        )
+    return max(1, round(float(seconds) * 1000))
 
 
 def create(keys: Keys, wanted: Config, ttl: float | None) -> Flow[Config]:
@@ -29,35 +75,35 @@ def create(keys: Keys, wanted: Config, ttl: float | None) -> Flow[Config]:
 
     Whoever comes first writes the configuration, and others compare. Strings are made as long as
     they will be: a Redis that is full says so now, and one that is shorter later is known to have
-    lost something.
+    lost something. Who finds a configuration without strings makes them: its creator may have
+    died. A filter that is there keeps its time to live.
     """
-    life: list[str | int] = [] if ttl is None else ["PX", max(1, round(ttl * 1000))]
+    life = milliseconds(ttl)
     first = commands(
         keys.config,
-        ("SET", keys.config, wanted.to_json(), "NX", *life),
+        ("SET", keys.config, wanted.to_json(), "NX", *(() if life is None else ("PX", life))),
         ("GET", keys.config),
+        ("PTTL", keys.config),
     )
-    [[_, held]] = [checked(some) for some in (yield [first])]
+    [[_, held, left]] = [checked(some) for some in (yield [first])]
     found = Config.from_json(keys.name, held)
     found.require_same(keys.name, wanted)
     if found.made or found.backend != "bits" or found.kind == "rotating":
         return found
     places = places_of(found)
+    until = left + _MARGIN if isinstance(left, int) and left >= 0 else ""
     made = []
-    for shard, name in enumerate(keys.bits(found.shards)):
-        last = places.shard_bytes(shard) - 1
-        # Adding nothing to the last byte writes it, and changes no bit.
-        words: list[tuple[bytes | str | int, ...]] = [
-            ("BITFIELD", name, "OVERFLOW", "SAT", "INCRBY", "u8", last * 8, 0)
-        ]
-        if ttl is not None:
-            words.append(("PEXPIRE", name, life[1]))
-        made.append(commands(name, *words))
+    for shard, name in enumerate(keys.bits(places.shards)):
+        made.append(command(name, "EVAL", _MAKE, 1, name, places.shard_bytes(shard), until))
     for some in (yield made):
         checked(some)
-    found = found.settled()
-    [some] = yield [command(keys.config, "SET", keys.config, found.to_json(), "XX", "KEEPTTL")]
-    checked(some)
+    before, after = found.to_json(), found.settled().to_json()
+    [some] = yield [command(keys.config, "EVAL", _SETTLE, 1, keys.config, before, after)]
+    [held] = checked(some)
+    if held is None:
+        raise UnknownFilter(f"filter {keys.name!r} was deleted, or has expired, while it was made")
+    found = Config.from_json(keys.name, held)
+    found.require_same(keys.name, wanted)
     return found
 
 
@@ -130,7 +176,7 @@ class Strings:
         yield [command(name, "EVAL", _STRAY, 1, name, whole)]
         raise UnknownFilter(
             f"filter {self.keys.name!r} is no longer whole in this Redis: it was deleted, has "
-            "expired or was evicted; create it again, and add its keys"
+            "expired or was evicted; `delete` what is left of it, create it again, and add its keys"
         )
 
     def delete(self) -> Flow[None]:
@@ -141,14 +187,54 @@ class Strings:
 
     def expire(self, seconds: float | None) -> Flow[None]:
         """Let it end in so many seconds, or never."""
+        life = milliseconds(seconds, "seconds")
         asks = []
+        # Strings before the configuration if they are to live longer, and behind it if not: it is
+        # never left without them.
         for name in [self.keys.config, *self.names]:
-            if seconds is None:
+            if life is None:
                 asks.append(command(name, "PERSIST", name))
             else:
-                asks.append(command(name, "PEXPIRE", name, max(1, round(seconds * 1000))))
+                more = 0 if name == self.keys.config else _MARGIN
+                asks.append(command(name, "PEXPIRE", name, life + more))
         for some in (yield asks):
             checked(some)
+
+    def ttl(self) -> Flow[float | None]:
+        """Seconds that are left, or None; UnknownFilter if it is gone."""
+        [some] = yield [command(self.keys.config, "PTTL", self.keys.config)]
+        [left] = checked(some)
+        if not isinstance(left, int) or left == -2:
+            raise UnknownFilter(f"there is no filter {self.keys.name!r} in this Redis")
+        return None if left < 0 else left / 1000
+
+    def clear(self) -> Flow[None]:
+        """Empty every string, each in one step."""
+        asks = []
+        for shard, name in enumerate(self.names):
+            asks.append(command(name, "EVAL", _CLEAR, 1, name, self.places.shard_bytes(shard)))
+        for shard, some in enumerate((yield asks)):
+            if checked(some) != [self.places.shard_bytes(shard)]:
+                yield from self._lost(shard)
+
+    def info(self) -> Flow[dict[str, Any]]:
+        """Everything that is known about it, with what Redis counts."""
+        left = yield from self.ttl()
+        total = 0
+        most = self.places.shard_bytes(0)
+        for start in range(0, most, _COUNTED):
+            asks = []
+            for name in self.names:
+                counting = ("BITCOUNT", name, start, start + _COUNTED - 1)
+                asks.append(commands(name, ("STRLEN", name), counting))
+            for shard, some in enumerate((yield asks)):
+                length, ones = checked(some)
+                if length != self.places.shard_bytes(shard):
+                    yield from self._lost(shard)
+                if not isinstance(ones, int) or not 0 <= ones <= _COUNTED * 8:
+                    raise CorruptData("Redis counted what cannot be")
+                total += ones
+        return {**figures(self.config, total), "ttl": left}
 
 
 def _parts(hashes: bytes) -> Iterator[bytes]:

@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+import threading
+import time
+from collections.abc import Iterable
+from contextlib import suppress
 from typing import Any, TypeVar
 
+from bloomery.errors import CorruptData
+from bloomery.integrations.redis.clients import Given, given, watchers
 from bloomery.integrations.redis.failures import unavailable
+from bloomery.integrations.redis.round import Part, Round
 from bloomery.integrations.redis.trips import Ask, Flow
 
 __all__ = ["Link"]
@@ -14,35 +21,63 @@ T = TypeVar("T")
 
 class Link:
     """A client of redis-py that is given packed commands: packing each in Python took most of the
-    time of a pipeline."""
+    time of a pipeline. Threads may share it."""
 
-    def __init__(self, client: Any) -> None:
-        self.client = client
-        self.one_connection = True  # does all that is sent together go the same way, in order?
+    def __init__(self, redis: Any, *, timeout: float = 5.0) -> None:
+        self._given = given(redis, for_asyncio=False, timeout=timeout)
+        self.timeout = timeout
+        self._client: Any = None
+        self._lock = threading.RLock()
+        self._mine: list[Any] = []
 
-    @classmethod
-    def connect(cls, url: str, *, timeout: float) -> Link:
-        """Return a link with a client of its own."""
-        import redis
+    @property
+    def client(self) -> Any:
+        """The client; one of a cluster that was given as a URL connects when it is made."""
+        if self._client is None:
+            with self._lock:
+                if self._client is None:
+                    self._use(self._given)
+        return self._client
 
-        return cls(
-            redis.Redis.from_url(url, socket_timeout=timeout, socket_connect_timeout=timeout)
-        )
-
-    def close(self) -> None:
-        """Let go of the connections."""
-        self.client.close()
+    @property
+    def one_connection(self) -> bool:
+        """Does all that is sent together go the same way, in order?"""
+        return self._given.kind != "cluster"
 
     def identity(self) -> object:
-        """Which server this is: another one after each restart, and after a failover."""
-        from redis.exceptions import RedisError
+        """Which servers these are: others after each restart, and after a failover."""
+        from redis.exceptions import RedisClusterException, RedisError
 
         try:
-            info = self.client.info("server")
-            replication = self.client.info("replication")
-        except RedisError as problem:
+            nodes = self.client.get_primaries() if self._given.kind == "cluster" else [None]
+            found = []
+            for node in nodes:
+                where = {} if node is None else {"target_nodes": node}
+                info = self.client.info("server", **where)
+                replication = self.client.info("replication", **where)
+                found.append((info.get("run_id"), replication.get("master_replid")))
+        except (RedisError, RedisClusterException, OSError) as problem:
             raise unavailable(problem) from problem
-        return info.get("run_id"), replication.get("master_replid")
+        return sorted(found)
+
+    @property
+    def place(self) -> str:
+        """Where Redis is, without secrets."""
+        return self._given.place
+
+    def _use(self, found: Given) -> None:
+        client = found.make()
+        if found.own:
+            self._mine.append(client)
+        self._given, self._client = found, client
+
+    def close(self) -> None:
+        """Close what was made here; a client that was given is its owner's."""
+        with self._lock:
+            mine, self._mine, self._client = self._mine, [], None
+        for client in mine:
+            for one in (client, *watchers(client)):
+                one.close()
 
     def run(self, flow: Flow[T]) -> T:
         """Make the round trips of a flow."""
@@ -60,29 +95,112 @@ class Link:
             return value
 
     def exchange(self, asks: list[Ask]) -> list[list[Any]]:
-        """Send everything, then read the replies to each."""
-        from redis.exceptions import ConnectionError, TimeoutError
+        """Send everything, then read the replies to each; try again where that may help."""
+        trip = Round(asks, self.timeout, self._given.place)
+        while True:
+            self._attempt(trip)
+            pause = trip.pause()
+            if pause is None:
+                return trip.replies
+            time.sleep(pause)
+            self._refresh(trip)
 
-        pool = self.client.connection_pool
+    def _attempt(self, trip: Round) -> None:
+        from redis.exceptions import RedisClusterException, RedisError
+
+        waiting: list[tuple[Any, Any, list[Part]]] = []
         try:
-            connection = pool.get_connection()
-            try:
-                connection.send_packed_command([ask.data for ask in asks])
-                return [self._read(connection, ask.replies) for ask in asks]
-            finally:
+            for pool, parts in self._routed(trip):
+                try:
+                    connection = pool.get_connection()
+                except (RedisError, RedisClusterException, OSError) as problem:
+                    trip.unsent(parts, problem)
+                    continue
+                waiting.append((pool, connection, parts))
+                try:
+                    connection.send_packed_command([b"".join([part.data for part in parts])])
+                except (RedisError, OSError) as problem:
+                    trip.lost(parts, problem)
+                    waiting.pop()
+                    connection.disconnect()
+                    pool.release(connection)
+            while waiting:
+                pool, connection, parts = waiting[0]
+                self._read(trip, connection, parts)
+                del waiting[0]
                 pool.release(connection)
-        except (ConnectionError, TimeoutError) as problem:
-            raise unavailable(problem) from problem
+        finally:
+            # Somebody else's question must not be answered by what was not read.
+            for pool, connection, _ in waiting:
+                connection.disconnect()
+                pool.release(connection)
 
-    @staticmethod
-    def _read(connection: Any, count: int) -> list[Any]:
-        from redis.exceptions import ResponseError
+    def _routed(self, trip: Round) -> Iterable[tuple[Any, list[Part]]]:
+        """Which parts go where."""
+        from redis.exceptions import RedisClusterException, RedisError
+
+        if self._given.kind != "cluster":
+            return [(self.client.connection_pool, trip.left)]
+        try:
+            cluster = self.client
+        except (RedisError, RedisClusterException, OSError) as problem:
+            trip.unsent(trip.left, problem)
+            return []
+        nodes: dict[str, tuple[Any, list[Part]]] = {}
+        for part in trip.left:
+            try:
+                node = cluster.get_node(*part.asked) if part.asked else None
+                node = node or cluster.get_node_from_key(trip.asks[part.index].key)
+                pool = cluster.get_redis_connection(node).connection_pool
+            except (RedisError, RedisClusterException, OSError) as problem:
+                trip.unsent([part], problem)
+            else:
+                nodes.setdefault(node.name, (pool, []))[1].append(part)
+        return nodes.values()
+
+    def _read(self, trip: Round, connection: Any, parts: list[Part]) -> None:
+        from redis.exceptions import ConnectionError, ResponseError, TimeoutError
 
         read = connection.read_response
-        found: list[Any] = []
-        while len(found) < count:
-            try:
-                found.append(read(disable_decoding=True))
-            except ResponseError as problem:
-                found.append(problem)
-        return found
+        wrong = False
+        for number, part in enumerate(parts):
+            found: list[Any] = []
+            bad = False
+            while len(found) < part.count:
+                try:
+                    found.append(read(disable_decoding=True))
+                except ResponseError as problem:
+                    found.append(problem)
+                    bad = True
+                except (ConnectionError, TimeoutError, OSError) as problem:
+                    connection.disconnect()
+                    trip.lost(parts[number:], problem)
+                    return
+                except Exception as problem:
+                    raise CorruptData(
+                        f"Redis at {self._given.place} answered what is no answer of Redis: "
+                        f"{type(problem).__name__}"
+                    ) from problem
+            if not bad:
+                trip.answered(part, found)
+            else:
+                wrong |= trip.read(part, found, self._given.routing)
+        if wrong:  # the next connection may lead elsewhere
+            connection.disconnect()
+
+    def _refresh(self, trip: Round) -> None:
+        """Ask anew who is who."""
+        from redis.exceptions import AskError, RedisClusterException, RedisError
+
+        if not trip.moved:
+            return
+        trip.moved = False
+        with suppress(RedisError, RedisClusterException, OSError):
+            if self._given.kind == "cluster":
+                self.client.nodes_manager.initialize()
+            elif isinstance(trip.problem, AskError) and self._given.as_cluster is not None:
+                with self._lock:
+                    if self._given.as_cluster is not None:
+                        self._use(self._given.as_cluster())
+            else:
+                self.client.connection_pool.disconnect(inuse_connections=False)

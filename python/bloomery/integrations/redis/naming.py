@@ -12,6 +12,7 @@ number, has %3A for that colon: filter "seen:3" is not the fourth shard of "seen
 from __future__ import annotations
 
 import re
+from typing import Any
 
 from bloomery.errors import InvalidParameter
 
@@ -26,7 +27,7 @@ class Keys:
 
     __slots__ = ("_tag", "config", "name")
 
-    def __init__(self, name: str | bytes) -> None:
+    def __init__(self, name: Any) -> None:
         if not isinstance(name, (str, bytes)):
             raise InvalidParameter(f"the name is a {type(name).__name__}, must be text")
         try:
@@ -35,7 +36,9 @@ class Keys:
             raise InvalidParameter(f"the name {name[:40]!r} is no Unicode text") from None
         if not 0 < len(plain) <= _LONGEST:
             raise InvalidParameter(f"the name has {len(plain)} bytes, must have 1 to {_LONGEST}")
-        self.name = name if isinstance(name, str) else plain.decode("utf-8", "backslashreplace")
+        self.name: str = (
+            name if isinstance(name, str) else plain.decode("utf-8", "backslashreplace")
+        )
         for brace, written in ((b"%", b"%25"), (b"{", b"%7B"), (b"}", b"%7D")):
             plain = plain.replace(brace, written)
         plain = _LIKE_A_SHARD.sub(rb"%3A\1", plain)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from bloomery import _native, sizing
 from bloomery.errors import InvalidParameter
@@ -29,13 +29,16 @@ def planned(
     plan = sizing.plan(capacity, error_rate, layout=layout)
     seed = check_hasher(hasher, seed)
     needed = -(-plan.nbytes // _LONGEST_STRING)
-    count = needed if shards == "auto" else shards
-    most = max(1, plan.nbytes // 64)
-    if not isinstance(count, int) or not needed <= count <= min(most, 16_384):
+    count: Any = needed if shards == "auto" else shards
+    lines = plan.nbytes // 64
+    most = min(lines, 16_384)
+    if not isinstance(count, int) or isinstance(count, bool) or not needed <= count <= most:
         raise InvalidParameter(
-            f"shards is {shards!r}, must be 'auto' or in the range [{needed}, {min(most, 16_384)}] "
-            f"for {plan.nbytes} bytes"
+            f"shards is {shards!r}, must be 'auto' or in the range [{needed}, {most}] for "
+            f"{plan.nbytes:,} bytes"
         )
+    # Four lines on three shards are two on each, so two shards.
+    count = -(-lines // -(-lines // count))
     header = _native.make_header(
         "bloom",
         plan.capacity,

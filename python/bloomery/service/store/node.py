@@ -48,8 +48,8 @@ class Node:
         self.filters = Filters()
         self.recent = Recent(settings.store_replay_seconds)
         timeout = settings.store_timeout_ms / 1000
-        self.link = Link.connect(settings.store, timeout=timeout)
-        self.tail_link = Link.connect(settings.store, timeout=timeout)
+        self.link = Link(settings.store, timeout=timeout)
+        self.tail_link = Link(settings.store, timeout=timeout)
         queued = settings.store_on_outage == "queue"
         self.outbox = Outbox(Path(settings.data, "outbox")) if queued else None
         self.log = StoreLog(
