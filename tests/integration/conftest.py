@@ -9,11 +9,20 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from bloomery import Client
-from integration.servers import BloomeryServer, PostgresServer, RedisServer, Serve
+from integration.servers import (
+    BloomeryServer,
+    PostgresServer,
+    RedisCluster,
+    RedisServer,
+    Sentinel,
+    Serve,
+    StartRedis,
+)
 
 # What `make test-fast` runs of these: one server, its own commands.
 FAST = {"test_bf.py"}
@@ -56,6 +65,56 @@ def redis_server(_redis: RedisServer) -> RedisServer:
         _redis.start()
     _redis.ask(b"FLUSHALL\r\n")
     return _redis
+
+
+@pytest.fixture
+def start_redis(tmp_path: Path) -> Iterator[StartRedis]:
+    """Start a Redis of the test's own: `start_redis(appendonly="yes")`, as RedisServer."""
+    with ExitStack() as ends:
+
+        def start(**options: Any) -> RedisServer:
+            one = RedisServer(Path(tempfile.mkdtemp(dir=tmp_path)), **options)
+            one.start()
+            ends.callback(one.kill)
+            return one
+
+        yield start
+
+
+@pytest.fixture(scope="session")
+def _cluster() -> Iterator[RedisCluster]:
+    with open_folder() as folder:
+        cluster = RedisCluster(folder)
+        try:
+            cluster.start()
+            yield cluster
+        finally:
+            cluster.close()
+
+
+@pytest.fixture
+def redis_cluster(_cluster: RedisCluster) -> RedisCluster:
+    """A Redis Cluster of three masters and three replicas, all well, and empty."""
+    _cluster.restore()
+    return _cluster
+
+
+@pytest.fixture(scope="session")
+def _sentinel() -> Iterator[Sentinel]:
+    with open_folder() as folder:
+        sentinel = Sentinel(folder)
+        try:
+            sentinel.start()
+            yield sentinel
+        finally:
+            sentinel.close()
+
+
+@pytest.fixture
+def redis_sentinel(_sentinel: Sentinel) -> Sentinel:
+    """A master, two replicas and three Sentinels, all well, and empty."""
+    _sentinel.restore()
+    return _sentinel
 
 
 @pytest.fixture(scope="session")

@@ -3,7 +3,7 @@
 A `bloomery serve` from scratch spends over a second of a core on imports, and the tests start
 hundreds. One that is forked runs the same `main` on the same arguments, and has a pid, descriptors,
 limits, signals and an end of its own. Where the process itself is looked at (its arguments, what
-is loaded into it), a server is `fresh` (servers.py).
+is loaded into it), a server is `fresh` (servers/bloomery_server.py).
 
     test ── order, log, channel ──> nursery ─fork─> keeper ─fork─> server
      ^                                                │
