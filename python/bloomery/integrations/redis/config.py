@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
 from bloomery import _native
-from bloomery.errors import CorruptData, FilterExists, UnsupportedVersion
+from bloomery.errors import CorruptData, FilterExists, UnknownFilter, UnsupportedVersion
 
 __all__ = ["Backend", "Config"]
 
@@ -27,6 +27,7 @@ class Config:
     made: bool = False
     window: float | None = None  # seconds; rotating
     generations: int | None = None
+    loading: str | None = None  # the checksum and the id of what is being pushed
 
     def to_json(self) -> bytes:
         """Return it as it is kept."""
@@ -54,6 +55,8 @@ class Config:
         numbers = isinstance(found.shards, int) and 1 <= found.shards <= 1 << 20
         if not numbers or found.backend not in ("bits", "bf"):
             raise wrong
+        if not isinstance(found.loading, str | None) or len(found.loading or "") > 64:
+            raise wrong
         return found
 
     def settled(self) -> Config:
@@ -72,6 +75,14 @@ class Config:
             raise FilterExists(
                 f"filter {name!r} is there with {', '.join(other)}: open it as it is, or take "
                 "another name"
+            )
+
+    def require_loaded(self, name: str) -> None:
+        """Raise UnknownFilter if it is still on its way into Redis."""
+        if self.loading is not None:
+            raise UnknownFilter(
+                f"filter {name!r} is still being pushed to this Redis: wait until it is whole, or "
+                "push it again if that was interrupted; what was begun ends a day later"
             )
 
     def shown(self) -> dict[str, Any]:

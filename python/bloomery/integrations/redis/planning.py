@@ -12,7 +12,7 @@ from bloomery.integrations.redis.config import Config
 if TYPE_CHECKING:
     from bloomery.types import Hasher, Layout
 
-__all__ = ["planned"]
+__all__ = ["planned", "shards_for"]
 
 _LONGEST_STRING = 1 << 29  # bytes: what Redis takes
 
@@ -28,14 +28,7 @@ def planned(
     """The configuration of a filter of this size."""
     plan = sizing.plan(capacity, error_rate, layout=layout)
     seed = check_hasher(hasher, seed)
-    needed = -(-plan.nbytes // _LONGEST_STRING)
-    count = needed if shards == "auto" else shards
-    most = max(1, plan.nbytes // 64)
-    if not isinstance(count, int) or not needed <= count <= min(most, 16_384):
-        raise InvalidParameter(
-            f"shards is {shards!r}, must be 'auto' or in the range [{needed}, {min(most, 16_384)}] "
-            f"for {plan.nbytes} bytes"
-        )
+    count = shards_for(plan.nbytes, shards)
     header = _native.make_header(
         "bloom",
         plan.capacity,
@@ -49,3 +42,16 @@ def planned(
         nbytes=plan.nbytes,
     )
     return Config("bloom", header, count)
+
+
+def shards_for(nbytes: int, shards: int | Literal["auto"]) -> int:
+    """How many strings so many bytes lie in."""
+    needed = -(-nbytes // _LONGEST_STRING)
+    count = needed if shards == "auto" else shards
+    most = min(max(1, nbytes // 64), 16_384)
+    if not isinstance(count, int) or not needed <= count <= most:
+        raise InvalidParameter(
+            f"shards is {shards!r}, must be 'auto' or in the range [{needed}, {most}] for {nbytes} "
+            "bytes"
+        )
+    return count
