@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING, Any, Literal
 
+from bloomery.filters import BloomFilter
 from bloomery.integrations.redis.aiolink import AsyncLink
 from bloomery.integrations.redis.figures import Facts
 from bloomery.integrations.redis.flows import Strings, create, opened
+from bloomery.integrations.redis.merging import Relay, joined, require_mergeable, together
 from bloomery.integrations.redis.naming import Keys
 from bloomery.integrations.redis.planning import planned
+from bloomery.integrations.redis.pushing import Source, merged, pushing
+from bloomery.integrations.redis.reading import copying
 
 if TYPE_CHECKING:
     from types import TracebackType
 
     from typing_extensions import Self
 
+    from bloomery.integrations.redis.reading import Progress
     from bloomery.types import Batch, Hasher, Key, Layout, Mask
 
 __all__ = ["AsyncRedisFilter"]
@@ -129,3 +135,59 @@ class AsyncRedisFilter(Facts):
         trace: TracebackType | None,
     ) -> None:
         await self.close()
+
+    # ---- to and from here
+
+    @classmethod
+    async def push(
+        cls,
+        local: BloomFilter,
+        redis: Any,
+        name: str,
+        *,
+        shards: int | Literal["auto"] = "auto",
+        ttl: float | None = None,
+        progress: Progress | None = None,
+    ) -> Self:
+        """Make the filter in Redis from a local one; merge it into one that is there already.
+
+        Interrupted and called again with the same filter, it goes on where it was. Nobody can open
+        it before it is whole. `progress(done, total)` is told bytes.
+        """
+        link, keys, source = AsyncLink(redis), Keys(name), Source.of(local, "bloom")
+        held = await link.run(pushing(keys, source, shards, ttl, progress))
+        return cls(link, Strings(keys, held))
+
+    @classmethod
+    async def load(
+        cls, path: str | os.PathLike[str], redis: Any, name: str, **options: Any
+    ) -> Self:
+        """Push a saved filter, of which little is in memory at a time; options as for `push`."""
+        local = BloomFilter.load(path, mmap=True, verify=True)
+        return await cls.push(local, redis, name, **options)
+
+    async def to_local(self, progress: Progress | None = None) -> BloomFilter:
+        """Return a local filter with the same bits.
+
+        It holds every key whose adding was acknowledged before; of those added meanwhile, some.
+        """
+        return await self._link.run(copying(self._strings, progress))
+
+    async def merge(
+        self, other: AsyncRedisFilter | BloomFilter, progress: Progress | None = None
+    ) -> None:
+        """Add every key of the other filter, which lies in any Redis or here."""
+        mine = self._strings
+        require_mergeable(mine.config, other)
+        if isinstance(other, BloomFilter):
+            await self._link.run(merged(mine, Source.of(other, "bloom"), progress))
+            return
+        link, theirs = other._link, other._strings
+        if together(self._link.client, mine, link.client, theirs):
+            await self._link.run(joined(mine, theirs))
+            return
+        relay = Relay(mine, theirs, progress)
+        while chunks := relay.wanted():
+            found = await link.run(relay.read(chunks))
+            await self._link.run(relay.write(chunks, found))
+        await self._link.run(relay.end())

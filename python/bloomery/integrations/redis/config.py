@@ -7,7 +7,13 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
 from bloomery import _native
-from bloomery.errors import BloomeryError, CorruptData, FilterExists, UnsupportedVersion
+from bloomery.errors import (
+    BloomeryError,
+    CorruptData,
+    FilterExists,
+    UnknownFilter,
+    UnsupportedVersion,
+)
 
 __all__ = ["Backend", "Config"]
 
@@ -37,6 +43,7 @@ class Config:
     made: bool = False
     window: float | None = None  # seconds; rotating
     generations: int | None = None
+    loading: str | None = None  # the checksum and the id of what is being pushed
 
     def to_json(self) -> bytes:
         """Return it as it is kept."""
@@ -76,6 +83,9 @@ class Config:
             return "its number of shards cannot be"
         if self.kind not in ("bloom", "counting", "rotating") or self.backend not in ("bits", "bf"):
             return "its kind is not known"
+        loading = found["loading"]
+        if loading is not None and (type(loading) is not str or len(loading) > 64):
+            return "it does not say what is being loaded"
         if type(found["made"]) is not bool:
             return "it does not say whether it is made"
         if window is not None and (type(window) not in (int, float) or not window > 0):
@@ -108,6 +118,14 @@ class Config:
             raise FilterExists(
                 f"filter {name!r} is there, with {', '.join(told or other)}: open it as it is, or "
                 "take another name"
+            )
+
+    def require_loaded(self, name: str) -> None:
+        """Raise UnknownFilter if it is still on its way into Redis."""
+        if self.loading is not None:
+            raise UnknownFilter(
+                f"filter {name!r} is still being pushed to this Redis: wait until it is whole, or "
+                "push it again if that was interrupted; what was begun ends a day later"
             )
 
     def shown(self) -> dict[str, Any]:

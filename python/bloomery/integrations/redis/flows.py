@@ -88,6 +88,7 @@ def create(keys: Keys, wanted: Config, ttl: float | None) -> Flow[Config]:
     [[_, held, left]] = [checked(some) for some in (yield [first])]
     found = Config.from_json(keys.name, held)
     found.require_same(keys.name, wanted)
+    found.require_loaded(keys.name)
     if found.made or found.backend != "bits" or found.kind == "rotating":
         return found
     places = places_of(found)
@@ -113,7 +114,9 @@ def opened(keys: Keys) -> Flow[Config]:
     [held] = checked(some)
     if held is None:
         raise UnknownFilter(f"there is no filter {keys.name!r} in this Redis")
-    return Config.from_json(keys.name, held)
+    found = Config.from_json(keys.name, held)
+    found.require_loaded(keys.name)
+    return found
 
 
 def places_of(config: Config) -> _native.Places:
@@ -131,7 +134,23 @@ class Strings:
         self.config = config
         self.places = places_of(config)
         self.names = keys.bits(self.places.shards)
+        self.sizes = [self.places.shard_bytes(shard) for shard in range(self.places.shards)]
         self.again = config.kind != "counting"  # a counter that is raised twice counts twice
+
+    def span(self, chunk: tuple[int, int, int]) -> tuple[int, int]:
+        """Where a part of a shard's string begins in the whole, and how many bytes it has."""
+        shard, start, count = chunk
+        return sum(self.sizes[:shard]) + start, count
+
+    def chunks(self, start: int, count: int) -> list[tuple[int, int, int]]:
+        """The parts of strings that so many bytes of the whole lie in."""
+        found, before = [], 0
+        for shard, size in enumerate(self.sizes):
+            first, last = max(start, before), min(start + count, before + size)
+            if first < last:
+                found.append((shard, first - before, last - first))
+            before += size
+        return found
 
     def add(self, keys: Batch) -> Flow[Mask]:
         """Add keys; True where one is definitely new."""
@@ -168,10 +187,11 @@ class Strings:
         for (shard, _, _), replies in zip(parts, (yield asks), strict=True):
             checked(replies)
             if sent.feed(shard, replies) != self.places.shard_bytes(shard):
-                yield from self._lost(shard)
+                yield from self.lost(shard)
         return sent.answers
 
-    def _lost(self, shard: int) -> Flow[None]:
+    def lost(self, shard: int) -> Flow[None]:
+        """Raise UnknownFilter for a shard whose string is not whole."""
         name, whole = self.names[shard], self.places.shard_bytes(shard)
         yield [command(name, "EVAL", _STRAY, 1, name, whole)]
         raise UnknownFilter(
@@ -215,7 +235,7 @@ class Strings:
             asks.append(command(name, "EVAL", _CLEAR, 1, name, self.places.shard_bytes(shard)))
         for shard, some in enumerate((yield asks)):
             if checked(some) != [self.places.shard_bytes(shard)]:
-                yield from self._lost(shard)
+                yield from self.lost(shard)
 
     def info(self) -> Flow[dict[str, Any]]:
         """Everything that is known about it, with what Redis counts."""
@@ -230,7 +250,7 @@ class Strings:
             for shard, some in enumerate((yield asks)):
                 length, ones = checked(some)
                 if length != self.places.shard_bytes(shard):
-                    yield from self._lost(shard)
+                    yield from self.lost(shard)
                 if not isinstance(ones, int) or not 0 <= ones <= _COUNTED * 8:
                     raise CorruptData("Redis counted what cannot be")
                 total += ones

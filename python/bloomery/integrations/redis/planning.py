@@ -12,7 +12,7 @@ from bloomery.integrations.redis.config import Config
 if TYPE_CHECKING:
     from bloomery.types import Hasher, Layout
 
-__all__ = ["planned"]
+__all__ = ["planned", "shards_for"]
 
 _LONGEST_STRING = 1 << 29  # bytes: what Redis takes
 
@@ -28,17 +28,7 @@ def planned(
     """The configuration of a filter of this size."""
     plan = sizing.plan(capacity, error_rate, layout=layout)
     seed = check_hasher(hasher, seed)
-    needed = -(-plan.nbytes // _LONGEST_STRING)
-    count: Any = needed if shards == "auto" else shards
-    lines = plan.nbytes // 64
-    most = min(lines, 16_384)
-    if not isinstance(count, int) or isinstance(count, bool) or not needed <= count <= most:
-        raise InvalidParameter(
-            f"shards is {shards!r}, must be 'auto' or in the range [{needed}, {most}] for "
-            f"{plan.nbytes:,} bytes"
-        )
-    # Four lines on three shards are two on each, so two shards.
-    count = -(-lines // -(-lines // count))
+    count = shards_for(plan.nbytes, shards)
     header = _native.make_header(
         "bloom",
         plan.capacity,
@@ -52,3 +42,18 @@ def planned(
         nbytes=plan.nbytes,
     )
     return Config("bloom", header, count)
+
+
+def shards_for(nbytes: int, shards: Any) -> int:
+    """How many strings so many bytes are to be."""
+    needed = -(-nbytes // _LONGEST_STRING)
+    count = needed if shards == "auto" else shards
+    lines = nbytes // 64
+    most = min(lines, 16_384)
+    if not isinstance(count, int) or isinstance(count, bool) or not needed <= count <= most:
+        raise InvalidParameter(
+            f"shards is {shards!r}, must be 'auto' or in the range [{needed}, {most}] for "
+            f"{nbytes:,} bytes"
+        )
+    # Four lines on three shards are two on each, so two shards.
+    return -(-lines // -(-lines // count))

@@ -1,0 +1,132 @@
+"""One filter merged into another in Redis: by BITOP where both lie in one slot, else through a
+string that is filled beside each of its own."""
+
+from __future__ import annotations
+
+import secrets
+from typing import TYPE_CHECKING, Any
+
+from bloomery import _native
+from bloomery.errors import IncompatibleFilters, StoreRefused
+from bloomery.filters import BloomFilter
+from bloomery.integrations.redis.failures import checked
+from bloomery.integrations.redis.reading import Chunk, Progress, reading
+from bloomery.integrations.redis.trips import Flow, command
+from bloomery.integrations.redis.uploading import Upload
+
+if TYPE_CHECKING:
+    from bloomery.integrations.redis.config import Config
+    from bloomery.integrations.redis.flows import Strings
+
+__all__ = ["Relay", "joined", "require_mergeable", "together"]
+
+_SHAPE = ("layout", "num_bits", "num_hashes", "lines_per_key", "hasher", "seed")
+
+# KEYS: the filter's string, the other's. ARGV: how long both are. 2: the other is not whole.
+_JOIN = """
+local whole = tonumber(ARGV[1])
+if redis.call('STRLEN', KEYS[1]) ~= whole then return 0 end
+if redis.call('STRLEN', KEYS[2]) ~= whole then return 2 end
+redis.call('BITOP', 'OR', KEYS[1], KEYS[1], KEYS[2])
+return 1
+"""
+
+
+def require_mergeable(mine: Config, other: object) -> None:
+    """Raise IncompatibleFilters, with what differs, unless the bits of both mean the same."""
+    if mine.kind != "bloom":
+        raise IncompatibleFilters(
+            f"a {mine.kind} filter in Redis takes in no other: Redis merges bits, not counters or "
+            "generations; add the keys of both to one"
+        )
+    held = getattr(getattr(other, "_strings", None), "config", None)
+    if isinstance(other, BloomFilter):
+        header = other._header(0)
+    elif held is not None and held.kind == "bloom":
+        header = held.header
+    else:
+        raise IncompatibleFilters(
+            f"merge takes another such filter in Redis or a BloomFilter, not {type(other).__name__}"
+        )
+    for name, (ours, theirs) in _differences(mine.header, header).items():
+        raise IncompatibleFilters(
+            f"merge needs filters of the same {name}: this one has {ours}, the other {theirs}; "
+            "make both with the same capacity, error_rate, layout, hasher and seed"
+        )
+
+
+def _differences(mine: bytes, other: bytes) -> dict[str, tuple[Any, Any]]:
+    names = ("capacity", "error_rate", *_SHAPE)
+    one = dict(zip(names, _native.parse_header(mine, None), strict=False))
+    two = dict(zip(names, _native.parse_header(other, None), strict=False))
+    found: dict[str, tuple[Any, Any]] = {
+        name: (one[name], two[name]) for name in _SHAPE if one[name] != two[name]
+    }
+    if "seed" in found and "siphash" in (one["hasher"], two["hasher"]):
+        found["seed"] = ("one", "another")  # a secret
+    return found
+
+
+def together(client: Any, strings: Strings, other_client: Any, other: Strings) -> bool:
+    """Can Redis itself merge each string of the one into that of the other?"""
+    if client is not other_client or strings.sizes != other.sizes:
+        return False
+    if not hasattr(client, "nodes_manager"):  # no cluster
+        return True
+    from redis.crc import key_slot
+
+    pairs = zip(strings.names, other.names, strict=True)
+    return all(key_slot(one) == key_slot(two) for one, two in pairs)
+
+
+def joined(strings: Strings, other: Strings) -> Flow[None]:
+    """Merge strings of the same slots."""
+    asks = [
+        command(one, "EVAL", _JOIN, 2, one, two, size)
+        for one, two, size in zip(strings.names, other.names, strings.sizes, strict=True)
+    ]
+    results = [checked(some)[0] for some in (yield asks)]
+    for shard, result in enumerate(results):
+        if result != 1:
+            yield from (other if result == 2 else strings).lost(shard)
+
+
+class Relay:
+    """A filter on its way from one Redis, or slot, to another: read there, written here, in turns.
+
+    The string that is filled has a name of its own, and ends by itself if this does.
+    """
+
+    def __init__(self, strings: Strings, other: Strings, progress: Progress | None) -> None:
+        self.upload = Upload(strings, secrets.token_hex(8))
+        self._other, self._progress = other, progress
+
+    def wanted(self) -> list[Chunk]:
+        """What is to be read and written next."""
+        if self._progress is not None:
+            self._progress(self.upload.done, self.upload.total)
+        return self.upload.wanted()
+
+    def read(self, chunks: list[Chunk]) -> Flow[list[bytes]]:
+        """Read these parts of ours, in the other's strings."""
+        found = [self._other.chunks(*self.upload.strings.span(chunk)) for chunk in chunks]
+        flat = [part for parts in found for part in parts]
+        data = iter((yield from reading(self._other.names, flat)))
+        return [b"".join(next(data) for _ in parts) for parts in found]
+
+    def write(self, chunks: list[Chunk], found: list[bytes]) -> Flow[None]:
+        """Write them."""
+        if not (yield from self.upload.put(chunks, found)):
+            raise self._lost()
+
+    def end(self) -> Flow[None]:
+        """Merge what has come."""
+        if not (yield from self.upload.merge()):
+            raise self._lost()
+        yield from self.upload.forget()
+
+    def _lost(self) -> StoreRefused:
+        return StoreRefused(
+            f"Redis lost what was to be merged into filter {self.upload.strings.keys.name!r}: see "
+            "that it has the memory for it and evicts nothing, and merge again"
+        )

@@ -1,0 +1,196 @@
+"""A local filter becomes one in Redis, or is merged into the one that has its name.
+
+While it is on its way the configuration says `loading`: the checksum of the local bits and an id.
+Who pushes the same bits again goes on where it ended; other bits take the place of those that were
+on their way, and who pushed these is told so.
+"""
+
+from __future__ import annotations
+
+import secrets
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Literal
+
+from bloomery import _native
+from bloomery.errors import FilterExists, IncompatibleFilters, InvalidParameter, StoreRefused
+from bloomery.filters import BloomFilter, CountingBloomFilter
+from bloomery.integrations.redis.config import Config
+from bloomery.integrations.redis.failures import checked
+from bloomery.integrations.redis.flows import Strings, create
+from bloomery.integrations.redis.planning import shards_for
+from bloomery.integrations.redis.reading import Progress
+from bloomery.integrations.redis.trips import Flow, command, commands
+from bloomery.integrations.redis.uploading import LIFE, Upload
+from bloomery.storage import files
+
+if TYPE_CHECKING:
+    from bloomery.integrations.redis.naming import Keys
+
+__all__ = ["Source", "merged", "pushing", "uploaded"]
+
+_ATTEMPTS = 5
+
+# Another configuration in the place of one: ARGV is that, the new one, and how long it lives.
+_INSTEAD = """
+local held = redis.call('GET', KEYS[1])
+if held == ARGV[2] then return 1 end
+if held ~= ARGV[1] then return 0 end
+if ARGV[3] == '' then redis.call('SET', KEYS[1], ARGV[2])
+else redis.call('SET', KEYS[1], ARGV[2], 'PX', ARGV[3]) end
+return 1
+"""
+
+
+@dataclass(frozen=True)
+class Source:
+    """A local filter whose bytes are pushed."""
+
+    filter: Any
+    checksum: int
+    changes: int
+
+    @classmethod
+    def of(cls, filter: Any, kind: str) -> Source:
+        """Read it once, for the checksum of its bytes."""
+        right: Any = BloomFilter if kind == "bloom" else CountingBloomFilter
+        if not isinstance(filter, right):
+            raise IncompatibleFilters(
+                f"a {type(filter).__name__} cannot be pushed here, only a {right.__name__}"
+            )
+        changes = filter._changes()
+        return cls(filter, _native.read_header(files.head(filter), None)[2], changes)
+
+    @property
+    def header(self) -> bytes:
+        """What it is made like."""
+        head: bytes = self.filter._header(0)
+        return head
+
+    def read(self, start: int, count: int) -> bytes:
+        """Some of its bytes."""
+        found = files.part(self.filter, start, count)
+        # Bits that are set meanwhile do no harm. Counters may go down: half before, half after.
+        if self.filter._changes() != self.changes:
+            raise InvalidParameter(
+                f"the {type(self.filter).__name__} was changed while it was pushed: push a copy()"
+            )
+        return found
+
+
+def pushing(
+    keys: Keys,
+    source: Source,
+    shards: int | Literal["auto"],
+    ttl: float | None,
+    progress: Progress | None = None,
+) -> Flow[Config]:
+    """Push all of it; the configuration of the filter that holds it now."""
+    kind, nbytes, _ = _native.read_header(source.header, None)
+    wanted = Config(kind, source.header, shards_for(nbytes, shards))
+    for attempt in range(_ATTEMPTS):
+        found = yield from _claimed(keys, source, wanted, fixed=shards != "auto", take=not attempt)
+        if found.loading is None and not found.made:
+            found = yield from create(keys, found, ttl)  # its creator may have died
+        if found.loading is None:
+            if kind == "counting":
+                raise FilterExists(
+                    f"filter {keys.name!r} is there, and counters cannot be merged in Redis: push "
+                    "under another name"
+                )
+            yield from merged(Strings(keys, found), source, progress)
+            return found
+        upload = Upload(Strings(keys, found), found.loading)
+        if (yield from uploaded(upload, source, progress)):
+            settled = yield from _settled(keys, upload, found, ttl)
+            if settled is not None:
+                return settled
+    raise _forgotten(keys)
+
+
+def merged(strings: Strings, source: Source, progress: Progress | None = None) -> Flow[None]:
+    """Merge a local filter into one that is there; called again, it goes on where it was."""
+    upload = Upload(strings, f"{source.checksum:016x}")
+    for _ in range(_ATTEMPTS):
+        if (yield from uploaded(upload, source, progress)) and (yield from upload.merge()):
+            yield from upload.forget()
+            return
+    raise _forgotten(strings.keys)
+
+
+def uploaded(upload: Upload, source: Source, progress: Progress | None = None) -> Flow[bool]:
+    """Send what is missing; False if Redis has lost something of it meanwhile."""
+    yield from upload.begun()
+    if progress is not None:
+        progress(upload.done, upload.total)
+    config = upload.strings.keys.config
+    loading = upload.strings.config.loading is not None
+    while chunks := upload.wanted():
+        found = [source.read(*upload.strings.span(chunk)) for chunk in chunks]
+        if not (yield from upload.put(chunks, found)):
+            return False
+        if loading:
+            yield [command(config, "PEXPIRE", config, LIFE)]
+        if progress is not None:
+            progress(upload.done, upload.total)
+    return True
+
+
+def _claimed(
+    keys: Keys, source: Source, wanted: Config, *, fixed: bool, take: bool
+) -> Flow[Config]:
+    """The configuration that there is, or that it is loading under from now on.
+
+    `take`: from another that is on its way. Once only, or two would do so in turns for ever.
+    """
+    checksum = f"{source.checksum:016x}"
+    mine = replace(wanted, loading=f"{checksum}.{secrets.token_hex(4)}")
+    while True:
+        first = commands(
+            keys.config,
+            ("SET", keys.config, mine.to_json(), "NX", "PX", LIFE),
+            ("GET", keys.config),
+        )
+        [[_, held]] = [checked(some) for some in (yield [first])]
+        if held is None:  # it ended between the two
+            continue
+        found = Config.from_json(keys.name, held)
+        found.require_same(keys.name, wanted if fixed else replace(wanted, shards=found.shards))
+        if found.loading is None or found.loading.partition(".")[0] == checksum:
+            return found
+        if not take:
+            raise FilterExists(
+                f"another filter is being pushed as {keys.name!r} meanwhile: push to another name, "
+                "or again to take its place"
+            )
+        mine = replace(mine, shards=found.shards)
+        if (yield from _instead(keys, held, mine.to_json(), LIFE)):
+            # From now on the other finds nothing that it could put in place.
+            yield from Upload(Strings(keys, found), found.loading).forget()
+            return mine
+
+
+def _settled(keys: Keys, upload: Upload, found: Config, ttl: float | None) -> Flow[Config | None]:
+    """Put everything in its place; None if something is missing, or another has taken it."""
+    before = found.to_json()
+    [some] = yield [command(keys.config, "GET", keys.config)]
+    [held] = checked(some)
+    if held != before or not (yield from upload.place(ttl)):
+        return None
+    settled = replace(found, loading=None, made=True)
+    life = "" if ttl is None else max(1, round(ttl * 1000))
+    if not (yield from _instead(keys, before, settled.to_json(), life)):
+        return None
+    yield from upload.forget()
+    return settled
+
+
+def _instead(keys: Keys, before: bytes, after: bytes, life: int | str) -> Flow[bool]:
+    [some] = yield [command(keys.config, "EVAL", _INSTEAD, 1, keys.config, before, after, life)]
+    return bool(checked(some)[0] == 1)
+
+
+def _forgotten(keys: Keys) -> StoreRefused:
+    return StoreRefused(
+        f"Redis lost parts of filter {keys.name!r} while it was pushed, {_ATTEMPTS} times: see "
+        "that it has the memory for it and evicts nothing"
+    )

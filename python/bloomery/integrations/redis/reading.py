@@ -1,0 +1,124 @@
+"""Strings of Redis as memory here: in chunks, several to a round trip.
+
+Measured from a redis-server beside it, one core each, 1 GiB in two strings: see `_CHUNK`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from bloomery import _native
+from bloomery.errors import CorruptData, UnknownFilter
+from bloomery.filters import BloomFilter, CountingBloomFilter, memory
+from bloomery.integrations.redis.failures import checked
+from bloomery.integrations.redis.trips import Flow, commands
+
+if TYPE_CHECKING:
+    from bloomery.integrations.redis.flows import Strings
+    from bloomery.integrations.redis.link import Link
+
+__all__ = ["Chunk", "Progress", "copying", "portions", "read_into", "reading"]
+
+Progress: TypeAlias = "Callable[[int, int], object]"
+Chunk: TypeAlias = "tuple[int, int, int]"  # a shard, where in its string, how many bytes
+
+# What Redis copies for one reply stays in its cache, and in ours: larger chunks are slower.
+CHUNK = 1 << 20
+TOGETHER = 8  # chunks a round trip: Redis prepares the next while we read one
+
+
+def portions(sizes: Sequence[int], begun: Iterable[int] | None = None) -> Iterator[list[Chunk]]:
+    """The chunks of strings of these sizes, as round trips have them.
+
+    They take turns: the strings may lie on several nodes, which then work at the same time.
+    """
+    at = list(begun or [0] * len(sizes))
+    waiting: list[Chunk] = []
+    left = [shard for shard in range(len(sizes)) if at[shard] < sizes[shard]]
+    while left:
+        for shard in left:
+            count = min(CHUNK, sizes[shard] - at[shard])
+            waiting.append((shard, at[shard], count))
+            at[shard] += count
+            if len(waiting) == TOGETHER:
+                yield waiting
+                waiting = []
+        left = [shard for shard in left if at[shard] < sizes[shard]]
+    if waiting:
+        yield waiting
+
+
+def reading(names: Sequence[bytes], chunks: Sequence[Chunk]) -> Flow[list[bytes]]:
+    """Read these chunks; UnknownFilter if a string is gone or too short."""
+    shards = list(dict.fromkeys(shard for shard, _, _ in chunks))
+    asks = []
+    for own in shards:
+        words = [
+            ("GETRANGE", names[own], start, start + count - 1)
+            for shard, start, count in chunks
+            if shard == own
+        ]
+        asks.append(commands(names[own], *words))
+    replies = [iter(checked(some)) for some in (yield asks)]
+    found = [next(replies[shards.index(shard)]) for shard, _, _ in chunks]
+    for (shard, start, count), data in zip(chunks, found, strict=True):
+        _require_whole(names[shard], start, count, data)
+    return found
+
+
+def _require_whole(name: bytes, start: int, count: int, data: Any) -> None:
+    shown = name.decode("utf-8", "replace")
+    if not isinstance(data, bytes) or len(data) > count:
+        raise CorruptData(f"Redis answered to GETRANGE of {shown!r} with what it was not asked for")
+    if len(data) < count:
+        raise UnknownFilter(
+            f"{shown!r} in Redis ends at byte {start + len(data)}, where more must follow: it was "
+            "deleted, has expired or was evicted"
+        )
+
+
+def filling(
+    names: Sequence[bytes],
+    sizes: Sequence[int],
+    write: Callable[[int, bytes], object],
+    progress: Progress | None = None,
+) -> Flow[None]:
+    """Hand the strings over, one behind the other: `write(offset, data)` for each chunk."""
+    starts, total, done = [0], sum(sizes), 0
+    for size in sizes:
+        starts.append(starts[-1] + size)
+    if progress is not None:
+        progress(0, total)
+    for chunks in portions(sizes):
+        found = yield from reading(names, chunks)
+        for (shard, start, count), data in zip(chunks, found, strict=True):
+            write(starts[shard] + start, data)
+            done += count
+        if progress is not None:
+            progress(done, total)
+
+
+def read_into(
+    link: Link,
+    names: Sequence[bytes],
+    sizes: Sequence[int],
+    write: Callable[[int, bytes], object],
+    progress: Progress | None = None,
+) -> None:
+    """As `filling`, in the caller's thread."""
+    link.run(filling(names, sizes, write, progress))
+
+
+def copying(strings: Strings, progress: Progress | None = None) -> Flow[Any]:
+    """Make the local filter of these strings.
+
+    Bits are only ever set, and counters raised, by who adds: a copy that is made meanwhile holds
+    all that was acknowledged before it began and was not removed since.
+    """
+    sizes = strings.sizes
+    memory.check(sum(sizes))
+    body = _native.Memory(sum(sizes))
+    yield from filling(strings.names, sizes, body.write, progress)
+    kind: Any = CountingBloomFilter if strings.config.kind == "counting" else BloomFilter
+    return kind._open(strings.config.header, body)

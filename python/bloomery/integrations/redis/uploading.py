@@ -1,0 +1,156 @@
+"""Bytes from here into the strings of a filter: a string beside each is filled, chunk by chunk, and
+then takes its place or is merged into it.
+
+    {name:3}:load:<id>        what came of the fourth shard so far, whole length from the start
+    {name:3}:load:<id>:done   how many bytes of it; `in` once it has taken its place
+
+Both end by themselves a day after the last chunk, so what was interrupted can go on for a day and
+leaves nothing behind for ever. A chunk is written and counted by one script: what is counted is
+there, whoever dies. Several that upload the same bytes under one id help each other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from bloomery.errors import CorruptData
+from bloomery.integrations.redis.failures import checked
+from bloomery.integrations.redis.reading import Chunk, portions
+from bloomery.integrations.redis.trips import Ask, Flow, command
+
+if TYPE_CHECKING:
+    from bloomery.integrations.redis.flows import Strings
+
+__all__ = ["LIFE", "Upload"]
+
+LIFE = 24 * 3600 * 1000  # milliseconds
+
+# KEYS: the string, its count. ARGV: where the chunk begins, the chunk, the whole length, LIFE.
+# Answers with how many bytes are there now.
+_CHUNK = """
+local at = redis.call('GET', KEYS[2])
+if at == 'in' then return tonumber(ARGV[3]) end
+at = tonumber(at or '0')
+if redis.call('STRLEN', KEYS[1]) ~= tonumber(ARGV[3]) then
+  redis.call('UNLINK', KEYS[1], KEYS[2])
+  at = 0
+end
+if at ~= tonumber(ARGV[1]) then return at end
+if at == 0 then redis.call('SETRANGE', KEYS[1], ARGV[3] - 1, '\\0') end
+redis.call('SETRANGE', KEYS[1], at, ARGV[2])
+at = at + #ARGV[2]
+redis.call('SET', KEYS[2], string.format('%d', at), 'PX', ARGV[4])
+redis.call('PEXPIRE', KEYS[1], ARGV[4])
+return at
+"""
+
+# KEYS: the string, its count. ARGV: the whole length. Answers with how many bytes are there.
+_BEGUN = """
+local at = redis.call('GET', KEYS[2])
+if at == 'in' then return tonumber(ARGV[1]) end
+if redis.call('STRLEN', KEYS[1]) ~= tonumber(ARGV[1]) then return 0 end
+return tonumber(at or '0')
+"""
+
+# KEYS: the string, its count, the filter's. ARGV: the whole length, LIFE, the filter's own life.
+# 1: it is the filter's now. 0: it is not whole.
+_PLACE = """
+local at = redis.call('GET', KEYS[2])
+if at == 'in' then
+  return redis.call('STRLEN', KEYS[3]) == tonumber(ARGV[1]) and 1 or 0
+end
+if at ~= ARGV[1] or redis.call('STRLEN', KEYS[1]) ~= tonumber(ARGV[1]) then return 0 end
+redis.call('RENAME', KEYS[1], KEYS[3])
+if ARGV[3] == '' then redis.call('PERSIST', KEYS[3])
+else redis.call('PEXPIRE', KEYS[3], ARGV[3]) end
+redis.call('SET', KEYS[2], 'in', 'PX', ARGV[2])
+return 1
+"""
+
+# KEYS and answers as before; 2: the filter's own string is not whole. May be done twice.
+_MERGE = """
+local whole = tonumber(ARGV[1])
+if redis.call('STRLEN', KEYS[3]) ~= whole then return 2 end
+if redis.call('GET', KEYS[2]) ~= ARGV[1] or redis.call('STRLEN', KEYS[1]) ~= whole then return 0 end
+redis.call('BITOP', 'OR', KEYS[3], KEYS[3], KEYS[1])
+return 1
+"""
+
+
+class Upload:
+    """What is on its way into the strings of a filter, under an id."""
+
+    def __init__(self, strings: Strings, id: str) -> None:
+        self.strings = strings
+        tail = f"load:{id}".encode()
+        self.loads = [name.removesuffix(b"bits") + tail for name in strings.names]
+        self.counts = [name + b":done" for name in self.loads]
+        self.at = [0] * len(self.loads)
+
+    @property
+    def done(self) -> int:
+        """Bytes that are there."""
+        return sum(self.at)
+
+    @property
+    def total(self) -> int:
+        """Bytes that are to be there."""
+        return sum(self.strings.sizes)
+
+    def begun(self) -> Flow[None]:
+        """Ask what is there already."""
+        asks = []
+        for load, count, size in zip(self.loads, self.counts, self.strings.sizes, strict=True):
+            asks.append(command(load, "EVAL", _BEGUN, 2, load, count, size))
+        self._note(range(len(asks)), (yield asks))
+
+    def wanted(self) -> list[Chunk]:
+        """The chunks of the next round trip; none: all is there."""
+        return next(portions(self.strings.sizes, self.at), [])
+
+    def put(self, chunks: Sequence[Chunk], found: Sequence[bytes]) -> Flow[bool]:
+        """Send these chunks; False if something that was there is there no longer."""
+        asks, shards = [], []
+        for (shard, start, _), data in zip(chunks, found, strict=True):
+            load, count, size = self.loads[shard], self.counts[shard], self.strings.sizes[shard]
+            asks.append(command(load, "EVAL", _CHUNK, 2, load, count, start, data, size, LIFE))
+            shards.append(shard)
+        before = list(self.at)
+        self._note(shards, (yield asks))
+        return all(now >= then for now, then in zip(self.at, before, strict=True))
+
+    def _note(self, shards: Sequence[int], replies: list[list[object]]) -> None:
+        for shard, some in zip(shards, replies, strict=True):
+            [at] = checked(some)
+            if not isinstance(at, int) or not 0 <= at <= self.strings.sizes[shard]:
+                raise CorruptData("Redis answered to a script of ours with what it never returns")
+            self.at[shard] = at
+
+    def place(self, ttl: float | None) -> Flow[bool]:
+        """Put the strings in their place; False if one is not whole."""
+        life = "" if ttl is None else max(1, round(ttl * 1000))
+        return 0 not in (yield from self._end(_PLACE, life))
+
+    def merge(self) -> Flow[bool]:
+        """Merge them into the filter's; False if one is not whole, UnknownFilter if the filter is
+        not. Redis does nothing else while it merges a string."""
+        results = yield from self._end(_MERGE, "")
+        if 2 in results:
+            yield from self.strings.lost(results.index(2))
+        return 0 not in results
+
+    def _end(self, script: str, life: int | str) -> Flow[list[object]]:
+        asks = []
+        for shard, name in enumerate(self.strings.names):
+            load, size = self.loads[shard], self.strings.sizes[shard]
+            words = (load, self.counts[shard], name, size, LIFE, life)
+            asks.append(command(load, "EVAL", script, 3, *words))
+        return [checked(some)[0] for some in (yield asks)]
+
+    def forget(self) -> Flow[None]:
+        """Take away what is not needed any more; what cannot be now ends by itself."""
+        asks: list[Ask] = []
+        for load, count in zip(self.loads, self.counts, strict=True):
+            asks.append(command(load, "UNLINK", load, count))
+        yield asks
