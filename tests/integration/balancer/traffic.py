@@ -77,7 +77,7 @@ def traffic(balancer: HaProxy, count: int = 4, *, tries: int = 0) -> Iterator[Tr
     ]
     http = [httpx.Client(base_url=balancer.url, timeout=60) for _ in range(count)]
 
-    def by_resp(client: redis.Redis) -> Callable[[], list[Any]]:
+    def by_resp(client: Any) -> Callable[[], list[Any]]:
         return lambda: client.execute_command("BF.MEXISTS", NAME, *KEYS)
 
     def by_http(client: httpx.Client) -> Callable[[], list[Any]]:
@@ -101,6 +101,8 @@ def traffic(balancer: HaProxy, count: int = 4, *, tries: int = 0) -> Iterator[Tr
         stop.set()
         for worker in asked.workers:
             worker.join()
-        for client in (*resp, *http):
+        for one in resp:
+            one.close()
+        for client in http:
             client.close()
     assert [worker.wrong for worker in asked.workers] == [[]] * 2 * count

@@ -33,15 +33,15 @@ class HaProxy(Server):
         return ["haproxy", "-db", "-f", str(CONFIGURATION)]
 
     def environment(self) -> dict[str, str]:
-        """Ours, but for settings of bloomery's, and where everything is."""
-        found = {name: value for name, value in os.environ.items() if name[:9] != "BLOOMERY_"}
+        """Ours, and where everything is."""
+        found = dict(os.environ)
         for door in ("resp", "http", "stats"):
             port = getattr(self, f"{door}_port")
-            found[f"BLOOMERY_{door.upper()}_BIND"] = f"127.0.0.1:{port}"
+            found[f"BALANCER_{door.upper()}"] = f"127.0.0.1:{port}"
         for number, (resp, http) in enumerate(self.nodes, 1):
-            found[f"BLOOMERY_NODE_{number}"] = "127.0.0.1"
-            found[f"BLOOMERY_NODE_{number}_RESP"] = str(resp)
-            found[f"BLOOMERY_NODE_{number}_HTTP"] = str(http)
+            found[f"BALANCER_NODE_{number}"] = "127.0.0.1"
+            found[f"BALANCER_NODE_{number}_RESP"] = str(resp)
+            found[f"BALANCER_NODE_{number}_HTTP"] = str(http)
         return found | self.extra
 
     def ready(self) -> bool:
@@ -61,6 +61,10 @@ class HaProxy(Server):
     def states(self, door: str) -> list[str]:
         """UP, DOWN or NOLB (it takes no new connections) of each node, at "resp" or "http"."""
         return [row["status"].split()[0] for row in self.rows() if row["pxname"] == f"{door}_nodes"]
+
+    def clients(self, door: str) -> list[int]:
+        """How many connections each node has at this moment."""
+        return [int(row["scur"]) for row in self.rows() if row["pxname"] == f"{door}_nodes"]
 
     def wait_for(self, *states: str) -> None:
         """Return when both doors have these states."""
