@@ -5,6 +5,7 @@ server prints goes to `log` in its folder, and into the message when it does not
 """
 
 from integration.servers.bloomery_server import BloomeryServer, Serve
+from integration.servers.haproxy import HaProxy
 from integration.servers.postgres import PostgresServer
 from integration.servers.process import PATIENCE, Server, free_port, free_ports, wait_until
 from integration.servers.redis_cluster import RedisCluster
@@ -14,6 +15,7 @@ from integration.servers.redis_server import RedisServer, StartRedis
 __all__ = [
     "PATIENCE",
     "BloomeryServer",
+    "HaProxy",
     "PostgresServer",
     "RedisCluster",
     "RedisServer",
