@@ -22,6 +22,7 @@ KINDS = {
     "error-rate": ("error", "a filter errs more often than it was made for, as was measured"),
     "rotated": ("info", "a filter with on_full=rotate began a new generation (told, never active)"),
     "log-unavailable": ("error", "the log cannot be written: writes are refused"),
+    "store-unavailable": ("error", "the Redis of a node does not answer"),
     "registry-late": ("warning", "the registry's database does not follow"),
     "source-unavailable": ("error", "a source that filters are bound to does not answer"),
     "snapshot-failed": ("error", "the last snapshot was not made; the log keeps everything"),

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import bisect
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from bloomery import errors
 from bloomery.guard.answer import Answer
@@ -19,9 +19,13 @@ from bloomery.service.lookups import Lookups
 from bloomery.service.patterns import glob
 from bloomery.service.policy import Policy
 from bloomery.service.settings import Settings
+from bloomery.service.store import reads
 from bloomery.storage import files, operations
 from bloomery.storage.operations import Op
 from bloomery.storage.state import Entry
+
+if TYPE_CHECKING:
+    from bloomery.service.store.node import Node
 
 __all__ = ["Commands", "Outcome"]
 
@@ -43,6 +47,7 @@ class Commands:
         self.lookups = lookups or Lookups(engine, settings)  # without sources
         # What the last sample of a filter told; empty if there is none.
         self.sampled: Callable[[Entry], dict[str, Any]] = lambda entry: {}
+        self.node: Node | None = None  # with a store
         self.hidden: set[bytes] = set()  # names that nobody is told: they are not for clients
         self._numbers: list[int] = []  # of filters, in order; some may be gone
 
@@ -189,6 +194,20 @@ class Commands:
         """Return a byte for each key: 0 it was definitely not added, 1 maybe."""
         self._whole(name)
         return self.engine.shelf.contains(name, keys)
+
+    def asks_store(self, shared: bool | None) -> bool:
+        """Is a question for Redis, and not for this node's copy? None: as the server is set."""
+        if self.node is None:
+            return False
+        if shared is None:
+            shared = self.settings.store_consistency == "shared"
+        return shared or self.node.aside
+
+    async def contained(self, name: bytes, keys: list[Any], shared: bool | None) -> bytes:
+        """As `contains`, by Redis if it is to be asked."""
+        if self.node is not None and self.asks_store(shared):
+            return await reads.contains(self.node, name, keys)
+        return self.contains(name, keys)
 
     async def lookup(self, name: bytes, keys: list[Any]) -> list[Answer]:
         """Return an exact answer for each key: of the filter, or of the source it is bound to."""

@@ -124,6 +124,19 @@ def _number(value: float) -> str:
 # The server.
 
 
+_STORE = {
+    "up": "Whether the Redis of a node answers.",
+    "outage_seconds": "For how long it has not.",
+    "behind_seconds": "Since a node last knew that it had all that others added.",
+    "lag_seconds": "That the last entry of the stream took to get here.",
+    "loads": "How often all bits were loaded.",
+    "restores": "How often Redis was given back what it may have lost.",
+    "written_keys": "Keys that went through to Redis.",
+    "waiting_keys": "Keys that were added and not acknowledged, for want of Redis.",
+    "queued_keys": "Keys that were acknowledged and wait for Redis on this disk.",
+}
+
+
 class _ServerFigures(Collector):
     """Figures of the server itself."""
 
@@ -167,6 +180,9 @@ class _ServerFigures(Collector):
         yield "snapshot_running", "Whether one is being made.", saving.running
         ends = server.tls_expires
         yield "tls_expiry_time_seconds", "When the certificate expires; absent without.", ends
+        if server.node is not None:
+            for name, value in server.node.figures().items():
+                yield f"store_{name}", _STORE[name], value
         took = server.sampler.round_seconds
         yield "sampler_round_seconds", "That the last round of samples took.", took
 

@@ -74,6 +74,8 @@ class Saving:
             self.start()
 
     async def _make(self) -> None:
+        if self.server.node is not None:
+            return  # Redis has everything
         log, began = self.server.engine.log, time.monotonic()
         turns = self.server.turns
         number, seq = await turns.call(lambda: (log.cut(), log.seq))

@@ -205,6 +205,7 @@ class Server:
         self.engine.shelf.most_layers = self.settings.cf_max_expansions
         lookups = Lookups(self.engine, self.settings, self.sources)
         self.commands = Commands(self.engine, self.settings, lookups)
+        self.commands.node = self.node
         self.turns = Turns(self.engine, partial(troubles.log_unavailable, self))
         self.policies = Policies(self.engine, self.alerts, self.say)
         self.rebuilds = Rebuilds(self)

@@ -38,11 +38,14 @@ async def healthz() -> PlainTextResponse:
     responses={503: {"description": "loading, or about to end"}},
 )
 async def readyz(request: Request) -> PlainTextResponse:
-    """200 while the server takes requests; 503 while it is loading, and when it is about to end."""
+    """200 while the server takes requests; 503 while it is loading, when it is about to end,
+    and while a node has not heard of the others for too long."""
     server = server_of(request)
     if server.ready:
         return PlainTextResponse("ok\n")
     text = "draining\n" if server.loaded else "loading\n"
+    if server.serving and server.node is not None and (why := server.node.unfit()):
+        text = f"unfit: {why}\n"  # who balances cuts clients off, which at "draining" it does not
     return PlainTextResponse(text, 503, {"Retry-After": problems.RETRY_SECONDS})
 
 

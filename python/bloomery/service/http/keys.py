@@ -17,10 +17,12 @@ from starlette.responses import Response
 from bloomery import errors
 from bloomery.service.commands import NO_ROOM, Commands, Outcome
 from bloomery.service.http import bodies, key_schemas, problems, streams
+from bloomery.service.http.consistency import CONSISTENCY, HEADER, consistency
 from bloomery.service.http.keyforms import key_of
 from bloomery.service.http.login import admit
 from bloomery.service.http.route import JSON, does, routes
 from bloomery.service.http.wrong import check_query
+from bloomery.service.store import reads
 
 if TYPE_CHECKING:
     from bloomery.service.server import Server
@@ -31,7 +33,7 @@ _START = "http.response.start"
 _BODY = "http.response.body"
 _PLAIN = {str, int}  # keys as they are; a look at their types costs least
 _FIELDS = {"key", "keys", "encoding"}
-_QUERY = ("column",)
+_QUERY = ("column", "consistency")
 
 
 def _answering(operation: str) -> Any:
@@ -50,10 +52,19 @@ def _answering(operation: str) -> Any:
             return
         keys, one = keys_in(await server.http.bodies.read(scope, receive))
         server.turns.join()
+        shared = consistency(scope) if scope["query_string"] else None
+        exactly = server.node is not None and server.commands.asks_store(shared)
         if operation == "contains":
-            answers = server.commands.contains(name, keys)
+            answers = (
+                await server.commands.contained(name, keys, shared)
+                if exactly
+                else server.commands.contains(name, keys)
+            )
         else:
-            answers, refused = _change(server.commands, operation, name, keys)
+            if exactly and operation == "add" and server.node is not None:
+                answers, refused = await reads.exact_add(server.node, name, keys)
+            else:
+                answers, refused = _change(server.commands, operation, name, keys)
             refused = refused and server.commands.explain(name, refused)
             await server.turns.logged()
             if refused is not None or NO_ROOM in answers:
@@ -61,7 +72,10 @@ def _answering(operation: str) -> Any:
                 return
         body = _told(word, answers, one)
         length = (b"content-length", b"%d" % len(body))
-        await send({"type": _START, "status": 200, "headers": [_JSON_HEADER, length]})
+        headers = [_JSON_HEADER, length]
+        if server.node is not None:
+            headers.append((HEADER, server.node.mark(exactly)))
+        await send({"type": _START, "status": 200, "headers": headers})
         await send({"type": _BODY, "body": body})
 
     return app
@@ -168,7 +182,7 @@ def _described(operation: str, word: str) -> dict[str, Any]:
     return {
         "openapi_extra": {
             **does(operation),
-            "parameters": [key_schemas.COLUMN],
+            "parameters": [key_schemas.COLUMN, CONSISTENCY],
             "requestBody": key_schemas.request(),
         },
         "responses": {

@@ -21,6 +21,7 @@ from starlette.responses import Response, StreamingResponse
 from bloomery import errors
 from bloomery.service.commands import NO_ROOM
 from bloomery.service.http import arrow, bodies, ndjson, problems
+from bloomery.service.http.consistency import consistency
 from bloomery.service.http.login import check_again
 
 if TYPE_CHECKING:
@@ -87,7 +88,8 @@ async def answer(server: Server, operation: str, name: bytes, scope: Any, receiv
         accept = _accepted(scope)
         admitted = partial(check_again, server, scope, operation, name)
         batches = _batches(body, reader, admitted)
-        await _take(server, operation, name, batches, taken, keep=accept in _FORMS)
+        keep, shared = accept in _FORMS, consistency(scope)
+        await _take(server, operation, name, batches, taken, keep=keep, shared=shared)
     except errors.MissingExtra as problem:
         status, told = problems.document(problem.code, str(problem), 415)
         return Response(told, status, media_type=problems.MEDIA)
@@ -142,13 +144,14 @@ async def _take(
     taken: Taken,
     *,
     keep: bool,
+    shared: bool | None,
 ) -> None:
     """Do an operation with every key of some batches; `keep`: the answers are wanted."""
     server.turns.join()
     server.commands.find(name)
     work: _Asking | _Writing
     if operation == "contains":
-        work = _Asking(server, name, taken)
+        work = _Asking(server, name, taken, shared)
     else:
         work = _Writing(server, operation, name, taken)
     most = server.settings.http_max_answers if keep else None
@@ -183,14 +186,20 @@ async def _batches(
 class _Asking:
     """Keys that are asked for."""
 
-    def __init__(self, server: Server, name: bytes, taken: Taken) -> None:
+    def __init__(self, server: Server, name: bytes, taken: Taken, shared: bool | None) -> None:
         self._server, self._name, self._taken = server, name, taken
+        self._shared = shared  # is Redis to be asked?
 
     async def take(self, keys: Any) -> None:
         """Ask for some."""
         self._server.turns.join()
-        self._taken.count(self._server.commands.contains(self._name, keys))
-        await asyncio.sleep(0)
+        commands = self._server.commands
+        if commands.asks_store(self._shared):
+            found = await commands.contained(self._name, list(keys), self._shared)
+        else:
+            found = commands.contains(self._name, keys)
+            await asyncio.sleep(0)
+        self._taken.count(found)
 
     async def settle(self) -> None:
         """Have nothing left to do."""

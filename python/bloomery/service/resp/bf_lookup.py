@@ -29,6 +29,21 @@ async def _looked_up(client: Client, words: list[bytes]) -> list[Any]:
     return [answers.for_resp(answer) for answer in found]
 
 
+@command("BF.CONSISTENCY", "[LOCAL | SHARED]", most=1, does="session")
+def consistency(client: Client, words: list[bytes]) -> str:
+    """Let this connection be answered from the node's copy (LOCAL), or by Redis (SHARED), which
+    knows at once what any node has acknowledged; tell how it is."""
+    if words:
+        given = option(words[0])
+        if given not in ("LOCAL", "SHARED"):
+            raise Failure("ERR consistency must be LOCAL or SHARED")
+        if client.server.node is None and given == "SHARED":
+            raise Failure("ERR this server has no store: its own answers are all there is")
+        client.shared = given == "SHARED"
+        client.observe()
+    return "shared" if client.asks_store else "local"
+
+
 @command("BF.BIND", "key source", least=2, write=True, keys=_NAME, does="change")
 def bind(client: Client, words: list[bytes]) -> str:
     """Let keys of a filter be looked up in a source of the server's configuration."""

@@ -97,13 +97,7 @@ class Client:
     @property
     def asks_store(self) -> bool:
         """Are its questions for Redis, and not for this node's copy?"""
-        node = self.server.node
-        if node is None:
-            return False
-        wanted = self.shared
-        if wanted is None:
-            wanted = self.server.settings.store_consistency == "shared"
-        return wanted or node.aside
+        return self.server.commands.asks_store(self.shared)
 
     @property
     def protocol(self) -> int:

@@ -153,6 +153,13 @@ def _log_bytes(path: Path) -> int:
     return total
 
 
+def _store(server: Server) -> Facts:
+    if server.node is None:
+        return {}
+    figures = server.node.figures().items()
+    return {name: round(value, 3) for name, value in figures if value is not None}
+
+
 _SECTIONS: dict[str, Callable[[Server], Facts]] = {
     "Server": _server,
     "Clients": _clients,
@@ -161,6 +168,7 @@ _SECTIONS: dict[str, Callable[[Server], Facts]] = {
     "Stats": _stats,
     "Keyspace": _keyspace,
     "Bloomery": _own,
+    "Store": _store,
 }
 
 
@@ -178,6 +186,8 @@ def info(client: Client, words: list[bytes]) -> Text:
     for name, tell in _SECTIONS.items():
         if everything or name.upper() in wanted:
             facts = tell(client.server).items()
+            if not facts and name == "Store":
+                continue
             shown = [one for one in facts if all_names or not one[0].startswith(_NAMING)]
             lines = [f"{key}:{_line(value)}\r\n" for key, value in shown]
             parts.append(f"# {name}\r\n" + "".join(lines))

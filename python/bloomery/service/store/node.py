@@ -127,6 +127,29 @@ class Node:
             return f"Redis has not answered for {away:.0f} s: {self.why}"
         return None
 
+    def mark(self, exactly: bool) -> bytes:
+        """What is said beside an answer: who gave it, and how old it may be."""
+        if self.down_since is not None:
+            return b"local; store=down; seconds=%.1f" % (time.monotonic() - self.down_since)
+        if exactly:
+            return b"shared"
+        return b"local; seconds=%.3f" % max(0.0, time.monotonic() - self.current_at)
+
+    def figures(self) -> dict[str, float | None]:
+        """What is measured of it."""
+        away = self.down_since
+        return {
+            "up": float(away is None),
+            "outage_seconds": 0.0 if away is None else time.monotonic() - away,
+            "behind_seconds": max(0.0, time.monotonic() - self.current_at),
+            "lag_seconds": self.lag,
+            "loads": float(self.loads),
+            "restores": float(self.restores),
+            "written_keys": float(self.log.written),
+            "waiting_keys": float(sum(len(hashes) // 8 for _, hashes in self.log.pending)),
+            "queued_keys": None if self.outbox is None else float(self.outbox.keys),
+        }
+
     def require_link(self) -> None:
         """Raise StoreUnavailable at once where it is known that Redis does not answer."""
         if self.down_since is not None:
@@ -196,12 +219,12 @@ class Node:
         """Let the tail see soon whether all is as it was."""
         self.tail._looked_at = 0.0
 
-    def deliver(self, entries: list[StreamEntry], whole: bool) -> None:
-        """Hand over what was read; `whole`: there was no more at that moment. In the tail's
+    def deliver(self, entries: list[StreamEntry], at: float | None) -> None:
+        """Hand over what was read; `at` that moment (monotonic) there was no more. In the tail's
         thread, which waits: it must not read on faster than the loop takes it."""
-        self.ask(self._take, entries, whole, time.monotonic())
+        self.ask(self._take, entries, at)
 
-    def _take(self, entries: list[StreamEntry], whole: bool, at: float) -> None:
+    def _take(self, entries: list[StreamEntry], at: float | None) -> None:
         adds: dict[int, list[bytes]] = {}
         for entry in entries:
             for uid, op, data in entry.records:
@@ -214,7 +237,7 @@ class Node:
         self._add(adds)
         if entries:
             self.lag = max(0.0, time.time() - entries[-1].seconds)
-        if whole:
+        if at is not None:
             self.current_at = at
             self._caught_up.set()
 

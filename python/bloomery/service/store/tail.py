@@ -77,7 +77,8 @@ class Tail(threading.Thread):
         self._read_at = time.monotonic()
         if found:
             self.position = found[-1].id
-        self.node.deliver(found, whole=len(found) < _COUNT)
+        # As of when it was asked for: what came while this process was stopped is older than now.
+        self.node.deliver(found, began if len(found) < _COUNT else None)
 
     def _read(self) -> Flow[list[Entry]]:
         stream = self.node.catalogue.stream
