@@ -52,7 +52,7 @@ class Settings:
     store_consistency: str = _set("local", values.one_of("local", "shared"))
     store_on_outage: str = _set("refuse", values.one_of("refuse", "queue"), live=False)
     store_min_replicas: int = _set(0, values.between(0, 100), live=False)
-    store_max_lag_ms: int = _set(5000, values.between(200, 3_600_000))
+    store_max_lag_ms: int = _set(5000, values.between(500, 3_600_000))
     store_max_outage_seconds: int = _set(300, values.between(0, 1 << 31))  # 0: no limit
     store_timeout_ms: int = _set(2000, values.between(50, 60_000), live=False)
     store_stream_entries: int = _set(100_000, values.between(1000, 1 << 30), live=False)
