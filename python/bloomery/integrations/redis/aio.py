@@ -5,13 +5,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Literal
 
 from bloomery.integrations.redis.aiolink import AsyncLink
-from bloomery.integrations.redis.flows import Strings, create, opened
+from bloomery.integrations.redis.backends import create, opened, store_of, wished
 from bloomery.integrations.redis.naming import Keys
-from bloomery.integrations.redis.planning import planned
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
+    from bloomery.integrations.redis.backends import BackendChoice
+    from bloomery.integrations.redis.bf import BfFilter
+    from bloomery.integrations.redis.flows import Strings
     from bloomery.types import Batch, Hasher, Key, Layout, Mask
 
 __all__ = ["AsyncRedisFilter"]
@@ -25,7 +27,7 @@ class AsyncRedisFilter:
     (True, True)
     """
 
-    def __init__(self, link: AsyncLink, strings: Strings) -> None:
+    def __init__(self, link: AsyncLink, strings: Strings | BfFilter) -> None:
         """Use `create` or `open`."""
         self._link, self._strings = link, strings
 
@@ -42,17 +44,22 @@ class AsyncRedisFilter:
         seed: int = 0,
         shards: int | Literal["auto"] = "auto",
         ttl: float | None = None,
+        backend: BackendChoice = "bits",
     ) -> Self:
-        """Make a filter, or open it if there is just such a one."""
-        config = planned(capacity, error_rate, layout, hasher, seed, shards)
+        """Make a filter, or open it if there is just such a one.
+
+        `backend`: `bits` of ours in strings, a server's own BF.* (`bf`), or `auto`: BF.* where the
+        server has them.
+        """
+        wish = wished(capacity, error_rate, layout, hasher, seed, shards, backend)
         link, keys = AsyncLink(redis), Keys(name)
-        return cls(link, Strings(keys, await link.run(create(keys, config, ttl))))
+        return cls(link, store_of(keys, await link.run(create(keys, wish, ttl))))
 
     @classmethod
     async def open(cls, redis: Any, name: str) -> Self:
         """Open a filter that is there."""
         link, keys = AsyncLink(redis), Keys(name)
-        return cls(link, Strings(keys, await link.run(opened(keys))))
+        return cls(link, store_of(keys, await link.run(opened(keys))))
 
     @property
     def name(self) -> str:

@@ -1,0 +1,58 @@
+"""Keys as a server with BF.* gets them: as bytes, for it hashes them itself.
+
+Text and bytes go as their bytes, as every other client of that server sends them. What else can be
+a key (an int, a UUID, a datetime, a tuple) goes as two bytes that no UTF-8 begins with and its
+canonical bytes, which begin with its type: keys that are distinct stay distinct. So do bytes that
+begin with these two: they go in the same way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from bloomery import _native
+from bloomery.errors import UnsupportedBatch
+
+if TYPE_CHECKING:
+    from bloomery.types import Batch, Key
+
+__all__ = ["MARK", "rows", "sent"]
+
+MARK = b"\xff\x00"
+_TEXT = b"\x00"  # what the canonical bytes of text and bytes begin with
+# What columns are turned into a list by: Arrow's, Polars' and pandas', NumPy's.
+_LISTS = ("to_pylist", "to_list", "tolist")
+
+
+def sent(key: Key) -> bytes:
+    """Return the bytes that stand for a key."""
+    if type(key) is bytes and not key.startswith(MARK):
+        return key
+    own = _native.canonical(key)
+    if not own.startswith(_TEXT) or own.startswith(MARK, 1):
+        return MARK + own
+    return own[1:]
+
+
+def rows(places: _native.Places, keys: Batch) -> tuple[Sequence[Any], bytes, bool]:
+    """Return the keys of a batch, their hashes, and whether the mask is to be an array.
+
+    A column becomes a list of Python's objects, and these must hash as the column does: what is
+    asked as one and was added as the other is then the same key.
+    """
+    if isinstance(keys, list | tuple):
+        return keys, *places.hashes(keys)
+    turned = next((turn for name in _LISTS if (turn := getattr(keys, name, None))), None)
+    once = isinstance(keys, Iterable) and not isinstance(keys, str | bytes | bytearray)
+    if turned is None and once:
+        found = list(keys)
+        return found, *places.hashes(found)
+    hashes, array = places.hashes(keys)
+    found = turned() if turned is not None else None
+    if not isinstance(found, list) or places.hashes(found)[0] != hashes:
+        raise UnsupportedBatch(
+            f"the keys of this {type(keys).__name__} cannot be read one by one, as a server with "
+            "BF.* needs them: pass a list"
+        )
+    return found, hashes, array

@@ -1,0 +1,157 @@
+"""Making and finding filters behind BF.*.
+
+The configuration is beside the filter, as for bits. `bloomery serve` keeps filters and no strings:
+there the filter itself is asked what it was made for.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from bloomery import _native
+from bloomery.errors import CorruptData, FilterExists, InvalidParameter, UnknownFilter
+from bloomery.integrations.redis import bf_replies
+from bloomery.integrations.redis.bf import reserve, share
+from bloomery.integrations.redis.config import Config
+from bloomery.integrations.redis.failures import checked
+from bloomery.integrations.redis.planning import planned
+from bloomery.integrations.redis.trips import Ask, Flow, command, commands, packed
+
+if TYPE_CHECKING:
+    from bloomery.integrations.redis.naming import Keys
+
+__all__ = ["create", "described", "planned_bf"]
+
+_MOST_SHARDS = 16_384
+
+
+def planned_bf(capacity: int, error_rate: float, shards: object) -> Config:
+    """The configuration of a filter of this size; one filter of the server's if not told else."""
+    count = 1 if shards == "auto" else shards
+    if type(count) is not int or not 1 <= count <= min(capacity, _MOST_SHARDS):
+        raise InvalidParameter(
+            f"shards is {shards!r}, must be 'auto' or in the range "
+            f"[1, {min(capacity, _MOST_SHARDS)}] for {capacity} keys"
+        )
+    config = planned(capacity, error_rate, "blocked", "xxh3", 0, "auto")
+    return replace(config, shards=count, backend="bf")
+
+
+def create(keys: Keys, wanted: Config, ttl: float | None) -> Flow[Config]:
+    """Make a filter unless there is just such a one; FilterExists if there is another."""
+    life: list[str | int] = [] if ttl is None else ["PX", max(1, round(ttl * 1000))]
+    first = commands(
+        keys.config,
+        ("SET", keys.config, wanted.to_json(), "NX", *life),
+        ("GET", keys.config),
+    )
+    [[mine, held]] = yield [first]
+    if bf_replies.unknown(held):
+        return (yield from _create_alone(keys, wanted, life[1:]))
+    found = Config.from_json(keys.name, checked([mine, held])[1])
+    found.require_same(keys.name, wanted)
+    if found.made:
+        return found
+    if not (yield from _reserve(keys, wanted, life[1:])):
+        if mine is not None:
+            yield [command(keys.config, "UNLINK", keys.config)]
+        raise FilterExists(
+            f"another filter is at {keys.bits(wanted.shards)[0]!r}, made for fewer keys: delete it,"
+            " or take another name"
+        )
+    found = found.settled()
+    [some] = yield [command(keys.config, "SET", keys.config, found.to_json(), "XX", "KEEPTTL")]
+    checked(some)
+    return found
+
+
+def _reserve(keys: Keys, wanted: Config, life: list[Any]) -> Flow[bool]:
+    """Make the shards; False if what is there was made for fewer keys."""
+    size, rate = _size(wanted)
+    asks = []
+    for name in keys.bits(wanted.shards):
+        words = [reserve(name, size, rate), ("BF.INFO", name, "CAPACITY")]
+        if life:
+            words.append(("PEXPIRE", name, *life))
+        asks.append(commands(name, *words))
+    enough = True
+    for made, held, *_ in (yield asks):
+        _check_reserved(keys, made)
+        enough &= bf_replies.capacity(keys.name, held) >= size
+    return enough
+
+
+def _create_alone(keys: Keys, wanted: Config, life: list[Any]) -> Flow[Config]:
+    """Make a filter where nothing can be kept beside it."""
+    if wanted.shards > 1:
+        raise InvalidParameter(
+            f"shards is {wanted.shards}, must be 1: this server keeps no strings, so that nobody "
+            "who opens the filter could know of them"
+        )
+    [name] = keys.bits(1)
+    [[made]] = yield [command(name, *reserve(name, *_size(wanted)))]
+    _check_reserved(keys, made)
+    if isinstance(made, Exception):
+        found = yield from described(keys)
+        _require_same(keys.name, found, wanted)
+        return found
+    if life:
+        [some] = yield [command(name, "PEXPIRE", name, *life)]
+        checked(some)
+    return wanted.settled()
+
+
+def _check_reserved(keys: Keys, reply: Any) -> None:
+    """Raise unless a filter is there now, whoever made it."""
+    if bf_replies.unknown(reply):
+        raise InvalidParameter(
+            "backend is 'bf', and this server has no BF.* commands: take 'bits' or 'auto'"
+        ) from reply
+    if any(bf_replies.says(reply, words) for words in ("capacity", "error rate")):
+        raise InvalidParameter(f"the server does not make such a filter: {reply}") from reply
+    if isinstance(reply, Exception) and not bf_replies.says(reply, "item exists"):
+        raise bf_replies.failure(keys.name, reply) from reply
+
+
+def _size(config: Config) -> tuple[int, float]:
+    capacity, rate = _native.parse_header(config.header, None)[:2]
+    return share(capacity, config.shards), rate
+
+
+def _require_same(name: str, found: Config, wanted: Config) -> None:
+    (held, rate), (asked, asked_rate) = _size(found), _size(wanted)
+    # RedisBloom shows six digits of a rate, and makes one above 0.25 that.
+    if held != asked or not math.isclose(rate, min(asked_rate, 0.25), rel_tol=1e-5):
+        raise FilterExists(
+            f"filter {name!r} is there with capacity {held} (not {asked}), error_rate {rate:g} (not"
+            f" {asked_rate:g}): open it as it is, or take another name"
+        )
+
+
+def described(keys: Keys) -> Flow[Config]:
+    """Ask a filter without configuration what it is; UnknownFilter if there is none."""
+    [name] = keys.bits(1)
+    asked = packed(("BF.INFO", name)) + packed(("BF.DEBUG", name))
+    [[about, lines]] = yield [Ask(name, asked, 2)]
+    missing = UnknownFilter(f"there is no filter {keys.name!r} in this Redis")
+    if bf_replies.unknown(about) or bf_replies.unknown(lines):
+        raise missing
+    if bf_replies.says(about, "not found"):
+        raise missing
+    grows = bf_replies.figures(keys.name, about).get("Expansion rate") is not None
+    fields: dict[str, str] = {}
+    for line in checked([lines])[0] if isinstance(lines, list) else []:
+        text = line.decode("latin-1") if isinstance(line, bytes) else ""
+        for field in text.split():
+            fields.setdefault(*field.partition(":")[::2])
+    try:
+        # RedisBloom gives the first layer of a filter that grows half of the rate.
+        rate = fields.get("error_rate") or float(fields["ratio"]) * (2 if grows else 1)
+        config = planned_bf(int(fields["capacity"]), float(rate), 1)
+    except (KeyError, ValueError, OverflowError):
+        raise CorruptData(
+            f"filter {keys.name!r} does not tell what it was made for: {lines!r:.80}"
+        ) from None
+    return config.settled()
