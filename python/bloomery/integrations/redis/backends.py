@@ -68,8 +68,7 @@ def create(keys: Keys, wish: Wish, ttl: float | None) -> Flow[Config]:
     except StoreRefused as problem:
         if bf_replies.unknown(problem.__cause__):
             raise StoreRefused(
-                f"this server has no strings to keep bits in ({problem.__cause__}): if it has "
-                "BF.*, take backend='bf'"
+                "this server has no strings to keep bits in: if it has BF.*, take backend='bf'"
             ) from problem
         raise
 

@@ -87,7 +87,7 @@ class BfFilter:
         for shard, which in self._split(len(some), hashes):
             name = self.names[shard]
             parts = list(_cut([sent(some[row]) for row in which]))
-            data = [packed((*before, name, *after, *part)) for part in parts]
+            data = [_packed((*before, name, *after), part) for part in parts]
             data.append(packed(("BF.INFO", name, "CAPACITY")))
             # What is added twice is there once, so all of it may be sent again.
             asks.append(Ask(name, b"".join(data), len(data)))
@@ -180,7 +180,8 @@ class BfFilter:
             checked(done if isinstance(done, list) else [])
 
     def merge(self, other: BfFilter) -> Flow[None]:
-        """Add every key of another filter of this server, where it has BF.MERGE."""
+        """Add every key of another filter of this server, where that has BF.MERGE and neither
+        filter grows by itself, as those do that are made here."""
         if (len(self.names), self.error_rate) != (len(other.names), other.error_rate):
             raise IncompatibleFilters(
                 f"filter {self.keys.name!r} has {len(self.names)} shards and error rate "
@@ -192,14 +193,21 @@ class BfFilter:
             for mine, theirs in zip(self.names, other.names, strict=True)
         ]
         for [reply] in (yield asks):
-            if bf_replies.unknown(reply):
-                raise IncompatibleFilters(
-                    "this server cannot merge filters of BF.*: RedisBloom has no command for it, "
-                    "and what grew by itself has layers of its own. Add the keys to one filter, or "
-                    "make both with backend='bits'"
-                ) from reply
-            if isinstance(reply, Exception):
+            if bf_replies.says(reply, "not found"):
                 raise bf_replies.failure(self.keys.name, reply) from reply
+            if isinstance(reply, Exception):
+                raise IncompatibleFilters(
+                    "filters of BF.* that grow by themselves have layers of their own, and cannot "
+                    "be merged: add the keys to one filter, or make both with backend='bits' (the "
+                    f"server says: {reply!s:.200})"
+                ) from reply
+
+
+def _packed(words: tuple[bytes | str, ...], keys: list[bytes]) -> bytes:
+    """Return a command with these keys at its end: `packed` takes twice the time for them."""
+    _, _, first = packed(words).partition(b"\r\n")
+    rest = [b"$%d\r\n%b\r\n" % (len(key), key) for key in keys]
+    return b"*%d\r\n%b%b" % (len(words) + len(keys), first, b"".join(rest))
 
 
 def _cut(found: list[bytes]) -> Iterator[list[bytes]]:

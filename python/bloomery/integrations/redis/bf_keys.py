@@ -24,9 +24,13 @@ _TEXT = b"\x00"  # what the canonical bytes of text and bytes begin with
 # What columns are turned into a list by: Arrow's, Polars' and pandas', NumPy's.
 _LISTS = ("to_pylist", "to_list", "tolist")
 
+_ONE = (str, bytes, bytearray)  # keys, and no batches
+
 
 def sent(key: Key) -> bytes:
     """Return the bytes that stand for a key."""
+    if type(key) is str:
+        return key.encode()  # which `rows` has tried
     if type(key) is bytes and not key.startswith(MARK):
         return key
     own = _native.canonical(key)
@@ -44,13 +48,12 @@ def rows(places: _native.Places, keys: Batch) -> tuple[Sequence[Any], bytes, boo
     if isinstance(keys, list | tuple):
         return keys, *places.hashes(keys)
     turned = next((turn for name in _LISTS if (turn := getattr(keys, name, None))), None)
-    once = isinstance(keys, Iterable) and not isinstance(keys, str | bytes | bytearray)
-    if turned is None and once:
-        found = list(keys)
+    if turned is None and isinstance(keys, Iterable) and not isinstance(keys, _ONE):
+        found: list[Any] = [*keys]  # at once: some can be read only once
         return found, *places.hashes(found)
     hashes, array = places.hashes(keys)
-    found = turned() if turned is not None else None
-    if not isinstance(found, list) or places.hashes(found)[0] != hashes:
+    found = turned() if turned is not None else []
+    if places.hashes(found)[0] != hashes:
         raise UnsupportedBatch(
             f"the keys of this {type(keys).__name__} cannot be read one by one, as a server with "
             "BF.* needs them: pass a list"

@@ -11,7 +11,13 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from bloomery import _native
-from bloomery.errors import CorruptData, FilterExists, InvalidParameter, UnknownFilter
+from bloomery.errors import (
+    CorruptData,
+    FilterExists,
+    IncompatibleFilters,
+    InvalidParameter,
+    UnknownFilter,
+)
 from bloomery.integrations.redis import bf_replies
 from bloomery.integrations.redis.bf import reserve, share
 from bloomery.integrations.redis.config import Config
@@ -25,6 +31,7 @@ if TYPE_CHECKING:
 __all__ = ["create", "described", "planned_bf"]
 
 _MOST_SHARDS = 16_384
+_KINDS = ("bloom", "scalable")  # of `bloomery serve`, whose keys stay
 
 
 def planned_bf(capacity: int, error_rate: float, shards: object) -> Config:
@@ -122,11 +129,16 @@ def _size(config: Config) -> tuple[int, float]:
 
 def _require_same(name: str, found: Config, wanted: Config) -> None:
     (held, rate), (asked, asked_rate) = _size(found), _size(wanted)
+    other = []
+    if held != asked:
+        other.append(f"capacity {held} (not {asked})")
     # RedisBloom shows six digits of a rate, and makes one above 0.25 that.
-    if held != asked or not math.isclose(rate, min(asked_rate, 0.25), rel_tol=1e-5):
+    if not math.isclose(rate, min(asked_rate, 0.25), rel_tol=1e-5):
+        other.append(f"error_rate {rate:g} (not {asked_rate:g})")
+    if other:
         raise FilterExists(
-            f"filter {name!r} is there with capacity {held} (not {asked}), error_rate {rate:g} (not"
-            f" {asked_rate:g}): open it as it is, or take another name"
+            f"filter {name!r} is there with {', '.join(other)}: open it as it is, or take another "
+            "name"
         )
 
 
@@ -146,6 +158,11 @@ def described(keys: Keys) -> Flow[Config]:
         text = line.decode("latin-1") if isinstance(line, bytes) else ""
         for field in text.split():
             fields.setdefault(*field.partition(":")[::2])
+    if fields.get("kind", "bloom") not in _KINDS:
+        raise IncompatibleFilters(
+            f"filter {keys.name!r} is a {fields['kind']} filter, which RedisFilter is not: use the "
+            "server's own commands"
+        )
     try:
         # RedisBloom gives the first layer of a filter that grows half of the rate.
         rate = fields.get("error_rate") or float(fields["ratio"]) * (2 if grows else 1)
