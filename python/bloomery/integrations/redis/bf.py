@@ -126,14 +126,9 @@ class BfFilter:
 
     def info(self) -> Flow[dict[str, Any]]:
         """Tell what it was made for and what it holds, as the server counts."""
-        asks = [
-            Ask(name, packed(("BF.INFO", name)) + packed(("PTTL", name)), 2) for name in self.names
-        ]
-        told, left = [], []
-        for about, ttl in (yield asks):
-            told.append(bf_replies.figures(self.keys.name, about))
-            left.append(checked([ttl])[0])
-        ttl = min((one for one in left if isinstance(one, int) and one >= 0), default=None)
+        left = yield from self.ttl()
+        asks = [command(name, "BF.INFO", name) for name in self.names]
+        told = [bf_replies.figures(self.keys.name, reply) for [reply] in (yield asks)]
         return {
             "kind": self.config.kind,
             "backend": "bf",
@@ -143,8 +138,16 @@ class BfFilter:
             "nbytes": sum(one["Size"] for one in told),
             "num_layers": max(one["Number of filters"] for one in told),
             "estimated_count": sum(one["Number of items inserted"] for one in told),
-            "ttl": None if ttl is None else ttl / 1000,
+            "ttl": left,
         }
+
+    def ttl(self) -> Flow[float | None]:
+        """Seconds that are left, or None; UnknownFilter if it is gone."""
+        left = [checked(some)[0] for some in (yield [command(n, "PTTL", n) for n in self.names])]
+        if -2 in left:
+            raise UnknownFilter(f"there is no filter {self.keys.name!r} in this Redis")
+        ends = [one for one in left if isinstance(one, int) and one >= 0]
+        return min(ends) / 1000 if ends else None
 
     def delete(self) -> Flow[None]:
         """Take the filter away."""

@@ -61,33 +61,35 @@ def create(keys: Keys, wanted: Config, ttl: float | None) -> Flow[Config]:
     found.require_same(keys.name, wanted)
     if found.made:
         return found
-    if not (yield from _reserve(keys, wanted, life[1:])):
+    try:
+        yield from _reserve(keys, wanted, life[1:])
+    except (FilterExists, InvalidParameter):
+        # So it is for everybody, and nothing was made that the configuration could be of.
         if mine is not None:
             yield [command(keys.config, "UNLINK", keys.config)]
-        raise FilterExists(
-            f"another filter is at {keys.bits(wanted.shards)[0]!r}, made for fewer keys: delete it,"
-            " or take another name"
-        )
+        raise
     found = found.settled()
     [some] = yield [command(keys.config, "SET", keys.config, found.to_json(), "XX", "KEEPTTL")]
     checked(some)
     return found
 
 
-def _reserve(keys: Keys, wanted: Config, life: list[Any]) -> Flow[bool]:
-    """Make the shards; False if what is there was made for fewer keys."""
+def _reserve(keys: Keys, wanted: Config, life: list[Any]) -> Flow[None]:
+    """Make the shards; FilterExists if what is there was made for fewer keys."""
     size, rate = _size(wanted)
     asks = []
     for name in keys.bits(wanted.shards):
-        words = [reserve(name, size, rate), ("BF.INFO", name, "CAPACITY")]
-        if life:
-            words.append(("PEXPIRE", name, *life))
-        asks.append(commands(name, *words))
-    enough = True
-    for made, held, *_ in (yield asks):
+        # What remains of one that expires at this moment stays, with its keys.
+        end = ("PEXPIRE", name, *life) if life else ("PERSIST", name)
+        asks.append(commands(name, reserve(name, size, rate), ("BF.INFO", name, "CAPACITY"), end))
+    for name, (made, held, ended) in zip(keys.bits(wanted.shards), (yield asks), strict=True):
         _check_reserved(keys, made)
-        enough &= bf_replies.capacity(keys.name, held) >= size
-    return enough
+        checked([ended])
+        if bf_replies.capacity(keys.name, held) < size:
+            raise FilterExists(
+                f"another filter is at {name.decode()!r}, made for fewer keys: delete it, or take "
+                "another name"
+            )
 
 
 def _create_alone(keys: Keys, wanted: Config, life: list[Any]) -> Flow[Config]:
