@@ -1,16 +1,17 @@
 """A door to two real servers, as one: Redis for strings, `bloomery serve` for BF.*.
 
-So a server with the module answers, and there is none to be had: each command goes to the server
-that has the key, as it came, and the reply back as it is.
+Together they answer as a Redis with RedisBloom does: each command goes to the one that has the key,
+as it came, and the reply goes back as it is.
 """
 
-import socket
 import socketserver
 import threading
 from types import TracebackType
 
 from integration.resp.wire import Wire
 
+# Commands of any key, and what the names of filters have.
+_ANY = b"COPY DEL EXISTS PERSIST PEXPIRE PTTL RENAMENX TTL UNLINK".split()
 _FILTERS = (b":bits", b":push:", b":copy:")
 
 
@@ -31,7 +32,8 @@ class _Talk(socketserver.StreamRequestHandler):
                     filters.send(data)
                     filters.reply()
                 own = name.startswith(b"BF.") or name in (b"MULTI", b"EXEC")
-                to = filters if own or any(part in key for part in _FILTERS) else redis
+                own |= name in _ANY and any(part in key for part in _FILTERS)
+                to = filters if own else redis
                 to.send(data)
                 self.wfile.write(to.reply())
 
@@ -55,7 +57,6 @@ class Both(socketserver.ThreadingTCPServer):
         self.ports = redis_port, filters_port
         self.port = int(self.server_address[1])
         self._thread = threading.Thread(target=self.serve_forever, args=(0.01,))
-        self._open: set[socket.socket] = set()
 
     def __enter__(self) -> "Both":
         self._thread.start()

@@ -77,9 +77,11 @@ def test_what_cannot_be_a_key_is_refused_before_anything_is_sent() -> None:
         rows(PLACES, arrow.array([1, None]))
 
 
-def test_a_column_that_cannot_be_read_twice_is_refused() -> None:
-    """Keys are sent only if they are those of the column."""
-    arrow = require("pyarrow")
-    reader = arrow.table({"a": [1, 2]}).to_reader()
-    with pytest.raises(UnsupportedBatch, match="pass a list"):
-        rows(PLACES, reader)
+def test_a_table_is_refused() -> None:
+    """Keys are sent only if they are those of the column: here rows would be dictionaries, and the
+    reader is at its end."""
+    table = require("pyarrow").table({"a": [1, 2]})
+    for batch in (table, table.to_reader(), require("polars").DataFrame({"a": [1, 2]})):
+        with pytest.raises(UnsupportedBatch, match="pass a list"):
+            rows(PLACES, batch)
+    assert rows(PLACES, table["a"])[0] == [1, 2]

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from bloomery import _native
-from bloomery.errors import UnsupportedBatch
+from bloomery.errors import BloomeryError, UnsupportedBatch
 
 if TYPE_CHECKING:
     from bloomery.types import Batch, Key
@@ -48,14 +48,19 @@ def rows(places: _native.Places, keys: Batch) -> tuple[Sequence[Any], bytes, boo
     if isinstance(keys, list | tuple):
         return keys, *places.hashes(keys)
     turned = next((turn for name in _LISTS if (turn := getattr(keys, name, None))), None)
-    if turned is None and isinstance(keys, Iterable) and not isinstance(keys, _ONE):
+    table = hasattr(keys, "__arrow_c_stream__") or hasattr(keys, "__arrow_c_array__")
+    if not (turned or table or isinstance(keys, _ONE)) and isinstance(keys, Iterable):
         found: list[Any] = [*keys]  # at once: some can be read only once
         return found, *places.hashes(found)
     hashes, array = places.hashes(keys)
-    found = turned() if turned is not None else []
-    if places.hashes(found)[0] != hashes:
+    try:
+        found = turned() if turned is not None else []
+        same = places.hashes(found)[0] == hashes
+    except BloomeryError:  # rows of a table, which are no keys
+        same = False
+    if not same:
         raise UnsupportedBatch(
             f"the keys of this {type(keys).__name__} cannot be read one by one, as a server with "
-            "BF.* needs them: pass a list"
+            "BF.* needs them: pass a list, or one of its columns"
         )
     return found, hashes, array
