@@ -11,8 +11,8 @@ from types import TracebackType
 from integration.resp.wire import Wire
 
 # Commands of any key, and what the names of filters have.
-_ANY = b"COPY DEL EXISTS PERSIST PEXPIRE PTTL RENAMENX TTL UNLINK".split()
-_FILTERS = (b":bits", b":push:", b":copy:")
+_ANY = b"COPY DEL EXISTS PERSIST PEXPIRE PTTL RENAME RENAMENX TTL UNLINK".split()
+_FILTERS = (b":bits", b":push:", b":copy:", b":clear:")
 
 
 class _Talk(socketserver.StreamRequestHandler):
@@ -31,9 +31,8 @@ class _Talk(socketserver.StreamRequestHandler):
                 if name == b"HELLO":
                     filters.send(data)
                     filters.reply()
-                own = name.startswith(b"BF.") or name in (b"MULTI", b"EXEC")
-                own |= name in _ANY and any(part in key for part in _FILTERS)
-                to = filters if own else redis
+                own = name in _ANY and any(part in key for part in _FILTERS)
+                to = filters if own or name.startswith(b"BF.") else redis
                 to.send(data)
                 self.wfile.write(to.reply())
 

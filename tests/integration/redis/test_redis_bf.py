@@ -92,7 +92,7 @@ def test_columns(client: Any) -> None:
     assert isinstance(mask, numpy.ndarray)
     assert mask.tolist() == [True] * 3
     assert [2 in seen, "2" in seen] == [True, False]
-    assert seen.contains_many(arrow.array([3, 2])).tolist() == [False, True]
+    assert list(seen.contains_many(arrow.array([3, 2]))) == [False, True]
 
 
 def test_more_than_its_capacity(client: Any) -> None:
@@ -154,14 +154,15 @@ def test_many_creators_at_once(client: Any) -> None:
 def test_what_cannot_be(client: Any) -> None:
     """One clear error each."""
     create: Any = RedisFilter.create
-    for options, error, said in [
+    cases: list[tuple[dict[str, Any], type[Exception], str]] = [
         ({"backend": "both"}, errors.InvalidParameter, "must be 'bits', 'auto' or 'bf'"),
         ({"backend": "bf", "hasher": "siphash"}, errors.InvalidParameter, "leave layout"),
         ({"backend": "bf", "shards": 0}, errors.InvalidParameter, "shards is 0"),
         ({"backend": "bf", "shards": 2}, errors.InvalidParameter, "keeps no strings"),
         ({"backend": "bf", "capacity": 2**31}, errors.InvalidParameter, "capacity must be"),
         ({"backend": "bits"}, errors.StoreRefused, "take backend='bf'"),
-    ]:
+    ]
+    for options, error, said in cases:
         with pytest.raises(error, match=said):
             create(client, "a", **{"capacity": 1000, **options})
     assert client.keys() == []

@@ -70,7 +70,8 @@ def test_what_is_no_batch_is_refused(batch: Any) -> None:
 def test_what_cannot_be_a_key_is_refused_before_anything_is_sent() -> None:
     """As a local filter refuses it."""
     arrow = require("pyarrow")
-    for batch, error in [([1.5], UnsupportedKey), (["\ud800"], InvalidKey)]:
+    cases: list[tuple[Any, type[Exception]]] = [([1.5], UnsupportedKey), (["\ud800"], InvalidKey)]
+    for batch, error in cases:
         with pytest.raises(error):
             rows(PLACES, batch)
     with pytest.raises(NullKey, match="row 1"):

@@ -50,15 +50,18 @@ def test_figures_of_both_protocols() -> None:
     assert flat["Expansion rate"] is None
     pairs = dict(zip(INFO[::2], INFO[1::2], strict=True))
     assert bf_replies.figures("a", pairs)["Size"] == 240
-    for reply in (None, 5, [1], INFO[:-1], INFO[2:], [*INFO[:-1], b"3"], [*INFO[:-1], -3], {}):
+    wrong: list[Any] = [None, 5, [1], INFO[:-1], INFO[2:], [*INFO[:-1], b"3"], [*INFO[:-1], -3], {}]
+    for reply in wrong:
         with pytest.raises(CorruptData):
             bf_replies.figures("a", reply)
 
 
 def test_capacity_of_both_protocols() -> None:
     """A list of one, a map of one, or a number."""
-    for reply in ([100], {b"Capacity": 100}, 100, [b"Capacity", 100]):
+    right: list[Any] = [[100], {b"Capacity": 100}, 100, [b"Capacity", 100]]
+    for reply in right:
         assert bf_replies.capacity("a", reply) == 100
-    for wrong in (None, [], b"100", [True], [None], {}):
+    wrong: list[Any] = [None, [], b"100", [True], [None], {}]
+    for reply in wrong:
         with pytest.raises(CorruptData):
-            bf_replies.capacity("a", wrong)
+            bf_replies.capacity("a", reply)

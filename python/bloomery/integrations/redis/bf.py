@@ -12,6 +12,7 @@ here takes as long.
 from __future__ import annotations
 
 import math
+import secrets
 import struct
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
@@ -21,14 +22,14 @@ from bloomery.errors import IncompatibleFilters, UnknownFilter
 from bloomery.integrations.redis import bf_replies
 from bloomery.integrations.redis.bf_keys import rows, sent
 from bloomery.integrations.redis.failures import checked
-from bloomery.integrations.redis.trips import Ask, Flow, command, packed
+from bloomery.integrations.redis.trips import Ask, Flow, command, commands, packed
 
 if TYPE_CHECKING:
     from bloomery.integrations.redis.config import Config
     from bloomery.integrations.redis.naming import Keys
     from bloomery.types import Batch, Mask
 
-__all__ = ["EXPANSION", "BfFilter", "reserve", "share"]
+__all__ = ["EXPANSION", "BfFilter", "beside", "reserve", "share"]
 
 # A filter that is not to grow (NONSCALING) refuses keys once it is full; the local one takes them
 # and errs more often. One that grows twofold takes them, keeps its error rate, and has few layers.
@@ -50,6 +51,11 @@ def share(capacity: int, shards: int) -> int:
 def reserve(name: bytes, capacity: int, error_rate: float) -> tuple[bytes | str | int, ...]:
     """Return the words that make a shard."""
     return ("BF.RESERVE", name, f"{error_rate:.17g}", capacity, "EXPANSION", EXPANSION)
+
+
+def beside(name: bytes, what: str) -> bytes:
+    """Return a new name in the slot of a shard."""
+    return b"%b:%b:%b" % (name.removesuffix(b":bits"), what.encode(), secrets.token_hex(8).encode())
 
 
 class BfFilter:
@@ -164,23 +170,24 @@ class BfFilter:
             checked(some)
 
     def clear(self) -> Flow[None]:
-        """Forget every key: each shard goes and is made again in one step; its end stays."""
-        lives = [some[0] for some in (yield [command(n, "PTTL", n) for n in self.names])]
-        size = share(self.capacity, len(self.names))
+        """Forget every key: an empty filter takes the place of each shard; its end stays.
+
+        By RENAME and not in a transaction, which a cluster that moves a slot breaks off.
+        """
         asks = []
-        for name, life in zip(self.names, checked(lives), strict=True):
-            steps: list[tuple[bytes | str | int, ...]] = [
-                ("MULTI",),
-                ("UNLINK", name),
-                reserve(name, size, self.error_rate),
-            ]
-            if isinstance(life, int) and life >= 0:
-                steps.append(("PEXPIRE", name, max(1, life)))
-            steps.append(("EXEC",))
-            asks.append(Ask(name, b"".join(map(packed, steps)), len(steps)))
+        size = share(self.capacity, len(self.names))
+        for name, some in zip(
+            self.names, (yield [command(n, "PTTL", n) for n in self.names]), strict=True
+        ):
+            [life] = checked(some)
+            if life == -2:
+                raise UnknownFilter(f"there is no filter {self.keys.name!r} in this Redis")
+            empty = beside(name, "clear")
+            end = [("PEXPIRE", empty, life)] if isinstance(life, int) and life > 0 else []
+            made = reserve(empty, size, self.error_rate)
+            asks.append(commands(name, made, *end, ("RENAME", empty, name)))
         for some in (yield asks):
-            done = checked(some)[-1]
-            checked(done if isinstance(done, list) else [])
+            checked(some)
 
     def merge(self, other: BfFilter) -> Flow[None]:
         """Add every key of another filter of this server, where that has BF.MERGE and neither

@@ -7,7 +7,6 @@ An upload that was interrupted begins anew.
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -15,6 +14,7 @@ from bloomery import _native
 from bloomery.errors import CorruptData, FilterExists, IncompatibleFilters, StoreRefused
 from bloomery.filters.redisbloom import RedisBloomFilter
 from bloomery.integrations.redis import bf_replies
+from bloomery.integrations.redis.bf import BfFilter, beside
 from bloomery.integrations.redis.bf_keys import rows, sent
 from bloomery.integrations.redis.bf_making import planned_bf
 from bloomery.integrations.redis.config import Config
@@ -24,7 +24,6 @@ from bloomery.storage import files
 from bloomery.storage.loading import Loading
 
 if TYPE_CHECKING:
-    from bloomery.integrations.redis.bf import BfFilter
     from bloomery.integrations.redis.naming import Keys
     from bloomery.types import Batch, Key, Mask
 
@@ -77,7 +76,7 @@ def _dumped(name: str, key: bytes, progress: Progress) -> Flow[Any]:
     if not files.is_head(head):
         return (yield from _redisbloom(name, key, head, progress))
     # A kind of `bloomery serve` has a checksum, which no longer holds once somebody adds.
-    still = _beside(key, "copy")
+    still = beside(key, "copy")
     [[copy, _]] = yield [commands(key, ("COPY", key, still), ("PEXPIRE", still, _HOUR))]
     if copy != 1:
         return (yield from _own(name, key, progress))
@@ -146,28 +145,29 @@ def pushed(
     ]
     if isinstance(held, bytes) or there == 1:
         raise FilterExists(f"there is a filter {keys.name!r} already: delete it, or take another")
-    beside = _beside(name, "push")
+    coming = beside(name, "push")
     done = 0
     for iterator, data in _parts_of(source):
-        words = packed(("BF.LOADCHUNK", beside, iterator, data))
-        words += packed(("PEXPIRE", beside, _HOUR))
+        words = packed(("BF.LOADCHUNK", coming, iterator, data))
+        words += packed(("PEXPIRE", coming, _HOUR))
         # A part of ours must not come twice.
-        [[reply, _]] = yield [Ask(beside, words, 2, isinstance(source, RedisBloomFilter))]
+        [[reply, _]] = yield [Ask(coming, words, 2, isinstance(source, RedisBloomFilter))]
         if isinstance(reply, Exception):
-            yield [command(beside, "UNLINK", beside)]
+            yield [command(coming, "UNLINK", coming)]
             raise _not_taken(keys.name, source, reply) from reply
         if iterator > 1:
             done += len(data)
             (progress or _silent)(done, source.nbytes)
     life: list[Any] = [] if ttl is None else [max(1, round(ttl * 1000))]
-    [[renamed]] = yield [command(name, "RENAMENX", beside, name)]
-    if checked([renamed]) != [1]:
-        yield [command(beside, "UNLINK", beside)]
+    # Its own end comes before its name: nobody has a filter that ends in an hour.
+    end = ("PEXPIRE", coming, *life) if life else ("PERSIST", coming)
+    [some] = yield [commands(name, end, ("RENAMENX", coming, name))]
+    if checked(some)[1] != 1:
+        yield [command(coming, "UNLINK", coming)]
         raise FilterExists(f"there is a filter {keys.name!r} now: delete it, or take another name")
-    end = command(name, "PEXPIRE", name, *life) if life else command(name, "PERSIST", name)
     own = ("SET", keys.config, config.to_json(), "NX", *(["PX", *life] if life else []))
-    [[ended], [kept]] = yield [end, command(keys.config, *own)]
-    checked([ended] if bf_replies.unknown(kept) else [ended, kept])
+    [[kept]] = yield [command(keys.config, *own)]
+    checked([] if bf_replies.unknown(kept) else [kept])
     return config
 
 
@@ -208,8 +208,3 @@ def _not_taken(name: str, source: Any, reply: Exception) -> Exception:
             f"this server does not take a {type(source).__name__} by BF.LOADCHUNK ({reply!s:.200})"
         )
     return bf_replies.failure(name, reply)
-
-
-def _beside(key: bytes, what: str) -> bytes:
-    """Return a new name in the slot of a filter's shard."""
-    return b"%b:%b:%b" % (key.removesuffix(b":bits"), what.encode(), secrets.token_hex(8).encode())
