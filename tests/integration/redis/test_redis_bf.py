@@ -75,6 +75,22 @@ def test_answers(client: Any) -> None:
     assert other.contains_many(["x" * 700_000, "y" * 700_000]) == [False, False]
 
 
+def test_long_keys(client: Any) -> None:
+    """Few of them go at a time."""
+    seen = RedisFilter.create(client, "a", 100, backend="bf")
+    keys = [b"%d" % number * 6_000_000 for number in range(5)]
+    assert seen.add_many(keys) == [True] * 5
+    assert seen.contains_many([*keys, keys[0][1:]]) == [True] * 5 + [False]
+
+
+def test_a_name_that_looks_like_a_reply(client: Any) -> None:
+    """Opened without a configuration, it is what it was made as."""
+    name = "a capacity:5 error_rate:0.5\nratio:0.5"
+    RedisFilter.create(client, name, 1000, 0.02, backend="bf")
+    found = store_of(RedisFilter.open(client, name))
+    assert (found.capacity, found.error_rate) == (1000, 0.02)
+
+
 def test_other_clients_mean_the_same_keys(client: Any) -> None:
     """Text and bytes are sent as they are."""
     seen = RedisFilter.create(client, "a", 100, 0.001, backend="bf")

@@ -84,8 +84,9 @@ def _has_bf(keys: Keys) -> Flow[bool]:
     [[held], [reply]] = yield [command(keys.config, "GET", keys.config), Ask(bits, tried, 1)]
     if isinstance(held, bytes):
         return Config.from_json(keys.name, held).backend == "bf"
-    if not bf_replies.unknown(held):
-        checked([held])
+    if bf_replies.unknown(held):
+        return True  # no strings: if anything, it has BF.*
+    checked([held])
     return not bf_replies.unknown(reply) and not bf_replies.says(reply, "permission")
 
 

@@ -35,8 +35,9 @@ __all__ = ["EXPANSION", "BfFilter", "beside", "reserve", "share"]
 # and errs more often. One that grows twofold takes them, keeps its error rate, and has few layers.
 EXPANSION = 2
 _TRIP = 10_000  # keys a round trip
+_TRIP_BYTES = 16 << 20  # or this much, of long ones
 _COMMAND = 1_000  # keys a command: the server does nothing else while it answers one
-_COMMAND_BYTES = 1 << 20  # or this much, of long keys
+_COMMAND_BYTES = 1 << 20  # as before
 
 
 def share(capacity: int, shards: int) -> int:
@@ -80,19 +81,20 @@ class BfFilter:
     def _each(self, keys: Batch, before: tuple[str], after: tuple[str, ...]) -> Flow[Mask]:
         found, hashes, array = rows(self.places, keys)
         answers = bytearray()
-        for at in range(0, len(found), _TRIP):
-            some = found[at : at + _TRIP]
-            answers += yield from self._trip(some, hashes[8 * at :], before, after)
+        while (at := len(answers)) < len(found):
+            some = _fitting([sent(key) for key in found[at : at + _TRIP]])
+            own = hashes[8 * at : 8 * (at + len(some))]
+            answers += yield from self._trip(some, own, before, after)
         return _native.mask(bytes(answers), array)
 
     def _trip(
-        self, some: Sequence[Any], hashes: bytes, before: tuple[str], after: tuple[str, ...]
+        self, some: list[bytes], hashes: bytes, before: tuple[str], after: tuple[str, ...]
     ) -> Flow[bytes]:
         asks, counts = [], []
         order: list[int] = []
         for shard, which in self._split(len(some), hashes):
             name = self.names[shard]
-            parts = list(_cut([sent(some[row]) for row in which]))
+            parts = list(_cut([some[row] for row in which]))
             data = [_packed((*before, name, *after), part) for part in parts]
             data.append(packed(("BF.INFO", name, "CAPACITY")))
             # What is added twice is there once, so all of it may be sent again.
@@ -117,7 +119,7 @@ class BfFilter:
         if shards == 1:
             return [(0, range(count))]
         found: dict[int, list[int]] = {}
-        for row, number in enumerate(struct.unpack(f"<{count}Q", hashes[: 8 * count])):
+        for row, number in enumerate(struct.unpack(f"<{count}Q", hashes)):
             found.setdefault(number % shards, []).append(row)
         return sorted(found.items())
 
@@ -218,6 +220,18 @@ def _packed(words: tuple[bytes | str, ...], keys: list[bytes]) -> bytes:
     _, _, first = packed(words).partition(b"\r\n")
     rest = [b"$%d\r\n%b\r\n" % (len(key), key) for key in keys]
     return b"*%d\r\n%b%b" % (len(words) + len(keys), first, b"".join(rest))
+
+
+def _fitting(keys: list[bytes]) -> list[bytes]:
+    """Return as many as a round trip takes, and one at least."""
+    if sum(map(len, keys)) <= _TRIP_BYTES:
+        return keys
+    size = 0
+    for count, key in enumerate(keys):
+        size += len(key)
+        if count and size > _TRIP_BYTES:
+            return keys[:count]
+    return keys
 
 
 def _cut(found: list[bytes]) -> Iterator[list[bytes]]:

@@ -150,8 +150,9 @@ def pushed(
     for iterator, data in _parts_of(source):
         words = packed(("BF.LOADCHUNK", coming, iterator, data))
         words += packed(("PEXPIRE", coming, _HOUR))
-        # A part of ours must not come twice.
-        [[reply, _]] = yield [Ask(coming, words, 2, isinstance(source, RedisBloomFilter))]
+        # A head must not come twice, nor a part of ours.
+        again = iterator > 1 and isinstance(source, RedisBloomFilter)
+        [[reply, _]] = yield [Ask(coming, words, 2, again)]
         if isinstance(reply, Exception):
             yield [command(coming, "UNLINK", coming)]
             raise _not_taken(keys.name, source, reply) from reply
@@ -161,7 +162,8 @@ def pushed(
     life: list[Any] = [] if ttl is None else [max(1, round(ttl * 1000))]
     # Its own end comes before its name: nobody has a filter that ends in an hour.
     end = ("PEXPIRE", coming, *life) if life else ("PERSIST", coming)
-    [some] = yield [commands(name, end, ("RENAMENX", coming, name))]
+    placed = commands(name, end, ("RENAMENX", coming, name))
+    [some] = yield [placed._replace(again=False)]
     if checked(some)[1] != 1:
         yield [command(coming, "UNLINK", coming)]
         raise FilterExists(f"there is a filter {keys.name!r} now: delete it, or take another name")

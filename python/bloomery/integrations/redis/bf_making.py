@@ -158,7 +158,8 @@ def described(keys: Keys) -> Flow[Config]:
     fields: dict[str, str] = {}
     for line in checked([lines])[0] if isinstance(lines, list) else []:
         text = line.decode("latin-1") if isinstance(line, bytes) else ""
-        for field in text.split():
+        # A layer of RedisBloom's is one line; else a line is a field, and a name may have blanks.
+        for field in text.split() if text.startswith("bytes:") else [text]:
             fields.setdefault(*field.partition(":")[::2])
     if fields.get("kind", "bloom") not in _KINDS:
         raise IncompatibleFilters(
