@@ -14,7 +14,7 @@ from bloomery.integrations.redis.link import Link
 from bloomery.integrations.redis.naming import Keys
 from conftest import require
 from integration.conftest import open_folder
-from integration.redis.both import Both
+from integration.redis.bf.both import Both
 from integration.servers import BloomeryServer, RedisServer
 
 redis = require("redis")
