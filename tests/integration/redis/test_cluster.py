@@ -29,12 +29,11 @@ def other(cluster: RedisCluster, key: str) -> Any:
 def test_shards_on_every_master(either: Either, redis_cluster: RedisCluster, how: str) -> None:
     """A cluster is used by a client or by a URL, also that of one node; answers are a local's."""
     url = redis_cluster.url
-    redis: Any = {
-        "client": lambda: either.cluster(url),
-        "plain URL": lambda: url,
-        "cluster URL": lambda: url.replace("redis://", "redis+cluster://").removesuffix("/0"),
-        "decoding client": lambda: either.cluster(url, decode_responses=True),
-    }[how]()
+    redis: Any = url
+    if how == "cluster URL":
+        redis = url.replace("redis://", "redis+cluster://").removesuffix("/0")
+    elif how != "plain URL":
+        redis = either.cluster(url, decode_responses=how == "decoding client")
     made = either.create(redis, "seen", 10_000, shards=SHARDS)
     local = BloomFilter(10_000)
     assert made.add_many(range(3000)) == local.add_many(range(3000))
