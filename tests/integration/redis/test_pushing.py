@@ -14,7 +14,7 @@ from bloomery.errors import BloomeryError, FilterExists, IncompatibleFilters, Un
 from bloomery.integrations.redis import AsyncRedisFilter, RedisFilter, reading
 from bloomery.types import Layout
 from conftest import require
-from integration.servers import RedisCluster, RedisServer, StartRedis, wait_until
+from integration.servers import RedisServer, StartRedis, wait_until
 
 redis = require("redis")
 KEYS = [f"key-{i}" for i in range(2_000)]
@@ -199,10 +199,15 @@ def test_no_other_kind(client: Any) -> None:
 
 
 def test_gone_while_it_is_fetched(client: Any) -> None:
-    """A string that is gone is an error, and no filter that denies keys."""
+    """A string that is gone is an error, and no filter that denies keys; also if somebody's adding
+    has set its last bit since."""
     pushed = RedisFilter.push(local(), client, "seen", shards=3)
+    last = client.strlen("{seen:1}:bits") * 8 - 9
     client.delete("{seen:1}:bits")
-    with pytest.raises(UnknownFilter, match="seen:1"):
+    with pytest.raises(UnknownFilter, match="no longer whole"):
+        pushed.to_local()
+    client.setbit("{seen:1}:bits", last, 1)
+    with pytest.raises(UnknownFilter, match="no longer whole"):
         pushed.to_local()
 
 

@@ -1,7 +1,8 @@
 """Bytes from here into the strings of a filter: a string beside each is filled, chunk by chunk, and
 then takes its place or is merged into it.
 
-    {name:3}:load:<id>        what came of the fourth shard so far, whole length from the start
+    {name:3}:load:<id>        what came of the fourth shard so far: as long as it will be from the
+                              start, with the byte behind its bits that every string has
     {name:3}:load:<id>:done   how many bytes of it; `in` once it has taken its place
 
 Both end by themselves a day after the last chunk, so what was interrupted can go on for a day and
@@ -33,12 +34,12 @@ _CHUNK = """
 local at = redis.call('GET', KEYS[2])
 if at == 'in' then return tonumber(ARGV[3]) end
 at = tonumber(at or '0')
-if redis.call('STRLEN', KEYS[1]) ~= tonumber(ARGV[3]) then
+if redis.call('STRLEN', KEYS[1]) ~= ARGV[3] + 1 then
   redis.call('UNLINK', KEYS[1], KEYS[2])
   at = 0
 end
 if at ~= tonumber(ARGV[1]) then return at end
-if at == 0 then redis.call('SETRANGE', KEYS[1], ARGV[3] - 1, '\\0') end
+if at == 0 then redis.call('SETRANGE', KEYS[1], ARGV[3], '\\0') end
 redis.call('SETRANGE', KEYS[1], at, ARGV[2])
 at = at + #ARGV[2]
 redis.call('SET', KEYS[2], string.format('%d', at), 'PX', ARGV[4])
@@ -50,7 +51,7 @@ return at
 _BEGUN = """
 local at = redis.call('GET', KEYS[2])
 if at == 'in' then return tonumber(ARGV[1]) end
-if redis.call('STRLEN', KEYS[1]) ~= tonumber(ARGV[1]) then return 0 end
+if redis.call('STRLEN', KEYS[1]) ~= ARGV[1] + 1 then return 0 end
 return tonumber(at or '0')
 """
 
@@ -59,9 +60,9 @@ return tonumber(at or '0')
 _PLACE = """
 local at = redis.call('GET', KEYS[2])
 if at == 'in' then
-  return redis.call('STRLEN', KEYS[3]) == tonumber(ARGV[1]) and 1 or 0
+  return redis.call('STRLEN', KEYS[3]) == ARGV[1] + 1 and 1 or 0
 end
-if at ~= ARGV[1] or redis.call('STRLEN', KEYS[1]) ~= tonumber(ARGV[1]) then return 0 end
+if at ~= ARGV[1] or redis.call('STRLEN', KEYS[1]) ~= ARGV[1] + 1 then return 0 end
 redis.call('RENAME', KEYS[1], KEYS[3])
 if ARGV[3] == '' then redis.call('PERSIST', KEYS[3])
 else redis.call('PEXPIRE', KEYS[3], ARGV[3]) end
@@ -71,7 +72,7 @@ return 1
 
 # KEYS and answers as before; 2: the filter's own string is not whole. May be done twice.
 _MERGE = """
-local whole = tonumber(ARGV[1])
+local whole = ARGV[1] + 1
 if redis.call('STRLEN', KEYS[3]) ~= whole then return 2 end
 if redis.call('GET', KEYS[2]) ~= ARGV[1] or redis.call('STRLEN', KEYS[1]) ~= whole then return 0 end
 redis.call('BITOP', 'OR', KEYS[3], KEYS[3], KEYS[1])
