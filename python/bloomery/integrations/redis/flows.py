@@ -143,9 +143,8 @@ class Strings:
         self.again = config.kind != "counting"  # a counter that is raised twice counts twice
         # Asked for single bits, a string that goes away meanwhile is one of zeros: its length is
         # asked for again behind them. A line would be short.
-        classic = (
-            config.kind == "bloom" and _native.parse_header(config.header, None)[2] == "classic"
-        )
+        plain = config.kind == "bloom"
+        classic = plain and _native.parse_header(config.header, None)[2] == "classic"
         self._behind = [packed(("STRLEN", name)) for name in self.names] if classic else []
 
     def add(self, keys: Batch) -> Flow[Mask]:
@@ -190,9 +189,10 @@ class Strings:
             checked(replies)
             right = whole(self.places, shard)
             lengths = [replies[0], replies.pop()] if twice else [replies[0]]
-            if lengths.count(right) < len(lengths):
+            if any(type(length) is int and length != right for length in lengths):
                 yield from self._lost(shard)
-            replies[0] = right - 1
+            if lengths[0] == right:
+                replies[0] = right - 1
             sent.feed(shard, replies)
         return sent.answers
 
