@@ -183,6 +183,7 @@ def test_names_that_are_none(either: Either, redis_server: RedisServer, name: An
     [
         *({"shards": value} for value in (0, -1, True, "two", 10**6, 1.5, None)),
         *({"ttl": value} for value in (0, -1, "1d", float("nan"), 1e12, True)),
+        *({"timeout": value} for value in (0, -1, "5", None, float("inf"))),
         {"layout": "x"},
     ],
 )

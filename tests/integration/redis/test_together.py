@@ -50,8 +50,8 @@ def test_tasks(redis_server: RedisServer) -> None:
 async def _cancelled(client: Any) -> None:
     made = await AsyncRedisFilter.create(client, "seen", 20_000, 1e-6, shards=4)
     await made.add_many(range(5000))
-    odd, absent = list(range(1, 5000, 2)), list(range(5000, 9000))
-    for delay in (0.0, 0.0001, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.02):
+    odd, absent = list(range(1, 3000, 2)), list(range(5000, 8000))
+    for delay in (0.0, 0.001, 0.003, 0.01):
         given_up = [asyncio.create_task(made.contains_many(absent)) for _ in range(3)]
         await asyncio.sleep(delay)
         for task in given_up:

@@ -148,9 +148,8 @@ class Strings:
         self.again = config.kind != "counting"  # a counter that is raised twice counts twice
         # Asked for single bits, a string that goes away meanwhile is one of zeros: its length is
         # asked for again behind them. A line would be short.
-        classic = (
-            config.kind == "bloom" and _native.parse_header(config.header, None)[2] == "classic"
-        )
+        plain = config.kind == "bloom"
+        classic = plain and _native.parse_header(config.header, None)[2] == "classic"
         self._behind = [packed(("STRLEN", name)) for name in self.names] if classic else []
 
     def span(self, chunk: tuple[int, int, int]) -> tuple[int, int]:
