@@ -7,7 +7,13 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
 from bloomery import _native
-from bloomery.errors import CorruptData, FilterExists, UnknownFilter, UnsupportedVersion
+from bloomery.errors import (
+    CorruptData,
+    FilterExists,
+    IncompatibleFilters,
+    UnknownFilter,
+    UnsupportedVersion,
+)
 
 __all__ = ["Backend", "Config"]
 
@@ -55,8 +61,6 @@ class Config:
         numbers = isinstance(found.shards, int) and 1 <= found.shards <= 1 << 20
         if not numbers or found.backend not in ("bits", "bf"):
             raise wrong
-        if not isinstance(found.loading, str | None) or len(found.loading or "") > 64:
-            raise wrong
         return found
 
     def settled(self) -> Config:
@@ -75,6 +79,15 @@ class Config:
             raise FilterExists(
                 f"filter {name!r} is there with {', '.join(other)}: open it as it is, or take "
                 "another name"
+            )
+
+    def require_kind(self, name: str, kind: str) -> None:
+        """Raise IncompatibleFilters if it is of another kind than who opens it takes."""
+        if self.kind != kind:
+            right = {"bloom": "RedisFilter", "counting": "RedisCountingFilter"}
+            raise IncompatibleFilters(
+                f"filter {name!r} in Redis is a {self.kind} filter: open it with "
+                f"{right.get(self.kind, 'RedisRotatingFilter')}"
             )
 
     def require_loaded(self, name: str) -> None:

@@ -83,9 +83,12 @@ def places_of(config: Config) -> _native.Places:
 class Strings:
     """The strings of a filter, one a shard."""
 
+    kind = "bloom"
+
     def __init__(self, keys: Keys, config: Config) -> None:
         self.keys = keys
         self.config = config
+        config.require_kind(keys.name, self.kind)
         self.places = places_of(config)
         self.names = keys.bits(self.places.shards)
         self.sizes = [self.places.shard_bytes(shard) for shard in range(self.places.shards)]
@@ -141,11 +144,10 @@ class Strings:
         for (shard, _, _), replies in zip(parts, (yield asks), strict=True):
             checked(replies)
             if sent.feed(shard, replies) != self.places.shard_bytes(shard):
-                yield from self.lost(shard)
+                yield from self._lost(shard)
         return sent.answers
 
-    def lost(self, shard: int) -> Flow[None]:
-        """Raise UnknownFilter for a shard whose string is not whole."""
+    def _lost(self, shard: int) -> Flow[None]:
         name, whole = self.names[shard], self.places.shard_bytes(shard)
         yield [command(name, "EVAL", _STRAY, 1, name, whole)]
         raise UnknownFilter(

@@ -88,7 +88,7 @@ def joined(strings: Strings, other: Strings) -> Flow[None]:
     results = [checked(some)[0] for some in (yield asks)]
     for shard, result in enumerate(results):
         if result != 1:
-            yield from (other if result == 2 else strings).lost(shard)
+            yield from (other if result == 2 else strings)._lost(shard)
 
 
 class Relay:

@@ -137,7 +137,7 @@ class Upload:
         not. Redis does nothing else while it merges a string."""
         results = yield from self._end(_MERGE, "")
         if 2 in results:
-            yield from self.strings.lost(results.index(2))
+            yield from self.strings._lost(results.index(2))
         return 0 not in results
 
     def _end(self, script: str, life: int | str) -> Flow[list[object]]:
