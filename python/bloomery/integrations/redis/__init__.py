@@ -4,10 +4,13 @@ from bloomery.integrations.redis.aio import AsyncRedisFilter
 from bloomery.integrations.redis.aiocounting import AsyncRedisCountingFilter
 from bloomery.integrations.redis.counting import RedisCountingFilter
 from bloomery.integrations.redis.filter import RedisFilter
+from bloomery.integrations.redis.rotating import AsyncRedisRotatingFilter, RedisRotatingFilter
 
 __all__ = [
     "AsyncRedisCountingFilter",
     "AsyncRedisFilter",
+    "AsyncRedisRotatingFilter",
     "RedisCountingFilter",
     "RedisFilter",
+    "RedisRotatingFilter",
 ]

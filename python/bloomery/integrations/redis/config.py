@@ -33,6 +33,7 @@ class Config:
     made: bool = False
     window: float | None = None  # seconds; rotating
     generations: int | None = None
+    capacity: int | None = None  # of all generations; the header has that of one
     loading: str | None = None  # the checksum and the id of what is being pushed
 
     def to_json(self) -> bytes:
@@ -111,4 +112,5 @@ class Config:
         fields |= {"shards": self.shards}
         if self.window is not None:
             fields |= {"window": self.window, "generations": self.generations}
+            fields |= {"per_generation": fields["capacity"], "capacity": self.capacity}
         return fields

@@ -16,6 +16,7 @@ from bloomery.filters.hashers import check_hasher
 from bloomery.integrations.redis.config import Config
 from bloomery.integrations.redis.failures import checked
 from bloomery.integrations.redis.flows import Strings
+from bloomery.integrations.redis.planning import LONGEST_STRING
 from bloomery.integrations.redis.trips import Ask, Flow, command
 
 if TYPE_CHECKING:
@@ -25,7 +26,6 @@ __all__ = ["ABSENT", "KEPT", "REMOVED", "Counters", "Counting", "planned_counter
 
 ABSENT, REMOVED, KEPT = range(3)  # kept: each of its counters is full, and stays so
 _SOME = 1_000  # keys a round trip: a script takes Redis three times as long as a command
-_LONGEST_STRING = 1 << 29
 
 # KEYS: the string. ARGV: the width of a counter, then where those of the key are.
 _REMOVE = b"""
@@ -74,10 +74,10 @@ def planned_counters(
 ) -> Config:
     """The configuration of a counting filter of this size."""
     plan = sizing.counting_plan(capacity, error_rate, counter_bits=counter_bits)
-    if plan.nbytes > _LONGEST_STRING:
+    if plan.nbytes > LONGEST_STRING:
         raise InvalidParameter(
             f"{plan.capacity:,} keys need {plan.nbytes:,} bytes of counters, and they lie in one "
-            f"string of Redis, which has {_LONGEST_STRING:,} at most: take a smaller capacity or a "
+            f"string of Redis, which has {LONGEST_STRING:,} at most: take a smaller capacity or a "
             "larger error_rate, or several filters"
         )
     header = _native.make_header(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from bloomery import _native, sizing
 from bloomery.errors import InvalidParameter
@@ -12,9 +12,9 @@ from bloomery.integrations.redis.config import Config
 if TYPE_CHECKING:
     from bloomery.types import Hasher, Layout
 
-__all__ = ["planned", "shards_for"]
+__all__ = ["LONGEST_STRING", "planned", "shards_for"]
 
-_LONGEST_STRING = 1 << 29  # bytes: what Redis takes
+LONGEST_STRING = 1 << 29  # bytes: what Redis takes
 
 
 def planned(
@@ -46,12 +46,14 @@ def planned(
 
 def shards_for(nbytes: int, shards: int | Literal["auto"]) -> int:
     """How many strings so many bytes lie in."""
-    needed = -(-nbytes // _LONGEST_STRING)
-    count = needed if shards == "auto" else shards
-    most = min(max(1, nbytes // 64), 16_384)
-    if not isinstance(count, int) or not needed <= count <= most:
+    needed = -(-nbytes // LONGEST_STRING)
+    count: Any = needed if shards == "auto" else shards
+    lines = nbytes // 64
+    most = min(lines, 16_384)
+    if not isinstance(count, int) or isinstance(count, bool) or not needed <= count <= most:
         raise InvalidParameter(
-            f"shards is {shards!r}, must be 'auto' or in the range [{needed}, {most}] for {nbytes} "
-            "bytes"
+            f"shards is {shards!r}, must be 'auto' or in the range [{needed}, {most}] for "
+            f"{nbytes:,} bytes"
         )
-    return count
+    # Four lines on three shards are two on each, so two shards.
+    return -(-lines // -(-lines // count))
