@@ -58,8 +58,12 @@ class Source:
             raise IncompatibleFilters(
                 f"a {type(filter).__name__} cannot be pushed here, only a {right.__name__}"
             )
-        changes = filter._changes()
-        return cls(filter, _native.read_header(files.head(filter), None)[2], changes)
+        changes, checksum = filter._changes(), 0
+        for section in filter._sections():
+            view = memoryview(section)
+            for start in range(0, len(view), _native.CHUNK_BYTES):
+                checksum = _native.checksum(view[start : start + _native.CHUNK_BYTES], checksum)
+        return cls(filter, checksum, changes)
 
     @property
     def header(self) -> bytes:
