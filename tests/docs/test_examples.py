@@ -20,7 +20,7 @@ EXAMPLES = sorted((TREE / "examples").glob("*.py"))
 # is run by tests/integration/test_registry.py, where its databases are; TOML is read by
 # tests/unit/service/test_configuration.py.
 # Pages whose Python needs a server: tests/integration/http/test_client_page.py runs it.
-WITH_SERVER = {"docs/client.md"}
+WITH_SERVER = {"docs/client.md", "docs/redis-kinds.md"}
 WITH_DATABASE = {"exact_answers.py"}  # examples that start one: half of what they are
 LANGUAGES = {"python", "console", "sql", "toml", "json", "yaml", ""}
 

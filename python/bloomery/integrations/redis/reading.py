@@ -1,8 +1,8 @@
 """Strings of Redis as memory here: in chunks, several to a round trip.
 
 Measured with 1 GiB in two strings of a redis-server beside it, best of four, in MB/s: chunks of
-512 KiB and eight a trip 1,168, of 1 MiB and four 1,112, eight 1,140, sixteen 679, of 2 MiB and eight
-318, of 4 MiB and four 336: what one trip brings should fit into the cache.
+512 KiB and eight a trip 1,168; of 1 MiB and four 1,112, eight 1,140, sixteen 679; of 2 MiB and
+eight 318; of 4 MiB and four 336. What one trip brings should fit into the cache.
 """
 
 from __future__ import annotations
