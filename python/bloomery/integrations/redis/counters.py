@@ -24,11 +24,12 @@ if TYPE_CHECKING:
 
 __all__ = ["ABSENT", "KEPT", "REMOVED", "Counters", "Counting", "planned_counters"]
 
-ABSENT, REMOVED, KEPT = range(3)  # kept: each of its counters is full, and stays so
+ABSENT, REMOVED, KEPT, _GONE = range(4)  # kept: each of its counters is full, and stays so
 _SOME = 1_000  # keys a round trip: a script takes Redis three times as long as a command
 
 # KEYS: the string. ARGV: the width of a counter, then where those of the key are.
 _REMOVE = b"""
+if redis.call('STRLEN', KEYS[1]) == 0 then return 3 end
 local kind, full = 'u' .. ARGV[1], 2 ^ tonumber(ARGV[1]) - 1
 local get = {}
 for i = 2, #ARGV do
@@ -145,7 +146,7 @@ class Counters(Strings):
         [replies] = yield [Ask(self.names[shard], data, count, again=False)]
         known = [None if isinstance(one, NoScriptError) else one for one in replies]
         length, *answers = checked(known)
-        if length != self.sizes[0]:
+        if length != self.lengths[0] or _GONE in answers:
             yield from self._lost(0)
         if not all(one is None or one in (ABSENT, REMOVED, KEPT) for one in answers):
             raise CorruptData("Redis answered to a script of ours with what it never returns")

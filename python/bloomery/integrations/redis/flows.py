@@ -80,6 +80,11 @@ def places_of(config: Config) -> _native.Places:
     return _native.Places(config.header, -(-lines // config.shards) * 64)
 
 
+def whole(places: _native.Places, shard: int) -> int:
+    """How long a shard's string is."""
+    return places.shard_bytes(shard)
+
+
 class Strings:
     """The strings of a filter, one a shard."""
 
@@ -92,6 +97,7 @@ class Strings:
         self.places = places_of(config)
         self.names = keys.bits(self.places.shards)
         self.sizes = [self.places.shard_bytes(shard) for shard in range(self.places.shards)]
+        self.lengths = [whole(self.places, shard) for shard in range(self.places.shards)]
         self.again = config.kind != "counting"  # a counter that is raised twice counts twice
 
     def span(self, chunk: tuple[int, int, int]) -> tuple[int, int]:

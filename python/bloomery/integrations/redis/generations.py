@@ -1,7 +1,9 @@
 """A rotating filter in Redis: a string for each generation, which ends by itself.
 
     {name}:generations     a hash: which were made; and the field `made`, which is always there
-    {name}:bits:<number>   one; its number is Redis's own time, divided by how long one lasts
+    {name}:bits:<number>   one; its number is Redis's own time, divided by how long one lasts. It is
+                           a byte longer than its bits: adding makes a string where none is, and it
+                           must not be taken for a whole one
 
 Keys are added to the current generation, and asked for in it and in as many before it as make up
 the window. Every batch brings Redis's time with it: if that is in another generation than was
@@ -51,14 +53,15 @@ end
 return 1
 """
 
-# KEYS as before; ARGV: the number, how long the string is, when it ends, and 1 if it was not whole
-# before something was added to it. From then on nobody takes the filter for whole.
+# KEYS as before; ARGV: the number, how long the string is, and when it ends. What adding has made
+# of one that was gone goes again; if it was its time, that is all, else nobody takes the filter
+# for whole any more.
 _LOST = """
+if redis.call('STRLEN', KEYS[1]) == tonumber(ARGV[2]) then return 0 end
+redis.call('UNLINK', KEYS[1])
 if redis.call('HEXISTS', KEYS[2], ARGV[1]) == 0 then return 0 end
 if redis.call('TIME')[1] * 1000 >= tonumber(ARGV[3]) then return 0 end
-if ARGV[4] ~= '1' and redis.call('STRLEN', KEYS[1]) == tonumber(ARGV[2]) then return 0 end
 redis.call('HDEL', KEYS[2], 'made')
-redis.call('UNLINK', KEYS[1])
 return 1
 """
 
@@ -129,7 +132,7 @@ class Generations:
     def _make(self, number: int) -> Flow[None]:
         """Make a generation, unless another has."""
         name, times = self.name_of(number), (self.pace.end(number), self.pace.start(number))
-        words = (name, self.hash, number, self.nbytes, *times, number - self.count)
+        words = (name, self.hash, number, self.nbytes + 1, *times, number - self.count)
         [replies] = yield [command(name, "EVAL", _MAKE, 2, *words)]
         if checked(replies) == [0]:
             raise self._gone()
@@ -190,8 +193,12 @@ class Generations:
         for number in order:
             call = self.places.add if number == add else self.places.contains
             sent.append(call(batch.hashes, [self.name_of(number)]))
-        parts = [one.parts[0] for one in sent]
-        body, counts = b"".join(part for _, part, _ in parts), [count for _, _, count in parts]
+        body, counts = b"", []
+        for number, one in zip(order, sent, strict=True):
+            _, data, count = one.parts[0]
+            # Its length comes first, and again: what goes away in between would be zeros.
+            body += data + packed(("STRLEN", self.name_of(number)))
+            counts.append(count + 1)
         data = clock + body if add is None else body + clock
         [replies] = yield [Ask(self.hash, data, 2 + sum(counts))]
         checked(replies)
@@ -201,25 +208,25 @@ class Generations:
         known = self._told(clocked)
         live = known.live(self.pace, known.now)
         for number, one, count in zip(order, sent, counts, strict=True):
-            own, answered = answered[:count], answered[count:]
-            if one.feed(0, own) != self.nbytes:
-                yield from self._missed(number, add=number == add)
-            elif number in live and number not in batch.written:
+            [length, *own, after], answered = answered[:count], answered[count:]
+            if not length == after == self.nbytes + 1:
+                yield from self._missed(number)
+                continue
+            one.feed(0, [self.nbytes, *own])
+            if number in live and number not in batch.written:
                 batch.note(one.answers, new=number == add)
                 batch.asked.add(number)
             if number == add:
                 batch.written.add(number)
         return known
 
-    def _missed(self, number: int, *, add: bool) -> Flow[None]:
+    def _missed(self, number: int) -> Flow[None]:
         """A generation was not whole: it has ended meanwhile, or it is lost."""
         name = self.name_of(number)
-        words = (name, self.hash, number, self.nbytes, self.pace.end(number), int(add))
+        words = (name, self.hash, number, self.nbytes + 1, self.pace.end(number))
         [replies] = yield [command(name, "EVAL", _LOST, 2, *words)]
         if checked(replies) == [1]:
             raise self._gone()
-        if add:  # what was added has made a string that never ends
-            yield [command(name, "UNLINK", name)]
 
     def delete(self) -> Flow[None]:
         """Take the filter away."""

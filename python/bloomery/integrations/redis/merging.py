@@ -83,7 +83,7 @@ def joined(strings: Strings, other: Strings) -> Flow[None]:
     """Merge strings of the same slots."""
     asks = [
         command(one, "EVAL", _JOIN, 2, one, two, size)
-        for one, two, size in zip(strings.names, other.names, strings.sizes, strict=True)
+        for one, two, size in zip(strings.names, other.names, strings.lengths, strict=True)
     ]
     results = [checked(some)[0] for some in (yield asks)]
     for shard, result in enumerate(results):
