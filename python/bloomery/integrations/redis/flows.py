@@ -138,19 +138,22 @@ def whole(places: _native.Places, shard: int) -> int:
 class Strings:
     """The strings of a filter, one a shard."""
 
+    kind = "bloom"
+
     def __init__(self, keys: Keys, config: Config) -> None:
         self.keys = keys
         self.config = config
+        config.require_kind(keys.name, self.kind)
         self.places = places_of(config)
         self.names = keys.bits(self.places.shards)
         self.sizes = [self.places.shard_bytes(shard) for shard in range(self.places.shards)]
         self.lengths = [whole(self.places, shard) for shard in range(self.places.shards)]
         self.again = config.kind != "counting"  # a counter that is raised twice counts twice
-        # Asked for single bits, a string that goes away meanwhile is one of zeros: its length is
+        # Asked for bits or counters, a string that goes away meanwhile is one of zeros: its length is
         # asked for again behind them. A line would be short.
         plain = config.kind == "bloom"
-        classic = plain and _native.parse_header(config.header, None)[2] == "classic"
-        self._behind = [packed(("STRLEN", name)) for name in self.names] if classic else []
+        lines = plain and _native.parse_header(config.header, None)[2] == "blocked"
+        self._behind = [] if lines else [packed(("STRLEN", name)) for name in self.names]
 
     def span(self, chunk: tuple[int, int, int]) -> tuple[int, int]:
         """Where a part of a shard's string begins in the whole, and how many bytes it has."""

@@ -1,6 +1,8 @@
 """Strings of Redis as memory here: in chunks, several to a round trip.
 
-Measured from a redis-server beside it, one core each, 1 GiB in two strings: see `_CHUNK`.
+Measured with 1 GiB in two strings of a redis-server beside it, best of four, in MB/s: chunks of
+512 KiB and eight a trip 1,168; of 1 MiB and four 1,112, eight 1,140, sixteen 679; of 2 MiB and
+eight 318; of 4 MiB and four 336. What one trip brings should fit into the cache.
 """
 
 from __future__ import annotations
@@ -23,7 +25,6 @@ __all__ = ["Chunk", "Progress", "copying", "portions", "read_into", "reading"]
 Progress: TypeAlias = "Callable[[int, int], object]"
 Chunk: TypeAlias = "tuple[int, int, int]"  # a shard, where in its string, how many bytes
 
-# What Redis copies for one reply stays in its cache, and in ours: larger chunks are slower.
 CHUNK = 1 << 20
 TOGETHER = 8  # chunks a round trip: Redis prepares the next while we read one
 
