@@ -470,7 +470,7 @@ class Commands:
 
     @property
     def parts(self) -> list[tuple[int, bytes, int]]:
-        """For each shard that is asked: its number, what to send, how many replies there will be."""
+        """For each shard that is asked: its number, what to send, how many replies will come."""
     def feed(self, shard: int, replies: list[Any]) -> int:
         """Take a shard's replies, as many as were promised; how long its string is.
 
