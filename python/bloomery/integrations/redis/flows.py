@@ -11,6 +11,7 @@ from bloomery.integrations.redis.config import Config
 from bloomery.integrations.redis.failures import checked
 from bloomery.integrations.redis.figures import figures
 from bloomery.integrations.redis.naming import Keys
+from bloomery.integrations.redis.scripts import CLEAR, MAKE, MARGIN, SETTLE, STRAY
 from bloomery.integrations.redis.trips import Ask, Flow, command, commands, packed
 
 if TYPE_CHECKING:
@@ -20,42 +21,7 @@ __all__ = ["MARGIN", "Strings", "create", "milliseconds", "opened", "places_of",
 
 _COUNTED = 1 << 25  # bytes whose bits one command counts: about 5 ms, and then others have a turn
 _SOME = 10_000  # keys a round trip: Redis does nothing else while it answers one
-# Strings live so many milliseconds longer than the configuration: one that has no more left is
-# what remains of a filter that has expired.
-MARGIN = 1000
 _LONGEST_LIFE = 1e10  # seconds: 300 years
-# A string that adding has made where none was goes again; a whole one is somebody's new filter.
-_STRAY = (
-    "if redis.call('STRLEN', KEYS[1]) < tonumber(ARGV[1]) then redis.call('UNLINK', KEYS[1]) end"
-)
-# Adding nothing to the last byte writes it, and changes no bit. Another creator's string stays.
-_MAKE = f"""
-local left, whole = redis.call('PTTL', KEYS[1]), tonumber(ARGV[1])
-if redis.call('STRLEN', KEYS[1]) ~= whole or (left >= 0 and left <= {MARGIN}) then
-  redis.call('UNLINK', KEYS[1])
-  redis.call('BITFIELD', KEYS[1], 'OVERFLOW', 'SAT', 'INCRBY', 'u8', whole * 8 - 8, 0)
-  left = -1
-end
-if ARGV[2] ~= '' then redis.call('PEXPIRE', KEYS[1], ARGV[2])
-elseif left >= 0 then redis.call('PERSIST', KEYS[1]) end
-return redis.call('STRLEN', KEYS[1])
-"""
-_CLEAR = """
-local before, left = redis.call('STRLEN', KEYS[1]), redis.call('PTTL', KEYS[1])
-if before == tonumber(ARGV[1]) then
-  redis.call('UNLINK', KEYS[1])
-  redis.call('BITFIELD', KEYS[1], 'OVERFLOW', 'SAT', 'INCRBY', 'u8', before * 8 - 8, 0)
-  if left >= 0 then redis.call('PEXPIRE', KEYS[1], left) end
-end
-return before
-"""
-# The configuration, if it is still the one that strings were made for.
-_SETTLE = """
-if redis.call('GET', KEYS[1]) == ARGV[1] then
-  redis.call('SET', KEYS[1], ARGV[2], 'KEEPTTL')
-end
-return redis.call('GET', KEYS[1])
-"""
 
 
 def milliseconds(seconds: Any, what: str = "ttl") -> int | None:
@@ -95,11 +61,11 @@ def create(keys: Keys, wanted: Config, ttl: float | None) -> Flow[Config]:
     until = left + MARGIN if isinstance(left, int) and left >= 0 else ""
     made = []
     for shard, name in enumerate(keys.bits(places.shards)):
-        made.append(command(name, "EVAL", _MAKE, 1, name, whole(places, shard), until))
+        made.append(command(name, "EVAL", MAKE, 1, name, whole(places, shard), until))
     for some in (yield made):
         checked(some)
     before, after = found.to_json(), found.settled().to_json()
-    [some] = yield [command(keys.config, "EVAL", _SETTLE, 1, keys.config, before, after)]
+    [some] = yield [command(keys.config, "EVAL", SETTLE, 1, keys.config, before, after)]
     [held] = checked(some)
     if held is None:
         raise UnknownFilter(f"filter {keys.name!r} was deleted, or has expired, while it was made")
@@ -231,24 +197,23 @@ class Strings:
     def lost(self, shard: int) -> Flow[None]:
         """Raise UnknownFilter for a shard whose string is not whole."""
         name = self.names[shard]
-        yield [command(name, "EVAL", _STRAY, 1, name, self.lengths[shard])]
+        yield [command(name, "EVAL", STRAY, 1, name, self.lengths[shard])]
         raise UnknownFilter(
             f"filter {self.keys.name!r} is no longer whole in this Redis: it was deleted, has "
             "expired or was evicted; `delete` what is left of it, create it again, and add its keys"
         )
 
     def delete(self) -> Flow[None]:
-        """Take the filter away."""
-        names = [self.keys.config, *self.names]
-        for some in (yield [command(name, "UNLINK", name) for name in names]):
-            checked(some)
+        """Take the filter away: its configuration last, so that it can be done again if a shard
+        could not be reached, and no bits are left for the next of that name."""
+        for names in (self.names, [self.keys.config]):
+            for some in (yield [command(name, "UNLINK", name) for name in names]):
+                checked(some)
 
     def expire(self, seconds: float | None) -> Flow[None]:
         """Let it end in so many seconds, or never."""
         life = milliseconds(seconds, "seconds")
         asks = []
-        # Strings before the configuration if they are to live longer, and behind it if not: it is
-        # never left without them.
         for name in [self.keys.config, *self.names]:
             if life is None:
                 asks.append(command(name, "PERSIST", name))
@@ -270,7 +235,7 @@ class Strings:
         """Empty every string, each in one step."""
         asks = []
         for shard, name in enumerate(self.names):
-            asks.append(command(name, "EVAL", _CLEAR, 1, name, self.lengths[shard]))
+            asks.append(command(name, "EVAL", CLEAR, 1, name, self.lengths[shard]))
         for shard, some in enumerate((yield asks)):
             if checked(some) != [self.lengths[shard]]:
                 yield from self.lost(shard)

@@ -33,12 +33,12 @@ def _hiredis() -> _Hiredis | None:
 
 
 def _gets(connection: Any, known: _Hiredis | None) -> Callable[[bool], Any] | None:
-    reader: Any = getattr(getattr(connection, "_parser", None), "_reader", None)
+    reader = getattr(getattr(connection, "_parser", None), "_reader", None)
     if known is None or known.reader is not type(reader):
         return None
     if connection.protocol in (3, "3") and known.pushed is None:
         return None  # a message and a list cannot be told apart
-    gets: Callable[[bool], Any] = reader.gets
+    gets: Callable[[bool], Any] = getattr(reader, "gets")  # noqa: B009  # of a type not known here
     return gets
 
 
