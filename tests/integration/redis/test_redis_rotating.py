@@ -38,7 +38,7 @@ class Shared:
         """So many seconds later, for all of them. They begin in the middle of a generation."""
         each = self.clients[0].window / self.clients[0].generations
         for one in self.clients:
-            generations = one._generations
+            generations = one._store
             shift = generations.pace.shift + seconds if seconds else each / 2 - time.time() % each
             generations.pace = generations.pace._replace(shift=shift)
 
@@ -109,11 +109,11 @@ def test_wrong_clocks(client: Any) -> None:
     one, two = Shared(client, 2, window=40_000).clients
     one.add("a")
     for wrong in (-1e6, 1e6, 15_000):
-        known = one._generations._known
+        known = one._store._known
         assert known is not None
-        two._generations._known = known._replace(ahead=known.ahead + wrong)
+        two._store._known = known._replace(ahead=known.ahead + wrong)
         assert "a" in two
-        two._generations._known = known._replace(ahead=known.ahead + wrong)
+        two._store._known = known._replace(ahead=known.ahead + wrong)
         assert two.add(f"b{wrong}") is True
         assert f"b{wrong}" in one
     # Nothing stays of the generations that were not now.
@@ -146,7 +146,7 @@ def test_evicted(client: Any, part: str) -> None:
     [first, _] = sorted(client.scan_iter("{seen}:bits:*"))
     client.delete(first if part == "string" else "{seen}:generations")
     for filter in (one, two, RedisRotatingFilter.open(client, "seen")):
-        filter._generations.pace = one._generations.pace
+        filter._store.pace = one._store.pace
         with pytest.raises(UnknownFilter, match="no longer whole"):
             filter.add("c")
         with pytest.raises(UnknownFilter, match="no longer whole"):
