@@ -94,7 +94,7 @@ class Config:
             return "it does not say what is being loaded"
         if type(found["made"]) is not bool:
             return "it does not say whether it is made"
-        if self.kind == "rotating":
+        if self.kind == "rotating" or {window, generations, found["capacity"]} != {None}:
             if type(window) not in (int, float) or not 0 < window < _LONGEST_WINDOW:
                 return "its window cannot be"
             if type(generations) is not int or not 1 <= generations <= MAX_GENERATIONS:
