@@ -54,14 +54,13 @@ return 1
 """
 
 # KEYS as before; ARGV: the number, how long the string is, and when it ends. What adding has made
-# of one that was gone goes again; if it was its time, that is all, else nobody takes the filter
-# for whole any more.
+# of one that was gone goes again. 1: it was not yet its time. It stays in the hash, and is missed
+# until nobody asks for it any more: by then no key of it is within the window.
 _LOST = """
 if redis.call('STRLEN', KEYS[1]) == tonumber(ARGV[2]) then return 0 end
 redis.call('UNLINK', KEYS[1])
 if redis.call('HEXISTS', KEYS[2], ARGV[1]) == 0 then return 0 end
 if redis.call('TIME')[1] * 1000 >= tonumber(ARGV[3]) then return 0 end
-redis.call('HDEL', KEYS[2], 'made')
 return 1
 """
 
@@ -108,7 +107,8 @@ class Generations:
     def _gone(self) -> UnknownFilter:
         return UnknownFilter(
             f"filter {self.keys.name!r} is no longer whole in this Redis: it was deleted, or a "
-            "generation of it was evicted; delete and create it again, and add its keys"
+            "generation of it was evicted; delete and create it again, and add its keys, or wait "
+            "until that generation is over"
         )
 
     # ---- flows
