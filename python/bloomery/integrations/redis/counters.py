@@ -150,6 +150,7 @@ class Counters(Strings):
         length, *answers = checked(known)
         if length != self.lengths[0] or _GONE in answers:
             yield from self.lost(0)
-        if not all(one is None or one in (ABSENT, REMOVED, KEPT) for one in answers):
+        right = all(one is None or one in (ABSENT, REMOVED, KEPT) for one in answers)
+        if not right or None in replies:
             raise CorruptData("Redis answered to a script of ours with what it never returns")
         return answers

@@ -81,7 +81,8 @@ class Generations:
     def _gone(self) -> UnknownFilter:
         return UnknownFilter(
             f"filter {self.keys.name!r} is no longer whole in this Redis: it was deleted, or a "
-            "generation of it was evicted; delete and create it again, and add its keys"
+            "generation of it was evicted; delete and create it again, and add its keys, or wait "
+            "until that generation is over"
         )
 
     # ---- flows

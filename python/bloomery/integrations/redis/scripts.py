@@ -74,14 +74,13 @@ return 1
 """
 
 # KEYS as before; ARGV: the number, how long the string is, and when it ends. What adding has made
-# of one that was gone goes again; if it was its time, that is all, else nobody takes the filter
-# for whole any more.
+# of one that was gone goes again. 1: it was not yet its time. It stays in the hash, and is missed
+# until nobody asks for it any more: by then no key of it is within the window.
 LOST_GENERATION = """
 if redis.call('STRLEN', KEYS[1]) == tonumber(ARGV[2]) then return 0 end
 redis.call('UNLINK', KEYS[1])
 if redis.call('HEXISTS', KEYS[2], ARGV[1]) == 0 then return 0 end
 if redis.call('TIME')[1] * 1000 >= tonumber(ARGV[3]) then return 0 end
-redis.call('HDEL', KEYS[2], 'made')
 return 1
 """
 
