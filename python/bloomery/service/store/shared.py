@@ -61,7 +61,6 @@ class Recent:
         self._lock = threading.Lock()
         self._held: deque[tuple[float, int, bytes]] = deque()
         self._bytes = 0
-        self.complete_since = time.monotonic()  # from then on all of it is here
 
     def add(self, uid: int, hashes: bytes) -> None:
         """Keep what was just written."""
@@ -69,10 +68,10 @@ class Recent:
         with self._lock:
             self._held.append((now, uid, hashes))
             self._bytes += len(hashes)
-            while self._bytes > self.most_bytes or self._held[0][0] < now - self.seconds:
-                at, _, oldest = self._held.popleft()
-                self._bytes -= len(oldest)
-                self.complete_since = at
+            while self._held and (
+                self._bytes > self.most_bytes or self._held[0][0] < now - self.seconds
+            ):
+                self._bytes -= len(self._held.popleft()[2])
 
     def all(self) -> list[tuple[int, bytes]]:
         """Return what is kept, of each filter together."""
