@@ -42,6 +42,8 @@ CATALOGUE = {
     "CacheUnavailable": ("cache-unavailable", ConnectionError),
     "PoisonedCache": ("poisoned-cache", ValueError),
     "QueueUnavailable": ("queue-unavailable", OSError),
+    "StoreUnavailable": ("store-unavailable", ConnectionError),
+    "StoreRefused": ("store-refused", RuntimeError),
     "MissingExtra": ("missing-extra", ImportError),
 }
 CLASSES: dict[str, Any] = {n: c for n, c in vars(errors).items() if isinstance(c, type)}

@@ -152,8 +152,11 @@ def test_names_that_are_none(either: Either, redis_server: RedisServer, name: An
 
 @pytest.mark.parametrize(
     "options",
-    [{"shards": 0}, {"shards": True}, {"shards": "two"}, {"shards": 10**6}, {"ttl": 0}]
-    + [{"ttl": -1}, {"ttl": "1d"}, {"ttl": float("nan")}, {"ttl": 1e12}, {"layout": "x"}],
+    [
+        *({"shards": value} for value in (0, -1, True, "two", 10**6, 1.5, None)),
+        *({"ttl": value} for value in (0, -1, "1d", float("nan"), 1e12, True)),
+        {"layout": "x"},
+    ],
 )
 def test_options_that_are_none(either: Either, redis_server: RedisServer, options: Any) -> None:
     """Absurd options are one clear error, and nothing is made."""

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 from bloomery.errors import CorruptData
 from bloomery.integrations.redis.clients import Given, given, watchers
+from bloomery.integrations.redis.failures import troubles
 from bloomery.integrations.redis.round import Part, Round
 from bloomery.integrations.redis.trips import Ask, Flow
 
@@ -107,20 +108,18 @@ class AsyncLink:
             await self._refresh(trip)
 
     async def _attempt(self, trip: Round) -> None:
-        from redis.exceptions import RedisClusterException, RedisError
-
         waiting: list[tuple[Any, Any, list[Part]]] = []
         try:
             for pool, parts in await self._routed(trip):
                 try:
                     connection = await pool.get_connection()
-                except (RedisError, RedisClusterException, OSError) as problem:
+                except troubles() as problem:
                     trip.unsent(parts, problem)
                     continue
                 waiting.append((pool, connection, parts))
                 try:
                     await connection.send_packed_command(b"".join([part.data for part in parts]))
-                except (RedisError, OSError) as problem:
+                except troubles() as problem:
                     trip.lost(parts, problem)
                     waiting.pop()
                     await connection.disconnect(nowait=True)
@@ -139,14 +138,12 @@ class AsyncLink:
 
     async def _routed(self, trip: Round) -> Iterable[tuple[Any, list[Part]]]:
         """Which parts go where."""
-        from redis.exceptions import RedisClusterException, RedisError
-
         cluster = self.client
         if self._given.kind != "cluster":
             return [(cluster.connection_pool, trip.left)]
         try:
             await cluster.initialize()
-        except (RedisError, RedisClusterException, OSError) as problem:
+        except troubles() as problem:
             trip.unsent(trip.left, problem)
             return []
         nodes: dict[str, tuple[Any, list[Part]]] = {}
@@ -154,7 +151,7 @@ class AsyncLink:
             try:
                 node = cluster.get_node(*part.asked) if part.asked else None
                 node = node or cluster.get_node_from_key(trip.asks[part.index].key)
-            except (RedisError, RedisClusterException, OSError) as problem:
+            except troubles() as problem:
                 trip.unsent([part], problem)
             else:
                 nodes.setdefault(node.name, (_Node(node), []))[1].append(part)
@@ -192,12 +189,12 @@ class AsyncLink:
 
     async def _refresh(self, trip: Round) -> None:
         """Ask anew who is who."""
-        from redis.exceptions import AskError, RedisClusterException, RedisError
+        from redis.exceptions import AskError
 
         if not trip.moved:
             return
         trip.moved = False
-        with suppress(RedisError, RedisClusterException, OSError):
+        with suppress(*troubles()):
             if self._given.kind == "cluster":
                 await self.client.nodes_manager.initialize()
             elif isinstance(trip.problem, AskError) and self._given.as_cluster is not None:

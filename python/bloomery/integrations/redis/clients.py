@@ -121,6 +121,9 @@ def _of_url(url: str, for_asyncio: bool, timeout: float) -> Given:
         "socket_timeout": timeout,
         "socket_connect_timeout": timeout,
         "retry": retry(NoBackoff(), 0),
+        # With RESP3 redis-py's pools expect messages that nobody asked for, and so do not see that
+        # a connection is out of step.
+        "protocol": 2,
     }
     if not kind:
         parts = parse_url(url)  # a typing error shows now, and not at the first use

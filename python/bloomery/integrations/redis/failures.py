@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
 from bloomery.errors import BloomeryError, StoreRefused, StoreUnavailable
 
-__all__ = ["checked", "refused", "unavailable", "unknown"]
+__all__ = ["checked", "refused", "troubles", "unavailable", "unknown"]
 
 # By the code that a reply begins with. redis-py takes some of them off, and has classes instead.
 _HINTS = {
@@ -27,6 +28,14 @@ _CLASSES = {
     "MovedError": "MOVED",
     "AskError": "MOVED",
 }
+
+
+@cache
+def troubles() -> tuple[type[Exception], ...]:
+    """What a client raises if it cannot get at a server, or is told nonsense when it connects."""
+    from redis.exceptions import RedisClusterException, RedisError
+
+    return (RedisError, RedisClusterException, OSError, ValueError, TypeError, LookupError)
 
 
 def unavailable(problem: BaseException, place: str = "", seconds: float | None = None) -> Any:

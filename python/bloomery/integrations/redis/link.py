@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 from bloomery.errors import CorruptData
 from bloomery.integrations.redis.clients import Given, given, watchers
-from bloomery.integrations.redis.failures import unavailable
+from bloomery.integrations.redis.failures import troubles, unavailable
 from bloomery.integrations.redis.round import Part, Round
 from bloomery.integrations.redis.trips import Ask, Flow
 
@@ -106,20 +106,18 @@ class Link:
             self._refresh(trip)
 
     def _attempt(self, trip: Round) -> None:
-        from redis.exceptions import RedisClusterException, RedisError
-
         waiting: list[tuple[Any, Any, list[Part]]] = []
         try:
             for pool, parts in self._routed(trip):
                 try:
                     connection = pool.get_connection()
-                except (RedisError, RedisClusterException, OSError) as problem:
+                except troubles() as problem:
                     trip.unsent(parts, problem)
                     continue
                 waiting.append((pool, connection, parts))
                 try:
                     connection.send_packed_command([b"".join([part.data for part in parts])])
-                except (RedisError, OSError) as problem:
+                except troubles() as problem:
                     trip.lost(parts, problem)
                     waiting.pop()
                     connection.disconnect()
@@ -137,13 +135,11 @@ class Link:
 
     def _routed(self, trip: Round) -> Iterable[tuple[Any, list[Part]]]:
         """Which parts go where."""
-        from redis.exceptions import RedisClusterException, RedisError
-
         if self._given.kind != "cluster":
             return [(self.client.connection_pool, trip.left)]
         try:
             cluster = self.client
-        except (RedisError, RedisClusterException, OSError) as problem:
+        except troubles() as problem:
             trip.unsent(trip.left, problem)
             return []
         nodes: dict[str, tuple[Any, list[Part]]] = {}
@@ -152,7 +148,7 @@ class Link:
                 node = cluster.get_node(*part.asked) if part.asked else None
                 node = node or cluster.get_node_from_key(trip.asks[part.index].key)
                 pool = cluster.get_redis_connection(node).connection_pool
-            except (RedisError, RedisClusterException, OSError) as problem:
+            except troubles() as problem:
                 trip.unsent([part], problem)
             else:
                 nodes.setdefault(node.name, (pool, []))[1].append(part)
@@ -190,12 +186,12 @@ class Link:
 
     def _refresh(self, trip: Round) -> None:
         """Ask anew who is who."""
-        from redis.exceptions import AskError, RedisClusterException, RedisError
+        from redis.exceptions import AskError
 
         if not trip.moved:
             return
         trip.moved = False
-        with suppress(RedisError, RedisClusterException, OSError):
+        with suppress(*troubles()):
             if self._given.kind == "cluster":
                 self.client.nodes_manager.initialize()
             elif isinstance(trip.problem, AskError) and self._given.as_cluster is not None:

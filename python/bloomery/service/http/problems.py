@@ -48,7 +48,9 @@ STATUSES = {
     "registry-unavailable": 503,
     "server-unavailable": 503,
     "snapshot-failed": 503,
+    "store-unavailable": 503,
     "not-enough-memory": 507,
+    "store-refused": 507,
     "error": 500,  # what nobody expected; the server has told its operator more
 }
 
