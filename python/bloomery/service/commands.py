@@ -211,6 +211,10 @@ class Commands:
 
     async def lookup(self, name: bytes, keys: list[Any]) -> list[Answer]:
         """Return an exact answer for each key: of the filter, or of the source it is bound to."""
+        if self.node is not None and self.node.aside:
+            raise errors.StoreUnavailable(
+                "this node has not heard of the others for too long: ask again in a moment"
+            )
         return await self.lookups.ask(self._whole(name), keys)
 
     def remove(self, name: bytes, keys: list[Any]) -> Outcome:

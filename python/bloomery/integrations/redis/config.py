@@ -14,6 +14,7 @@ from bloomery.errors import (
     UnknownFilter,
     UnsupportedVersion,
 )
+from bloomery.integrations.redis import telling
 
 __all__ = ["Backend", "Config"]
 
@@ -44,6 +45,7 @@ class Config:
     window: float | None = None  # seconds; rotating
     generations: int | None = None
     loading: str | None = None  # the checksum and the id of what is being pushed
+    told: dict[str, Any] | None = None  # nodes to be told of what is added: see `telling`
 
     def to_json(self) -> bytes:
         """Return it as it is kept."""
@@ -86,6 +88,8 @@ class Config:
         loading = found["loading"]
         if loading is not None and (type(loading) is not str or len(loading) > 64):
             return "it does not say what is being loaded"
+        if not telling.right(found["told"]):
+            return "it does not say whom to tell"
         if type(found["made"]) is not bool:
             return "it does not say whether it is made"
         if window is not None and (type(window) not in (int, float) or not window > 0):

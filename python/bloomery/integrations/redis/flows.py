@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from bloomery import _native
 from bloomery.errors import CorruptData, InvalidParameter, UnknownFilter
+from bloomery.integrations.redis import telling
 from bloomery.integrations.redis.config import Config
 from bloomery.integrations.redis.failures import checked
 from bloomery.integrations.redis.figures import figures
@@ -170,6 +171,10 @@ class Strings:
         for some in _parts(hashes):
             sent = self.places.add(some, self.names)
             answers.append((yield from self._exchange(sent, write=True)))
+            if self.config.told is not None:
+                # After the bits: who loads them now reads the stream from before.
+                [told] = yield [telling.asked(self.config.told, telling.ADD, some)]
+                checked(told)
         return b"".join(answers)
 
     def contains_hashes(self, hashes: bytes) -> Flow[bytes]:
@@ -201,12 +206,18 @@ class Strings:
 
     def delete(self) -> Flow[None]:
         """Take the filter away."""
+        telling.forbid(self.config.told, self.keys.name, "delete it by one of them (DEL)")
+        yield from self.unlinked()
+
+    def unlinked(self) -> Flow[None]:
+        """Delete its keys."""
         names = [self.keys.config, *self.names]
         for some in (yield [command(name, "UNLINK", name) for name in names]):
             checked(some)
 
     def expire(self, seconds: float | None) -> Flow[None]:
         """Let it end in so many seconds, or never."""
+        telling.forbid(self.config.told, self.keys.name, "let one of them do it (EXPIRE)")
         life = milliseconds(seconds, "seconds")
         asks = []
         # Strings before the configuration if they are to live longer, and behind it if not: it is
@@ -230,6 +241,7 @@ class Strings:
 
     def clear(self) -> Flow[None]:
         """Empty every string, each in one step."""
+        telling.forbid(self.config.told, self.keys.name, "delete it by one of them, and make it")
         asks = []
         for shard, name in enumerate(self.names):
             asks.append(command(name, "EVAL", _CLEAR, 1, name, self.places.shard_bytes(shard)))

@@ -98,23 +98,37 @@ class Control:
         catalogue, name = self.node.catalogue, listed.name
         for _ in range(3):
             found = yield from catalogue.find(name)
-            if found is not None and found.dropped_at is not None:
-                if time.time() - found.dropped_at < _PATIENCE:
+            if found is None:
+                try:
+                    return (yield from self._new(listed))
+                except Changed as other:
+                    found = other.found
+            if found is not None and not _over(found):
+                wanted = listed.strings
+                found.strings.require_same(operations.text_of(name), wanted)
+                return found
+            if found is not None:
+                if found.dropped_at is not None and time.time() - found.dropped_at < _PATIENCE:
                     raise errors.FilterExists(
                         "a filter of that name is being deleted: try again in a moment"
                     )
                 yield from _deleted(catalogue, found)
-            try:
-                if found is None:
-                    yield from create(Keys(name), listed.config, None)
-                    yield from catalogue.change(name, None, listed, [listed.record(Op.CREATE)])
-                    return listed
-            except Changed as other:
-                found = other.found
-            if found is not None and found.dropped_at is None:
-                found.config.require_same(operations.text_of(name), listed.config)
-                return found
         raise errors.FilterExists("others are making and deleting filters of that name")
+
+    def _new(self, listed: Listed) -> Flow[Listed]:
+        """Make its strings, and put it into the catalogue. Who makes the strings decides on its
+        number: programs that add to it tell that one."""
+        catalogue = self.node.catalogue
+        made = yield from create(Keys(listed.name), catalogue.config(listed), None)
+        told = made.told
+        if told is None or told["stream"].encode("utf-8", "surrogateescape") != catalogue.stream:
+            raise errors.FilterExists(
+                f"filter {operations.text_of(listed.name)!r} is in this Redis and not one of these "
+                "nodes: take another name, or delete it where it was made"
+            )
+        listed = replace(listed, uid=told["uid"])
+        yield from catalogue.change(listed.name, None, listed, [listed.record(Op.CREATE)])
+        return listed
 
     def _drop(self, listed: Listed) -> Flow[None]:
         catalogue = self.node.catalogue
@@ -145,9 +159,15 @@ class Control:
         raise errors.UnknownFilter("there is no such filter any more")
 
 
+def _over(listed: Listed) -> bool:
+    """Is it being dropped, or has its time passed?"""
+    ends = listed.expires_at
+    return listed.dropped_at is not None or (ends is not None and ends <= time.time())
+
+
 def _deleted(catalogue: Catalogue, listed: Listed) -> Flow[None]:
     """Delete the strings, and then the entry of the catalogue."""
-    yield from Shared.of(listed, 0).strings.delete()
+    yield from Shared.of(listed, 0).strings.unlinked()
     with contextlib.suppress(Changed):
         yield from catalogue.change(listed.name, listed, None)
 

@@ -18,7 +18,7 @@ from bloomery.service.store.catalogue import Catalogue, Changed, Listed
 from bloomery.service.store.shared import Shared
 from bloomery.storage.operations import Op
 
-__all__ = ["empty", "loaded", "merged", "restored"]
+__all__ = ["emptied", "empty", "loaded", "merged", "restored"]
 
 
 def empty(listed: Listed) -> BloomFilter:
@@ -53,7 +53,7 @@ def restored(
         return
     whole = link.run(_lengths(shared.strings))
     if not whole:
-        link.run(create(shared.strings.keys, listed.config, None))
+        _make_again(link, catalogue, listed)
         link.run(pushing.merged(shared.strings, Source.of(filter, "bloom")))
     if found is None:
         with contextlib.suppress(Changed):  # another node was quicker
@@ -61,6 +61,19 @@ def restored(
     if listed.expires_at is not None:
         left = max(0.001, listed.expires_at - time.time()) + 60
         link.run(shared.strings.expire(left))
+
+
+def emptied(link: Link, catalogue: Catalogue, listed: Listed) -> BloomFilter:
+    """Make a filter again of which Redis has lost bits, for who accepts that."""
+    _make_again(link, catalogue, listed)
+    return loaded(link, listed)
+
+
+def _make_again(link: Link, catalogue: Catalogue, listed: Listed) -> None:
+    # What says that the strings are made goes first. Strings that are there stay as they are.
+    keys = Shared.of(listed, 0).strings.keys
+    link.exchange([command(keys.config, "UNLINK", keys.config)])
+    link.run(create(keys, catalogue.config(listed), None))
 
 
 def _lengths(strings: Strings) -> Flow[bool]:

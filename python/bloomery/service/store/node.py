@@ -60,7 +60,7 @@ class Node:
             min_replicas=settings.store_min_replicas,
             timeout_ms=settings.store_timeout_ms,
             outbox=self.outbox,
-            on_loss=lambda: self.tail_look(),
+            on_loss=self.damage,
         )
         self.control = Control(self)
         self.tail = Tail(self)
@@ -71,6 +71,7 @@ class Node:
         self.loads = 0
         self.restores = 0
         self.broken = ""  # why the copy cannot be whole
+        self.damaged = False  # has Redis lost a string?
         self._caught_up = asyncio.Event()
         self._going_on: asyncio.Future[None] | None = None
 
@@ -215,6 +216,11 @@ class Node:
         if self.outbox is not None and self.outbox.keys:
             await turns.call(self.log.retry)
 
+    def damage(self) -> None:
+        """Redis has lost a string: this node has its bits."""
+        self.damaged = True
+        self.tail_look()
+
     def tail_look(self) -> None:
         """Let the tail see soon whether all is as it was."""
         self.tail._looked_at = 0.0
@@ -232,6 +238,8 @@ class Node:
                     if entry.writer != self.catalogue.writer:
                         adds.setdefault(uid, []).append(data)
                     continue
+                if op == Op.MERGE:
+                    continue  # the tail loads it
                 self._add(adds)
                 self._do(op, Listed.from_json(data))
         self._add(adds)
@@ -318,7 +326,7 @@ class Node:
         for one in live.values():
             known = self.filters.by_uid.get(one.uid)
             if known is None:
-                made = copying.loaded(self.tail_link, one)
+                made = self._loaded(one)
                 self.ask(self._put_if_new, one, made)
             else:
                 entry = self.engine.state.filters.get(known.id)
@@ -326,6 +334,25 @@ class Node:
                     copying.merged(self.tail_link, known, entry.filter)
                     self.ask(self._update, known, one)
         self.loads += 1
+
+    def _loaded(self, listed: Listed) -> BloomFilter:
+        try:
+            return copying.loaded(self.tail_link, listed)
+        except errors.UnknownFilter as problem:
+            if not self.server.accept_loss:
+                raise errors.UnknownFilter(
+                    f"{problem}; a node that has it restores it, or start with --accept-loss"
+                ) from None
+            self.call(self.server.say, f"{problem}: what is left of it is taken", "error")
+            return copying.emptied(self.tail_link, self.catalogue, listed)
+
+    def reload(self, uids: set[int]) -> None:
+        """Load all bits of some filters again."""
+        for uid in uids:
+            shared = self.filters.by_uid.get(uid)
+            entry = None if shared is None else self.engine.state.filters.get(shared.id)
+            if shared is not None and entry is not None:
+                copying.merged(self.tail_link, shared, entry.filter)
 
     def _drop_here(self, shared: Shared) -> None:
         if shared.id in self.engine.state.filters:
@@ -350,4 +377,5 @@ class Node:
             entry = self.engine.state.filters.get(shared.id)
             if entry is not None:
                 copying.restored(self.link, self.catalogue, shared, entry.filter, lost)
+        self.damaged = False
         self.log.send(self.recent.all())

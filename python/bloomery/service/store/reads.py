@@ -39,6 +39,9 @@ async def contains(node: Node, name: bytes, keys: list[Any]) -> bytes:
     except errors.StoreUnavailable as problem:
         node.lost(problem)
         return known
+    except errors.UnknownFilter:
+        node.damage()  # what it has lost, this node has
+        return known
     answers = bytearray(known)
     for at, answer in zip(missing, found, strict=True):
         answers[at] = min(answer, 1)
@@ -52,7 +55,7 @@ async def _unknown(node: Node, name: bytes, keys: list[Any]) -> bytes:
         listed = await asyncio.to_thread(node.link.run, node.catalogue.find(name))
         if listed is None or listed.dropped_at is not None:
             raise errors.UnknownFilter("there is no filter of that name: make it first")
-        strings = Strings(Keys(name), listed.config)
+        strings = Strings(Keys(name), listed.strings)
         hashes, _ = strings.places.hashes(keys)
         found = await asyncio.to_thread(node.link.run, strings.contains_hashes(hashes))
     except errors.StoreUnavailable as problem:

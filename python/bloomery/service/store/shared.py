@@ -25,7 +25,7 @@ class Shared:
     @classmethod
     def of(cls, listed: Listed, id: int) -> Shared:
         """Make one from what the catalogue has."""
-        return cls(listed, id, Strings(Keys(listed.name), listed.config))
+        return cls(listed, id, Strings(Keys(listed.name), listed.strings))
 
 
 class Filters:

@@ -14,6 +14,7 @@ from bloomery import errors
 from bloomery.integrations.redis.failures import checked
 from bloomery.integrations.redis.trips import Flow, command
 from bloomery.service.store.stream import START, Entry, entries_in, later
+from bloomery.storage.operations import Op
 
 if TYPE_CHECKING:
     from bloomery.service.store.node import Node
@@ -77,6 +78,11 @@ class Tail(threading.Thread):
         self._read_at = time.monotonic()
         if found:
             self.position = found[-1].id
+            merged = {one.uid for entry in found for one in entry.records if one.op == Op.MERGE}
+            if merged:  # bits that came without hashes
+                self.node.deliver(found, None)
+                self.node.reload(merged)
+                found = []
         # As of when it was asked for: what came while this process was stopped is older than now.
         self.node.deliver(found, began if len(found) < _COUNT else None)
 
@@ -90,7 +96,7 @@ class Tail(threading.Thread):
     def _look(self) -> None:
         """See whether this is the Redis that we know."""
         identity = self.node.identify()
-        if self._loaded and identity != self.identity:
+        if self._loaded and (identity != self.identity or self.node.damaged):
             # Another one, or the same after a crash: what it was given last it may not have.
             self.node.restore(self.node.tail_link.run(self._missed())[1])
             self._loaded = False

@@ -12,12 +12,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bloomery import errors
+from bloomery.integrations.redis import telling
 from bloomery.integrations.redis.failures import checked
 from bloomery.integrations.redis.link import Link
 from bloomery.integrations.redis.trips import Ask, commands
 from bloomery.service.store.catalogue import Catalogue
 from bloomery.service.store.shared import Filters, Recent, Shared
-from bloomery.service.store.stream import Record, appended
+from bloomery.service.store.stream import Record
 from bloomery.storage.operations import Op
 
 if TYPE_CHECKING:
@@ -148,7 +149,7 @@ class StoreLog:
         catalogue = self.catalogue
         told = commands(
             catalogue.stream,
-            appended(catalogue.stream, catalogue.most_entries, catalogue.writer, records),
+            telling.entry(catalogue.stream, catalogue.most_entries, catalogue.writer, records),
         )
         if self.link.one_connection:
             *replies, last = self._go([*asks, told])

@@ -7,10 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bloomery.errors import CorruptData
+from bloomery.integrations.redis import telling
 from bloomery.service.store.stream import (
     START,
     Record,
-    appended,
     entries_in,
     later,
     packed_records,
@@ -34,7 +34,7 @@ def reply(number: bytes, writer: bytes, data: bytes, form: str) -> Any:
 @given(records=RECORDS, form=st.sampled_from(["resp2", "resp3"]))
 def test_entries_are_read_as_they_were_appended(records: list[Record], form: str) -> None:
     """Whatever the records are, and whichever protocol is spoken."""
-    words = appended(b"s", 1000, b"12345678", records)
+    words = telling.entry(b"s", 1000, b"12345678", records)
     assert words[:5] == ("XADD", b"s", "MAXLEN", "~", 1000)
     assert words[6:9] == ("w", b"12345678", "d")
     assert isinstance(words[9], bytes)
