@@ -66,6 +66,11 @@ class Listed:
         """Of its bits."""
         return _native.read_header(self.header, None)[1]
 
+    def is_over(self, now: float) -> bool:
+        """Was it dropped, or has its time come?"""
+        expired = self.expires_at is not None and self.expires_at <= now
+        return expired or self.dropped_at is not None
+
     def to_json(self) -> bytes:
         """Return it as the catalogue has it."""
         fields = {name: getattr(self, name) for name in _FIELDS}

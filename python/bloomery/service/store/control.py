@@ -23,15 +23,16 @@ from bloomery.storage.operations import Op
 if TYPE_CHECKING:
     from bloomery.service.store.node import Node
 
-__all__ = ["Control"]
+__all__ = ["Control", "dropping"]
 
 _PATIENCE = 10.0  # seconds after which a filter that was being dropped is dropped by whoever comes
+_TRIES, _PAUSE = 20, 0.01  # seconds between them, while a filter of that name is being dropped
 _REASONS = {
     Op.REMOVE: "a plain filter forgets no key",
     Op.RENAME: "its name is where its bits are in Redis; make another and add the keys",
     Op.COPY: "make another, and merge with RedisFilter.merge",
     Op.CLEAR: "drop it and make it again",
-    Op.MERGE: "merge with RedisFilter.merge, and let the nodes reload (restart them)",
+    Op.MERGE: "merge with RedisFilter.merge, which tells the nodes",
     Op.CHUNK: "push a saved filter with RedisFilter.push before nodes have one of that name",
     Op.ROTATE: "a plain filter does not rotate",
     Op.COMPACT: "a plain filter in Redis keeps its size",
@@ -96,24 +97,20 @@ class Control:
     def _made(self, listed: Listed) -> Flow[Listed]:
         """Make it, or take the one that another node has made alike at the same time."""
         catalogue, name = self.node.catalogue, listed.name
-        for _ in range(3):
+        for _ in range(_TRIES):
             found = yield from catalogue.find(name)
-            if found is None:
-                try:
+            if found is not None and found.is_over(time.time()):
+                yield from _cleared(catalogue, found)
+                continue
+            try:
+                if found is None:
                     return (yield from self._new(listed))
-                except Changed as other:
-                    found = other.found
-            if found is not None and not _over(found):
-                wanted = listed.strings
-                found.strings.require_same(operations.text_of(name), wanted)
+            except Changed as other:
+                found = other.found
+            if found is not None and not found.is_over(time.time()):
+                found.strings.require_same(operations.text_of(name), listed.strings)
                 return found
-            if found is not None:
-                if found.dropped_at is not None and time.time() - found.dropped_at < _PATIENCE:
-                    raise errors.FilterExists(
-                        "a filter of that name is being deleted: try again in a moment"
-                    )
-                yield from _deleted(catalogue, found)
-        raise errors.FilterExists("others are making and deleting filters of that name")
+        raise errors.FilterExists("a filter of that name is being deleted: try again in a moment")
 
     def _new(self, listed: Listed) -> Flow[Listed]:
         """Make its strings, and put it into the catalogue. Who makes the strings decides on its
@@ -131,17 +128,7 @@ class Control:
         return listed
 
     def _drop(self, listed: Listed) -> Flow[None]:
-        catalogue = self.node.catalogue
-        found: Listed | None = listed
-        while found is not None and found.uid == listed.uid:
-            going = found if found.dropped_at is not None else dropped(found, time.time())
-            try:
-                if going is not found:
-                    yield from catalogue.change(found.name, found, going, [listed.record(Op.DROP)])
-                yield from _deleted(catalogue, going)
-                return
-            except Changed as other:
-                found = other.found
+        yield from dropping(self.node.catalogue, listed)
 
     def _change(self, shared: Shared, op: Op, **to: Any) -> Flow[None]:
         catalogue = self.node.catalogue
@@ -159,10 +146,32 @@ class Control:
         raise errors.UnknownFilter("there is no such filter any more")
 
 
-def _over(listed: Listed) -> bool:
-    """Is it being dropped, or has its time passed?"""
-    ends = listed.expires_at
-    return listed.dropped_at is not None or (ends is not None and ends <= time.time())
+def dropping(catalogue: Catalogue, listed: Listed) -> Flow[None]:
+    """Take a filter away. Who marks it first deletes the strings, and nobody else: what is made
+    under the name afterwards has strings of the same names."""
+    found: Listed | None = listed
+    while found is not None and found.uid == listed.uid and found.dropped_at is None:
+        going = dropped(found, time.time())
+        try:
+            yield from catalogue.change(found.name, found, going, [listed.record(Op.DROP)])
+        except Changed as other:
+            found = other.found
+        else:
+            yield from _deleted(catalogue, going)
+            return
+
+
+def _cleared(catalogue: Catalogue, found: Listed) -> Flow[None]:
+    """Make room where a filter has expired, or somebody began to drop it and may have died."""
+    if found.dropped_at is None:
+        yield from dropping(catalogue, found)
+    elif time.time() - found.dropped_at < _PATIENCE:
+        time.sleep(_PAUSE)
+    else:
+        again = dropped(found, time.time())
+        with contextlib.suppress(Changed):  # another one does it
+            yield from catalogue.change(found.name, found, again)
+            yield from _deleted(catalogue, again)
 
 
 def _deleted(catalogue: Catalogue, listed: Listed) -> Flow[None]:

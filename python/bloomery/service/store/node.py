@@ -20,7 +20,7 @@ from bloomery import BloomFilter, errors
 from bloomery.integrations.redis.link import Link
 from bloomery.service.store import copying
 from bloomery.service.store.catalogue import Catalogue, Listed
-from bloomery.service.store.control import Control
+from bloomery.service.store.control import Control, dropping
 from bloomery.service.store.outbox import Outbox
 from bloomery.service.store.shared import Filters, Recent, Shared
 from bloomery.service.store.stream import Entry as StreamEntry
@@ -70,6 +70,7 @@ class Node:
         self.lag = 0.0  # seconds that the last entry took
         self.loads = 0
         self.restores = 0
+        self.aside = False  # is Redis to be asked, since the copy is too old?
         self.broken = ""  # why the copy cannot be whole
         self.damaged = False  # has Redis lost a string?
         self._caught_up = asyncio.Event()
@@ -159,14 +160,10 @@ class Node:
     def _watch(self) -> None:
         """At the start of each turn: a process that was stopped must not answer from an old copy.
         While Redis is known to be away nobody writes, and the copy is all there is."""
-        aside = self.stale and self.down_since is None
+        self.aside = self.stale and self.down_since is None
+        aside = self.aside or self.server.settings.store_consistency == "shared"
         if aside is not self.engine.shelf.aside:
             self.engine.shelf.aside = aside
-
-    @property
-    def aside(self) -> bool:
-        """Is Redis to be asked, since the copy is too old?"""
-        return self.engine.shelf.aside
 
     # What the tail tells, on the event loop.
 
@@ -260,7 +257,9 @@ class Node:
         shared = self.filters.by_uid.get(listed.uid)
         here = shared is not None and shared.id in self.engine.state.filters
         if op == Op.CREATE:
-            if not here:
+            # The stream tells of each drop before the name is given again. If we have another one
+            # of that name, this is the past: ours was loaded, or made here, since.
+            if not here and listed.name not in self.engine.state.names:
                 self._put(listed, None)
         elif not here or shared is None:
             pass
@@ -278,9 +277,6 @@ class Node:
     def _put(self, listed: Listed, filter: BloomFilter | None) -> None:
         """Have a filter that others made."""
         engine = self.engine
-        before = engine.state.names.get(listed.name)
-        if before is not None:  # one that was dropped before
-            engine.mirror(Op.DROP, before.id)
         try:
             made = filter or copying.empty(listed)
         except errors.NotEnoughMemory as problem:
@@ -298,12 +294,12 @@ class Node:
         shared = self.filters.forget(entry.id)
         expired = entry.expires_at is not None and entry.expires_at <= self.engine.state.now
         if shared is not None and expired:
-            # Whoever is first takes it off the list; Redis forgets the strings by itself.
+            # Whoever is first takes it away, for all nodes; if nobody can, Redis forgets the strings.
             threading.Thread(target=self._unlist, args=(shared.listed,), daemon=True).start()
 
     def _unlist(self, listed: Listed) -> None:
         with contextlib.suppress(Exception):
-            self.link.run(self.catalogue.change(listed.name, listed, None))
+            self.link.run(dropping(self.catalogue, listed))
 
     # What the tail does, in its thread.
 
@@ -313,14 +309,11 @@ class Node:
 
     def load(self) -> None:
         """Have the filters of the catalogue, with all their bits."""
-        now = time.time()
+        # Before the catalogue is read: what is made here meanwhile is not in what was read.
+        held = self.filters.all()
         listed = self.tail_link.run(self.catalogue.all())
-        live = {
-            one.uid: one
-            for one in listed
-            if one.dropped_at is None and (one.expires_at is None or one.expires_at > now)
-        }
-        for shared in self.filters.all():
+        live = {one.uid: one for one in listed if not one.is_over(time.time())}
+        for shared in held:
             if shared.listed.uid not in live:
                 self.ask(self._drop_here, shared)
         for one in live.values():
@@ -359,7 +352,8 @@ class Node:
             self.engine.mirror(Op.DROP, shared.id)
 
     def _put_if_new(self, listed: Listed, made: BloomFilter) -> None:
-        if listed.uid not in self.filters.by_uid:
+        # One of that name that we have now was made here while this was loaded, in its place.
+        if listed.uid not in self.filters.by_uid and listed.name not in self.engine.state.names:
             self._put(listed, made)
 
     def restore(self, lost: bool) -> None:
