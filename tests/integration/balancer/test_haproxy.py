@@ -211,7 +211,7 @@ def test_the_page(nodes: Nodes) -> None:
     """What docs/balancer.md shows happens, and it has every name that the file takes."""
     text = PAGE.read_text("utf-8")
     taken = set(re.findall(r"BALANCER_\w+", CONFIGURATION.read_text("utf-8")))
-    assert {re.sub(r"NODE_\d", "NODE_1", name) for name in taken} == set(
+    assert {re.sub(r"NODE_\d+", "NODE_1", name) for name in taken} == set(
         re.findall(r"^\| `(\w+)`", text, re.M)
     )
     for tool in ("redis-cli", "curl"):
