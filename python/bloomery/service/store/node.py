@@ -294,7 +294,7 @@ class Node:
         shared = self.filters.forget(entry.id)
         expired = entry.expires_at is not None and entry.expires_at <= self.engine.state.now
         if shared is not None and expired:
-            # Whoever is first takes it away, for all nodes; if nobody can, Redis forgets the strings.
+            # Whoever is first takes it away, for all; if nobody can, Redis forgets the strings.
             threading.Thread(target=self._unlist, args=(shared.listed,), daemon=True).start()
 
     def _unlist(self, listed: Listed) -> None:
