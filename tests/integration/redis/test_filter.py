@@ -143,7 +143,7 @@ def test_odd_names(either: Either, redis_server: RedisServer) -> None:
         assert found == [other == number for other in range(len(NAMES))]
 
 
-@pytest.mark.parametrize("name", ["", "x" * 1025, 5, None, b"bytes", "\ud800"])
+@pytest.mark.parametrize("name", ["", "x" * 1025, 5, None, b"", "\ud800"])
 def test_names_that_are_none(either: Either, redis_server: RedisServer, name: Any) -> None:
     """A name that cannot be is refused before anything is sent."""
     with pytest.raises(InvalidParameter, match="name"):

@@ -6,27 +6,27 @@ import os
 from typing import TYPE_CHECKING, Any, Literal
 
 from bloomery.filters import BloomFilter
-from bloomery.integrations.redis.aiolink import AsyncLink
+from bloomery.integrations.redis.aiohandle import AsyncHandle
+from bloomery.integrations.redis.backends import copied, created, found, pushed, wished
+from bloomery.integrations.redis.bf import BfFilter
 from bloomery.integrations.redis.figures import Facts
-from bloomery.integrations.redis.flows import Strings, create, opened
-from bloomery.integrations.redis.merging import Relay, joined, require_mergeable, together
+from bloomery.integrations.redis.flows import Strings
+from bloomery.integrations.redis.merging import Relay, merging
 from bloomery.integrations.redis.naming import Keys
-from bloomery.integrations.redis.planning import planned
-from bloomery.integrations.redis.pushing import Source, merged, pushing
-from bloomery.integrations.redis.reading import copying
 
 if TYPE_CHECKING:
-    from types import TracebackType
-
     from typing_extensions import Self
 
+    from bloomery.filters.redisbloom import RedisBloomFilter
+    from bloomery.integrations.redis.backends import BackendChoice
+    from bloomery.integrations.redis.bf_copy import BfCopy
     from bloomery.integrations.redis.reading import Progress
-    from bloomery.types import Batch, Hasher, Key, Layout, Mask
+    from bloomery.types import Hasher, Layout
 
 __all__ = ["AsyncRedisFilter"]
 
 
-class AsyncRedisFilter(Facts):
+class AsyncRedisFilter(Facts, AsyncHandle[Strings | BfFilter]):
     """A Bloom filter that every process with access to a Redis shares.
 
     >>> seen = await AsyncRedisFilter.create("redis://localhost", "seen", capacity=1_000_000)
@@ -37,11 +37,6 @@ class AsyncRedisFilter(Facts):
     is tried again for `timeout` seconds if servers change their roles or cannot be reached; then
     it is StoreUnavailable. All of it is asked of masters: a replica may be behind.
     """
-
-    def __init__(self, link: AsyncLink, strings: Strings) -> None:
-        """Use `create` or `open`."""
-        self._link, self._strings = link, strings
-        self._name, self._config, self._place = strings.keys.name, strings.config, link.place
 
     @classmethod
     async def create(
@@ -56,138 +51,69 @@ class AsyncRedisFilter(Facts):
         seed: int = 0,
         shards: int | Literal["auto"] = "auto",
         ttl: float | None = None,
+        backend: BackendChoice = "bits",
         timeout: float = 5.0,
     ) -> Self:
         """Make a filter, or open it if there is just such a one; FilterExists if it is another.
 
         `ttl`: it ends after so many seconds. `shards`: in how many strings, which a cluster spreads
-        over its nodes; `auto`: as few as can be.
+        over its nodes; `auto`: as few as can be. `backend`: `bits` of ours in strings, a server's
+        own BF.* (`bf`), or `auto`: BF.* where the server has them.
         """
-        config = planned(capacity, error_rate, layout, hasher, seed, shards)
-        link, keys = AsyncLink(redis, timeout=timeout), Keys(name)
-        try:
-            return cls(link, Strings(keys, await link.run(create(keys, config, ttl))))
-        except BaseException:
-            await link.close()
-            raise
+        wish = wished(capacity, error_rate, layout, hasher, seed, shards, backend)
+        return await cls._made(redis, timeout, created(Keys(name), wish, ttl))
 
     @classmethod
     async def open(cls, redis: Any, name: str, *, timeout: float = 5.0) -> Self:
         """Open a filter that is there; UnknownFilter if there is none."""
-        link, keys = AsyncLink(redis, timeout=timeout), Keys(name)
-        try:
-            return cls(link, Strings(keys, await link.run(opened(keys))))
-        except BaseException:
-            await link.close()
-            raise
-
-    async def add(self, key: Key) -> bool:
-        """Add the key; True if it is definitely new, False if it may have been there."""
-        return bool((await self._link.run(self._strings.add([key])))[0])
-
-    async def contains(self, key: Key) -> bool:
-        """False: definitely not added. True: maybe."""
-        return bool((await self._link.run(self._strings.contains([key])))[0])
-
-    async def add_many(self, keys: Batch) -> Mask:
-        """Add every key, in one round trip for each 10,000; True where one is definitely new."""
-        return await self._link.run(self._strings.add(keys))
-
-    async def update(self, keys: Batch) -> None:
-        """Add every key."""
-        await self._link.run(self._strings.add(keys))
-
-    async def contains_many(self, keys: Batch) -> Mask:
-        """Ask for every key: False is certain, True is maybe."""
-        return await self._link.run(self._strings.contains(keys))
-
-    async def clear(self) -> None:
-        """Forget every key. One that somebody adds while this runs may be forgotten too."""
-        await self._link.run(self._strings.clear())
-
-    async def delete(self) -> None:
-        """Take the filter away, for everybody."""
-        await self._link.run(self._strings.delete())
-
-    async def expire(self, seconds: float | None) -> None:
-        """Let it end in so many seconds, for everybody; None: never."""
-        await self._link.run(self._strings.expire(seconds))
-
-    async def ttl(self) -> float | None:
-        """Seconds until it ends, or None: it does not."""
-        return await self._link.run(self._strings.ttl())
-
-    async def info(self) -> dict[str, Any]:
-        """All that is known about it, as `BloomFilter.info()`; Redis counts its bits."""
-        return await self._link.run(self._strings.info())
-
-    async def close(self) -> None:
-        """Close what a URL has opened; a client that was given is its owner's to close."""
-        await self._link.close()
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        problem: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        await self.close()
-
-    # ---- to and from here
+        return await cls._made(redis, timeout, found(Keys(name)))
 
     @classmethod
     async def push(
         cls,
-        local: BloomFilter,
+        local: BloomFilter | RedisBloomFilter | BfCopy,
         redis: Any,
         name: str,
         *,
         shards: int | Literal["auto"] = "auto",
         ttl: float | None = None,
         progress: Progress | None = None,
+        timeout: float = 5.0,
     ) -> Self:
         """Make the filter in Redis from a local one; merge it into one that is there already.
 
         Interrupted and called again with the same filter, it goes on where it was. Nobody can open
-        it before it is whole. `progress(done, total)` is told bytes.
+        it before it is whole. `progress(done, total)` is told bytes. A RedisBloomFilter, or a copy
+        of a filter of BF.*, becomes one of BF.*: FilterExists if there is one already.
         """
-        link, keys, source = AsyncLink(redis), Keys(name), Source.of(local, "bloom")
-        held = await link.run(pushing(keys, source, shards, ttl, progress))
-        return cls(link, Strings(keys, held))
+        flow = pushed(Keys(name), local, shards, ttl, progress)
+        return await cls._made(redis, timeout, flow)
 
     @classmethod
     async def load(
         cls, path: str | os.PathLike[str], redis: Any, name: str, **options: Any
     ) -> Self:
         """Push a saved filter, of which little is in memory at a time; options as for `push`."""
-        local = BloomFilter.load(path, mmap=True, verify=True)
-        return await cls.push(local, redis, name, **options)
+        return await cls.push(
+            BloomFilter.load(path, mmap=True, verify=True), redis, name, **options
+        )
 
-    async def to_local(self, progress: Progress | None = None) -> BloomFilter:
-        """Return a local filter with the same bits.
+    async def to_local(self, progress: Progress | None = None) -> BloomFilter | Any:
+        """Return a local filter with the same bits; of one of BF.*, a copy to be asked.
 
         It holds every key whose adding was acknowledged before; of those added meanwhile, some.
         """
-        return await self._link.run(copying(self._strings, progress))
+        return await self._link.run(copied(self._store, progress))
 
     async def merge(
         self, other: AsyncRedisFilter | BloomFilter, progress: Progress | None = None
     ) -> None:
         """Add every key of the other filter, which lies in any Redis or here."""
-        mine = self._strings
-        require_mergeable(mine.config, other)
-        if isinstance(other, BloomFilter):
-            await self._link.run(merged(mine, Source.of(other, "bloom"), progress))
+        way = merging(self, other, progress)
+        if not isinstance(way, Relay):
+            await self._link.run(way)
             return
-        link, theirs = other._link, other._strings
-        if together(self._link.client, mine, link.client, theirs):
-            await self._link.run(joined(mine, theirs))
-            return
-        relay = Relay(mine, theirs, progress)
-        while chunks := relay.wanted():
-            found = await link.run(relay.read(chunks))
-            await self._link.run(relay.write(chunks, found))
-        await self._link.run(relay.end())
+        while chunks := way.wanted():
+            read = await way.there.run(way.read(chunks))
+            await self._link.run(way.write(chunks, read))
+        await self._link.run(way.end())

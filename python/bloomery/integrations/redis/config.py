@@ -111,6 +111,8 @@ class Config:
         """Raise FilterExists, with what differs, unless another asks for just such a filter."""
         mine, theirs = self.shown(), wanted.shown()
         fields = dict.fromkeys([*mine, *theirs])
+        if self.backend != wanted.backend:
+            fields = {field: None for field in mine if field in theirs}
         other = [
             f"{field} {_word(mine.get(field))} and not {_word(theirs.get(field))}"
             for field in fields
@@ -136,7 +138,9 @@ class Config:
         """Return what a person asked for."""
         fields: dict[str, Any] = {"kind": self.kind, "backend": self.backend}
         if self.header and self.kind != "counting":
-            fields |= dict(zip(_FIELDS, _native.parse_header(self.header, None), strict=False))
+            # A server's own filter has a layout and a hash function of its own.
+            names = _FIELDS[:2] if self.backend == "bf" else _FIELDS
+            fields |= dict(zip(names, _native.parse_header(self.header, None), strict=False))
         else:
             fields["header"] = self.header
         if fields.get("hasher") == "siphash":

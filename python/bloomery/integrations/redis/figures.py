@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from bloomery import _native, sizing
 
 if TYPE_CHECKING:
-    from bloomery.integrations.redis.config import Config
+    from bloomery.integrations.redis.config import Backend, Config
     from bloomery.types import Hasher, Layout
 
 __all__ = ["Facts", "Settings", "figures"]
@@ -61,7 +61,10 @@ def figures(config: Config, bits_set: int) -> dict[str, Any]:
 
 
 class Facts:
-    """The settings as properties, for threads and for asyncio: nothing is asked of Redis."""
+    """The settings as properties, for threads and for asyncio: nothing is asked of Redis.
+
+    AttributeError for those that a server's own filter does not have.
+    """
 
     _name: str
     _config: Config
@@ -88,50 +91,66 @@ class Facts:
         return Settings.of(self._config).error_rate
 
     @property
+    def backend(self) -> Backend:
+        """`bits`: strings of ours. `bf`: a server's own filters, behind BF.*."""
+        return self._config.backend
+
+    def _own(self) -> Settings:
+        """What only bits of ours have; a server's own filter is told about by `info()`."""
+        if self._config.backend == "bf":
+            raise AttributeError(
+                f"filter {self._name!r} is one of the server's own (BF.*), with a layout, a hash "
+                "function and a size of its own: see info()"
+            )
+        return Settings.of(self._config)
+
+    @property
     def layout(self) -> Layout:
         """`blocked` or `classic`."""
-        return Settings.of(self._config).layout
+        return self._own().layout
 
     @property
     def num_bits(self) -> int:
         """Its bits."""
-        return Settings.of(self._config).num_bits
+        return self._own().num_bits
 
     @property
     def num_hashes(self) -> int:
         """Bits of a key."""
-        return Settings.of(self._config).num_hashes
+        return self._own().num_hashes
 
     @property
     def lines_per_key(self) -> int:
         """Lines of 64 bytes that a key touches; 0 in the classic layout."""
-        return Settings.of(self._config).lines_per_key
+        return self._own().lines_per_key
 
     @property
     def hasher(self) -> Hasher:
         """As given."""
-        return Settings.of(self._config).hasher
+        return self._own().hasher
 
     @property
     def seed(self) -> int:
         """As given; whoever reads the configuration in Redis can read it too."""
-        return Settings.of(self._config).seed
+        return self._own().seed
 
     @property
     def shards(self) -> int:
-        """How many strings hold its bits."""
+        """How many strings hold its bits, or filters of the server's its keys."""
         return self._config.shards
 
     @property
     def nbytes(self) -> int:
         """How long they are together."""
-        return Settings.of(self._config).nbytes
+        return self._own().nbytes
 
     def __repr__(self) -> str:
         """Show what it is and where, without secrets."""
-        found = Settings.of(self._config)
+        found, many = Settings.of(self._config), "" if self.shards == 1 else "s"
+        held = f"{found.nbytes:,} bytes in {self.shards} string{many} of Redis"
+        if self.backend == "bf":
+            held = f"{self.shards} filter{many} of BF.*"
         return (
             f"<{type(self).__name__}({self._name!r}, capacity={found.capacity}, "
-            f"error_rate={found.error_rate:g}): {found.nbytes:,} bytes in {self.shards} "
-            f"{'string' if self.shards == 1 else 'strings'} of Redis at {self._place}>"
+            f"error_rate={found.error_rate:g}): {held} at {self._place}>"
         )

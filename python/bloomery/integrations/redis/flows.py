@@ -17,13 +17,13 @@ from bloomery.integrations.redis.trips import Ask, Flow, command, commands
 if TYPE_CHECKING:
     from bloomery.types import Batch, Mask
 
-__all__ = ["Strings", "create", "milliseconds", "opened", "places_of"]
+__all__ = ["MARGIN", "Strings", "create", "milliseconds", "opened", "places_of"]
 
 _COUNTED = 1 << 25  # bytes whose bits one command counts: about 5 ms, and then others have a turn
 _SOME = 10_000  # keys a round trip: Redis does nothing else while it answers one
 # Strings live so many milliseconds longer than the configuration: one that has no more left is
 # what remains of a filter that has expired.
-_MARGIN = 1000
+MARGIN = 1000
 _LONGEST_LIFE = 1e10  # seconds: 300 years
 # A string that adding has made where none was: unless it has become whole, it goes again.
 _STRAY = (
@@ -32,7 +32,7 @@ _STRAY = (
 # Adding nothing to the last byte writes it, and changes no bit. Another creator's string stays.
 _MAKE = f"""
 local left, whole = redis.call('PTTL', KEYS[1]), tonumber(ARGV[1])
-if redis.call('STRLEN', KEYS[1]) ~= whole or (left >= 0 and left <= {_MARGIN}) then
+if redis.call('STRLEN', KEYS[1]) ~= whole or (left >= 0 and left <= {MARGIN}) then
   redis.call('UNLINK', KEYS[1])
   redis.call('BITFIELD', KEYS[1], 'OVERFLOW', 'SAT', 'INCRBY', 'u8', whole * 8 - 8, 0)
   left = -1
@@ -93,7 +93,7 @@ def create(keys: Keys, wanted: Config, ttl: float | None) -> Flow[Config]:
     if found.made or found.backend != "bits" or found.kind == "rotating":
         return found
     places = places_of(found)
-    until = left + _MARGIN if isinstance(left, int) and left >= 0 else ""
+    until = left + MARGIN if isinstance(left, int) and left >= 0 else ""
     made = []
     for shard, name in enumerate(keys.bits(places.shards)):
         made.append(command(name, "EVAL", _MAKE, 1, name, places.shard_bytes(shard), until))
@@ -226,7 +226,7 @@ class Strings:
             if life is None:
                 asks.append(command(name, "PERSIST", name))
             else:
-                more = 0 if name == self.keys.config else _MARGIN
+                more = 0 if name == self.keys.config else MARGIN
                 asks.append(command(name, "PEXPIRE", name, life + more))
         for some in (yield asks):
             checked(some)

@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Any
 from bloomery import _native
 from bloomery.errors import IncompatibleFilters, StoreRefused
 from bloomery.filters import BloomFilter
+from bloomery.integrations.redis.bf import BfFilter
 from bloomery.integrations.redis.failures import checked
+from bloomery.integrations.redis.pushing import Source, merged
 from bloomery.integrations.redis.reading import Chunk, Progress, reading
 from bloomery.integrations.redis.trips import Flow, command
 from bloomery.integrations.redis.uploading import Upload
@@ -18,7 +20,7 @@ if TYPE_CHECKING:
     from bloomery.integrations.redis.config import Config
     from bloomery.integrations.redis.flows import Strings
 
-__all__ = ["Relay", "joined", "require_mergeable", "together"]
+__all__ = ["Relay", "merging"]
 
 _SHAPE = ("layout", "num_bits", "num_hashes", "lines_per_key", "hasher", "seed")
 
@@ -32,6 +34,24 @@ return 1
 """
 
 
+def merging(handle: Any, other: Any, progress: Progress | None) -> Flow[None] | Relay:
+    """What merges a filter, in Redis or here, into one in Redis: there, or by way of here."""
+    mine, link = handle._store, handle._link
+    require_mergeable(mine.config, other)
+    if isinstance(other, BloomFilter):
+        return merged(mine, Source.of(other, "bloom"), progress)
+    if type(other._link) is not type(link):
+        raise IncompatibleFilters(
+            "one of the filters is for threads and the other for asyncio: open both alike"
+        )
+    theirs, near = other._store, link.client is other._link.client
+    if isinstance(mine, BfFilter):
+        return mine.merge(theirs, near)
+    if near and together(link.client, mine, theirs):
+        return joined(mine, theirs)
+    return Relay(mine, theirs, other._link, progress)
+
+
 def require_mergeable(mine: Config, other: object) -> None:
     """Raise IncompatibleFilters, with what differs, unless the bits of both mean the same."""
     if mine.kind != "bloom":
@@ -39,7 +59,13 @@ def require_mergeable(mine: Config, other: object) -> None:
             f"a {mine.kind} filter in Redis takes in no other: Redis merges bits, not counters or "
             "generations; add the keys of both to one"
         )
-    held = getattr(getattr(other, "_strings", None), "config", None)
+    held = getattr(getattr(other, "_store", None), "config", None)
+    backends = {mine.backend, "bits" if held is None else held.backend}
+    if backends == {"bits", "bf"}:
+        raise IncompatibleFilters(
+            "one of the filters is a server's own (BF.*), which hashes keys in another way: add "
+            "the keys of both to one"
+        )
     if isinstance(other, BloomFilter):
         header = other._header(0)
     elif held is not None and held.kind == "bloom":
@@ -67,9 +93,9 @@ def _differences(mine: bytes, other: bytes) -> dict[str, tuple[Any, Any]]:
     return found
 
 
-def together(client: Any, strings: Strings, other_client: Any, other: Strings) -> bool:
-    """Can Redis itself merge each string of the one into that of the other?"""
-    if client is not other_client or strings.sizes != other.sizes:
+def together(client: Any, strings: Strings, other: Strings) -> bool:
+    """Can this Redis itself merge each string of the one into that of the other?"""
+    if strings.sizes != other.sizes:
         return False
     if not hasattr(client, "nodes_manager"):  # no cluster
         return True
@@ -97,8 +123,11 @@ class Relay:
     The string that is filled has a name of its own, and ends by itself if this does.
     """
 
-    def __init__(self, strings: Strings, other: Strings, progress: Progress | None) -> None:
+    def __init__(
+        self, strings: Strings, other: Strings, there: Any, progress: Progress | None
+    ) -> None:
         self.upload = Upload(strings, secrets.token_hex(8))
+        self.there = there  # the link to the other
         self._other, self._progress = other, progress
 
     def wanted(self) -> list[Chunk]:

@@ -16,7 +16,7 @@ from bloomery.errors import FilterExists, IncompatibleFilters, InvalidParameter,
 from bloomery.filters import BloomFilter, CountingBloomFilter
 from bloomery.integrations.redis.config import Config
 from bloomery.integrations.redis.failures import checked
-from bloomery.integrations.redis.flows import Strings, create
+from bloomery.integrations.redis.flows import Strings, create, milliseconds
 from bloomery.integrations.redis.planning import shards_for
 from bloomery.integrations.redis.reading import Progress
 from bloomery.integrations.redis.trips import Flow, command, commands
@@ -86,6 +86,7 @@ def pushing(
 ) -> Flow[Config]:
     """Push all of it; the configuration of the filter that holds it now."""
     kind, nbytes, _ = _native.read_header(source.header, None)
+    life = milliseconds(ttl)
     wanted = Config(kind, source.header, shards_for(nbytes, shards))
     for attempt in range(_ATTEMPTS):
         found = yield from _claimed(keys, source, wanted, fixed=shards != "auto", take=not attempt)
@@ -101,7 +102,7 @@ def pushing(
             return found
         upload = Upload(Strings(keys, found), found.loading)
         if (yield from uploaded(upload, source, progress)):
-            settled = yield from _settled(keys, upload, found, ttl)
+            settled = yield from _settled(keys, upload, found, life)
             if settled is not None:
                 return settled
     raise _forgotten(keys)
@@ -169,16 +170,15 @@ def _claimed(
             return mine
 
 
-def _settled(keys: Keys, upload: Upload, found: Config, ttl: float | None) -> Flow[Config | None]:
+def _settled(keys: Keys, upload: Upload, found: Config, life: int | None) -> Flow[Config | None]:
     """Put everything in its place; None if something is missing, or another has taken it."""
     before = found.to_json()
     [some] = yield [command(keys.config, "GET", keys.config)]
     [held] = checked(some)
-    if held != before or not (yield from upload.place(ttl)):
+    if held != before or not (yield from upload.place(life)):
         return None
     settled = replace(found, loading=None, made=True)
-    life = "" if ttl is None else max(1, round(ttl * 1000))
-    if not (yield from _instead(keys, before, settled.to_json(), life)):
+    if not (yield from _instead(keys, before, settled.to_json(), "" if life is None else life)):
         return None
     yield from upload.forget()
     return settled

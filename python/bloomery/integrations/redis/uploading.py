@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from bloomery.errors import CorruptData
 from bloomery.integrations.redis.failures import checked
+from bloomery.integrations.redis.flows import MARGIN
 from bloomery.integrations.redis.reading import Chunk, portions
 from bloomery.integrations.redis.trips import Ask, Flow, command
 
@@ -127,10 +128,10 @@ class Upload:
                 raise CorruptData("Redis answered to a script of ours with what it never returns")
             self.at[shard] = at
 
-    def place(self, ttl: float | None) -> Flow[bool]:
-        """Put the strings in their place; False if one is not whole."""
-        life = "" if ttl is None else max(1, round(ttl * 1000))
-        return 0 not in (yield from self._end(_PLACE, life))
+    def place(self, life: int | None) -> Flow[bool]:
+        """Put the strings in their place, for so many milliseconds and what strings outlive the
+        configuration by; False if one is not whole."""
+        return 0 not in (yield from self._end(_PLACE, "" if life is None else life + MARGIN))
 
     def merge(self) -> Flow[bool]:
         """Merge them into the filter's; False if one is not whole, UnknownFilter if the filter is

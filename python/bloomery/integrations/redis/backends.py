@@ -1,0 +1,153 @@
+"""Which of two a filter in Redis is: strings of ours (`bits`), or a server's BF.* (`bf`)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+from bloomery.errors import InvalidParameter, StoreRefused, UnknownFilter
+from bloomery.filters.redisbloom import RedisBloomFilter
+from bloomery.integrations.redis import bf_copy, bf_making, bf_replies, flows
+from bloomery.integrations.redis.bf import BfFilter
+from bloomery.integrations.redis.bf_copy import BfCopy
+from bloomery.integrations.redis.config import Config
+from bloomery.integrations.redis.failures import checked
+from bloomery.integrations.redis.flows import Strings
+from bloomery.integrations.redis.planning import planned
+from bloomery.integrations.redis.pushing import Source, pushing
+from bloomery.integrations.redis.reading import copying
+from bloomery.integrations.redis.trips import Ask, Flow, command, packed
+
+if TYPE_CHECKING:
+    from bloomery.filters import BloomFilter
+    from bloomery.integrations.redis.naming import Keys
+    from bloomery.integrations.redis.reading import Progress
+    from bloomery.types import Hasher, Layout
+
+__all__ = ["BackendChoice", "Wish", "copied", "created", "found", "pushed", "wished"]
+
+BackendChoice = Literal["bits", "auto", "bf"]
+
+
+class Wish(NamedTuple):
+    """What a user asks for, as either."""
+
+    bits: Config | None
+    bf: Config | None
+
+
+def wished(
+    capacity: int,
+    error_rate: float,
+    layout: Layout,
+    hasher: Hasher,
+    seed: int,
+    shards: int | Literal["auto"],
+    backend: BackendChoice,
+) -> Wish:
+    """Check what a user asks for. With a layout, hasher or seed of its own, `auto` is `bits`."""
+    if backend not in ("bits", "auto", "bf"):
+        raise InvalidParameter(f"backend is {backend!r}, must be 'bits', 'auto' or 'bf'")
+    own = (layout, hasher, seed) != ("blocked", "xxh3", 0)
+    if own and backend == "bf":
+        raise InvalidParameter(
+            "backend is 'bf', where the server has its own layout and hash function: leave layout, "
+            "hasher and seed out, or take 'bits'"
+        )
+    bits = bf = None
+    if backend != "bf":
+        bits = planned(capacity, error_rate, layout, hasher, seed, shards)
+    if backend != "bits" and not own:
+        bf = bf_making.planned_bf(capacity, error_rate, shards)
+    return Wish(bits, bf)
+
+
+def created(keys: Keys, wish: Wish, ttl: float | None) -> Flow[Strings | BfFilter]:
+    """Make a filter unless there is just such a one; FilterExists if there is another."""
+    return _store(keys, (yield from _create(keys, wish, ttl)))
+
+
+def _create(keys: Keys, wish: Wish, ttl: float | None) -> Flow[Config]:
+    bits, bf = wish
+    if bits is not None and bf is not None:
+        bf = bf if (yield from _has_bf(keys)) else None
+    if bf is not None:
+        return (yield from bf_making.create(keys, bf, ttl))
+    assert bits is not None
+    return (yield from _with_strings(flows.create(keys, bits, ttl), "take backend='bf'"))
+
+
+def _with_strings(flow: Flow[Config], instead: str) -> Flow[Config]:
+    """What needs strings, where a server may have none."""
+    try:
+        return (yield from flow)
+    except StoreRefused as problem:
+        if bf_replies.unknown(problem.__cause__):
+            raise StoreRefused(
+                f"this server has no strings to keep bits in: if it has BF.*, {instead}"
+            ) from problem
+        raise
+
+
+def _has_bf(keys: Keys) -> Flow[bool]:
+    """Is it to be BF.*? As the configuration says; without one, if the server has them.
+
+    The command itself is tried: Kvrocks does not tell about one by COMMAND INFO as Redis does, and
+    a user who may not call it is told so.
+    """
+    [bits] = keys.bits(1)
+    tried = packed(("BF.EXISTS", bits, "a"))
+    [[held], [reply]] = yield [command(keys.config, "GET", keys.config), Ask(bits, tried, 1)]
+    if isinstance(held, bytes):
+        return Config.from_json(keys.name, held).backend == "bf"
+    if bf_replies.unknown(held):
+        return True  # no strings: if anything, it has BF.*
+    checked([held])
+    return not bf_replies.unknown(reply) and not bf_replies.says(reply, "permission")
+
+
+def found(keys: Keys) -> Flow[Strings | BfFilter]:
+    """Find out what a filter is that is there; UnknownFilter if it is not."""
+    try:
+        return _store(keys, (yield from flows.opened(keys)))
+    except (UnknownFilter, StoreRefused) as problem:
+        if isinstance(problem, StoreRefused) and not bf_replies.unknown(problem.__cause__):
+            raise
+        first = problem
+    # Without a configuration it may be one of BF.*, which tells what it is.
+    try:
+        return _store(keys, (yield from bf_making.described(keys)))
+    except UnknownFilter:
+        if isinstance(first, UnknownFilter):
+            raise first from None  # which may say more: it is still on its way
+        raise
+
+
+def pushed(
+    keys: Keys,
+    local: BloomFilter | RedisBloomFilter | BfCopy,
+    shards: int | Literal["auto"],
+    ttl: float | None,
+    progress: Progress | None,
+) -> Flow[Strings | BfFilter]:
+    """Make a filter of a local one: of bits, if that is of ours; else one of BF.*."""
+    if isinstance(local, RedisBloomFilter | BfCopy):
+        if shards not in ("auto", 1):
+            raise InvalidParameter(
+                f"shards is {shards!r}, must be 1: a {type(local).__name__} becomes one filter of "
+                "BF.*"
+            )
+        return _store(keys, (yield from bf_copy.pushed(keys, local, ttl, progress)))
+    flow = pushing(keys, Source.of(local, "bloom"), shards, ttl, progress)
+    return _store(keys, (yield from _with_strings(flow, "add the keys to a filter of it")))
+
+
+def copied(store: Strings | BfFilter, progress: Progress | None) -> Flow[Any]:
+    """Copy it: a `BloomFilter`, or a `BfCopy` of one of BF.*."""
+    if isinstance(store, BfFilter):
+        return (yield from bf_copy.copied(store, progress))
+    return (yield from copying(store, progress))
+
+
+def _store(keys: Keys, config: Config) -> Strings | BfFilter:
+    """What does the work of a filter."""
+    return BfFilter(keys, config) if config.backend == "bf" else Strings(keys, config)

@@ -1,0 +1,211 @@
+"""A filter of BF.* as a local copy, and a local one into a server: by BF.SCANDUMP, BF.LOADCHUNK.
+
+A part is up to 16 MiB, as the server cuts it. What goes in comes under a name beside the filter's,
+which ends by itself after an hour, and takes its place when it is whole: nobody asks half a filter.
+An upload that was interrupted begins anew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from bloomery import _native
+from bloomery.errors import CorruptData, FilterExists, IncompatibleFilters, StoreRefused
+from bloomery.filters.redisbloom import RedisBloomFilter
+from bloomery.integrations.redis import bf_replies
+from bloomery.integrations.redis.bf import BfFilter, beside, ending
+from bloomery.integrations.redis.bf_keys import rows, sent
+from bloomery.integrations.redis.bf_making import planned_bf
+from bloomery.integrations.redis.config import Config
+from bloomery.integrations.redis.failures import checked
+from bloomery.integrations.redis.flows import milliseconds
+from bloomery.integrations.redis.reading import Progress
+from bloomery.integrations.redis.trips import Ask, Flow, command, commands, packed
+from bloomery.storage import files
+from bloomery.storage.loading import Loading
+
+if TYPE_CHECKING:
+    from bloomery.integrations.redis.naming import Keys
+    from bloomery.types import Batch, Key, Mask
+
+__all__ = ["BfCopy", "copied", "pushed"]
+
+_HOUR = 3600 * 1000
+_PART = 16 << 20
+
+
+class BfCopy:
+    """A copy of a filter of BF.*, asked with the same keys.
+
+    `filters` are the server's own, one a shard: their keys are the bytes that were sent, so that an
+    int asked of one directly would be denied.
+    """
+
+    __slots__ = ("_places", "filters")
+
+    def __init__(self, places: _native.Places, filters: list[Any]) -> None:
+        self._places, self.filters = places, filters
+
+    def __contains__(self, key: Key) -> bool:
+        """False: definitely not added. True: maybe."""
+        return bool(self.contains_many([key])[0])
+
+    def contains_many(self, keys: Batch) -> Mask:
+        """Ask for every key: False is certain, True is maybe."""
+        found, hashes, array = rows(self._places, keys)
+        answers = bytearray()
+        for at, key in enumerate(found):
+            number = int.from_bytes(hashes[8 * at : 8 * at + 8], "little")
+            answers.append(sent(key) in self.filters[number % len(self.filters)])
+        return _native.mask(bytes(answers), array)
+
+
+def copied(store: BfFilter, progress: Progress | None = None) -> Flow[BfCopy]:
+    """Make a local copy, with all that was acknowledged before it began."""
+    found: list[Any] = []
+    for name in store.names:
+        found += [(yield from _dumped(store.keys.name, name, progress or _silent))]
+    return BfCopy(store.places, found)
+
+
+def _silent(done: int, total: int) -> None: ...
+
+
+def _dumped(name: str, key: bytes, progress: Progress) -> Flow[Any]:
+    _, head = yield from _part(name, key, 0)
+    if not files.is_head(head):
+        return (yield from _redisbloom(name, key, head, progress))
+    # A kind of `bloomery serve` has a checksum, which no longer holds once somebody adds.
+    still = beside(key, "copy")
+    [[copy, _]] = yield [commands(key, ("COPY", key, still), ("PEXPIRE", still, _HOUR))]
+    if copy != 1:
+        return (yield from _own(name, key, progress))
+    try:
+        found = yield from _own(name, still, progress)
+    except Exception:
+        yield [command(still, "UNLINK", still)]
+        raise
+    yield [command(still, "UNLINK", still)]
+    return found
+
+
+def _redisbloom(name: str, key: bytes, head: bytes, progress: Progress) -> Flow[Any]:
+    found = RedisBloomFilter.from_dump(head)
+    # A layer that comes while we read is not in the header, and has nothing that came before it.
+    total = sum(int(layer["num_bits"]) // 8 for layer in found.layers())
+    iterator = 1
+    while iterator <= total:
+        following, data = yield from _part(name, key, iterator)
+        if not data or following != iterator + len(data):
+            raise CorruptData(f"filter {name!r}: the dump ends at byte {iterator - 1} of {total}")
+        found.load_chunk(following, data)
+        iterator = following
+        progress(min(total, iterator - 1), total)
+    return found
+
+
+def _own(name: str, key: bytes, progress: Progress) -> Flow[Any]:
+    _, head = yield from _part(name, key, 0)
+    loading = Loading()
+    _, total, _ = files.expect(head)
+    made = loading.take(0, head)
+    while made is None:
+        _, data = yield from _part(name, key, loading.received - files.HEADER_BYTES + 1)
+        if not data:
+            raise CorruptData(f"filter {name!r}: the dump ends after {loading.received} bytes")
+        made = loading.take(loading.received, data)
+        progress(loading.received - files.HEADER_BYTES, total)
+    return made
+
+
+def _part(name: str, key: bytes, iterator: int) -> Flow[tuple[int, bytes]]:
+    [[reply]] = yield [command(key, "BF.SCANDUMP", key, iterator)]
+    if isinstance(reply, Exception):
+        raise bf_replies.failure(name, reply) from reply
+    if isinstance(reply, list) and len(reply) == 2:
+        following, data = reply
+        if type(following) is int and isinstance(data, bytes):
+            return following, data
+    raise CorruptData(f"filter {name!r}: the server's reply is no part of a dump: {reply!r:.80}")
+
+
+def pushed(
+    keys: Keys,
+    local: RedisBloomFilter | BfCopy,
+    ttl: float | None = None,
+    progress: Progress | None = None,
+) -> Flow[Config]:
+    """Make a filter from a local one."""
+    source, life = _source(local), milliseconds(ttl)
+    config = planned_bf(source.capacity, source.error_rate, 1).settled()
+    [name] = keys.bits(1)
+    [[held], [there]] = yield [
+        command(keys.config, "GET", keys.config),
+        command(name, "EXISTS", name),
+    ]
+    if isinstance(held, bytes) or there == 1:
+        raise FilterExists(f"there is a filter {keys.name!r} already: delete it, or take another")
+    coming = beside(name, "push")
+    done = 0
+    for iterator, data in _parts_of(source):
+        words = packed(("BF.LOADCHUNK", coming, iterator, data))
+        words += packed(("PEXPIRE", coming, _HOUR))
+        # A head must not come twice, nor a part of ours.
+        again = iterator > 1 and isinstance(source, RedisBloomFilter)
+        [[reply, _]] = yield [Ask(coming, words, 2, again)]
+        if isinstance(reply, Exception):
+            yield [command(coming, "UNLINK", coming)]
+            raise _not_taken(keys.name, source, reply) from reply
+        if iterator > 1:
+            done += len(data)
+            (progress or _silent)(done, source.nbytes)
+    # Its own end comes before its name: nobody has a filter that ends in an hour.
+    placed = commands(name, ending(coming, life), ("RENAMENX", coming, name))
+    [some] = yield [placed._replace(again=False)]
+    if checked(some)[1] != 1:
+        yield [command(coming, "UNLINK", coming)]
+        raise FilterExists(f"there is a filter {keys.name!r} now: delete it, or take another name")
+    end = () if life is None else ("PX", life)
+    [[kept]] = yield [command(keys.config, "SET", keys.config, config.to_json(), "NX", *end)]
+    checked([] if bf_replies.unknown(kept) else [kept])
+    return config
+
+
+def _source(local: Any) -> Any:
+    if isinstance(local, BfCopy):
+        if len(local.filters) != 1:
+            raise IncompatibleFilters(
+                f"a copy of {len(local.filters)} shards cannot be pushed: push each of its filters"
+            )
+        return local.filters[0]
+    if isinstance(local, RedisBloomFilter):
+        return local
+    raise IncompatibleFilters(
+        f"a {type(local).__name__} cannot be pushed to BF.*: a server there hashes bytes, and "
+        "would deny the ints and tuples that were added here; push it where Redis keeps strings, "
+        "or add its keys anew"
+    )
+
+
+def _parts_of(source: Any) -> Iterator[tuple[int, bytes]]:
+    """What BF.LOADCHUNK takes, one after the other, each with its iterator."""
+    if isinstance(source, RedisBloomFilter):
+        iterator, data = source.chunk(0)
+        while iterator:
+            yield iterator, data
+            iterator, data = source.chunk(iterator)
+        return
+    yield 1, files.head(source)
+    at = 0
+    while data := files.part(source, at, _PART):
+        at += len(data)
+        yield 1 + at, data
+
+
+def _not_taken(name: str, source: Any, reply: Exception) -> Exception:
+    if bf_replies.unknown(reply) or bf_replies.says(reply, "bad data"):
+        return StoreRefused(
+            f"this server does not take a {type(source).__name__} by BF.LOADCHUNK ({reply!s:.200})"
+        )
+    return bf_replies.failure(name, reply)

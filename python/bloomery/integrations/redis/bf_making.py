@@ -1,0 +1,180 @@
+"""Making and finding filters behind BF.*.
+
+The configuration is beside the filter, as for bits. `bloomery serve` keeps filters and no strings:
+there the filter itself is asked what it was made for.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from bloomery import _native
+from bloomery.errors import (
+    CorruptData,
+    FilterExists,
+    IncompatibleFilters,
+    InvalidParameter,
+    UnknownFilter,
+)
+from bloomery.integrations.redis import bf_replies
+from bloomery.integrations.redis.bf import ending, reserve, share
+from bloomery.integrations.redis.config import Config
+from bloomery.integrations.redis.failures import checked
+from bloomery.integrations.redis.flows import milliseconds
+from bloomery.integrations.redis.planning import planned
+from bloomery.integrations.redis.trips import Ask, Flow, command, commands, packed
+
+if TYPE_CHECKING:
+    from bloomery.integrations.redis.naming import Keys
+
+__all__ = ["create", "described", "planned_bf"]
+
+_MOST_SHARDS = 16_384
+_KINDS = ("bloom", "scalable")  # of `bloomery serve`, whose keys stay
+
+
+def planned_bf(capacity: int, error_rate: float, shards: object) -> Config:
+    """The configuration of a filter of this size; one filter of the server's if not told else."""
+    count = 1 if shards == "auto" else shards
+    if type(count) is not int or not 1 <= count <= min(capacity, _MOST_SHARDS):
+        raise InvalidParameter(
+            f"shards is {shards!r}, must be 'auto' or in the range "
+            f"[1, {min(capacity, _MOST_SHARDS)}] for {capacity} keys"
+        )
+    config = planned(capacity, error_rate, "blocked", "xxh3", 0, "auto")
+    return replace(config, shards=count, backend="bf")
+
+
+def create(keys: Keys, wanted: Config, ttl: float | None) -> Flow[Config]:
+    """Make a filter unless there is just such a one; FilterExists if there is another."""
+    life = milliseconds(ttl)
+    first = commands(
+        keys.config,
+        ("SET", keys.config, wanted.to_json(), "NX", *(() if life is None else ("PX", life))),
+        ("GET", keys.config),
+        ("PTTL", keys.config),
+    )
+    [[mine, held, left]] = yield [first]
+    if bf_replies.unknown(held):
+        return (yield from _create_alone(keys, wanted, life))
+    found = Config.from_json(keys.name, checked([mine, held, left])[1])
+    found.require_same(keys.name, wanted)
+    if found.made:
+        return found
+    try:
+        # As long as the configuration: its creator may have died, and have wanted another end.
+        yield from _reserve(keys, wanted, left if isinstance(left, int) and left >= 0 else None)
+    except (FilterExists, InvalidParameter):
+        # So it is for everybody, and nothing was made that the configuration could be of.
+        if mine is not None:
+            yield [command(keys.config, "UNLINK", keys.config)]
+        raise
+    found = found.settled()
+    [some] = yield [command(keys.config, "SET", keys.config, found.to_json(), "XX", "KEEPTTL")]
+    checked(some)
+    return found
+
+
+def _reserve(keys: Keys, wanted: Config, life: int | None) -> Flow[None]:
+    """Make the shards; FilterExists if what is there was made for fewer keys."""
+    size, rate = _size(wanted)
+    asks = []
+    for name in keys.bits(wanted.shards):
+        # What remains of one that expires at this moment stays, with its keys.
+        about = ("BF.INFO", name, "CAPACITY")
+        asks.append(commands(name, reserve(name, size, rate), about, ending(name, life)))
+    for name, (made, held, ended) in zip(keys.bits(wanted.shards), (yield asks), strict=True):
+        _check_reserved(keys, made)
+        checked([ended])
+        if bf_replies.capacity(keys.name, held) < size:
+            raise FilterExists(
+                f"another filter is at {name.decode()!r}, made for fewer keys: delete it, or take "
+                "another name"
+            )
+
+
+def _create_alone(keys: Keys, wanted: Config, life: int | None) -> Flow[Config]:
+    """Make a filter where nothing can be kept beside it."""
+    if wanted.shards > 1:
+        raise InvalidParameter(
+            f"shards is {wanted.shards}, must be 1: this server keeps no strings, so that nobody "
+            "who opens the filter could know of them"
+        )
+    [name] = keys.bits(1)
+    [[made]] = yield [command(name, *reserve(name, *_size(wanted)))]
+    _check_reserved(keys, made)
+    if isinstance(made, Exception):
+        found = yield from described(keys)
+        _require_same(keys.name, found, wanted)
+        return found
+    if life is not None:
+        [some] = yield [command(name, *ending(name, life))]
+        checked(some)
+    return wanted.settled()
+
+
+def _check_reserved(keys: Keys, reply: Any) -> None:
+    """Raise unless a filter is there now, whoever made it."""
+    if bf_replies.unknown(reply):
+        raise InvalidParameter(
+            "backend is 'bf', and this server has no BF.* commands: take 'bits' or 'auto'"
+        ) from reply
+    if any(bf_replies.says(reply, words) for words in ("capacity", "error rate")):
+        raise InvalidParameter(f"the server does not make such a filter: {reply}") from reply
+    if isinstance(reply, Exception) and not bf_replies.says(reply, "item exists"):
+        raise bf_replies.failure(keys.name, reply) from reply
+
+
+def _size(config: Config) -> tuple[int, float]:
+    capacity, rate = _native.parse_header(config.header, None)[:2]
+    return share(capacity, config.shards), rate
+
+
+def _require_same(name: str, found: Config, wanted: Config) -> None:
+    (held, rate), (asked, asked_rate) = _size(found), _size(wanted)
+    other = []
+    if held != asked:
+        other.append(f"capacity {held:,} and not {asked:,}")
+    # RedisBloom shows six digits of a rate, and makes one above 0.25 that.
+    if not math.isclose(rate, min(asked_rate, 0.25), rel_tol=1e-5):
+        other.append(f"error_rate {rate:g} and not {asked_rate:g}")
+    if other:
+        raise FilterExists(
+            f"filter {name!r} is there, with {', '.join(other)}: open it as it is, or take another "
+            "name"
+        )
+
+
+def described(keys: Keys) -> Flow[Config]:
+    """Ask a filter without configuration what it is; UnknownFilter if there is none."""
+    [name] = keys.bits(1)
+    asked = packed(("BF.INFO", name)) + packed(("BF.DEBUG", name))
+    [[about, lines]] = yield [Ask(name, asked, 2)]
+    missing = UnknownFilter(f"there is no filter {keys.name!r} in this Redis")
+    if bf_replies.unknown(about) or bf_replies.unknown(lines):
+        raise missing
+    if bf_replies.says(about, "not found"):
+        raise missing
+    grows = bf_replies.figures(keys.name, about).get("Expansion rate") is not None
+    fields: dict[str, str] = {}
+    for line in checked([lines])[0] if isinstance(lines, list) else []:
+        text = line.decode("latin-1") if isinstance(line, bytes) else ""
+        # A layer of RedisBloom's is one line; else a line is a field, and a name may have blanks.
+        for field in text.split() if text.startswith("bytes:") else [text]:
+            fields.setdefault(*field.partition(":")[::2])
+    if fields.get("kind", "bloom") not in _KINDS:
+        raise IncompatibleFilters(
+            f"filter {keys.name!r} is a {fields['kind']} filter, which RedisFilter is not: use the "
+            "server's own commands"
+        )
+    try:
+        # RedisBloom gives the first layer of a filter that grows half of the rate.
+        rate = fields.get("error_rate") or float(fields["ratio"]) * (2 if grows else 1)
+        config = planned_bf(int(fields["capacity"]), float(rate), 1)
+    except (KeyError, ValueError, OverflowError):
+        raise CorruptData(
+            f"filter {keys.name!r} does not tell what it was made for: {lines!r:.80}"
+        ) from None
+    return config.settled()

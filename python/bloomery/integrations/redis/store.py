@@ -1,0 +1,44 @@
+"""What every filter in Redis can do, whatever holds its bits: flows, for threads and asyncio."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+
+if TYPE_CHECKING:
+    from bloomery.integrations.redis.config import Config
+    from bloomery.integrations.redis.naming import Keys
+    from bloomery.integrations.redis.trips import Flow
+    from bloomery.types import Batch, Mask
+
+__all__ = ["S", "Store"]
+
+
+class Store(Protocol):
+    """Strings of bits or counters, generations of them, or a server's own filters."""
+
+    keys: Keys
+    config: Config
+
+    def add(self, keys: Batch) -> Flow[Mask]:
+        """Add keys; True where one is definitely new."""
+
+    def contains(self, keys: Batch) -> Flow[Mask]:
+        """Ask for keys; False is certain."""
+
+    def clear(self) -> Flow[None]:
+        """Forget every key."""
+
+    def delete(self) -> Flow[None]:
+        """Take the filter away."""
+
+    def expire(self, seconds: float | None) -> Flow[None]:
+        """Let it end in so many seconds, or never."""
+
+    def ttl(self) -> Flow[float | None]:
+        """Seconds that are left, or None."""
+
+    def info(self) -> Flow[dict[str, Any]]:
+        """Everything that is known about it."""
+
+
+S = TypeVar("S", bound=Store)

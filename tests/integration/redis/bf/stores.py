@@ -1,0 +1,16 @@
+"""What tests of filters behind BF.* share."""
+
+from typing import Any
+
+from bloomery.integrations.redis import RedisFilter
+from bloomery.integrations.redis.bf import BfFilter
+from bloomery.integrations.redis.bf_keys import MARK
+
+# Distinct for filters, and some of them alike as text or as bytes.
+ODD: list[Any] = [5, "5", (5,), ("5",), -5, 2**80, "", "\x00", b"\xff", MARK, MARK + b"\1\5", "ä"]
+
+
+def store_of(one: RedisFilter) -> BfFilter:
+    """What does the work, which is BF.*."""
+    assert isinstance(one._store, BfFilter)
+    return one._store
