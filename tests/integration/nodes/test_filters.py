@@ -47,7 +47,9 @@ def test_made_and_dropped_at_different_nodes(fleet: Fleet) -> None:
         with fleet.client(number % 2) as one, fleet.client(1 - number % 2) as other:
             one.execute_command("BF.RESERVE", "both", 1e-6, 1000 + number, *PLAIN)
             one.execute_command("BF.ADD", "both", f"a{number}")
-            assert wait_until(lambda at=other, n=number: at.execute_command("BF.EXISTS", "both", f"a{n}") == 1)  # noqa: E501
+            assert wait_until(
+                lambda at=other, n=number: at.execute_command("BF.EXISTS", "both", f"a{n}") == 1
+            )  # noqa: E501
             other.execute_command("BF.ADD", "both", f"b{number}")
             assert _all_know(fleet, "both", f"a{number}", f"b{number}")
             assert other.delete("both") == 1

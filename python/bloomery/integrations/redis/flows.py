@@ -177,6 +177,12 @@ class Strings:
                 checked(told)
         return b"".join(answers)
 
+    def tell_merged(self) -> Flow[None]:
+        """Tell nodes, if there are some, of bits whose hashes nobody has: they load them."""
+        if self.config.told is not None:
+            [told] = yield [telling.asked(self.config.told, telling.RELOAD)]
+            checked(told)
+
     def contains_hashes(self, hashes: bytes) -> Flow[bytes]:
         """Ask for keys by their hashes; 0 for each that is definitely not there."""
         answers = []
