@@ -1,6 +1,7 @@
 """Filters that nodes make, drop and let end: in one order for all of them."""
 
 import time
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -8,17 +9,25 @@ import pytest
 import redis
 
 from bloomery.integrations.redis import RedisFilter
-from integration.nodes.conftest import StartFleet
+from integration.conftest import open_folder, started
 from integration.nodes.fleet import Fleet
 from integration.servers import RedisServer, wait_until
 
 PLAIN = ("KIND", "bloom")
 
 
-@pytest.fixture
-def fleet(start_fleet: StartFleet, redis_server: RedisServer) -> Fleet:
+@pytest.fixture(scope="module")
+def store() -> Iterator[RedisServer]:
+    """A Redis for all tests here: each has names of its own."""
+    with open_folder() as folder, started(RedisServer(folder), kill=True) as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def fleet(store: RedisServer) -> Iterator[Fleet]:
     """Two nodes that follow one another."""
-    return start_fleet(redis_server.url, nodes=2)
+    with open_folder() as folder, Fleet(folder, store.url, nodes=2) as made:
+        yield made
 
 
 def _all_know(fleet: Fleet, name: Any, *keys: str) -> bool:
@@ -56,7 +65,7 @@ def test_made_and_dropped_at_different_nodes(fleet: Fleet) -> None:
             assert wait_until(lambda at=one: at.exists("both") == 0)
 
 
-def test_two_nodes_make_one_filter_at_once(fleet: Fleet, redis_server: RedisServer) -> None:
+def test_two_nodes_make_one_filter_at_once(fleet: Fleet, store: RedisServer) -> None:
     """Alike: both have it, and each has what the other adds. Unlike: exactly one is told that it
     cannot be."""
     with fleet.client(0) as one, fleet.client(1) as other, ThreadPoolExecutor(2) as pool:
@@ -80,7 +89,7 @@ def test_two_nodes_make_one_filter_at_once(fleet: Fleet, redis_server: RedisServ
             assert "exist" in said[0], said
         for number in range(40):
             assert _all_know(fleet, f"same{number}", "a", "b")
-            with RedisFilter.open(redis_server.url, f"same{number}") as kept:
+            with RedisFilter.open(store.url, f"same{number}") as kept:
                 assert list(kept.contains_many(["a", "b"])) == [True, True]
 
 
@@ -101,7 +110,7 @@ def test_names(fleet: Fleet, name: bytes) -> None:
         assert wait_until(lambda: one.exists(name) == 0, 10)
 
 
-def test_an_end_in_time(fleet: Fleet, redis_server: RedisServer) -> None:
+def test_an_end_in_time(fleet: Fleet, store: RedisServer) -> None:
     """A filter that has expired is gone at every node, at once its name is free, and what is made
     under it then stays."""
     with fleet.client(0) as one, fleet.client(1) as other:
@@ -118,7 +127,7 @@ def test_an_end_in_time(fleet: Fleet, redis_server: RedisServer) -> None:
         assert fleet.answers("brief", ["new"]) == [0, 0]
         assert fleet.answers("brief", ["old"]) == [1, 1]
         assert other.pttl("brief") == -1
-        with RedisFilter.open(redis_server.url, "brief") as kept:
+        with RedisFilter.open(store.url, "brief") as kept:
             assert kept.ttl() is None
             assert "new" in kept
     fleet.nodes[1].kill()

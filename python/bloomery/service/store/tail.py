@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 __all__ = ["Tail"]
 
 _BLOCK_MS = 100  # that Redis waits for something new: so old is the news that there is none
-_COUNT = 1000  # entries at once
+_COUNT = 1000  # entries at once: so many a stream keeps at least
 _LONG = 2.0  # seconds without the stream, after which a part of it may have gone meanwhile
 _PAUSE = (0.05, 1.0)  # seconds between tries, at first and at most
 _LOOK = 1.0  # seconds between looks at whether it is still the same Redis
@@ -67,8 +67,10 @@ class Tail(threading.Thread):
             self._look()
         began = time.monotonic()
         found = self.node.tail_link.run(self._read())
-        if began - self._read_at > _LONG or time.monotonic() - began > _LONG:
-            # We were stopped, or cut off. What went out of the stream meanwhile we have not seen.
+        stopped = began - self._read_at > _LONG or time.monotonic() - began > _LONG
+        if stopped or len(found) == _COUNT:
+            # What went out of the stream meanwhile we have not seen. With fewer entries than the
+            # stream always keeps (store-stream-entries is at least _COUNT) none can be missing.
             gap, lost = self.node.tail_link.run(self._missed())
             if lost:
                 self.node.restore(lost)
@@ -129,12 +131,12 @@ class Tail(threading.Thread):
         if isinstance(found, Exception):  # there is no stream
             return False, self.position != START
         facts: dict[Any, Any] = found if isinstance(found, dict) else _pairs(found)
-        gone = facts.get(b"max-deleted-entry-id")
-        if gone is None:  # before Redis 7: what is left must begin before
-            first = facts.get(b"first-entry")
-            gone = START if not first else first[0]
         last = facts.get(b"last-generated-id", START)
-        return later(gone, self.position), later(self.position, last)
+        # What is left must begin with an entry that we know. (max-deleted-entry-id does not tell:
+        # Redis 7 does not raise it when it trims.)
+        first = facts.get(b"first-entry")
+        begins = first[0] if first else last
+        return later(begins, self.position), later(self.position, last)
 
 
 def _pairs(found: list[Any]) -> dict[Any, Any]:
