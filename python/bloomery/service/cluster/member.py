@@ -37,7 +37,10 @@ _BOUND = """
 import ctypes, os, sys
 ctypes.CDLL(None).prctl(1, 15)
 if os.getppid() == int(sys.argv[1]):
-    os.execv(sys.argv[2], sys.argv[2:])
+    try:
+        os.execv(sys.argv[2], sys.argv[2:])
+    except OSError as problem:
+        sys.exit(f"{sys.argv[2]}: {problem.strerror}")
 """
 
 
@@ -51,7 +54,6 @@ class Member:
         self.name = name
         self.folder = folder
         self.failed = ""  # why it was given up
-        self.on_failure: Callable[[], None] = lambda: None
         self.been_up = False
         self.process: subprocess.Popen[bytes] | None = None
         self._tell = tell
@@ -91,7 +93,7 @@ class Member:
 
     def wait(self, stopped: Callable[[], bool]) -> bool:
         """Return True when it is up, and False if it failed, or we are told to stop."""
-        while not self.failed and not stopped():
+        while not stopped() and not self.failed:
             if self.up():
                 self.been_up = True
                 return True
@@ -134,7 +136,6 @@ class Member:
             text = ": ".join([f"{self.name} {how}", *filter(None, [" / ".join(self._last)])])
             if short >= (_TRIES if self.been_up else self.tries):
                 self.failed = text
-                self.on_failure()
                 return
             self._tell(f"{text}; it is started again")
             self._stopping.wait(pause)

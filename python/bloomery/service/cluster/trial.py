@@ -11,7 +11,7 @@ import contextlib
 import shutil
 import signal
 import tempfile
-import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
@@ -24,6 +24,7 @@ from bloomery.storage.folder import lock
 __all__ = ["Cluster", "data_folder"]
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+_POLL = 0.1
 _PATIENCE = 30.0  # seconds for one to end
 _STORE_SECONDS = 5.0  # for the answer of a Redis that was given
 
@@ -37,8 +38,8 @@ class Cluster:
         """`show` is given what it says itself, `tell` what the processes print."""
         self._folder = folder
         self._show, self._tell = show, tell
-        self._wake = threading.Event()  # a signal came, or one of the members was given up
-        self._signals = 0
+        self._members: list[Member] = []
+        self._signals = 0  # that have come
         self.nodes = [
             Node(number, folder / f"node-{number}", tell) for number in range(1, nodes + 1)
         ]
@@ -64,27 +65,33 @@ class Cluster:
 
     def run(self) -> int:
         """Run until a signal says to stop; the exit code."""
-        members = [*([self.redis] if self.redis else []), *self.nodes, self.balancer]
-        for member in members:
-            member.on_failure = self._wake.set
         before = [signal.signal(number, self._told) for number in _SIGNALS]
         try:
             if self._bring_up():
                 self._introduce()
-                self._wake.wait()
+                while not self._over():
+                    time.sleep(_POLL)
         finally:
             self._bring_down()
             self.balancer.close()
             for number, handler in zip(_SIGNALS, before, strict=True):
                 signal.signal(number, handler)
-        failed = [member.failed for member in members if member.failed]
-        if failed and not self._signals:
-            raise errors.ServerUnavailable(f"{failed[0]}; the cluster was stopped")
+        if not self._signals:
+            [why, *_] = [member.failed for member in self._members if member.failed]
+            raise errors.ServerUnavailable(f"{why}; the cluster was stopped")
         return 0
 
     def _told(self, number: int, frame: object) -> None:
+        # No more than that: a lock may be held by what was interrupted.
         self._signals += 1
-        self._wake.set()
+
+    def _over(self) -> bool:
+        """Did a signal come, or was one of them given up?
+
+        Asked again and again, and not waited for: where another thread gets the signal, the main
+        thread stays in a wait that has no end.
+        """
+        return self._signals > 0 or any(member.failed for member in self._members)
 
     def _bring_up(self) -> bool:
         """Start one after the other; False if that was given up."""
@@ -97,9 +104,10 @@ class Cluster:
         return self._start(self.nodes) and self._start([self.balancer])
 
     def _start(self, members: Sequence[Member]) -> bool:
+        self._members += members
         for member in members:
             member.start()
-        return all(member.wait(self._wake.is_set) for member in members)
+        return all(member.wait(self._over) for member in members)
 
     def _bring_down(self) -> None:
         if self._signals:
