@@ -20,8 +20,8 @@ EXAMPLES = sorted((TREE / "examples").glob("*.py"))
 # is run by tests/integration/test_registry.py, where its databases are; TOML is read by
 # tests/unit/service/test_configuration.py.
 # Pages whose Python needs a server: tests/integration/http/test_client_page.py runs it, and
-# tests/integration/redis/test_redis_page.py and bf/test_bf_page.py.
-WITH_SERVER = {"docs/client.md", "docs/redis.md", "docs/redis-bf.md"}
+# tests/integration/redis/test_redis_page.py.
+WITH_SERVER = {"docs/client.md", "docs/redis.md", "docs/redis-kinds.md"}
 WITH_DATABASE = {"exact_answers.py"}  # examples that start one: half of what they are
 LANGUAGES = {"python", "console", "sql", "toml", "json", "yaml", ""}
 

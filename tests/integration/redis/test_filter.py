@@ -14,11 +14,17 @@ from integration.redis.either import Either
 from integration.servers import RedisServer
 
 
+def str_of(string: bytes) -> bytes:
+    """The bits of a string."""
+    assert string.endswith(b"\0")
+    return string[:-1]
+
+
 def held(server: RedisServer, name: str, shards: int) -> bytes:
-    """All strings of a filter, one behind the other."""
+    """All strings of a filter, one behind the other, without the byte that ends each."""
     names = [f"{{{name}}}:bits"] if shards == 1 else [f"{{{name}:{i}}}:bits" for i in range(shards)]
     with server.client() as client:
-        return b"".join(client.get(one) for one in names)
+        return b"".join(str_of(client.get(one)) for one in names)
 
 
 @pytest.mark.parametrize("shards", [1, 3])
@@ -131,6 +137,28 @@ def test_a_lost_shard_is_told(either: Either, redis_server: RedisServer) -> None
     )
 
 
+@pytest.mark.parametrize("layout", ["blocked", "classic"])
+def test_a_lost_filter_does_not_come_back_empty(
+    either: Either, redis_server: RedisServer, layout: Any
+) -> None:
+    """Whatever is added to a filter that was flushed, also its very last bit, it stays lost."""
+    made = either.create(redis_server.url, "seen", 100, layout=layout)
+    made.add("alice")
+    redis_server.run("FLUSHALL")
+    with redis_server.client() as client:
+        # As others do who had asked for the length just before.
+        client.execute_command("BITFIELD", "{seen}:bits", "SET", "u1", made.nbytes * 8 - 1, 1)
+        with pytest.raises(UnknownFilter):
+            assert "alice" not in made
+        assert client.dbsize() == 0
+    for _ in range(2):
+        with pytest.raises(UnknownFilter):
+            made.update(range(10_000))
+        with pytest.raises(UnknownFilter):
+            assert "alice" not in made
+    assert redis_server.run("DBSIZE") == 0
+
+
 NAMES = ["a name with spaces", "{braces}", "}{", "ünïcode", "%7B", "a:b", "\n", "{}:0", "x" * 1024]
 
 
@@ -155,6 +183,7 @@ def test_names_that_are_none(either: Either, redis_server: RedisServer, name: An
     [
         *({"shards": value} for value in (0, -1, True, "two", 10**6, 1.5, None)),
         *({"ttl": value} for value in (0, -1, "1d", float("nan"), 1e12, True)),
+        *({"timeout": value} for value in (0, -1, "5", None, float("inf"))),
         {"layout": "x"},
     ],
 )

@@ -1,4 +1,4 @@
-"""What docs/redis.md shows happens, against a real Redis; what it and the reference list is there."""
+"""What docs/redis.md shows happens, against a real Redis, and what is listed is there."""
 
 import inspect
 import re

@@ -50,8 +50,8 @@ def test_tasks(redis_server: RedisServer) -> None:
 async def _cancelled(client: Any) -> None:
     made = await AsyncRedisFilter.create(client, "seen", 20_000, 1e-6, shards=4)
     await made.add_many(range(5000))
-    odd, absent = list(range(1, 5000, 2)), list(range(5000, 9000))
-    for delay in (0.0, 0.0001, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.02):
+    odd, absent = list(range(1, 3000, 2)), list(range(5000, 8000))
+    for delay in (0.0, 0.001, 0.003, 0.01):
         given_up = [asyncio.create_task(made.contains_many(absent)) for _ in range(3)]
         await asyncio.sleep(delay)
         for task in given_up:
@@ -94,7 +94,7 @@ def test_a_thread_that_is_interrupted(redis_server: RedisServer) -> None:
         made.update(range(1000))
         connection = client.connection_pool.get_connection()
         client.connection_pool.release(connection)
-        left, read = [50], connection.read_response
+        left, read = [3], connection.read_response
 
         def interrupted(**options: Any) -> Any:
             left[0] -= 1
@@ -104,7 +104,7 @@ def test_a_thread_that_is_interrupted(redis_server: RedisServer) -> None:
 
         connection.read_response = interrupted
         with pytest.raises(Stopped):
-            made.contains_many(range(5000, 6000))
+            made.contains_many(range(5000, 12_000))
         assert all(made.contains_many(range(1000)))
         assert client.ping()
 

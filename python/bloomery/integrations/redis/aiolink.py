@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 from bloomery.errors import CorruptData
 from bloomery.integrations.redis.clients import Given, given, watchers
 from bloomery.integrations.redis.failures import troubles
+from bloomery.integrations.redis.replies import taken
 from bloomery.integrations.redis.round import Part, Round
 from bloomery.integrations.redis.trips import Ask, Flow
 
@@ -168,6 +169,10 @@ class AsyncLink:
             while len(found) < part.count:
                 try:
                     found.append(await read(disable_decoding=True))
+                    errors, told = taken(connection, found, part.count)
+                    bad |= errors
+                    for message in told:
+                        await connection._parser.handle_push_response(message)
                 except ResponseError as problem:
                     found.append(problem)
                     bad = True

@@ -22,6 +22,7 @@ from bloomery.integrations.redis.round import Kind
 
 __all__ = ["Given", "given", "watchers"]
 
+_LONGEST = 86_400.0  # seconds
 _FORMS = (
     "must be redis://user:password@host:6379/0, rediss://…, unix://…, redis+cluster://host:port or "
     "redis+sentinel://host:port,host:port/service"
@@ -41,8 +42,8 @@ class Given:
     @property
     def routing(self) -> Kind:
         """Are there nodes to choose from?"""
-        if self.kind == "cluster":
-            return "cluster"
+        if self.kind != "single":
+            return self.kind
         return "single" if self.as_cluster is None else "maybe"
 
 
@@ -52,12 +53,15 @@ def watchers(client: Any) -> list[Any]:
     return list(getattr(manager, "sentinels", []))
 
 
-def given(what: Any, *, for_asyncio: bool, timeout: float) -> Given:
+def given(what: Any, *, for_asyncio: bool, timeout: Any) -> Given:
     """Check what was given; nothing is sent yet."""
     try:
         import redis.asyncio  # noqa: F401
     except ImportError:
         raise MissingExtra("filters in Redis need redis: pip install 'bloomery[redis]'") from None
+    number = isinstance(timeout, int | float) and not isinstance(timeout, bool)
+    if not number or not 0 < timeout <= _LONGEST:
+        raise InvalidParameter(f"timeout is {timeout!r}, must be seconds in (0, {_LONGEST:g}]")
     if isinstance(what, str):
         try:
             return _of_url(what, for_asyncio, timeout)

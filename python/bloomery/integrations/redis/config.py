@@ -11,6 +11,7 @@ from bloomery.errors import (
     BloomeryError,
     CorruptData,
     FilterExists,
+    IncompatibleFilters,
     UnknownFilter,
     UnsupportedVersion,
 )
@@ -44,6 +45,7 @@ class Config:
     made: bool = False
     window: float | None = None  # seconds; rotating
     generations: int | None = None
+    capacity: int | None = None  # of all generations; the header has that of one
     loading: str | None = None  # the checksum and the id of what is being pushed
     told: dict[str, Any] | None = None  # nodes to be told of what is added: see `telling`
 
@@ -126,6 +128,15 @@ class Config:
                 "take another name"
             )
 
+    def require_kind(self, name: str, kind: str) -> None:
+        """Raise IncompatibleFilters if it is of another kind than who opens it takes."""
+        if self.kind != kind:
+            right = {"bloom": "RedisFilter", "counting": "RedisCountingFilter"}
+            raise IncompatibleFilters(
+                f"filter {name!r} in Redis is a {self.kind} filter: open it with "
+                f"{right.get(self.kind, 'RedisRotatingFilter')}"
+            )
+
     def require_loaded(self, name: str) -> None:
         """Raise UnknownFilter if it is still on its way into Redis."""
         if self.loading is not None:
@@ -148,6 +159,7 @@ class Config:
         fields |= {"shards": self.shards}
         if self.window is not None:
             fields |= {"window": self.window, "generations": self.generations}
+            fields |= {"per_generation": fields["capacity"], "capacity": self.capacity}
         return fields
 
 

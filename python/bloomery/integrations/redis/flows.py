@@ -12,51 +12,17 @@ from bloomery.integrations.redis.config import Config
 from bloomery.integrations.redis.failures import checked
 from bloomery.integrations.redis.figures import figures
 from bloomery.integrations.redis.naming import Keys
-from bloomery.integrations.redis.trips import Ask, Flow, command, commands
+from bloomery.integrations.redis.scripts import CLEAR, MAKE, MARGIN, SETTLE, STRAY
+from bloomery.integrations.redis.trips import Ask, Flow, command, commands, packed
 
 if TYPE_CHECKING:
     from bloomery.types import Batch, Mask
 
-__all__ = ["MARGIN", "Strings", "create", "milliseconds", "opened", "places_of"]
+__all__ = ["MARGIN", "Strings", "create", "milliseconds", "opened", "places_of", "whole"]
 
 _COUNTED = 1 << 25  # bytes whose bits one command counts: about 5 ms, and then others have a turn
 _SOME = 10_000  # keys a round trip: Redis does nothing else while it answers one
-# Strings live so many milliseconds longer than the configuration: one that has no more left is
-# what remains of a filter that has expired.
-MARGIN = 1000
 _LONGEST_LIFE = 1e10  # seconds: 300 years
-# A string that adding has made where none was: unless it has become whole, it goes again.
-_STRAY = (
-    "if redis.call('STRLEN', KEYS[1]) < tonumber(ARGV[1]) then redis.call('UNLINK', KEYS[1]) end"
-)
-# Adding nothing to the last byte writes it, and changes no bit. Another creator's string stays.
-_MAKE = f"""
-local left, whole = redis.call('PTTL', KEYS[1]), tonumber(ARGV[1])
-if redis.call('STRLEN', KEYS[1]) ~= whole or (left >= 0 and left <= {MARGIN}) then
-  redis.call('UNLINK', KEYS[1])
-  redis.call('BITFIELD', KEYS[1], 'OVERFLOW', 'SAT', 'INCRBY', 'u8', whole * 8 - 8, 0)
-  left = -1
-end
-if ARGV[2] ~= '' then redis.call('PEXPIRE', KEYS[1], ARGV[2])
-elseif left >= 0 then redis.call('PERSIST', KEYS[1]) end
-return redis.call('STRLEN', KEYS[1])
-"""
-_CLEAR = """
-local before, left = redis.call('STRLEN', KEYS[1]), redis.call('PTTL', KEYS[1])
-if before == tonumber(ARGV[1]) then
-  redis.call('UNLINK', KEYS[1])
-  redis.call('BITFIELD', KEYS[1], 'OVERFLOW', 'SAT', 'INCRBY', 'u8', before * 8 - 8, 0)
-  if left >= 0 then redis.call('PEXPIRE', KEYS[1], left) end
-end
-return before
-"""
-# The configuration, if it is still the one that strings were made for.
-_SETTLE = """
-if redis.call('GET', KEYS[1]) == ARGV[1] then
-  redis.call('SET', KEYS[1], ARGV[2], 'KEEPTTL')
-end
-return redis.call('GET', KEYS[1])
-"""
 
 
 def milliseconds(seconds: Any, what: str = "ttl") -> int | None:
@@ -96,11 +62,11 @@ def create(keys: Keys, wanted: Config, ttl: float | None) -> Flow[Config]:
     until = left + MARGIN if isinstance(left, int) and left >= 0 else ""
     made = []
     for shard, name in enumerate(keys.bits(places.shards)):
-        made.append(command(name, "EVAL", _MAKE, 1, name, places.shard_bytes(shard), until))
+        made.append(command(name, "EVAL", MAKE, 1, name, whole(places, shard), until))
     for some in (yield made):
         checked(some)
     before, after = found.to_json(), found.settled().to_json()
-    [some] = yield [command(keys.config, "EVAL", _SETTLE, 1, keys.config, before, after)]
+    [some] = yield [command(keys.config, "EVAL", SETTLE, 1, keys.config, before, after)]
     [held] = checked(some)
     if held is None:
         raise UnknownFilter(f"filter {keys.name!r} was deleted, or has expired, while it was made")
@@ -127,16 +93,34 @@ def places_of(config: Config) -> _native.Places:
     return _native.Places(config.header, -(-lines // config.shards) * 64)
 
 
+def whole(places: _native.Places, shard: int) -> int:
+    """How long a shard's string is: its bits, and one byte behind them that only making writes.
+
+    Adding makes a string where none is, as long as the last bit that it sets. Without that byte it
+    could come to the whole length, and be an empty filter in the place of one that was lost.
+    """
+    return places.shard_bytes(shard) + 1
+
+
 class Strings:
     """The strings of a filter, one a shard."""
+
+    kind = "bloom"
 
     def __init__(self, keys: Keys, config: Config) -> None:
         self.keys = keys
         self.config = config
+        config.require_kind(keys.name, self.kind)
         self.places = places_of(config)
         self.names = keys.bits(self.places.shards)
         self.sizes = [self.places.shard_bytes(shard) for shard in range(self.places.shards)]
+        self.lengths = [whole(self.places, shard) for shard in range(self.places.shards)]
         self.again = config.kind != "counting"  # a counter that is raised twice counts twice
+        # Asked for bits or counters, a string that goes away meanwhile is one of zeros: its length
+        # is asked for again behind them. A line would be short.
+        plain = config.kind == "bloom"
+        lines = plain and _native.parse_header(config.header, None)[2] == "blocked"
+        self._behind = [] if lines else [packed(("STRLEN", name)) for name in self.names]
 
     def span(self, chunk: tuple[int, int, int]) -> tuple[int, int]:
         """Where a part of a shard's string begins in the whole, and how many bytes it has."""
@@ -195,39 +179,58 @@ class Strings:
         parts = sent.parts
         again = self.again or not write
         asks = [Ask(self.names[shard], data, count, again) for shard, data, count in parts]
+        twice = bool(self._behind) and not write
+        if twice:
+            asks = [
+                Ask(name, data + self._behind[shard], count + 1)
+                for (shard, _, _), (name, data, count, _) in zip(parts, asks, strict=True)
+            ]
         for (shard, _, _), replies in zip(parts, (yield asks), strict=True):
             checked(replies)
-            if sent.feed(shard, replies) != self.places.shard_bytes(shard):
+            if not self.fed(sent, shard, replies, twice=twice):
                 yield from self.lost(shard)
         return sent.answers
 
+    def fed(
+        self, sent: _native.Commands, shard: int, replies: list[Any], *, twice: bool = False
+    ) -> bool:
+        """Hand replies over; False if the string is not whole. `twice`: the last is its length."""
+        right = self.lengths[shard]
+        lengths = [replies[0], replies.pop()] if twice else [replies[0]]
+        if any(type(length) is not int for length in lengths):
+            raise CorruptData("Redis answered no length, which is no answer to what was asked")
+        if lengths.count(right) < len(lengths):
+            return False
+        replies[0] = self.sizes[shard]
+        sent.feed(shard, replies)
+        return True
+
     def lost(self, shard: int) -> Flow[None]:
         """Raise UnknownFilter for a shard whose string is not whole."""
-        name, whole = self.names[shard], self.places.shard_bytes(shard)
-        yield [command(name, "EVAL", _STRAY, 1, name, whole)]
+        name = self.names[shard]
+        yield [command(name, "EVAL", STRAY, 1, name, self.lengths[shard])]
         raise UnknownFilter(
             f"filter {self.keys.name!r} is no longer whole in this Redis: it was deleted, has "
             "expired or was evicted; `delete` what is left of it, create it again, and add its keys"
         )
 
     def delete(self) -> Flow[None]:
-        """Take the filter away."""
+        """Take the filter away: its configuration last, so that it can be done again if a shard
+        could not be reached, and no bits are left for the next of that name."""
         telling.forbid(self.config.told, self.keys.name, "delete it by one of them (DEL)")
         yield from self.unlinked()
 
     def unlinked(self) -> Flow[None]:
         """Delete its keys."""
-        names = [self.keys.config, *self.names]
-        for some in (yield [command(name, "UNLINK", name) for name in names]):
-            checked(some)
+        for names in (self.names, [self.keys.config]):
+            for some in (yield [command(name, "UNLINK", name) for name in names]):
+                checked(some)
 
     def expire(self, seconds: float | None) -> Flow[None]:
         """Let it end in so many seconds, or never."""
         telling.forbid(self.config.told, self.keys.name, "let one of them do it (EXPIRE)")
         life = milliseconds(seconds, "seconds")
         asks = []
-        # Strings before the configuration if they are to live longer, and behind it if not: it is
-        # never left without them.
         for name in [self.keys.config, *self.names]:
             if life is None:
                 asks.append(command(name, "PERSIST", name))
@@ -250,9 +253,9 @@ class Strings:
         telling.forbid(self.config.told, self.keys.name, "delete it by one of them, and make it")
         asks = []
         for shard, name in enumerate(self.names):
-            asks.append(command(name, "EVAL", _CLEAR, 1, name, self.places.shard_bytes(shard)))
+            asks.append(command(name, "EVAL", CLEAR, 1, name, self.lengths[shard]))
         for shard, some in enumerate((yield asks)):
-            if checked(some) != [self.places.shard_bytes(shard)]:
+            if checked(some) != [self.lengths[shard]]:
                 yield from self.lost(shard)
 
     def info(self) -> Flow[dict[str, Any]]:
@@ -267,7 +270,7 @@ class Strings:
                 asks.append(commands(name, ("STRLEN", name), counting))
             for shard, some in enumerate((yield asks)):
                 length, ones = checked(some)
-                if length != self.places.shard_bytes(shard):
+                if length != self.lengths[shard]:
                     yield from self.lost(shard)
                 if not isinstance(ones, int) or not 0 <= ones <= _COUNTED * 8:
                     raise CorruptData("Redis counted what cannot be")

@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 from bloomery.errors import CorruptData
 from bloomery.integrations.redis.clients import Given, given, watchers
 from bloomery.integrations.redis.failures import troubles, unavailable
+from bloomery.integrations.redis.replies import taken
 from bloomery.integrations.redis.round import Part, Round
 from bloomery.integrations.redis.trips import Ask, Flow
 
@@ -165,6 +166,10 @@ class Link:
             while len(found) < part.count:
                 try:
                     found.append(read(disable_decoding=True))
+                    errors, told = taken(connection, found, part.count)
+                    bad |= errors
+                    for message in told:
+                        connection._parser.handle_push_response(message)
                 except ResponseError as problem:
                     found.append(problem)
                     bad = True

@@ -109,7 +109,7 @@ def joined(strings: Strings, other: Strings) -> Flow[None]:
     """Merge strings of the same slots."""
     asks = [
         command(one, "EVAL", _JOIN, 2, one, two, size)
-        for one, two, size in zip(strings.names, other.names, strings.sizes, strict=True)
+        for one, two, size in zip(strings.names, other.names, strings.lengths, strict=True)
     ]
     results = [checked(some)[0] for some in (yield asks)]
     for shard, result in enumerate(results):
@@ -141,7 +141,7 @@ class Relay:
         """Read these parts of ours, in the other's strings."""
         found = [self._other.chunks(*self.upload.strings.span(chunk)) for chunk in chunks]
         flat = [part for parts in found for part in parts]
-        data = iter((yield from reading(self._other.names, flat)))
+        data = iter((yield from reading(self._other, flat)))
         return [b"".join(next(data) for _ in parts) for parts in found]
 
     def write(self, chunks: list[Chunk], found: list[bytes]) -> Flow[None]:

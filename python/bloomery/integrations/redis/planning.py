@@ -12,9 +12,9 @@ from bloomery.integrations.redis.config import Config
 if TYPE_CHECKING:
     from bloomery.types import Hasher, Layout
 
-__all__ = ["planned", "shards_for"]
+__all__ = ["LONGEST_STRING", "planned", "shards_for"]
 
-_LONGEST_STRING = 1 << 29  # bytes: what Redis takes
+LONGEST_STRING = (1 << 29) - 64  # bytes: what Redis takes, with one behind the last line
 
 
 def planned(
@@ -44,10 +44,10 @@ def planned(
     return Config("bloom", header, count)
 
 
-def shards_for(nbytes: int, shards: Any) -> int:
-    """How many strings so many bytes are to be."""
-    needed = -(-nbytes // _LONGEST_STRING)
-    count = needed if shards == "auto" else shards
+def shards_for(nbytes: int, shards: int | Literal["auto"]) -> int:
+    """How many strings so many bytes lie in."""
+    needed = -(-nbytes // LONGEST_STRING)
+    count: Any = needed if shards == "auto" else shards
     lines = nbytes // 64
     most = min(lines, 16_384)
     if not isinstance(count, int) or isinstance(count, bool) or not needed <= count <= most:

@@ -15,6 +15,7 @@ from bloomery import _native
 from bloomery.errors import FilterExists, IncompatibleFilters, InvalidParameter, StoreRefused
 from bloomery.filters import BloomFilter, CountingBloomFilter
 from bloomery.integrations.redis.config import Config
+from bloomery.integrations.redis.counters import Counters
 from bloomery.integrations.redis.failures import checked
 from bloomery.integrations.redis.flows import Strings, create, milliseconds
 from bloomery.integrations.redis.planning import shards_for
@@ -57,8 +58,12 @@ class Source:
             raise IncompatibleFilters(
                 f"a {type(filter).__name__} cannot be pushed here, only a {right.__name__}"
             )
-        changes = filter._changes()
-        return cls(filter, _native.read_header(files.head(filter), None)[2], changes)
+        changes, checksum = filter._changes(), 0
+        for section in filter._sections():
+            view = memoryview(section)
+            for start in range(0, len(view), _native.CHUNK_BYTES):
+                checksum = _native.checksum(view[start : start + _native.CHUNK_BYTES], checksum)
+        return cls(filter, checksum, changes)
 
     @property
     def header(self) -> bytes:
@@ -98,9 +103,9 @@ def pushing(
                     f"filter {keys.name!r} is there, and counters cannot be merged in Redis: push "
                     "under another name"
                 )
-            yield from merged(Strings(keys, found), source, progress)
+            yield from merged(_strings(keys, found), source, progress)
             return found
-        upload = Upload(Strings(keys, found), found.loading)
+        upload = Upload(_strings(keys, found), found.loading)
         if (yield from uploaded(upload, source, progress)):
             settled = yield from _settled(keys, upload, found, life)
             if settled is not None:
@@ -155,6 +160,8 @@ def _claimed(
         if held is None:  # it ended between the two
             continue
         found = Config.from_json(keys.name, held)
+        if found.loading is not None:  # whatever it says: it comes out of Redis
+            found = replace(found, loading=str(found.loading)[:64])
         found.require_same(keys.name, wanted if fixed else replace(wanted, shards=found.shards))
         if found.loading is None or found.loading.partition(".")[0] == checksum:
             return found
@@ -166,8 +173,12 @@ def _claimed(
         mine = replace(mine, shards=found.shards)
         if (yield from _instead(keys, held, mine.to_json(), LIFE)):
             # From now on the other finds nothing that it could put in place.
-            yield from Upload(Strings(keys, found), found.loading).forget()
+            yield from Upload(_strings(keys, found), found.loading).forget()
             return mine
+
+
+def _strings(keys: Keys, config: Config) -> Strings:
+    return (Counters if config.kind == "counting" else Strings)(keys, config)
 
 
 def _settled(keys: Keys, upload: Upload, found: Config, life: int | None) -> Flow[Config | None]:

@@ -17,7 +17,7 @@ from bloomery.integrations.redis.trips import Ask, packed
 __all__ = ["Kind", "Part", "Round", "single_commands"]
 
 # `maybe`: one server by its URL, which can turn out to be a node of a cluster.
-Kind: TypeAlias = Literal["single", "maybe", "cluster"]
+Kind: TypeAlias = Literal["single", "maybe", "sentinel", "cluster"]
 _ASKING = packed(["ASKING"])
 _FIRST, _LONGEST = 0.005, 0.25  # seconds between tries: twice as long each time
 
@@ -68,10 +68,10 @@ class Round:
         self.answered(part, replies)
         ask, held = self.asks[part.index], self.replies[part.index]
         passing: tuple[type[Exception], ...] = (ClusterDownError, TryAgainError)
-        if kind != "single":
+        if kind in ("maybe", "cluster"):
             passing += (AskError,)  # which MOVED is one of
         # A replica stays one unless a name or a proxy leads elsewhere: worth one more try.
-        if kind == "cluster" or not self.tries:
+        if kind in ("cluster", "sentinel") or not self.tries:
             passing += (ReadOnlyError,)
         bad = [place for place, reply in enumerate(held) if isinstance(reply, passing)]
         if not bad:

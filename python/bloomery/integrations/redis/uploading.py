@@ -1,7 +1,8 @@
 """Bytes from here into the strings of a filter: a string beside each is filled, chunk by chunk, and
 then takes its place or is merged into it.
 
-    {name:3}:load:<id>        what came of the fourth shard so far, whole length from the start
+    {name:3}:load:<id>        what came of the fourth shard so far: as long as it will be from the
+                              start, with the byte behind its bits that every string has
     {name:3}:load:<id>:done   how many bytes of it; `in` once it has taken its place
 
 Both end by themselves a day after the last chunk, so what was interrupted can go on for a day and
@@ -27,51 +28,51 @@ __all__ = ["LIFE", "Upload"]
 
 LIFE = 24 * 3600 * 1000  # milliseconds
 
-# KEYS: the string, its count. ARGV: where the chunk begins, the chunk, the whole length, LIFE.
-# Answers with how many bytes are there now.
+# KEYS: the string, its count. ARGV: where the chunk begins, the chunk, how many bytes there are to
+# be, how long the string is, LIFE. Answers with how many bytes are there now.
 _CHUNK = """
 local at = redis.call('GET', KEYS[2])
 if at == 'in' then return tonumber(ARGV[3]) end
 at = tonumber(at or '0')
-if redis.call('STRLEN', KEYS[1]) ~= tonumber(ARGV[3]) then
+if redis.call('STRLEN', KEYS[1]) ~= tonumber(ARGV[4]) then
   redis.call('UNLINK', KEYS[1], KEYS[2])
   at = 0
 end
 if at ~= tonumber(ARGV[1]) then return at end
-if at == 0 then redis.call('SETRANGE', KEYS[1], ARGV[3] - 1, '\\0') end
+if at == 0 then redis.call('SETRANGE', KEYS[1], ARGV[4] - 1, '\\0') end
 redis.call('SETRANGE', KEYS[1], at, ARGV[2])
 at = at + #ARGV[2]
-redis.call('SET', KEYS[2], string.format('%d', at), 'PX', ARGV[4])
-redis.call('PEXPIRE', KEYS[1], ARGV[4])
+redis.call('SET', KEYS[2], string.format('%d', at), 'PX', ARGV[5])
+redis.call('PEXPIRE', KEYS[1], ARGV[5])
 return at
 """
 
-# KEYS: the string, its count. ARGV: the whole length. Answers with how many bytes are there.
+# KEYS as before. ARGV: how many bytes there are to be, how long the string is.
 _BEGUN = """
 local at = redis.call('GET', KEYS[2])
 if at == 'in' then return tonumber(ARGV[1]) end
-if redis.call('STRLEN', KEYS[1]) ~= tonumber(ARGV[1]) then return 0 end
+if redis.call('STRLEN', KEYS[1]) ~= tonumber(ARGV[2]) then return 0 end
 return tonumber(at or '0')
 """
 
-# KEYS: the string, its count, the filter's. ARGV: the whole length, LIFE, the filter's own life.
+# KEYS: the string, its count, the filter's. ARGV: bytes, length, LIFE, the filter's own life.
 # 1: it is the filter's now. 0: it is not whole.
 _PLACE = """
 local at = redis.call('GET', KEYS[2])
 if at == 'in' then
-  return redis.call('STRLEN', KEYS[3]) == tonumber(ARGV[1]) and 1 or 0
+  return redis.call('STRLEN', KEYS[3]) == tonumber(ARGV[2]) and 1 or 0
 end
-if at ~= ARGV[1] or redis.call('STRLEN', KEYS[1]) ~= tonumber(ARGV[1]) then return 0 end
+if at ~= ARGV[1] or redis.call('STRLEN', KEYS[1]) ~= tonumber(ARGV[2]) then return 0 end
 redis.call('RENAME', KEYS[1], KEYS[3])
-if ARGV[3] == '' then redis.call('PERSIST', KEYS[3])
-else redis.call('PEXPIRE', KEYS[3], ARGV[3]) end
-redis.call('SET', KEYS[2], 'in', 'PX', ARGV[2])
+if ARGV[4] == '' then redis.call('PERSIST', KEYS[3])
+else redis.call('PEXPIRE', KEYS[3], ARGV[4]) end
+redis.call('SET', KEYS[2], 'in', 'PX', ARGV[3])
 return 1
 """
 
 # KEYS and answers as before; 2: the filter's own string is not whole. May be done twice.
 _MERGE = """
-local whole = tonumber(ARGV[1])
+local whole = tonumber(ARGV[2])
 if redis.call('STRLEN', KEYS[3]) ~= whole then return 2 end
 if redis.call('GET', KEYS[2]) ~= ARGV[1] or redis.call('STRLEN', KEYS[1]) ~= whole then return 0 end
 redis.call('BITOP', 'OR', KEYS[3], KEYS[3], KEYS[1])
@@ -102,9 +103,13 @@ class Upload:
     def begun(self) -> Flow[None]:
         """Ask what is there already."""
         asks = []
-        for load, count, size in zip(self.loads, self.counts, self.strings.sizes, strict=True):
-            asks.append(command(load, "EVAL", _BEGUN, 2, load, count, size))
+        for shard, load in enumerate(self.loads):
+            words = (load, self.counts[shard], *self._sizes(shard))
+            asks.append(command(load, "EVAL", _BEGUN, 2, *words))
         self._note(range(len(asks)), (yield asks))
+
+    def _sizes(self, shard: int) -> tuple[int, int]:
+        return self.strings.sizes[shard], self.strings.lengths[shard]
 
     def wanted(self) -> list[Chunk]:
         """The chunks of the next round trip; none: all is there."""
@@ -114,8 +119,9 @@ class Upload:
         """Send these chunks; False if something that was there is there no longer."""
         asks, shards = [], []
         for (shard, start, _), data in zip(chunks, found, strict=True):
-            load, count, size = self.loads[shard], self.counts[shard], self.strings.sizes[shard]
-            asks.append(command(load, "EVAL", _CHUNK, 2, load, count, start, data, size, LIFE))
+            load = self.loads[shard]
+            words = (load, self.counts[shard], start, data, *self._sizes(shard), LIFE)
+            asks.append(command(load, "EVAL", _CHUNK, 2, *words))
             shards.append(shard)
         before = list(self.at)
         self._note(shards, (yield asks))
@@ -145,8 +151,8 @@ class Upload:
     def _end(self, script: str, life: int | str) -> Flow[list[object]]:
         asks = []
         for shard, name in enumerate(self.strings.names):
-            load, size = self.loads[shard], self.strings.sizes[shard]
-            words = (load, self.counts[shard], name, size, LIFE, life)
+            load = self.loads[shard]
+            words = (load, self.counts[shard], name, *self._sizes(shard), LIFE, life)
             asks.append(command(load, "EVAL", script, 3, *words))
         return [checked(some)[0] for some in (yield asks)]
 

@@ -36,7 +36,7 @@ def loaded(link: Link, listed: Listed) -> BloomFilter:
 def merged(link: Link, shared: Shared, filter: BloomFilter) -> None:
     """Give a filter that is in use the bits that it lacks."""
     strings = shared.strings
-    read_into(link, strings.names, strings.sizes, filter._or_bytes)
+    read_into(link, strings, filter._or_bytes)
 
 
 def restored(
@@ -80,4 +80,4 @@ def _lengths(strings: Strings) -> Flow[bool]:
     """Whether every string is as long as it must be."""
     replies = yield [command(name, "STRLEN", name) for name in strings.names]
     found = [checked(some)[0] for some in replies]
-    return found == list(strings.sizes)
+    return found == strings.lengths

@@ -157,7 +157,7 @@ class StoreLog:
             replies = self._go(asks)
             [last] = self._go([told])
         for (shared, made, shard), some in zip(sent, replies, strict=True):
-            if made.feed(shard, checked(some)) != shared.strings.places.shard_bytes(shard):
+            if not shared.strings.fed(made, shard, checked(some)):
                 self.on_loss()
                 raise errors.UnknownFilter(
                     f"filter {shared.strings.keys.name!r} is not whole in Redis any more"

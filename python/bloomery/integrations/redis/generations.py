@@ -1,0 +1,237 @@
+"""A rotating filter in Redis: a string for each generation, which ends by itself.
+
+    {name}:generations     a hash: which were made; and the field `made`, which is always there
+    {name}:bits:<number>   one; its number is Redis's own time, divided by how long one lasts. It is
+                           a byte longer than its bits: adding makes a string where none is, and it
+                           must not be taken for a whole one
+
+Keys are added to the current generation, and asked for in it and in as many before it as make up
+the window. Every batch brings Redis's time with it: if that is in another generation than was
+guessed, the batch is sent again, so clients whose clocks are wrong agree. What the hash names and
+is not there was evicted, and is UnknownFilter: keys would be denied without it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from bloomery import _native
+from bloomery.errors import CorruptData, StoreUnavailable, UnknownFilter
+from bloomery.integrations.redis.failures import checked
+from bloomery.integrations.redis.trips import Ask, Flow, command, commands, packed
+from bloomery.integrations.redis.turning import Known, Pace
+
+if TYPE_CHECKING:
+    from bloomery.integrations.redis.config import Config
+    from bloomery.integrations.redis.naming import Keys
+    from bloomery.types import Batch, Mask
+
+__all__ = ["Generations"]
+
+_SOME = 10_000  # keys a round trip, over all generations
+_TRIES = 20
+
+# KEYS: the string, the hash. ARGV: the number, how long the string is, when it ends and when it
+# begins, and the oldest that is still asked for. One of the future would make all others old, and
+# is not made; nor is one that is over: the client learns the time next, and asks for another.
+_MAKE = """
+if redis.call('HEXISTS', KEYS[2], 'made') == 0 then return 0 end
+local now = redis.call('TIME')
+now = now[1] * 1000 + now[2] / 1000
+if now < tonumber(ARGV[4]) or now >= tonumber(ARGV[3]) then return 1 end
+if redis.call('HEXISTS', KEYS[2], ARGV[1]) == 0 then
+  redis.call('UNLINK', KEYS[1])
+  redis.call('SETRANGE', KEYS[1], ARGV[2] - 1, '\\0')
+  redis.call('PEXPIREAT', KEYS[1], ARGV[3])
+  redis.call('HSET', KEYS[2], ARGV[1], 1)
+end
+for _, one in ipairs(redis.call('HKEYS', KEYS[2])) do
+  local number = tonumber(one)
+  if number and number < tonumber(ARGV[5]) then redis.call('HDEL', KEYS[2], one) end
+end
+return 1
+"""
+
+# KEYS as before; ARGV: the number, how long the string is, and when it ends. What adding has made
+# of one that was gone goes again; if it was its time, that is all, else nobody takes the filter
+# for whole any more.
+_LOST = """
+if redis.call('STRLEN', KEYS[1]) == tonumber(ARGV[2]) then return 0 end
+redis.call('UNLINK', KEYS[1])
+if redis.call('HEXISTS', KEYS[2], ARGV[1]) == 0 then return 0 end
+if redis.call('TIME')[1] * 1000 >= tonumber(ARGV[3]) then return 0 end
+redis.call('HDEL', KEYS[2], 'made')
+return 1
+"""
+
+
+_ANY, _NOT = bytes([0] + [1] * 255), bytes([1] + [0] * 255)
+
+
+@dataclass
+class _Batch:
+    """Some keys on their way: what is known of each."""
+
+    hashes: bytes
+    maybe: bytes  # 1 where a generation may have had it
+    asked: set[int] = field(default_factory=set)  # generations whose answers are in `maybe`
+    written: set[int] = field(default_factory=set)
+
+    def note(self, answers: bytes, *, new: bool) -> None:
+        """Take in what one generation says: a count, or 1 where the key is new."""
+        one = answers.translate(_NOT if new else _ANY)
+        both = int.from_bytes(one, "little") | int.from_bytes(self.maybe, "little")
+        self.maybe = both.to_bytes(len(one), "little")
+
+
+class Generations:
+    """The strings of a rotating filter."""
+
+    def __init__(self, keys: Keys, config: Config) -> None:
+        config.require_kind(keys.name, "rotating")
+        if not config.window or not config.generations:
+            raise CorruptData(f"the configuration of filter {keys.name!r} in Redis has no window")
+        self.keys, self.config = keys, config
+        _, self.nbytes, _ = _native.read_header(config.header, None)
+        self.places = _native.Places(config.header, self.nbytes)
+        self.count = config.generations
+        self.error_rate = _native.parse_header(config.header, None)[1] * (self.count + 1)
+        self.pace = Pace(config.window / config.generations, config.generations)
+        self.hash = keys.other("generations")
+        self._known: Known | None = None
+
+    def name_of(self, number: int) -> bytes:
+        """The string of a generation."""
+        return self.keys.other(f"bits:{number}")
+
+    def _gone(self) -> UnknownFilter:
+        return UnknownFilter(
+            f"filter {self.keys.name!r} is no longer whole in this Redis: it was deleted, or a "
+            "generation of it was evicted; delete and create it again, and add its keys"
+        )
+
+    # ---- flows
+
+    def prepare(self) -> Flow[None]:
+        """Note that there is such a filter."""
+        checked((yield [command(self.hash, "HSET", self.hash, "made", 1)])[0])
+
+    def _learn(self) -> Flow[Known]:
+        """Learn the time and which generations there are; UnknownFilter if there is no filter."""
+        [replies] = yield [commands(self.hash, ("TIME",), ("HKEYS", self.hash))]
+        return self._told(checked(replies))
+
+    def _told(self, replies: list[object]) -> Known:
+        known = Known.told(self.pace, *replies)
+        if known is None:
+            raise self._gone()
+        self._known = known
+        return known
+
+    def _make(self, number: int) -> Flow[None]:
+        """Make a generation, unless another has."""
+        name, times = self.name_of(number), (self.pace.end(number), self.pace.start(number))
+        words = (name, self.hash, number, self.nbytes + 1, *times, number - self.count)
+        [replies] = yield [command(name, "EVAL", _MAKE, 2, *words)]
+        if checked(replies) == [0]:
+            raise self._gone()
+        yield from self._learn()
+
+    def contains(self, keys: Batch) -> Flow[Mask]:
+        """Ask for keys; False is certain."""
+        hashes, array = self.places.hashes(keys)
+        return _native.mask((yield from self._maybe(hashes, add=False)), array)
+
+    def add(self, keys: Batch) -> Flow[Mask]:
+        """Add keys; True where one is definitely in no generation of the window."""
+        hashes, array = self.places.hashes(keys)
+        return _native.mask((yield from self._maybe(hashes, add=True)).translate(_NOT), array)
+
+    def _maybe(self, hashes: bytes, *, add: bool) -> Flow[bytes]:
+        found, step = b"", 8 * max(1, _SOME // (self.count + 1))
+        for start in range(0, len(hashes), step):
+            some = hashes[start : start + step]
+            batch = _Batch(some, bytes(len(some) // 8))
+            yield from self._settled(batch, add=add)
+            found += batch.maybe
+        return found
+
+    def _settled(self, batch: _Batch, *, add: bool) -> Flow[None]:
+        """Do it until it was done in the generation that Redis's time is in."""
+        if self._known is None:
+            yield from self._learn()
+        for _ in range(_TRIES):
+            known = self._known
+            assert known is not None
+            current = known.guessed(self.pace)
+            if add and current not in known.made:
+                yield from self._make(current)
+                continue
+            asked = known.live(self.pace, current) - ({current} if add else set())
+            told = yield from self._trip(batch, asked, current if add else None)
+            # One that was made meanwhile may hold a key that was there before we asked.
+            missing = told.live(self.pace, told.now) - batch.asked - batch.written
+            if add and told.now == current and current in batch.written:
+                if missing:
+                    batch.maybe = b"\1" * len(batch.maybe)
+                return
+            if not add and not missing:
+                return
+        raise StoreUnavailable(
+            f"generations of filter {self.keys.name!r} pass faster, in {self.pace.each:g} s each, "
+            "than Redis answers: take a longer window, or fewer generations"
+        )
+
+    def _trip(self, batch: _Batch, asked: set[int], add: int | None) -> Flow[Known]:
+        """One round trip: ask in these generations, and add to one; what Redis said of them."""
+        # Time comes first if we ask, so that what was added before is in a generation that is known
+        # then; and last if we add: the key must not be in a generation that is over.
+        clock = packed(("TIME",)) + packed(("HKEYS", self.hash))
+        order = sorted(asked) if add is None else [*sorted(asked), add]
+        sent = []
+        for number in order:
+            call = self.places.add if number == add else self.places.contains
+            sent.append(call(batch.hashes, [self.name_of(number)]))
+        body, counts = b"", []
+        for number, one in zip(order, sent, strict=True):
+            _, data, count = one.parts[0]
+            # Its length comes first, and again: what goes away in between would be zeros.
+            body += data + packed(("STRLEN", self.name_of(number)))
+            counts.append(count + 1)
+        data = clock + body if add is None else body + clock
+        [replies] = yield [Ask(self.hash, data, 2 + sum(counts))]
+        checked(replies)
+        split = 2 if add is None else len(replies) - 2
+        first, last = replies[:split], replies[split:]
+        clocked, answered = (first, last) if add is None else (last, first)
+        known = self._told(clocked)
+        live = known.live(self.pace, known.now)
+        for number, one, count in zip(order, sent, counts, strict=True):
+            [length, *own, after], answered = answered[:count], answered[count:]
+            if not length == after == self.nbytes + 1:
+                yield from self._missed(number)
+                continue
+            one.feed(0, [self.nbytes, *own])
+            if number in live and number not in batch.written:
+                batch.note(one.answers, new=number == add)
+                batch.asked.add(number)
+            if number == add:
+                batch.written.add(number)
+        return known
+
+    def _missed(self, number: int) -> Flow[None]:
+        """A generation was not whole: it has ended meanwhile, or it is lost."""
+        name = self.name_of(number)
+        words = (name, self.hash, number, self.nbytes + 1, self.pace.end(number))
+        [replies] = yield [command(name, "EVAL", _LOST, 2, *words)]
+        if checked(replies) == [1]:
+            raise self._gone()
+
+    def delete(self) -> Flow[None]:
+        """Take the filter away."""
+        [some] = yield [command(self.hash, "HKEYS", self.hash)]
+        [fields] = checked(some)
+        strings = [self.name_of(int(one)) for one in fields if one != b"made"]
+        [some] = yield [command(self.hash, "UNLINK", self.keys.config, self.hash, *strings)]
+        checked(some)

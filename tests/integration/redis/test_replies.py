@@ -1,0 +1,80 @@
+"""Replies taken from redis-py's parser are those that it would give one by one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from redis.exceptions import ResponseError
+
+from bloomery.integrations.redis import RedisFilter, replies
+from bloomery.integrations.redis.link import Link
+from bloomery.integrations.redis.trips import Ask, commands
+from integration.redis.either import Either
+from integration.servers import RedisServer
+
+ASKED = commands(
+    b"k",
+    ("SET", "k", "v" * 5000),
+    ("GET", "k"),
+    ("STRLEN", "k"),
+    ("GET", "nothing"),
+    ("LPUSH", "k", "x"),
+    ("BITFIELD", "k", "GET", "u8", 0, "GET", "u4", 0),
+    ("NO", "SUCH"),
+    ("LRANGE", "none", 0, -1),
+    ("INCRBYFLOAT", "f", "1.5"),
+)
+
+
+def shown(found: list[list[Any]]) -> list[Any]:
+    """Replies that can be compared."""
+    return [repr(type(one)) if isinstance(one, Exception) else one for one in found[0]]
+
+
+@pytest.mark.parametrize("protocol", [2, 3])
+def test_as_one_by_one(
+    redis_server: RedisServer, monkeypatch: pytest.MonkeyPatch, protocol: int
+) -> None:
+    """Values, nothing, lists and errors: all of them, in order."""
+    many = Ask(ASKED.key, ASKED.data * 300, ASKED.replies * 300)
+    with redis_server.client(protocol=protocol) as client:
+        quick = Link(client).exchange([many])
+        client.delete("k", "f")
+        with monkeypatch.context() as patch:
+            patch.setattr(replies, "_gets", lambda *_: None)
+            slow = Link(client).exchange([many])
+    assert shown(quick) == shown(slow)
+    assert sum(isinstance(one, ResponseError) for one in quick[0]) == 600
+
+
+def test_messages_in_between(redis_server: RedisServer) -> None:
+    """What RESP3 sends unasked goes to redis-py, and is no reply."""
+    with redis_server.client(protocol=3) as client:
+        made = RedisFilter.create(client, "seen", 1000)
+        made.update(range(500))
+        # Whoever tracks a key is told, on this connection, that somebody changed it.
+        client.execute_command("CLIENT", "TRACKING", "ON", "BCAST")
+        for turn in range(5):
+            for number in range(20):
+                redis_server.run("SET", f"other-{turn}-{number}", "x")
+            assert all(made.contains_many(range(500)))
+            assert not any(made.contains_many(["nobody", "nothing"]))
+
+
+def test_without_hiredis(
+    either: Either, redis_server: RedisServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """redis-py's own parser works as well."""
+    import redis._parsers.resp2 as own
+    import redis.asyncio.connection
+    import redis.connection
+
+    kind: Any = redis.asyncio.connection if either.loop else redis.connection
+    parser = own._AsyncRESP2Parser if either.loop else own._RESP2Parser
+    monkeypatch.setattr(kind, "DefaultParser", parser)
+    client = either.client(redis_server.url, protocol=2, parser_class=parser)
+    made = either.create(client, "seen", 1000, shards=2)
+    assert made.add_many(range(300)).count(True) > 290
+    assert all(made.contains_many(range(300)))
+    assert made.info()["estimated_count"] > 290
