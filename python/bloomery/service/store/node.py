@@ -36,6 +36,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Node"]
 
+_HEARD_SECONDS = 10  # longer than a Redis that writes to its disk each second can forget
+
 
 class Node:
     """The link between a server and its store."""
@@ -47,6 +49,8 @@ class Node:
         self.catalogue = Catalogue(settings.store_prefix, settings.store_stream_entries)
         self.filters = Filters()
         self.recent = Recent(settings.store_replay_seconds)
+        # Of other nodes: they give it back themselves, unless they went with Redis.
+        self.heard = Recent(min(settings.store_replay_seconds, _HEARD_SECONDS))
         timeout = settings.store_timeout_ms / 1000
         self.link = Link(settings.store, timeout=timeout)
         self.tail_link = Link(settings.store, timeout=timeout)
@@ -73,6 +77,7 @@ class Node:
         self.aside = False  # is Redis to be asked, since the copy is too old?
         self.broken = ""  # why the copy cannot be whole
         self.damaged = False  # has Redis lost a string?
+        self._evicts = ""
         self._caught_up = asyncio.Event()
         self._going_on: asyncio.Future[None] | None = None
 
@@ -152,6 +157,16 @@ class Node:
             "queued_keys": None if self.outbox is None else float(self.outbox.keys),
         }
 
+    @property
+    def newest(self) -> bytes:
+        """The number of the last entry that was written here."""
+        return self.catalogue.newest
+
+    async def pass_second(self) -> None:
+        """Each second: send what waits on the disk, if Redis is there."""
+        if self.outbox is not None and self.outbox.keys and self.down_since is None:
+            await self.server.turns.call(self.log.retry)
+
     def require_link(self) -> None:
         """Raise StoreUnavailable at once where it is known that Redis does not answer."""
         if self.down_since is not None:
@@ -208,10 +223,8 @@ class Node:
 
     async def _go_on(self) -> None:
         """Take writes again, and send what waited."""
-        turns = self.server.turns
-        await turns.retry()
-        if self.outbox is not None and self.outbox.keys:
-            await turns.call(self.log.retry)
+        await self.server.turns.retry()
+        await self.pass_second()
 
     def damage(self) -> None:
         """Redis has lost a string: this node has its bits."""
@@ -250,7 +263,9 @@ class Node:
         for uid, parts in adds.items():
             shared = self.filters.by_uid.get(uid)
             if shared is not None and shared.id in self.engine.state.filters:
-                self.engine.mirror(Op.ADD, shared.id, b"".join(parts))
+                hashes = b"".join(parts)
+                self.engine.mirror(Op.ADD, shared.id, hashes)
+                self.heard.add(uid, hashes)
         adds.clear()
 
     def _do(self, op: int, listed: Listed) -> None:
@@ -305,7 +320,12 @@ class Node:
 
     def identify(self) -> object:
         """Which Redis this is: another one after each restart and failover."""
-        return self.tail_link.identity()
+        found, policy = self.tail_link.identity()
+        if policy.startswith("allkeys") and policy != self._evicts:
+            text = f"this Redis may evict any key (maxmemory-policy {policy}): set noeviction"
+            self.call(self.server.say, text, "warning")
+        self._evicts = policy
+        return found
 
     def load(self) -> None:
         """Have the filters of the catalogue, with all their bits."""
@@ -371,5 +391,5 @@ class Node:
             entry = self.engine.state.filters.get(shared.id)
             if entry is not None:
                 copying.restored(self.link, self.catalogue, shared, entry.filter, lost)
+        self.log.send(self.recent.all() + self.heard.all())
         self.damaged = False
-        self.log.send(self.recent.all())

@@ -17,11 +17,11 @@ if TYPE_CHECKING:
 __all__ = ["contains", "exact_add"]
 
 
-async def contains(node: Node, name: bytes, keys: list[Any]) -> bytes:
+async def contains(node: Node, name: bytes, keys: list[Any], *, strictly: bool) -> bytes:
     """Return a byte for each key: 0 it was definitely not added by anybody, 1 maybe.
 
-    What the copy knows Redis is not asked for. If Redis does not answer, the copy does: nobody
-    could have added anything since.
+    What the copy knows Redis is not asked for. If Redis does not answer, the copy does, unless it
+    is asked `strictly`: it may be that only this node cannot reach Redis.
     """
     shelf = node.engine.shelf
     entry = node.engine.find(name)
@@ -38,9 +38,13 @@ async def contains(node: Node, name: bytes, keys: list[Any]) -> bytes:
         found = await asyncio.to_thread(node.link.run, shared.strings.contains_hashes(hashes))
     except errors.StoreUnavailable as problem:
         node.lost(problem)
+        if strictly:
+            raise
         return known
-    except errors.UnknownFilter:
-        node.damage()  # what it has lost, this node has
+    except errors.UnknownFilter as problem:
+        node.damage()  # what Redis has lost, this node and the others bring back
+        if strictly:
+            raise errors.StoreUnavailable(f"{problem}; ask again in a moment") from None
         return known
     answers = bytearray(known)
     for at, answer in zip(missing, found, strict=True):

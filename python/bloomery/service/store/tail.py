@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from bloomery import errors
 from bloomery.integrations.redis.failures import checked
 from bloomery.integrations.redis.trips import Flow, command
-from bloomery.service.store.stream import START, Entry, entries_in, later
+from bloomery.service.store.stream import START, Entry, entries_in, later, order
 from bloomery.storage.operations import Op
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ class Tail(threading.Thread):
 
     def _follow(self) -> None:
         """One step: see that all is as it was, and read what is new."""
-        if time.monotonic() - self._looked_at > _LOOK:
+        if not self._loaded or time.monotonic() - self._looked_at > _LOOK:
             self._look()
         began = time.monotonic()
         found = self.node.tail_link.run(self._read())
@@ -78,15 +78,14 @@ class Tail(threading.Thread):
                 self._load()
                 return
         self._read_at = time.monotonic()
-        if found:
-            self.position = found[-1].id
-            merged = {one.uid for entry in found for one in entry.records if one.op == Op.MERGE}
-            if merged:  # bits that came without hashes
-                self.node.deliver(found, None)
-                self.node.reload(merged)
-                found = []
+        merged = {one.uid for entry in found for one in entry.records if one.op == Op.MERGE}
+        if merged:  # bits that came without hashes
+            self.node.deliver(found, None)
+            self.node.reload(merged)
         # As of when it was asked for: what came while this process was stopped is older than now.
         self.node.deliver(found, began if len(found) < _COUNT else None)
+        if found:  # only now: what could not be delivered is read again
+            self.position = found[-1].id
 
     def _read(self) -> Flow[list[Entry]]:
         stream = self.node.catalogue.stream
@@ -110,6 +109,7 @@ class Tail(threading.Thread):
 
     def _load(self) -> None:
         """Load all bits, and follow the stream from where it was before."""
+        self._loaded = False  # until all of it has come: the stream is not followed meanwhile
         self.position = self.node.tail_link.run(self._last())
         self.node.load()
         self._loaded = True
@@ -128,15 +128,16 @@ class Tail(threading.Thread):
         stream = self.node.catalogue.stream
         [some] = yield [command(stream, "XINFO", "STREAM", stream)]
         [found] = some
+        newest = max(self.position, self.node.newest, key=order)
         if isinstance(found, Exception):  # there is no stream
-            return False, self.position != START
+            return False, newest != START
         facts: dict[Any, Any] = found if isinstance(found, dict) else _pairs(found)
         last = facts.get(b"last-generated-id", START)
         # What is left must begin with an entry that we know. (max-deleted-entry-id does not tell:
         # Redis 7 does not raise it when it trims.)
         first = facts.get(b"first-entry")
         begins = first[0] if first else last
-        return later(begins, self.position), later(self.position, last)
+        return later(begins, self.position), later(newest, last)
 
 
 def _pairs(found: list[Any]) -> dict[Any, Any]:

@@ -162,7 +162,7 @@ class StoreLog:
                 raise errors.UnknownFilter(
                     f"filter {shared.strings.keys.name!r} is not whole in Redis any more"
                 )
-        checked(last)
+        catalogue.told(checked(last)[0])
         for shared, hashes in batch:
             self.recent.add(shared.listed.uid, hashes)
             self.written += len(hashes) // 8
