@@ -1,9 +1,9 @@
 """Checks of three nodes behind HAProxy beside one node directly, and what a check costs the nodes.
 
 Two cores are not enough for three nodes, HAProxy and who asks. So one node has a core to itself,
-and all else shares the other, at a load that it can bear. What counts is the processor time of a check
-in that node, which gets as many checks a second in either case: directly, or as its third of what
-HAProxy spreads. If it is the same, three nodes with a core each do three times as many checks.
+and all else shares the other, at a load that it can bear. What counts is the processor time of a
+check in that node, which gets as many checks a second in either case: directly, or as its third of
+what HAProxy spreads. If it is the same, three nodes with a core each do three times as many checks.
 
 What a check costs depends on how busy a node is: one that finds several requests waiting answers
 them in one turn. So redis-benchmark, which asks as fast as it is answered, stands beside it, and is
