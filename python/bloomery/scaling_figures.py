@@ -1,8 +1,9 @@
 """What nodes, Redis and HAProxy can do: the figures that `scaling` computes with.
 
-Each was measured on one machine (AMD EPYC, 2 virtual cores, 25 GB, Linux 6.18, Python 3.11, Redis
-7.0, HAProxy 2.6), by the benchmark that is named; docs/scaling.md has them as a table. Another
-machine has others: `make bench-cluster` measures them, and `replace` puts them in.
+Measured on one machine (AMD EPYC, 2 virtual cores, 25 GB, Linux 6.18, Python 3.11, Redis 7.0,
+HAProxy 2.6) by the benchmark that is named; loading and lag are the limits that it holds, not what
+it saw. Those of bench-cluster are of short runs beside other work, and so rather too high. Another
+machine has others: `make bench-cluster` measures them. docs/scaling.md has all as a table.
 """
 
 from __future__ import annotations
@@ -87,8 +88,8 @@ SOURCES = {
     "kept_entry_bytes": ("an entry in Redis's memory, without its keys", "bench-cluster, costs"),
     "node_bytes": ("a node, beside its filters", "bench-service, memory"),
     "redis_factor": ("Redis's memory to the bits, at most", "size classes of its allocator"),
-    "load_bytes_a_second": ("bits from Redis into a node", "bench-cluster, loading"),
-    "lag_seconds": ("a write, until the others know: p99", "bench-cluster, lag"),
+    "load_bytes_a_second": ("bits from Redis into a node", "the least that bench-cluster asks for"),
+    "lag_seconds": ("a write, until the others know: p99", "the most that bench-cluster allows"),
     "busy": ("how busy a core may be", "chosen: beyond it queues grow"),
 }
 
