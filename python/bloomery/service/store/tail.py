@@ -104,7 +104,9 @@ class Tail(threading.Thread):
         self.position = self.node.tail_link.run(self._last())
         self.node.load()
         self._loaded = True
-        self._read_at = time.monotonic()
+        # Loading takes seconds: after the next read it is asked whether the stream kept all that
+        # came meanwhile. A part that was trimmed is in no chunk that was read before it was added.
+        self._read_at = 0.0
 
     def _last(self) -> Flow[bytes]:
         """Return the number of the last entry."""
@@ -122,12 +124,15 @@ class Tail(threading.Thread):
         if isinstance(found, Exception):  # there is no stream
             return False, self.position != START
         facts: dict[Any, Any] = found if isinstance(found, dict) else _pairs(found)
-        gone = facts.get(b"max-deleted-entry-id")
-        if gone is None:  # before Redis 7: what is left must begin before
-            first = facts.get(b"first-entry")
-            gone = START if not first else first[0]
+        # What trimming took is in no field by itself (max-deleted-entry-id is XDEL's alone). But if
+        # the entry that was read last is still there, so is all that came after it.
+        first = facts.get(b"first-entry")
+        length = facts[b"length"]
+        trimmed = facts.get(b"entries-added", length + 1) > length  # before Redis 7: perhaps
         last = facts.get(b"last-generated-id", START)
-        return later(gone, self.position), later(self.position, last)
+        oldest = first[0] if first else last
+        gap = trimmed and later(oldest, self.position)
+        return gap, later(self.position, last)
 
 
 def _pairs(found: list[Any]) -> dict[Any, Any]:
