@@ -113,7 +113,9 @@ class Tail(threading.Thread):
         self.position = self.node.tail_link.run(self._last())
         self.node.load()
         self._loaded = True
-        self._read_at = time.monotonic()
+        # Loading takes seconds: after the next read it is asked whether the stream kept all that
+        # came meanwhile. A part that was trimmed is in no chunk that was read before it was added.
+        self._read_at = 0.0
 
     def _last(self) -> Flow[bytes]:
         """Return the number of the last entry."""
@@ -132,12 +134,14 @@ class Tail(threading.Thread):
         if isinstance(found, Exception):  # there is no stream
             return False, newest != START
         facts: dict[Any, Any] = found if isinstance(found, dict) else _pairs(found)
-        last = facts.get(b"last-generated-id", START)
-        # What is left must begin with an entry that we know. (max-deleted-entry-id does not tell:
-        # Redis 7 does not raise it when it trims.)
+        # What trimming took is in no field by itself (max-deleted-entry-id is XDEL's alone). But if
+        # the entry that was read last is still there, so is all that came after it.
         first = facts.get(b"first-entry")
-        begins = first[0] if first else last
-        return later(begins, self.position), later(newest, last)
+        length = facts[b"length"]
+        trimmed = facts.get(b"entries-added", length + 1) > length  # before Redis 7: perhaps
+        last = facts.get(b"last-generated-id", START)
+        oldest = first[0] if first else last
+        return trimmed and later(oldest, self.position), later(newest, last)
 
 
 def _pairs(found: list[Any]) -> dict[Any, Any]:
