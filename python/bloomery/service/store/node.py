@@ -234,6 +234,7 @@ class Node:
                 if op == Op.ADD:
                     if entry.writer != self.catalogue.writer:
                         adds.setdefault(uid, []).append(data)
+                        self.recent.add(uid, data, entry.id)
                     continue
                 if op == Op.MERGE:
                     continue  # the tail loads it
@@ -356,20 +357,24 @@ class Node:
         if listed.uid not in self.filters.by_uid and listed.name not in self.engine.state.names:
             self._put(listed, made)
 
-    def restore(self, lost: bool) -> None:
-        """Give a Redis that may have lost something what this node knows; `lost`: it has lost a
-        part of the stream, and so perhaps of the catalogue."""
+    def restore(self, every_bit: bool) -> None:
+        """Give a Redis that may have lost something what this node knows; `every_bit`: also what
+        was acknowledged long ago."""
         self.restores += 1
-        asyncio.run_coroutine_threadsafe(self._restore(lost), self.loop).result()
+        work = self._restore(every_bit)
+        asyncio.run_coroutine_threadsafe(work, self.loop).result()
 
-    async def _restore(self, lost: bool) -> None:
-        await self.server.turns.call(lambda: self._restored(lost))
+    async def _restore(self, every_bit: bool) -> None:
+        await self.server.turns.call(lambda: self._restored(every_bit))
 
-    def _restored(self, lost: bool) -> None:
+    def _restored(self, every_bit: bool) -> None:
         """In the thread of the log: meanwhile nothing is written."""
+        kept = set()
         for shared in self.filters.all():
             entry = self.engine.state.filters.get(shared.id)
-            if entry is not None:
-                copying.restored(self.link, self.catalogue, shared, entry.filter, lost)
+            if entry is not None and copying.restored(
+                self.link, self.catalogue, shared, entry.filter, every_bit
+            ):
+                kept.add(shared.listed.uid)
         self.damaged = False
-        self.log.send(self.recent.all())
+        self.log.send([one for one in self.recent.all() if one[0] in kept])

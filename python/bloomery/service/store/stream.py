@@ -19,7 +19,7 @@ from bloomery.errors import CorruptData
 from bloomery.integrations.redis import telling
 from bloomery.storage.operations import Op
 
-__all__ = ["START", "Entry", "Record", "entries_in", "later", "packed_records"]
+__all__ = ["START", "Entry", "Record", "entries_in", "later", "order", "packed_records"]
 
 START = b"0-0"
 _OPS = (Op.ADD, Op.CREATE, Op.DROP, Op.EXPIRE, Op.ADJUST, Op.MERGE)
@@ -53,10 +53,11 @@ def packed_records(records: Iterable[Record]) -> bytes:
 
 def later(one: bytes, other: bytes) -> bool:
     """Whether an entry's number comes after another."""
-    return _order(one) > _order(other)
+    return order(one) > order(other)
 
 
-def _order(number: bytes) -> tuple[int, int]:
+def order(number: bytes) -> tuple[int, int]:
+    """Return what an entry's number is compared by."""
     first, _, second = number.partition(b"-")
     return int(first), int(second or 0)
 

@@ -73,24 +73,28 @@ class Tail(threading.Thread):
             # stream always keeps (store-stream-entries is at least _COUNT) none can be missing.
             gap, lost = self.node.tail_link.run(self._missed())
             if lost:
-                self.node.restore(lost)
-            if gap or lost:
+                self.node.damage()
+                return
+            if gap:
                 self._load()
                 return
         self._read_at = time.monotonic()
+        whole = len(found) < _COUNT
         if found:
             self.position = found[-1].id
             merged = {one.uid for entry in found for one in entry.records if one.op == Op.MERGE}
             if merged:  # bits that came without hashes
                 self.node.deliver(found, None)
                 self.node.reload(merged)
+                self.node.recent.reach(self.position)
                 found = []
         # As of when it was asked for: what came while this process was stopped is older than now.
-        self.node.deliver(found, began if len(found) < _COUNT else None)
+        self.node.deliver(found, began if whole else None)
 
-    def _read(self) -> Flow[list[Entry]]:
+    def _read(self, wait: bool = True) -> Flow[list[Entry]]:
         stream = self.node.catalogue.stream
-        words = ("XREAD", "COUNT", _COUNT, "BLOCK", _BLOCK_MS, "STREAMS", stream, self.position)
+        block = ("BLOCK", _BLOCK_MS) if wait else ()
+        words = ("XREAD", "COUNT", _COUNT, *block, "STREAMS", stream, self.position)
         [some] = yield [command(stream, *words)]
         [reply] = checked(some)
         return entries_in(reply)
@@ -98,9 +102,12 @@ class Tail(threading.Thread):
     def _look(self) -> None:
         """See whether this is the Redis that we know."""
         identity = self.node.identify()
-        if self._loaded and (identity != self.identity or self.node.damaged):
+        lost = self._loaded and self.node.tail_link.run(self._missed())[1]
+        if self._loaded and (identity != self.identity or lost or self.node.damaged):
             # Another one, or the same after a crash: what it was given last it may not have.
-            self.node.restore(self.node.tail_link.run(self._missed())[1])
+            kept = self.node.tail_link.run(self._kept())
+            self._read_rest()
+            self.node.restore(every_bit=not kept)
             self._loaded = False
         self.identity = identity
         if not self._loaded:
@@ -112,6 +119,7 @@ class Tail(threading.Thread):
         """Load all bits, and follow the stream from where it was before."""
         self.position = self.node.tail_link.run(self._last())
         self.node.load()
+        self.node.recent.reach(self.position)
         self._loaded = True
         self._read_at = time.monotonic()
 
@@ -122,9 +130,26 @@ class Tail(threading.Thread):
         [found] = checked(some)
         return bytes(found[0][0]) if found else START
 
+    def _read_rest(self) -> None:
+        """Hear what others have done, at once: what they dropped must not be restored."""
+        while found := self.node.tail_link.run(self._read(wait=False)):
+            self.position = found[-1].id
+            self.node.deliver(found, None)
+
+    def _kept(self) -> Flow[bool]:
+        """Whether Redis has all that is not in `Recent`."""
+        stream = self.node.catalogue.stream
+        [some] = yield [command(stream, "XRANGE", stream, "-", "+", "COUNT", 1)]
+        [first] = checked(some)
+        one = self.node.recent.known(first[0][0]) if first else None
+        if one is None:
+            return False
+        [some] = yield [command(stream, "XRANGE", stream, one, one)]
+        return bool(checked(some)[0])
+
     def _missed(self) -> Flow[tuple[bool, bool]]:
         """Whether entries went that were never read here; and whether Redis has lost some that
-        were: then the catalogue, beside them, may have lost filters."""
+        were."""
         stream = self.node.catalogue.stream
         [some] = yield [command(stream, "XINFO", "STREAM", stream)]
         [found] = some
