@@ -195,19 +195,18 @@ class Commands:
         self._whole(name)
         return self.engine.shelf.contains(name, keys)
 
-    def asks_store(self, shared: bool | None) -> bool:
-        """Is a question for Redis, and not for this node's copy? None: as the server is set."""
-        return self.node is not None and (self.wants_store(shared) or self.node.aside)
-
     def wants_store(self, shared: bool | None) -> bool:
-        """Was it asked for the answer of Redis, and no other? None: as the server is set."""
+        """Does who asks want to know what Redis knows? None: as the server is set."""
         return self.settings.store_consistency == "shared" if shared is None else shared
+
+    def asks_store(self, shared: bool | None) -> bool:
+        """Is a question for Redis, and not for this node's copy?"""
+        return self.node is not None and (self.wants_store(shared) or self.node.aside)
 
     async def contained(self, name: bytes, keys: list[Any], shared: bool | None) -> bytes:
         """As `contains`, by Redis if it is to be asked."""
         if self.node is not None and self.asks_store(shared):
-            strictly = self.wants_store(shared)
-            return await reads.contains(self.node, name, keys, strictly=strictly)
+            return await reads.contains(self.node, name, keys, sure=self.wants_store(shared))
         return self.contains(name, keys)
 
     async def lookup(self, name: bytes, keys: list[Any]) -> list[Answer]:

@@ -61,7 +61,7 @@ class Fleet:
         made.wait_for(*["UP"] * len(self.nodes))
         return made
 
-    def client(self, number: int, *, shared: bool = False, **options: Any) -> redis.Redis:
+    def client(self, number: int, *, shared: bool = False, **options: Any) -> Any:
         """A client of one node that tries once; to be closed."""
         return client_at(self.ports[number][0], shared=shared, **options)
 
@@ -103,8 +103,8 @@ class Fleet:
         ]
 
 
-def client_at(port: int, *, shared: bool = False, **options: Any) -> redis.Redis:
-    """A client at a port that tries once; with `shared`, the store answers it."""
+def client_at(port: int, *, shared: bool = False, **options: Any) -> Any:
+    """A client of redis-py, which has no types for these; it tries once. `shared`: by the store."""
     chosen: dict[str, Any] = {"socket_timeout": 20, "retry": Retry(NoBackoff(), 0), **options}
     if shared:
         chosen["redis_connect_func"] = _ask_store

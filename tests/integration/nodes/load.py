@@ -47,7 +47,7 @@ class Worker(threading.Thread):
         self.mine: list[str] = []  # acknowledged
         self.rounds = 0
         self.problem: BaseException | None = None
-        self._clients: dict[Place, redis.Redis] = {}
+        self._clients: dict[Place, Any] = {}
 
     def run(self) -> None:
         try:
@@ -120,7 +120,7 @@ class Load:
             pairs = zip(self.workers, goal, strict=True)
             return all(len(worker.mine) >= wanted or worker.problem for worker, wanted in pairs)
 
-        assert wait_until(done), self.checker.failures[-3:]
+        assert wait_until(done, 25), self.checker.failures[-3:]
         self.raise_problem()
 
     def asks(self, count: int = 50) -> None:

@@ -3,6 +3,7 @@
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any
 
 import pytest
@@ -34,6 +35,14 @@ def _all_know(fleet: Fleet, name: Any, *keys: str) -> bool:
     return wait_until(lambda: fleet.answers(name, list(keys)) == [0, 0], 10)
 
 
+def _knows(client: Any, name: str, key: str) -> bool:
+    return bool(client.execute_command("BF.EXISTS", name, key))
+
+
+def _is_gone(client: Any, name: str) -> bool:
+    return bool(client.exists(name) == 0)
+
+
 def test_made_dropped_and_made_again_at_one_node(fleet: Fleet) -> None:
     """What the stream tells a node of its own past changes nothing: the keys of the last filter of
     a name stay there, also when it hears of those before."""
@@ -56,13 +65,11 @@ def test_made_and_dropped_at_different_nodes(fleet: Fleet) -> None:
         with fleet.client(number % 2) as one, fleet.client(1 - number % 2) as other:
             one.execute_command("BF.RESERVE", "both", 1e-6, 1000 + number, *PLAIN)
             one.execute_command("BF.ADD", "both", f"a{number}")
-            assert wait_until(
-                lambda at=other, n=number: at.execute_command("BF.EXISTS", "both", f"a{n}") == 1
-            )  # noqa: E501
+            assert wait_until(partial(_knows, other, "both", f"a{number}"))
             other.execute_command("BF.ADD", "both", f"b{number}")
             assert _all_know(fleet, "both", f"a{number}", f"b{number}")
             assert other.delete("both") == 1
-            assert wait_until(lambda at=one: at.exists("both") == 0)
+            assert wait_until(partial(_is_gone, one, "both"))
 
 
 def test_two_nodes_make_one_filter_at_once(fleet: Fleet, store: RedisServer) -> None:
@@ -70,7 +77,7 @@ def test_two_nodes_make_one_filter_at_once(fleet: Fleet, store: RedisServer) -> 
     cannot be."""
     with fleet.client(0) as one, fleet.client(1) as other, ThreadPoolExecutor(2) as pool:
 
-        def make(at: redis.Redis, name: str, capacity: int) -> Any:
+        def make(at: Any, name: str, capacity: int) -> Any:
             try:
                 at.execute_command("BF.RESERVE", name, 1e-6, capacity, *PLAIN)
             except redis.ResponseError as problem:

@@ -20,7 +20,7 @@ from bloomery.integrations.redis import telling
 from bloomery.integrations.redis.config import Config
 from bloomery.integrations.redis.failures import checked
 from bloomery.integrations.redis.trips import Flow, command
-from bloomery.service.store.stream import START, Record, later, packed_records
+from bloomery.service.store.stream import Record, packed_records
 from bloomery.storage.operations import Op, name_of, text_of
 
 if TYPE_CHECKING:
@@ -29,15 +29,17 @@ if TYPE_CHECKING:
 __all__ = ["Catalogue", "Changed", "Listed", "dropped", "new_uid"]
 
 # KEYS: catalogue, stream. ARGV: name, what it must be now ("" for nothing), what it is to be (""
-# for nothing), length of the stream, writer, records ("" for none). If it was done, the number of
-# the entry; if not, what the catalogue has.
+# for nothing), length of the stream, writer, records ("" for none). Nil if it was done, else what
+# the catalogue has.
 _CHANGE = """
 local held = redis.call('HGET', KEYS[1], ARGV[1]) or ''
-if held ~= ARGV[2] then return {0, held} end
+if held ~= ARGV[2] then return held end
 if ARGV[3] == '' then redis.call('HDEL', KEYS[1], ARGV[1])
 else redis.call('HSET', KEYS[1], ARGV[1], ARGV[3]) end
-if ARGV[6] == '' then return {1, '0-0'} end
-return {1, redis.call('XADD', KEYS[2], 'MAXLEN', '~', ARGV[4], '*', 'w', ARGV[5], 'd', ARGV[6])}
+if ARGV[6] ~= '' then
+  redis.call('XADD', KEYS[2], 'MAXLEN', '~', ARGV[4], '*', 'w', ARGV[5], 'd', ARGV[6])
+end
+return nil
 """
 
 
@@ -105,12 +107,6 @@ class Catalogue:
         self.stream = b"{%b}:stream" % tag
         self.most_entries = most_entries
         self.writer = secrets.token_bytes(8)  # of this process, as long as it lives
-        self.newest = START  # of the entries that this process has written
-
-    def told(self, number: bytes) -> None:
-        """Remember the number of an entry that was written here."""
-        if later(number, self.newest):
-            self.newest = number
 
     def config(self, listed: Listed) -> Config:
         """Return what is kept beside a filter's strings, for programs that add to it."""
@@ -147,14 +143,10 @@ class Catalogue:
             packed_records(records),
         )
         [some] = yield [command(self.key, "EVAL", _CHANGE, 2, self.key, self.stream, *words)]
-        [found] = checked(some)
-        if not isinstance(found, list) or len(found) != 2:
-            raise CorruptData("Redis answered what a script of ours does not return")
-        done, held = found
-        if not done:
-            raise Changed(Listed.from_json(held) if held else None)
-        self.told(held)
-        return after
+        [held] = checked(some)
+        if held is None:
+            return after
+        raise Changed(Listed.from_json(held) if held else None)
 
 
 class Changed(Exception):

@@ -36,8 +36,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Node"]
 
-_HEARD_SECONDS = 10  # longer than a Redis that writes to its disk each second can forget
-
 
 class Node:
     """The link between a server and its store."""
@@ -49,8 +47,6 @@ class Node:
         self.catalogue = Catalogue(settings.store_prefix, settings.store_stream_entries)
         self.filters = Filters()
         self.recent = Recent(settings.store_replay_seconds)
-        # Of other nodes: they give it back themselves, unless they went with Redis.
-        self.heard = Recent(min(settings.store_replay_seconds, _HEARD_SECONDS))
         timeout = settings.store_timeout_ms / 1000
         self.link = Link(settings.store, timeout=timeout)
         self.tail_link = Link(settings.store, timeout=timeout)
@@ -157,11 +153,6 @@ class Node:
             "queued_keys": None if self.outbox is None else float(self.outbox.keys),
         }
 
-    @property
-    def newest(self) -> bytes:
-        """The number of the last entry that was written here."""
-        return self.catalogue.newest
-
     async def pass_second(self) -> None:
         """Each second: send what waits on the disk, if Redis is there."""
         if self.outbox is not None and self.outbox.keys and self.down_since is None:
@@ -247,6 +238,7 @@ class Node:
                 if op == Op.ADD:
                     if entry.writer != self.catalogue.writer:
                         adds.setdefault(uid, []).append(data)
+                        self.recent.add(uid, data, entry.id)
                     continue
                 if op == Op.MERGE:
                     continue  # the tail loads it
@@ -263,9 +255,7 @@ class Node:
         for uid, parts in adds.items():
             shared = self.filters.by_uid.get(uid)
             if shared is not None and shared.id in self.engine.state.filters:
-                hashes = b"".join(parts)
-                self.engine.mirror(Op.ADD, shared.id, hashes)
-                self.heard.add(uid, hashes)
+                self.engine.mirror(Op.ADD, shared.id, b"".join(parts))
         adds.clear()
 
     def _do(self, op: int, listed: Listed) -> None:
@@ -376,20 +366,24 @@ class Node:
         if listed.uid not in self.filters.by_uid and listed.name not in self.engine.state.names:
             self._put(listed, made)
 
-    def restore(self, lost: bool) -> None:
-        """Give a Redis that may have lost something what this node knows; `lost`: it has lost a
-        part of the stream, and so perhaps of the catalogue."""
+    def restore(self, every_bit: bool) -> None:
+        """Give a Redis that may have lost something what this node knows; `every_bit`: also what
+        was acknowledged long ago."""
         self.restores += 1
-        asyncio.run_coroutine_threadsafe(self._restore(lost), self.loop).result()
+        work = self._restore(every_bit)
+        asyncio.run_coroutine_threadsafe(work, self.loop).result()
 
-    async def _restore(self, lost: bool) -> None:
-        await self.server.turns.call(lambda: self._restored(lost))
+    async def _restore(self, every_bit: bool) -> None:
+        await self.server.turns.call(lambda: self._restored(every_bit))
 
-    def _restored(self, lost: bool) -> None:
+    def _restored(self, every_bit: bool) -> None:
         """In the thread of the log: meanwhile nothing is written."""
+        kept = set()
         for shared in self.filters.all():
             entry = self.engine.state.filters.get(shared.id)
-            if entry is not None:
-                copying.restored(self.link, self.catalogue, shared, entry.filter, lost)
-        self.log.send(self.recent.all() + self.heard.all())
+            if entry is not None and copying.restored(
+                self.link, self.catalogue, shared, entry.filter, every_bit
+            ):
+                kept.add(shared.listed.uid)
+        self.log.send([one for one in self.recent.all() if one[0] in kept])
         self.damaged = False

@@ -57,7 +57,7 @@ def later(one: bytes, other: bytes) -> bool:
 
 
 def order(number: bytes) -> tuple[int, int]:
-    """Return what an entry's number is sorted by."""
+    """Return what an entry's number is compared by."""
     first, _, second = number.partition(b"-")
     return int(first), int(second or 0)
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from bloomery import errors
 from bloomery.integrations.redis.failures import checked
 from bloomery.integrations.redis.trips import Flow, command
-from bloomery.service.store.stream import START, Entry, entries_in, later, order
+from bloomery.service.store.stream import START, Entry, entries_in, later
 from bloomery.storage.operations import Op
 
 if TYPE_CHECKING:
@@ -73,8 +73,9 @@ class Tail(threading.Thread):
             # stream always keeps (store-stream-entries is at least _COUNT) none can be missing.
             gap, lost = self.node.tail_link.run(self._missed())
             if lost:
-                self.node.restore(lost)
-            if gap or lost:
+                self.node.damage()
+                return
+            if gap:
                 self._load()
                 return
         self._read_at = time.monotonic()
@@ -82,14 +83,16 @@ class Tail(threading.Thread):
         if merged:  # bits that came without hashes
             self.node.deliver(found, None)
             self.node.reload(merged)
+            self.node.recent.reach(found[-1].id)
         # As of when it was asked for: what came while this process was stopped is older than now.
         self.node.deliver(found, began if len(found) < _COUNT else None)
         if found:  # only now: what could not be delivered is read again
             self.position = found[-1].id
 
-    def _read(self) -> Flow[list[Entry]]:
+    def _read(self, wait: bool = True) -> Flow[list[Entry]]:
         stream = self.node.catalogue.stream
-        words = ("XREAD", "COUNT", _COUNT, "BLOCK", _BLOCK_MS, "STREAMS", stream, self.position)
+        block = ("BLOCK", _BLOCK_MS) if wait else ()
+        words = ("XREAD", "COUNT", _COUNT, *block, "STREAMS", stream, self.position)
         [some] = yield [command(stream, *words)]
         [reply] = checked(some)
         return entries_in(reply)
@@ -97,9 +100,12 @@ class Tail(threading.Thread):
     def _look(self) -> None:
         """See whether this is the Redis that we know."""
         identity = self.node.identify()
-        if self._loaded and (identity != self.identity or self.node.damaged):
+        lost = self._loaded and self.node.tail_link.run(self._missed())[1]
+        if self._loaded and (identity != self.identity or lost or self.node.damaged):
             # Another one, or the same after a crash: what it was given last it may not have.
-            self.node.restore(self.node.tail_link.run(self._missed())[1])
+            kept = self.node.tail_link.run(self._kept())
+            self._read_rest()
+            self.node.restore(every_bit=not kept)
             self._loaded = False
         self.identity = identity
         if not self._loaded:
@@ -112,6 +118,7 @@ class Tail(threading.Thread):
         self._loaded = False  # until all of it has come: the stream is not followed meanwhile
         self.position = self.node.tail_link.run(self._last())
         self.node.load()
+        self.node.recent.reach(self.position)
         self._loaded = True
         # Loading takes seconds: after the next read it is asked whether the stream kept all that
         # came meanwhile. A part that was trimmed is in no chunk that was read before it was added.
@@ -124,15 +131,31 @@ class Tail(threading.Thread):
         [found] = checked(some)
         return bytes(found[0][0]) if found else START
 
+    def _read_rest(self) -> None:
+        """Hear what others have done, at once: what they dropped must not be restored."""
+        while found := self.node.tail_link.run(self._read(wait=False)):
+            self.node.deliver(found, None)
+            self.position = found[-1].id
+
+    def _kept(self) -> Flow[bool]:
+        """Whether Redis has all that is not in `Recent`."""
+        stream = self.node.catalogue.stream
+        [some] = yield [command(stream, "XRANGE", stream, "-", "+", "COUNT", 1)]
+        [first] = checked(some)
+        one = self.node.recent.known(first[0][0]) if first else None
+        if one is None:
+            return False
+        [some] = yield [command(stream, "XRANGE", stream, one, one)]
+        return bool(checked(some)[0])
+
     def _missed(self) -> Flow[tuple[bool, bool]]:
         """Whether entries went that were never read here; and whether Redis has lost some that
-        were: then the catalogue, beside them, may have lost filters."""
+        were."""
         stream = self.node.catalogue.stream
         [some] = yield [command(stream, "XINFO", "STREAM", stream)]
         [found] = some
-        newest = max(self.position, self.node.newest, key=order)
         if isinstance(found, Exception):  # there is no stream
-            return False, newest != START
+            return False, self.position != START
         facts: dict[Any, Any] = found if isinstance(found, dict) else _pairs(found)
         # What trimming took is in no field by itself (max-deleted-entry-id is XDEL's alone). But if
         # the entry that was read last is still there, so is all that came after it.
@@ -141,7 +164,7 @@ class Tail(threading.Thread):
         trimmed = facts.get(b"entries-added", length + 1) > length  # before Redis 7: perhaps
         last = facts.get(b"last-generated-id", START)
         oldest = first[0] if first else last
-        return trimmed and later(oldest, self.position), later(newest, last)
+        return trimmed and later(oldest, self.position), later(self.position, last)
 
 
 def _pairs(found: list[Any]) -> dict[Any, Any]:

@@ -162,9 +162,9 @@ class StoreLog:
                 raise errors.UnknownFilter(
                     f"filter {shared.strings.keys.name!r} is not whole in Redis any more"
                 )
-        catalogue.told(checked(last)[0])
+        [entry] = checked(last)
         for shared, hashes in batch:
-            self.recent.add(shared.listed.uid, hashes)
+            self.recent.add(shared.listed.uid, hashes, entry)
             self.written += len(hashes) // 8
         return b"".join(made.answers for made in all_made)
 

@@ -49,3 +49,19 @@ def test_recent_forgets_what_is_old_or_too_much(monkeypatch: pytest.MonkeyPatch)
     assert recent.all() == [(2, b"b" * 16), (1, b"c" * 8), (3, b"d" * 8)]
     recent.add(4, b"e" * 16)
     assert recent.all() == [(1, b"c" * 8), (3, b"d" * 8), (4, b"e" * 16)]
+
+
+def test_recent_knows_what_proves_that_redis_kept_the_rest() -> None:
+    """The mark is the last entry whose adds are not there; what comes later proves as much."""
+    recent = Recent(seconds=10, most_bytes=16)
+    assert recent.known(b"0-0") == b"0-0"
+    recent.add(1, b"a" * 8, b"9-0")
+    recent.add(1, b"b" * 8, b"10-0")
+    assert recent.known(b"9-1") == b"10-0"
+    assert recent.known(b"11-0") is None
+    recent.add(1, b"c" * 8, b"12-0")  # the first one goes
+    assert (recent.mark, recent.known(b"0-0"), recent.known(b"10-1")) == (b"9-0", b"9-0", b"12-0")
+    recent.reach(b"11-0")
+    assert (recent.mark, recent.known(b"1-0")) == (b"11-0", b"11-0")
+    recent.reach(b"2-0")
+    assert recent.mark == b"11-0"
