@@ -21,7 +21,7 @@ export PYO3_PYTHON = $(abspath $(BIN)/python)
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help run build test test-fast test-rust test-pythons soak bench bench-service bench-running bench-guard lint format wheel lock fresh-check clean
+.PHONY: help run build test test-fast test-rust test-pythons soak bench bench-service bench-running bench-guard bench-cluster lint format wheel lock fresh-check clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -59,6 +59,9 @@ bench-running: build $(STAMPS)/dev $(STAMPS)/servers ## measure HTTP, samples an
 
 bench-guard: build $(STAMPS)/dev $(STAMPS)/servers ## measure exact answers in front of PostgreSQL and Redis (BENCH="--quick")
 	$(BIN)/python -m benchmarks --only guard --json benchmarks/results/guard.json $(BENCH)
+
+bench-cluster: build $(STAMPS)/dev $(STAMPS)/servers ## measure filters in Redis, nodes and HAProxy (BENCH="--quick")
+	$(BIN)/python -m benchmarks --only cluster --json benchmarks/results/cluster.json $(BENCH)
 
 lint: build $(STAMPS)/dev ## ruff, mypy --strict, stubtest, rustfmt, clippy
 	$(BIN)/ruff check $(LINTED)

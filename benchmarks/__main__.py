@@ -30,6 +30,7 @@ PARTS = {
     "service": "bloomery serve beside redis-server",
     "running": "HTTP, samples and users of bloomery serve",
     "guard": "exact answers in front of PostgreSQL",
+    "cluster": "filters in Redis, nodes, HAProxy",
 }
 
 

@@ -158,6 +158,24 @@ class Settings:
         """By redis-py: a slow client needs no more to be timed."""
         return self.size(20_000 if self.quick else 100_000)
 
+    @property
+    def cluster_rounds(self) -> int:
+        return (5 if self.quick else 21) if self.scale >= 1 else 1
+
+    @property
+    def cluster_load_bytes(self) -> int:
+        """Of the bits that a node loads."""
+        return max(1 << 22, int((1 << (27 if self.quick else 30)) * min(1.0, self.scale)))
+
+    @property
+    def cluster_loads(self) -> int:
+        return (2 if self.quick else 5) if self.scale >= 1 else 1
+
+    @property
+    def cluster_seconds(self) -> float:
+        """Of the writes under which the lag is measured."""
+        return (8.0 if self.quick else 60.0) if self.scale >= 1 else 2.0
+
     def as_record(self) -> Record:
         """What the JSON says about how the figures were made."""
         return {**asdict(self), "rounds": self.rounds, "few_rounds": self.few_rounds}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from statistics import median
 
-from benchmarks import guard, running
+from benchmarks import cluster, guard, running
 from benchmarks.adapters import OURS
 from benchmarks.family import verdict as family
 from benchmarks.lines import Line, missing, word
@@ -40,6 +40,7 @@ def judge(parts: Parts, settings: Settings) -> list[Line]:
         *(service.judge(parts["service"], settings) if "service" in parts else []),
         *(running.judge(parts["running"]) if "running" in parts else []),
         *(guard.judge(parts["guard"]) if "guard" in parts else []),
+        *(cluster.judge(parts["cluster"]) if "cluster" in parts else []),
     ]
 
 

@@ -35,10 +35,11 @@ def benchmark(
     requests: int,
     numbers: int,
     login: tuple[str, ...] = (),
+    connections: int = CONNECTIONS,
 ) -> float:
     """Requests a second."""
     command = ["taskset", "-c", servers.cores()[1], "redis-benchmark", "--csv", "-p", str(port)]
-    command += ["-c", str(CONNECTIONS), "-P", str(pipeline), "-n", str(requests), *login]
+    command += ["-c", str(connections), "-P", str(pipeline), "-n", str(requests), *login]
     done = subprocess.run(
         [*command, "-r", str(numbers), *words], capture_output=True, text=True, check=False
     )

@@ -33,6 +33,11 @@ def test_the_commands_page_is_made_from_the_table() -> None:
     assert (DOCS / "commands.md").read_text("utf-8") == module.page()
 
 
+def test_the_scaling_page_is_made_from_the_figures() -> None:
+    """The tables of docs/scaling.md are what scripts/scaling_page.py makes of the figures."""
+    assert (DOCS / "scaling.md").read_text("utf-8") == script("scaling_page").page()
+
+
 def test_every_setting_is_documented() -> None:
     """The table of settings has each, with its default and whether it can be set live."""
     text = (DOCS / "service.md").read_text("utf-8")

@@ -46,3 +46,15 @@ def test_guard_runs_and_judges(tmp_path: Path) -> None:
     reads = [r for r in records if r["table"] == "reads"]
     assert all(r["asked"] == r["looked_up"] == r["answers"]["source"] for r in reads)
     assert any(line["what"].startswith("reads that reach") for line in found["how_good"])
+
+
+@pytest.mark.soak
+def test_cluster_runs_and_judges(tmp_path: Path) -> None:
+    """Every step of the cluster's part runs at the least size with real processes; filters in Redis
+    lose no key, and every write is known to the other nodes."""
+    found = run(tmp_path, "cluster")
+    records = found["parts"]["cluster"]
+    assert {r["table"] for r in records} == {"library", "loading", "checks", "costs", "lag"}
+    assert not any(r["lost_keys"] for r in records if r["table"] == "library")
+    assert not any(r["late"] for r in records if r["table"] == "lag")
+    assert len(found["how_good"]) == 6

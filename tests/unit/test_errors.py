@@ -198,10 +198,15 @@ def test_private_methods_check_their_sizes() -> None:
     for offset, data in ((0, b"x" * 129), (128, b"x"), (1, b"x"), (2**63, b"x"), (120, b"x" * 9)):
         with pytest.raises(InvalidParameter):
             filter._write(offset, data)
+        with pytest.raises(InvalidParameter):
+            filter._or_bytes(offset, data)
     with pytest.raises(InvalidParameter):
         filter._write(0, "text")
     filter._write(120, b"\xff" * 8)
     assert bytes(memoryview(filter))[120:] == b"\xff" * 8
+    filter._or_bytes(112, b"\x81\x01" + b"\0" * 6 + b"\0" * 5)
+    assert bytes(memoryview(filter))[112:] == b"\x81\x01" + b"\0" * 6 + b"\xff" * 8
+    filter._write(112, b"\0" * 8)
     other._or(filter)
     filter._and(other)
     assert filter._is_subset(other)

@@ -27,6 +27,8 @@ MAY_IMPORT = {
     "line_rates": {"errors", "parameters"},
     "cell_sizing": {"errors", "line_rates", "parameters"},
     "sizing": {"_native", "cell_sizing", "errors", "line_rates", "parameters", "types"},
+    "scaling_figures": set(),
+    "scaling": {"errors", "parameters", "scaling_figures", "sizing"},
     "filters": _BASE | {"parameters"},
     "storage": _BASE | {"filters"},
     "names": {"errors"},
@@ -49,7 +51,17 @@ MAY_IMPORT = {
     },
     "dashboard": {"bloomery", "errors", "service", "sizing", "types"},
     "cli": _BASE
-    | {"bloomery", "filters", "storage", "guard", "integrations", "service", "building"},
+    | {
+        "bloomery",
+        "filters",
+        "storage",
+        "guard",
+        "integrations",
+        "service",
+        "building",
+        "scaling",
+        "scaling_figures",
+    },
     "__main__": {"cli"},
 }
 # Inside a function, or for types alone: `save` and `load` are methods of a filter, and the files

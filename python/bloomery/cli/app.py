@@ -8,7 +8,7 @@ from typer.main import get_command
 
 from bloomery import __version__
 from bloomery.cli import build as building
-from bloomery.cli import create, dedup, demo, filterfile, membership, plan, serve, user
+from bloomery.cli import cluster, create, dedup, demo, filterfile, membership, plan, serve, user
 from bloomery.cli.terminal import emit_line
 
 _COMMANDS: list[tuple[str, Callable[..., int], str]] = [
@@ -22,6 +22,10 @@ _COMMANDS: list[tuple[str, Callable[..., int], str]] = [
     ("dedup", dedup.dedup, dedup.EXAMPLE),
     ("serve", serve.serve, serve.EXAMPLE),
     ("demo", demo.demo, demo.EXAMPLE),
+]
+_GROUPS: list[tuple[str, Any, str]] = [
+    ("user", user, "Users of a server: who may log in, and what they may do."),
+    ("cluster", cluster, "Several servers that share their filters, on this machine."),
 ]
 
 
@@ -53,11 +57,11 @@ def build() -> Any:
     app.callback()(_main)
     for name, function, example in _COMMANDS:
         app.command(name, epilog=_epilog(example))(function)
-    users = typer.Typer(no_args_is_help=True, rich_markup_mode="rich")
-    for name, function, example in user.COMMANDS:
-        users.command(name, epilog=_epilog(example))(function)
-    about = "Users of a server: who may log in, and what they may do."
-    app.add_typer(users, name="user", help=about, epilog=_epilog(user.EXAMPLE))
+    for group, module, about in _GROUPS:
+        under = typer.Typer(no_args_is_help=True, rich_markup_mode="rich")
+        for name, function, example in module.COMMANDS:
+            under.command(name, epilog=_epilog(example))(function)
+        app.add_typer(under, name=group, help=about, epilog=_epilog(module.EXAMPLE))
     return get_command(app)
 
 

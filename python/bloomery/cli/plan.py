@@ -5,12 +5,14 @@ from typing import Annotated
 import typer
 
 from bloomery import sizing
-from bloomery.cli import options
+from bloomery.cli import nodeplan, options
 from bloomery.cli.amounts import parse_count, parse_memory, parse_rate, show_memory, show_rate
 from bloomery.cli.terminal import emit_line, render
 from bloomery.errors import InvalidParameter
 
-EXAMPLE = "bloomery plan 1e9 1%; bloomery plan 10M --memory 16MB; bloomery plan --memory 1GB -e 1%"
+EXAMPLE = (
+    "bloomery plan 1e9 1%; bloomery plan --memory 1GB -e 1%; bloomery plan 1e9 --nodes --checks 1M"
+)
 
 
 def plan(
@@ -52,14 +54,48 @@ def plan(
         options.Layout | None,
         typer.Option("--layout", help="Only this layout; both if not given."),
     ] = None,
+    nodes: Annotated[
+        bool,
+        typer.Option("--nodes", help="Plan servers that share the filter by Redis instead."),
+    ] = False,
+    checks: nodeplan.Checks = None,
+    writes: nodeplan.Writes = None,
+    batch: nodeplan.Batch = None,
+    memory_per_node: nodeplan.MemoryPerNode = None,
+    memory_per_master: nodeplan.MemoryPerMaster = None,
+    network: nodeplan.Network = None,
+    checks_per_core: nodeplan.ChecksPerCore = None,
+    writes_per_core: nodeplan.WritesPerCore = None,
+    load_rate: nodeplan.LoadRate = None,
     json: options.Json = False,
 ) -> int:
-    """Size a filter: from any two or three of capacity, error rate, memory and hashes, the rest."""
+    """Size a filter: from any two or three of capacity, error rate, memory and hashes, the rest;
+    with --nodes, how many servers and how much Redis so many keys and requests take."""
     if rate is not None and error_rate is not None:
         raise typer.BadParameter("the error rate is given twice", param_hint="--error-rate")
     wanted = rate if rate is not None else error_rate
     if capacity is not None and wanted is None and memory is None and hashes is None:
         wanted = 0.01  # the library's default
+    given = {
+        "checks": checks,
+        "writes": writes,
+        "batch": batch,
+        "memory_per_node": memory_per_node,
+        "memory_per_master": memory_per_master,
+        "network": network,
+        "checks_per_core": checks_per_core,
+        "writes_per_core": writes_per_core,
+        "load_rate": load_rate,
+    }
+    if nodes:
+        if memory is not None or hashes is not None:
+            raise typer.BadParameter("cannot go with --memory or --hashes", param_hint="--nodes")
+        if capacity is None:
+            raise typer.BadParameter("needs a capacity: 1e9, say", param_hint="--nodes")
+        return nodeplan.show_nodes(capacity, wanted or 0.01, layout or "blocked", given, json=json)
+    for name, value in given.items():
+        if value is not None:
+            raise typer.BadParameter("needs --nodes", param_hint=f"--{name.replace('_', '-')}")
     plans: list[sizing.Plan] = []
     refused: dict[str, InvalidParameter] = {}
     for name in [layout] if layout else ["blocked", "classic"]:

@@ -60,9 +60,13 @@ def emit_line(text: str) -> None:
 
 def say(message: str) -> None:
     """One line to standard error, `bloomery: ...`; lost without a fuss if that is closed."""
-    line = f"bloomery: {message}\n".encode("utf-8", "surrogateescape")
+    note(f"bloomery: {message}")
+
+
+def note(text: str) -> None:
+    """One line to standard error as it is; lost like the others."""
     with suppress(OSError):
-        os.write(STDERR, line)
+        os.write(STDERR, text.encode("utf-8", "surrogateescape") + b"\n")
 
 
 def with_step(failure: BaseException, step: str) -> BaseException:

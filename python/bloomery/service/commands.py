@@ -195,22 +195,26 @@ class Commands:
         self._whole(name)
         return self.engine.shelf.contains(name, keys)
 
+    def wants_store(self, shared: bool | None) -> bool:
+        """Does who asks want to know what Redis knows? None: as the server is set."""
+        return self.settings.store_consistency == "shared" if shared is None else shared
+
     def asks_store(self, shared: bool | None) -> bool:
-        """Is a question for Redis, and not for this node's copy? None: as the server is set."""
-        if self.node is None:
-            return False
-        if shared is None:
-            shared = self.settings.store_consistency == "shared"
-        return shared or self.node.aside
+        """Is a question for Redis, and not for this node's copy?"""
+        return self.node is not None and (self.wants_store(shared) or self.node.aside)
 
     async def contained(self, name: bytes, keys: list[Any], shared: bool | None) -> bytes:
         """As `contains`, by Redis if it is to be asked."""
         if self.node is not None and self.asks_store(shared):
-            return await reads.contains(self.node, name, keys)
+            return await reads.contains(self.node, name, keys, sure=self.wants_store(shared))
         return self.contains(name, keys)
 
     async def lookup(self, name: bytes, keys: list[Any]) -> list[Answer]:
         """Return an exact answer for each key: of the filter, or of the source it is bound to."""
+        if self.node is not None and self.node.aside:
+            raise errors.StoreUnavailable(
+                "this node has not heard of the others for too long: ask again in a moment"
+            )
         return await self.lookups.ask(self._whole(name), keys)
 
     def remove(self, name: bytes, keys: list[Any]) -> Outcome:

@@ -28,7 +28,8 @@ class Saving:
         self.problem: str | None = None  # of the last one, if it failed
         self.seconds: float | None = None  # that the last one took
         self._task: asyncio.Task[None] | None = None
-        covered = generation != 0 and server.recovered_rows == 0
+        # A node has nothing to save: its filters are in Redis.
+        covered = server.node is not None or (generation != 0 and server.recovered_rows == 0)
         self._seq = server.engine.log.seq if covered else -1  # the last row that it covers
         self._segment = server.engine.log.segment
         self._tried = time.monotonic()

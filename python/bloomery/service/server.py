@@ -299,6 +299,8 @@ class Server:
         self.audit.tick()
         self.door.sweep()
         self.saving.consider()
+        if self.node is not None:
+            await self.node.pass_second()
 
     async def _sweep_http(self) -> None:
         """Each second, also while the server is loading."""

@@ -19,6 +19,7 @@ ACL WHOAMI
 AUTH {token}
 BF.ADD {a} k
 BF.BIND {a} x
+BF.CONSISTENCY
 BF.CARD {a}
 BF.CLEAR {a}
 BF.DEBUG {a}

@@ -194,11 +194,14 @@ def test_tls_and_users(tmp_path: Path) -> None:
         node.kill()
 
 
-def test_the_file_alone(nodes: Nodes) -> None:
-    """Without any setting it is right, and HAProxy has nothing to warn of."""
+@pytest.mark.parametrize("count", [0, 16])
+def test_the_file_alone(nodes: Nodes, count: int) -> None:
+    """Without any setting it is right, and with as many nodes as it takes; HAProxy has nothing to
+    warn of."""
+    named = {f"BALANCER_NODE_{number}": f"10.0.0.{number}" for number in range(1, count + 1)}
     done = subprocess.run(
         ["haproxy", "-c", "-dW", "-f", str(CONFIGURATION)],
-        env={"PATH": nodes.balancer.environment()["PATH"]},
+        env={"PATH": nodes.balancer.environment()["PATH"], **named},
         capture_output=True,
         text=True,
         check=False,
@@ -211,7 +214,7 @@ def test_the_page(nodes: Nodes) -> None:
     """What docs/balancer.md shows happens, and it has every name that the file takes."""
     text = PAGE.read_text("utf-8")
     taken = set(re.findall(r"BALANCER_\w+", CONFIGURATION.read_text("utf-8")))
-    assert {re.sub(r"NODE_\d", "NODE_1", name) for name in taken} == set(
+    assert {re.sub(r"NODE_\d+", "NODE_1", name) for name in taken} == set(
         re.findall(r"^\| `(\w+)`", text, re.M)
     )
     for tool in ("redis-cli", "curl"):

@@ -31,15 +31,19 @@ COMMANDS = [
     "serve",
     "demo",
 ]
-COMMANDS += ["user"]
-USER = ["add", "list", "remove", "password", "token", "revoke", "allow"]
+GROUPS = {
+    "user": ["add", "list", "remove", "password", "token", "revoke", "allow"],
+    "cluster": ["up"],
+}
+COMMANDS += GROUPS
+UNDER = [f"{group} {one}" for group, names in GROUPS.items() for one in names]
 
 
 def options() -> Iterator[tuple[str, str]]:
     """Every option of every command, as (command, option)."""
     root = build()
-    users = [("user", one) for one in root.commands["user"].commands.values()]
-    for name, command in [("bloomery", root), *root.commands.items(), *users]:
+    under = [(name, one) for name in GROUPS for one in root.commands[name].commands.values()]
+    for name, command in [("bloomery", root), *root.commands.items(), *under]:
         for parameter in command.params:
             for option in parameter.opts:
                 if option.startswith("-"):
@@ -58,7 +62,8 @@ def test_the_commands_are_these() -> None:
     """No command appears or goes without this list, and so the docs, knowing."""
     root = build()
     assert sorted(root.commands) == sorted(COMMANDS)
-    assert sorted(root.commands["user"].commands) == sorted(USER)
+    for group, names in GROUPS.items():
+        assert sorted(root.commands[group].commands) == sorted(names)
 
 
 @pytest.mark.parametrize(("command", "option"), list(options()))
@@ -67,7 +72,7 @@ def test_docs_mention_every_option(command: str, option: str) -> None:
     assert f"`{option}" in section(command), f"{option} of {command} is not in docs/cli.md"
 
 
-@pytest.mark.parametrize("command", [*COMMANDS, *(f"user {one}" for one in USER)])
+@pytest.mark.parametrize("command", [*COMMANDS, *UNDER])
 @pytest.mark.slow
 def test_every_command_has_help_with_an_example(run: Run, command: str) -> None:
     """--help and -h show what it does and an example to copy."""

@@ -97,3 +97,40 @@ def test_nonsense_is_one_line(
 ) -> None:
     """What cannot be planned is one line on stderr and exit code 2."""
     assert message in one_line(run("plan", *args, code=2).stderr)
+
+
+@pytest.mark.slow
+def test_nodes_are_planned(run: Run) -> None:
+    """--nodes shows machines and where it ends, and --json has the same figures by name."""
+    asked = ("plan", "1e9", "1%", "--nodes", "--checks", "1M", "--writes", "5k")
+    text = run(*asked).stdout.decode()
+    for word in ("1.24 GB", "nodes", "Redis", "HAProxy", "Where it ends", "memory of a node"):
+        assert word in text
+    made = json.loads(run(*asked, "--json").stdout)
+    assert made["groups"] == 1
+    assert f"{made['all_nodes']} of a core each" in text
+    own = json.loads(run(*asked, "--json", "--checks-per-core", "10M").stdout)
+    assert own["all_nodes"] < made["all_nodes"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("args", "message"),
+    first_fast(
+        [
+            (("1e9", "--checks", "1M"), "needs --nodes"),
+            (("--nodes",), "needs a capacity"),
+            (("1e9", "--nodes", "--memory", "1GB"), "cannot go with --memory or --hashes"),
+            (("1e9", "--nodes", "--memory-per-node", "1MB"), "give it more"),
+            (("1e9", "--nodes", "--load-rate", "0"), "load_rate must be 1 or more"),
+        ]
+    ),
+)
+def test_nonsense_of_nodes_is_one_line(
+    run: Run,
+    one_line: Callable[[bytes], str],
+    args: tuple[str, ...],
+    message: str,
+) -> None:
+    """What cannot be planned is one line on stderr and exit code 2."""
+    assert message in one_line(run("plan", *args, code=2).stderr)

@@ -128,3 +128,26 @@ def test_permits_stay_small() -> None:
         session.permit(b"%d" % n, write=False)
     assert session.feed(packed(b"BF.EXISTS", b"plain", b"1")) == [b"BF.EXISTS", b"plain", b"1"]
     assert session.feed(packed(b"BF.EXISTS", b"4095", b"1")) is None
+
+
+def test_python_sees_everything_where_the_shelf_stands_aside() -> None:
+    """Of every client, until it does not any more; what waits in a chunk is handed out in order."""
+    held = shelf()
+    session = _native.Session(held, *LIMITS)
+    asked = packed(b"BF.EXISTS", b"plain", b"a")
+    held.aside = True
+    assert held.aside
+    assert session.feed(asked + packed(b"PING") + asked) == [b"BF.EXISTS", b"plain", b"a"]
+    assert session.feed(b"") == [b"PING"]
+    held.aside = False
+    assert session.feed(b"") is None
+    assert session.take() == b":0\r\n"
+
+
+def test_hashes_by_name_are_those_of_the_filter() -> None:
+    """8 bytes each, as the log has them."""
+    held, filter = shelf(), BloomFilter(1000, 0.01)
+    expected = b"".join(filter.hash_of(key).to_bytes(8, "little") for key in ("a", b"b", 7))
+    assert held.hashes(b"plain", ["a", b"b", 7]) == expected
+    with pytest.raises(KeyError):
+        held.hashes(b"none", ["a"])

@@ -15,6 +15,7 @@ from bloomery.errors import (
     UnknownFilter,
     UnsupportedVersion,
 )
+from bloomery.integrations.redis import telling
 from bloomery.integrations.redis.figures import Counting
 
 __all__ = ["MAX_GENERATIONS", "Backend", "Config"]
@@ -50,6 +51,7 @@ class Config:
     generations: int | None = None
     capacity: int | None = None  # of all generations; the header has that of one
     loading: str | None = None  # the checksum and the id of what is being pushed
+    told: dict[str, Any] | None = None  # nodes to be told of what is added: see `telling`
 
     def to_json(self) -> bytes:
         """Return it as it is kept."""
@@ -92,9 +94,12 @@ class Config:
         loading = found["loading"]
         if loading is not None and (type(loading) is not str or len(loading) > 64):
             return "it does not say what is being loaded"
+        if not telling.right(found["told"]):
+            return "it does not say whom to tell"
         if type(found["made"]) is not bool:
             return "it does not say whether it is made"
-        if self.kind == "rotating" or {window, generations, found["capacity"]} != {None}:
+        settings = (window, generations, found["capacity"])
+        if self.kind == "rotating" or any(one is not None for one in settings):
             if type(window) not in (int, float) or not 0 < window < _LONGEST_WINDOW:
                 return "its window cannot be"
             if type(generations) is not int or not 1 <= generations <= MAX_GENERATIONS:

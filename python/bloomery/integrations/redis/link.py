@@ -45,21 +45,23 @@ class Link:
         """Does all that is sent together go the same way, in order?"""
         return self._given.kind != "cluster"
 
-    def identity(self) -> object:
-        """Which servers these are: others after each restart, and after a failover."""
+    def identity(self) -> tuple[object, str]:
+        """Which servers these are: others after each restart, and after a failover. And what they
+        do when they are full."""
         from redis.exceptions import RedisClusterException, RedisError
 
         try:
             nodes = self.client.get_primaries() if self._given.kind == "cluster" else [None]
-            found = []
+            found, policy = [], ""
             for node in nodes:
                 where = {} if node is None else {"target_nodes": node}
                 info = self.client.info("server", **where)
                 replication = self.client.info("replication", **where)
-                found.append((info.get("run_id"), replication.get("master_replid")))
+                found.append((str(info.get("run_id")), str(replication.get("master_replid"))))
+                policy = str(self.client.info("memory", **where).get("maxmemory_policy", ""))
         except (RedisError, RedisClusterException, OSError) as problem:
             raise unavailable(problem) from problem
-        return sorted(found)
+        return sorted(found), policy
 
     @property
     def place(self) -> str:

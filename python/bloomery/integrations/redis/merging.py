@@ -115,6 +115,7 @@ def joined(strings: Strings, other: Strings) -> Flow[None]:
     for shard, result in enumerate(results):
         if result != 1:
             yield from (other if result == 2 else strings).lost(shard)
+    yield from strings.tell_merged()
 
 
 class Relay:

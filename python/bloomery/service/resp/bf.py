@@ -140,9 +140,8 @@ def mexists(client: Client, words: list[bytes]) -> Any:
 
 async def _everywhere(client: Client, words: list[bytes]) -> list[bool]:
     name, *keys = words
-    assert client.server.node is not None
     try:
-        found = await reads.contains(client.server.node, name, keys)
+        found = await client.server.commands.contained(name, keys, client.shared)
     except UnknownFilter:
         return [False] * len(keys)
     return [bool(answer) for answer in found]

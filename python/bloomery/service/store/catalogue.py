@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from bloomery import _native
 from bloomery.errors import CorruptData
+from bloomery.integrations.redis import telling
 from bloomery.integrations.redis.config import Config
 from bloomery.integrations.redis.failures import checked
 from bloomery.integrations.redis.trips import Flow, command
@@ -56,14 +57,19 @@ class Listed:
     dropped_at: float | None = None  # since when its strings are being deleted
 
     @property
-    def config(self) -> Config:
-        """What is kept beside its strings."""
+    def strings(self) -> Config:
+        """What its strings are made like."""
         return Config("bloom", self.header, self.shards)
 
     @property
     def nbytes(self) -> int:
         """Of its bits."""
         return _native.read_header(self.header, None)[1]
+
+    def is_over(self, now: float) -> bool:
+        """Was it dropped, or has its time come?"""
+        expired = self.expires_at is not None and self.expires_at <= now
+        return expired or self.dropped_at is not None
 
     def to_json(self) -> bytes:
         """Return it as the catalogue has it."""
@@ -101,6 +107,11 @@ class Catalogue:
         self.stream = b"{%b}:stream" % tag
         self.most_entries = most_entries
         self.writer = secrets.token_bytes(8)  # of this process, as long as it lives
+
+    def config(self, listed: Listed) -> Config:
+        """Return what is kept beside a filter's strings, for programs that add to it."""
+        told = telling.told(self.stream, listed.uid, self.most_entries)
+        return replace(listed.strings, told=told)
 
     def all(self) -> Flow[list[Listed]]:
         """Return every filter."""

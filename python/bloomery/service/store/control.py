@@ -23,15 +23,16 @@ from bloomery.storage.operations import Op
 if TYPE_CHECKING:
     from bloomery.service.store.node import Node
 
-__all__ = ["Control"]
+__all__ = ["Control", "dropping"]
 
 _PATIENCE = 10.0  # seconds after which a filter that was being dropped is dropped by whoever comes
+_TRIES, _PAUSE = 20, 0.01  # seconds between them, while a filter of that name is being dropped
 _REASONS = {
     Op.REMOVE: "a plain filter forgets no key",
     Op.RENAME: "its name is where its bits are in Redis; make another and add the keys",
     Op.COPY: "make another, and merge with RedisFilter.merge",
     Op.CLEAR: "drop it and make it again",
-    Op.MERGE: "merge with RedisFilter.merge, and let the nodes reload (restart them)",
+    Op.MERGE: "merge with RedisFilter.merge, which tells the nodes",
     Op.CHUNK: "push a saved filter with RedisFilter.push before nodes have one of that name",
     Op.ROTATE: "a plain filter does not rotate",
     Op.COMPACT: "a plain filter in Redis keeps its size",
@@ -96,38 +97,38 @@ class Control:
     def _made(self, listed: Listed) -> Flow[Listed]:
         """Make it, or take the one that another node has made alike at the same time."""
         catalogue, name = self.node.catalogue, listed.name
-        for _ in range(3):
+        for _ in range(_TRIES):
             found = yield from catalogue.find(name)
-            if found is not None and found.dropped_at is not None:
-                if time.time() - found.dropped_at < _PATIENCE:
-                    raise errors.FilterExists(
-                        "a filter of that name is being deleted: try again in a moment"
-                    )
-                yield from _deleted(catalogue, found)
+            if found is not None and found.is_over(time.time()):
+                yield from _cleared(catalogue, found)
+                continue
             try:
                 if found is None:
-                    yield from create(Keys(name), listed.config, None)
-                    yield from catalogue.change(name, None, listed, [listed.record(Op.CREATE)])
-                    return listed
+                    return (yield from self._new(listed))
             except Changed as other:
                 found = other.found
-            if found is not None and found.dropped_at is None:
-                found.config.require_same(operations.text_of(name), listed.config)
+            if found is not None and not found.is_over(time.time()):
+                found.strings.require_same(operations.text_of(name), listed.strings)
                 return found
-        raise errors.FilterExists("others are making and deleting filters of that name")
+        raise errors.FilterExists("a filter of that name is being deleted: try again in a moment")
+
+    def _new(self, listed: Listed) -> Flow[Listed]:
+        """Make its strings, and put it into the catalogue. Who makes the strings decides on its
+        number: programs that add to it tell that one."""
+        catalogue = self.node.catalogue
+        made = yield from create(Keys(listed.name), catalogue.config(listed), None)
+        told = made.told
+        if told is None or told["stream"].encode("utf-8", "surrogateescape") != catalogue.stream:
+            raise errors.FilterExists(
+                f"filter {operations.text_of(listed.name)!r} is in this Redis and not one of these "
+                "nodes: take another name, or delete it where it was made"
+            )
+        listed = replace(listed, uid=told["uid"])
+        yield from catalogue.change(listed.name, None, listed, [listed.record(Op.CREATE)])
+        return listed
 
     def _drop(self, listed: Listed) -> Flow[None]:
-        catalogue = self.node.catalogue
-        found: Listed | None = listed
-        while found is not None and found.uid == listed.uid:
-            going = found if found.dropped_at is not None else dropped(found, time.time())
-            try:
-                if going is not found:
-                    yield from catalogue.change(found.name, found, going, [listed.record(Op.DROP)])
-                yield from _deleted(catalogue, going)
-                return
-            except Changed as other:
-                found = other.found
+        yield from dropping(self.node.catalogue, listed)
 
     def _change(self, shared: Shared, op: Op, **to: Any) -> Flow[None]:
         catalogue = self.node.catalogue
@@ -145,9 +146,37 @@ class Control:
         raise errors.UnknownFilter("there is no such filter any more")
 
 
+def dropping(catalogue: Catalogue, listed: Listed) -> Flow[None]:
+    """Take a filter away. Who marks it first deletes the strings, and nobody else: what is made
+    under the name afterwards has strings of the same names."""
+    found: Listed | None = listed
+    while found is not None and found.uid == listed.uid and found.dropped_at is None:
+        going = dropped(found, time.time())
+        try:
+            yield from catalogue.change(found.name, found, going, [listed.record(Op.DROP)])
+        except Changed as other:
+            found = other.found
+        else:
+            yield from _deleted(catalogue, going)
+            return
+
+
+def _cleared(catalogue: Catalogue, found: Listed) -> Flow[None]:
+    """Make room where a filter has expired, or somebody began to drop it and may have died."""
+    if found.dropped_at is None:
+        yield from dropping(catalogue, found)
+    elif time.time() - found.dropped_at < _PATIENCE:
+        time.sleep(_PAUSE)
+    else:
+        again = dropped(found, time.time())
+        with contextlib.suppress(Changed):  # another one does it
+            yield from catalogue.change(found.name, found, again)
+            yield from _deleted(catalogue, again)
+
+
 def _deleted(catalogue: Catalogue, listed: Listed) -> Flow[None]:
     """Delete the strings, and then the entry of the catalogue."""
-    yield from Shared.of(listed, 0).strings.delete()
+    yield from Shared.of(listed, 0).strings.unlinked()
     with contextlib.suppress(Changed):
         yield from catalogue.change(listed.name, listed, None)
 

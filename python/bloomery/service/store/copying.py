@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import time
 
 from bloomery import BloomFilter, _native
@@ -18,7 +17,7 @@ from bloomery.service.store.catalogue import Catalogue, Changed, Listed
 from bloomery.service.store.shared import Shared
 from bloomery.storage.operations import Op
 
-__all__ = ["empty", "loaded", "merged", "restored"]
+__all__ = ["emptied", "empty", "loaded", "merged", "restored"]
 
 
 def empty(listed: Listed) -> BloomFilter:
@@ -40,27 +39,42 @@ def merged(link: Link, shared: Shared, filter: BloomFilter) -> None:
 
 
 def restored(
-    link: Link, catalogue: Catalogue, shared: Shared, filter: BloomFilter, lost: bool
-) -> None:
-    """Give Redis back what it has lost of a filter; `lost`: the catalogue too may have lost it."""
+    link: Link, catalogue: Catalogue, shared: Shared, filter: BloomFilter, every_bit: bool
+) -> bool:
+    """Give Redis back what it has lost of a filter; False if it is another's by now, or dropped.
+    `every_bit`: strings that are there may have lost some."""
     listed = shared.listed
     found = link.run(catalogue.find(listed.name))
-    if found is None:
-        if not lost:
-            return  # somebody has dropped it
-        listed = Listed(**{**listed.__dict__, "dropped_at": None})
-    elif found.uid != listed.uid or found.dropped_at is not None:
-        return
+    if found is not None and (found.uid != listed.uid or found.dropped_at is not None):
+        return False
     whole = link.run(_lengths(shared.strings))
     if not whole:
-        link.run(create(shared.strings.keys, listed.config, None))
+        _make_again(link, catalogue, listed)
+    if every_bit or not whole:
         link.run(pushing.merged(shared.strings, Source.of(filter, "bloom")))
     if found is None:
-        with contextlib.suppress(Changed):  # another node was quicker
+        # We would know if it had been dropped: all that is left of the stream was read before.
+        try:
             link.run(catalogue.change(listed.name, None, listed, [listed.record(Op.CREATE)]))
+        except Changed as other:  # another node was quicker
+            return other.found is not None and other.found.uid == listed.uid
     if listed.expires_at is not None:
         left = max(0.001, listed.expires_at - time.time()) + 60
         link.run(shared.strings.expire(left))
+    return True
+
+
+def emptied(link: Link, catalogue: Catalogue, listed: Listed) -> BloomFilter:
+    """Make a filter again of which Redis has lost bits, for who accepts that."""
+    _make_again(link, catalogue, listed)
+    return loaded(link, listed)
+
+
+def _make_again(link: Link, catalogue: Catalogue, listed: Listed) -> None:
+    # What says that the strings are made goes first. Strings that are there stay as they are.
+    keys = Shared.of(listed, 0).strings.keys
+    link.exchange([command(keys.config, "UNLINK", keys.config)])
+    link.run(create(keys, catalogue.config(listed), None))
 
 
 def _lengths(strings: Strings) -> Flow[bool]:

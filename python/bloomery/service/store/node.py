@@ -20,7 +20,7 @@ from bloomery import BloomFilter, errors
 from bloomery.integrations.redis.link import Link
 from bloomery.service.store import copying
 from bloomery.service.store.catalogue import Catalogue, Listed
-from bloomery.service.store.control import Control
+from bloomery.service.store.control import Control, dropping
 from bloomery.service.store.outbox import Outbox
 from bloomery.service.store.shared import Filters, Recent, Shared
 from bloomery.service.store.stream import Entry as StreamEntry
@@ -60,7 +60,7 @@ class Node:
             min_replicas=settings.store_min_replicas,
             timeout_ms=settings.store_timeout_ms,
             outbox=self.outbox,
-            on_loss=lambda: self.tail_look(),
+            on_loss=self.damage,
         )
         self.control = Control(self)
         self.tail = Tail(self)
@@ -70,7 +70,10 @@ class Node:
         self.lag = 0.0  # seconds that the last entry took
         self.loads = 0
         self.restores = 0
+        self.aside = False  # is Redis to be asked, since the copy is too old?
         self.broken = ""  # why the copy cannot be whole
+        self.damaged = False  # has Redis lost a string?
+        self._evicts = ""
         self._caught_up = asyncio.Event()
         self._going_on: asyncio.Future[None] | None = None
 
@@ -150,6 +153,11 @@ class Node:
             "queued_keys": None if self.outbox is None else float(self.outbox.keys),
         }
 
+    async def pass_second(self) -> None:
+        """Each second: send what waits on the disk, if Redis is there."""
+        if self.outbox is not None and self.outbox.keys and self.down_since is None:
+            await self.server.turns.call(self.log.retry)
+
     def require_link(self) -> None:
         """Raise StoreUnavailable at once where it is known that Redis does not answer."""
         if self.down_since is not None:
@@ -158,14 +166,10 @@ class Node:
     def _watch(self) -> None:
         """At the start of each turn: a process that was stopped must not answer from an old copy.
         While Redis is known to be away nobody writes, and the copy is all there is."""
-        aside = self.stale and self.down_since is None
+        self.aside = self.stale and self.down_since is None
+        aside = self.aside or self.server.settings.store_consistency == "shared"
         if aside is not self.engine.shelf.aside:
             self.engine.shelf.aside = aside
-
-    @property
-    def aside(self) -> bool:
-        """Is Redis to be asked, since the copy is too old?"""
-        return self.engine.shelf.aside
 
     # What the tail tells, on the event loop.
 
@@ -210,10 +214,13 @@ class Node:
 
     async def _go_on(self) -> None:
         """Take writes again, and send what waited."""
-        turns = self.server.turns
-        await turns.retry()
-        if self.outbox is not None and self.outbox.keys:
-            await turns.call(self.log.retry)
+        await self.server.turns.retry()
+        await self.pass_second()
+
+    def damage(self) -> None:
+        """Redis has lost a string: this node has its bits."""
+        self.damaged = True
+        self.tail_look()
 
     def tail_look(self) -> None:
         """Let the tail see soon whether all is as it was."""
@@ -231,7 +238,10 @@ class Node:
                 if op == Op.ADD:
                     if entry.writer != self.catalogue.writer:
                         adds.setdefault(uid, []).append(data)
+                        self.recent.add(uid, data, entry.id)
                     continue
+                if op == Op.MERGE:
+                    continue  # the tail loads it
                 self._add(adds)
                 self._do(op, Listed.from_json(data))
         self._add(adds)
@@ -252,7 +262,9 @@ class Node:
         shared = self.filters.by_uid.get(listed.uid)
         here = shared is not None and shared.id in self.engine.state.filters
         if op == Op.CREATE:
-            if not here:
+            # The stream tells of each drop before the name is given again. If we have another one
+            # of that name, this is the past: ours was loaded, or made here, since.
+            if not here and listed.name not in self.engine.state.names:
                 self._put(listed, None)
         elif not here or shared is None:
             pass
@@ -270,9 +282,6 @@ class Node:
     def _put(self, listed: Listed, filter: BloomFilter | None) -> None:
         """Have a filter that others made."""
         engine = self.engine
-        before = engine.state.names.get(listed.name)
-        if before is not None:  # one that was dropped before
-            engine.mirror(Op.DROP, before.id)
         try:
             made = filter or copying.empty(listed)
         except errors.NotEnoughMemory as problem:
@@ -290,35 +299,37 @@ class Node:
         shared = self.filters.forget(entry.id)
         expired = entry.expires_at is not None and entry.expires_at <= self.engine.state.now
         if shared is not None and expired:
-            # Whoever is first takes it off the list; Redis forgets the strings by itself.
+            # Whoever is first takes it away, for all; if nobody can, Redis forgets the strings.
             threading.Thread(target=self._unlist, args=(shared.listed,), daemon=True).start()
 
     def _unlist(self, listed: Listed) -> None:
         with contextlib.suppress(Exception):
-            self.link.run(self.catalogue.change(listed.name, listed, None))
+            self.link.run(dropping(self.catalogue, listed))
 
     # What the tail does, in its thread.
 
     def identify(self) -> object:
         """Which Redis this is: another one after each restart and failover."""
-        return self.tail_link.identity()
+        found, policy = self.tail_link.identity()
+        if policy.startswith("allkeys") and policy != self._evicts:
+            text = f"this Redis may evict any key (maxmemory-policy {policy}): set noeviction"
+            self.call(self.server.say, text, "warning")
+        self._evicts = policy
+        return found
 
     def load(self) -> None:
         """Have the filters of the catalogue, with all their bits."""
-        now = time.time()
+        # Before the catalogue is read: what is made here meanwhile is not in what was read.
+        held = self.filters.all()
         listed = self.tail_link.run(self.catalogue.all())
-        live = {
-            one.uid: one
-            for one in listed
-            if one.dropped_at is None and (one.expires_at is None or one.expires_at > now)
-        }
-        for shared in self.filters.all():
+        live = {one.uid: one for one in listed if not one.is_over(time.time())}
+        for shared in held:
             if shared.listed.uid not in live:
                 self.ask(self._drop_here, shared)
         for one in live.values():
             known = self.filters.by_uid.get(one.uid)
             if known is None:
-                made = copying.loaded(self.tail_link, one)
+                made = self._loaded(one)
                 self.ask(self._put_if_new, one, made)
             else:
                 entry = self.engine.state.filters.get(known.id)
@@ -327,27 +338,52 @@ class Node:
                     self.ask(self._update, known, one)
         self.loads += 1
 
+    def _loaded(self, listed: Listed) -> BloomFilter:
+        try:
+            return copying.loaded(self.tail_link, listed)
+        except errors.UnknownFilter as problem:
+            if not self.server.accept_loss:
+                raise errors.UnknownFilter(
+                    f"{problem}; a node that has it restores it, or start with --accept-loss"
+                ) from None
+            self.call(self.server.say, f"{problem}: what is left of it is taken", "error")
+            return copying.emptied(self.tail_link, self.catalogue, listed)
+
+    def reload(self, uids: set[int]) -> None:
+        """Load all bits of some filters again."""
+        for uid in uids:
+            shared = self.filters.by_uid.get(uid)
+            entry = None if shared is None else self.engine.state.filters.get(shared.id)
+            if shared is not None and entry is not None:
+                copying.merged(self.tail_link, shared, entry.filter)
+
     def _drop_here(self, shared: Shared) -> None:
         if shared.id in self.engine.state.filters:
             self.engine.mirror(Op.DROP, shared.id)
 
     def _put_if_new(self, listed: Listed, made: BloomFilter) -> None:
-        if listed.uid not in self.filters.by_uid:
+        # One of that name that we have now was made here while this was loaded, in its place.
+        if listed.uid not in self.filters.by_uid and listed.name not in self.engine.state.names:
             self._put(listed, made)
 
-    def restore(self, lost: bool) -> None:
-        """Give a Redis that may have lost something what this node knows; `lost`: it has lost a
-        part of the stream, and so perhaps of the catalogue."""
+    def restore(self, every_bit: bool) -> None:
+        """Give a Redis that may have lost something what this node knows; `every_bit`: also what
+        was acknowledged long ago."""
         self.restores += 1
-        asyncio.run_coroutine_threadsafe(self._restore(lost), self.loop).result()
+        work = self._restore(every_bit)
+        asyncio.run_coroutine_threadsafe(work, self.loop).result()
 
-    async def _restore(self, lost: bool) -> None:
-        await self.server.turns.call(lambda: self._restored(lost))
+    async def _restore(self, every_bit: bool) -> None:
+        await self.server.turns.call(lambda: self._restored(every_bit))
 
-    def _restored(self, lost: bool) -> None:
+    def _restored(self, every_bit: bool) -> None:
         """In the thread of the log: meanwhile nothing is written."""
+        kept = set()
         for shared in self.filters.all():
             entry = self.engine.state.filters.get(shared.id)
-            if entry is not None:
-                copying.restored(self.link, self.catalogue, shared, entry.filter, lost)
-        self.log.send(self.recent.all())
+            if entry is not None and copying.restored(
+                self.link, self.catalogue, shared, entry.filter, every_bit
+            ):
+                kept.add(shared.listed.uid)
+        self.log.send([one for one in self.recent.all() if one[0] in kept])
+        self.damaged = False

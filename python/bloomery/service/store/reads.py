@@ -8,20 +8,24 @@ from typing import TYPE_CHECKING, Any
 from bloomery import errors
 from bloomery.integrations.redis.flows import Strings
 from bloomery.integrations.redis.naming import Keys
+from bloomery.integrations.redis.trips import Flow
 from bloomery.storage.operations import Op
 
 if TYPE_CHECKING:
     from bloomery.service.commands import Outcome
+    from bloomery.service.store.catalogue import Listed
     from bloomery.service.store.node import Node
 
 __all__ = ["contains", "exact_add"]
 
+_DAMAGED = "the filter is not whole in Redis: nodes restore it, try again in a moment"
 
-async def contains(node: Node, name: bytes, keys: list[Any]) -> bytes:
+
+async def contains(node: Node, name: bytes, keys: list[Any], *, sure: bool) -> bytes:
     """Return a byte for each key: 0 it was definitely not added by anybody, 1 maybe.
 
-    What the copy knows Redis is not asked for. If Redis does not answer, the copy does: nobody
-    could have added anything since.
+    What the copy knows Redis is not asked for. If Redis does not answer, who wants to be `sure` is
+    told so: others may reach it, and have added keys. Else the copy answers.
     """
     shelf = node.engine.shelf
     entry = node.engine.find(name)
@@ -35,9 +39,21 @@ async def contains(node: Node, name: bytes, keys: list[Any]) -> bytes:
     hashes = shelf.hashes(name, [keys[at] for at in missing])
     try:
         node.require_link()
-        found = await asyncio.to_thread(node.link.run, shared.strings.contains_hashes(hashes))
+        found = await asyncio.to_thread(node.link.run, _whole(shared.strings, hashes))
+        now: Listed | None = None
+        if found is None:  # has another one its name by now, or has Redis lost its strings?
+            now = await asyncio.to_thread(node.link.run, node.catalogue.find(name))
     except errors.StoreUnavailable as problem:
         node.lost(problem)
+        if sure:
+            raise
+        return known
+    if now is not None and now.uid != shared.listed.uid:
+        return await _unknown(node, name, keys)
+    if found is None:
+        node.damage()
+        if sure:
+            raise errors.StoreUnavailable(_DAMAGED)
         return known
     answers = bytearray(known)
     for at, answer in zip(missing, found, strict=True):
@@ -52,13 +68,23 @@ async def _unknown(node: Node, name: bytes, keys: list[Any]) -> bytes:
         listed = await asyncio.to_thread(node.link.run, node.catalogue.find(name))
         if listed is None or listed.dropped_at is not None:
             raise errors.UnknownFilter("there is no filter of that name: make it first")
-        strings = Strings(Keys(name), listed.config)
+        strings = Strings(Keys(name), listed.strings)
         hashes, _ = strings.places.hashes(keys)
-        found = await asyncio.to_thread(node.link.run, strings.contains_hashes(hashes))
+        found = await asyncio.to_thread(node.link.run, _whole(strings, hashes))
     except errors.StoreUnavailable as problem:
         node.lost(problem)
         raise
+    if found is None:
+        raise errors.StoreUnavailable(_DAMAGED)
     return bytes(min(answer, 1) for answer in found)
+
+
+def _whole(strings: Strings, hashes: bytes) -> Flow[bytes | None]:
+    """Ask for keys; None if a string is not whole."""
+    try:
+        return (yield from strings.contains_hashes(hashes))
+    except errors.UnknownFilter:
+        return None
 
 
 async def exact_add(node: Node, name: bytes, keys: list[Any]) -> Outcome:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from bloomery.integrations.redis.flows import Strings
 from bloomery.integrations.redis.naming import Keys
 from bloomery.service.store.catalogue import Listed
+from bloomery.service.store.stream import START, later, order
 
 __all__ = ["Filters", "Recent", "Shared"]
 
@@ -25,7 +26,7 @@ class Shared:
     @classmethod
     def of(cls, listed: Listed, id: int) -> Shared:
         """Make one from what the catalogue has."""
-        return cls(listed, id, Strings(Keys(listed.name), listed.config))
+        return cls(listed, id, Strings(Keys(listed.name), listed.strings))
 
 
 class Filters:
@@ -52,32 +53,51 @@ class Filters:
 
 
 class Recent:
-    """What was acknowledged in the last seconds: a Redis that comes back without it, after a crash
-    or a failover, is given it again."""
+    """What nodes acknowledged in the last seconds, this one and others: a Redis that comes back
+    without it, after a crash or a failover, is given it again.
+
+    `mark` is the last entry of the stream that something was known by which is not here. Redis
+    writes to its disk and to replicas in order: if it still has that entry, or a later one of which
+    the adds are here, it has all that is not here.
+    """
 
     def __init__(self, seconds: float, most_bytes: int = 64 << 20) -> None:
         self.seconds = seconds
         self.most_bytes = most_bytes
+        self.mark = START
         self._lock = threading.Lock()
-        self._held: deque[tuple[float, int, bytes]] = deque()
+        self._held: deque[tuple[float, bytes, int, bytes]] = deque()
         self._bytes = 0
-        self.complete_since = time.monotonic()  # from then on all of it is here
 
-    def add(self, uid: int, hashes: bytes) -> None:
-        """Keep what was just written."""
+    def add(self, uid: int, hashes: bytes, entry: bytes = START) -> None:
+        """Keep what was just written, or read, in this entry of the stream."""
         now = time.monotonic()
         with self._lock:
-            self._held.append((now, uid, hashes))
+            self._held.append((now, entry, uid, hashes))
             self._bytes += len(hashes)
-            while self._bytes > self.most_bytes or self._held[0][0] < now - self.seconds:
-                at, _, oldest = self._held.popleft()
-                self._bytes -= len(oldest)
-                self.complete_since = at
+            while self._held and (
+                self._bytes > self.most_bytes or self._held[0][0] < now - self.seconds
+            ):
+                _, oldest, _, gone = self._held.popleft()
+                self._bytes -= len(gone)
+                self.mark = max(self.mark, oldest, key=order)
+
+    def reach(self, entry: bytes) -> None:
+        """Bits were loaded that had come by this entry at the latest."""
+        with self._lock:
+            self.mark = max(self.mark, entry, key=order)
+
+    def known(self, first: bytes) -> bytes | None:
+        """Return the earliest entry, from this one on, that proves what Redis has kept."""
+        with self._lock:
+            entries = [self.mark, *(one[1] for one in self._held)]
+        since = max(self.mark, first, key=order)
+        return min((one for one in entries if not later(since, one)), key=order, default=None)
 
     def all(self) -> list[tuple[int, bytes]]:
         """Return what is kept, of each filter together."""
         together: dict[int, list[bytes]] = {}
         with self._lock:
-            for _, uid, hashes in self._held:
+            for _, _, uid, hashes in self._held:
                 together.setdefault(uid, []).append(hashes)
         return [(uid, b"".join(parts)) for uid, parts in together.items()]

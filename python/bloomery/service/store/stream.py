@@ -5,7 +5,8 @@
                  uid (8 bytes) | operation (1) | length (4) | hashes, or what the catalogue has
 
 An entry of an operation that makes, changes or drops a filter has one record; one of adds has those
-of a whole turn. Adding is idempotent: to read an entry twice changes nothing.
+of a whole turn. Adding is idempotent: to read an entry twice changes nothing. MERGE says that bits
+were set of which there are no hashes: they are loaded.
 """
 
 from __future__ import annotations
@@ -15,13 +16,13 @@ from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 from bloomery.errors import CorruptData
+from bloomery.integrations.redis import telling
 from bloomery.storage.operations import Op
 
-__all__ = ["START", "Entry", "Record", "appended", "entries_in", "later", "packed_records"]
+__all__ = ["START", "Entry", "Record", "entries_in", "later", "order", "packed_records"]
 
 START = b"0-0"
-_HEAD = struct.Struct("<QBI")
-_OPS = (Op.ADD, Op.CREATE, Op.DROP, Op.EXPIRE, Op.ADJUST)
+_OPS = (Op.ADD, Op.CREATE, Op.DROP, Op.EXPIRE, Op.ADJUST, Op.MERGE)
 
 
 class Record(NamedTuple):
@@ -47,23 +48,16 @@ class Entry(NamedTuple):
 
 def packed_records(records: Iterable[Record]) -> bytes:
     """Return records as an entry has them."""
-    return b"".join(_HEAD.pack(uid, op, len(data)) + data for uid, op, data in records)
-
-
-def appended(
-    stream: bytes, most: int, writer: bytes, records: Iterable[Record]
-) -> tuple[bytes | str | int, ...]:
-    """Return the command that appends an entry, and lets old ones go beyond so many."""
-    data = packed_records(records)
-    return ("XADD", stream, "MAXLEN", "~", most, "*", "w", writer, "d", data)
+    return b"".join(telling.HEAD.pack(uid, op, len(data)) + data for uid, op, data in records)
 
 
 def later(one: bytes, other: bytes) -> bool:
     """Whether an entry's number comes after another."""
-    return _order(one) > _order(other)
+    return order(one) > order(other)
 
 
-def _order(number: bytes) -> tuple[int, int]:
+def order(number: bytes) -> tuple[int, int]:
+    """Return what an entry's number is compared by."""
     first, _, second = number.partition(b"-")
     return int(first), int(second or 0)
 
@@ -95,8 +89,8 @@ def _entry(number: bytes, values: Any) -> Entry:
 def _records(data: bytes) -> Iterator[Record]:
     at = 0
     while at < len(data):
-        uid, op, length = _HEAD.unpack_from(data, at)
-        at += _HEAD.size + length
+        uid, op, length = telling.HEAD.unpack_from(data, at)
+        at += telling.HEAD.size + length
         if op not in _OPS or at > len(data):
             raise ValueError
         yield Record(uid, op, data[at - length : at])

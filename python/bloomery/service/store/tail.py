@@ -14,6 +14,7 @@ from bloomery import errors
 from bloomery.integrations.redis.failures import checked
 from bloomery.integrations.redis.trips import Flow, command
 from bloomery.service.store.stream import START, Entry, entries_in, later
+from bloomery.storage.operations import Op
 
 if TYPE_CHECKING:
     from bloomery.service.store.node import Node
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 __all__ = ["Tail"]
 
 _BLOCK_MS = 100  # that Redis waits for something new: so old is the news that there is none
-_COUNT = 1000  # entries at once
+_COUNT = 1000  # entries at once: so many a stream keeps at least
 _LONG = 2.0  # seconds without the stream, after which a part of it may have gone meanwhile
 _PAUSE = (0.05, 1.0)  # seconds between tries, at first and at most
 _LOOK = 1.0  # seconds between looks at whether it is still the same Redis
@@ -62,27 +63,36 @@ class Tail(threading.Thread):
 
     def _follow(self) -> None:
         """One step: see that all is as it was, and read what is new."""
-        if time.monotonic() - self._looked_at > _LOOK:
+        if not self._loaded or time.monotonic() - self._looked_at > _LOOK:
             self._look()
         began = time.monotonic()
         found = self.node.tail_link.run(self._read())
-        if began - self._read_at > _LONG or time.monotonic() - began > _LONG:
-            # We were stopped, or cut off. What went out of the stream meanwhile we have not seen.
+        stopped = began - self._read_at > _LONG or time.monotonic() - began > _LONG
+        if stopped or len(found) == _COUNT:
+            # What went out of the stream meanwhile we have not seen. With fewer entries than the
+            # stream always keeps (store-stream-entries is at least _COUNT) none can be missing.
             gap, lost = self.node.tail_link.run(self._missed())
             if lost:
-                self.node.restore(lost)
-            if gap or lost:
+                self.node.damage()
+                return
+            if gap:
                 self._load()
                 return
         self._read_at = time.monotonic()
-        if found:
-            self.position = found[-1].id
+        merged = {one.uid for entry in found for one in entry.records if one.op == Op.MERGE}
+        if merged:  # bits that came without hashes
+            self.node.deliver(found, None)
+            self.node.reload(merged)
+            self.node.recent.reach(found[-1].id)
         # As of when it was asked for: what came while this process was stopped is older than now.
         self.node.deliver(found, began if len(found) < _COUNT else None)
+        if found:  # only now: what could not be delivered is read again
+            self.position = found[-1].id
 
-    def _read(self) -> Flow[list[Entry]]:
+    def _read(self, wait: bool = True) -> Flow[list[Entry]]:
         stream = self.node.catalogue.stream
-        words = ("XREAD", "COUNT", _COUNT, "BLOCK", _BLOCK_MS, "STREAMS", stream, self.position)
+        block = ("BLOCK", _BLOCK_MS) if wait else ()
+        words = ("XREAD", "COUNT", _COUNT, *block, "STREAMS", stream, self.position)
         [some] = yield [command(stream, *words)]
         [reply] = checked(some)
         return entries_in(reply)
@@ -90,9 +100,12 @@ class Tail(threading.Thread):
     def _look(self) -> None:
         """See whether this is the Redis that we know."""
         identity = self.node.identify()
-        if self._loaded and identity != self.identity:
+        lost = self._loaded and self.node.tail_link.run(self._missed())[1]
+        if self._loaded and (identity != self.identity or lost or self.node.damaged):
             # Another one, or the same after a crash: what it was given last it may not have.
-            self.node.restore(self.node.tail_link.run(self._missed())[1])
+            kept = self.node.tail_link.run(self._kept())
+            self._read_rest()
+            self.node.restore(every_bit=not kept)
             self._loaded = False
         self.identity = identity
         if not self._loaded:
@@ -102,10 +115,14 @@ class Tail(threading.Thread):
 
     def _load(self) -> None:
         """Load all bits, and follow the stream from where it was before."""
+        self._loaded = False  # until all of it has come: the stream is not followed meanwhile
         self.position = self.node.tail_link.run(self._last())
         self.node.load()
+        self.node.recent.reach(self.position)
         self._loaded = True
-        self._read_at = time.monotonic()
+        # Loading takes seconds: after the next read it is asked whether the stream kept all that
+        # came meanwhile. A part that was trimmed is in no chunk that was read before it was added.
+        self._read_at = 0.0
 
     def _last(self) -> Flow[bytes]:
         """Return the number of the last entry."""
@@ -114,21 +131,40 @@ class Tail(threading.Thread):
         [found] = checked(some)
         return bytes(found[0][0]) if found else START
 
+    def _read_rest(self) -> None:
+        """Hear what others have done, at once: what they dropped must not be restored."""
+        while found := self.node.tail_link.run(self._read(wait=False)):
+            self.node.deliver(found, None)
+            self.position = found[-1].id
+
+    def _kept(self) -> Flow[bool]:
+        """Whether Redis has all that is not in `Recent`."""
+        stream = self.node.catalogue.stream
+        [some] = yield [command(stream, "XRANGE", stream, "-", "+", "COUNT", 1)]
+        [first] = checked(some)
+        one = self.node.recent.known(first[0][0]) if first else None
+        if one is None:
+            return False
+        [some] = yield [command(stream, "XRANGE", stream, one, one)]
+        return bool(checked(some)[0])
+
     def _missed(self) -> Flow[tuple[bool, bool]]:
         """Whether entries went that were never read here; and whether Redis has lost some that
-        were: then the catalogue, beside them, may have lost filters."""
+        were."""
         stream = self.node.catalogue.stream
         [some] = yield [command(stream, "XINFO", "STREAM", stream)]
         [found] = some
         if isinstance(found, Exception):  # there is no stream
             return False, self.position != START
         facts: dict[Any, Any] = found if isinstance(found, dict) else _pairs(found)
-        gone = facts.get(b"max-deleted-entry-id")
-        if gone is None:  # before Redis 7: what is left must begin before
-            first = facts.get(b"first-entry")
-            gone = START if not first else first[0]
+        # What trimming took is in no field by itself (max-deleted-entry-id is XDEL's alone). But if
+        # the entry that was read last is still there, so is all that came after it.
+        first = facts.get(b"first-entry")
+        length = facts[b"length"]
+        trimmed = facts.get(b"entries-added", length + 1) > length  # before Redis 7: perhaps
         last = facts.get(b"last-generated-id", START)
-        return later(gone, self.position), later(self.position, last)
+        oldest = first[0] if first else last
+        return trimmed and later(oldest, self.position), later(self.position, last)
 
 
 def _pairs(found: list[Any]) -> dict[Any, Any]:

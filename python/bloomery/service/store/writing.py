@@ -12,12 +12,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bloomery import errors
+from bloomery.integrations.redis import telling
 from bloomery.integrations.redis.failures import checked
 from bloomery.integrations.redis.link import Link
 from bloomery.integrations.redis.trips import Ask, commands
 from bloomery.service.store.catalogue import Catalogue
 from bloomery.service.store.shared import Filters, Recent, Shared
-from bloomery.service.store.stream import Record, appended
+from bloomery.service.store.stream import Record
 from bloomery.storage.operations import Op
 
 if TYPE_CHECKING:
@@ -148,7 +149,7 @@ class StoreLog:
         catalogue = self.catalogue
         told = commands(
             catalogue.stream,
-            appended(catalogue.stream, catalogue.most_entries, catalogue.writer, records),
+            telling.entry(catalogue.stream, catalogue.most_entries, catalogue.writer, records),
         )
         if self.link.one_connection:
             *replies, last = self._go([*asks, told])
@@ -161,9 +162,9 @@ class StoreLog:
                 raise errors.UnknownFilter(
                     f"filter {shared.strings.keys.name!r} is not whole in Redis any more"
                 )
-        checked(last)
+        [entry] = checked(last)
         for shared, hashes in batch:
-            self.recent.add(shared.listed.uid, hashes)
+            self.recent.add(shared.listed.uid, hashes, entry)
             self.written += len(hashes) // 8
         return b"".join(made.answers for made in all_made)
 

@@ -1,0 +1,103 @@
+"""How fast a node has its copy: 1 GiB of bits in Redis, until it is ready; and `to_local`."""
+
+from __future__ import annotations
+
+import os
+import time
+from statistics import median
+
+from benchmarks.cluster.stage import Stage, stage
+from benchmarks.lines import Line, missing, word
+from benchmarks.report import Column, table
+from benchmarks.settings import Record, Settings
+from benchmarks.timing import progress, quiet
+from bloomery import sizing
+from bloomery.integrations.redis import RedisFilter
+from bloomery.integrations.redis.flows import Strings
+
+LEAST = 500.0  # MB/s
+ERROR_RATE = 0.01
+NAME = "large"
+CHUNK = 1 << 20
+
+
+def run(settings: Settings) -> list[Record]:
+    """An empty node's start is taken off: it is the same without a filter."""
+    with stage() as there:
+        empty = [there.timed() for _ in range(settings.cluster_loads)]
+        nbytes = _fill(there, settings.cluster_load_bytes)
+        ready, local = [], []
+        for number in range(settings.cluster_loads):
+            progress.step(f"cluster: loading, round {number + 1} of {settings.cluster_loads}")
+            ready.append(there.timed())
+            local.append(_to_local(there))
+    seconds = median(ready) - median(empty)
+    return [
+        _record("a node, until it is ready", nbytes, seconds, median(empty)),
+        _record("RedisFilter.to_local", nbytes, median(local), 0.0),
+    ]
+
+
+def _fill(there: Stage, wanted: int) -> int:
+    """A filter of about so many bytes, half of its bits set, as of one that is full."""
+    progress.step("cluster: loading, the bits")
+    capacity = sizing.solve(memory=wanted, error_rate=ERROR_RATE).capacity
+    [node] = there.start()
+    with node.wire() as wire:
+        wire.call("BF.RESERVE", NAME, ERROR_RATE, capacity, "KIND", "bloom")
+    node.stop()
+    noise = os.urandom(CHUNK)
+    with RedisFilter.open(there.url, NAME) as one:
+        strings = one._store
+        assert isinstance(strings, Strings)
+        for name, size in zip(strings.names, strings.sizes, strict=True):
+            for at in range(0, size, CHUNK):
+                there.client.setrange(name, at, noise[: min(CHUNK, size - at)])
+        return sum(strings.sizes)
+
+
+def _to_local(there: Stage) -> float:
+    with RedisFilter.open(there.url, NAME) as one, quiet():
+        began = time.perf_counter()
+        made = one.to_local()
+        taken = time.perf_counter() - began
+        del made
+    return taken
+
+
+def _record(what: str, nbytes: int, seconds: float, empty: float) -> Record:
+    return {
+        "table": "loading",
+        "what": what,
+        "nbytes": nbytes,
+        "seconds": seconds,
+        "empty_seconds": empty,
+        "mb_a_second": nbytes / 1e6 / max(seconds, 1e-3),
+    }
+
+
+def render(records: list[Record]) -> str:
+    columns = [Column("what", left=True)]
+    columns += [Column(t) for t in ("bits", "seconds", "MB/s", "an empty one: seconds")]
+    rows = [
+        [
+            r["what"],
+            f"{r['nbytes'] / 1e6:,.0f} MB",
+            f"{r['seconds']:.2f}",
+            f"{r['mb_a_second']:,.0f}",
+            f"{r['empty_seconds']:.2f}" if r["empty_seconds"] else "-",
+        ]
+        for r in records
+    ]
+    return table(
+        "Bits out of Redis, medians; the start of an empty node is taken off", columns, rows
+    )
+
+
+def judge(records: list[Record]) -> list[Line]:
+    what, must = "loading 1 GiB of bits into a node", f">= {LEAST:g} MB/s"
+    found = [r for r in records if r["table"] == "loading"]
+    if not found:
+        return [missing(what, must)]
+    measured = ", ".join(f"{r['mb_a_second']:,.0f} MB/s ({r['what']})" for r in found)
+    return [Line(what, must, "-", measured, word(found[0]["mb_a_second"] >= LEAST))]

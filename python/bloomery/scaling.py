@@ -1,0 +1,218 @@
+"""How many nodes, masters and bytes so many keys and requests take, and where that ends.
+
+Pure maths, from the figures of `scaling_figures`; docs/scaling.md works it through. The parts:
+
+    keys  -> bits: every node has all of its group's, Redis has them once more
+    checks -> nodes: each answers its share from its copy, on one core
+    writes -> every node follows all of them; Redis has a master for each share of the bits
+    groups: where a node cannot hold or follow all, keys are split by hash, each group on its own
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from bloomery import sizing
+from bloomery.errors import InvalidParameter
+from bloomery.parameters import number, show
+from bloomery.scaling_figures import FIGURES, Figures
+
+__all__ = ["ClusterPlan", "Limit", "plan_cluster"]
+
+LONGEST_STRING = 1 << 29  # bytes: what Redis takes, so a shard
+STREAM_ENTRIES = 100_000  # a node's setting store-stream-entries, unless it is given
+REPLAYED_SECONDS = 60  # its setting store-replay-seconds
+REPLAYED_BYTES = 50  # of a key that is kept so long
+FOLLOWING = 0.5  # of what a core may do: the most that goes to following writes
+MOST_SHARDS = 16_384
+MOST_GROUPS = 100_000
+
+
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """Something that runs out: how much of it is used, and what to do then."""
+
+    what: str
+    used: float
+    most: float
+    then: str
+
+    @property
+    def share(self) -> float:
+        """1 is where it breaks."""
+        return self.used / self.most if self.most > 0 else math.inf
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterPlan:
+    """What it takes. Figures without `all_` are of one group; there is mostly but one."""
+
+    capacity: int
+    error_rate: float
+    checks: float
+    writes: float
+    batch: int
+    nbytes: int  # of bits, in all
+    groups: int
+    group_nbytes: int
+    shards: int
+    masters: int
+    nodes: int  # one of them to spare
+    node_nbytes: int
+    redis_nbytes: int
+    stream_entries: int  # what store-stream-entries must be
+    stream_bytes_a_second: float  # to each node
+    stream_bytes_out: float  # of the stream's master, in all
+    load_seconds: float  # of one node
+    load_all_seconds: float  # if all come at once
+    all_nodes: int
+    all_masters: int
+    balancer_cores: float
+    shared_masters: int  # if nobody had a copy, and all checks went to Redis
+    limits: tuple[Limit, ...]
+
+    def as_dict(self) -> dict[str, Any]:
+        """Every figure by name, ready for JSON."""
+        limits = [{**asdict(one), "share": one.share} for one in self.limits]
+        return {**asdict(self), "limits": limits}
+
+
+def plan_cluster(
+    capacity: int | float,
+    error_rate: float = 0.01,
+    *,
+    checks: float = 0,
+    writes: float = 0,
+    batch: int = 1,
+    layout: str = "blocked",
+    memory_per_node: float = 64e9,
+    memory_per_master: float = 64e9,
+    network: float = 1.25e9,
+    figures: Figures = FIGURES,
+) -> ClusterPlan:
+    """Plan nodes for so many keys, and so many keys checked and added a second.
+
+    `batch`: keys of a request, or of requests that come at the same moment. `network`: bytes a
+    second that a machine can send.
+    """
+    rates = {"checks": checks, "writes": writes}
+    sizes = {"batch": batch, "memory_per_node": memory_per_node}
+    sizes |= {"memory_per_master": memory_per_master, "network": network}
+    for name, value in {**rates, **sizes}.items():
+        _require(name, value, 0 if name in rates else 1)
+    nbytes = sizing.plan(capacity, error_rate, layout=layout).nbytes
+    room = memory_per_node - figures.node_bytes
+    if room < sizing.LINE_BYTES:
+        raise InvalidParameter(
+            f"memory_per_node is {memory_per_node:,.0f} bytes, of which a node takes "
+            f"{figures.node_bytes:,.0f} without any filter: give it more"
+        )
+    task = _Task(
+        *(capacity, error_rate, nbytes, checks, writes, int(batch)),
+        *(memory_per_node, memory_per_master, network),
+    )
+    groups = max(1, math.ceil(nbytes / room))
+    while True:
+        made = _planned(task, groups, figures)
+        if groups >= MOST_GROUPS or all(limit.share <= 1 for limit in made.limits):
+            return made
+        groups += max(1, groups // 20)
+
+
+def _require(name: str, value: object, least: float) -> None:
+    found = number(value)
+    if found is None or not least <= found < math.inf:
+        raise InvalidParameter(f"{name} must be a number from {least:g} up, not {show(value)}")
+
+
+@dataclass(frozen=True, slots=True)
+class _Task:
+    capacity: int | float
+    error_rate: float
+    nbytes: int
+    checks: float
+    writes: float
+    batch: int
+    memory_per_node: float
+    memory_per_master: float
+    network: float
+
+
+def _planned(task: _Task, groups: int, figures: Figures) -> ClusterPlan:
+    batch, nbytes = task.batch, math.ceil(task.nbytes / groups)
+    checks, writes = task.checks / groups, task.writes / groups
+    core = figures.busy * 1e6  # microseconds a second
+    following = writes * figures.follow_us(batch)
+    asked = checks * figures.check_us(batch) + writes * figures.write_key_us
+    nodes = math.ceil(asked / max(core - following, core * (1 - FOLLOWING))) + 1
+
+    bits_in_redis = nbytes * figures.redis_factor
+    working = math.ceil(writes * figures.redis_us(batch) / core)
+    masters = max(1, working, math.ceil(bits_in_redis / task.memory_per_master))
+    from_master = min(figures.load_bytes_a_second, task.network)
+    load = nbytes / from_master
+    load_all = max(load, nodes * nbytes / (masters * from_master))
+    # A node that loads reads the stream from where it began: as much must still be there.
+    entries = max(STREAM_ENTRIES, math.ceil(2 * writes / batch * load_all))
+    stream = entries * figures.kept_bytes(batch)
+    masters = max(masters, math.ceil((bits_in_redis + stream) / task.memory_per_master))
+    to_each = writes * figures.stream_bytes(batch)
+    replayed = writes / nodes * REPLAYED_SECONDS * REPLAYED_BYTES
+    node_nbytes = math.ceil(nbytes + figures.node_bytes + replayed)
+    shards = max(math.ceil(nbytes / LONGEST_STRING), masters)
+    limits = (
+        Limit("memory of a node", node_nbytes, task.memory_per_node, "larger nodes, more groups"),
+        Limit(
+            "a node's core, following",
+            following,
+            core * FOLLOWING,
+            "larger batches, more groups",
+        ),
+        Limit(
+            "network of the stream's master",
+            to_each * nodes,
+            task.network * figures.busy,
+            "larger batches, more groups",
+        ),
+        Limit(
+            "memory of the stream's master",
+            stream,
+            task.memory_per_master / 2,
+            "larger batches; start nodes one by one",
+        ),
+        Limit("shards of a filter", shards, MOST_SHARDS, "more groups"),
+    )
+    return ClusterPlan(
+        capacity=int(task.capacity),
+        error_rate=task.error_rate,
+        checks=task.checks,
+        writes=task.writes,
+        batch=batch,
+        nbytes=task.nbytes,
+        groups=groups,
+        group_nbytes=nbytes,
+        shards=shards,
+        masters=masters,
+        nodes=nodes,
+        node_nbytes=node_nbytes,
+        redis_nbytes=math.ceil(bits_in_redis + stream),
+        stream_entries=entries,
+        stream_bytes_a_second=to_each,
+        stream_bytes_out=to_each * nodes,
+        load_seconds=load,
+        load_all_seconds=load_all,
+        all_nodes=nodes * groups,
+        all_masters=masters * groups,
+        balancer_cores=task.checks / batch * figures.balancer_request_us / core,
+        shared_masters=_shared(task, figures),
+        limits=limits,
+    )
+
+
+def _shared(task: _Task, figures: Figures) -> int:
+    """How many masters, if all checks went to them."""
+    used = task.checks * figures.shared_us(task.batch) + task.writes * figures.redis_us(task.batch)
+    by_memory = task.nbytes * figures.redis_factor / task.memory_per_master
+    return max(1, math.ceil(used / (figures.busy * 1e6)), math.ceil(by_memory))

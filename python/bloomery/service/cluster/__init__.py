@@ -1,0 +1,1 @@
+"""`bloomery cluster up`: Redis, nodes and HAProxy on this machine, for a try-out."""

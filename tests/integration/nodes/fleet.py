@@ -1,0 +1,126 @@
+"""Nodes of one store, at ports that they keep, and HAProxy before them if a test wants it."""
+
+from __future__ import annotations
+
+import urllib.error
+import urllib.request
+from collections.abc import Iterable
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import redis
+from redis.backoff import NoBackoff
+from redis.retry import Retry
+
+from integration.servers import BloomeryServer, HaProxy, free_ports, wait_until
+
+
+class Fleet:
+    """Some nodes that run; `close` ends them, whatever became of them."""
+
+    def __init__(
+        self, folder: Path, store: str | Iterable[str], *, nodes: int = 3, **settings: Any
+    ) -> None:
+        """`store`: one URL for all, or one for each. Settings are the server's, with `_`."""
+        stores = [store] * nodes if isinstance(store, str) else list(store)
+        ports = free_ports(2 * len(stores))
+        self.ports = [(ports[2 * at], ports[2 * at + 1]) for at in range(len(stores))]
+        self.folder = folder
+        self.nodes: list[BloomeryServer] = []
+        self._ends = ExitStack()
+        chosen = [f"--set={name.replace('_', '-')}={value}" for name, value in settings.items()]
+        for number, (url, (resp, http)) in enumerate(zip(stores, self.ports, strict=True)):
+            own = folder / f"node-{number}"
+            own.mkdir()
+            doors = ("--resp-port", str(resp), "--http-port", str(http))
+            one = BloomeryServer(own, *doors, f"--set=store={url}", *chosen)
+            self.nodes.append(one)
+            self._ends.callback(one.kill)
+
+    def __enter__(self) -> Fleet:
+        try:
+            for one in self.nodes:
+                one.spawn()
+            self.wait_ready()
+        except BaseException:
+            self._ends.close()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._ends.close()
+
+    def balancer(self) -> HaProxy:
+        """HAProxy, with all nodes in."""
+        own = self.folder / "balancer"
+        own.mkdir()
+        made = HaProxy(own, self.ports)
+        made.start()
+        self._ends.callback(made.close)
+        made.wait_for(*["UP"] * len(self.nodes))
+        return made
+
+    def client(self, number: int, *, shared: bool = False, **options: Any) -> Any:
+        """A client of one node that tries once; to be closed."""
+        return client_at(self.ports[number][0], shared=shared, **options)
+
+    def ready(self, number: int) -> bool:
+        """Whether /readyz says so."""
+        try:
+            return self.readyz(number)[0] == 200
+        except OSError:
+            return False
+
+    def readyz(self, number: int) -> tuple[int, str]:
+        """What /readyz says."""
+        url = f"http://127.0.0.1:{self.ports[number][1]}/readyz"
+        try:
+            with urllib.request.urlopen(url, timeout=5) as answer:
+                return answer.status, answer.read().decode()
+        except urllib.error.HTTPError as problem:
+            with problem:
+                return problem.code, problem.read().decode()
+
+    def wait_ready(self, *numbers: int) -> None:
+        """Return when these, or all, are ready."""
+        for number in numbers or range(len(self.nodes)):
+            assert wait_until(lambda at=number: self.ready(at)), self.told(number)  # type: ignore[misc]
+
+    def told(self, number: int) -> str:
+        """What a node printed, for a message."""
+        return f"node {number}: {self.nodes[number].printed()[-3000:]}"
+
+    def figures(self, number: int) -> dict[str, Any]:
+        """What INFO says of its store."""
+        with self.client(number) as client:
+            return dict(client.info("store"))
+
+    def answers(self, filter: str, keys: list[Any], *, shared: bool = False) -> list[int]:
+        """How many of these keys each node does not know."""
+        return [
+            missing(self.ports[at][0], filter, keys, shared=shared) for at in range(len(self.nodes))
+        ]
+
+
+def client_at(port: int, *, shared: bool = False, **options: Any) -> Any:
+    """A client of redis-py, which has no types for these; it tries once. `shared`: by the store."""
+    chosen: dict[str, Any] = {"socket_timeout": 20, "retry": Retry(NoBackoff(), 0), **options}
+    if shared:
+        chosen["redis_connect_func"] = _ask_store
+    return redis.Redis(port=port, **chosen)
+
+
+def _ask_store(connection: Any) -> None:
+    connection.on_connect()
+    connection.send_command("BF.CONSISTENCY", "SHARED")
+    assert connection.read_response() in (b"shared", "shared")
+
+
+def missing(port: int, filter: str, keys: list[Any], *, shared: bool = False) -> int:
+    """How many of these keys a server does not know."""
+    with client_at(port, shared=shared) as client:
+        found: list[Any] = []
+        for start in range(0, len(keys), 1000):
+            found += client.execute_command("BF.MEXISTS", filter, *keys[start : start + 1000])
+    return len(keys) - sum(map(bool, found))

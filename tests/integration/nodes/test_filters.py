@@ -1,0 +1,142 @@
+"""Filters that nodes make, drop and let end: in one order for all of them."""
+
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import Any
+
+import pytest
+import redis
+
+from bloomery.integrations.redis import RedisFilter
+from integration.conftest import open_folder, started
+from integration.nodes.fleet import Fleet
+from integration.servers import RedisServer, wait_until
+
+PLAIN = ("KIND", "bloom")
+
+
+@pytest.fixture(scope="module")
+def store() -> Iterator[RedisServer]:
+    """A Redis for all tests here: each has names of its own."""
+    with open_folder() as folder, started(RedisServer(folder), kill=True) as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def fleet(store: RedisServer) -> Iterator[Fleet]:
+    """Two nodes that follow one another."""
+    with open_folder() as folder, Fleet(folder, store.url, nodes=2) as made:
+        yield made
+
+
+def _all_know(fleet: Fleet, name: Any, *keys: str) -> bool:
+    return wait_until(lambda: fleet.answers(name, list(keys)) == [0, 0], 10)
+
+
+def _knows(client: Any, name: str, key: str) -> bool:
+    return bool(client.execute_command("BF.EXISTS", name, key))
+
+
+def _is_gone(client: Any, name: str) -> bool:
+    return bool(client.exists(name) == 0)
+
+
+def test_made_dropped_and_made_again_at_one_node(fleet: Fleet) -> None:
+    """What the stream tells a node of its own past changes nothing: the keys of the last filter of
+    a name stay there, also when it hears of those before."""
+    with fleet.client(0) as one, one.pipeline(transaction=False) as together:
+        for number in range(30):  # in one turn: it hears of all of it only afterwards
+            together.execute_command("BF.RESERVE", "again", 1e-6, 100 + number, *PLAIN)
+            together.execute_command("BF.ADD", "again", f"key-{number}")
+            if number < 29:
+                together.delete("again")
+        together.execute()
+    assert _all_know(fleet, "again", "key-29")
+    time.sleep(0.3)  # until all of the stream was read
+    assert fleet.answers("again", ["key-29"]) == [0, 0]
+    assert fleet.answers("again", ["key-28"]) == [1, 1]
+
+
+def test_made_and_dropped_at_different_nodes(fleet: Fleet) -> None:
+    """One node drops what the other has made, and makes it again, larger."""
+    for number in range(20):
+        with fleet.client(number % 2) as one, fleet.client(1 - number % 2) as other:
+            one.execute_command("BF.RESERVE", "both", 1e-6, 1000 + number, *PLAIN)
+            one.execute_command("BF.ADD", "both", f"a{number}")
+            assert wait_until(partial(_knows, other, "both", f"a{number}"))
+            other.execute_command("BF.ADD", "both", f"b{number}")
+            assert _all_know(fleet, "both", f"a{number}", f"b{number}")
+            assert other.delete("both") == 1
+            assert wait_until(partial(_is_gone, one, "both"))
+
+
+def test_two_nodes_make_one_filter_at_once(fleet: Fleet, store: RedisServer) -> None:
+    """Alike: both have it, and each has what the other adds. Unlike: exactly one is told that it
+    cannot be."""
+    with fleet.client(0) as one, fleet.client(1) as other, ThreadPoolExecutor(2) as pool:
+
+        def make(at: Any, name: str, capacity: int) -> Any:
+            try:
+                at.execute_command("BF.RESERVE", name, 1e-6, capacity, *PLAIN)
+            except redis.ResponseError as problem:
+                return str(problem)
+            return "made"
+
+        for number in range(40):
+            same = pool.map(make, (one, other), [f"same{number}"] * 2, (1000, 1000))
+            for said in same:
+                assert said == "made" or "exists" in said, said
+            one.execute_command("BF.ADD", f"same{number}", "a")
+            other.execute_command("BF.ADD", f"same{number}", "b")
+            said = sorted(pool.map(make, (one, other), [f"apart{number}"] * 2, (1000, 2000)))
+            assert said[1] == "made", said
+            assert said[0] != "made", said
+            assert "exist" in said[0], said
+        for number in range(40):
+            assert _all_know(fleet, f"same{number}", "a", "b")
+            with RedisFilter.open(store.url, f"same{number}") as kept:
+                assert list(kept.contains_many(["a", "b"])) == [True, True]
+
+
+@pytest.mark.parametrize(
+    "name",
+    [b"{a} b", b"}{", b"{}", b"a:1", b"a:1:bits", b"\xff\xfe \x00", "größe ✓".encode(), b" "],
+    ids=repr,
+)
+def test_names(fleet: Fleet, name: bytes) -> None:
+    """Braces, spaces, colons and bytes that are no text: each is a name like any other."""
+    with fleet.client(0) as one, fleet.client(1) as other:
+        one.execute_command("BF.RESERVE", name, 1e-6, 1000, *PLAIN)
+        one.execute_command("BF.ADD", name, "a")
+        assert wait_until(lambda: other.execute_command("BF.EXISTS", name, "a") == 1, 10)
+        other.execute_command("BF.ADD", name, "b")
+        assert _all_know(fleet, name, "a", "b")
+        assert other.delete(name) == 1
+        assert wait_until(lambda: one.exists(name) == 0, 10)
+
+
+def test_an_end_in_time(fleet: Fleet, store: RedisServer) -> None:
+    """A filter that has expired is gone at every node, at once its name is free, and what is made
+    under it then stays."""
+    with fleet.client(0) as one, fleet.client(1) as other:
+        one.execute_command("BF.RESERVE", "brief", 1e-6, 1000, *PLAIN)
+        one.execute_command("BF.ADD", "brief", "old")
+        assert wait_until(lambda: other.execute_command("BF.EXISTS", "brief", "old") == 1, 10)
+        assert one.pexpire("brief", 400) == 1
+        assert wait_until(lambda: other.pttl("brief") > 0, 10)
+        assert wait_until(lambda: one.exists("brief") == 0, 10)
+        one.execute_command("BF.RESERVE", "brief", 1e-6, 1000, *PLAIN)
+        one.execute_command("BF.ADD", "brief", "new")
+        assert _all_know(fleet, "brief", "new")
+        time.sleep(0.5)
+        assert fleet.answers("brief", ["new"]) == [0, 0]
+        assert fleet.answers("brief", ["old"]) == [1, 1]
+        assert other.pttl("brief") == -1
+        with RedisFilter.open(store.url, "brief") as kept:
+            assert kept.ttl() is None
+            assert "new" in kept
+    fleet.nodes[1].kill()
+    fleet.nodes[1].start()
+    assert fleet.answers("brief", ["new"]) == [0, 0]

@@ -1,0 +1,96 @@
+"""A node that is killed, or stopped for a while, behind the balancer and asked directly."""
+
+import time
+
+from integration.nodes.checker import Checker
+from integration.nodes.conftest import StartFleet
+from integration.nodes.fleet import missing
+from integration.nodes.load import load, reserve
+from integration.servers import RedisServer, wait_until
+
+LAG = 1.0  # seconds: store-max-lag-ms in these tests
+
+
+def test_a_node_is_killed_under_load(start_fleet: StartFleet, redis_server: RedisServer) -> None:
+    """`kill -9`: each client fails at most in what it had asked that node just then, and nothing is
+    wrong; the node comes back with all that was acknowledged meanwhile."""
+    fleet = start_fleet(redis_server.url)
+    reserve(fleet.ports[0][0])
+    balancer = fleet.balancer()
+    checker = Checker(lag=LAG)
+    with load(checker, [("balancer", balancer.resp_port)], count=6) as run:
+        run.flows(30)
+        clients = balancer.clients("resp")
+        doomed = clients.index(max(clients))
+        fleet.nodes[doomed].kill()
+        run.flows(60)
+        failed = len(checker.failures)
+        assert failed <= max(clients), checker.failures
+        fleet.nodes[doomed].start()
+        balancer.wait_for("UP", "UP", "UP")
+        assert fleet.answers("seen", checker.keys("seen"))[doomed] == 0
+        run.flows(30)
+        assert len(checker.failures) == failed
+    time.sleep(LAG)
+    assert fleet.answers("seen", checker.keys("seen")) == [0, 0, 0]
+    checker.require_right(writes=600, answers=600)
+
+
+def test_a_node_is_stopped_past_the_limit(
+    start_fleet: StartFleet, redis_server: RedisServer
+) -> None:
+    """SIGSTOP: the balancer takes it out. When it goes on, it says no to nothing that was
+    acknowledged meanwhile, from the first question on, by a connection of before."""
+    fleet = start_fleet(redis_server.url, store_max_lag_ms=int(LAG * 1000))
+    reserve(fleet.ports[0][0])
+    balancer = fleet.balancer()
+    checker = Checker(lag=LAG)
+    places = [(at, ports[0]) for at, ports in enumerate(fleet.ports)]
+    for number in range(2):
+        with fleet.client(2) as before:
+            before.ping()
+            fleet.nodes[2].freeze()
+            began = time.monotonic()
+            with load(checker, places[:2], filter="seen", seed=number, count=2) as run:
+                run.flows(30)
+                if number == 0:
+                    balancer.wait_for("UP", "UP", "DOWN")
+                time.sleep(max(0.0, began + LAG + 0.2 - time.monotonic()))
+            time.sleep(LAG)
+            keys = checker.keys("seen")
+            fleet.nodes[2].thaw()
+            found = before.execute_command("BF.MEXISTS", "seen", *keys)
+            assert sum(found) == len(keys), f"{len(keys) - sum(found)} of {len(keys)} missing"
+            fleet.wait_ready(2)
+            assert missing(fleet.ports[2][0], "seen", keys) == 0
+    balancer.wait_for("UP", "UP", "UP")
+    checker.require_right(writes=100, answers=100)
+
+
+def test_the_stream_is_trimmed_while_a_node_is_stopped(
+    start_fleet: StartFleet, redis_server: RedisServer
+) -> None:
+    """What it missed is not in the stream any more: it loads all bits again, and is whole."""
+    fleet = start_fleet(
+        redis_server.url,
+        nodes=2,
+        store_max_lag_ms=int(LAG * 1000),
+        store_stream_entries=1000,
+    )
+    reserve(fleet.ports[0][0])
+    with fleet.client(0) as writer, fleet.client(1) as before:
+        assert wait_until(lambda: before.exists("seen") == 1)
+        loads = fleet.figures(1)["loads"]
+        fleet.nodes[1].freeze()
+        keys = [f"key-{number}" for number in range(1300)]
+        began = time.monotonic()
+        for key in keys:  # one at a time: an entry of the stream each
+            writer.execute_command("BF.ADD", "seen", key)
+        assert redis_server.run("XLEN", "{bloomery}:stream") < 1250
+        time.sleep(max(0.0, began + 2.5 - time.monotonic()))
+        fleet.nodes[1].thaw()
+        found = before.execute_command("BF.MEXISTS", "seen", *keys)
+        assert sum(found) == len(keys)
+        fleet.wait_ready(1)
+        assert missing(fleet.ports[1][0], "seen", keys) == 0
+        assert wait_until(lambda: fleet.figures(1)["loads"] > loads)
