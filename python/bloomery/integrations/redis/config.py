@@ -170,6 +170,7 @@ class Config:
         if self.window is not None:
             fields |= {"window": self.window, "generations": self.generations}
             fields |= {"per_generation": fields["capacity"], "capacity": self.capacity}
+            fields["error_rate"] *= (self.generations or 0) + 1  # of the whole
         return fields
 
 
@@ -187,6 +188,8 @@ def _differs(field: str, mine: Any, other: Any) -> str:
 
 
 def _word(value: Any) -> str:
+    if type(value) is float:
+        return f"{value:g}"
     return f"{value:,}" if type(value) is int else repr(value)
 
 
