@@ -21,7 +21,7 @@ EXAMPLES = sorted((TREE / "examples").glob("*.py"))
 # tests/unit/service/test_configuration.py.
 # Pages whose Python needs a server: tests/integration/http/test_client_page.py runs it, and
 # tests/integration/redis/test_redis_page.py.
-WITH_SERVER = {"docs/client.md", "docs/redis.md", "docs/redis-kinds.md"}
+WITH_SERVER = {"docs/client.md", "docs/redis.md"}
 WITH_DATABASE = {"exact_answers.py"}  # examples that start one: half of what they are
 LANGUAGES = {"python", "console", "sql", "toml", "json", "yaml", ""}
 

@@ -38,7 +38,7 @@ class Shared:
         """So many seconds later, for all of them. They begin in the middle of a generation."""
         each = self.clients[0].window / self.clients[0].generations
         for one in self.clients:
-            generations = one._generations
+            generations = one._store
             shift = generations.pace.shift + seconds if seconds else each / 2 - time.time() % each
             generations.pace = generations.pace._replace(shift=shift)
 
@@ -104,16 +104,42 @@ def test_what_is_new(client: Any) -> None:
     assert one.add("b") is True
 
 
+def test_how_long(client: Any) -> None:
+    """Added in the middle of a generation, a key stays for the window and half of one more."""
+    shared = Shared(client, 1)
+    [seen] = shared.clients
+    seen.add("a")
+    shared.turn(440)
+    assert "a" in seen
+    shared.turn(20)
+    assert "a" not in seen
+
+
+def test_a_generation_ends_meanwhile(client: Any) -> None:
+    """What is added to a generation that has just ended goes into the next one too."""
+    shared = Shared(client, 2)
+    one, two = shared.clients
+    one.add("a")
+    known = one._store._known
+    assert known is not None
+    shared.turn(100)
+    one._store._known = known._replace(ahead=known.ahead - 100)  # it does not know yet
+    assert one.add("b") is True
+    shared.turn(390)
+    assert "a" not in two
+    assert "b" in two
+
+
 def test_wrong_clocks(client: Any) -> None:
     """A client whose idea of the time is wrong is put right by Redis before anything counts."""
     one, two = Shared(client, 2, window=40_000).clients
     one.add("a")
     for wrong in (-1e6, 1e6, 15_000):
-        known = one._generations._known
+        known = one._store._known
         assert known is not None
-        two._generations._known = known._replace(ahead=known.ahead + wrong)
+        two._store._known = known._replace(ahead=known.ahead + wrong)
         assert "a" in two
-        two._generations._known = known._replace(ahead=known.ahead + wrong)
+        two._store._known = known._replace(ahead=known.ahead + wrong)
         assert two.add(f"b{wrong}") is True
         assert f"b{wrong}" in one
     # Nothing stays of the generations that were not now.
@@ -137,7 +163,7 @@ def test_forgotten_by_redis_itself(client: Any) -> None:
 
 @pytest.mark.parametrize("part", ["string", "hash"])
 def test_evicted(client: Any, part: str) -> None:
-    """A generation that was evicted is an error, for everybody and for good, and no empty one."""
+    """A generation that was evicted is an error for everybody, and no empty one."""
     shared = Shared(client, 2)
     one, two = shared.clients
     one.add("a")
@@ -146,7 +172,7 @@ def test_evicted(client: Any, part: str) -> None:
     [first, _] = sorted(client.scan_iter("{seen}:bits:*"))
     client.delete(first if part == "string" else "{seen}:generations")
     for filter in (one, two, RedisRotatingFilter.open(client, "seen")):
-        filter._generations.pace = one._generations.pace
+        filter._store.pace = one._store.pace
         with pytest.raises(UnknownFilter, match="no longer whole"):
             filter.add("c")
         with pytest.raises(UnknownFilter, match="no longer whole"):
@@ -154,6 +180,9 @@ def test_evicted(client: Any, part: str) -> None:
     again = RedisRotatingFilter.create(client, "seen", 200, 1e-6, window=400, generations=4)
     with pytest.raises(UnknownFilter, match="no longer whole"):
         again.add("c")
+    shared.turn(400)  # the window is over for what was lost, but not for "b"
+    if part == "string":
+        assert list(two.contains_many(["a", "b"])) == [False, True]
     again.delete()
     RedisRotatingFilter.create(client, "seen", 200, window=4).add("c")
 

@@ -9,7 +9,7 @@ from bloomery.filters import BloomFilter
 from bloomery.integrations.redis.aiohandle import AsyncHandle
 from bloomery.integrations.redis.backends import copied, created, found, pushed, wished
 from bloomery.integrations.redis.bf import BfFilter
-from bloomery.integrations.redis.figures import Facts
+from bloomery.integrations.redis.facts import PlainFacts
 from bloomery.integrations.redis.flows import Strings
 from bloomery.integrations.redis.merging import Relay, merging
 from bloomery.integrations.redis.naming import Keys
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 __all__ = ["AsyncRedisFilter"]
 
 
-class AsyncRedisFilter(Facts, AsyncHandle[Strings | BfFilter]):
+class AsyncRedisFilter(PlainFacts, AsyncHandle[Strings | BfFilter]):
     """A Bloom filter that every process with access to a Redis shares.
 
     >>> seen = await AsyncRedisFilter.create("redis://localhost", "seen", capacity=1_000_000)

@@ -22,7 +22,7 @@ from bloomery.errors import IncompatibleFilters, UnknownFilter
 from bloomery.integrations.redis import bf_replies
 from bloomery.integrations.redis.bf_keys import rows, sent
 from bloomery.integrations.redis.failures import checked
-from bloomery.integrations.redis.flows import milliseconds
+from bloomery.integrations.redis.lifetimes import ending, milliseconds
 from bloomery.integrations.redis.trips import Ask, Flow, command, commands, packed
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from bloomery.integrations.redis.naming import Keys
     from bloomery.types import Batch, Mask
 
-__all__ = ["EXPANSION", "BfFilter", "beside", "ending", "reserve", "share"]
+__all__ = ["EXPANSION", "BfFilter", "beside", "reserve", "share"]
 
 # A filter that is not to grow (NONSCALING) refuses keys once it is full; the local one takes them
 # and errs more often. One that grows twofold takes them, keeps its error rate, and has few layers.
@@ -53,11 +53,6 @@ def share(capacity: int, shards: int) -> int:
 def reserve(name: bytes, capacity: int, error_rate: float) -> tuple[bytes | str | int, ...]:
     """Return the words that make a shard."""
     return ("BF.RESERVE", name, f"{error_rate:.17g}", capacity, "EXPANSION", EXPANSION)
-
-
-def ending(name: bytes, life: int | None) -> tuple[bytes | str | int, ...]:
-    """Return the words that let a shard end in so many milliseconds, or never."""
-    return ("PERSIST", name) if life is None else ("PEXPIRE", name, life)
 
 
 def beside(name: bytes, what: str) -> bytes:

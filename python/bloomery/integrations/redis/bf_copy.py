@@ -14,12 +14,12 @@ from bloomery import _native
 from bloomery.errors import CorruptData, FilterExists, IncompatibleFilters, StoreRefused
 from bloomery.filters.redisbloom import RedisBloomFilter
 from bloomery.integrations.redis import bf_replies
-from bloomery.integrations.redis.bf import BfFilter, beside, ending
+from bloomery.integrations.redis.bf import BfFilter, beside
 from bloomery.integrations.redis.bf_keys import rows, sent
 from bloomery.integrations.redis.bf_making import planned_bf
 from bloomery.integrations.redis.config import Config
 from bloomery.integrations.redis.failures import checked
-from bloomery.integrations.redis.flows import milliseconds
+from bloomery.integrations.redis.lifetimes import ending, milliseconds
 from bloomery.integrations.redis.reading import Progress
 from bloomery.integrations.redis.trips import Ask, Flow, command, commands, packed
 from bloomery.storage import files

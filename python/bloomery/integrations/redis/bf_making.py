@@ -19,10 +19,10 @@ from bloomery.errors import (
     UnknownFilter,
 )
 from bloomery.integrations.redis import bf_replies
-from bloomery.integrations.redis.bf import ending, reserve, share
+from bloomery.integrations.redis.bf import reserve, share
 from bloomery.integrations.redis.config import Config
 from bloomery.integrations.redis.failures import checked
-from bloomery.integrations.redis.flows import milliseconds
+from bloomery.integrations.redis.lifetimes import ending, milliseconds
 from bloomery.integrations.redis.planning import planned
 from bloomery.integrations.redis.trips import Ask, Flow, command, commands, packed
 

@@ -16,12 +16,16 @@ from bloomery.errors import (
     UnsupportedVersion,
 )
 from bloomery.integrations.redis import telling
+from bloomery.integrations.redis.figures import Counting
 
-__all__ = ["Backend", "Config"]
+__all__ = ["MAX_GENERATIONS", "Backend", "Config"]
 
 Backend = Literal["bits", "bf"]
+MAX_GENERATIONS = 64  # each is asked for each key
 _VERSION = 1
+_LONGEST_WINDOW = 1e12  # seconds
 _LONGEST = 10_000  # bytes of a configuration: what is longer nobody of us wrote
+_FOLLOWING = ("num_bits", "num_hashes", "hasher or seed")
 _FIELDS = [
     "capacity",
     "error_rate",
@@ -94,16 +98,20 @@ class Config:
             return "it does not say whom to tell"
         if type(found["made"]) is not bool:
             return "it does not say whether it is made"
-        if window is not None and (type(window) not in (int, float) or not window > 0):
-            return "its window cannot be"
-        if generations is not None and type(generations) is not int:
-            return "its generations cannot be"
+        if self.kind == "rotating" or {window, generations, found["capacity"]} != {None}:
+            if type(window) not in (int, float) or not 0 < window < _LONGEST_WINDOW:
+                return "its window cannot be"
+            if type(generations) is not int or not 1 <= generations <= MAX_GENERATIONS:
+                return "its generations cannot be"
+            if type(found["capacity"]) is not int or found["capacity"] < 1:
+                return "its capacity cannot be"
         try:
-            if self.header:
-                _native.read_header(self.header, None)
+            of, _, _ = _native.read_header(self.header, None)
         except BloomeryError as problem:
             return str(problem)
-        return ""
+        return (
+            "" if of == ("counting" if self.kind == "counting" else "bloom") else "its kinds differ"
+        )
 
     def settled(self) -> Config:
         """Return it with its strings made."""
@@ -113,19 +121,19 @@ class Config:
         """Raise FilterExists, with what differs, unless another asks for just such a filter."""
         mine, theirs = self.shown(), wanted.shown()
         fields = dict.fromkeys([*mine, *theirs])
-        if self.backend != wanted.backend:
+        if (self.kind, self.backend) != (wanted.kind, wanted.backend):
             fields = {field: None for field in mine if field in theirs}
-        other = [
-            f"{field} {_word(mine.get(field))} and not {_word(theirs.get(field))}"
+        other = {
+            field: _differs(field, mine.get(field), theirs.get(field))
             for field in fields
             if mine.get(field) != theirs.get(field)
-        ]
+        }
         # What follows from the rest says nothing more.
-        told = [one for one in other if one.split()[0] not in ("num_bits", "num_hashes", "header")]
+        told = [words for field, words in other.items() if field not in _FOLLOWING]
         if other:
             raise FilterExists(
-                f"filter {name!r} is there, with {', '.join(told or other)}: open it as it is, or "
-                "take another name"
+                f"filter {name!r} is there, with {', '.join(told or other.values())}: open it as "
+                "it is, or take another name"
             )
 
     def require_kind(self, name: str, kind: str) -> None:
@@ -148,12 +156,13 @@ class Config:
     def shown(self) -> dict[str, Any]:
         """Return what a person asked for."""
         fields: dict[str, Any] = {"kind": self.kind, "backend": self.backend}
-        if self.header and self.kind != "counting":
+        if self.kind == "counting":
+            fields |= Counting.of(self.header)._asdict()
+            fields["hasher or seed"] = _Secret(self.header)  # which are all that is left
+        else:
             # A server's own filter has a layout and a hash function of its own.
             names = _FIELDS[:2] if self.backend == "bf" else _FIELDS
             fields |= dict(zip(names, _native.parse_header(self.header, None), strict=False))
-        else:
-            fields["header"] = self.header
         if fields.get("hasher") == "siphash":
             fields["seed"] = _Secret(fields["seed"])
         fields |= {"shards": self.shards}
@@ -167,10 +176,13 @@ class Config:
 class _Secret:
     """A seed that is a key: compared, and not shown."""
 
-    value: int
+    value: int | bytes
 
-    def __repr__(self) -> str:
-        return "that is another"
+
+def _differs(field: str, mine: Any, other: Any) -> str:
+    if isinstance(mine, _Secret) or isinstance(other, _Secret):
+        return f"another {field}"
+    return f"{field} {_word(mine)} and not {_word(other)}"
 
 
 def _word(value: Any) -> str:

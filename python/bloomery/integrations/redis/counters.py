@@ -7,22 +7,23 @@ counters are above zero: two that remove the same key at once must not take anot
 from __future__ import annotations
 
 import hashlib
-import struct
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from bloomery import _native, sizing
 from bloomery.errors import CorruptData, InvalidParameter, StoreRefused
 from bloomery.filters.hashers import check_hasher
 from bloomery.integrations.redis.config import Config
 from bloomery.integrations.redis.failures import checked
+from bloomery.integrations.redis.figures import Counting
 from bloomery.integrations.redis.flows import Strings
 from bloomery.integrations.redis.planning import LONGEST_STRING
 from bloomery.integrations.redis.trips import Ask, Flow, command
 
 if TYPE_CHECKING:
+    from bloomery.integrations.redis.naming import Keys
     from bloomery.types import Batch, Hasher, Key, Mask
 
-__all__ = ["ABSENT", "KEPT", "REMOVED", "Counters", "Counting", "planned_counters"]
+__all__ = ["ABSENT", "KEPT", "REMOVED", "Counters", "counters_of", "planned_counters"]
 
 ABSENT, REMOVED, KEPT, _GONE = range(4)  # kept: each of its counters is full, and stays so
 _SOME = 1_000  # keys a round trip: a script takes Redis three times as long as a command
@@ -55,21 +56,6 @@ return 1
 _SHA = hashlib.sha1(_REMOVE, usedforsecurity=False).hexdigest().encode()
 
 
-class Counting(NamedTuple):
-    """What the header of a counting filter says (docs/format.md)."""
-
-    capacity: int
-    error_rate: float
-    counter_bits: int
-
-    @classmethod
-    def of(cls, header: bytes) -> Counting:
-        """Read it."""
-        capacity, error_rate = struct.unpack_from("<Qd", header, 24)
-        [counter_bits] = struct.unpack_from("<Q", header, 64)
-        return cls(capacity, error_rate, counter_bits)
-
-
 def planned_counters(
     capacity: int, error_rate: float, counter_bits: int, hasher: Hasher, seed: int
 ) -> Config:
@@ -96,10 +82,26 @@ def planned_counters(
     return Config("counting", header)
 
 
+def counters_of(keys: Keys, made: Flow[Config]) -> Flow[Counters]:
+    """What does the work of a filter that is made or found so."""
+    return Counters(keys, (yield from made))
+
+
 class Counters(Strings):
     """The string of a counting filter."""
 
     kind = "counting"
+
+    def info(self) -> Flow[dict[str, Any]]:
+        """What it was made for; Redis counts bits, not counters, so how full it is takes a copy."""
+        made = Counting.of(self.config.header)
+        return {
+            "kind": self.kind,
+            **made._asdict(),
+            "nbytes": self.sizes[0],
+            "bits_per_key": self.sizes[0] * 8 / made.capacity,
+            "ttl": (yield from self.ttl()),
+        }
 
     def count(self, key: Key) -> Flow[int]:
         """The least of the key's counters."""
@@ -148,6 +150,7 @@ class Counters(Strings):
         length, *answers = checked(known)
         if length != self.lengths[0] or _GONE in answers:
             yield from self.lost(0)
-        if not all(one is None or one in (ABSENT, REMOVED, KEPT) for one in answers):
+        right = all(one is None or one in (ABSENT, REMOVED, KEPT) for one in answers)
+        if not right or None in replies:
             raise CorruptData("Redis answered to a script of ours with what it never returns")
         return answers

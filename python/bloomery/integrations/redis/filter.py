@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from bloomery.filters import BloomFilter
 from bloomery.integrations.redis.backends import copied, created, found, pushed, wished
 from bloomery.integrations.redis.bf import BfFilter
-from bloomery.integrations.redis.figures import Facts
+from bloomery.integrations.redis.facts import PlainFacts
 from bloomery.integrations.redis.flows import Strings
 from bloomery.integrations.redis.handle import Handle
 from bloomery.integrations.redis.merging import Relay, merging
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 __all__ = ["RedisFilter"]
 
 
-class RedisFilter(Facts, Handle[Strings | BfFilter]):
+class RedisFilter(PlainFacts, Handle[Strings | BfFilter]):
     """A Bloom filter that every process with access to a Redis shares.
 
     >>> seen = RedisFilter.create("redis://localhost", "seen", capacity=1_000_000)

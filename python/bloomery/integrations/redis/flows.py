@@ -6,11 +6,12 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from bloomery import _native
-from bloomery.errors import CorruptData, InvalidParameter, UnknownFilter
+from bloomery.errors import CorruptData, UnknownFilter
 from bloomery.integrations.redis import telling
 from bloomery.integrations.redis.config import Config
 from bloomery.integrations.redis.failures import checked
 from bloomery.integrations.redis.figures import figures
+from bloomery.integrations.redis.lifetimes import ending, left, milliseconds
 from bloomery.integrations.redis.naming import Keys
 from bloomery.integrations.redis.scripts import CLEAR, MAKE, MARGIN, SETTLE, STRAY
 from bloomery.integrations.redis.trips import Ask, Flow, command, commands, packed
@@ -18,23 +19,10 @@ from bloomery.integrations.redis.trips import Ask, Flow, command, commands, pack
 if TYPE_CHECKING:
     from bloomery.types import Batch, Mask
 
-__all__ = ["MARGIN", "Strings", "create", "milliseconds", "opened", "places_of", "whole"]
+__all__ = ["Strings", "create", "opened", "places_of", "whole"]
 
 _COUNTED = 1 << 25  # bytes whose bits one command counts: about 5 ms, and then others have a turn
 _SOME = 10_000  # keys a round trip: Redis does nothing else while it answers one
-_LONGEST_LIFE = 1e10  # seconds: 300 years
-
-
-def milliseconds(seconds: Any, what: str = "ttl") -> int | None:
-    """Check a time to live; what Redis takes."""
-    if seconds is None:
-        return None
-    right = isinstance(seconds, int | float) and not isinstance(seconds, bool)
-    if not right or not 0.001 <= seconds <= _LONGEST_LIFE:
-        raise InvalidParameter(
-            f"{what} is {seconds!r}, must be None or in the range [0.001, {_LONGEST_LIFE:g}]"
-        )
-    return max(1, round(float(seconds) * 1000))
 
 
 def create(keys: Keys, wanted: Config, ttl: float | None) -> Flow[Config]:
@@ -52,14 +40,14 @@ def create(keys: Keys, wanted: Config, ttl: float | None) -> Flow[Config]:
         ("GET", keys.config),
         ("PTTL", keys.config),
     )
-    [[_, held, left]] = [checked(some) for some in (yield [first])]
+    [[_, held, rest]] = [checked(some) for some in (yield [first])]
     found = Config.from_json(keys.name, held)
     found.require_same(keys.name, wanted)
     found.require_loaded(keys.name)
     if found.made or found.backend != "bits" or found.kind == "rotating":
         return found
     places = places_of(found)
-    until = left + MARGIN if isinstance(left, int) and left >= 0 else ""
+    until = rest + MARGIN if isinstance(rest, int) and rest >= 0 else ""
     made = []
     for shard, name in enumerate(keys.bits(places.shards)):
         made.append(command(name, "EVAL", MAKE, 1, name, whole(places, shard), until))
@@ -230,23 +218,14 @@ class Strings:
         """Let it end in so many seconds, or never."""
         telling.forbid(self.config.told, self.keys.name, "let one of them do it (EXPIRE)")
         life = milliseconds(seconds, "seconds")
-        asks = []
-        for name in [self.keys.config, *self.names]:
-            if life is None:
-                asks.append(command(name, "PERSIST", name))
-            else:
-                more = 0 if name == self.keys.config else MARGIN
-                asks.append(command(name, "PEXPIRE", name, life + more))
+        ends = [(self.keys.config, 0), *((name, MARGIN) for name in self.names)]
+        asks = [command(name, *ending(name, life, more)) for name, more in ends]
         for some in (yield asks):
             checked(some)
 
     def ttl(self) -> Flow[float | None]:
         """Seconds that are left, or None; UnknownFilter if it is gone."""
-        [some] = yield [command(self.keys.config, "PTTL", self.keys.config)]
-        [left] = checked(some)
-        if not isinstance(left, int) or left == -2:
-            raise UnknownFilter(f"there is no filter {self.keys.name!r} in this Redis")
-        return None if left < 0 else left / 1000
+        return left(self.keys)
 
     def clear(self) -> Flow[None]:
         """Empty every string, each in one step."""
@@ -260,7 +239,7 @@ class Strings:
 
     def info(self) -> Flow[dict[str, Any]]:
         """Everything that is known about it, with what Redis counts."""
-        left = yield from self.ttl()
+        rest = yield from self.ttl()
         total = 0
         most = self.places.shard_bytes(0)
         for start in range(0, most, _COUNTED):
@@ -275,7 +254,7 @@ class Strings:
                 if not isinstance(ones, int) or not 0 <= ones <= _COUNTED * 8:
                     raise CorruptData("Redis counted what cannot be")
                 total += ones
-        return {**figures(self.config, total), "ttl": left}
+        return {**figures(self.config, total), "ttl": rest}
 
 
 def _parts(hashes: bytes) -> Iterator[bytes]:

@@ -14,11 +14,18 @@ is not there was evicted, and is UnknownFilter: keys would be denied without it.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from bloomery import _native
 from bloomery.errors import CorruptData, StoreUnavailable, UnknownFilter
 from bloomery.integrations.redis.failures import checked
+from bloomery.integrations.redis.lifetimes import ending, left, milliseconds
+from bloomery.integrations.redis.scripts import (
+    CLEAR_GENERATIONS,
+    LOST_GENERATION,
+    MAKE_GENERATION,
+    MARGIN,
+)
 from bloomery.integrations.redis.trips import Ask, Flow, command, commands, packed
 from bloomery.integrations.redis.turning import Known, Pace
 
@@ -31,40 +38,6 @@ __all__ = ["Generations"]
 
 _SOME = 10_000  # keys a round trip, over all generations
 _TRIES = 20
-
-# KEYS: the string, the hash. ARGV: the number, how long the string is, when it ends and when it
-# begins, and the oldest that is still asked for. One of the future would make all others old, and
-# is not made; nor is one that is over: the client learns the time next, and asks for another.
-_MAKE = """
-if redis.call('HEXISTS', KEYS[2], 'made') == 0 then return 0 end
-local now = redis.call('TIME')
-now = now[1] * 1000 + now[2] / 1000
-if now < tonumber(ARGV[4]) or now >= tonumber(ARGV[3]) then return 1 end
-if redis.call('HEXISTS', KEYS[2], ARGV[1]) == 0 then
-  redis.call('UNLINK', KEYS[1])
-  redis.call('SETRANGE', KEYS[1], ARGV[2] - 1, '\\0')
-  redis.call('PEXPIREAT', KEYS[1], ARGV[3])
-  redis.call('HSET', KEYS[2], ARGV[1], 1)
-end
-for _, one in ipairs(redis.call('HKEYS', KEYS[2])) do
-  local number = tonumber(one)
-  if number and number < tonumber(ARGV[5]) then redis.call('HDEL', KEYS[2], one) end
-end
-return 1
-"""
-
-# KEYS as before; ARGV: the number, how long the string is, and when it ends. What adding has made
-# of one that was gone goes again; if it was its time, that is all, else nobody takes the filter
-# for whole any more.
-_LOST = """
-if redis.call('STRLEN', KEYS[1]) == tonumber(ARGV[2]) then return 0 end
-redis.call('UNLINK', KEYS[1])
-if redis.call('HEXISTS', KEYS[2], ARGV[1]) == 0 then return 0 end
-if redis.call('TIME')[1] * 1000 >= tonumber(ARGV[3]) then return 0 end
-redis.call('HDEL', KEYS[2], 'made')
-return 1
-"""
-
 
 _ANY, _NOT = bytes([0] + [1] * 255), bytes([1] + [0] * 255)
 
@@ -108,14 +81,18 @@ class Generations:
     def _gone(self) -> UnknownFilter:
         return UnknownFilter(
             f"filter {self.keys.name!r} is no longer whole in this Redis: it was deleted, or a "
-            "generation of it was evicted; delete and create it again, and add its keys"
+            "generation of it was evicted; delete and create it again, and add its keys, or wait "
+            "until that generation is over"
         )
 
     # ---- flows
 
     def prepare(self) -> Flow[None]:
-        """Note that there is such a filter."""
-        checked((yield [command(self.hash, "HSET", self.hash, "made", 1)])[0])
+        """Note that there is such a filter, which lives as long as its configuration."""
+        rest = yield from self.ttl()
+        life = None if rest is None else max(1, round(rest * 1000))
+        words = ("HSET", self.hash, "made", 1), ending(self.hash, life, MARGIN)
+        checked((yield [commands(self.hash, *words)])[0])
 
     def _learn(self) -> Flow[Known]:
         """Learn the time and which generations there are; UnknownFilter if there is no filter."""
@@ -133,7 +110,7 @@ class Generations:
         """Make a generation, unless another has."""
         name, times = self.name_of(number), (self.pace.end(number), self.pace.start(number))
         words = (name, self.hash, number, self.nbytes + 1, *times, number - self.count)
-        [replies] = yield [command(name, "EVAL", _MAKE, 2, *words)]
+        [replies] = yield [command(name, "EVAL", MAKE_GENERATION, 2, *words)]
         if checked(replies) == [0]:
             raise self._gone()
         yield from self._learn()
@@ -224,14 +201,56 @@ class Generations:
         """A generation was not whole: it has ended meanwhile, or it is lost."""
         name = self.name_of(number)
         words = (name, self.hash, number, self.nbytes + 1, self.pace.end(number))
-        [replies] = yield [command(name, "EVAL", _LOST, 2, *words)]
+        [replies] = yield [command(name, "EVAL", LOST_GENERATION, 2, *words)]
         if checked(replies) == [1]:
+            raise self._gone()
+
+    def _made(self) -> Flow[list[int]]:
+        """Numbers of the generations that there are; none if there is no filter."""
+        [replies] = yield [commands(self.hash, ("TIME",), ("HKEYS", self.hash))]
+        clock, fields = checked(replies)
+        names = [b"made", *fields] if isinstance(fields, list) else fields
+        known = Known.told(self.pace, clock, names)
+        return [] if known is None else sorted(known.made)
+
+    def clear(self) -> Flow[None]:
+        """Forget every key, in one step. Who adds meanwhile finds no generation, and makes one."""
+        made = yield from self._made()
+        names = [self.name_of(number) for number in made]
+        words: tuple[bytes | int, ...] = (1 + len(names), self.hash, *names, *made)
+        [some] = yield [command(self.hash, "EVAL", CLEAR_GENERATIONS, *words)]
+        if checked(some) != [1]:
             raise self._gone()
 
     def delete(self) -> Flow[None]:
         """Take the filter away."""
-        [some] = yield [command(self.hash, "HKEYS", self.hash)]
-        [fields] = checked(some)
-        strings = [self.name_of(int(one)) for one in fields if one != b"made"]
+        strings = [self.name_of(number) for number in (yield from self._made())]
         [some] = yield [command(self.hash, "UNLINK", self.keys.config, self.hash, *strings)]
         checked(some)
+
+    def expire(self, seconds: float | None) -> Flow[None]:
+        """Let it end in so many seconds, or never. Generations end by themselves."""
+        life = milliseconds(seconds, "seconds")
+        config = self.keys.config
+        words = ending(config, life), ending(self.hash, life, MARGIN)
+        checked((yield [commands(config, *words)])[0])
+
+    def ttl(self) -> Flow[float | None]:
+        """Seconds that are left, or None; UnknownFilter if it is gone."""
+        return left(self.keys)
+
+    def info(self) -> Flow[dict[str, Any]]:
+        """What it was made for, and which generations there are."""
+        rest, known = (yield from self.ttl()), (yield from self._learn())
+        live = known.live(self.pace, known.now)
+        return {
+            "kind": "rotating",
+            "capacity": self.config.capacity,
+            "error_rate": self.error_rate,
+            "window": self.config.window,
+            "generations": self.count,
+            "generation": known.now,
+            "live_generations": len(live),
+            "nbytes": self.nbytes * len(live),
+            "ttl": rest,
+        }

@@ -17,7 +17,8 @@ from bloomery.filters import BloomFilter, CountingBloomFilter
 from bloomery.integrations.redis.config import Config
 from bloomery.integrations.redis.counters import Counters
 from bloomery.integrations.redis.failures import checked
-from bloomery.integrations.redis.flows import Strings, create, milliseconds
+from bloomery.integrations.redis.flows import Strings, create
+from bloomery.integrations.redis.lifetimes import milliseconds
 from bloomery.integrations.redis.planning import shards_for
 from bloomery.integrations.redis.reading import Progress
 from bloomery.integrations.redis.trips import Flow, command, commands

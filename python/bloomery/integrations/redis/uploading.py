@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING
 
 from bloomery.errors import CorruptData
 from bloomery.integrations.redis.failures import checked
-from bloomery.integrations.redis.flows import MARGIN
 from bloomery.integrations.redis.reading import Chunk, portions
+from bloomery.integrations.redis.scripts import MARGIN
 from bloomery.integrations.redis.trips import Ask, Flow, command
 
 if TYPE_CHECKING:

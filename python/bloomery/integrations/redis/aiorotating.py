@@ -1,0 +1,64 @@
+"""`AsyncRedisRotatingFilter`: a filter in Redis that forgets, for asyncio."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+from bloomery.integrations.redis.aiohandle import AsyncHandle
+from bloomery.integrations.redis.facts import RotatingFacts
+from bloomery.integrations.redis.generations import Generations
+from bloomery.integrations.redis.naming import Keys
+from bloomery.integrations.redis.rotation import created, found, planned_rotating
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+    from bloomery.types import Hasher, Layout
+
+__all__ = ["AsyncRedisRotatingFilter"]
+
+
+class AsyncRedisRotatingFilter(RotatingFacts, AsyncHandle[Generations]):
+    """Seen in the last 7 days? For every process with access to a Redis.
+
+    >>> seen = await AsyncRedisRotatingFilter.create("redis://localhost", "seen", 1_000_000)
+    >>> await seen.add("alice"), await seen.contains("alice")
+    (True, True)
+
+    A key added within the window is certainly seen; it is forgotten at the latest after the window
+    and one generation more. The time is Redis's own. New is a key that no generation has.
+    """
+
+    @classmethod
+    async def create(
+        cls,
+        redis: Any,
+        name: str,
+        capacity: int,
+        error_rate: float = 0.01,
+        *,
+        window: str | float | timedelta = "7d",
+        generations: int = 4,
+        per_generation: int | None = None,
+        layout: Layout = "blocked",
+        hasher: Hasher = "xxh3",
+        seed: int = 0,
+        ttl: float | None = None,
+        timeout: float = 5.0,
+    ) -> Self:
+        """Make a filter, or open it if there is just such a one; FilterExists if it is another.
+
+        `capacity` is how many distinct keys come in a window. Each generation has room for all of
+        them, since they may all come again in each; `per_generation` says that at most so many do.
+        `ttl`: the whole filter ends after so many seconds.
+        """
+        config = planned_rotating(
+            capacity, error_rate, window, generations, per_generation, layout, hasher, seed
+        )
+        return await cls._made(redis, timeout, created(Keys(name), config, ttl))
+
+    @classmethod
+    async def open(cls, redis: Any, name: str, *, timeout: float = 5.0) -> Self:
+        """Open a filter that is there; UnknownFilter if there is none."""
+        return await cls._made(redis, timeout, found(Keys(name)))

@@ -1,0 +1,180 @@
+"""Settings of filters in Redis as properties, for threads and for asyncio: nothing is asked."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from bloomery import _native
+from bloomery.integrations.redis.figures import Counting, Settings
+
+if TYPE_CHECKING:
+    from bloomery.integrations.redis.config import Backend, Config
+    from bloomery.types import Hasher, Layout
+
+__all__ = ["CountingFacts", "Facts", "PlainFacts", "RotatingFacts"]
+
+
+class Facts:
+    """What all kinds have."""
+
+    _name: str
+    _config: Config
+    _place: str
+
+    @property
+    def name(self) -> str:
+        """The filter's name."""
+        return self._name
+
+    @property
+    def kind(self) -> str:
+        """`bloom`, `counting` or `rotating`."""
+        return self._config.kind
+
+    @property
+    def capacity(self) -> int:
+        """How many distinct keys it was made for."""
+        return int(self._settings()["capacity"])
+
+    @property
+    def error_rate(self) -> float:
+        """How often a maybe may be wrong with so many keys."""
+        return float(self._settings()["error_rate"])
+
+    def _settings(self) -> dict[str, Any]:
+        """What it was made with, as `repr` shows it."""
+        raise NotImplementedError
+
+    def _held(self) -> str:
+        """What of it is in Redis."""
+        return f"{_nbytes(self._config):,} bytes in Redis"
+
+    def __repr__(self) -> str:
+        """Show what it is and where, without secrets."""
+        made = [f"{name}={_word(value)}" for name, value in self._settings().items()]
+        shown = ", ".join([repr(self._name), *made])
+        return f"<{type(self).__name__}({shown}): {self._held()} at {self._place}>"
+
+
+def _word(value: object) -> str:
+    return f"{value:g}" if isinstance(value, float) else repr(value)
+
+
+def _nbytes(config: Config) -> int:
+    return _native.read_header(config.header, None)[1]
+
+
+class PlainFacts(Facts):
+    """Of a Bloom filter. AttributeError for what a server's own filter does not have."""
+
+    def _settings(self) -> dict[str, Any]:
+        found = Settings.of(self._config)
+        return {"capacity": found.capacity, "error_rate": found.error_rate}
+
+    def _held(self) -> str:
+        many = "" if self.shards == 1 else "s"
+        if self.backend == "bf":
+            return f"{self.shards} filter{many} of BF.*"
+        return f"{self.nbytes:,} bytes in {self.shards} string{many} of Redis"
+
+    @property
+    def backend(self) -> Backend:
+        """`bits`: strings of ours. `bf`: a server's own filters, behind BF.*."""
+        return self._config.backend
+
+    def _own(self) -> Settings:
+        """What only bits of ours have; a server's own filter is told about by `info()`."""
+        if self._config.backend == "bf":
+            raise AttributeError(
+                f"filter {self._name!r} is one of the server's own (BF.*), with a layout, a hash "
+                "function and a size of its own: see info()"
+            )
+        return Settings.of(self._config)
+
+    @property
+    def layout(self) -> Layout:
+        """`blocked` or `classic`."""
+        return self._own().layout
+
+    @property
+    def num_bits(self) -> int:
+        """Its bits."""
+        return self._own().num_bits
+
+    @property
+    def num_hashes(self) -> int:
+        """Bits of a key."""
+        return self._own().num_hashes
+
+    @property
+    def lines_per_key(self) -> int:
+        """Lines of 64 bytes that a key touches; 0 in the classic layout."""
+        return self._own().lines_per_key
+
+    @property
+    def hasher(self) -> Hasher:
+        """As given."""
+        return self._own().hasher
+
+    @property
+    def seed(self) -> int:
+        """As given; whoever reads the configuration in Redis can read it too."""
+        return self._own().seed
+
+    @property
+    def shards(self) -> int:
+        """How many strings hold its bits, or filters of the server's its keys."""
+        return self._config.shards
+
+    @property
+    def nbytes(self) -> int:
+        """How long they are together."""
+        return self._own().nbytes
+
+
+class CountingFacts(Facts):
+    """Of a counting filter."""
+
+    def _settings(self) -> dict[str, Any]:
+        return Counting.of(self._config.header)._asdict()
+
+    @property
+    def counter_bits(self) -> int:
+        """Bits of a counter: 4 or 8."""
+        return Counting.of(self._config.header).counter_bits
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the counters."""
+        return _nbytes(self._config)
+
+
+class RotatingFacts(Facts):
+    """Of a rotating filter."""
+
+    def _settings(self) -> dict[str, Any]:
+        config, each = self._config, Settings.of(self._config).error_rate
+        return {
+            "capacity": config.capacity,
+            "error_rate": each * (self.generations + 1),
+            "window": config.window,
+            "generations": self.generations,
+        }
+
+    def _held(self) -> str:
+        return f"up to {self.nbytes:,} bytes in Redis"
+
+    @property
+    def window(self) -> float:
+        """Seconds for which a key is certainly remembered."""
+        return self._config.window or 0.0
+
+    @property
+    def generations(self) -> int:
+        """How many whole generations make up the window."""
+        return self._config.generations or 0
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all strings, when there is one for each generation."""
+        return _nbytes(self._config) * (self.generations + 1)

@@ -1,0 +1,42 @@
+"""How long a filter in Redis lives."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from bloomery.errors import InvalidParameter, UnknownFilter
+from bloomery.integrations.redis.failures import checked
+from bloomery.integrations.redis.trips import Flow, command
+
+if TYPE_CHECKING:
+    from bloomery.integrations.redis.naming import Keys
+
+__all__ = ["ending", "left", "milliseconds"]
+
+_LONGEST_LIFE = 1e10  # seconds: 300 years
+
+
+def milliseconds(seconds: Any, what: str = "ttl") -> int | None:
+    """Check a time to live; what Redis takes."""
+    if seconds is None:
+        return None
+    right = isinstance(seconds, int | float) and not isinstance(seconds, bool)
+    if not right or not 0.001 <= seconds <= _LONGEST_LIFE:
+        raise InvalidParameter(
+            f"{what} is {seconds!r}, must be None or in the range [0.001, {_LONGEST_LIFE:g}]"
+        )
+    return max(1, round(float(seconds) * 1000))
+
+
+def ending(key: bytes, life: int | None, more: int = 0) -> tuple[bytes | str | int, ...]:
+    """Return the words that let a key end in so many milliseconds, or never."""
+    return ("PERSIST", key) if life is None else ("PEXPIRE", key, life + more)
+
+
+def left(keys: Keys) -> Flow[float | None]:
+    """Seconds that a filter has left, or None: it does not end. UnknownFilter if it is gone."""
+    [some] = yield [command(keys.config, "PTTL", keys.config)]
+    [rest] = checked(some)
+    if not isinstance(rest, int) or rest == -2:
+        raise UnknownFilter(f"there is no filter {keys.name!r} in this Redis")
+    return None if rest < 0 else rest / 1000

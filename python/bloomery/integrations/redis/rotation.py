@@ -1,0 +1,69 @@
+"""Making and finding rotating filters in Redis."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+from bloomery import sizing
+from bloomery.errors import InvalidParameter
+from bloomery.filters.rotating import parse_window
+from bloomery.integrations.redis.config import MAX_GENERATIONS, Config
+from bloomery.integrations.redis.failures import checked
+from bloomery.integrations.redis.flows import create, opened
+from bloomery.integrations.redis.generations import Generations
+from bloomery.integrations.redis.planning import LONGEST_STRING, planned
+from bloomery.integrations.redis.trips import Flow, command
+
+if TYPE_CHECKING:
+    from bloomery.integrations.redis.naming import Keys
+    from bloomery.types import Hasher, Layout
+
+__all__ = ["created", "found", "planned_rotating"]
+
+
+def planned_rotating(
+    capacity: int,
+    error_rate: float,
+    window: str | float | timedelta,
+    generations: int,
+    per_generation: int | None,
+    layout: Layout,
+    hasher: Hasher,
+    seed: int,
+) -> Config:
+    """The configuration. A maybe of any generation is one of the filter: each gets its share."""
+    seconds = parse_window(window)
+    if type(generations) is not int or not 1 <= generations <= MAX_GENERATIONS:
+        raise InvalidParameter(
+            f"generations is {sizing.show(generations)}, must be an int from 1 to {MAX_GENERATIONS}"
+        )
+    most = sizing.check_capacity(capacity)
+    rate = sizing.check_error_rate(error_rate) / (generations + 1)
+    each = most if per_generation is None else sizing.check_capacity(per_generation)
+    nbytes = sizing.plan(min(each, most), rate, layout=layout).nbytes
+    if nbytes > LONGEST_STRING:
+        raise InvalidParameter(
+            f"{min(each, most):,} keys of one generation need {nbytes:,} bytes, and a string of "
+            f"Redis has {LONGEST_STRING:,} at most: take a smaller capacity or per_generation"
+        )
+    made = planned(min(each, most), rate, layout, hasher, seed, 1)
+    return replace(made, kind="rotating", window=seconds, generations=generations, capacity=most)
+
+
+def created(keys: Keys, config: Config, ttl: float | None) -> Flow[Generations]:
+    """Make it, or open it if there is just such a one."""
+    found = yield from create(keys, config, ttl)
+    made = Generations(keys, found)
+    if not found.made:
+        # From now on a hash that is not there was lost, and nobody makes another.
+        yield from made.prepare()
+        settled = found.settled().to_json()
+        checked((yield [command(keys.config, "SET", keys.config, settled, "XX", "KEEPTTL")])[0])
+    return made
+
+
+def found(keys: Keys) -> Flow[Generations]:
+    """Open it."""
+    return Generations(keys, (yield from opened(keys)))
