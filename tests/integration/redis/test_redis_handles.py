@@ -93,7 +93,7 @@ def test_what_it_tells(either: Either, redis_server: RedisServer, kind: str) -> 
     with pytest.raises(FilterExists, match="seed") as caught:
         either.create(redis_server.url, "seen", 1000, 0.02, hasher="siphash", seed=8)
     assert "7654321" not in str(caught.value)
-    with pytest.raises(FilterExists, match="error_rate 0.02 and not 0.03"):
+    with pytest.raises(FilterExists, match=r"error_rate 0\.02 and not 0\.03"):
         either.create(redis_server.url, "seen", 1000, 0.03, hasher="siphash", seed=7654321)
     with pytest.raises(FilterExists, match=r"capacity 1,000 and not 2,000"):
         either.create(redis_server.url, "seen", 2000, 0.02, hasher="siphash", seed=7654321)
