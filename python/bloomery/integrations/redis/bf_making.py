@@ -22,6 +22,7 @@ from bloomery.integrations.redis import bf_replies
 from bloomery.integrations.redis.bf import reserve, share
 from bloomery.integrations.redis.config import Config
 from bloomery.integrations.redis.failures import checked
+from bloomery.integrations.redis.flows import proposal
 from bloomery.integrations.redis.lifetimes import ending, milliseconds
 from bloomery.integrations.redis.planning import planned
 from bloomery.integrations.redis.trips import Ask, Flow, command, commands, packed
@@ -50,13 +51,7 @@ def planned_bf(capacity: int, error_rate: float, shards: object) -> Config:
 def create(keys: Keys, wanted: Config, ttl: float | None) -> Flow[Config]:
     """Make a filter unless there is just such a one; FilterExists if there is another."""
     life = milliseconds(ttl)
-    first = commands(
-        keys.config,
-        ("SET", keys.config, wanted.to_json(), "NX", *(() if life is None else ("PX", life))),
-        ("GET", keys.config),
-        ("PTTL", keys.config),
-    )
-    [[mine, held, left]] = yield [first]
+    [[mine, held, left]] = yield [proposal(keys, wanted, life)]
     if bf_replies.unknown(held):
         return (yield from _create_alone(keys, wanted, life))
     found = Config.from_json(keys.name, checked([mine, held, left])[1])

@@ -19,10 +19,20 @@ from bloomery.integrations.redis.trips import Ask, Flow, command, commands, pack
 if TYPE_CHECKING:
     from bloomery.types import Batch, Mask
 
-__all__ = ["Strings", "create", "opened", "places_of", "whole"]
+__all__ = ["Strings", "create", "opened", "places_of", "proposal", "whole"]
 
 _COUNTED = 1 << 25  # bytes whose bits one command counts: about 5 ms, and then others have a turn
 _SOME = 10_000  # keys a round trip: Redis does nothing else while it answers one
+
+
+def proposal(keys: Keys, wanted: Config, life: int | None) -> Ask:
+    """Write a configuration where none is, and ask which there is then and how long it lives."""
+    return commands(
+        keys.config,
+        ("SET", keys.config, wanted.to_json(), "NX", *(() if life is None else ("PX", life))),
+        ("GET", keys.config),
+        ("PTTL", keys.config),
+    )
 
 
 def create(keys: Keys, wanted: Config, ttl: float | None) -> Flow[Config]:
@@ -33,13 +43,7 @@ def create(keys: Keys, wanted: Config, ttl: float | None) -> Flow[Config]:
     lost something. Who finds a configuration without strings makes them: its creator may have
     died. A filter that is there keeps its time to live.
     """
-    life = milliseconds(ttl)
-    first = commands(
-        keys.config,
-        ("SET", keys.config, wanted.to_json(), "NX", *(() if life is None else ("PX", life))),
-        ("GET", keys.config),
-        ("PTTL", keys.config),
-    )
+    first = proposal(keys, wanted, milliseconds(ttl))
     [[_, held, rest]] = [checked(some) for some in (yield [first])]
     found = Config.from_json(keys.name, held)
     found.require_same(keys.name, wanted)
