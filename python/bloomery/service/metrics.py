@@ -124,7 +124,7 @@ def _number(value: float) -> str:
 # The server.
 
 
-_STORE = {
+STORE = {
     "up": "Whether the Redis of a node answers.",
     "outage_seconds": "For how long it has not.",
     "behind_seconds": "Since a node last knew that it had all that others added.",
@@ -182,7 +182,7 @@ class _ServerFigures(Collector):
         yield "tls_expiry_time_seconds", "When the certificate expires; absent without.", ends
         if server.node is not None:
             for name, value in server.node.figures().items():
-                yield f"store_{name}", _STORE[name], value
+                yield f"store_{name}", STORE[name], value
         took = server.sampler.round_seconds
         yield "sampler_round_seconds", "That the last round of samples took.", took
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+import weakref
 from collections.abc import Iterable
 from contextlib import suppress
 from typing import Any, TypeVar
@@ -13,6 +14,7 @@ from bloomery.integrations.redis.clients import Given, given, watchers
 from bloomery.integrations.redis.failures import troubles, unavailable
 from bloomery.integrations.redis.replies import taken
 from bloomery.integrations.redis.round import Part, Round
+from bloomery.integrations.redis.spare import Spare
 from bloomery.integrations.redis.trips import Ask, Flow
 
 __all__ = ["Link"]
@@ -30,6 +32,8 @@ class Link:
         self._client: Any = None
         self._lock = threading.RLock()
         self._mine: list[Any] = []
+        self._spare = Spare()
+        weakref.finalize(self, self._spare.close)
 
     @property
     def client(self) -> Any:
@@ -39,6 +43,10 @@ class Link:
                 if self._client is None:
                     self._use(self._given)
         return self._client
+
+    @property
+    def _keeps(self) -> bool:
+        return self._given.own and self._given.kind == "single"
 
     @property
     def one_connection(self) -> bool:
@@ -76,6 +84,7 @@ class Link:
 
     def close(self) -> None:
         """Close what was made here; a client that was given is its owner's."""
+        self._spare.close()
         with self._lock:
             mine, self._mine, self._client = self._mine, [], None
         for client in mine:
@@ -113,7 +122,7 @@ class Link:
         try:
             for pool, parts in self._routed(trip):
                 try:
-                    connection = pool.get_connection()
+                    connection = self._taken(pool)
                 except troubles() as problem:
                     trip.unsent(parts, problem)
                     continue
@@ -129,12 +138,25 @@ class Link:
                 pool, connection, parts = waiting[0]
                 self._read(trip, connection, parts)
                 del waiting[0]
-                pool.release(connection)
+                self._let_go(pool, connection)
         finally:
             # Somebody else's question must not be answered by what was not read.
             for pool, connection, _ in waiting:
                 connection.disconnect()
                 pool.release(connection)
+
+    def _taken(self, pool: Any) -> Any:
+        """A connection. None is kept of others' pools, which may be small, nor where Sentinels are
+        asked each time who the master is, or a cluster has several."""
+        if not self._keeps:
+            return pool.get_connection()
+        return self._spare.take(pool)
+
+    def _let_go(self, pool: Any, connection: Any) -> None:
+        if self._keeps:
+            self._spare.give(pool, connection)
+        else:
+            pool.release(connection)
 
     def _routed(self, trip: Round) -> Iterable[tuple[Any, list[Part]]]:
         """Which parts go where."""
