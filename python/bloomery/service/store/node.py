@@ -61,6 +61,7 @@ class Node:
             timeout_ms=settings.store_timeout_ms,
             outbox=self.outbox,
             on_loss=self.damage,
+            is_down=lambda: self.down_since is not None,
         )
         self.control = Control(self)
         self.tail = Tail(self)
@@ -74,6 +75,7 @@ class Node:
         self.broken = ""  # why the copy cannot be whole
         self.damaged = False  # has Redis lost a string?
         self._caught_up = asyncio.Event()
+        self._started = False
         self._going_on: asyncio.Future[None] | None = None
 
     # Set by follow().
@@ -97,7 +99,11 @@ class Node:
         self.tail.start()
         await self._caught_up.wait()
         if self.outbox is not None and self.outbox.keys:
-            await self.server.turns.call(self.log.retry)
+            for adds in self.outbox.waiting():  # of a process before: Redis has never had it
+                for uid, hashes in adds:
+                    self._add({uid: [hashes]})
+            await self._go_on()
+        self._started = True
 
     async def stop(self) -> None:
         """Follow no more."""
@@ -204,6 +210,11 @@ class Node:
         if self.down_since is not None:
             self.down_since = None
             self.server.alerts.end("store-unavailable", "Redis answers again")
+        elif self.outbox is None or not self.outbox.keys:
+            return
+        if not self._started:
+            return  # filters that wait for keys may not be here yet
+        if self._going_on is None or self._going_on.done():
             self._going_on = asyncio.ensure_future(self._go_on())
 
     async def _go_on(self) -> None:

@@ -51,12 +51,14 @@ class StoreLog:
         timeout_ms: int,
         outbox: Outbox | None,
         on_loss: Callable[[], None],
+        is_down: Callable[[], bool],
     ) -> None:
-        """`on_loss`: a string is not there, or not as long as it was."""
+        """`on_loss`: a string is not there, or not as long as it was. `is_down`: is it known that
+        Redis does not answer?"""
         self.link, self.catalogue, self.filters, self.recent = link, catalogue, filters, recent
         self.min_replicas, self.timeout_ms = min_replicas, timeout_ms
         self.outbox = outbox
-        self.on_loss = on_loss
+        self.on_loss, self.is_down = on_loss, is_down
         self.pending: list[tuple[int, bytes]] = []  # filters (uid) and hashes
         self.written = 0  # keys, ever
 
@@ -88,6 +90,8 @@ class StoreLog:
         if not self.pending:
             return
         try:
+            if self.outbox is not None and self.is_down():
+                raise errors.StoreUnavailable("Redis does not answer")  # or each would wait for it
             self.send(self.pending)
         except (errors.StoreUnavailable, errors.StoreRefused, errors.UnknownFilter) as problem:
             if self.outbox is not None and isinstance(problem, errors.StoreUnavailable):
