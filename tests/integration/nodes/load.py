@@ -120,13 +120,16 @@ class Load:
             pairs = zip(self.workers, goal, strict=True)
             return all(len(worker.mine) >= wanted or worker.problem for worker, wanted in pairs)
 
-        assert wait_until(done, 25), self.checker.failures[-3:]
+        assert wait_until(done, 25), self._last()
         self.raise_problem()
 
     def asks(self, count: int = 50) -> None:
         """Return when so many more answers were given by the whole of them."""
         goal = len(self.checker.answers) + count
-        assert wait_until(lambda: len(self.checker.answers) >= goal), self.checker.failures[-3:]
+        assert wait_until(lambda: len(self.checker.answers) >= goal), self._last()
+
+    def _last(self) -> list[str]:
+        return [f"{one.node}: {one.problem}" for one in self.checker.failures[-3:]]
 
     def raise_problem(self) -> None:
         """What ended a worker."""
