@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 from bloomery.errors import CorruptData
 from bloomery.integrations.redis.clients import Given, given, watchers
-from bloomery.integrations.redis.failures import troubles, unavailable
+from bloomery.integrations.redis.failures import refused, troubles, unavailable
 from bloomery.integrations.redis.round import Part, Round
 from bloomery.integrations.redis.trips import Ask, Flow
 
@@ -46,7 +46,7 @@ class Link:
 
     def identity(self) -> object:
         """Which servers these are: others after each restart, and after a failover."""
-        from redis.exceptions import RedisClusterException, RedisError
+        from redis.exceptions import AuthenticationError, ResponseError
 
         try:
             nodes = self.client.get_primaries() if self._given.kind == "cluster" else [None]
@@ -56,8 +56,10 @@ class Link:
                 info = self.client.info("server", **where)
                 replication = self.client.info("replication", **where)
                 found.append((info.get("run_id"), replication.get("master_replid")))
-        except (RedisError, RedisClusterException, OSError) as problem:
-            raise unavailable(problem) from problem
+        except (AuthenticationError, ResponseError) as problem:
+            raise refused(problem) from problem
+        except troubles() as problem:
+            raise unavailable(problem, self._given.place) from problem
         return sorted(found)
 
     @property
