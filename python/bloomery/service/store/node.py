@@ -245,7 +245,8 @@ class Node:
                 if op == Op.ADD:
                     if entry.writer != self.catalogue.writer:
                         adds.setdefault(uid, []).append(data)
-                        self.recent.add(uid, data, entry.id)
+                        if not entry.again:
+                            self.recent.add(uid, data, entry.id)
                     continue
                 if op == Op.MERGE:
                     continue  # the tail loads it
@@ -388,4 +389,4 @@ class Node:
             ):
                 kept.add(shared.listed.uid)
         self.damaged = False
-        self.log.send([one for one in self.recent.all() if one[0] in kept])
+        self.log.send([one for one in self.recent.all() if one[0] in kept], again=True)

@@ -18,7 +18,7 @@ from bloomery.integrations.redis.link import Link
 from bloomery.integrations.redis.trips import Ask, commands
 from bloomery.service.store.catalogue import Catalogue
 from bloomery.service.store.shared import Filters, Recent, Shared
-from bloomery.service.store.stream import Record
+from bloomery.service.store.stream import AGAIN, Record
 from bloomery.storage.operations import Op
 
 if TYPE_CHECKING:
@@ -118,8 +118,9 @@ class StoreLog:
         except errors.UnknownFilter as problem:
             raise errors.StoreUnavailable(f"{problem}; it is being restored") from None
 
-    def send(self, adds: list[tuple[int, bytes]]) -> bytes:
-        """Add hashes to filters, in Redis and for the other nodes."""
+    def send(self, adds: list[tuple[int, bytes]], *, again: bool = False) -> bytes:
+        """Add hashes to filters, in Redis and for the other nodes; `again`: for a Redis that may
+        have lost them, so they are in `Recent`, here and where else they were read."""
         together: dict[int, list[bytes]] = {}
         for uid, hashes in adds:
             together.setdefault(uid, []).append(hashes)
@@ -132,13 +133,13 @@ class StoreLog:
                     batch.append((shared, hashes[start : start + _SOME]))
                     size += len(batch[-1][1])
                 if size >= _SOME:
-                    answers.append(self._exchange(batch))
+                    answers.append(self._exchange(batch, again))
                     batch, size = [], 0
         if batch:
-            answers.append(self._exchange(batch))
+            answers.append(self._exchange(batch, again))
         return b"".join(answers)
 
-    def _exchange(self, batch: list[tuple[Shared, bytes]]) -> bytes:
+    def _exchange(self, batch: list[tuple[Shared, bytes]], again: bool) -> bytes:
         asks: list[Ask] = []
         sent: list[tuple[Shared, _native.Commands, int]] = []
         all_made = []
@@ -151,9 +152,10 @@ class StoreLog:
                 sent.append((shared, made, shard))
         records = [Record(shared.listed.uid, Op.ADD, hashes) for shared, hashes in batch]
         catalogue = self.catalogue
+        writer = catalogue.writer + (AGAIN if again else b"")
         told = commands(
             catalogue.stream,
-            telling.entry(catalogue.stream, catalogue.most_entries, catalogue.writer, records),
+            telling.entry(catalogue.stream, catalogue.most_entries, writer, records),
         )
         if self.link.one_connection:
             *replies, last = self._go([*asks, told])
@@ -168,7 +170,8 @@ class StoreLog:
                 )
         [entry] = checked(last)
         for shared, hashes in batch:
-            self.recent.add(shared.listed.uid, hashes, entry)
+            if not again:
+                self.recent.add(shared.listed.uid, hashes, entry)
             self.written += len(hashes) // 8
         return b"".join(made.answers for made in all_made)
 
