@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -37,11 +37,12 @@ class Worker(threading.Thread):
         seed: int,
         shared: bool,
         pause: float,
+        prefix: str,
     ) -> None:
         super().__init__(name=f"worker-{number}", daemon=True)
         self.number, self.checker, self.filter, self.pause = number, checker, filter, pause
         self.random = random.Random(f"{seed} {number}")
-        self.shared = shared
+        self.shared, self.prefix = shared, prefix
         self.places = places
         self.ending = threading.Event()
         self.mine: list[str] = []  # acknowledged
@@ -64,7 +65,7 @@ class Worker(threading.Thread):
 
     def step(self) -> None:
         """Write a key at one node, and ask others: for it, and for one of before."""
-        key = f"{self.number}-{self.rounds}"
+        key = f"{self.prefix}{self.number}-{self.rounds}"
         place = self.random.choice(self.places)
         if self.write(place, key):
             self.mine.append(key)
@@ -120,13 +121,16 @@ class Load:
             pairs = zip(self.workers, goal, strict=True)
             return all(len(worker.mine) >= wanted or worker.problem for worker, wanted in pairs)
 
-        assert wait_until(done, 25), self.checker.failures[-3:]
+        assert wait_until(done, 25), self._last()
         self.raise_problem()
 
     def asks(self, count: int = 50) -> None:
         """Return when so many more answers were given by the whole of them."""
         goal = len(self.checker.answers) + count
-        assert wait_until(lambda: len(self.checker.answers) >= goal), self.checker.failures[-3:]
+        assert wait_until(lambda: len(self.checker.answers) >= goal), self._last()
+
+    def _last(self) -> list[str]:
+        return [f"{one.node}: {one.problem}" for one in self.checker.failures[-3:]]
 
     def raise_problem(self) -> None:
         """What ended a worker."""
@@ -145,11 +149,12 @@ def load(
     shared: bool = False,
     count: int = 4,
     pause: float = 0.002,
-    kind: Callable[..., Worker] = Worker,
+    prefix: str = "",
 ) -> Iterator[Load]:
     """So many clients at these places, until the end of the block."""
     options: dict[str, Any] = {"filter": filter, "seed": seed, "shared": shared, "pause": pause}
-    workers = [kind(number, checker, places, **options) for number in range(count)]
+    options["prefix"] = prefix  # of the keys
+    workers = [Worker(number, checker, places, **options) for number in range(count)]
     for worker in workers:
         worker.start()
     made = Load(workers, checker)

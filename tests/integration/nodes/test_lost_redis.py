@@ -165,3 +165,24 @@ def _written(client: Any, key: str) -> bool:
     except redis.ResponseError:
         return False
     return True
+
+
+def test_restarts_do_not_add_up(start_fleet: StartFleet, start_redis: StartRedis) -> None:
+    """What nodes send again they send once a restart each, however often: it had doubled."""
+    server = start_redis(appendonly="yes", appendfsync="always")
+    fleet = start_fleet(server.url, nodes=2, **OPTIONS)
+    reserve(fleet.ports[0][0])
+    keys = [str(number) for number in range(100)]
+    with fleet.client(0) as one:
+        one.execute_command("BF.MADD", "seen", *keys)
+    assert wait_until(lambda: fleet.answers("seen", keys) == [0, 0])
+    for number in range(1, 4):
+        server.kill()
+        server.start()
+        for at in range(2):
+            assert wait_until(lambda node=at, n=number: fleet.figures(node)["restores"] >= n)  # type: ignore[misc]
+            assert wait_until(lambda node=at: fleet.figures(node)["up"] == 1)  # type: ignore[misc]
+    restores = [fleet.figures(at)["restores"] for at in range(2)]
+    written = [fleet.figures(at)["written_keys"] for at in range(2)]
+    assert written[0] <= 100 * (restores[0] + 1)
+    assert 100 <= written[1] <= 100 * restores[1]

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 from bloomery.errors import CorruptData
 from bloomery.integrations.redis.clients import Given, given, watchers
-from bloomery.integrations.redis.failures import troubles, unavailable
+from bloomery.integrations.redis.failures import refused, troubles, unavailable
 from bloomery.integrations.redis.replies import taken
 from bloomery.integrations.redis.round import Part, Round
 from bloomery.integrations.redis.spare import Spare
@@ -56,7 +56,7 @@ class Link:
     def identity(self) -> tuple[object, str]:
         """Which servers these are: others after each restart, and after a failover. And what they
         do when they are full."""
-        from redis.exceptions import RedisClusterException, RedisError
+        from redis.exceptions import AuthenticationError, ResponseError
 
         try:
             nodes = self.client.get_primaries() if self._given.kind == "cluster" else [None]
@@ -67,8 +67,10 @@ class Link:
                 replication = self.client.info("replication", **where)
                 found.append((str(info.get("run_id")), str(replication.get("master_replid"))))
                 policy = str(self.client.info("memory", **where).get("maxmemory_policy", ""))
-        except (RedisError, RedisClusterException, OSError) as problem:
-            raise unavailable(problem) from problem
+        except (AuthenticationError, ResponseError) as problem:
+            raise refused(problem) from problem
+        except troubles() as problem:
+            raise unavailable(problem, self._given.place) from problem
         return sorted(found), policy
 
     @property

@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from bloomery import errors
+from bloomery.integrations.redis.config import Config
 from bloomery.integrations.redis.failures import checked
 from bloomery.integrations.redis.flows import create
 from bloomery.integrations.redis.naming import Keys
@@ -17,6 +18,7 @@ from bloomery.integrations.redis.planning import planned
 from bloomery.integrations.redis.trips import Flow, command
 from bloomery.service.store.catalogue import Catalogue, Changed, Listed, dropped, new_uid
 from bloomery.service.store.shared import Shared
+from bloomery.service.store.stream import Record
 from bloomery.storage import operations
 from bloomery.storage.operations import Op
 
@@ -115,6 +117,14 @@ class Control:
     def _new(self, listed: Listed) -> Flow[Listed]:
         """Make its strings, and put it into the catalogue. Who makes the strings decides on its
         number: programs that add to it tell that one."""
+        try:
+            return (yield from self._listed(listed))
+        except errors.StoreRefused:
+            # Redis may have let the strings be made, and be full now: they must not keep it so.
+            yield from _undone(self.node.catalogue, listed)
+            raise
+
+    def _listed(self, listed: Listed) -> Flow[Listed]:
         catalogue = self.node.catalogue
         made = yield from create(Keys(listed.name), catalogue.config(listed), None)
         told = made.told
@@ -123,9 +133,12 @@ class Control:
                 f"filter {operations.text_of(listed.name)!r} is in this Redis and not one of these "
                 "nodes: take another name, or delete it where it was made"
             )
-        listed = replace(listed, uid=told["uid"])
-        yield from catalogue.change(listed.name, None, listed, [listed.record(Op.CREATE)])
-        return listed
+        found = replace(listed, uid=told["uid"])
+        records = [found.record(Op.CREATE)]
+        if found.uid != listed.uid:  # strings that were there, perhaps with bits: all load them
+            records.append(Record(found.uid, Op.MERGE, b""))
+        yield from catalogue.change(found.name, None, found, records)
+        return found
 
     def _drop(self, listed: Listed) -> Flow[None]:
         yield from dropping(self.node.catalogue, listed)
@@ -172,6 +185,17 @@ def _cleared(catalogue: Catalogue, found: Listed) -> Flow[None]:
         with contextlib.suppress(Changed):  # another one does it
             yield from catalogue.change(found.name, found, again)
             yield from _deleted(catalogue, again)
+
+
+def _undone(catalogue: Catalogue, listed: Listed) -> Flow[None]:
+    """Delete the strings of a filter that was not made, unless another has made it meanwhile."""
+    keys = Keys(listed.name)
+    [some] = yield [command(keys.config, "GET", keys.config)]
+    [held] = checked(some)
+    told = None if held is None else Config.from_json(keys.name, held).told
+    ours = told == catalogue.config(listed).told
+    if ours and (yield from catalogue.find(listed.name)) is None:
+        yield from Shared.of(listed, 0).strings.unlinked()
 
 
 def _deleted(catalogue: Catalogue, listed: Listed) -> Flow[None]:

@@ -64,6 +64,7 @@ class Node:
             timeout_ms=settings.store_timeout_ms,
             outbox=self.outbox,
             on_loss=self.damage,
+            is_down=lambda: self.down_since is not None,
         )
         self.control = Control(self)
         self.tail = Tail(self)
@@ -80,6 +81,7 @@ class Node:
         sys.setswitchinterval(_TURN)
         self._evicts = ""
         self._caught_up = asyncio.Event()
+        self._started = False
         self._going_on: asyncio.Future[None] | None = None
 
     # Set by follow().
@@ -103,7 +105,11 @@ class Node:
         self.tail.start()
         await self._caught_up.wait()
         if self.outbox is not None and self.outbox.keys:
-            await self.server.turns.call(self.log.retry)
+            for adds in self.outbox.waiting():  # of a process before: Redis has never had it
+                for uid, hashes in adds:
+                    self._add({uid: [hashes]})
+            await self._go_on()
+        self._started = True
 
     async def stop(self) -> None:
         """Follow no more."""
@@ -215,6 +221,11 @@ class Node:
         if self.down_since is not None:
             self.down_since = None
             self.server.alerts.end("store-unavailable", "Redis answers again")
+        elif self.outbox is None or not self.outbox.keys:
+            return
+        if not self._started:
+            return  # filters that wait for keys may not be here yet
+        if self._going_on is None or self._going_on.done():
             self._going_on = asyncio.ensure_future(self._go_on())
 
     async def _go_on(self) -> None:
@@ -243,7 +254,8 @@ class Node:
                 if op == Op.ADD:
                     if entry.writer != self.catalogue.writer:
                         adds.setdefault(uid, []).append(data)
-                        self.recent.add(uid, data, entry.id)
+                        if not entry.again:
+                            self.recent.add(uid, data, entry.id)
                     continue
                 if op == Op.MERGE:
                     continue  # the tail loads it
@@ -390,5 +402,5 @@ class Node:
                 self.link, self.catalogue, shared, entry.filter, every_bit
             ):
                 kept.add(shared.listed.uid)
-        self.log.send([one for one in self.recent.all() if one[0] in kept])
+        self.log.send([one for one in self.recent.all() if one[0] in kept], again=True)
         self.damaged = False

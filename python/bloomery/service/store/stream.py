@@ -1,6 +1,7 @@
 """The stream: what nodes tell one another, by way of Redis.
 
-    entry    w   who wrote it: 8 random bytes of a node or of a program
+    entry    w   who wrote it: 8 random bytes of a node or of a program; one more (AGAIN) if it was
+                 there before, and Redis may have lost it
              d   records, one behind the other:
                  uid (8 bytes) | operation (1) | length (4) | hashes, or what the catalogue has
 
@@ -19,9 +20,10 @@ from bloomery.errors import CorruptData
 from bloomery.integrations.redis import telling
 from bloomery.storage.operations import Op
 
-__all__ = ["START", "Entry", "Record", "entries_in", "later", "order", "packed_records"]
+__all__ = ["AGAIN", "START", "Entry", "Record", "entries_in", "later", "order", "packed_records"]
 
 START = b"0-0"
+AGAIN = b"a"
 _OPS = (Op.ADD, Op.CREATE, Op.DROP, Op.EXPIRE, Op.ADJUST, Op.MERGE)
 
 
@@ -39,6 +41,11 @@ class Entry(NamedTuple):
     id: bytes
     writer: bytes
     records: list[Record]
+
+    @property
+    def again(self) -> bool:
+        """Was it there before? Who keeps it once more would have twice as much each time."""
+        return len(self.writer) > 8 and self.writer.endswith(AGAIN)
 
     @property
     def seconds(self) -> float:

@@ -18,7 +18,7 @@ from bloomery.integrations.redis.link import Link
 from bloomery.integrations.redis.trips import Ask, commands
 from bloomery.service.store.catalogue import Catalogue
 from bloomery.service.store.shared import Filters, Recent, Shared
-from bloomery.service.store.stream import Record
+from bloomery.service.store.stream import AGAIN, Record
 from bloomery.storage.operations import Op
 
 if TYPE_CHECKING:
@@ -51,12 +51,14 @@ class StoreLog:
         timeout_ms: int,
         outbox: Outbox | None,
         on_loss: Callable[[], None],
+        is_down: Callable[[], bool],
     ) -> None:
-        """`on_loss`: a string is not there, or not as long as it was."""
+        """`on_loss`: a string is not there, or not as long as it was. `is_down`: is it known that
+        Redis does not answer?"""
         self.link, self.catalogue, self.filters, self.recent = link, catalogue, filters, recent
         self.min_replicas, self.timeout_ms = min_replicas, timeout_ms
         self.outbox = outbox
-        self.on_loss = on_loss
+        self.on_loss, self.is_down = on_loss, is_down
         self.pending: list[tuple[int, bytes]] = []  # filters (uid) and hashes
         self.written = 0  # keys, ever
 
@@ -88,6 +90,8 @@ class StoreLog:
         if not self.pending:
             return
         try:
+            if self.outbox is not None and self.is_down():
+                raise errors.StoreUnavailable("Redis does not answer")  # or each would wait for it
             self.send(self.pending)
         except (errors.StoreUnavailable, errors.StoreRefused, errors.UnknownFilter) as problem:
             if self.outbox is not None and isinstance(problem, errors.StoreUnavailable):
@@ -114,8 +118,9 @@ class StoreLog:
         except errors.UnknownFilter as problem:
             raise errors.StoreUnavailable(f"{problem}; it is being restored") from None
 
-    def send(self, adds: list[tuple[int, bytes]]) -> bytes:
-        """Add hashes to filters, in Redis and for the other nodes."""
+    def send(self, adds: list[tuple[int, bytes]], *, again: bool = False) -> bytes:
+        """Add hashes to filters, in Redis and for the other nodes; `again`: for a Redis that may
+        have lost them, so they are in `Recent`, here and where else they were read."""
         together: dict[int, list[bytes]] = {}
         for uid, hashes in adds:
             together.setdefault(uid, []).append(hashes)
@@ -128,13 +133,13 @@ class StoreLog:
                     batch.append((shared, hashes[start : start + _SOME]))
                     size += len(batch[-1][1])
                 if size >= _SOME:
-                    answers.append(self._exchange(batch))
+                    answers.append(self._exchange(batch, again))
                     batch, size = [], 0
         if batch:
-            answers.append(self._exchange(batch))
+            answers.append(self._exchange(batch, again))
         return b"".join(answers)
 
-    def _exchange(self, batch: list[tuple[Shared, bytes]]) -> bytes:
+    def _exchange(self, batch: list[tuple[Shared, bytes]], again: bool) -> bytes:
         asks: list[Ask] = []
         sent: list[tuple[Shared, _native.Commands, int]] = []
         all_made = []
@@ -147,9 +152,10 @@ class StoreLog:
                 sent.append((shared, made, shard))
         records = [Record(shared.listed.uid, Op.ADD, hashes) for shared, hashes in batch]
         catalogue = self.catalogue
+        writer = catalogue.writer + (AGAIN if again else b"")
         told = commands(
             catalogue.stream,
-            telling.entry(catalogue.stream, catalogue.most_entries, catalogue.writer, records),
+            telling.entry(catalogue.stream, catalogue.most_entries, writer, records),
         )
         if self.link.one_connection:
             *replies, last = self._go([*asks, told])
@@ -164,7 +170,8 @@ class StoreLog:
                 )
         [entry] = checked(last)
         for shared, hashes in batch:
-            self.recent.add(shared.listed.uid, hashes, entry)
+            if not again:
+                self.recent.add(shared.listed.uid, hashes, entry)
             self.written += len(hashes) // 8
         return b"".join(made.answers for made in all_made)
 
