@@ -12,6 +12,7 @@ import time
 from pathlib import Path
 
 from bloomery import errors
+from bloomery.integrations.redis import clients
 from bloomery.service import backing, binding, tls, users
 from bloomery.service.configuration import Configuration
 from bloomery.service.registry import Registry
@@ -27,7 +28,7 @@ def examine(found: Configuration) -> None:
         found.warnings.append(f"{found.settings.data}: a server is running on this folder")
     else:
         _folder(found)
-    for look in (_binding, _certificate, _registry, _sources):
+    for look in (_binding, _certificate, _registry, _store, _sources):
         try:
             look(found)
         except NotADirectoryError:  # the data folder: said already
@@ -64,6 +65,12 @@ def _certificate(found: Configuration) -> None:
 def _registry(found: Configuration) -> None:
     if found.settings.registry:
         Registry(found.settings.registry, "").close()
+
+
+def _store(found: Configuration) -> None:
+    if found.settings.store:
+        # Its URL alone: Redis may be started later, and nodes wait for it.
+        clients.given(found.settings.store, for_asyncio=False, timeout=1.0)
 
 
 def _sources(found: Configuration) -> None:

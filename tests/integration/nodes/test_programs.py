@@ -42,6 +42,10 @@ def test_what_a_program_adds_or_merges_comes_to_the_nodes(
             filter.merge(local)
             merged = [f"merged-{number}" for number in range(500)]
             assert wait_until(lambda: known(fleet, merged), 5)
+            # What a node says to a dump: push it, onto one that nodes have made.
+            local.add("pushed")
+            RedisFilter.push(local, redis_server.url, "seen").close()
+            assert wait_until(lambda: known(fleet, ["pushed"]), 5)
             with RedisFilter.create(redis_server.url, "other", 10_000) as other:
                 other.add("joined")
                 filter.merge(other)
@@ -52,7 +56,8 @@ def test_what_a_program_adds_or_merges_comes_to_the_nodes(
         with redis_server.client() as client, fleet.client(1) as node:
             # One of a server's own has no bits that a node could load.
             client.set("{theirs}:config", planned_bf(10_000, 0.01, 1).settled().to_json())
-            for name in ("other", "theirs"):
-                with pytest.raises(Exception, match="item exists"):
-                    node.execute_command("BF.RESERVE", name, 0.01, 10_000)
+            with pytest.raises(Exception, match="item exists"):
+                node.execute_command("BF.RESERVE", "theirs", 0.01, 10_000)
+            with pytest.raises(Exception, match=r"'other' exists in this Redis, made by a program"):
+                node.execute_command("BF.RESERVE", "other", 0.01, 10_000)
             assert not client.exists("{theirs}:bits")

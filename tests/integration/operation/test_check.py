@@ -16,6 +16,7 @@ import pytest
 
 from bloomery.cli import main
 from bloomery.service.settings import Settings
+from conftest import require
 from docs.pages import TREE
 from integration.durability.connection import Connection, Refused
 from integration.servers import Serve
@@ -139,6 +140,21 @@ def test_the_registry_and_the_users(tmp_path: Path, check: Check) -> None:
     (tmp_path / "users.json").write_text("{}")
     found = check("--data", str(tmp_path), *FREE)
     assert "users.json" in found["problems"][0]
+
+
+def test_the_store(tmp_path: Path, check: Check) -> None:
+    """The URL of Redis must be one, and is not asked: nodes wait for a Redis that starts later."""
+    require("redis")
+    for url, why in (
+        ("http://u:hunter22@h", "begins with 'http'"),
+        ("localhost:6379", "has no scheme"),
+        ("redis+sentinel://:hunter22@h:26379", "names no service"),
+        ("redis://:hunter22@h:port", "cannot be read"),
+    ):
+        found = check("--data", str(tmp_path), *FREE, BLOOMERY_STORE=url)
+        assert f"the URL of Redis {why}, must be redis://" in found["problems"][0]
+        assert "hunter22" not in str(found)
+    assert check("--data", str(tmp_path), *FREE, BLOOMERY_STORE="redis://localhost:1")["ok"]
 
 
 def test_certificates(tmp_path: Path, pairs: Pairs, check: Check) -> None:

@@ -165,6 +165,13 @@ def test_what_is_no_redis(either: Either, what: Any) -> None:
     assert "pass-word" not in str(caught.value)
 
 
+def test_a_redis_that_is_no_sentinel(either: Either, redis_server: RedisServer) -> None:
+    """The message says what it is, and how that is named."""
+    url = f"redis+sentinel://127.0.0.1:{redis_server.port}/main"
+    with pytest.raises(StoreRefused, match="this is a Redis and no Sentinel"):
+        either.open(url, "seen")
+
+
 def test_the_other_kind_of_client(either: Either, redis_server: RedisServer) -> None:
     """A client for asyncio where one for threads is needed, and the reverse, and a pipeline."""
     other = Either(not either.loop)

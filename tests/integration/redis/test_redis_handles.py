@@ -7,7 +7,13 @@ from typing import Any
 import pytest
 
 import bloomery.integrations.redis as public
-from bloomery.errors import FilterExists, IncompatibleFilters, InvalidParameter, UnknownFilter
+from bloomery.errors import (
+    FilterExists,
+    IncompatibleFilters,
+    InvalidParameter,
+    UnknownFilter,
+    UnsupportedKey,
+)
 from integration.redis.either import BOTH, Either
 from integration.servers import RedisServer, wait_until
 
@@ -133,3 +139,24 @@ def test_connections_end(redis_server: RedisServer) -> None:
                 one.open(redis_server.url, "nobody's")
         asyncio.run(later())
         assert len(client.client_list()) == before
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_usual_mistakes(either: Either, redis_server: RedisServer, kind: str) -> None:
+    """None, a constructor instead of `create`, `in` where one must wait: each is told what is
+    right."""
+    use(either, kind)
+    made = either.create(redis_server.url, "seen", 100)
+    for ask in (lambda: made.add(None), lambda: None in made):
+        with pytest.raises(UnsupportedKey, match="leave None out"):
+            ask()
+    with pytest.raises(InvalidParameter, match=rf"{kind}\.create\(redis, name, capacity\)"):
+        either.kind(redis_server.url, "seen")
+    with pytest.raises(UnknownFilter, match="create it first"):
+        either.open(redis_server.url, "another")
+    if either.loop:
+        with pytest.raises(TypeError, match=r"await \.contains"):
+            assert "alice" in made.made
+    if kind == "RedisRotatingFilter":
+        with pytest.raises(InvalidParameter, match="must be a time"):
+            either.create(redis_server.url, "never", 100, window=None)

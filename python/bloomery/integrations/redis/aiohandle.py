@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Generic
 
+from bloomery.errors import InvalidParameter
 from bloomery.integrations.redis.aiolink import AsyncLink
-from bloomery.integrations.redis.store import S
+from bloomery.integrations.redis.store import S, one
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -23,6 +24,11 @@ class AsyncHandle(Generic[S]):
 
     def __init__(self, link: AsyncLink, store: S) -> None:
         """Use `create` or `open`."""
+        if not isinstance(link, AsyncLink):
+            raise InvalidParameter(
+                f"{type(self).__name__}(…) makes nothing: use {type(self).__name__}.create(redis, "
+                "name, capacity), or .open(redis, name)"
+            )
         self._link, self._store = link, store
         self._name, self._config, self._place = store.keys.name, store.config, link.place
 
@@ -38,11 +44,15 @@ class AsyncHandle(Generic[S]):
 
     async def add(self, key: Key) -> bool:
         """Add the key; True if it is definitely new, False if it may have been there."""
-        return bool((await self._link.run(self._store.add([key])))[0])
+        return bool((await self._link.run(self._store.add(one(key))))[0])
 
     async def contains(self, key: Key) -> bool:
         """False: definitely not there. True: maybe."""
-        return bool((await self._link.run(self._store.contains([key])))[0])
+        return bool((await self._link.run(self._store.contains(one(key))))[0])
+
+    def __contains__(self, key: object) -> bool:
+        """Refused: `in` cannot wait for Redis."""
+        raise TypeError("`in` cannot wait for Redis: await .contains(key)")
 
     async def add_many(self, keys: Batch) -> Mask:
         """Add every key, in one round trip for each 10,000; True where one is definitely new."""

@@ -23,6 +23,8 @@ from bloomery.integrations.redis.round import Kind
 __all__ = ["Given", "given", "watchers"]
 
 _LONGEST = 86_400.0  # seconds
+_SCHEMES = {"redis", "rediss", "unix"} | {"redis+cluster", "rediss+cluster"}
+_SCHEMES |= {"redis+sentinel", "rediss+sentinel"}
 _FORMS = (
     "must be redis://user:password@host:6379/0, rediss://…, unix://…, redis+cluster://host:port or "
     "redis+sentinel://host:port,host:port/service"
@@ -66,8 +68,20 @@ def given(what: Any, *, for_asyncio: bool, timeout: Any) -> Given:
         try:
             return _of_url(what, for_asyncio, timeout)
         except (ValueError, TypeError):  # whose text shows parts of the URL
-            raise InvalidParameter(f"the URL of Redis cannot be read, {_FORMS}") from None
+            raise InvalidParameter(f"the URL of Redis {_trouble(what)}, {_FORMS}") from None
     return _of_client(what, for_asyncio)
+
+
+def _trouble(url: str) -> str:
+    """What is wrong with it, of which no part that may be a password is shown."""
+    scheme, colon, rest = url.partition("://")
+    if not colon or not scheme.replace("+", "").isalnum():
+        return "has no scheme"
+    if scheme not in _SCHEMES:
+        return f"begins with {scheme!r}"
+    if scheme.endswith("sentinel") and not rest.partition("?")[0].partition("/")[2]:
+        return "names no service"
+    return "cannot be read"
 
 
 def _of_client(client: Any, for_asyncio: bool) -> Given:
@@ -117,7 +131,7 @@ def _of_url(url: str, for_asyncio: bool, timeout: float) -> Given:
     parse_url: Any = connection.parse_url  # which has no types
     scheme, _, rest = url.partition("://")
     plain, _, kind = scheme.partition("+")
-    if plain not in ("redis", "rediss", "unix") or kind not in ("", "cluster", "sentinel"):
+    if scheme not in _SCHEMES:
         raise ValueError(scheme)
     retry: Any = _retry(for_asyncio)
     # Tries are counted in `round`: those of the client would come on top, for each of ours.
@@ -143,8 +157,6 @@ def _of_url(url: str, for_asyncio: bool, timeout: float) -> Given:
             own=True,
             as_cluster=lambda: _of_url(upgraded, for_asyncio, timeout),
         )
-    if plain == "unix":
-        raise ValueError(scheme)
     return _of_hosts(f"{plain}://{rest}", kind, for_asyncio, ours)
 
 

@@ -19,6 +19,7 @@ _HINTS = {
     "NOPERM": "this user of Redis may not do that: ACL SETUSER gives more",
     "WRONGTYPE": "another value is in the place of the filter: delete it, or take another name",
     "MOVED": "this Redis is a node of a cluster: give a RedisCluster, or redis+cluster://host:port",
+    "SENTINEL": "this is a Redis and no Sentinel: redis://host:port",
     "NOREPLICAS": "Redis has fewer replicas than its min-replicas-to-write",
 }
 _CLASSES = {
@@ -59,6 +60,8 @@ def refused(problem: BaseException) -> BloomeryError:
     code = _CLASSES.get(type(problem).__name__, said.partition(" ")[0])
     if type(problem).__name__ == "AuthenticationError" and code not in _HINTS:
         code = "WRONGPASS" if "invalid" in said or "AUTH <password>" in said else "NOAUTH"
+    if said.startswith("unknown command 'SENTINEL'"):
+        code = "SENTINEL"
     if code in _HINTS:
         return StoreRefused(f"{_HINTS[code]} ({said[:200]})")
     return StoreRefused(f"Redis refused: {said[:200]}")

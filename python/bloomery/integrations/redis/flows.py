@@ -72,7 +72,7 @@ def opened(keys: Keys) -> Flow[Config]:
     [some] = yield [command(keys.config, "GET", keys.config)]
     [held] = checked(some)
     if held is None:
-        raise UnknownFilter(f"there is no filter {keys.name!r} in this Redis")
+        raise UnknownFilter(f"there is no filter {keys.name!r} in this Redis: create it first")
     found = Config.from_json(keys.name, held)
     found.require_loaded(keys.name)
     return found

@@ -34,6 +34,8 @@ def planned_rotating(
     seed: int,
 ) -> Config:
     """The configuration. A maybe of any generation is one of the filter: each gets its share."""
+    if window is None:
+        raise InvalidParameter("window is None, must be a time: a filter in Redis rotates by that")
     seconds = parse_window(window)
     if type(generations) is not int or not 1 <= generations <= MAX_GENERATIONS:
         raise InvalidParameter(

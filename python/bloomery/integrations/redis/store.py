@@ -4,13 +4,26 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
+from bloomery.errors import UnsupportedKey
+
 if TYPE_CHECKING:
     from bloomery.integrations.redis.config import Config
     from bloomery.integrations.redis.naming import Keys
     from bloomery.integrations.redis.trips import Flow
-    from bloomery.types import Batch, Mask
+    from bloomery.types import Batch, Key, Mask
 
-__all__ = ["S", "Store"]
+__all__ = ["S", "Store", "one"]
+
+
+def one(key: Key) -> list[Key]:
+    """Return a key as a batch. None in a batch is a row without a value; alone it is a mistake of
+    another kind, and is told as the local filter tells it."""
+    if key is None:
+        raise UnsupportedKey(
+            "NoneType cannot be a key: a key is a str, bytes, int, UUID, datetime or a tuple of "
+            "these; leave None out"
+        )
+    return [key]
 
 
 class Store(Protocol):

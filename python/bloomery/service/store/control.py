@@ -35,7 +35,8 @@ _REASONS = {
     Op.COPY: "make another, and merge with RedisFilter.merge",
     Op.CLEAR: "drop it and make it again",
     Op.MERGE: "merge with RedisFilter.merge, which tells the nodes",
-    Op.CHUNK: "push a saved filter with RedisFilter.push before nodes have one of that name",
+    Op.CHUNK: "make it with the same capacity and error rate, then give it the saved filter's keys "
+    "with RedisFilter.push, which tells the nodes",
     Op.ROTATE: "a plain filter does not rotate",
     Op.COMPACT: "a plain filter in Redis keeps its size",
 }
@@ -129,9 +130,12 @@ class Control:
         made = yield from create(Keys(listed.name), catalogue.config(listed), None)
         told = made.told
         if told is None or told["stream"].encode("utf-8", "surrogateescape") != catalogue.stream:
-            raise errors.FilterExists(
-                f"filter {operations.text_of(listed.name)!r} is in this Redis and not one of these "
-                "nodes: take another name, or delete it where it was made"
+            # Not FilterExists: the Redis protocol has "item exists" for that, which says nothing
+            # to somebody who adds a key to a filter that this node does not show.
+            raise errors.IncompatibleFilters(
+                f"filter {operations.text_of(listed.name)!r} exists in this Redis, made by a "
+                "program and not by these nodes: take another name; or make one here, and merge "
+                "that into it with RedisFilter.merge"
             )
         found = replace(listed, uid=told["uid"])
         records = [found.record(Op.CREATE)]
