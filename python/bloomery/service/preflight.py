@@ -12,6 +12,7 @@ import time
 from pathlib import Path
 
 from bloomery import errors
+from bloomery.integrations.redis.link import Link
 from bloomery.service import backing, binding, tls, users
 from bloomery.service.configuration import Configuration
 from bloomery.service.registry import Registry
@@ -27,7 +28,7 @@ def examine(found: Configuration) -> None:
         found.warnings.append(f"{found.settings.data}: a server is running on this folder")
     else:
         _folder(found)
-    for look in (_binding, _certificate, _registry, _sources):
+    for look in (_binding, _certificate, _registry, _store, _sources):
         try:
             look(found)
         except NotADirectoryError:  # the data folder: said already
@@ -64,6 +65,17 @@ def _certificate(found: Configuration) -> None:
 def _registry(found: Configuration) -> None:
     if found.settings.registry:
         Registry(found.settings.registry, "").close()
+
+
+def _store(found: Configuration) -> None:
+    if not found.settings.store:
+        return
+    try:
+        link = Link(found.settings.store, timeout=found.settings.store_timeout_ms / 1000)
+        with contextlib.closing(link):
+            link.identity()
+    except errors.BloomeryError as problem:
+        found.problems.append(f"store: {problem}")
 
 
 def _sources(found: Configuration) -> None:

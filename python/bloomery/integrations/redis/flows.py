@@ -175,8 +175,9 @@ class Strings:
             ]
         for (shard, _, _), replies in zip(parts, (yield asks), strict=True):
             checked(replies)
+            made = write and replies[0] == 0
             if not self.fed(sent, shard, replies, twice=twice):
-                yield from self.lost(shard)
+                yield from self.lost(shard, made=made)
         return sent.answers
 
     def fed(
@@ -193,10 +194,12 @@ class Strings:
         sent.feed(shard, replies)
         return True
 
-    def lost(self, shard: int) -> Flow[None]:
-        """Raise UnknownFilter for a shard whose string is not whole."""
+    def lost(self, shard: int, *, made: bool = False) -> Flow[None]:
+        """Raise UnknownFilter for a shard whose string is not whole. `made`: it was not there, and
+        what there is now we have added. Any other may be a smaller filter's, of the same name."""
         name = self.names[shard]
-        yield [command(name, "EVAL", STRAY, 1, name, self.lengths[shard])]
+        if made:
+            yield [command(name, "EVAL", STRAY, 1, name, self.lengths[shard])]
         raise UnknownFilter(
             f"filter {self.keys.name!r} is no longer whole in this Redis: it was deleted, has "
             "expired or was evicted; `delete` what is left of it, create it again, and add its keys"

@@ -36,7 +36,10 @@ def right(given: Any) -> bool:
     if given is None:
         return True
     kinds = {"stream": str, "uid": int, "most": int}
-    return isinstance(given, dict) and {n: type(v) for n, v in given.items()} == kinds
+    if not isinstance(given, dict) or {n: type(v) for n, v in given.items()} != kinds:
+        return False
+    uid, most = int(given["uid"]), int(given["most"])
+    return 0 <= uid < 1 << 64 and 0 < most < 1 << 63
 
 
 def entry(

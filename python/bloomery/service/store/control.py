@@ -17,6 +17,7 @@ from bloomery.integrations.redis.planning import planned
 from bloomery.integrations.redis.trips import Flow, command
 from bloomery.service.store.catalogue import Catalogue, Changed, Listed, dropped, new_uid
 from bloomery.service.store.shared import Shared
+from bloomery.service.store.stream import Record
 from bloomery.storage import operations
 from bloomery.storage.operations import Op
 
@@ -66,6 +67,13 @@ class Control:
             settings = {**shared.listed.settings, **fields}
             kept = {name: value for name, value in settings.items() if value is not None}
             self._run(self._change(shared, op, settings=kept))
+
+    def adopt(self, name: bytes) -> bool:
+        """Take in a filter that another node has made, if this one has not heard of it yet: what is
+        added to it comes by the stream, behind the news that it was made."""
+        self.node.require_link()
+        found = self._run(self.node.catalogue.find(name))
+        return found is not None and not found.is_over(time.time()) and self.node.adopted(found)
 
     def _run(self, flow: Flow[Any]) -> Any:
         try:
@@ -123,8 +131,13 @@ class Control:
                 f"filter {operations.text_of(listed.name)!r} is in this Redis and not one of these "
                 "nodes: take another name, or delete it where it was made"
             )
-        listed = replace(listed, uid=told["uid"])
-        yield from catalogue.change(listed.name, None, listed, [listed.record(Op.CREATE)])
+        records = []
+        if told["uid"] != listed.uid:
+            # Its strings were there, of a catalogue that was lost, say: bits and all.
+            listed = replace(listed, uid=told["uid"])
+            records = [Record(listed.uid, Op.MERGE, b"")]
+        records = [listed.record(Op.CREATE), *records]
+        yield from catalogue.change(listed.name, None, listed, records)
         return listed
 
     def _drop(self, listed: Listed) -> Flow[None]:
@@ -146,11 +159,14 @@ class Control:
         raise errors.UnknownFilter("there is no such filter any more")
 
 
-def dropping(catalogue: Catalogue, listed: Listed) -> Flow[None]:
+def dropping(catalogue: Catalogue, listed: Listed, *, expired: bool = False) -> Flow[bool]:
     """Take a filter away. Who marks it first deletes the strings, and nobody else: what is made
-    under the name afterwards has strings of the same names."""
+    under the name afterwards has strings of the same names. False if it is only to go if it has
+    `expired`, and has more time by now."""
     found: Listed | None = listed
     while found is not None and found.uid == listed.uid and found.dropped_at is None:
+        if expired and not found.is_over(time.time()):
+            return False
         going = dropped(found, time.time())
         try:
             yield from catalogue.change(found.name, found, going, [listed.record(Op.DROP)])
@@ -158,13 +174,14 @@ def dropping(catalogue: Catalogue, listed: Listed) -> Flow[None]:
             found = other.found
         else:
             yield from _deleted(catalogue, going)
-            return
+            break
+    return True
 
 
 def _cleared(catalogue: Catalogue, found: Listed) -> Flow[None]:
     """Make room where a filter has expired, or somebody began to drop it and may have died."""
     if found.dropped_at is None:
-        yield from dropping(catalogue, found)
+        yield from dropping(catalogue, found, expired=True)
     elif time.time() - found.dropped_at < _PATIENCE:
         time.sleep(_PAUSE)
     else:
