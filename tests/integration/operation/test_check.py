@@ -18,7 +18,7 @@ from bloomery.cli import main
 from bloomery.service.settings import Settings
 from docs.pages import TREE
 from integration.durability.connection import Connection, Refused
-from integration.servers import Serve
+from integration.servers import RedisServer, Serve
 from unit.service.certificates import Pairs
 
 FREE = ("--resp-port", "0", "--http-port", "0")
@@ -198,3 +198,26 @@ def test_the_file_is_left_alone(tmp_path: Path, serve: Serve) -> None:
         with pytest.raises(Refused, match=str(config)):
             connection.ask("CONFIG", "REWRITE")
     assert config.read_text() == "timeout = 5  # mine\n"
+
+
+def test_the_store(tmp_path: Path, check: Check, redis_server: RedisServer) -> None:
+    """A Redis that can be asked is right; one that is away, a URL that is none and a prefix that
+    would part the keys of a cluster are problems, without a secret in them. Nor does a server start
+    with such a URL."""
+    data = ("--data", str(tmp_path / "data"), *FREE, "--set", "store-timeout-ms=100")
+    assert check(*data, BLOOMERY_STORE=redis_server.url)["ok"]
+    for url, why in (
+        ("redis://u:hunter22@127.0.0.1:1", "store: Redis cannot be reached"),
+        ("http://u:hunter22@127.0.0.1", "store: the URL of Redis cannot be read, must be redis://"),
+    ):
+        found = check(*data, BLOOMERY_STORE=url)
+        assert why in found["problems"][0]
+        assert "hunter22" not in str(found)
+    for prefix in ("a}b", "{", ""):
+        found = check(*data, "--set", f"store-prefix={prefix}")
+        assert "without braces" in found["problems"][0], prefix
+    refused = run(*data, BLOOMERY_STORE="http://u:hunter22@127.0.0.1")
+    assert (refused.returncode, refused.stdout) == (2, "")
+    assert "the URL of Redis cannot be read" in refused.stderr
+    assert "hunter22" not in refused.stderr
+    assert refused.stderr.count("\n") == 1

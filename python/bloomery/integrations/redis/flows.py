@@ -175,9 +175,8 @@ class Strings:
             ]
         for (shard, _, _), replies in zip(parts, (yield asks), strict=True):
             checked(replies)
-            made = write and replies[0] == 0
             if not self.fed(sent, shard, replies, twice=twice):
-                yield from self.lost(shard, made=made)
+                yield from self.lost(shard)
         return sent.answers
 
     def fed(
@@ -194,11 +193,14 @@ class Strings:
         sent.feed(shard, replies)
         return True
 
-    def lost(self, shard: int, *, made: bool = False) -> Flow[None]:
-        """Raise UnknownFilter for a shard whose string is not whole. `made`: it was not there, and
-        what there is now we have added. Any other may be a smaller filter's, of the same name."""
+    def lost(self, shard: int) -> Flow[None]:
+        """Raise UnknownFilter for a shard whose string is not whole. What adding has made in its
+        place goes; a string that is shorter because another filter has the name since stays."""
         name = self.names[shard]
-        if made:
+        [some] = yield [command(self.keys.config, "GET", self.keys.config)]
+        [held] = checked(some)
+        now = None if held is None else Config.from_json(self.keys.name, held)
+        if now is None or (now.header, now.shards) == (self.config.header, self.config.shards):
             yield [command(name, "EVAL", STRAY, 1, name, self.lengths[shard])]
         raise UnknownFilter(
             f"filter {self.keys.name!r} is no longer whole in this Redis: it was deleted, has "
