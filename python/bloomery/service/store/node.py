@@ -136,7 +136,8 @@ class Node:
             return self.broken
         if self.down_since is None:
             return "behind the other nodes" if self.stale else None
-        away = time.monotonic() - self.down_since
+        # Since it last heard of the others: it may have been stopped before it missed Redis.
+        away = time.monotonic() - min(self.down_since, self.current_at)
         most = settings.store_max_outage_seconds
         if most and away > most:
             return f"Redis has not answered for {away:.0f} s: {self.why}"
@@ -145,7 +146,8 @@ class Node:
     def mark(self, exactly: bool) -> bytes:
         """What is said beside an answer: who gave it, and how old it may be."""
         if self.down_since is not None:
-            return b"local; store=down; seconds=%.1f" % (time.monotonic() - self.down_since)
+            since = min(self.down_since, self.current_at)
+            return b"local; store=down; seconds=%.1f" % (time.monotonic() - since)
         if exactly:
             return b"shared"
         return b"local; seconds=%.3f" % max(0.0, time.monotonic() - self.current_at)
