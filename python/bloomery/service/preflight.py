@@ -12,7 +12,7 @@ import time
 from pathlib import Path
 
 from bloomery import errors
-from bloomery.integrations.redis import clients
+from bloomery.integrations.redis.link import Link
 from bloomery.service import backing, binding, tls, users
 from bloomery.service.configuration import Configuration
 from bloomery.service.registry import Registry
@@ -68,9 +68,14 @@ def _registry(found: Configuration) -> None:
 
 
 def _store(found: Configuration) -> None:
-    if found.settings.store:
-        # Its URL alone: Redis may be started later, and nodes wait for it.
-        clients.given(found.settings.store, for_asyncio=False, timeout=1.0)
+    if not found.settings.store:
+        return
+    try:
+        link = Link(found.settings.store, timeout=found.settings.store_timeout_ms / 1000)
+        with contextlib.closing(link):
+            link.identity()
+    except errors.BloomeryError as problem:
+        found.problems.append(f"store: {problem}")
 
 
 def _sources(found: Configuration) -> None:

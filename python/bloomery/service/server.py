@@ -344,13 +344,15 @@ class Server:
         await asyncio.to_thread(self.mirror.close)
         if self.webhook is not None:
             await asyncio.to_thread(self.webhook.close)
-        self.turns.stop()
         if self.node is not None:
-            await self.node.stop()
+            await self.node.stop()  # first: what it does may need the thread of the log
+        self.turns.stop()
         try:
             self.engine.log.close()
-        except errors.LogUnavailable as problem:
+        except (errors.LogUnavailable, errors.StoreUnavailable) as problem:
             self.say(str(problem), level="error")
             code = 1
+        if self.node is not None:
+            self.node.close()
         await asyncio.to_thread(self.audit.close, "done" if code == 0 else "failed")
         return code

@@ -48,7 +48,7 @@ class Settings:
     registry: str = _set("", values.line, live=False, secret=True)  # a URL; else in `data`
     # A URL of Redis, where the filters are; without one they are in `data`.
     store: str = _set("", values.line, live=False, secret=True)
-    store_prefix: str = _set("bloomery", values.line, live=False)
+    store_prefix: str = _set("bloomery", values.prefix, live=False)
     store_consistency: str = _set("local", values.one_of("local", "shared"))
     store_on_outage: str = _set("refuse", values.one_of("refuse", "queue"), live=False)
     store_min_replicas: int = _set(0, values.between(0, 100), live=False)

@@ -45,7 +45,7 @@ class Member(Protocol):
     def send(self) -> None:
         """Let the replies go out."""
 
-    def release(self, problem: errors.LogUnavailable | None) -> None:
+    def release(self, problem: errors.BloomeryError | None) -> None:
         """Let the replies go out, those to writes as errors if there is a problem; and go on."""
 
 
@@ -66,7 +66,7 @@ class _Waiter:
         if not self.done.done():  # its client may have gone
             self.done.set_result(None)
 
-    def release(self, problem: errors.LogUnavailable | None) -> None:
+    def release(self, problem: errors.BloomeryError | None) -> None:
         """Let it go on, or know why not."""
         if problem is None:
             self.send()
@@ -149,7 +149,9 @@ class Turns:
         rows, self._noted = self._noted, []
         if rows:
             began = time.monotonic()
-            self.refuse(self._write(rows))
+            problem = self._write(rows)
+            assert problem is None or isinstance(problem, errors.LogUnavailable)  # a disk's
+            self.refuse(problem)
             if time.monotonic() - began > _QUICK:
                 self._slow_until = began + _WARY
         return self.engine.problem
@@ -171,20 +173,21 @@ class Turns:
         """Write the log, in the thread."""
         self._loop.call_soon_threadsafe(self._committed, self._write(rows), held)
 
-    def _write(self, rows: list[Row]) -> errors.LogUnavailable | None:
+    def _write(self, rows: list[Row]) -> errors.BloomeryError | None:
         try:
             self.engine.log.write(rows)
-        except errors.LogUnavailable as failure:
+        except (errors.LogUnavailable, errors.StoreUnavailable) as failure:
             return failure
         except Exception as failure:  # noqa: BLE001  # whatever it is, it was not written
             return errors.LogUnavailable(f"{type(failure).__name__}: {failure}")
         return None
 
-    def _committed(self, problem: errors.LogUnavailable | None, held: list[Member]) -> None:
+    def _committed(self, problem: errors.BloomeryError | None, held: list[Member]) -> None:
         self._committing = False
-        self.refuse(problem)
+        if isinstance(problem, errors.LogUnavailable):
+            self.refuse(problem)
         for member in held:
-            member.release(self.engine.problem)
+            member.release(self.engine.problem or problem)
         self._commit()
 
     def refuse(self, problem: errors.LogUnavailable | None) -> None:

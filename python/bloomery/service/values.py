@@ -109,6 +109,13 @@ def line(text: str) -> str:
     return text
 
 
+def prefix(text: str) -> str:
+    """must be 1 to 200 printable characters without braces, which Redis finds a key's slot by"""
+    if not 1 <= len(text) <= 200 or not text.isprintable() or set(text) & {"{", "}"}:
+        raise ValueError
+    return text
+
+
 def keep(text: str) -> int:
     """must be seconds, or a time such as 15min, 12h or 90d, of ten years at most; 0: none"""
     seconds = int(text) if text.isdecimal() else int(parse_window(text))

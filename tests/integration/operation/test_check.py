@@ -16,10 +16,9 @@ import pytest
 
 from bloomery.cli import main
 from bloomery.service.settings import Settings
-from conftest import require
 from docs.pages import TREE
 from integration.durability.connection import Connection, Refused
-from integration.servers import Serve
+from integration.servers import RedisServer, Serve
 from unit.service.certificates import Pairs
 
 FREE = ("--resp-port", "0", "--http-port", "0")
@@ -142,21 +141,6 @@ def test_the_registry_and_the_users(tmp_path: Path, check: Check) -> None:
     assert "users.json" in found["problems"][0]
 
 
-def test_the_store(tmp_path: Path, check: Check) -> None:
-    """The URL of Redis must be one, and is not asked: nodes wait for a Redis that starts later."""
-    require("redis")
-    for url, why in (
-        ("http://u:hunter22@h", "begins with 'http'"),
-        ("localhost:6379", "has no scheme"),
-        ("redis+sentinel://:hunter22@h:26379", "names no service"),
-        ("redis://:hunter22@h:port", "cannot be read"),
-    ):
-        found = check("--data", str(tmp_path), *FREE, BLOOMERY_STORE=url)
-        assert f"the URL of Redis {why}, must be redis://" in found["problems"][0]
-        assert "hunter22" not in str(found)
-    assert check("--data", str(tmp_path), *FREE, BLOOMERY_STORE="redis://localhost:1")["ok"]
-
-
 def test_certificates(tmp_path: Path, pairs: Pairs, check: Check) -> None:
     """One that fits and is valid is right; one that does not fit, has expired or expires soon is
     told, as is a key that others can read."""
@@ -214,3 +198,26 @@ def test_the_file_is_left_alone(tmp_path: Path, serve: Serve) -> None:
         with pytest.raises(Refused, match=str(config)):
             connection.ask("CONFIG", "REWRITE")
     assert config.read_text() == "timeout = 5  # mine\n"
+
+
+def test_the_store(tmp_path: Path, check: Check, redis_server: RedisServer) -> None:
+    """A Redis that can be asked is right; one that is away, a URL that is none and a prefix that
+    would part the keys of a cluster are problems, without a secret in them. Nor does a server start
+    with such a URL."""
+    data = ("--data", str(tmp_path / "data"), *FREE, "--set", "store-timeout-ms=100")
+    assert check(*data, BLOOMERY_STORE=redis_server.url)["ok"]
+    for url, why in (
+        ("redis://u:hunter22@127.0.0.1:1", "store: Redis cannot be reached"),
+        ("http://u:hunter22@127.0.0.1", "store: the URL of Redis cannot be read, must be redis://"),
+    ):
+        found = check(*data, BLOOMERY_STORE=url)
+        assert why in found["problems"][0]
+        assert "hunter22" not in str(found)
+    for prefix in ("a}b", "{", ""):
+        found = check(*data, "--set", f"store-prefix={prefix}")
+        assert "without braces" in found["problems"][0], prefix
+    refused = run(*data, BLOOMERY_STORE="http://u:hunter22@127.0.0.1")
+    assert (refused.returncode, refused.stdout) == (2, "")
+    assert "the URL of Redis cannot be read" in refused.stderr
+    assert "hunter22" not in refused.stderr
+    assert refused.stderr.count("\n") == 1

@@ -212,3 +212,15 @@ def test_whose_client_is_closed(either: Either, redis_server: RedisServer) -> No
     own.add(1)
     own.close()
     assert "redis://" not in repr(own.made)
+
+
+def test_a_smaller_one_has_its_name(either: Either, redis_server: RedisServer) -> None:
+    """Who has a filter that was deleted meanwhile asks and gets an error; the one that was made in
+    its place, with less room, keeps its keys."""
+    old = either.create(redis_server.url, "seen", 100_000)
+    old.delete()
+    new = either.create(redis_server.url, "seen", 100)
+    new.add("alice")
+    with pytest.raises(UnknownFilter, match="no longer whole"):
+        old.contains_many(["bob"])
+    assert list(new.contains_many(["alice"])) == [True]

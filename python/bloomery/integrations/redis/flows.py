@@ -198,9 +198,14 @@ class Strings:
         return True
 
     def lost(self, shard: int) -> Flow[None]:
-        """Raise UnknownFilter for a shard whose string is not whole."""
+        """Raise UnknownFilter for a shard whose string is not whole. What adding has made in its
+        place goes; a string that is shorter because another filter has the name since stays."""
         name = self.names[shard]
-        yield [command(name, "EVAL", STRAY, 1, name, self.lengths[shard])]
+        [some] = yield [command(self.keys.config, "GET", self.keys.config)]
+        [held] = checked(some)
+        now = None if held is None else Config.from_json(self.keys.name, held)
+        if now is None or (now.header, now.shards) == (self.config.header, self.config.shards):
+            yield [command(name, "EVAL", STRAY, 1, name, self.lengths[shard])]
         raise UnknownFilter(
             f"filter {self.keys.name!r} is no longer whole in this Redis: it was deleted, has "
             "expired or was evicted; `delete` what is left of it, create it again, and add its keys"

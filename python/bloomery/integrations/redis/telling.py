@@ -23,6 +23,8 @@ __all__ = ["ADD", "HEAD", "RELOAD", "asked", "entry", "forbid", "right", "told"]
 
 HEAD = struct.Struct("<QBI")
 ADD, RELOAD = 1, 9  # as operations of the service are numbered: added; merged
+LEAST = 1000  # entries that the stream keeps in any case: nodes read so many at once
+_MOST_BYTES = 512 << 20  # of the stream, if all entries were as long as the one that is appended
 _WRITER = secrets.token_bytes(8)  # of this process
 
 
@@ -36,7 +38,10 @@ def right(given: Any) -> bool:
     if given is None:
         return True
     kinds = {"stream": str, "uid": int, "most": int}
-    return isinstance(given, dict) and {n: type(v) for n, v in given.items()} == kinds
+    if not isinstance(given, dict) or {n: type(v) for n, v in given.items()} != kinds:
+        return False
+    uid, most = int(given["uid"]), int(given["most"])
+    return 0 <= uid < 1 << 64 and 0 < most < 1 << 63
 
 
 def entry(
@@ -44,6 +49,8 @@ def entry(
 ) -> tuple[bytes | str | int, ...]:
     """Return the command that appends records, and lets old entries go beyond so many."""
     data = b"".join(HEAD.pack(uid, op, len(data)) + data for uid, op, data in records)
+    # Entries of 10,000 keys each would be 8 GB of Redis's memory before the usual number is there.
+    most = min(most, max(LEAST, _MOST_BYTES // (len(data) or 1)))
     return ("XADD", stream, "MAXLEN", "~", most, "*", "w", writer, "d", data)
 
 

@@ -148,7 +148,8 @@ async def _take(
 ) -> None:
     """Do an operation with every key of some batches; `keep`: the answers are wanted."""
     server.turns.join()
-    server.commands.find(name)
+    if operation != "contains" or not server.commands.asks_store(shared):  # it knows of others'
+        server.commands.find(name)
     work: _Asking | _Writing
     if operation == "contains":
         work = _Asking(server, name, taken, shared)

@@ -13,6 +13,7 @@ from bloomery.service.resp import failures
 from bloomery.service.resp.bf_reserve import (
     MOST_CAPACITY,
     MOST_EXPANSION,
+    adopt,
     filter_at,
     make,
     make_default,
@@ -80,7 +81,7 @@ async def _first(several: Awaitable[list[Any]]) -> Any:
     keys=_NAME,
     does="add",
 )
-def insert(client: Client, words: list[bytes]) -> list[Any]:
+def insert(client: Client, words: list[bytes]) -> Any:
     """Add keys, and make the filter as told if there is none."""
     settings = client.server.settings
     name, rate, capacity = words[0], settings.bf_error_rate, settings.bf_initial_size
@@ -119,10 +120,12 @@ def insert(client: Client, words: list[bytes]) -> list[Any]:
     keys = words[at:]
     if not keys:
         raise wrong_arity("BF.INSERT")
-    if filter_at(client, name, "bf") is None:
+    if filter_at(client, name, "bf") is None and not adopt(client, name):
         if not create:
             raise failures.NOT_FOUND
         make(client, name, rate, capacity, 0 if nonscaling else expansion)
+    if client.asks_store:
+        return _exactly(client, [name, *keys])
     return answers(client.server.commands.add(name, keys), "bf")
 
 

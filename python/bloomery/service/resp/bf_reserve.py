@@ -78,7 +78,16 @@ def make(
     client.server.commands.create(name, kind, **chosen, **more)
 
 
+def adopt(client: Client, name: bytes) -> bool:
+    """Have a filter that another node has just made; False if there is none."""
+    node = client.server.node
+    return node is not None and node.control.adopt(name)
+
+
 def make_default(client: Client, name: bytes) -> None:
+    """Make a filter for who adds to one that nobody has reserved."""
+    if adopt(client, name):
+        return
     settings = client.server.settings
     rate, size = settings.bf_error_rate, settings.bf_initial_size
     if client.server.node is not None:

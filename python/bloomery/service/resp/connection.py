@@ -150,7 +150,7 @@ class Connection(asyncio.Protocol):
         """Do nothing more before the log has what was written."""
         self.committing, self.joined = True, False
 
-    def release(self, problem: errors.LogUnavailable | None) -> None:
+    def release(self, problem: errors.BloomeryError | None) -> None:
         """Let the replies go out, and go on."""
         self.committing = False
         if problem is not None:

@@ -10,15 +10,18 @@ keys are in one slot. So no node hears of a key before it hears of its filter.
 from __future__ import annotations
 
 import json
+import math
 import secrets
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from bloomery import _native
-from bloomery.errors import CorruptData
+from bloomery.errors import BloomeryError, CorruptData
 from bloomery.integrations.redis import telling
 from bloomery.integrations.redis.config import Config
 from bloomery.integrations.redis.failures import checked
+from bloomery.integrations.redis.planning import shards_for
 from bloomery.integrations.redis.trips import Flow, command
 from bloomery.service.store.stream import Record, packed_records
 from bloomery.storage.operations import Op, name_of, text_of
@@ -71,8 +74,19 @@ class Listed:
         expired = self.expires_at is not None and self.expires_at <= now
         return expired or self.dropped_at is not None
 
+    def is_still(self, held: bytes | None) -> bool:
+        """Whether the catalogue, which has this under its name, has it still."""
+        if held == self._json:
+            return True
+        now = Listed.from_json(held) if held else None
+        return now is not None and now.uid == self.uid and now.dropped_at is None
+
     def to_json(self) -> bytes:
         """Return it as the catalogue has it."""
+        return self._json
+
+    @cached_property
+    def _json(self) -> bytes:
         fields = {name: getattr(self, name) for name in _FIELDS}
         fields |= {"name": text_of(self.name), "header": self.header.hex()}
         return json.dumps(fields, separators=(",", ":"), sort_keys=True).encode()
@@ -85,10 +99,24 @@ class Listed:
             fields["name"] = name_of(fields["name"])
             fields["header"] = bytes.fromhex(fields["header"])
             found = cls(**fields)
-            _ = found.nbytes
-        except (ValueError, TypeError, KeyError, AttributeError):
+            if not found._right():
+                raise ValueError
+        except (ValueError, TypeError, KeyError, AttributeError, RecursionError, BloomeryError):
             raise CorruptData("the catalogue in Redis has an entry that cannot be read") from None
         return found
+
+    def _right(self) -> bool:
+        """Whether one of us may have written this."""
+        numbers = (self.created_at, self.expires_at or 0.0, self.dropped_at or 0.0)
+        return (
+            type(self.uid) is int
+            and 0 <= self.uid < 1 << 64
+            and type(self.settings) is dict
+            and all(type(one) in (int, float) and math.isfinite(one) for one in numbers)
+            and 0 < len(self.name) <= 1024
+            and type(self.shards) is int
+            and 1 <= self.shards == shards_for(self.nbytes, self.shards)
+        )
 
     def record(self, op: Op) -> Record:
         """Return what the stream tells of it."""

@@ -70,6 +70,13 @@ class Control:
             kept = {name: value for name, value in settings.items() if value is not None}
             self._run(self._change(shared, op, settings=kept))
 
+    def adopt(self, name: bytes) -> bool:
+        """Take in a filter that another node has made, if this one has not heard of it yet: what is
+        added to it comes by the stream, behind the news that it was made."""
+        self.node.require_link()
+        found = self._run(self.node.catalogue.find(name))
+        return found is not None and not found.is_over(time.time()) and self.node.adopted(found)
+
     def _run(self, flow: Flow[Any]) -> Any:
         try:
             return self.node.link.run(flow)
@@ -163,11 +170,14 @@ class Control:
         raise errors.UnknownFilter("there is no such filter any more")
 
 
-def dropping(catalogue: Catalogue, listed: Listed) -> Flow[None]:
+def dropping(catalogue: Catalogue, listed: Listed, *, expired: bool = False) -> Flow[bool]:
     """Take a filter away. Who marks it first deletes the strings, and nobody else: what is made
-    under the name afterwards has strings of the same names."""
+    under the name afterwards has strings of the same names. False if it is only to go if it has
+    `expired`, and has more time by now."""
     found: Listed | None = listed
     while found is not None and found.uid == listed.uid and found.dropped_at is None:
+        if expired and not found.is_over(time.time()):
+            return False
         going = dropped(found, time.time())
         try:
             yield from catalogue.change(found.name, found, going, [listed.record(Op.DROP)])
@@ -175,13 +185,14 @@ def dropping(catalogue: Catalogue, listed: Listed) -> Flow[None]:
             found = other.found
         else:
             yield from _deleted(catalogue, going)
-            return
+            break
+    return True
 
 
 def _cleared(catalogue: Catalogue, found: Listed) -> Flow[None]:
     """Make room where a filter has expired, or somebody began to drop it and may have died."""
     if found.dropped_at is None:
-        yield from dropping(catalogue, found)
+        yield from dropping(catalogue, found, expired=True)
     elif time.time() - found.dropped_at < _PATIENCE:
         time.sleep(_PAUSE)
     else:

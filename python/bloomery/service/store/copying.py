@@ -14,7 +14,7 @@ from bloomery.integrations.redis.pushing import Source
 from bloomery.integrations.redis.reading import copying, read_into
 from bloomery.integrations.redis.trips import Flow, command
 from bloomery.service.store.catalogue import Catalogue, Changed, Listed
-from bloomery.service.store.shared import Shared
+from bloomery.service.store.shared import Shared, strings_of
 from bloomery.storage.operations import Op
 
 __all__ = ["emptied", "empty", "loaded", "merged", "restored"]
@@ -57,7 +57,11 @@ def restored(
         try:
             link.run(catalogue.change(listed.name, None, listed, [listed.record(Op.CREATE)]))
         except Changed as other:  # another node was quicker
-            return other.found is not None and other.found.uid == listed.uid
+            if other.found is None or other.found.uid != listed.uid:
+                return False
+    if every_bit or not whole:
+        # Who was started meanwhile has taken it for empty, or read strings of which half was there.
+        link.run(strings_of(catalogue, listed).tell_merged())
     if listed.expires_at is not None:
         left = max(0.001, listed.expires_at - time.time()) + 60
         link.run(shared.strings.expire(left))

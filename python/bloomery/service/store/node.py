@@ -12,6 +12,7 @@ import contextlib
 import sys
 import threading
 import time
+from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future
 from pathlib import Path
@@ -38,6 +39,8 @@ if TYPE_CHECKING:
 __all__ = ["Node"]
 
 _TURN = 0.0005  # seconds that a thread may go on while another waits
+_HEARD = 2.0  # seconds after which it has heard of a drop
+_STOPPING = 1.0  # seconds for the tail to end
 
 
 class Node:
@@ -83,6 +86,9 @@ class Node:
         self._caught_up = asyncio.Event()
         self._started = False
         self._going_on: asyncio.Future[None] | None = None
+        self._over: deque[Listed] = deque()  # expired here, and to be taken out of Redis
+        self._unlisting: threading.Thread | None = None
+        self._vanished: dict[int, float] = {}  # since when a filter is not in the catalogue
 
     # Set by follow().
     engine: Engine
@@ -108,13 +114,17 @@ class Node:
             for adds in self.outbox.waiting():  # of a process before: Redis has never had it
                 for uid, hashes in adds:
                     self._add({uid: [hashes]})
-            await self._go_on()
         self._started = True
+        await self._go_on()
 
     async def stop(self) -> None:
-        """Follow no more."""
+        """Follow no more. The thread may be loading a large filter, or waiting for a Redis that
+        does not answer: that is not waited for, and ends with the process."""
         self.tail.stop()
-        await asyncio.to_thread(self.tail.join)
+        await asyncio.to_thread(self.tail.join, _STOPPING)
+
+    def close(self) -> None:
+        """Let go of Redis and of the disk, when nothing is written any more."""
         if self.outbox is not None:
             self.outbox.close()
         self.link.close()
@@ -135,7 +145,8 @@ class Node:
             return self.broken
         if self.down_since is None:
             return "behind the other nodes" if self.stale else None
-        away = time.monotonic() - self.down_since
+        # Since it last heard of the others: it may have been stopped before it missed Redis.
+        away = time.monotonic() - min(self.down_since, self.current_at)
         most = settings.store_max_outage_seconds
         if most and away > most:
             return f"Redis has not answered for {away:.0f} s: {self.why}"
@@ -144,7 +155,8 @@ class Node:
     def mark(self, exactly: bool) -> bytes:
         """What is said beside an answer: who gave it, and how old it may be."""
         if self.down_since is not None:
-            return b"local; store=down; seconds=%.1f" % (time.monotonic() - self.down_since)
+            since = min(self.down_since, self.current_at)
+            return b"local; store=down; seconds=%.1f" % (time.monotonic() - since)
         if exactly:
             return b"shared"
         return b"local; seconds=%.3f" % max(0.0, time.monotonic() - self.current_at)
@@ -165,8 +177,12 @@ class Node:
         }
 
     async def pass_second(self) -> None:
-        """Each second: send what waits on the disk, if Redis is there."""
-        if self.outbox is not None and self.outbox.keys and self.down_since is None:
+        """Each second, if Redis is there: send what waits on the disk, take out what is over."""
+        if self.down_since is None:
+            self._begin_unlisting()
+            if min(self._vanished.values(), default=time.monotonic()) < time.monotonic() - _HEARD:
+                self.damage()
+        if self.log.may_drain and self.down_since is None:
             await self.server.turns.call(self.log.retry)
 
     def require_link(self) -> None:
@@ -203,7 +219,13 @@ class Node:
         return done.result(60)
 
     def lost(self, problem: errors.BloomeryError) -> None:
-        """Redis does not answer."""
+        """Redis does not answer. (If it does, and says what cannot be, others may go on: then this
+        copy is not answered from when it gets too old.)"""
+        if not isinstance(problem, errors.StoreUnavailable):
+            if str(problem) != self.why:
+                self.server.say(f"following the store: {problem}", level="error")
+            self.why = str(problem)
+            return
         self.why = str(problem)
         if self.down_since is None:
             self.down_since = time.monotonic()
@@ -236,6 +258,12 @@ class Node:
     def damage(self) -> None:
         """Redis has lost a string: this node has its bits."""
         self.damaged = True
+        self.tail_look()
+
+    def vanished(self, uid: int) -> None:
+        """A filter is not in the catalogue: others have dropped it, and the stream will tell; if it
+        does not, Redis has lost it."""
+        self._vanished.setdefault(uid, time.monotonic())
         self.tail_look()
 
     def tail_look(self) -> None:
@@ -286,9 +314,14 @@ class Node:
         elif not here or shared is None:
             pass
         elif op == Op.DROP:
-            self.engine.mirror(Op.DROP, shared.id)
+            self._drop_here(shared)
         else:
             self._update(shared, listed)
+
+    def adopted(self, listed: Listed) -> bool:
+        """Have a filter before the stream tells of it; False if there is no memory for it."""
+        self._do(Op.CREATE, listed)
+        return listed.uid in self.filters.by_uid
 
     def _update(self, shared: Shared, listed: Listed) -> None:
         shared.listed = listed
@@ -314,14 +347,30 @@ class Node:
 
     def _forget(self, entry: Entry) -> None:
         shared = self.filters.forget(entry.id)
+        self._vanished.pop(0 if shared is None else shared.listed.uid, None)
         expired = entry.expires_at is not None and entry.expires_at <= self.engine.state.now
         if shared is not None and expired:
             # Whoever is first takes it away, for all; if nobody can, Redis forgets the strings.
-            threading.Thread(target=self._unlist, args=(shared.listed,), daemon=True).start()
+            self._over.append(shared.listed)
+            self._begin_unlisting()
 
-    def _unlist(self, listed: Listed) -> None:
-        with contextlib.suppress(Exception):
-            self.link.run(dropping(self.catalogue, listed))
+    def _begin_unlisting(self) -> None:
+        # One thread for all: thousands may end at one moment.
+        if self._over and (self._unlisting is None or not self._unlisting.is_alive()):
+            self._unlisting = threading.Thread(target=self._unlist, daemon=True)
+            self._unlisting.start()
+
+    def _unlist(self) -> None:
+        while self._over:
+            listed = self._over[0]
+            try:
+                if not self.link.run(dropping(self.catalogue, listed, expired=True)):
+                    self.tail.load_again()  # another node gave it more time, and we had not heard
+            except errors.StoreUnavailable:
+                return  # each second it is tried again
+            except errors.BloomeryError as problem:
+                self.call(self.server.say, f"an expired filter stays in Redis: {problem}", "error")
+            self._over.popleft()
 
     # What the tail does, in its thread.
 
@@ -347,18 +396,22 @@ class Node:
             known = self.filters.by_uid.get(one.uid)
             if known is None:
                 made = self._loaded(one)
-                self.ask(self._put_if_new, one, made)
-            else:
-                entry = self.engine.state.filters.get(known.id)
-                if entry is not None:
-                    copying.merged(self.tail_link, known, entry.filter)
-                    self.ask(self._update, known, one)
+                if made is None or self.ask(self._put_if_new, one, made):
+                    continue
+                known = self.filters.by_uid.get(one.uid)
+            if known is not None:
+                self.reload({one.uid})
+                self.ask(self._update_if_here, known, one)
         self.loads += 1
 
-    def _loaded(self, listed: Listed) -> BloomFilter:
+    def _loaded(self, listed: Listed) -> BloomFilter | None:
+        """Return it with its bits; None if somebody has dropped it meanwhile."""
         try:
             return copying.loaded(self.tail_link, listed)
         except errors.UnknownFilter as problem:
+            now = self.tail_link.run(self.catalogue.find(listed.name))
+            if now is None or now.uid != listed.uid or now.dropped_at is not None:
+                return None
             if not self.server.accept_loss:
                 raise errors.UnknownFilter(
                     f"{problem}; a node that has it restores it, or start with --accept-loss"
@@ -372,16 +425,29 @@ class Node:
             shared = self.filters.by_uid.get(uid)
             entry = None if shared is None else self.engine.state.filters.get(shared.id)
             if shared is not None and entry is not None:
-                copying.merged(self.tail_link, shared, entry.filter)
+                try:
+                    copying.merged(self.tail_link, shared, entry.filter)
+                except errors.UnknownFilter:
+                    self.damage()  # Redis has lost it, or it was dropped: the next look tells
 
     def _drop_here(self, shared: Shared) -> None:
         if shared.id in self.engine.state.filters:
+            self.filters.dropped.append(shared.id)
             self.engine.mirror(Op.DROP, shared.id)
 
-    def _put_if_new(self, listed: Listed, made: BloomFilter) -> None:
-        # One of that name that we have now was made here while this was loaded, in its place.
-        if listed.uid not in self.filters.by_uid and listed.name not in self.engine.state.names:
+    def _update_if_here(self, shared: Shared, listed: Listed) -> None:
+        if shared.id in self.engine.state.filters:
+            self._update(shared, listed)
+
+    def _put_if_new(self, listed: Listed, made: BloomFilter) -> bool:
+        """Take it in; False if a client has asked for just such a one while it was loaded, so that
+        it is here, and lacks the bits."""
+        if listed.uid in self.filters.by_uid:
+            return False
+        # Another one of that name was made here since, in its place.
+        if listed.name not in self.engine.state.names:
             self._put(listed, made)
+        return True
 
     def restore(self, every_bit: bool) -> None:
         """Give a Redis that may have lost something what this node knows; `every_bit`: also what
@@ -404,3 +470,4 @@ class Node:
                 kept.add(shared.listed.uid)
         self.log.send([one for one in self.recent.all() if one[0] in kept], again=True)
         self.damaged = False
+        self._vanished.clear()

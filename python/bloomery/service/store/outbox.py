@@ -24,6 +24,7 @@ class Outbox:
         self._log: Log | None = None
         self._segment = max(segments(folder), default=0)
         self._seq = 0  # of the last row
+        self.since = 0.0  # when the oldest came, as Unix time
         self.keys = sum(len(hashes) // 8 for some in self.waiting() for _, hashes in some)
 
     def put(self, adds: list[tuple[int, bytes]]) -> None:
@@ -42,7 +43,9 @@ class Outbox:
             return
         rows = LogReader(self.folder, found[0], 0)
         some: list[tuple[int, bytes]] = []
-        for _, _, uid, _, hashes in rows:
+        self.since = time.time()
+        for _, at, uid, _, hashes in rows:
+            self.since = min(self.since, at)
             some.append((uid, hashes))
             if len(some) >= 1000:
                 yield some

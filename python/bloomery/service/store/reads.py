@@ -3,21 +3,26 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+import time
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from bloomery import errors
+from bloomery.integrations.redis.failures import checked
 from bloomery.integrations.redis.flows import Strings
 from bloomery.integrations.redis.naming import Keys
-from bloomery.integrations.redis.trips import Flow
+from bloomery.integrations.redis.trips import Flow, command
+from bloomery.service.policy import limit_and_mark
 from bloomery.storage.operations import Op
 
 if TYPE_CHECKING:
     from bloomery.service.commands import Outcome
-    from bloomery.service.store.catalogue import Listed
+    from bloomery.service.store.catalogue import Catalogue
     from bloomery.service.store.node import Node
+    from bloomery.service.store.shared import Shared
 
 __all__ = ["contains", "exact_add"]
 
+T = TypeVar("T")
 _DAMAGED = "the filter is not whole in Redis: nodes restore it, try again in a moment"
 
 
@@ -39,19 +44,16 @@ async def contains(node: Node, name: bytes, keys: list[Any], *, sure: bool) -> b
     hashes = shelf.hashes(name, [keys[at] for at in missing])
     try:
         node.require_link()
-        found = await asyncio.to_thread(node.link.run, _whole(shared.strings, hashes))
-        now: Listed | None = None
-        if found is None:  # has another one its name by now, or has Redis lost its strings?
-            now = await asyncio.to_thread(node.link.run, node.catalogue.find(name))
+        found, held = await _asked(node, _both(node.catalogue, shared, hashes))
     except errors.StoreUnavailable as problem:
         node.lost(problem)
         if sure:
             raise
         return known
-    if now is not None and now.uid != shared.listed.uid:
+    if held is not None and not shared.listed.is_still(held):
         return await _unknown(node, name, keys)
-    if found is None:
-        node.damage()
+    if held is None or found is None:
+        node.vanished(shared.listed.uid) if held is None else node.damage()
         if sure:
             raise errors.StoreUnavailable(_DAMAGED)
         return known
@@ -65,18 +67,43 @@ async def _unknown(node: Node, name: bytes, keys: list[Any]) -> bytes:
     """Ask for keys of a filter that this node has not heard of yet."""
     try:
         node.require_link()
-        listed = await asyncio.to_thread(node.link.run, node.catalogue.find(name))
-        if listed is None or listed.dropped_at is not None:
+        listed = await _asked(node, node.catalogue.find(name))
+        if listed is None or listed.is_over(time.time()):
             raise errors.UnknownFilter("there is no filter of that name: make it first")
         strings = Strings(Keys(name), listed.strings)
         hashes, _ = strings.places.hashes(keys)
-        found = await asyncio.to_thread(node.link.run, _whole(strings, hashes))
+        found = await _asked(node, _whole(strings, hashes))
     except errors.StoreUnavailable as problem:
         node.lost(problem)
         raise
     if found is None:
         raise errors.StoreUnavailable(_DAMAGED)
     return bytes(min(answer, 1) for answer in found)
+
+
+async def _asked(node: Node, flow: Flow[T]) -> T:
+    def run() -> T:
+        node.require_link()  # it may have waited for a thread, behind others that wait for Redis
+        return node.link.run(flow)
+
+    return await asyncio.to_thread(run)
+
+
+def _both(
+    catalogue: Catalogue, shared: Shared, hashes: bytes
+) -> Flow[tuple[bytes | None, bytes | None]]:
+    """Ask for keys; and what the catalogue has: the name may be another's by now, with another
+    seed, say. In one round trip, unless there are many keys."""
+    asking, name = _whole(shared.strings, hashes), shared.listed.name
+    held: Any = None
+    try:
+        asks = next(asking)
+        *replies, [held] = yield [*asks, command(catalogue.key, "HGET", catalogue.key, name)]
+        while True:
+            replies = yield asking.send(replies)
+    except StopIteration as end:
+        [held] = checked([held])
+        return end.value, held
 
 
 def _whole(strings: Strings, hashes: bytes) -> Flow[bytes | None]:
@@ -96,6 +123,14 @@ async def exact_add(node: Node, name: bytes, keys: list[Any]) -> Outcome:
     node.require_link()
     if node.engine.problem is not None:
         raise node.engine.problem
+    limit, _ = limit_and_mark(entry)
+    if limit is not None and entry.items + len(keys) > limit:
+        # It is nearly full, by what this node knows: it refuses what is beyond.
+        turns = node.server.turns
+        turns.join()
+        outcome = node.server.commands.add(name, keys)
+        await turns.logged()
+        return outcome
     hashes = node.engine.shelf.hashes(name, keys)
     answers: bytes = await node.server.turns.call(lambda: node.log.add(shared.listed.uid, hashes))
     if entry.id in node.engine.state.filters:

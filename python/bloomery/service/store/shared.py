@@ -9,10 +9,10 @@ from dataclasses import dataclass
 
 from bloomery.integrations.redis.flows import Strings
 from bloomery.integrations.redis.naming import Keys
-from bloomery.service.store.catalogue import Listed
+from bloomery.service.store.catalogue import Catalogue, Listed
 from bloomery.service.store.stream import START, later, order
 
-__all__ = ["Filters", "Recent", "Shared"]
+__all__ = ["Filters", "Recent", "Shared", "strings_of"]
 
 
 @dataclass
@@ -29,12 +29,20 @@ class Shared:
         return cls(listed, id, Strings(Keys(listed.name), listed.strings))
 
 
+def strings_of(catalogue: Catalogue, listed: Listed) -> Strings:
+    """Return its strings as programs have them: they know whom to tell."""
+    return Strings(Keys(listed.name), catalogue.config(listed))
+
+
 class Filters:
     """All of them, by both numbers. The event loop changes it; others look."""
 
     def __init__(self) -> None:
         self.by_uid: dict[int, Shared] = {}
         self.by_id: dict[int, Shared] = {}
+        # Numbers here of those that others dropped last: what was added meanwhile is not anywhere.
+        self.dropped: deque[int] = deque(maxlen=10_000)
+        self.past: deque[int] = deque(maxlen=10_000)  # uids of those that went last
 
     def put(self, shared: Shared) -> None:
         """Take one in."""
@@ -45,6 +53,7 @@ class Filters:
         shared = self.by_id.pop(id, None)
         if shared is not None:
             self.by_uid.pop(shared.listed.uid, None)
+            self.past.append(shared.listed.uid)
         return shared
 
     def all(self) -> list[Shared]:

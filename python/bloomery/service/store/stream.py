@@ -69,13 +69,14 @@ def order(number: bytes) -> tuple[int, int]:
     return int(first), int(second or 0)
 
 
-def entries_in(reply: Any) -> list[Entry]:
-    """Return the entries of a stream in a reply to XREAD; CorruptData if they are none of ours."""
+def entries_in(reply: Any, *, skip: bool = False) -> list[Entry]:
+    """Return the entries of a stream in a reply to XREAD; CorruptData if they are none of ours.
+    `skip`: those have no records, for who does not need to know all of them."""
     if not reply:
         return []
     found = reply.values() if isinstance(reply, dict) else [pair[1] for pair in reply]
     try:
-        return [_entry(number, values) for some in found for number, values in _flat(some)]
+        return [_entry(number, values, skip) for some in found for number, values in _flat(some)]
     except (TypeError, ValueError, KeyError, struct.error):
         raise CorruptData("the stream of nodes in Redis has entries that cannot be read") from None
 
@@ -88,9 +89,14 @@ def _flat(some: Any) -> Iterator[tuple[bytes, Any]]:
             yield from _flat(pair)
 
 
-def _entry(number: bytes, values: Any) -> Entry:
-    fields = values if isinstance(values, dict) else dict(zip(*[iter(values)] * 2, strict=True))
-    return Entry(number, fields[b"w"], list(_records(fields[b"d"])))
+def _entry(number: bytes, values: Any, skip: bool) -> Entry:
+    try:
+        fields = values if isinstance(values, dict) else dict(zip(*[iter(values)] * 2, strict=True))
+        return Entry(number, fields[b"w"], list(_records(fields[b"d"])))
+    except (TypeError, ValueError, KeyError, struct.error):
+        if not skip:
+            raise
+        return Entry(number, b"", [])
 
 
 def _records(data: bytes) -> Iterator[Record]:

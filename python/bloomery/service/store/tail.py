@@ -6,6 +6,7 @@ connect ─> is it the Redis we knew, with all that came since? ─no─> restor
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
 from typing import TYPE_CHECKING, Any
@@ -40,13 +41,18 @@ class Tail(threading.Thread):
         self.position = START  # of the last entry that was read
         self.identity: object = None  # of the Redis that we know
         self._loaded = False
+        self._again = False  # is all to be loaded, although the stream was followed?
         self._read_at = 0.0  # when the stream was last read
         self._looked_at = 0.0
         self._stopped = threading.Event()
 
     def stop(self) -> None:
-        """End, within a moment."""
+        """End, within a moment, unless it waits for Redis."""
         self._stopped.set()
+
+    def load_again(self) -> None:
+        """Load all bits soon."""
+        self._again = True
 
     def run(self) -> None:
         """Follow the stream until told to stop; what fails is tried again."""
@@ -66,9 +72,23 @@ class Tail(threading.Thread):
 
     def _follow(self) -> None:
         """One step: see that all is as it was, and read what is new."""
+        if self._again:
+            self._again = self._loaded = False
         if not self._loaded or time.monotonic() - self._looked_at > _LOOK:
             self._look()
         began = time.monotonic()
+        try:
+            self._take(began)
+        except errors.CorruptData as problem:
+            # Somebody else writes there, or a later bloomery: what it may have meant is in the bits
+            self.node.call(self.node.lost, problem)
+            self._load()
+            return
+        if self.node.down_since is not None:
+            self.node.call(self.node.found)
+
+    def _take(self, began: float) -> None:
+        """Read what is new, and hand it over."""
         found = self.node.tail_link.run(self._read())
         stopped = began - self._read_at > _LONG or time.monotonic() - began > _LONG
         if stopped or len(found) == _COUNT:
@@ -99,7 +119,7 @@ class Tail(threading.Thread):
         words = ("XREAD", "COUNT", _COUNT, *block, "STREAMS", stream, self.position)
         [some] = yield [command(stream, *words)]
         [reply] = checked(some)
-        return entries_in(reply)
+        return entries_in(reply, skip=not wait)
 
     def _look(self) -> None:
         """See whether this is the Redis that we know."""
@@ -115,7 +135,6 @@ class Tail(threading.Thread):
         if not self._loaded:
             self._load()
         self._looked_at = time.monotonic()
-        self.node.call(self.node.found)
 
     def _load(self) -> None:
         """Load all bits, and follow the stream from where it was before."""
@@ -138,7 +157,9 @@ class Tail(threading.Thread):
     def _read_rest(self) -> None:
         """Hear what others have done, at once: what they dropped must not be restored."""
         while found := self.node.tail_link.run(self._read(wait=False)):
-            self.node.deliver(found, None)
+            for entry in found:
+                with contextlib.suppress(errors.CorruptData):  # all bits are loaded afterwards
+                    self.node.deliver([entry], None)
             self.position = found[-1].id
 
     def _kept(self) -> Flow[bool]:
@@ -158,8 +179,9 @@ class Tail(threading.Thread):
         stream = self.node.catalogue.stream
         [some] = yield [command(stream, "XINFO", "STREAM", stream)]
         [found] = some
-        if isinstance(found, Exception):  # there is no stream
+        if isinstance(found, Exception) and "no such key" in str(found):
             return False, self.position != START
+        [found] = checked(some)
         facts: dict[Any, Any] = found if isinstance(found, dict) else _pairs(found)
         # What trimming took is in no field by itself (max-deleted-entry-id is XDEL's alone). But if
         # the entry that was read last is still there, so is all that came after it.

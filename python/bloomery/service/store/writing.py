@@ -7,6 +7,7 @@ from before, so it has whatever was acknowledged in one or in the other.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,10 +16,11 @@ from bloomery import errors
 from bloomery.integrations.redis import telling
 from bloomery.integrations.redis.failures import checked
 from bloomery.integrations.redis.link import Link
-from bloomery.integrations.redis.trips import Ask, commands
-from bloomery.service.store.catalogue import Catalogue
-from bloomery.service.store.shared import Filters, Recent, Shared
-from bloomery.service.store.stream import AGAIN, Record
+from bloomery.integrations.redis.scripts import STRAY
+from bloomery.integrations.redis.trips import Ask, command, commands
+from bloomery.service.store.catalogue import Catalogue, Listed
+from bloomery.service.store.shared import Filters, Recent, Shared, strings_of
+from bloomery.service.store.stream import AGAIN, Record, entries_in
 from bloomery.storage.operations import Op
 
 if TYPE_CHECKING:
@@ -29,6 +31,9 @@ if TYPE_CHECKING:
 __all__ = ["StoreLog"]
 
 _SOME = 8 * 10_000  # bytes of hashes a round trip: Redis does nothing else while it does one
+_DAY = 86_400.0
+_LATELY = 200  # entries: what a node has not heard of yet is among them
+_QUEUED = b"queued\0\0"  # writes what waited on a disk: every node takes it in
 
 
 class StoreLog:
@@ -61,11 +66,18 @@ class StoreLog:
         self.on_loss, self.is_down = on_loss, is_down
         self.pending: list[tuple[int, bytes]] = []  # filters (uid) and hashes
         self.written = 0  # keys, ever
+        self._dropped = False  # was something added to a filter that others have dropped?
+        self._kept: tuple[int, set[int]] = (0, set())  # keys on the disk, for unknown filters
+        self._gone = ""  # why some of what was last sent was not added
 
     def write(self, rows: Iterable[Row]) -> None:
-        """Write what a turn added; LogUnavailable: it waits, and nobody may be told yet."""
+        """Write what a turn added; LogUnavailable: it waits, and nobody may be told yet.
+        StoreUnavailable: some was for a filter that others have dropped, the rest is written."""
+        self._dropped = False
         self.pending += self._adds(rows)
         self._write()
+        if self._dropped:
+            raise errors.StoreUnavailable("a filter was dropped by another node: try again")
 
     def retry(self) -> bool:
         """Write what waits; True once nothing does."""
@@ -84,6 +96,8 @@ class StoreLog:
             shared = self.filters.by_id.get(id)
             if op == Op.ADD and shared is not None:
                 found.append((shared.listed.uid, data))
+            elif op == Op.ADD and id in self.filters.dropped:
+                self._dropped = True
         return found
 
     def _write(self) -> None:
@@ -92,7 +106,7 @@ class StoreLog:
         try:
             if self.outbox is not None and self.is_down():
                 raise errors.StoreUnavailable("Redis does not answer")  # or each would wait for it
-            self.send(self.pending)
+            gone = self.send(self.pending)[1]
         except (errors.StoreUnavailable, errors.StoreRefused, errors.UnknownFilter) as problem:
             if self.outbox is not None and isinstance(problem, errors.StoreUnavailable):
                 self.outbox.put(self.pending)
@@ -100,32 +114,61 @@ class StoreLog:
                 return
             raise errors.LogUnavailable(f"{problem}; what was added waits") from None
         self.pending = []
+        if gone:  # nothing waits, so others may go on writing
+            raise errors.StoreUnavailable(gone)
 
     def drain(self) -> None:
-        """Write what waited in the outbox while Redis was away."""
+        """Write what waited in the outbox while Redis was away. What is for a filter that nobody
+        knows stays for a day: a Redis that came back without it is given it by other nodes."""
         assert self.outbox is not None
+        if not self.may_drain:
+            return
+        unknown: set[int] = set()
         for some in self.outbox.waiting():
             try:
-                self.send(some)
+                # As of another: this node may have been started since, and its copy lacks them too.
+                if gone := self.send(some, _QUEUED)[1]:
+                    raise errors.UnknownFilter(gone)  # or lost, and restored soon
             except (errors.StoreUnavailable, errors.StoreRefused, errors.UnknownFilter) as problem:
                 raise errors.LogUnavailable(f"{problem}; what was queued waits") from None
-        self.outbox.done()
+            for uid, _ in some:
+                if uid not in self.filters.by_uid and uid not in self.filters.past:
+                    unknown.add(uid)
+        if unknown and time.time() - self.outbox.since < _DAY:
+            self._kept = (self.outbox.keys, unknown)
+        else:
+            self.outbox.done()
+
+    @property
+    def may_drain(self) -> bool:
+        """Is there something on the disk that can be sent, as far as is known?"""
+        if self.outbox is None or not self.outbox.keys:
+            return False
+        keys, unknown = self._kept
+        return self.outbox.keys != keys or not unknown.isdisjoint(self.filters.by_uid)
 
     def add(self, uid: int, hashes: bytes) -> bytes:
         """Add to one filter; 1 for each key that Redis did not have."""
         try:
-            return self.send([(uid, hashes)])
+            answers, gone = self.send([(uid, hashes)])
         except errors.UnknownFilter as problem:
             raise errors.StoreUnavailable(f"{problem}; it is being restored") from None
+        if gone or 8 * len(answers) != len(hashes):
+            raise errors.StoreUnavailable(gone or "the filter was dropped meanwhile")
+        return answers
 
-    def send(self, adds: list[tuple[int, bytes]], *, again: bool = False) -> bytes:
-        """Add hashes to filters, in Redis and for the other nodes; `again`: for a Redis that may
-        have lost them, so they are in `Recent`, here and where else they were read."""
+    def send(
+        self, adds: list[tuple[int, bytes]], writer: bytes | None = None, *, again: bool = False
+    ) -> tuple[bytes, str]:
+        """Add hashes to filters, in Redis and for the other nodes: all but the `writer`. Return
+        what was new, and why some filters were not added to: others have dropped them. `again`: for
+        a Redis that may have lost them, so they are in `Recent`, here and where they were read."""
         together: dict[int, list[bytes]] = {}
         for uid, hashes in adds:
             together.setdefault(uid, []).append(hashes)
         batch: list[tuple[Shared, bytes]] = []
         answers, size = [], 0
+        self._gone = ""
         for uid, parts in together.items():
             shared, hashes = self.filters.by_uid.get(uid), b"".join(parts)
             for start in range(0, len(hashes), _SOME):
@@ -133,13 +176,15 @@ class StoreLog:
                     batch.append((shared, hashes[start : start + _SOME]))
                     size += len(batch[-1][1])
                 if size >= _SOME:
-                    answers.append(self._exchange(batch, again))
+                    answers.append(self._exchange(batch, writer, again))
                     batch, size = [], 0
         if batch:
-            answers.append(self._exchange(batch, again))
-        return b"".join(answers)
+            answers.append(self._exchange(batch, writer, again))
+        return b"".join(answers), self._gone
 
-    def _exchange(self, batch: list[tuple[Shared, bytes]], again: bool) -> bytes:
+    def _exchange(
+        self, batch: list[tuple[Shared, bytes]], writer: bytes | None, again: bool
+    ) -> bytes:
         asks: list[Ask] = []
         sent: list[tuple[Shared, _native.Commands, int]] = []
         all_made = []
@@ -152,28 +197,60 @@ class StoreLog:
                 sent.append((shared, made, shard))
         records = [Record(shared.listed.uid, Op.ADD, hashes) for shared, hashes in batch]
         catalogue = self.catalogue
-        writer = catalogue.writer + (AGAIN if again else b"")
+        writer = (writer or catalogue.writer) + (AGAIN if again else b"")
         told = commands(
             catalogue.stream,
             telling.entry(catalogue.stream, catalogue.most_entries, writer, records),
+            # Its name may be another's by now, of which this node has not heard: with another seed
+            # the bits would be those of other keys.
+            ("HMGET", catalogue.key, *(shared.listed.name for shared, _ in batch)),
         )
         if self.link.one_connection:
             *replies, last = self._go([*asks, told])
         else:
             replies = self._go(asks)
             [last] = self._go([told])
+        entry, held = checked(last)
+        others = {
+            shared.listed.uid: Listed.from_json(now) if now else None
+            for (shared, _), now in zip(batch, held, strict=True)
+            if not shared.listed.is_still(now)
+        }
+        lost = {uid for uid, now in others.items() if now is None and not self._was_dropped(uid)}
         for (shared, made, shard), some in zip(sent, replies, strict=True):
-            if not shared.strings.fed(made, shard, checked(some)):
+            if shared.listed.uid in others.keys() - lost:
+                self._astray(shared, shard, checked(some)[0], others[shared.listed.uid])
+            elif shared.listed.uid in lost or not shared.strings.fed(made, shard, checked(some)):
                 self.on_loss()
                 raise errors.UnknownFilter(
                     f"filter {shared.strings.keys.name!r} is not whole in Redis any more"
                 )
-        [entry] = checked(last)
         for shared, hashes in batch:
+            if shared.listed.uid in others:
+                continue
             if not again:
                 self.recent.add(shared.listed.uid, hashes, entry)
             self.written += len(hashes) // 8
-        return b"".join(made.answers for made in all_made)
+        return b"" if others else b"".join(made.answers for made in all_made)
+
+    def _was_dropped(self, uid: int) -> bool:
+        """Whether the stream tells so: else Redis has lost it, and its nodes bring it back."""
+        stream = self.catalogue.stream
+        words = ("XREVRANGE", stream, "+", "-", "COUNT", _LATELY)
+        [some] = self.link.exchange([command(stream, *words)])
+        entries = entries_in([[stream, checked(some)[0]]], skip=True)
+        return any((uid, Op.DROP) == one[:2] for entry in entries for one in entry.records)
+
+    def _astray(self, shared: Shared, shard: int, before: Any, now: Listed | None) -> None:
+        """What went to a filter that others have dropped; `now` has its name."""
+        strings = shared.strings
+        self._gone = f"filter {strings.keys.name!r} was dropped by another node: try again"
+        if now is not None and now.dropped_at is None:
+            if now.nbytes != shared.listed.nbytes:  # its string may be longer now, so not whole
+                self.link.run(strings_of(self.catalogue, now).tell_merged())
+        elif before == 0:
+            name = strings.names[shard]
+            self.link.exchange([command(name, "EVAL", STRAY, 1, name, strings.lengths[shard])])
 
     def _go(self, asks: list[Ask]) -> list[list[Any]]:
         """Make a round trip; with `min_replicas`, wait until so many have it."""

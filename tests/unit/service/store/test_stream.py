@@ -72,3 +72,12 @@ def test_numbers_are_in_order() -> None:
     assert not later(b"9-9", b"9-9")
     assert later(b"0-1", START)
     assert entries_in(None) == []
+
+
+def test_long_entries_are_fewer() -> None:
+    """So that the stream does not take all of Redis's memory; never fewer than a node reads at
+    once, by which it knows that none is missing."""
+    for keys, kept in ((1, 100_000), (10_000, 6709), (10**6, 1000)):
+        words = telling.entry(b"s", 100_000, b"w", [Record(1, Op.ADD, bytes(8 * keys))])
+        assert words[4] == kept
+    assert telling.entry(b"s", 1000, b"w", [Record(1, Op.ADD, bytes(8))])[4] == 1000
