@@ -92,8 +92,6 @@ def plan(
             raise typer.BadParameter("cannot go with --memory or --hashes", param_hint="--nodes")
         if capacity is None:
             raise typer.BadParameter("needs a capacity: 1e9, say", param_hint="--nodes")
-        if error_rate is not None and error_rate >= 1:  # `--nodes 3`, as of `cluster up`
-            raise typer.BadParameter("takes no number, it says how many", param_hint="--nodes")
         rate = 0.01 if wanted is None else wanted
         return nodeplan.show_nodes(capacity, rate, layout or "blocked", given, json=json)
     for name, value in given.items():
