@@ -92,7 +92,8 @@ def plan(
             raise typer.BadParameter("cannot go with --memory or --hashes", param_hint="--nodes")
         if capacity is None:
             raise typer.BadParameter("needs a capacity: 1e9, say", param_hint="--nodes")
-        return nodeplan.show_nodes(capacity, wanted or 0.01, layout or "blocked", given, json=json)
+        rate = 0.01 if wanted is None else wanted
+        return nodeplan.show_nodes(capacity, rate, layout or "blocked", given, json=json)
     for name, value in given.items():
         if value is not None:
             raise typer.BadParameter("needs --nodes", param_hint=f"--{name.replace('_', '-')}")

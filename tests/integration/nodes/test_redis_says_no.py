@@ -109,6 +109,7 @@ def test_a_wrong_password_is_told(start_fleet: StartFleet, start_redis: StartRed
     assert wait_until(lambda: "knows no such user and password" in node.printed(), 20), (
         node.printed()
     )
+    assert "this node waits for it" in node.printed()
     assert not fleet.ready(0)
     assert "wrong-word" not in node.printed()
 

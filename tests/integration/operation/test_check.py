@@ -207,7 +207,7 @@ def test_the_store(tmp_path: Path, check: Check, redis_server: RedisServer) -> N
     data = ("--data", str(tmp_path / "data"), *FREE, "--set", "store-timeout-ms=100")
     assert check(*data, BLOOMERY_STORE=redis_server.url)["ok"]
     for url, why in (
-        ("redis://u:hunter22@127.0.0.1:1", "store: Redis cannot be reached"),
+        ("redis://u:hunter22@127.0.0.1:1", "cannot be reached"),
         ("http://u:hunter22@127.0.0.1", "store: the URL of Redis cannot be read, must be redis://"),
     ):
         found = check(*data, BLOOMERY_STORE=url)

@@ -229,9 +229,8 @@ class Node:
         self.why = str(problem)
         if self.down_since is None:
             self.down_since = time.monotonic()
-            self.server.alerts.begin(
-                "store-unavailable", f"{self.why}: answers are this node's own"
-            )
+            then = "answers are this node's own" if self.loads else "this node waits for it"
+            self.server.alerts.begin("store-unavailable", f"{self.why}: {then}")
             self.tail_look()
 
     def stumbled(self, problem: Exception) -> None:
