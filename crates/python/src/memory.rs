@@ -35,6 +35,14 @@ impl Memory {
         bits.map(Memory::new).ok_or_else(|| no_memory(py, nbytes as u64))
     }
 
+    /// Asks the kernel for all of the memory, in a thread that lets others run.
+    fn touch(&self, py: Python<'_>) {
+        let bits = self.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        if let Some(bits) = bits {
+            py.detach(|| bits.touch());
+        }
+    }
+
     /// Overwrites the bytes from an offset (a multiple of 8) on.
     fn write(&self, py: Python<'_>, offset: usize, data: &Bound<'_, PyAny>) -> PyResult<()> {
         let held = Held::get(data, ffi::PyBUF_SIMPLE)
