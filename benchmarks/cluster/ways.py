@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from bloomery import sizing
 from bloomery.integrations import redis as integration
 
 ERROR_RATE = 0.01
@@ -34,30 +35,20 @@ def ways(url: str, capacity: int) -> Iterator[list[Way]]:
         made.append(_plain(ends, url, "classic", capacity, layout="classic"))
         made.append(_plain(ends, url, "4 shards", capacity, shards=4))
         made.append(_asyncio(ends, url, capacity))
-        counting: Any = getattr(integration, "RedisCountingFilter", None)
-        if counting is not None:
-            one = counting.create(url, "counting", capacity, ERROR_RATE)
-            ends.callback(one.close)
-            made.append(_way("counting", one))
+        one = integration.RedisCountingFilter.create(url, "counting", capacity, ERROR_RATE)
+        ends.callback(one.close)
+        made.append(_way("counting", one, sizing.counting_plan(capacity, ERROR_RATE).num_hashes))
         yield made
 
 
-def _way(name: str, one: Any) -> Way:
-    about = one.info()
-    return Way(
-        name,
-        one.add,
-        one.add_many,
-        one.contains_many,
-        about["num_hashes"],
-        about["nbytes"],
-    )
+def _way(name: str, one: Any, num_hashes: int) -> Way:
+    return Way(name, one.add, one.add_many, one.contains_many, num_hashes, one.nbytes)
 
 
 def _plain(ends: contextlib.ExitStack, url: str, name: str, capacity: int, **options: Any) -> Way:
     one = integration.RedisFilter.create(url, name, capacity, ERROR_RATE, **options)
     ends.callback(one.close)
-    return _way(name, one)
+    return _way(name, one, one.num_hashes)
 
 
 def _asyncio(ends: contextlib.ExitStack, url: str, capacity: int) -> Way:
