@@ -208,7 +208,7 @@ def test_the_store(tmp_path: Path, check: Check, redis_server: RedisServer) -> N
     assert check(*data, BLOOMERY_STORE=redis_server.url)["ok"]
     for url, why in (
         ("redis://u:hunter22@127.0.0.1:1", "cannot be reached"),
-        ("http://u:hunter22@127.0.0.1", "store: the URL of Redis cannot be read, must be redis://"),
+        ("http://u:hunter22@127.0.0.1", "store: the URL of Redis begins with 'http', must be redis://"),
     ):
         found = check(*data, BLOOMERY_STORE=url)
         assert why in found["problems"][0]

@@ -223,7 +223,8 @@ class Node:
         copy is not answered from when it gets too old.)"""
         if not isinstance(problem, errors.StoreUnavailable):
             if str(problem) != self.why:
-                self.server.say(f"following the store: {problem}", level="error")
+                then = "" if self.loads else ": this node waits for it"
+                self.server.say(f"following the store: {problem}{then}", level="error")
             self.why = str(problem)
             return
         self.why = str(problem)
