@@ -209,6 +209,12 @@ class Commands:
             return await reads.contains(self.node, name, keys, sure=self.wants_store(shared))
         return self.contains(name, keys)
 
+    async def added(self, name: bytes, keys: list[Any], shared: bool | None) -> Outcome:
+        """As `add`; of a node that is to ask Redis, new is what no node had added."""
+        if self.node is not None and self.asks_store(shared):
+            return await reads.exact_add(self.node, name, keys)
+        return self.add(name, keys)
+
     async def lookup(self, name: bytes, keys: list[Any]) -> list[Answer]:
         """Return an exact answer for each key: of the filter, or of the source it is bound to."""
         if self.node is not None and self.node.aside:

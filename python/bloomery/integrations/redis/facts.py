@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any
 
 from bloomery import _native
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
 __all__ = ["CountingFacts", "Facts", "PlainFacts", "RotatingFacts"]
 
 
-class Facts:
+class Facts(ABC):
     """What all kinds have."""
 
     _name: str
@@ -41,9 +42,9 @@ class Facts:
         """How often a maybe may be wrong with so many keys."""
         return float(self._settings()["error_rate"])
 
+    @abstractmethod
     def _settings(self) -> dict[str, Any]:
         """What it was made with, as `repr` shows it."""
-        raise NotImplementedError
 
     def _held(self) -> str:
         """What of it is in Redis."""

@@ -63,10 +63,9 @@ class Link:
             found, policy = [], ""
             for node in nodes:
                 where = {} if node is None else {"target_nodes": node}
-                info = self.client.info("server", **where)
-                replication = self.client.info("replication", **where)
-                found.append((str(info.get("run_id")), str(replication.get("master_replid"))))
-                policy = str(self.client.info("memory", **where).get("maxmemory_policy", ""))
+                info = self.client.info(**where)
+                found.append((str(info.get("run_id")), str(info.get("master_replid"))))
+                policy = str(info.get("maxmemory_policy", ""))
         except (AuthenticationError, ResponseError) as problem:
             raise refused(problem) from problem
         except troubles() as problem:

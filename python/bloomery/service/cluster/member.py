@@ -14,6 +14,7 @@ import subprocess
 import sys
 import threading
 import time
+from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable
 from pathlib import Path
@@ -44,7 +45,7 @@ if os.getppid() == int(sys.argv[1]):
 """
 
 
-class Member:
+class Member(ABC):
     """One process; subclasses say which, and when it is up."""
 
     tries = 1  # before it has been up once
@@ -64,9 +65,9 @@ class Member:
 
     # What subclasses say.
 
+    @abstractmethod
     def command(self) -> list[str]:
         """The program, by its whole path, and its arguments."""
-        raise NotImplementedError
 
     def environment(self) -> dict[str, str]:
         """What it finds in its environment."""
@@ -76,9 +77,9 @@ class Member:
         """Descriptors that it inherits."""
         return []
 
+    @abstractmethod
     def up(self) -> bool:
         """Does it answer?"""
-        raise NotImplementedError
 
     def heard(self, line: str) -> bool:
         """It has printed a line: is it to be shown?"""

@@ -22,7 +22,6 @@ from bloomery.service.http.keyforms import key_of
 from bloomery.service.http.login import admit
 from bloomery.service.http.route import JSON, does, routes
 from bloomery.service.http.wrong import check_query
-from bloomery.service.store import reads
 
 if TYPE_CHECKING:
     from bloomery.service.server import Server
@@ -55,14 +54,10 @@ def _answering(operation: str) -> Any:
         shared = consistency(scope) if scope["query_string"] else None
         exactly = server.node is not None and server.commands.asks_store(shared)
         if operation == "contains":
-            answers = (
-                await server.commands.contained(name, keys, shared)
-                if exactly
-                else server.commands.contains(name, keys)
-            )
+            answers = await server.commands.contained(name, keys, shared)
         else:
-            if exactly and operation == "add" and server.node is not None:
-                answers, refused = await reads.exact_add(server.node, name, keys)
+            if exactly and operation == "add":
+                answers, refused = await server.commands.added(name, keys, shared)
             else:
                 answers, refused = _change(server.commands, operation, name, keys)
             refused = refused and server.commands.explain(name, refused)

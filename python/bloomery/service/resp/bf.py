@@ -22,7 +22,6 @@ from bloomery.service.resp.client import Client
 from bloomery.service.resp.replies import Failure
 from bloomery.service.resp.table import command, wrong_arity
 from bloomery.service.resp.words import decimal, integer, option
-from bloomery.service.store import reads
 
 _NAME = (1, 1, 1)
 
@@ -64,8 +63,7 @@ async def _exactly(client: Client, words: list[bytes]) -> list[Any]:
     name, *keys = words
     if filter_at(client, name, "bf") is None:
         make_default(client, name)
-    assert client.server.node is not None
-    return answers(await reads.exact_add(client.server.node, name, keys), "bf")
+    return answers(await client.server.commands.added(name, keys, client.shared), "bf")
 
 
 async def _first(several: Awaitable[list[Any]]) -> Any:
