@@ -5,6 +5,7 @@ from typing import Any
 
 from bloomery.integrations.redis.link import Link
 from bloomery.service.store.catalogue import Catalogue
+from bloomery.service.store.shared import Recent
 from bloomery.service.store.stream import START
 from bloomery.service.store.tail import Tail
 from integration.servers import RedisServer
@@ -33,6 +34,47 @@ def test_a_trimmed_stream_has_a_gap(redis_server: RedisServer) -> None:
             assert missed(ids[4]) == (True, False)
             assert missed(ids[5]) == (False, False)
             assert missed(b"9999999999999-0") == (False, True)
+        finally:
+            link.close()
+            client.delete(catalogue.stream)
+
+
+def test_what_is_trimmed_while_all_is_loaded_is_loaded(redis_server: RedisServer) -> None:
+    """Loading takes seconds: entries that came and went meanwhile are in no bits that were read."""
+    catalogue = Catalogue("gaps", 1000)
+    link, loads = Link(redis_server.url), 0
+    with redis_server.client() as client:
+
+        def add(count: int) -> None:
+            for _ in range(count):
+                client.xadd(catalogue.stream, {"w": b"12345678", "d": b""})
+
+        def load() -> None:
+            nonlocal loads
+            loads += 1
+            if loads == 1:
+                add(6)
+                client.xtrim(catalogue.stream, maxlen=2, approximate=False)
+
+        node: Any = SimpleNamespace(
+            catalogue=catalogue,
+            tail_link=link,
+            recent=Recent(60),
+            damaged=False,
+            down_since=None,
+            identify=lambda: "one",
+            load=load,
+            deliver=lambda entries, at: None,
+            call=lambda *_: None,
+            found=None,
+        )
+        tail = Tail(node)
+        client.delete(catalogue.stream)
+        try:
+            add(3)
+            for _ in range(3):
+                tail._follow()
+            assert loads == 2
         finally:
             link.close()
             client.delete(catalogue.stream)
