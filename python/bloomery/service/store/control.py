@@ -10,13 +10,13 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from bloomery import errors
-from bloomery.integrations.redis.config import Config
 from bloomery.integrations.redis.failures import checked
 from bloomery.integrations.redis.flows import create
 from bloomery.integrations.redis.naming import Keys
 from bloomery.integrations.redis.planning import planned
 from bloomery.integrations.redis.trips import Flow, command
 from bloomery.service.store.catalogue import Catalogue, Changed, Listed, dropped, new_uid
+from bloomery.service.store.leftovers import swept, taken_back, was_dropped
 from bloomery.service.store.shared import Shared
 from bloomery.service.store.stream import Record
 from bloomery.storage import operations
@@ -102,10 +102,16 @@ class Control:
         listed = Listed(
             new_uid(), name, wanted.header, wanted.shards, {**given, "kind": "bloom"}, time.time()
         )
-        self.node.filters.put(Shared.of(self._run(self._made(listed)), id))
+        made = self._run(self._made(listed))
+        if made is None:
+            raise errors.StoreUnavailable(
+                "a filter of that name is being deleted: try again in a moment"
+            )
+        self.node.filters.put(Shared.of(made, id))
 
-    def _made(self, listed: Listed) -> Flow[Listed]:
-        """Make it, or take the one that another node has made alike at the same time."""
+    def _made(self, listed: Listed) -> Flow[Listed | None]:
+        """Make it, or take the one that another node has made alike at the same time; None if one
+        of that name does not go away."""
         catalogue, name = self.node.catalogue, listed.name
         for _ in range(_TRIES):
             found = yield from catalogue.find(name)
@@ -117,10 +123,15 @@ class Control:
                     return (yield from self._new(listed))
             except Changed as other:
                 found = other.found
+            except errors.UnknownFilter:  # its strings were deleted by one that was late
+                continue
+            except errors.FilterExists:
+                if not (yield from swept(catalogue, name)):
+                    raise
             if found is not None and not found.is_over(time.time()):
                 found.strings.require_same(operations.text_of(name), listed.strings)
                 return found
-        raise errors.FilterExists("a filter of that name is being deleted: try again in a moment")
+        return None
 
     def _new(self, listed: Listed) -> Flow[Listed]:
         """Make its strings, and put it into the catalogue. Who makes the strings decides on its
@@ -129,7 +140,7 @@ class Control:
             return (yield from self._listed(listed))
         except errors.StoreRefused:
             # Redis may have let the strings be made, and be full now: they must not keep it so.
-            yield from _undone(self.node.catalogue, listed)
+            yield from taken_back(self.node.catalogue, listed)
             raise
 
     def _listed(self, listed: Listed) -> Flow[Listed]:
@@ -144,6 +155,8 @@ class Control:
                 "program and not by these nodes: take another name; or make one here, and merge "
                 "that into it with RedisFilter.merge"
             )
+        if told["uid"] != listed.uid and (yield from was_dropped(catalogue, told["uid"])):
+            raise errors.FilterExists("strings are left of a filter that was dropped")
         found = replace(listed, uid=told["uid"])
         records = [found.record(Op.CREATE)]
         if found.uid != listed.uid:  # strings that were there, perhaps with bits: all load them
@@ -200,17 +213,6 @@ def _cleared(catalogue: Catalogue, found: Listed) -> Flow[None]:
         with contextlib.suppress(Changed):  # another one does it
             yield from catalogue.change(found.name, found, again)
             yield from _deleted(catalogue, again)
-
-
-def _undone(catalogue: Catalogue, listed: Listed) -> Flow[None]:
-    """Delete the strings of a filter that was not made, unless another has made it meanwhile."""
-    keys = Keys(listed.name)
-    [some] = yield [command(keys.config, "GET", keys.config)]
-    [held] = checked(some)
-    told = None if held is None else Config.from_json(keys.name, held).told
-    ours = told == catalogue.config(listed).told
-    if ours and (yield from catalogue.find(listed.name)) is None:
-        yield from Shared.of(listed, 0).strings.unlinked()
 
 
 def _deleted(catalogue: Catalogue, listed: Listed) -> Flow[None]:

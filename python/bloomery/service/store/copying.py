@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 
-from bloomery import BloomFilter, _native
+from bloomery import BloomFilter, _native, errors
 from bloomery.filters import memory
 from bloomery.integrations.redis import pushing
 from bloomery.integrations.redis.failures import checked
 from bloomery.integrations.redis.flows import Strings, create
 from bloomery.integrations.redis.link import Link
+from bloomery.integrations.redis.naming import Keys
 from bloomery.integrations.redis.pushing import Source
 from bloomery.integrations.redis.reading import copying, read_into
 from bloomery.integrations.redis.trips import Flow, command
 from bloomery.service.store.catalogue import Catalogue, Changed, Listed
+from bloomery.service.store.leftovers import taken_back, unsettled, was_dropped
 from bloomery.service.store.shared import Shared, strings_of
 from bloomery.storage.operations import Op
 
@@ -45,20 +48,30 @@ def restored(
     `every_bit`: strings that are there may have lost some."""
     listed = shared.listed
     found = link.run(catalogue.find(listed.name))
-    if found is not None and (found.uid != listed.uid or found.dropped_at is not None):
+    if found is None:
+        gone = link.run(was_dropped(catalogue, listed.uid))
+    else:
+        gone = not _is_there(found, listed)
+    if gone:
         return False
     whole = link.run(_lengths(shared.strings))
-    if not whole:
-        _make_again(link, catalogue, listed)
-    if every_bit or not whole:
-        link.run(pushing.merged(shared.strings, Source.of(filter, "bloom")))
-    if found is None:
-        # We would know if it had been dropped: all that is left of the stream was read before.
-        try:
+    # Others may be at it, too.
+    with contextlib.suppress(Changed, errors.UnknownFilter, errors.FilterExists):
+        if not whole:
+            _make_again(link, catalogue, listed)
+        if every_bit or not whole:
+            link.run(pushing.merged(shared.strings, Source.of(filter, "bloom")))
+        if found is None:
             link.run(catalogue.change(listed.name, None, listed, [listed.record(Op.CREATE)]))
-        except Changed as other:  # another node was quicker
-            if other.found is None or other.found.uid != listed.uid:
-                return False
+    # Somebody may have dropped it meanwhile, and had its strings deleted before these were made.
+    now = link.run(catalogue.find(listed.name))
+    if now is None and not link.run(was_dropped(catalogue, listed.uid)):
+        raise errors.UnknownFilter(f"Redis lost {shared.strings.keys.name!r} while it was restored")
+    if not _is_there(now, listed):
+        link.run(taken_back(catalogue, listed))
+        if now is not None and now.dropped_at is None:  # its string may have bits of this one
+            link.run(strings_of(catalogue, now).tell_merged())
+        return False
     if every_bit or not whole:
         # Who was started meanwhile has taken it for empty, or read strings of which half was there.
         link.run(strings_of(catalogue, listed).tell_merged())
@@ -66,6 +79,10 @@ def restored(
         left = max(0.001, listed.expires_at - time.time()) + 60
         link.run(shared.strings.expire(left))
     return True
+
+
+def _is_there(found: Listed | None, listed: Listed) -> bool:
+    return found is not None and found.uid == listed.uid and found.dropped_at is None
 
 
 def emptied(link: Link, catalogue: Catalogue, listed: Listed) -> BloomFilter:
@@ -76,9 +93,8 @@ def emptied(link: Link, catalogue: Catalogue, listed: Listed) -> BloomFilter:
 
 def _make_again(link: Link, catalogue: Catalogue, listed: Listed) -> None:
     # What says that the strings are made goes first. Strings that are there stay as they are.
-    keys = Shared.of(listed, 0).strings.keys
-    link.exchange([command(keys.config, "UNLINK", keys.config)])
-    link.run(create(keys, catalogue.config(listed), None))
+    link.run(unsettled(catalogue, listed))
+    link.run(create(Keys(listed.name), catalogue.config(listed), None))
 
 
 def _lengths(strings: Strings) -> Flow[bool]:

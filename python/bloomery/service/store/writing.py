@@ -19,8 +19,9 @@ from bloomery.integrations.redis.link import Link
 from bloomery.integrations.redis.scripts import STRAY
 from bloomery.integrations.redis.trips import Ask, command, commands
 from bloomery.service.store.catalogue import Catalogue, Listed
+from bloomery.service.store.leftovers import was_dropped
 from bloomery.service.store.shared import Filters, Recent, Shared, strings_of
-from bloomery.service.store.stream import AGAIN, Record, entries_in
+from bloomery.service.store.stream import AGAIN, Record
 from bloomery.storage.operations import Op
 
 if TYPE_CHECKING:
@@ -32,7 +33,6 @@ __all__ = ["StoreLog"]
 
 _SOME = 8 * 10_000  # bytes of hashes a round trip: Redis does nothing else while it does one
 _DAY = 86_400.0
-_LATELY = 200  # entries: what a node has not heard of yet is among them
 _QUEUED = b"queued\0\0"  # writes what waited on a disk: every node takes it in
 
 
@@ -216,7 +216,7 @@ class StoreLog:
             for (shared, _), now in zip(batch, held, strict=True)
             if not shared.listed.is_still(now)
         }
-        lost = {uid for uid, now in others.items() if now is None and not self._was_dropped(uid)}
+        lost = {uid for uid, now in others.items() if now is None and not self._dropped_lately(uid)}
         for (shared, made, shard), some in zip(sent, replies, strict=True):
             if shared.listed.uid in others.keys() - lost:
                 self._astray(shared, shard, checked(some)[0], others[shared.listed.uid])
@@ -233,13 +233,8 @@ class StoreLog:
             self.written += len(hashes) // 8
         return b"" if others else b"".join(made.answers for made in all_made)
 
-    def _was_dropped(self, uid: int) -> bool:
-        """Whether the stream tells so: else Redis has lost it, and its nodes bring it back."""
-        stream = self.catalogue.stream
-        words = ("XREVRANGE", stream, "+", "-", "COUNT", _LATELY)
-        [some] = self.link.exchange([command(stream, *words)])
-        entries = entries_in([[stream, checked(some)[0]]], skip=True)
-        return any((uid, Op.DROP) == one[:2] for entry in entries for one in entry.records)
+    def _dropped_lately(self, uid: int) -> bool:
+        return self.link.run(was_dropped(self.catalogue, uid))
 
     def _astray(self, shared: Shared, shard: int, before: Any, now: Listed | None) -> None:
         """What went to a filter that others have dropped; `now` has its name."""
