@@ -10,7 +10,7 @@ import random
 import time
 from collections.abc import Sequence
 
-from benchmarks.cluster.pace import Pace, load
+from benchmarks.cluster.pace import MOST_WAITING, Pace, load
 from benchmarks.cluster.stage import NODES, Stage, stage
 from benchmarks.lines import Line, missing, word
 from benchmarks.report import Column, table
@@ -156,11 +156,14 @@ def render(records: list[Record]) -> str:
                 *(f"{cores[name]:.2f}" for name in ("load", "prober")),
             ]
         )
-    wrong = sum(r["errors"] + r["left_out"] + r["late"] for r in records)
+    errors, left_out, late = (
+        sum(r[name] for r in records) for name in ("errors", "left_out", "late")
+    )
     title = (
         f"From an acknowledged write at one of {NODES} nodes until both others know of it; "
         f"{CONNECTIONS} connections a node write BF.ADD at their own pace;\nall of it on this "
-        f"machine's cores; {wrong} errors, writes left out and probes given up"
+        f"machine's cores; {errors} errors, {late} probes given up, {left_out} writes left out "
+        f"(since {MOST_WAITING:,} waited on their connection)"
     )
     return table(title, columns, rows)
 

@@ -21,7 +21,7 @@ from dataclasses import asdict, dataclass
 from benchmarks.service.wire import packed
 from benchmarks.settings import Record
 
-MOST_WAITING = 100  # bursts on one connection: beyond it nothing more is sent, and that is told
+MOST_WAITING = 1000  # requests on one connection: beyond it nothing is sent, and that is told
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ class Load:
     def send(self, number: int) -> None:
         """A burst on the connection whose turn it is."""
         one, burst = self.sockets[number % len(self.sockets)], self.pace.burst
-        if self.waiting[one.fileno()] >= MOST_WAITING * burst:
+        if self.waiting[one.fileno()] >= MOST_WAITING:
             self.left_out += burst
             return
         draw, keys = self.random.random, self.pace.keys
