@@ -62,9 +62,9 @@ def test_what_is_trimmed_while_all_is_loaded_is_loaded(redis_server: RedisServer
             recent=Recent(60),
             damaged=False,
             down_since=None,
-            identify=lambda: "one",
-            load=load,
-            deliver=lambda entries, at: None,
+            loader=SimpleNamespace(identify=lambda: "one", load=load),
+            mirror=SimpleNamespace(take=None),
+            ask=lambda *_: None,
             call=lambda *_: None,
             found=None,
         )

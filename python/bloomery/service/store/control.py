@@ -75,7 +75,9 @@ class Control:
         added to it comes by the stream, behind the news that it was made."""
         self.node.require_link()
         found = self._run(self.node.catalogue.find(name))
-        return found is not None and not found.is_over(time.time()) and self.node.adopted(found)
+        return (
+            found is not None and not found.is_over(time.time()) and self.node.mirror.adopted(found)
+        )
 
     def _run(self, flow: Flow[Any]) -> Any:
         try:

@@ -10,26 +10,24 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import sys
-import threading
 import time
-from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from bloomery import BloomFilter, errors
+from bloomery import errors
 from bloomery.integrations.redis.link import Link
-from bloomery.service.store import copying
-from bloomery.service.store.catalogue import Catalogue, Listed
-from bloomery.service.store.control import Control, dropping
+from bloomery.service.store.catalogue import Catalogue
+from bloomery.service.store.control import Control
+from bloomery.service.store.expired import Expired
+from bloomery.service.store.loader import Loader
+from bloomery.service.store.mirror import Mirror
 from bloomery.service.store.outbox import Outbox
-from bloomery.service.store.shared import Filters, Recent, Shared
-from bloomery.service.store.stream import Entry as StreamEntry
+from bloomery.service.store.sending import Sender
+from bloomery.service.store.shared import Filters, Recent
 from bloomery.service.store.tail import Tail
 from bloomery.service.store.writing import StoreLog
-from bloomery.storage import operations
-from bloomery.storage.operations import Op
 from bloomery.storage.state import Entry
 
 if TYPE_CHECKING:
@@ -58,36 +56,37 @@ class Node:
         self.tail_link = Link(settings.store, timeout=timeout)
         queued = settings.store_on_outage == "queue"
         self.outbox = Outbox(Path(settings.data, "outbox")) if queued else None
-        self.log = StoreLog(
+        self.sender = Sender(
             self.link,
             self.catalogue,
             self.filters,
             self.recent,
             min_replicas=settings.store_min_replicas,
             timeout_ms=settings.store_timeout_ms,
-            outbox=self.outbox,
             on_loss=self.damage,
+        )
+        self.log = StoreLog(
+            self.sender,
+            self.filters,
+            outbox=self.outbox,
             is_down=lambda: self.down_since is not None,
         )
         self.control = Control(self)
+        self.mirror = Mirror(self)
+        self.loader = Loader(self)
+        self.expired = Expired(self)
         self.tail = Tail(self)
         self.down_since: float | None = None  # since when Redis does not answer (monotonic)
         self.why = "it has not been asked yet"
         self.current_at = 0.0  # at this moment (monotonic) all that others had added was here
-        self.lag = 0.0  # seconds that the last entry took
-        self.loads = 0
-        self.restores = 0
         self.aside = False  # is Redis to be asked, since the copy is too old?
         self.broken = ""  # why the copy cannot be whole
         self.damaged = False  # has Redis lost a string?
         # Three threads take turns: Python's own 5 ms were what others' adds waited for.
         sys.setswitchinterval(_TURN)
-        self._evicts = ""
         self._caught_up = asyncio.Event()
         self._started = False
         self._going_on: asyncio.Future[None] | None = None
-        self._over: deque[Listed] = deque()  # expired here, and to be taken out of Redis
-        self._unlisting: threading.Thread | None = None
         self._vanished: dict[int, float] = {}  # since when a filter is not in the catalogue
 
     # Set by follow().
@@ -113,7 +112,7 @@ class Node:
         if self.outbox is not None and self.outbox.keys:
             for adds in self.outbox.waiting():  # of a process before: Redis has never had it
                 for uid, hashes in adds:
-                    self._add({uid: [hashes]})
+                    self.mirror.add({uid: [hashes]})
         self._started = True
         await self._go_on()
 
@@ -168,10 +167,10 @@ class Node:
             "up": float(away is None),
             "outage_seconds": 0.0 if away is None else time.monotonic() - away,
             "behind_seconds": max(0.0, time.monotonic() - self.current_at),
-            "lag_seconds": self.lag,
-            "loads": float(self.loads),
-            "restores": float(self.restores),
-            "written_keys": float(self.log.written),
+            "lag_seconds": self.mirror.lag,
+            "loads": float(self.loader.loads),
+            "restores": float(self.loader.restores),
+            "written_keys": float(self.sender.written),
             "waiting_keys": float(sum(len(hashes) // 8 for _, hashes in self.log.pending)),
             "queued_keys": None if self.outbox is None else float(self.outbox.keys),
         }
@@ -179,7 +178,7 @@ class Node:
     async def pass_second(self) -> None:
         """Each second, if Redis is there: send what waits on the disk, take out what is over."""
         if self.down_since is None:
-            self._begin_unlisting()
+            self.expired.begin()
             if min(self._vanished.values(), default=time.monotonic()) < time.monotonic() - _HEARD:
                 self.damage()
         if self.log.may_drain and self.down_since is None:
@@ -198,7 +197,7 @@ class Node:
         if aside is not self.engine.shelf.aside:
             self.engine.shelf.aside = aside
 
-    # What the tail tells, on the event loop.
+    # Between the event loop and the other threads.
 
     def call(self, what: Callable[..., Any], *args: Any) -> None:
         """Let the event loop do something."""
@@ -223,14 +222,14 @@ class Node:
         copy is not answered from when it gets too old.)"""
         if not isinstance(problem, errors.StoreUnavailable):
             if str(problem) != self.why:
-                then = "" if self.loads else ": this node waits for it"
+                then = "" if self.loader.loads else ": this node waits for it"
                 self.server.say(f"following the store: {problem}{then}", level="error")
             self.why = str(problem)
             return
         self.why = str(problem)
         if self.down_since is None:
             self.down_since = time.monotonic()
-            then = "answers are this node's own" if self.loads else "this node waits for it"
+            then = "answers are this node's own" if self.loader.loads else "this node waits for it"
             self.server.alerts.begin("store-unavailable", f"{self.why}: {then}")
             self.tail_look()
 
@@ -266,208 +265,23 @@ class Node:
         self._vanished.setdefault(uid, time.monotonic())
         self.tail_look()
 
-    def tail_look(self) -> None:
-        """Let the tail see soon whether all is as it was."""
-        self.tail._looked_at = 0.0
+    def mended(self) -> None:
+        """Redis has what it had lost."""
+        self.damaged = False
+        self._vanished.clear()
 
-    def deliver(self, entries: list[StreamEntry], at: float | None) -> None:
-        """Hand over what was read; `at` that moment (monotonic) there was no more. In the tail's
-        thread, which waits: it must not read on faster than the loop takes it."""
-        self.ask(self._take, entries, at)
-
-    def _take(self, entries: list[StreamEntry], at: float | None) -> None:
-        adds: dict[int, list[bytes]] = {}
-        for entry in entries:
-            for uid, op, data in entry.records:
-                if op == Op.ADD:
-                    if entry.writer != self.catalogue.writer:
-                        adds.setdefault(uid, []).append(data)
-                        if not entry.again:
-                            self.recent.add(uid, data, entry.id)
-                    continue
-                if op == Op.MERGE:
-                    continue  # the tail loads it
-                self._add(adds)
-                self._do(op, Listed.from_json(data))
-        self._add(adds)
-        if entries:
-            self.lag = max(0.0, time.time() - entries[-1].seconds)
-        if at is not None:
-            self.current_at = at
-            self._caught_up.set()
-
-    def _add(self, adds: dict[int, list[bytes]]) -> None:
-        for uid, parts in adds.items():
-            shared = self.filters.by_uid.get(uid)
-            if shared is not None and shared.id in self.engine.state.filters:
-                self.engine.mirror(Op.ADD, shared.id, b"".join(parts))
-        adds.clear()
-
-    def _do(self, op: int, listed: Listed) -> None:
-        shared = self.filters.by_uid.get(listed.uid)
-        here = shared is not None and shared.id in self.engine.state.filters
-        if op == Op.CREATE:
-            # The stream tells of each drop before the name is given again. If we have another one
-            # of that name, this is the past: ours was loaded, or made here, since.
-            if not here and listed.name not in self.engine.state.names:
-                self._put(listed, None)
-        elif not here or shared is None:
-            pass
-        elif op == Op.DROP:
-            self._drop_here(shared)
-        else:
-            self._update(shared, listed)
-
-    def adopted(self, listed: Listed) -> bool:
-        """Have a filter before the stream tells of it; False if there is no memory for it."""
-        self._do(Op.CREATE, listed)
-        return listed.uid in self.filters.by_uid
-
-    def _update(self, shared: Shared, listed: Listed) -> None:
-        shared.listed = listed
-        entry = self.engine.state.filters[shared.id]
-        entry.settings = {**listed.settings, "kind": "bloom"}
-        self.engine.mirror(Op.EXPIRE, shared.id, operations.fields(at=listed.expires_at))
-
-    def _put(self, listed: Listed, filter: BloomFilter | None) -> None:
-        """Have a filter that others made."""
-        engine = self.engine
-        try:
-            made = filter or copying.empty(listed)
-        except errors.NotEnoughMemory as problem:
-            self.broken = f"no memory for filter {operations.text_of(listed.name)!r}: {problem}"
-            self.server.say(self.broken, level="error")
-            return
-        number = engine.state.next_id
-        self.filters.put(Shared.of(listed, number))
-        entry = Entry(number, listed.name, made, listed.created_at, listed.expires_at)
-        entry.settings = {**listed.settings, "kind": "bloom"}
-        entry.items = made.estimated_count if filter is not None else 0
-        engine.take_in(entry)
+    def caught_up(self, at: float) -> None:
+        """At this moment (monotonic) nobody had added what is not here."""
+        self.current_at = at
+        self._caught_up.set()
 
     def _forget(self, entry: Entry) -> None:
         shared = self.filters.forget(entry.id)
         self._vanished.pop(0 if shared is None else shared.listed.uid, None)
         expired = entry.expires_at is not None and entry.expires_at <= self.engine.state.now
         if shared is not None and expired:
-            # Whoever is first takes it away, for all; if nobody can, Redis forgets the strings.
-            self._over.append(shared.listed)
-            self._begin_unlisting()
+            self.expired.add(shared.listed)
 
-    def _begin_unlisting(self) -> None:
-        # One thread for all: thousands may end at one moment.
-        if self._over and (self._unlisting is None or not self._unlisting.is_alive()):
-            self._unlisting = threading.Thread(target=self._unlist, daemon=True)
-            self._unlisting.start()
-
-    def _unlist(self) -> None:
-        while self._over:
-            listed = self._over[0]
-            try:
-                if not self.link.run(dropping(self.catalogue, listed, expired=True)):
-                    self.tail.load_again()  # another node gave it more time, and we had not heard
-            except errors.StoreUnavailable:
-                return  # each second it is tried again
-            except errors.BloomeryError as problem:
-                self.call(self.server.say, f"an expired filter stays in Redis: {problem}", "error")
-            self._over.popleft()
-
-    # What the tail does, in its thread.
-
-    def identify(self) -> object:
-        """Which Redis this is: another one after each restart and failover."""
-        found, policy = self.tail_link.identity()
-        if policy.startswith("allkeys") and policy != self._evicts:
-            text = f"this Redis may evict any key (maxmemory-policy {policy}): set noeviction"
-            self.call(self.server.say, text, "warning")
-        self._evicts = policy
-        return found
-
-    def load(self) -> None:
-        """Have the filters of the catalogue, with all their bits."""
-        # Before the catalogue is read: what is made here meanwhile is not in what was read.
-        held = self.filters.all()
-        listed = self.tail_link.run(self.catalogue.all())
-        live = {one.uid: one for one in listed if not one.is_over(time.time())}
-        for shared in held:
-            if shared.listed.uid not in live:
-                self.ask(self._drop_here, shared)
-        for one in live.values():
-            known = self.filters.by_uid.get(one.uid)
-            if known is None:
-                made = self._loaded(one)
-                if made is None or self.ask(self._put_if_new, one, made):
-                    continue
-                known = self.filters.by_uid.get(one.uid)
-            if known is not None:
-                self.reload({one.uid})
-                self.ask(self._update_if_here, known, one)
-        self.loads += 1
-
-    def _loaded(self, listed: Listed) -> BloomFilter | None:
-        """Return it with its bits; None if somebody has dropped it meanwhile."""
-        try:
-            return copying.loaded(self.tail_link, listed)
-        except errors.UnknownFilter as problem:
-            now = self.tail_link.run(self.catalogue.find(listed.name))
-            if now is None or now.uid != listed.uid or now.dropped_at is not None:
-                return None
-            if not self.server.accept_loss:
-                raise errors.UnknownFilter(
-                    f"{problem}; a node that has it restores it, or start with --accept-loss"
-                ) from None
-            self.call(self.server.say, f"{problem}: what is left of it is taken", "error")
-            return copying.emptied(self.tail_link, self.catalogue, listed)
-
-    def reload(self, uids: set[int]) -> None:
-        """Load all bits of some filters again."""
-        for uid in uids:
-            shared = self.filters.by_uid.get(uid)
-            entry = None if shared is None else self.engine.state.filters.get(shared.id)
-            if shared is not None and entry is not None:
-                try:
-                    copying.merged(self.tail_link, shared, entry.filter)
-                except errors.UnknownFilter:
-                    self.damage()  # Redis has lost it, or it was dropped: the next look tells
-
-    def _drop_here(self, shared: Shared) -> None:
-        if shared.id in self.engine.state.filters:
-            self.filters.dropped.append(shared.id)
-            self.engine.mirror(Op.DROP, shared.id)
-
-    def _update_if_here(self, shared: Shared, listed: Listed) -> None:
-        if shared.id in self.engine.state.filters:
-            self._update(shared, listed)
-
-    def _put_if_new(self, listed: Listed, made: BloomFilter) -> bool:
-        """Take it in; False if a client has asked for just such a one while it was loaded, so that
-        it is here, and lacks the bits."""
-        if listed.uid in self.filters.by_uid:
-            return False
-        # Another one of that name was made here since, in its place.
-        if listed.name not in self.engine.state.names:
-            self._put(listed, made)
-        return True
-
-    def restore(self, every_bit: bool) -> None:
-        """Give a Redis that may have lost something what this node knows; `every_bit`: also what
-        was acknowledged long ago."""
-        self.restores += 1
-        work = self._restore(every_bit)
-        asyncio.run_coroutine_threadsafe(work, self.loop).result()
-
-    async def _restore(self, every_bit: bool) -> None:
-        await self.server.turns.call(lambda: self._restored(every_bit))
-
-    def _restored(self, every_bit: bool) -> None:
-        """In the thread of the log: meanwhile nothing is written."""
-        kept = set()
-        for shared in self.filters.all():
-            entry = self.engine.state.filters.get(shared.id)
-            if entry is not None and copying.restored(
-                self.link, self.catalogue, shared, entry.filter, every_bit
-            ):
-                kept.add(shared.listed.uid)
-        self.log.send([one for one in self.recent.all() if one[0] in kept], again=True)
-        self.damaged = False
-        self._vanished.clear()
+    def tail_look(self) -> None:
+        """Let the tail see soon whether all is as it was."""
+        self.tail._looked_at = 0.0

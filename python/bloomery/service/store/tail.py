@@ -104,14 +104,18 @@ class Tail(threading.Thread):
         self._read_at = time.monotonic()
         merged = {one.uid for entry in found for one in entry.records if one.op == Op.MERGE}
         if merged:  # bits that came without hashes
-            self.node.deliver(found, None)
-            self.node.reload(merged)
+            self._deliver(found, None)
+            self.node.loader.reload(merged)
             self.node.recent.reach(found[-1].id)
         # As of when it was asked for: what came while this process was stopped is older than now.
-        self.node.deliver(found, began if len(found) < _COUNT else None)
+        self._deliver(found, began if len(found) < _COUNT else None)
         if found:  # only now: what could not be delivered is read again
             self.position = found[-1].id
             self._stopped.wait(_GATHER)
+
+    def _deliver(self, entries: list[Entry], at: float | None) -> None:
+        """Hand over what was read, and wait: who reads must not be faster than who takes it."""
+        self.node.ask(self.node.mirror.take, entries, at)
 
     def _read(self, wait: bool = True) -> Flow[list[Entry]]:
         stream = self.node.catalogue.stream
@@ -123,13 +127,13 @@ class Tail(threading.Thread):
 
     def _look(self) -> None:
         """See whether this is the Redis that we know."""
-        identity = self.node.identify()
+        identity = self.node.loader.identify()
         lost = self._loaded and self.node.tail_link.run(self._missed())[1]
         if self._loaded and (identity != self.identity or lost or self.node.damaged):
             # Another one, or the same after a crash: what it was given last it may not have.
             kept = self.node.tail_link.run(self._kept())
             self._read_rest()
-            self.node.restore(every_bit=not kept)
+            self.node.loader.restore(every_bit=not kept)
             self._loaded = False
         self.identity = identity
         if not self._loaded:
@@ -140,7 +144,7 @@ class Tail(threading.Thread):
         """Load all bits, and follow the stream from where it was before."""
         self._loaded = False  # until all of it has come: the stream is not followed meanwhile
         self.position = self.node.tail_link.run(self._last())
-        self.node.load()
+        self.node.loader.load()
         self.node.recent.reach(self.position)
         self._loaded = True
         # Loading takes seconds: after the next read it is asked whether the stream kept all that
@@ -159,7 +163,7 @@ class Tail(threading.Thread):
         while found := self.node.tail_link.run(self._read(wait=False)):
             for entry in found:
                 with contextlib.suppress(errors.CorruptData):  # all bits are loaded afterwards
-                    self.node.deliver([entry], None)
+                    self._deliver([entry], None)
             self.position = found[-1].id
 
     def _kept(self) -> Flow[bool]:
