@@ -93,6 +93,12 @@ def plan(
         if capacity is None:
             raise typer.BadParameter("needs a capacity: 1e9, say", param_hint="--nodes")
         rate = 0.01 if wanted is None else wanted
+        if rate >= 1:  # as `bloomery cluster up --nodes 3` has it
+            raise typer.BadParameter(
+                f"takes no number (how many there must be is what comes out), and {rate:g} is no "
+                "error rate",
+                param_hint="--nodes",
+            )
         return nodeplan.show_nodes(capacity, rate, layout or "blocked", given, json=json)
     for name, value in given.items():
         if value is not None:

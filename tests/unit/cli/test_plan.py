@@ -120,6 +120,7 @@ def test_nodes_are_planned(run: Run) -> None:
         [
             (("1e9", "--checks", "1M"), "needs --nodes"),
             (("--nodes",), "needs a capacity"),
+            (("1e9", "--nodes", "3"), "takes no number"),
             (("1e9", "0", "--nodes"), "error_rate must be"),
             (("1e9", "--nodes", "--memory", "1GB"), "cannot go with --memory or --hashes"),
             (("1e9", "--nodes", "--memory-per-node", "1MB"), "give it more"),
