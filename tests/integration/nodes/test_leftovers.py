@@ -7,6 +7,7 @@ from typing import Any, cast
 import pytest
 
 from bloomery import BloomFilter, errors
+from bloomery.integrations.redis import RedisFilter
 from bloomery.integrations.redis.link import Link
 from bloomery.service.store.catalogue import Catalogue, Listed
 from bloomery.service.store.control import Control, dropping
@@ -159,11 +160,31 @@ def test_strings_that_were_left(link: Link, redis_server: RedisServer) -> None:
     assert not world.left()
 
 
-def test_strings_that_another_prefix_has(link: Link) -> None:
-    """They are not cleared: nobody has dropped them."""
+def test_strings_that_are_not_listed(link: Link) -> None:
+    """Whoever made them died before: one that is made alike takes them over; for who wants another
+    one they are listed, so that they can be dropped."""
     world = World(link)
     listed = world.make(CAPACITIES[0])
     link.run(world.catalogue.change(b"f", listed, None))
-    with pytest.raises(errors.FilterExists):
-        world.make(CAPACITIES[1])
     assert world.make(CAPACITIES[0]).uid == listed.uid
+    link.run(world.catalogue.change(b"f", link.run(world.catalogue.find(b"f")), None))
+    with pytest.raises(errors.FilterExists, match="capacity 1,000 and not 100"):
+        world.make(CAPACITIES[1])
+    found = link.run(world.catalogue.find(b"f"))
+    assert found is not None
+    assert (found.uid, found.settings["capacity"]) == (listed.uid, CAPACITIES[0])
+    world.drop(found)
+    world.drop(world.make(CAPACITIES[1]))
+    assert not world.left()
+
+
+def test_strings_of_a_program(link: Link, redis_server: RedisServer) -> None:
+    """They are nobody's to clear or to list."""
+    world = World(link)
+    with RedisFilter.create(redis_server.url, "f", CAPACITIES[0], 1e-6) as own:
+        for capacity in CAPACITIES:
+            with pytest.raises(errors.IncompatibleFilters, match="made by a program"):
+                world.make(capacity)
+        assert link.run(world.catalogue.find(b"f")) is None
+        assert own.add("a")
+        own.delete()

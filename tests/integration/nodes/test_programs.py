@@ -56,7 +56,7 @@ def test_what_a_program_adds_or_merges_comes_to_the_nodes(
         with redis_server.client() as client, fleet.client(1) as node:
             # One of a server's own has no bits that a node could load.
             client.set("{theirs}:config", planned_bf(10_000, 0.01, 1).settled().to_json())
-            with pytest.raises(Exception, match="item exists"):
+            with pytest.raises(Exception, match="made by a program"):
                 node.execute_command("BF.RESERVE", "theirs", 0.01, 10_000)
             with pytest.raises(Exception, match=r"'other' exists in this Redis, made by a program"):
                 node.execute_command("BF.RESERVE", "other", 0.01, 10_000)

@@ -129,6 +129,8 @@ class Control:
                 continue
             except errors.FilterExists:
                 if not (yield from swept(catalogue, name)):
+                    if (yield from catalogue.find(name)) is None:
+                        raise _foreign(name) from None
                     raise
             if found is not None and not found.is_over(time.time()):
                 found.strings.require_same(operations.text_of(name), listed.strings)
@@ -150,13 +152,7 @@ class Control:
         made = yield from create(Keys(listed.name), catalogue.config(listed), None)
         told = made.told
         if told is None or told["stream"].encode("utf-8", "surrogateescape") != catalogue.stream:
-            # Not FilterExists: the Redis protocol has "item exists" for that, which says nothing
-            # to somebody who adds a key to a filter that this node does not show.
-            raise errors.IncompatibleFilters(
-                f"filter {operations.text_of(listed.name)!r} exists in this Redis, made by a "
-                "program and not by these nodes: take another name; or make one here, and merge "
-                "that into it with RedisFilter.merge"
-            )
+            raise _foreign(listed.name)
         if told["uid"] != listed.uid and (yield from was_dropped(catalogue, told["uid"])):
             raise errors.FilterExists("strings are left of a filter that was dropped")
         found = replace(listed, uid=told["uid"])
@@ -215,6 +211,16 @@ def _cleared(catalogue: Catalogue, found: Listed) -> Flow[None]:
         with contextlib.suppress(Changed):  # another one does it
             yield from catalogue.change(found.name, found, again)
             yield from _deleted(catalogue, again)
+
+
+def _foreign(name: bytes) -> errors.IncompatibleFilters:
+    # Not FilterExists: the Redis protocol has "item exists" for that, which says nothing to who
+    # adds a key to a filter that this node does not show.
+    return errors.IncompatibleFilters(
+        f"filter {operations.text_of(name)!r} exists in this Redis, made by a program and not by "
+        "these nodes: take another name; or make one here, and merge that into it with "
+        "RedisFilter.merge"
+    )
 
 
 def _deleted(catalogue: Catalogue, listed: Listed) -> Flow[None]:

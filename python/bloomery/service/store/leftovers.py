@@ -1,4 +1,4 @@
-"""What may be left in Redis of a filter that was dropped.
+"""What may be left in Redis of a filter that was dropped, or never quite made.
 
 The catalogue and a filter's strings are in different slots: no step can change both. Who was at
 work on strings while another dropped their filter takes back what it made; who makes the next of
@@ -7,20 +7,23 @@ that name sweeps up what it finds.
 
 from __future__ import annotations
 
+import contextlib
+import time
 from collections.abc import Iterable
 
 from bloomery.integrations.redis.config import Config
 from bloomery.integrations.redis.failures import checked
 from bloomery.integrations.redis.naming import Keys
 from bloomery.integrations.redis.trips import Flow, command
-from bloomery.service.store.catalogue import Catalogue, Listed
+from bloomery.service.store.catalogue import Catalogue, Changed, Listed
 from bloomery.service.store.shared import Shared
-from bloomery.service.store.stream import entries_in
+from bloomery.service.store.stream import Record, entries_in
 from bloomery.storage.operations import Op
 
 __all__ = ["swept", "taken_back", "unsettled", "was_dropped"]
 
 _PAGE, _PAGES = 100, 20  # entries: what a node has not heard of yet is among so many
+_SETTINGS = ("kind", "capacity", "error_rate", "layout", "hasher")
 # KEYS: the configuration and what lies in its slot. One step, or another's strings might go, that
 # were made since.
 _UNLINK = """
@@ -70,7 +73,11 @@ def unsettled(catalogue: Catalogue, listed: Listed, names: Iterable[bytes] = ())
 
 
 def swept(catalogue: Catalogue, name: bytes) -> Flow[bool]:
-    """Make room where strings are of a filter that was dropped; False if there are none such."""
+    """Make room where strings are of a filter that was dropped; False if they are not.
+
+    Strings of nodes that no stream tells the end of, and no catalogue has, were made by one that
+    died before it listed them: they are listed now, so that people see the filter, and can drop it.
+    """
     keys = Keys(name)
     [some] = yield [command(keys.config, "GET", keys.config)]
     [held] = checked(some)
@@ -78,10 +85,17 @@ def swept(catalogue: Catalogue, name: bytes) -> Flow[bool]:
         return True
     config = Config.from_json(keys.name, held)
     uid = _uid(catalogue, config)
-    if uid is None or not (yield from was_dropped(catalogue, uid)):
+    if uid is None:
         return False
-    yield from taken_back(catalogue, Listed(uid, name, config.header, config.shards, {}, 0.0))
-    return True
+    settings = {one: value for one, value in config.shown().items() if one in _SETTINGS}
+    listed = Listed(uid, name, config.header, config.shards, settings, time.time())
+    if (yield from was_dropped(catalogue, uid)):
+        yield from taken_back(catalogue, listed)
+        return True
+    with contextlib.suppress(Changed):  # whoever made them has just done it
+        records = [listed.record(Op.CREATE), Record(uid, Op.MERGE, b"")]
+        yield from catalogue.change(name, None, listed, records)
+    return False
 
 
 def _uid(catalogue: Catalogue, config: Config) -> int | None:
