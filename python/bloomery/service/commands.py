@@ -60,6 +60,13 @@ class Commands:
             raise errors.UnknownFilter(f"there is no filter named {shown(name)}: make it first")
         return entry
 
+    async def hear(self, *names: bytes) -> None:
+        """With a store: have filters of these names that another node has just made."""
+        if self.node is not None:
+            for name in names:
+                if name not in self.engine.state.names:
+                    await reads.hear(self.node, name)
+
     def create(self, name: bytes, kind: str | None = None, **settings: Any) -> Entry:
         """Make an empty filter; FilterExists if the name is taken. Without a kind it is the one
         that the policy (`on_full`) asks for."""

@@ -1,13 +1,20 @@
 """A node that has not heard yet that others dropped a filter, and made another of its name."""
 
+import contextlib
 import threading
 import time
 from collections import Counter
 from typing import Any
 
+import httpx
 import pytest
 import redis
 
+from bloomery.integrations.redis.flows import create
+from bloomery.integrations.redis.link import Link
+from bloomery.integrations.redis.naming import Keys
+from bloomery.integrations.redis.planning import planned
+from bloomery.service.store.catalogue import Catalogue, Listed, new_uid
 from integration.nodes.conftest import StartFleet
 from integration.servers import RedisServer, wait_until
 
@@ -103,6 +110,42 @@ def test_reserved_elsewhere(start_fleet: StartFleet, redis_server: RedisServer) 
             other.execute_command(word, name, *rest)
         names = [f"n{number}" for number in range(30)]
         assert wait_until(lambda: all(fleet.answers(name, ["a"]) == [0, 0] for name in names), 10)
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body", "right"),
+    [
+        ("POST", "/add", {"keys": ["a"]}, 200),
+        ("POST", "/contains", {"keys": ["a"]}, 200),
+        ("GET", "", None, 200),
+        ("PATCH", "", {"on_full": "reject"}, 200),
+        ("DELETE", "", None, 204),
+    ],
+)
+def test_made_elsewhere_by_http(
+    start_fleet: StartFleet,
+    redis_server: RedisServer,
+    method: str,
+    path: str,
+    body: Any,
+    right: int,
+) -> None:
+    """Behind a load balancer the next request goes to another node: it does not say that there is
+    no such filter, although the stream has not told it yet."""
+    fleet = start_fleet(redis_server.url, nodes=1)
+    catalogue, wanted = Catalogue("bloomery", 1000), planned(1000, 0.01, "blocked", "xxh3", 0, 1)
+    settings = {"kind": "bloom", "capacity": 1000, "error_rate": 0.01}
+    listed = Listed(new_uid(), b"h", wanted.header, wanted.shards, settings, time.time())
+    with (
+        contextlib.closing(Link(redis_server.url)) as link,
+        httpx.Client(base_url=f"http://127.0.0.1:{fleet.ports[0][1]}") as client,
+    ):
+        assert client.request(method, f"/filters/h{path}", json=body).status_code == 404
+        link.run(create(Keys("h"), catalogue.config(listed), None))
+        link.run(catalogue.change(b"h", None, listed))  # and no word of it in the stream
+        found = client.request(method, f"/filters/h{path}", json=body)
+        assert found.status_code == right, found.text
+        client.delete("/filters/h")
 
 
 def test_shared_adds_keep_to_the_capacity(

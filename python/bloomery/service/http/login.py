@@ -46,8 +46,10 @@ def foreign(server: Server, scope: Scope) -> errors.NotAllowed | None:
 
 
 async def admit(server: Server, scope: Scope, operation: str, *names: bytes) -> None:
-    """Raise unless whoever asks may do this to filters of these names."""
+    """Raise unless whoever asks may do this to filters of these names; and hear of those that
+    another node has just made."""
     check(await known(server, scope), operation, *names)
+    await server.commands.hear(*names)
 
 
 def check_again(server: Server, scope: Scope, operation: str, *names: bytes) -> None:

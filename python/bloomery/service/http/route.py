@@ -81,8 +81,10 @@ class Route(APIRoute):
             state.operation, state.user = operation, None
             state.names = [] if quoted is None else [unquote_to_bytes(quoted)]
             try:
-                state.user = await known(server_of(request), scope)
+                server = server_of(request)
+                state.user = await known(server, scope)
                 check(state.user, operation, *state.names)
+                await server.commands.hear(*state.names)
                 response = await answered(request)
             except (errors.NotAllowed, errors.NotLoggedIn):
                 _note(request, "refused")

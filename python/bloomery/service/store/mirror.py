@@ -79,8 +79,10 @@ class Mirror:
             self._update(shared, listed)
 
     def adopted(self, listed: Listed) -> bool:
-        """Have a filter before the stream tells of it; False if there is no memory for it."""
-        self._do(Op.CREATE, listed)
+        """Have a filter before the stream tells of it; False if there is no memory for it, or the
+        stream has told of its end since it was asked for."""
+        if listed.uid not in self.filters.past:
+            self._do(Op.CREATE, listed)
         return listed.uid in self.filters.by_uid
 
     def _update(self, shared: Shared, listed: Listed) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from bloomery.service.store.node import Node
     from bloomery.service.store.shared import Shared
 
-__all__ = ["contains", "exact_add"]
+__all__ = ["contains", "exact_add", "hear"]
 
 T = TypeVar("T")
 _DAMAGED = "the filter is not whole in Redis: nodes restore it, try again in a moment"
@@ -61,6 +62,14 @@ async def contains(node: Node, name: bytes, keys: list[Any], *, sure: bool) -> b
     for at, answer in zip(missing, found, strict=True):
         answers[at] = min(answer, 1)
     return bytes(answers)
+
+
+async def hear(node: Node, name: bytes) -> None:
+    """Take in a filter of this name before the stream tells of it, if Redis says there is one."""
+    with contextlib.suppress(errors.BloomeryError):  # then this node knows of none
+        listed = await _asked(node, node.catalogue.find(name))
+        if listed is not None and not listed.is_over(time.time()):
+            node.mirror.adopted(listed)
 
 
 async def _unknown(node: Node, name: bytes, keys: list[Any]) -> bytes:
