@@ -36,7 +36,7 @@ test: lint test-rust $(STAMPS)/wheel $(STAMPS)/servers ## everything CI runs: se
 	HYPOTHESIS_PROFILE=ci $(BIN)/python -m pytest -n $(WORKERS)
 
 test-fast: build $(STAMPS)/dev ## the tests to run while working: under a minute once built
-	HYPOTHESIS_PROFILE=fast $(BIN)/python -m pytest -n auto -m "not slow and not soak"
+	HYPOTHESIS_PROFILE=fast $(BIN)/python -m pytest -n auto --dist worksteal -m "not slow and not soak"
 
 # The extension crate has no tests of its own: it cannot link outside an interpreter, and pytest covers it.
 test-rust: $(STAMPS)/venv ## the Rust core's tests

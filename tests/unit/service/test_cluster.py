@@ -66,6 +66,7 @@ def test_one_that_does_not_come_up_is_given_up(tmp_path: Path) -> None:
     one.join(10, never)
 
 
+@pytest.mark.slow
 def test_one_that_was_up_is_started_again(tmp_path: Path) -> None:
     """But not for ever, if it dies at once each time."""
     mark = tmp_path / "mark"
