@@ -49,7 +49,7 @@ def test_postgresql_killed_in_mid_run(
         one.put(row(number))
     one.drop(2)
     one.projection.add_samples([sample(1)])
-    assert time.perf_counter() - began < 1
+    assert time.perf_counter() - began < 5
     until(lambda: not one.projection.healthy)
     assert postgres.password not in str(one.projection.last_error)
     assert one.projection.behind > 0
@@ -103,7 +103,7 @@ def test_a_locked_table_holds_up_nobody(one: Follower, postgres_url: str) -> Non
         began = time.perf_counter()
         for number in range(1000):
             one.put(row(number))
-        assert time.perf_counter() - began < 1
+        assert time.perf_counter() - began < 5
         assert not one.projection.flush(0.1)
         assert one.projection.behind > 0
     assert one.projection.flush(SOON)

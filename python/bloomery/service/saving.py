@@ -1,10 +1,13 @@
 """When snapshots are made: when asked, when the log has become long, now and then, and at the end.
-A process of its own makes each (`storage/snapshotter.py`)."""
+A process of its own makes each (`storage/snapshotter.py`), when nobody else wants to run, unless
+somebody waits for it: on a machine that is always busy a client, or the end of the server, would
+wait for a minute and more."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import subprocess
 import time
 from typing import TYPE_CHECKING
@@ -17,6 +20,9 @@ if TYPE_CHECKING:
 
 __all__ = ["Saving"]
 
+_NICE = 10
+_IDLE_SECONDS = 60.0
+
 
 class Saving:
     """The snapshots of a running server; one at a time."""
@@ -28,6 +34,10 @@ class Saving:
         self.problem: str | None = None  # of the last one, if it failed
         self.seconds: float | None = None  # that the last one took
         self._task: asyncio.Task[None] | None = None
+        self._process: subprocess.Popen[bytes] | None = None  # that makes it
+        self._waited_for = False
+        self._again = False
+        self._ending = False
         # A node has nothing to save: its filters are in Redis.
         covered = server.node is not None or (generation != 0 and server.recovered_rows == 0)
         self._seq = server.engine.log.seq if covered else -1  # the last row that it covers
@@ -43,6 +53,7 @@ class Saving:
         """Begin a snapshot, or return the one that is being made."""
         if self._task is None or self._task.done():
             self._tried = time.monotonic()
+            self._waited_for = self._ending
             self.server.turns.snapshot(running=True)
             self._task = asyncio.create_task(self._make())
             self._task.add_done_callback(self._told)
@@ -52,16 +63,17 @@ class Saving:
         """Make a snapshot of everything until now, and wait for it."""
         if self.running:
             with contextlib.suppress(errors.BloomeryError):
-                await asyncio.shield(self.start())
-        await asyncio.shield(self.start())
+                await asyncio.shield(self._hurried())
+        await asyncio.shield(self._hurried())
 
     async def last(self) -> None:
         """Make the last snapshot, unless nothing has changed since the one before."""
+        self._ending = True
         if self.running:
             with contextlib.suppress(errors.BloomeryError):
-                await self.start()
+                await self._hurried()
         if self.server.engine.log.seq != self._seq:
-            await self.start()
+            await self._hurried()
 
     def consider(self) -> None:
         """Begin one if it is time; after one that failed, not before a minute."""
@@ -82,28 +94,52 @@ class Saving:
         number, seq = await turns.call(lambda: (log.cut(), log.seq))
         self._segment = number
         await asyncio.to_thread(log.sync)  # the old segment is closed: now another may read it
-        # Not asyncio's way: uvloop forks, which copies the page tables of all filters while nobody
-        # is served; this one does not (vfork).
-        try:
-            process = await asyncio.to_thread(
-                subprocess.Popen,
-                snapshots.command(self.server.data, number),
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.PIPE,
-            )
-        except OSError as problem:  # no memory, or too many processes
-            raise errors.SnapshotFailed(f"no process can be started: {problem}") from None
-        try:
-            _, printed = await asyncio.to_thread(process.communicate)
-        except asyncio.CancelledError:
-            process.kill()
-            raise
-        if process.returncode != 0:
+        code, printed = await self._run(snapshots.command(self.server.data, number))
+        if code != 0:
             said = printed.decode("utf-8", "replace").strip().splitlines()
-            raise errors.SnapshotFailed(said[-1] if said else f"exit code {process.returncode}")
+            raise errors.SnapshotFailed(said[-1] if said else f"exit code {code}")
         self.generation, self._seq = number, seq
         self.last_save, self.seconds = time.time(), time.monotonic() - began
+
+    async def _run(self, command: list[str]) -> tuple[int, bytes]:
+        """The exit code of the process, and what it says."""
+        while True:
+            # Not asyncio's way: uvloop forks, which copies the page tables of all filters while
+            # nobody is served; this one does not (vfork).
+            try:
+                process = await asyncio.to_thread(
+                    subprocess.Popen,
+                    command,
+                    stdin=subprocess.DEVNULL,
+                    stdout=subprocess.DEVNULL,
+                    stderr=subprocess.PIPE,
+                )
+            except OSError as problem:  # no memory, or too many processes
+                raise errors.SnapshotFailed(f"no process can be started: {problem}") from None
+            self._process, self._again = process, False
+            if not self._ending:  # then there is nobody to give way to
+                _give_way(process.pid, idle=not self._waited_for)
+            enough = asyncio.get_running_loop().call_later(_IDLE_SECONDS, _take_part, process.pid)
+            try:
+                _, printed = await asyncio.to_thread(process.communicate)
+            except asyncio.CancelledError:
+                process.kill()
+                raise
+            finally:
+                enough.cancel()
+                self._process = None
+            if not self._again or process.returncode == 0:
+                return process.returncode, printed
+
+    def _hurried(self) -> asyncio.Task[None]:
+        """As `start`, for one who waits. Where a process may not be given more of the machine than
+        it has (that takes rights), another begins anew."""
+        task, process = self.start(), self._process
+        gives_way, self._waited_for = not self._waited_for, True
+        if gives_way and process is not None and not _take_part(process.pid):
+            self._again = True
+            process.kill()
+        return task
 
     def _told(self, task: asyncio.Task[None]) -> None:
         self.server.turns.snapshot(running=False)
@@ -116,3 +152,23 @@ class Saving:
             self.server.alerts.begin("snapshot-failed", text)
         else:
             self.server.alerts.end("snapshot-failed", "a snapshot was made again")
+
+
+def _give_way(pid: int, idle: bool) -> None:
+    """Let a process run less often than others, or only when nobody else wants to, lest the server
+    wait for a slice of it: some 4 ms."""
+    with contextlib.suppress(AttributeError, OSError):  # Linux has these; it may have ended
+        os.setpriority(os.PRIO_PROCESS, pid, _NICE)
+        if idle:
+            os.sched_setscheduler(pid, os.SCHED_IDLE, os.sched_param(0))
+
+
+def _take_part(pid: int) -> bool:
+    """Let it run beside others, if less often; False without the right to."""
+    try:
+        os.sched_setscheduler(pid, os.SCHED_OTHER, os.sched_param(0))
+    except PermissionError:
+        return False
+    except (AttributeError, OSError):
+        pass  # another system, or it has ended
+    return True

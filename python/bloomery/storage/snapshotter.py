@@ -14,7 +14,6 @@ import fcntl
 import json
 import mmap
 import os
-import signal
 import sys
 import time
 from collections.abc import Iterator
@@ -31,8 +30,6 @@ from bloomery.storage.state import Entry, State
 
 __all__ = ["main", "take"]
 
-_NICE = 10
-_IDLE_SECONDS = 60
 _PATIENCE = 30.0  # seconds
 _PACE_BYTES = 64 << 20
 _CANNOT = {errno.EXDEV, errno.ENOSYS, errno.EOPNOTSUPP, errno.EINVAL}
@@ -239,22 +236,6 @@ def _wait_for(lock: IO[str], folder: Path) -> None:
         time.sleep(0.05)
 
 
-def _give_way() -> None:
-    """Run when nobody else wants to, lest the server wait for a slice of ours: some 4 ms. After a
-    while take part like others, if less often: on a machine that is always busy it would never end.
-    """
-    os.nice(_NICE)
-    with contextlib.suppress(AttributeError, OSError):  # Linux has this
-        os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
-        signal.signal(signal.SIGALRM, _take_part)
-        signal.alarm(_IDLE_SECONDS)
-
-
-def _take_part(*_: object) -> None:
-    with contextlib.suppress(OSError):  # a process without rights stays as it is
-        os.sched_setscheduler(0, os.SCHED_OTHER, os.sched_param(0))
-
-
 def main(arguments: list[str]) -> int:
     """Make the generation that the arguments name; 0 if it is there."""
     try:
@@ -262,7 +243,6 @@ def main(arguments: list[str]) -> int:
     except (IndexError, ValueError):
         print("usage: python -m bloomery.storage.snapshotter DATA GENERATION", file=sys.stderr)
         return 1
-    _give_way()
     folder = snapshots_folder(data)
     try:
         folder.mkdir(parents=True, exist_ok=True)

@@ -34,7 +34,7 @@ def bloomery_user(data: Path, *words: str, stdin: bytes = b"") -> str:
 
 def becomes(wire: Wire, words: list[str], start: bytes) -> bool:
     """Whether the reply to a request comes to begin so within some seconds."""
-    return wait_until(lambda: wire.ask(*words).startswith(start), 20)
+    return wait_until(lambda: wire.ask(*words).startswith(start))
 
 
 def test_redis_py(guarded: Guarded) -> None:
@@ -137,7 +137,7 @@ def test_who_does_not_log_in_is_hung_up_on(serve: Serve, tmp_path: Path) -> None
     """A connection that does not log in within login-seconds is closed, whatever else it sends; one
     that does is not."""
     users = add_users(tmp_path / "data")
-    server = serve("--set", "login-seconds=1", data=tmp_path / "data")
+    server = serve("--set", "login-seconds=3", data=tmp_path / "data")
     with Wire(server.resp_port) as quiet, Wire(server.resp_port) as known:
         assert known.ask("AUTH", users[1].token or "") == b"+OK\r\n"
         assert quiet.ask("PING").startswith(b"-NOAUTH")
@@ -152,7 +152,7 @@ def test_who_does_not_log_in_is_hung_up_on(serve: Serve, tmp_path: Path) -> None
             except ConnectionError:
                 return True
 
-        assert wait_until(ended, 20)
+        assert wait_until(ended)
 
 
 def test_those_who_only_connect_keep_nobody_out(serve: Serve, tmp_path: Path) -> None:
@@ -255,13 +255,18 @@ def test_a_stream_ends_with_its_user(served: Guarded) -> None:
 def test_a_token_and_a_password_that_end(served: Guarded) -> None:
     """A token that is revoked or over, and a password that was changed, end what they began."""
     data, port = served.server.data, served.server.resp_port
-    short = bloomery_user(data, "token", "admin-some", "--expires", "3s")
     gone = bloomery_user(data, "token", "admin-some", "--label", "to go")
     with Wire(port) as a, Wire(port) as b, Wire(port) as c, Wire(port) as d:
-        assert becomes(b, ["AUTH", gone], b"+OK")
-        assert a.ask("AUTH", short) == b"+OK\r\n"
-        assert c.ask("AUTH", "admin-some", PASSWORD) == b"+OK\r\n"
         assert d.ask("AUTH", served.token("admin-some")) == b"+OK\r\n"
+        # Not by a command: to start one takes seconds on a busy machine. Whether the server knows
+        # is seen by what else may be done now: who tries to log in too early is slowed.
+        with changing(data) as users:
+            short = users.add_token("admin-some", expires=time.time() + 6)
+            users.change("admin-some", patterns=("mine:*", "known:*"))
+        assert becomes(d, ["BF.EXISTS", "known:1", "k"], b":0")
+        assert a.ask("AUTH", short) == b"+OK\r\n"
+        assert b.ask("AUTH", gone) == b"+OK\r\n"
+        assert c.ask("AUTH", "admin-some", PASSWORD) == b"+OK\r\n"
         bloomery_user(data, "revoke", gone.split("_")[1])
         bloomery_user(data, "password", "admin-some", "--password-stdin", stdin=b"another one\n")
         assert a.closed()

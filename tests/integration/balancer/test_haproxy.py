@@ -39,7 +39,7 @@ class Nodes:
             own.mkdir()
             resp, http = ports[2 * number : 2 * number + 2]
             options = ("--resp-port", str(resp), "--http-port", str(http))
-            one = BloomeryServer(own, *options, "--set", "drain-seconds=3")
+            one = BloomeryServer(own, *options, "--set", "drain-seconds=6")
             one.start()
             ends.callback(one.kill)
             with redis.Redis(port=one.resp_port) as client:

@@ -163,7 +163,7 @@ def test_the_registry(serve: Serve, copy: Copy) -> None:
     for path in folder.path.glob("registry.sqlite*"):
         path.write_bytes(b"no database" * 1000)
     server = serve(data=folder.path)
-    assert wait_until(lambda: "registry" in server.printed().partition("data=")[2], 20)
+    assert wait_until(lambda: "registry" in server.printed().partition("data=")[2])
     with Connection(server.resp_port) as connection:
         facts = connection.info()
     assert facts["registry"] == "err"
@@ -173,7 +173,7 @@ def test_the_registry(serve: Serve, copy: Copy) -> None:
     for path in folder.path.glob("registry.sqlite*"):
         path.unlink()
     server.start()
-    assert wait_until(lambda: in_step(server), 20), server.printed()
+    assert wait_until(lambda: in_step(server)), server.printed()
 
 
 @pytest.mark.parametrize("way", WAYS)
@@ -186,4 +186,4 @@ def test_the_id(serve: Serve, copy: Copy, way: str) -> None:
     server = serve(data=folder.path)
     assert said(server)
     assert missing(server.resp_port, *PARTS) == []
-    assert wait_until(lambda: in_step(server), 20), server.printed()
+    assert wait_until(lambda: in_step(server)), server.printed()

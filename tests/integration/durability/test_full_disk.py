@@ -100,7 +100,7 @@ def test_writes_wait_for_room(serve: Serve, disk: Path) -> None:
                 with pytest.raises(Refused, match="MISCONF"):
                     connection.ask(*command)
             ballast.unlink()
-            assert wait_until(lambda: takes_writes(connection), 10), server.printed()
+            assert wait_until(lambda: takes_writes(connection)), server.printed()
             connection.ask("BF.ADD", "filter", refused)
             sure.append(refused)
             assert connection.info()["refusing_writes"] == "0"

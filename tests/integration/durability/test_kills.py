@@ -101,7 +101,7 @@ def test_killed_snapshotter(serve: Serve) -> None:
             before = connection.info()["last_snapshot"]
             wait_until(lambda: connection.info()["rdb_bgsave_in_progress"] == "0")
             connection.ask("BGSAVE")
-            assert wait_until(lambda: bool(children(story.server.pid)), 10)
+            assert wait_until(lambda: bool(children(story.server.pid)))
             os.kill(children(story.server.pid)[0], signal.SIGKILL)
             wait_until(lambda: connection.info()["rdb_bgsave_in_progress"] == "0")
             assert connection.info()["rdb_last_bgsave_status"] == "err"

@@ -31,7 +31,7 @@ class Scene:
     def all_have(self, times: int, since: float, what: Callable[[Seen], bool]) -> None:
         """Wait until every guard gave so many such answers."""
         for one in self.traffics:
-            assert wait_until(lambda: one.count(since, what) >= times, 20), (  # noqa: B023
+            assert wait_until(lambda: one.count(since, what) >= times), (  # noqa: B023
                 f"{one.name}: {one.count(since, what)} of {times} answers; {one.call('info')}"
             )
 

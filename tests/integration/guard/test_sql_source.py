@@ -341,6 +341,6 @@ def test_a_forked_process_asks_by_connections_of_its_own(postgres_url: str) -> N
         [sys.executable, "-W", "ignore", "-c", _FORK],
         input=postgres_url.encode(),
         check=True,
-        timeout=20,
+        timeout=120,
         env={"PYTHONPATH": ":".join(sys.path)},
     )

@@ -4,7 +4,6 @@ import json
 import resource
 import socket
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Protocol
@@ -236,7 +235,11 @@ def test_connections_past_the_limit(limit: Limit) -> None:
     with ExitStack() as ends:
         used = [ends.enter_context(Raw(server.http_port)) for _ in range(5)]
         for raw in used:
-            raw.send(post("/filters/watched/contains", b"{}")[:-1])
+            # Its 100 says that the server has read this head: one that has not is a stranger yet,
+            # and would make room for the next.
+            head = {"Content_Length": "2", "Expect": "100-continue"}
+            raw.send(post("/filters/watched/contains", b"", **head))
+            assert raw.answer()[0] == 100
         with Raw(server.http_port) as one_more:
             status, headers, body = one_more.answer()
             assert (status, problem(body)) == (503, "server-unavailable")
@@ -250,7 +253,7 @@ def test_connections_past_the_limit(limit: Limit) -> None:
                 raw.send(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")
                 return raw.answer()[0] == 200
 
-        assert wait_until(room, 10)
+        assert wait_until(room)
         half_open = [ends.enter_context(Raw(server.http_port)) for _ in range(20)]
         for raw in half_open:
             raw.send(b"GET /heal")
@@ -315,11 +318,9 @@ def test_many_large_bodies_at_once(limit: Limit) -> None:
     before = memory(server)
     with others_served(server), ExitStack() as ends:
         half = post(f"{at('watched')}/add", b"", Content_Length=str(4 * MIB)) + b" " * 3 * MIB
-        raws = [ends.enter_context(Raw(server.http_port)) for _ in range(60)]
+        raws = [ends.enter_context(Raw(server.http_port)) for _ in range(150)]
         for raw in raws:
             raw.send(half)
-        time.sleep(0.5)
-        assert memory(server) - before < (8 * 4 + 64) * MIB  # of 180 MiB
         statuses = []
         for raw in raws:
             try:
@@ -327,9 +328,12 @@ def test_many_large_bodies_at_once(limit: Limit) -> None:
                 statuses.append(raw.answer()[0])
             except ConnectionError:
                 statuses.append(503)
-        assert statuses.count(503) >= 45
+        assert statuses.count(503) >= 135
         assert statuses.count(200) >= 5
         assert set(statuses) == {200, 503}
+        # Of 450. All were read by now, and what a process once had it mostly keeps: one that has
+        # served nobody before grows by 130.
+        assert memory(server) - before < 256 * MIB
 
 
 def test_who_does_not_read_is_ended(limit: Limit) -> None:

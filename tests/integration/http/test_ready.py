@@ -74,7 +74,7 @@ def test_not_ready_while_loading(tmp_path: Path) -> None:
 def test_draining(serve: Serve) -> None:
     """SIGTERM: first not ready, and still serving, for `drain-seconds`; then a request that has
     begun is answered, idle connections end, and the server ends with everything saved."""
-    server = serve("--set", "drain-seconds=2")
+    server = serve("--set", "drain-seconds=5")
     port = server.http_port
     assert server.process is not None
     with Http(server) as http, Raw(port) as begun, Raw(port) as idle:
@@ -89,7 +89,7 @@ def test_draining(serve: Serve) -> None:
             answer = http.client.get("/readyz")
             return (answer.status_code, answer.text) == (503, "draining\n")
 
-        assert wait_until(draining, 10)
+        assert wait_until(draining)
         assert http.client.get("/healthz").status_code == 200
         assert http.keys("drained", "add", "late") == [True]
         with Wire(server.resp_port) as wire:

@@ -19,7 +19,7 @@ def test_look_ups_raise_the_alert(client: Client, http: Http) -> None:
     assert sample["observed_by"] == "canary"
     answers = seen.lookup_many([f"absent {number}" for number in range(4000)])
     wrong = sum(answer.by != "filter" for answer in answers)
-    assert wait_until(lambda: _sampled(seen)["observed_by"] == "lookups", 10)
+    assert wait_until(lambda: _sampled(seen)["observed_by"] == "lookups")
     told = seen.info()
     looked_up, sample = told["lookups"], told["sample"]
     # Distinct keys, but for the few that the two small filters of the window take for known.
@@ -32,7 +32,7 @@ def test_look_ups_raise_the_alert(client: Client, http: Http) -> None:
     assert f'bloomery_filter_observed_error_rate{{filter="overfull"}} {rate!r}' in metrics
     assert 'bloomery_alert_active{alert="error-rate",filter="overfull"} 1.0' in metrics
     seen.clear()
-    assert wait_until(lambda: _sampled(seen)["observed_by"] == "canary", 10)
+    assert wait_until(lambda: _sampled(seen)["observed_by"] == "canary")
 
 
 def test_look_ups_see_what_the_canary_cannot(client: Client, http: Http) -> None:
@@ -46,7 +46,7 @@ def test_look_ups_see_what_the_canary_cannot(client: Client, http: Http) -> None
         found = http.ask("GET", "/alerts")["alerts"]
         return alert in [(one["kind"], one["filter"]) for one in found]
 
-    assert wait_until(raised, 10)
+    assert wait_until(raised)
     sample = _sampled(gone)
     assert (sample["observed_error_rate"], sample["observed_by"]) == (1.0, "lookups")
     assert sample["estimated_error_rate"] < 0.01
@@ -60,5 +60,5 @@ def _sampled(filter: RemoteFilter) -> dict[str, Any]:
         found[:] = [filter.info()["sample"] or {}]
         return bool(found[0])
 
-    assert wait_until(there, 10)
+    assert wait_until(there)
     return found[0]

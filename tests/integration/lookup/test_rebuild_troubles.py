@@ -58,7 +58,7 @@ def test_a_source_that_hangs(served: BloomeryServer, table: PostgresServer) -> N
             http.ask("POST", "/snapshot", {}, 200)
             began = time.monotonic()
             assert served.stop() == 0
-            assert time.monotonic() - began < 10
+            assert time.monotonic() - began < 30
         finally:
             table.thaw()
     served.start()

@@ -79,7 +79,7 @@ def test_only_so_many_wait(http: Http, bound: BloomeryServer, wire: Wire) -> Non
         )
         assert wire.ask("BF.LOOKUP", "many", url(2)).startswith(b"-ERR 1 look-ups wait")
         assert shown(wire.ask("BF.LOOKUP", "many", "absent")) == [[":0", "$-1", "$filter"]]
-        assert wait_until(lambda: waiting(http) == 0, 5)
+        assert wait_until(lambda: waiting(http) == 0)
     finally:
         assert wire.ask("CONFIG", "SET", "max-lookups", 1000) == b"+OK\r\n"
     assert shown(wire.ask("BF.LOOKUP", "many", url(2))) == [[":1", "$title 2", "$source"]]
@@ -87,7 +87,7 @@ def test_only_so_many_wait(http: Http, bound: BloomeryServer, wire: Wire) -> Non
 
 def test_a_server_ends_while_look_ups_wait(table: PostgresServer, tmp_path: Path) -> None:
     """On SIGTERM those that end soon are answered, those that do not are hung up on."""
-    soon, never = (f'query = "{QUERY.format(seconds)}"\ntimeout = 90\n' for seconds in (1, 60))
+    soon, never = (f'query = "{QUERY.format(seconds)}"\ntimeout = 90\n' for seconds in (3, 60))
     one = server(tmp_path, configuration(tmp_path, table, soon=soon, never=never))
     one.start()
     codes: list[int] = []

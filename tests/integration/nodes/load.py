@@ -121,7 +121,7 @@ class Load:
             pairs = zip(self.workers, goal, strict=True)
             return all(len(worker.mine) >= wanted or worker.problem for worker, wanted in pairs)
 
-        assert wait_until(done, 25), self._last()
+        assert wait_until(done), self._last()
         self.raise_problem()
 
     def asks(self, count: int = 50) -> None:

@@ -111,7 +111,7 @@ def test_anything_may_happen(start_fleet: StartFleet, start_redis: StartRedis, s
             other.flows(10)
             assert not checker.wrong(), (what, checker.wrong()[:3])
     keys = checker.keys("seen")
-    assert wait_until(lambda: fleet.answers("seen", keys) == [0, 0, 0], 10), [
+    assert wait_until(lambda: fleet.answers("seen", keys) == [0, 0, 0]), [
         fleet.figures(at) for at in range(3)
     ]
     with RedisFilter.open(server.url, "seen") as kept:

@@ -62,12 +62,20 @@ class ClusterUp(Server):
         """The processes that it has started, by a word of each command."""
         found = {}
         for thread in Path(f"/proc/{self.pid}/task").glob("*/children"):
-            for child in thread.read_text().split():
-                words = Path(f"/proc/{child}/cmdline").read_text().replace("\0", " ").split()
+            for child in _read(thread).split():
+                words = _read(Path(f"/proc/{child}/cmdline")).replace("\0", " ").split()
                 folder = [Path(word).name for word in words if "/node-" in word]
                 if words:  # else it has ended
                     found[folder[0] if folder else Path(words[0]).name] = int(child)
         return found
+
+
+def _read(path: Path) -> str:
+    """What the kernel says there; nothing of a thread or a process that has ended meanwhile."""
+    try:
+        return path.read_text()
+    except (FileNotFoundError, ProcessLookupError):
+        return ""
 
 
 def gone(pids: list[int]) -> bool:
@@ -76,10 +84,7 @@ def gone(pids: list[int]) -> bool:
 
 
 def _state(pid: int) -> str:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-    except OSError:
-        return ""
+    return "".join(_read(Path(f"/proc/{pid}/stat")).rpartition(")")[2].split()[:1])
 
 
 def added(client: Any, key: str) -> bool:

@@ -22,7 +22,7 @@ def test_what_was_queued_before_a_restart(start_fleet: StartFleet, start_redis: 
     fleet.nodes[0].kill()
     store.start()
     fleet.nodes[0].start()
-    assert wait_until(lambda: fleet.answers("f", KEYS[:5]) == [0, 0], 20)
+    assert wait_until(lambda: fleet.answers("f", KEYS[:5]) == [0, 0])
 
 
 def test_what_was_queued_and_redis_came_back_empty(
@@ -33,7 +33,7 @@ def test_what_was_queued_and_redis_came_back_empty(
     fleet = start_fleet(store.url, nodes=2, store_on_outage="queue")
     with fleet.client(0) as one:
         one.execute_command("BF.RESERVE", "f", 1e-6, 1000)
-        assert wait_until(lambda: _knows(fleet, 1), 10)
+        assert wait_until(lambda: _knows(fleet, 1))
         fleet.nodes[1].freeze()
         store.kill()
         for key in KEYS[:5]:
@@ -42,7 +42,7 @@ def test_what_was_queued_and_redis_came_back_empty(
     store.start()
     fleet.nodes[0].start()  # of the filter there is nothing, and nobody
     fleet.nodes[1].thaw()
-    assert wait_until(lambda: fleet.answers("f", KEYS[:5]) == [0, 0], 20)
+    assert wait_until(lambda: fleet.answers("f", KEYS[:5]) == [0, 0])
 
 
 def _knows(fleet: Fleet, number: int) -> bool:
@@ -58,7 +58,7 @@ def test_started_before_others_restore(start_fleet: StartFleet, start_redis: Sta
     with fleet.client(0) as one:
         one.execute_command("BF.RESERVE", "f", 1e-6, 1000)
         one.execute_command("BF.MADD", "f", *KEYS)
-        assert wait_until(lambda: fleet.answers("f", KEYS) == [0, 0], 10)
+        assert wait_until(lambda: fleet.answers("f", KEYS) == [0, 0])
         time.sleep(1.1)
         one.execute_command("BF.ADD", "f", "late")  # what is older is not kept for another time
     fleet.nodes[1].kill()
@@ -67,7 +67,7 @@ def test_started_before_others_restore(start_fleet: StartFleet, start_redis: Sta
     store.start()
     fleet.nodes[1].start()
     fleet.nodes[0].thaw()
-    assert wait_until(lambda: fleet.answers("f", [*KEYS, "late"]) == [0, 0], 20)
+    assert wait_until(lambda: fleet.answers("f", [*KEYS, "late"]) == [0, 0])
 
 
 def test_stopped_while_redis_does_not_answer(
@@ -80,7 +80,7 @@ def test_stopped_while_redis_does_not_answer(
         time.sleep(0.5)
         assert fleet.nodes[0].stop() == 0
         fleet.nodes[0].spawn()
-        assert wait_until(lambda: _loading(fleet), 10)
+        assert wait_until(lambda: _loading(fleet))
         assert fleet.nodes[0].stop() == 0
     finally:
         redis_server.thaw()

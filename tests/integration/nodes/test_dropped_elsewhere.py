@@ -53,7 +53,7 @@ def test_keys_of_the_next_filter_of_that_name(
                 assert sure.execute_command("BF.EXISTS", "f", f"x{number}") == 1, number
             else:
                 known = [f"x{number}", *([f"y{number}"] if _add(other, f"y{number}") else [])]
-                assert wait_until(lambda keys=known: fleet.answers("f", keys) == [0, 0], 10)  # type: ignore[misc]
+                assert wait_until(lambda keys=known: fleet.answers("f", keys) == [0, 0])  # type: ignore[misc]
                 assert fleet.answers("f", known, shared=True) == [0, 0]
 
 
@@ -89,13 +89,13 @@ def test_writes_go_on_while_a_filter_is_dropped(
             for worker in workers:
                 worker.join()
     assert not [text for text in said if "not found" not in text and "try again" not in text], said
-    assert wait_until(lambda: fleet.ready(1), 10)
+    assert wait_until(lambda: fleet.ready(1))
     assert fleet.figures(1)["waiting_keys"] == fleet.figures(1)["restores"] == 0
 
     def left() -> list[Any]:
         return [key for key in redis_server.run("KEYS", "*") if key.startswith(b"{f")]
 
-    assert wait_until(lambda: not left(), 10), left()
+    assert wait_until(lambda: not left()), left()
 
 
 def test_reserved_elsewhere(start_fleet: StartFleet, redis_server: RedisServer) -> None:
@@ -109,7 +109,7 @@ def test_reserved_elsewhere(start_fleet: StartFleet, redis_server: RedisServer) 
             one.execute_command("BF.RESERVE", name, 1e-6, 1000 + number)
             other.execute_command(word, name, *rest)
         names = [f"n{number}" for number in range(30)]
-        assert wait_until(lambda: all(fleet.answers(name, ["a"]) == [0, 0] for name in names), 10)
+        assert wait_until(lambda: all(fleet.answers(name, ["a"]) == [0, 0] for name in names))
 
 
 @pytest.mark.parametrize(

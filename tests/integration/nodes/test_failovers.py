@@ -14,7 +14,7 @@ OPTIONS = {"store_min_replicas": 1, "store_max_lag_ms": 1000, "store_timeout_ms"
 
 
 def _require_whole(fleet: Fleet, url: str, filter: str, keys: list[str]) -> None:
-    assert wait_until(lambda: not any(fleet.answers(filter, keys)), 20), (
+    assert wait_until(lambda: not any(fleet.answers(filter, keys))), (
         fleet.answers(filter, keys),
         fleet.figures(0),
     )

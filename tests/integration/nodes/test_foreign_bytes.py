@@ -27,8 +27,7 @@ def test_entries_of_the_stream(start_fleet: StartFleet, redis_server: RedisServe
             key = f"k{number}"
             one.execute_command("BF.ADD", "f", key)
             assert wait_until(
-                lambda key=key: other.execute_command("BF.EXISTS", "f", key) == 1,  # type: ignore[misc]
-                10,
+                lambda key=key: other.execute_command("BF.EXISTS", "f", key) == 1  # type: ignore[misc]
             ), fleet.told(1)
     fleet.wait_ready()
     assert "cannot be read" in fleet.nodes[1].printed()
@@ -39,11 +38,11 @@ def test_the_stream_is_deleted(start_fleet: StartFleet, redis_server: RedisServe
     fleet = start_fleet(redis_server.url, nodes=2)
     with fleet.client(0) as one, fleet.client(1) as other:
         one.execute_command("BF.ADD", "f", "a")
-        assert wait_until(lambda: fleet.answers("f", ["a"]) == [0, 0], 10)
+        assert wait_until(lambda: fleet.answers("f", ["a"]) == [0, 0])
         redis_server.run("DEL", STREAM)
         one.execute_command("BF.ADD", "f", "b")
         other.execute_command("BF.ADD", "f", "c")
-        assert wait_until(lambda: fleet.answers("f", ["a", "b", "c"]) == [0, 0], 10)
+        assert wait_until(lambda: fleet.answers("f", ["a", "b", "c"]) == [0, 0])
 
 
 @pytest.mark.parametrize(
@@ -63,7 +62,7 @@ def test_the_catalogue(
         store.hset(CATALOGUE, "g", json.dumps({**right, "name": "g", "uid": 7} | change))
         fleet.nodes[0].kill()
         fleet.nodes[0].spawn()
-        assert wait_until(lambda: "cannot be read" in fleet.nodes[0].printed(), 10)
+        assert wait_until(lambda: "cannot be read" in fleet.nodes[0].printed())
         assert "Traceback" not in fleet.nodes[0].printed()
         store.hdel(CATALOGUE, "g")
     fleet.wait_ready()

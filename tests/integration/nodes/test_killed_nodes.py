@@ -17,7 +17,7 @@ def test_a_node_is_killed_under_load(start_fleet: StartFleet, redis_server: Redi
     fleet = start_fleet(redis_server.url)
     reserve(fleet.ports[0][0])
     balancer = fleet.balancer()
-    checker = Checker(lag=LAG)
+    checker = Checker(lag=5.0)  # store-max-lag-ms as it is: nobody promises less
     with load(checker, [("balancer", balancer.resp_port)], count=6) as run:
         run.flows(30)
         clients = balancer.clients("resp")
@@ -31,8 +31,7 @@ def test_a_node_is_killed_under_load(start_fleet: StartFleet, redis_server: Redi
         assert fleet.answers("seen", checker.keys("seen"))[doomed] == 0
         run.flows(30)
         assert len(checker.failures) == failed
-    time.sleep(LAG)
-    assert fleet.answers("seen", checker.keys("seen")) == [0, 0, 0]
+    assert wait_until(lambda: fleet.answers("seen", checker.keys("seen")) == [0, 0, 0])
     checker.require_right(writes=600, answers=600)
 
 

@@ -9,7 +9,7 @@ from integration.nodes.fleet import Fleet, missing
 from integration.nodes.load import reserve
 from integration.servers import StartRedis, wait_until
 
-OPTIONS = {"store_timeout_ms": 300, "store_on_outage": "queue"}
+OPTIONS = {"store_timeout_ms": 1000, "store_on_outage": "queue"}
 
 
 def _known(url: str, keys: list[str]) -> int:
@@ -45,9 +45,9 @@ def test_queued_writes_reach_redis(
         if node.process is None:
             node.start()
     fleet.wait_ready()
-    assert wait_until(lambda: _known(server.url, keys) == len(keys), 10)
-    assert wait_until(lambda: fleet.answers("seen", keys) == [0, 0], 10)
-    assert wait_until(lambda: fleet.figures(0)["queued_keys"] == 0, 10)
+    assert wait_until(lambda: _known(server.url, keys) == len(keys))
+    assert wait_until(lambda: fleet.answers("seen", keys) == [0, 0])
+    assert wait_until(lambda: fleet.figures(0)["queued_keys"] == 0)
     fleet.nodes[0].restart()
     assert fleet.answers("seen", keys) == [0, 0]
 
@@ -69,7 +69,7 @@ def test_a_node_with_a_queue_starts_only_with_redis(
     server.start()
     fleet.wait_ready()
     assert fleet.answers("seen", ["before", "meanwhile"]) == [0]
-    assert wait_until(lambda: _known(server.url, ["before", "meanwhile"]) == 2, 10)
+    assert wait_until(lambda: _known(server.url, ["before", "meanwhile"]) == 2)
 
 
 def _loading(fleet: Fleet) -> bool:

@@ -13,7 +13,7 @@ from integration.nodes.proxy import Proxy
 from integration.servers import RedisServer, wait_until
 
 LAG = 1.0
-OPTIONS = {"store_max_lag_ms": 1000, "store_timeout_ms": 300}
+OPTIONS = {"store_max_lag_ms": 1000, "store_timeout_ms": 1000}
 
 
 def test_cut_off_in_the_middle_of_loading(
@@ -78,7 +78,7 @@ def test_partitioned_while_others_write(start_fleet: StartFleet, redis_server: R
                 assert wait_until(lambda: fleet.figures(2)["up"] == 1)
             run.flows(30)
         keys = checker.keys("seen")
-        assert wait_until(lambda: missing(fleet.ports[2][0], "seen", keys) == 0, 10)
+        assert wait_until(lambda: missing(fleet.ports[2][0], "seen", keys) == 0)
         checker.require_right(writes=300, answers=300)
 
 
@@ -99,6 +99,5 @@ def test_redis_is_frozen(start_fleet: StartFleet, redis_server: RedisServer) -> 
             finally:
                 redis_server.thaw()
             run.flows(30)
-    time.sleep(LAG)
-    assert fleet.answers("seen", checker.keys("seen")) == [0, 0, 0]
+    assert wait_until(lambda: fleet.answers("seen", checker.keys("seen")) == [0, 0, 0])
     checker.require_right(writes=200, answers=200)

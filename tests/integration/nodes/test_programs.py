@@ -36,20 +36,20 @@ def test_what_a_program_adds_or_merges_comes_to_the_nodes(
         with RedisFilter.open(redis_server.url, "seen") as filter:
             keys = [f"added-{number}" for number in range(500)]
             assert list(filter.add_many(keys)).count(True) > 490
-            assert wait_until(lambda: known(fleet, keys), 5)
+            assert wait_until(lambda: known(fleet, keys))
             local = BloomFilter(10_000)
             local.update(f"merged-{number}" for number in range(500))
             filter.merge(local)
             merged = [f"merged-{number}" for number in range(500)]
-            assert wait_until(lambda: known(fleet, merged), 5)
+            assert wait_until(lambda: known(fleet, merged))
             # What a node says to a dump: push it, onto one that nodes have made.
             local.add("pushed")
             RedisFilter.push(local, redis_server.url, "seen").close()
-            assert wait_until(lambda: known(fleet, ["pushed"]), 5)
+            assert wait_until(lambda: known(fleet, ["pushed"]))
             with RedisFilter.create(redis_server.url, "other", 10_000) as other:
                 other.add("joined")
                 filter.merge(other)
-            assert wait_until(lambda: known(fleet, ["joined"]), 5)
+            assert wait_until(lambda: known(fleet, ["joined"]))
             for refused in (filter.delete, filter.clear, lambda: filter.expire(10)):
                 with pytest.raises(InvalidParameter, match="one of nodes"):
                     refused()

@@ -43,7 +43,7 @@ def test_a_redis_that_is_full(start_fleet: StartFleet, start_redis: StartRedis) 
         with pytest.raises(redis.ResponseError, match="maxmemory"):
             one.execute_command("BF.RESERVE", "large", 1e-6, 10_000_000, "KIND", "bloom")
         assert one.execute_command("BF.EXISTS", "large", "a") == 0
-        assert wait_until(lambda: _added(one, *KEYS[50:60]), 10)  # there is room as before
+        assert wait_until(lambda: _added(one, *KEYS[50:60]))  # there is room as before
         assert server.run("KEYS", "*large*") == []
         server.run("CONFIG", "SET", "maxmemory", "1mb")
         with pytest.raises(redis.ResponseError, match="maxmemory"):
@@ -51,12 +51,12 @@ def test_a_redis_that_is_full(start_fleet: StartFleet, start_redis: StartRedis) 
         assert sum(one.execute_command("BF.MEXISTS", "seen", *KEYS[:60])) == 60
         assert fleet.ready(0)
         server.run("CONFIG", "SET", "maxmemory", "0")
-        assert wait_until(lambda: _added(one, *KEYS[60:]), 10)
-        assert wait_until(lambda: fleet.answers("seen", KEYS) == [0, 0], 10)
+        assert wait_until(lambda: _added(one, *KEYS[60:]))
+        assert wait_until(lambda: fleet.answers("seen", KEYS) == [0, 0])
         assert _whole(server.url, KEYS)
         one.execute_command("BF.RESERVE", "large", 1e-6, 1_000_000, "KIND", "bloom")
         one.execute_command("BF.ADD", "large", "a")
-    assert wait_until(lambda: fleet.answers("large", ["a"]) == [0, 0], 10)
+    assert wait_until(lambda: fleet.answers("large", ["a"]) == [0, 0])
 
 
 def test_a_redis_that_is_read_only(start_fleet: StartFleet, start_redis: StartRedis) -> None:
@@ -66,16 +66,16 @@ def test_a_redis_that_is_read_only(start_fleet: StartFleet, start_redis: StartRe
     reserve(fleet.ports[0][0])
     with fleet.client(0) as one:
         one.execute_command("BF.MADD", "seen", *KEYS[:50])
-        assert wait_until(lambda: fleet.answers("seen", KEYS[:50]) == [0, 0], 10)
+        assert wait_until(lambda: fleet.answers("seen", KEYS[:50]) == [0, 0])
         server.run("REPLICAOF", "127.0.0.1", other.port)  # which has nothing: so has this one then
-        assert wait_until(lambda: not _added(one, *KEYS[50:]), 10)
+        assert wait_until(lambda: not _added(one, *KEYS[50:]))
         assert sum(one.execute_command("BF.MEXISTS", "seen", *KEYS[:50])) == 50
         with pytest.raises(redis.ResponseError):
             one.execute_command("BF.RESERVE", "other", 0.01, 100, "KIND", "bloom")
         server.run("REPLICAOF", "NO", "ONE")
-        assert wait_until(lambda: _added(one, *KEYS[50:]), 20), fleet.told(0)
-    assert wait_until(lambda: fleet.answers("seen", KEYS) == [0, 0], 10)
-    assert wait_until(lambda: _whole(server.url, KEYS), 10)
+        assert wait_until(lambda: _added(one, *KEYS[50:])), fleet.told(0)
+    assert wait_until(lambda: fleet.answers("seen", KEYS) == [0, 0])
+    assert wait_until(lambda: _whole(server.url, KEYS))
 
 
 def test_a_password_and_tls(
@@ -89,9 +89,9 @@ def test_a_password_and_tls(
     reserve(fleet.ports[0][0])
     with fleet.client(0) as one:
         one.execute_command("BF.MADD", "seen", *KEYS)
-        assert wait_until(lambda: fleet.answers("seen", KEYS) == [0, 0], 10)
+        assert wait_until(lambda: fleet.answers("seen", KEYS) == [0, 0])
         server.kill()
-        assert wait_until(lambda: not _added(one, "more"), 10)
+        assert wait_until(lambda: not _added(one, "more"))
         with pytest.raises(redis.ResponseError) as refused:
             one.execute_command("BF.ADD", "seen", "another")
     assert "open-sesame" not in str(refused.value)
@@ -106,9 +106,7 @@ def test_a_wrong_password_is_told(start_fleet: StartFleet, start_redis: StartRed
     node.kill()
     node.arguments = tuple(word.replace("open-sesame", "wrong-word") for word in node.arguments)
     node.spawn()
-    assert wait_until(lambda: "knows no such user and password" in node.printed(), 20), (
-        node.printed()
-    )
+    assert wait_until(lambda: "knows no such user and password" in node.printed()), node.printed()
     assert "this node waits for it" in node.printed()
     assert not fleet.ready(0)
     assert "wrong-word" not in node.printed()
@@ -148,4 +146,4 @@ def test_any_command_on_a_node(start_fleet: StartFleet, redis_server: RedisServe
             with pytest.raises(redis.ResponseError, match="store"):
                 one.execute_command(*words)
         one.execute_command("BF.ADD", "again", "a")
-    assert wait_until(lambda: fleet.answers("again", ["a"]) == [0, 0], 10)
+    assert wait_until(lambda: fleet.answers("again", ["a"]) == [0, 0])

@@ -102,8 +102,8 @@ def test_no_key_and_no_secret(
             timeout=60,
         )
     # Neither can be reached, which is told.
-    assert wait_until(lambda: "the registry is late" in server.printed(), 30)
-    assert wait_until(lambda: "the webhook at" in server.printed(), 30), server.printed()
+    assert wait_until(lambda: "the registry is late" in server.printed())
+    assert wait_until(lambda: "the webhook at" in server.printed()), server.printed()
     assert server.stop() == 0
     told = server.printed() + about
     for path in data.glob("audit*"):

@@ -175,7 +175,7 @@ def test_an_expired_certificate(serve: Serve, pairs: Pairs) -> None:
     pairs.make("server")
     assert server.process is not None
     server.process.send_signal(signal.SIGHUP)
-    assert wait_until(lambda: "a new certificate" in server.printed(), 20)
+    assert wait_until(lambda: "a new certificate" in server.printed())
     assert alive(server, pairs)
 
 
@@ -257,12 +257,12 @@ def test_renewal_under_load(secured: BloomeryServer, pairs: Pairs) -> None:
             pairs.make("server")
             assert secured.process is not None
             secured.process.send_signal(signal.SIGHUP)
-            assert wait_until(lambda: len(seen) >= count, 20), secured.printed()  # noqa: B023
+            assert wait_until(lambda: len(seen) >= count), secured.printed()  # noqa: B023
         assert client.client_id() == first
     assert problems == []
     with connecting(secured.http_port, pairs.client(), seen) as problems:
         pairs.make("server")  # found without being told
-        assert wait_until(lambda: len(seen) >= 5, 30), secured.printed()
+        assert wait_until(lambda: len(seen) >= 5), secured.printed()
     assert problems == []
     assert alive(secured, pairs)
 
@@ -274,7 +274,7 @@ def test_a_pair_that_does_not_fit_keeps_the_old(secured: BloomeryServer, pairs: 
     shutil.copy(other, pairs.folder / "server.pem")
     assert secured.process is not None
     secured.process.send_signal(signal.SIGHUP)
-    assert wait_until(lambda: "the certificate stays as it is" in secured.printed(), 20)
+    assert wait_until(lambda: "the certificate stays as it is" in secured.printed())
     assert shown(secured.resp_port, pairs.client()) == before
     assert shown(secured.http_port, pairs.client()) == before
 
@@ -302,7 +302,7 @@ def test_handshakes_that_are_never_done(serve: Serve, pairs: Pairs) -> None:
         assert files(server) < HALF_OPEN
         for one in (*late, flood[0], flood[1], flood[-1]):
             assert len(ended(one)) < 100
-        assert wait_until(lambda: files(server) < 100, 30), files(server)
+        assert wait_until(lambda: files(server) < 100), files(server)
     with resp(server.resp_port, pairs) as silent:
         silent.ping()  # and does not hear that it is over
         assert server.stop() == 0

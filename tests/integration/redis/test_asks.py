@@ -115,7 +115,7 @@ def test_connections_go_back(redis_server: RedisServer) -> None:
     """Whatever happens, a pool of one connection has it for the next call."""
     pool = redis.BlockingConnectionPool.from_url(redis_server.url, max_connections=1, timeout=2)
     with redis.Redis(connection_pool=pool) as client:
-        link = Link(client, timeout=0.1)
+        link = Link(client, timeout=2)
         for _ in range(3):
             link.exchange(counting(1, again=False))
             [[problem]] = link.exchange([Ask(KEY, packed(("GETRANGE", KEY)), 1)])

@@ -115,12 +115,12 @@ def test_a_master_that_dies(either: Either, redis_cluster: RedisCluster) -> None
 
 def test_a_cluster_that_stays_down(either: Either, redis_cluster: RedisCluster) -> None:
     """Without a replica to take over, the error comes when the time is up."""
-    made = either.create(either.cluster(redis_cluster.url), "seen", 1000, timeout=0.5)
+    made = either.create(either.cluster(redis_cluster.url), "seen", 1000, timeout=2)
     victim = redis_cluster.master_of("{seen}:bits")
     for replica in redis_cluster.replicas_of(victim):
         replica.kill()
     victim.kill()
-    with pytest.raises(StoreUnavailable, match=r"within 0\.5 s"):
+    with pytest.raises(StoreUnavailable, match="within 2 s"):
         made.add("alice")
     with pytest.raises(StoreUnavailable):
         made.contains_many(["alice"])

@@ -52,7 +52,7 @@ def test_life(either: Either, redis_server: RedisServer, kind: str) -> None:
         assert [client.pttl(name) for name in kept] == [-1, -1]
         made.expire(0.05)
         assert all(0 < client.pttl(name) <= 1050 for name in kept)
-        assert wait_until(lambda: not client.exists(*kept), 5)
+        assert wait_until(lambda: not client.exists(*kept))
     for ask in (made.ttl, made.info, lambda: made.add("bob"), lambda: "alice" in made):
         with pytest.raises(UnknownFilter):
             ask()

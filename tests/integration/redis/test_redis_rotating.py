@@ -153,7 +153,8 @@ def test_forgotten_by_redis_itself(client: Any) -> None:
     began = time.monotonic()
     assert seen.add("a")
     while time.monotonic() - began < 0.5:
-        assert "a" in seen
+        known = "a" in seen
+        assert known or time.monotonic() - began > 0.6  # who was kept waiting may hear it later
     assert wait_until(lambda: "a" not in seen)
     assert time.monotonic() - began > 0.6
     assert seen.add("a")

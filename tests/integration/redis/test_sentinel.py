@@ -71,4 +71,4 @@ def test_what_is_no_master(either: Either, redis_sentinel: Sentinel) -> None:
         either.open(replica, "seen")
     host, port = redis_sentinel.addresses[0]
     with pytest.raises(StoreUnavailable, match="No master found"):
-        either.open(f"redis+sentinel://{host}:{port}/nobody", "seen", timeout=0.3)
+        either.open(f"redis+sentinel://{host}:{port}/nobody", "seen", timeout=2)

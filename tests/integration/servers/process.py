@@ -1,13 +1,14 @@
 """What all servers of the tests share: a process, its log, free ports, and waiting."""
 
 import contextlib
+import itertools
 import os
+import random
 import signal
 import socket
 import subprocess
 import time
-from collections.abc import Callable
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from integration.nursery import Forked
@@ -22,12 +23,31 @@ def free_port() -> int:
 
 
 def free_ports(count: int) -> list[int]:
-    """So many of them, no two the same."""
-    with ExitStack() as ends:
-        probes = [ends.enter_context(socket.socket()) for _ in range(count)]
-        for probe in probes:
-            probe.bind(("127.0.0.1", 0))
-        return [probe.getsockname()[1] for probe in probes]
+    """So many of them, no two the same, none of them given before.
+
+    From below those that the system gives to whoever takes any: a server that is killed and comes
+    back to its port would now and then find one of another test there.
+    """
+    found: list[int] = []
+    while len(found) < count:
+        port = next(_PORTS)
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            found.append(port)
+    return found
+
+
+def _own_ports() -> Iterator[int]:
+    """Those of this test worker, again and again, from anywhere on: there may be another run."""
+    last = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0]) - 1
+    worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
+    workers = max(int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1")), worker + 1)
+    ports = range(10_000 + worker, max(last, 20_000), workers)
+    start = random.randrange(len(ports))
+    return itertools.cycle([*ports[start:], *ports[:start]])
+
+
+_PORTS = _own_ports()
 
 
 def wait_until(ready: Callable[[], bool], seconds: float = PATIENCE) -> bool:
