@@ -143,10 +143,10 @@ def test_nulls(name: str) -> None:
 
 def test_many_nulls_take_no_longer() -> None:
     """A list of a million nulls is answered in a moment, like any other list."""
-    start = time.perf_counter()
+    start = time.process_time()  # not others' time: the machine may be busy
     keys: list[Any] = [None, 1]
     mask = BloomFilter(10).add_many(keys * 1_000_000, nulls="skip")
-    assert time.perf_counter() - start < 3
+    assert time.process_time() - start < 3
     assert sum(mask) == 1
     assert len(mask) == 2_000_000
 

@@ -149,7 +149,7 @@ filter.update(keys[:1000])
 print(filter.contains_many(keys[:1000]).all())
 """
     command = [sys.executable, "-c", script]
-    run = subprocess.run(command, capture_output=True, text=True, timeout=20, check=False)
+    run = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
     assert (run.returncode, run.stdout) == (0, "True\n"), run.stderr[-500:]
 
 

@@ -85,7 +85,7 @@ def test_a_password_and_tls(
     pairs = Pairs(tmp_path)
     server = start_redis(password="open-sesame", tls=pairs)
     url = f"{server.url}?ssl_ca_certs={pairs.trust()}"
-    fleet = start_fleet(url, nodes=2, store_timeout_ms=300)
+    fleet = start_fleet(url, nodes=2, store_timeout_ms=1000)
     reserve(fleet.ports[0][0])
     with fleet.client(0) as one:
         one.execute_command("BF.MADD", "seen", *KEYS)

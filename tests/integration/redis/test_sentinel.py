@@ -27,7 +27,7 @@ def test_a_failover(either: Either, redis_sentinel: Sentinel) -> None:
     either.clients.append(client)
     hosts = ",".join(f"{host}:{port}" for host, port in redis_sentinel.addresses)
     url = f"redis+sentinel://{hosts}/{redis_sentinel.name}"
-    made = either.create(client, "seen", 10_000)
+    made = either.create(client, "seen", 10_000, timeout=30)
     by_url = either.open(url, "seen", timeout=30)
     made.update(range(1000))
     assert all(by_url.contains_many(range(1000)))

@@ -116,9 +116,9 @@ def test_killed_again_and_again_it_ends_with_every_key(
     """Killed three times, each time further on: the file appears only when it is whole, with each
     key once, and nothing else is left."""
     arguments = ["build", "--out", "out", "--checkpoint", "0", "--kind", "counting", "-n", "400000"]
-    for number in range(20):  # 20 MB, each file a batch
+    for number in range(40):  # 20 MB, each file a batch
         name = f"{number:02}.txt"
-        lines = b"".join(b"%d-%d-%s\n" % (number, n, b"x" * 240) for n in range(4000))
+        lines = b"".join(b"%d-%d-%s\n" % (number, n, b"x" * 240) for n in range(2000))
         (tmp_path / name).write_bytes(lines)
         arguments += ["--from", name]
     kept: bytes | None = None
@@ -137,7 +137,7 @@ def test_killed_again_and_again_it_ends_with_every_key(
     assert said.startswith(b"out: 80,000 keys")
     assert not [name for name in os.listdir(tmp_path) if name.startswith((".out", "out."))]
     made = bloomery.CountingBloomFilter.load(tmp_path / "out")
-    keys = [f"{number}-{n}-{'x' * 240}" for number in range(20) for n in range(0, 4000, 50)]
+    keys = [f"{number}-{n}-{'x' * 240}" for number in range(40) for n in range(0, 2000, 50)]
     counts = [made.count(key) for key in keys]
     assert min(counts) == 1
     assert sum(count > 1 for count in counts) < len(counts) * 0.03  # by chance, as at any 1%

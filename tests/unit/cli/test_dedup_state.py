@@ -123,6 +123,19 @@ def test_stopped_at_any_moment(start: Start, tmp_path: Path, delay: float) -> No
     assert not any(kept.contains_many([b"%d" % n for n in after]))
 
 
+def wait_until_stuck(pid: int) -> None:
+    """Return when it sleeps, no signal waits for it, and it stays so for a while."""
+    still, until = 0, time.monotonic() + 60
+    while still < 10:
+        assert time.monotonic() < until
+        time.sleep(0.03)
+        words = dict(
+            line.split(":\t", 1) for line in Path(f"/proc/{pid}/status").read_text().splitlines()
+        )
+        pending = int(words["SigPnd"], 16) | int(words["ShdPnd"], 16)
+        still = still + 1 if words["State"].startswith("S") and not pending else 0
+
+
 def test_a_second_ctrl_c_does_not_wait_for_the_reader(
     start: Start, run: Run, one_line: OneLine, tmp_path: Path
 ) -> None:
@@ -132,9 +145,9 @@ def test_a_second_ctrl_c_does_not_wait_for_the_reader(
     (tmp_path / "lines").write_bytes(LINES)
     process = start("dedup", "--filter", "f.bloom", "lines")
     process.stdout.peek(1)  # it has begun to write; nobody reads on
-    time.sleep(0.3)
+    wait_until_stuck(process.pid)
     process.send_signal(signal.SIGINT)
-    time.sleep(0.3)
+    wait_until_stuck(process.pid)  # again: a second one before that would be the same one
     assert process.poll() is None
     process.send_signal(signal.SIGINT)
     process.wait(timeout=60)

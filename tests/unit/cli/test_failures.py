@@ -1,9 +1,12 @@
 """Failures of the world: one line on stderr, the right exit code, no traceback, no debris."""
 
+import fcntl
 import os
 import signal
 import subprocess
 import sys
+import termios
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,6 +14,8 @@ from typing import Any
 import pytest
 
 from conftest import require
+
+psutil = require("psutil")
 
 # A process for each: seconds in all.
 pytestmark = pytest.mark.slow
@@ -22,6 +27,19 @@ READS_STDIN = [["dedup"], ["dedup", "-"], ["add", "f.bloom"], ["contains", "f.bl
 PRINTS = [["plan", "10M"], ["plan", "10M", "--json"], ["info", "f.bloom"], ["--version"]]
 PRINTS += [["info", "f.bloom", "--json"], ["contains", "f.bloom", "a"], ["--help"], ["plan", "-h"]]
 PRINTS += [["contains", "-c", "f.bloom", "a"], ["add", "f.bloom", "--new", "x"]]
+
+
+def unread(pipe: Any) -> int:
+    """Bytes in a pipe that nobody has read yet."""
+    return int.from_bytes(fcntl.ioctl(pipe.fileno(), termios.FIONREAD, bytes(4)), sys.byteorder)
+
+
+def wait_until(true: Callable[[], bool]) -> None:
+    """To start the command takes seconds on a busy machine."""
+    until = time.monotonic() + 60
+    while not true():
+        assert time.monotonic() < until
+        time.sleep(0.01)
 
 
 def files(folder: Path) -> list[str]:
@@ -132,9 +150,7 @@ def test_ctrl_c(
     if args[0] != "add":
         process.stdout.readline()
     else:
-        import time
-
-        time.sleep(1)
+        wait_until(lambda: unread(process.stdin) == 0)
     process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=60)
     assert process.returncode == 130
@@ -145,10 +161,9 @@ def test_ctrl_c(
 
 def test_ctrl_c_in_demo(start: Callable[..., Any], one_line: OneLine) -> None:
     """Ctrl-C in the demo is one line and 130 too."""
-    import time
-
     process = start("demo", "--capacity", "50M")
-    time.sleep(1.5)
+    # It says nothing before its end; that much memory it has only when it crawls.
+    wait_until(lambda: psutil.Process(process.pid).memory_info().rss > 140 << 20)
     process.send_signal(signal.SIGINT)
     _, err = process.communicate(timeout=60)
     assert process.returncode == 130

@@ -205,11 +205,11 @@ def test_the_queue_ends_however_many_write(source: Flaky, queue: SqliteQueue) ->
         source.mode = "up"
         for thread in threads:
             thread.start()
-        assert ended.wait(20), f"{queue.writes()} still wait"
+        assert ended.wait(60), f"{queue.writes()} still wait"
         for thread in threads:
             thread.join()
         wait_for(lambda: queue.waiting() == 0)
-        assert longest < 5.0
+        assert longest < 20.0
         assert len(source.rows) == 200 + len(written)
 
 

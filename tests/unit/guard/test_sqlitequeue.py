@@ -445,11 +445,11 @@ def test_a_forked_child_opens_the_file_anew(path: Path) -> None:
 def test_an_empty_queue_answers_at_once(queue: SqliteQueue) -> None:
     """`pending` and `writes` are asked on the way to the source: 15 us, here less than 500."""
     names = [_native.canonical("k")]
-    began = time.perf_counter()
+    began = time.process_time()  # not others' time: the machine may be busy
     for _ in range(1000):
         queue.pending(names)
         queue.writes()
-    assert time.perf_counter() - began < 1.0
+    assert time.process_time() - began < 1.0
 
 
 @pytest.mark.parametrize("damage", ["value = x'ff00'", "what = 'ADD'", "key = 'text'", "at = 'no'"])

@@ -104,7 +104,7 @@ def test_a_fork_has_threads_of_its_own() -> None:
     child = os.fork()
     if child == 0:
         try:
-            os._exit(0 if workers.submit(lambda: 42).result(5) == 42 else 1)
+            os._exit(0 if workers.submit(lambda: 42).result(30) == 42 else 1)
         finally:
             os._exit(2)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0

@@ -117,7 +117,7 @@ def test_the_server_never_waits(follow: Follow) -> None:
         began = time.perf_counter()
         for number in range(1000):
             one.put(row(number))
-        assert time.perf_counter() - began < 1
+        assert time.perf_counter() - began < 10
         assert one.projection.behind > 0
         assert not one.projection.flush(0.05)
         other.rollback()
@@ -248,7 +248,7 @@ def test_closing_does_not_wait_for_a_lost_database(follow: Follow) -> None:
     until(lambda: not one.projection.healthy)
     began = time.monotonic()
     assert not one.projection.close(SOON)
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - began < 15  # of 30
 
 
 def test_closing_before_the_start(follow: Follow) -> None:

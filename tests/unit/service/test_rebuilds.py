@@ -154,7 +154,7 @@ def test_a_removal_that_comes_late_harms_nobody(tmp_path: Path) -> None:
             gone = [f"gone {number}" for number in range(300)]
             commands.add(SEEN, gone)
             await server.turns.logged()
-            state = server.rebuilds.start(SEEN, settle=0.5)
+            state = server.rebuilds.start(SEEN, settle=2)
             await eventually(lambda: state.rows == ROWS)
             await asyncio.sleep(0.1)
             commands.remove(SEEN, gone)

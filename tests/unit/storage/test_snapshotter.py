@@ -29,7 +29,7 @@ def run(data: Path, *arguments: object) -> subprocess.CompletedProcess[str]:
     """Run the process to its end."""
     command = [sys.executable, "-m", "bloomery.storage.snapshotter", str(data)]
     return subprocess.run(
-        [*command, *map(str, arguments)], capture_output=True, text=True, check=False, timeout=60
+        [*command, *map(str, arguments)], capture_output=True, text=True, check=False, timeout=120
     )
 
 
@@ -49,7 +49,7 @@ def test_it_says_how_far_it_is(tmp_path: Path) -> None:
     server = Server(tmp_path)
     server.do(Op.ADD, server.create("bloom"), hashes(1, 50))
     process = started(tmp_path, server)
-    out, err = process.communicate(timeout=60)
+    out, err = process.communicate(timeout=120)
     assert (process.returncode, err) == (0, "")
     assert [json.loads(line) for line in out.splitlines()][-1] == {"done": 2, "rows": 2}
     found = recover(tmp_path)
