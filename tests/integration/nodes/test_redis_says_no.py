@@ -132,7 +132,7 @@ def test_any_command_on_a_node(start_fleet: StartFleet, redis_server: RedisServe
             while wire.recv(65_536):  # to the end: it answers all, or closes
                 pass
     for at in range(2):
-        assert fleet.ready(at), fleet.told(at)
+        assert wait_until(lambda at=at: fleet.ready(at)), fleet.told(at)  # type: ignore[misc]
         assert "Traceback" not in fleet.nodes[at].printed(), fleet.told(at)
     with fleet.client(0) as one:
         for kind in ("counting", "cuckoo", "deletable", "rotating", "scalable"):

@@ -7,11 +7,12 @@ from typing import Any
 import pytest
 from redis.exceptions import ResponseError
 
-from bloomery.integrations.redis import RedisFilter, replies
+from bloomery.errors import StoreRefused
+from bloomery.integrations.redis import RedisFilter, link
 from bloomery.integrations.redis.link import Link
 from bloomery.integrations.redis.trips import Ask, commands
 from integration.redis.either import Either
-from integration.servers import RedisServer
+from integration.servers import RedisServer, wait_until
 
 ASKED = commands(
     b"k",
@@ -42,10 +43,52 @@ def test_as_one_by_one(
         quick = Link(client).exchange([many])
         client.delete("k", "f")
         with monkeypatch.context() as patch:
-            patch.setattr(replies, "_gets", lambda *_: None)
+            patch.setattr(link, "parsed_by", lambda _: None)
             slow = Link(client).exchange([many])
     assert shown(quick) == shown(slow)
     assert sum(isinstance(one, ResponseError) for one in quick[0]) == 600
+
+
+@pytest.mark.parametrize("protocol", [2, 3])
+def test_by_the_connection_at_hand(redis_server: RedisServer, protocol: int) -> None:
+    """A single ask of one who gave a URL goes by a shorter way, with the same replies; a
+    connection that was closed, or brought more than was asked for, is not used again."""
+    with redis_server.client(protocol=protocol) as client:
+        right = shown(Link(client).exchange([ASKED]))
+        one = Link(f"{redis_server.url}?protocol={protocol}")
+        try:
+            plain = commands(b"p", ("GET", "nothing"), ("SET", "p", "v"), ("GET", "p"))
+            for _ in range(3):
+                client.delete("k", "f")
+                assert shown(one.exchange([ASKED])) == right
+                assert shown(one.exchange([plain])) == [None, b"OK", b"v"]
+            assert one._quick
+            [(_, kept)] = one._spare._held
+            client.execute_command("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
+            assert shown(one.exchange([plain])) == [None, b"OK", b"v"]
+            [(_, other)] = one._spare._held
+            other._sock.sendall(b"*1\r\n$4\r\nPING\r\n")
+            assert wait_until(lambda: other.can_read())
+            assert shown(one.exchange([plain])) == [None, b"OK", b"v"]
+            assert kept is not None
+        finally:
+            one.close()
+
+
+def test_refused_at_once(redis_server: RedisServer) -> None:
+    """What Redis says no to is told, and not asked again."""
+    with RedisFilter.create(redis_server.url, "seen", 1000) as made:
+        assert made.add("a")
+        with redis_server.client() as client:
+            client.set("{seen}:bits", "")
+            client.lpush("other", "x")
+            client.rename("other", "{seen}:bits")
+            client.config_resetstat()
+            with pytest.raises(StoreRefused, match="another value"):
+                made.add("b")
+            told = client.info("commandstats")
+        assert told["cmdstat_bitfield"]["calls"] <= 2, told
+        made.delete()
 
 
 def test_messages_in_between(redis_server: RedisServer) -> None:

@@ -94,7 +94,7 @@ def test_a_thread_that_is_interrupted(redis_server: RedisServer) -> None:
         made.update(range(1000))
         connection = client.connection_pool.get_connection()
         client.connection_pool.release(connection)
-        left, read = [3], connection.read_response
+        left, read = [3], connection._parser.read_from_socket
 
         def interrupted(**options: Any) -> Any:
             left[0] -= 1
@@ -102,7 +102,7 @@ def test_a_thread_that_is_interrupted(redis_server: RedisServer) -> None:
                 raise Stopped
             return read(**options)
 
-        connection.read_response = interrupted
+        connection._parser.read_from_socket = interrupted
         with pytest.raises(Stopped):
             made.contains_many(range(5000, 12_000))
         assert all(made.contains_many(range(1000)))

@@ -44,15 +44,25 @@ class AsyncHandle(Generic[S]):
 
     async def add(self, key: Key) -> bool:
         """Add the key; True if it is definitely new, False if it may have been there."""
-        return bool((await self._link.run(self._store.add(one(key))))[0])
+        return await self._one(key, write=True)
 
     async def contains(self, key: Key) -> bool:
         """False: definitely not there. True: maybe."""
-        return bool((await self._link.run(self._store.contains(one(key))))[0])
+        return await self._one(key, write=False)
 
     def __contains__(self, key: object) -> bool:
         """Refused: `in` cannot wait for Redis."""
         raise TypeError("`in` cannot wait for Redis: await .contains(key)")
+
+    async def _one(self, key: Key, *, write: bool) -> bool:
+        store = self._store
+        if trip := store.asked(key, write=write):
+            sent, asks = trip
+            [replies] = await self._link.exchange(asks)
+            if (answer := store.answered(sent, replies)) is not None:
+                return answer
+        flow = store.add(one(key)) if write else store.contains(one(key))
+        return bool((await self._link.run(flow))[0])
 
     async def add_many(self, keys: Batch) -> Mask:
         """Add every key, in one round trip for each 10,000; True where one is definitely new."""

@@ -9,8 +9,8 @@ from typing import Any, TypeVar
 
 from bloomery.errors import CorruptData
 from bloomery.integrations.redis.clients import Given, given, watchers
-from bloomery.integrations.redis.failures import troubles
-from bloomery.integrations.redis.replies import taken
+from bloomery.integrations.redis.failures import failures_of_a_reply, troubles
+from bloomery.integrations.redis.replies import parsed_by, taken
 from bloomery.integrations.redis.round import Part, Round
 from bloomery.integrations.redis.trips import Ask, Flow
 
@@ -159,9 +159,8 @@ class AsyncLink:
         return nodes.values()
 
     async def _read(self, trip: Round, connection: Any, parts: list[Part]) -> None:
-        from redis.exceptions import ConnectionError, ResponseError, TimeoutError
-
-        read = connection.read_response
+        cut_off, said_no = failures_of_a_reply()
+        read, gets = connection.read_response, parsed_by(connection)
         wrong = False
         for number, part in enumerate(parts):
             found: list[Any] = []
@@ -169,14 +168,15 @@ class AsyncLink:
             while len(found) < part.count:
                 try:
                     found.append(await read(disable_decoding=True))
-                    errors, told = taken(connection, found, part.count)
-                    bad |= errors
-                    for message in told:
-                        await connection._parser.handle_push_response(message)
-                except ResponseError as problem:
+                    if gets is not None:
+                        errors, told = taken(gets, found, part.count)
+                        bad |= errors
+                        for message in told:
+                            await connection._parser.handle_push_response(message)
+                except said_no as problem:
                     found.append(problem)
                     bad = True
-                except (ConnectionError, TimeoutError, OSError) as problem:
+                except cut_off as problem:
                     await connection.disconnect(nowait=True)
                     trip.lost(parts[number:], problem)
                     return

@@ -28,7 +28,7 @@ from bloomery.integrations.redis.trips import Ask, Flow, command, commands, pack
 if TYPE_CHECKING:
     from bloomery.integrations.redis.config import Config
     from bloomery.integrations.redis.naming import Keys
-    from bloomery.types import Batch, Mask
+    from bloomery.types import Batch, Key, Mask
 
 __all__ = ["EXPANSION", "BfFilter", "beside", "reserve", "share"]
 
@@ -74,6 +74,12 @@ class BfFilter:
     def add(self, keys: Batch) -> Flow[Mask]:
         """Add keys; True where one is definitely new."""
         return (yield from self._each(keys, ("BF.INSERT",), ("NOCREATE", "ITEMS")))
+
+    def asked(self, key: Key, *, write: bool) -> None:
+        """A key takes more than one trip, or may."""
+
+    def answered(self, sent: Any, replies: list[Any]) -> None:
+        """Nothing was asked so."""
 
     def contains(self, keys: Batch) -> Flow[Mask]:
         """Ask for keys; False is certain."""

@@ -7,7 +7,7 @@ from typing import Any
 
 from bloomery.errors import BloomeryError, StoreRefused, StoreUnavailable
 
-__all__ = ["checked", "refused", "troubles", "unavailable", "unknown"]
+__all__ = ["checked", "failures_of_a_reply", "refused", "troubles", "unavailable", "unknown"]
 
 # By the code that a reply begins with. redis-py takes some of them off, and has classes instead.
 _HINTS = {
@@ -37,6 +37,14 @@ def troubles() -> tuple[type[Exception], ...]:
     from redis.exceptions import RedisClusterException, RedisError
 
     return (RedisError, RedisClusterException, OSError, ValueError, TypeError, LookupError)
+
+
+@cache
+def failures_of_a_reply() -> tuple[tuple[type[Exception], ...], type[Exception]]:
+    """What is raised when none comes; and when Redis says no."""
+    from redis.exceptions import ConnectionError, ResponseError, TimeoutError
+
+    return (ConnectionError, TimeoutError, OSError), ResponseError
 
 
 def unavailable(problem: BaseException, place: str = "", seconds: float | None = None) -> Any:

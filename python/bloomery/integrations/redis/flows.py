@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from bloomery import _native
@@ -17,7 +17,7 @@ from bloomery.integrations.redis.scripts import CLEAR, MAKE, MARGIN, SETTLE, STR
 from bloomery.integrations.redis.trips import Ask, Flow, command, commands, packed
 
 if TYPE_CHECKING:
-    from bloomery.types import Batch, Mask
+    from bloomery.types import Batch, Key, Mask
 
 __all__ = ["Strings", "create", "opened", "places_of", "proposal", "whole"]
 
@@ -113,6 +113,9 @@ class Strings:
         plain = config.kind == "bloom"
         lines = plain and _native.parse_header(config.header, None)[2] == "blocked"
         self._behind = [] if lines else [packed(("STRLEN", name)) for name in self.names]
+        # Is one key one trip, that may be made again: to ask for it, to add it?
+        short = plain and len(self.names) == 1
+        self._short = (short and lines, short and config.told is None)
 
     def span(self, chunk: tuple[int, int, int]) -> tuple[int, int]:
         """Where a part of a shard's string begins in the whole, and how many bytes it has."""
@@ -141,6 +144,23 @@ class Strings:
         answers = yield from self.contains_hashes(hashes)
         return _native.mask(answers, array)
 
+    def asked(self, key: Key, *, write: bool) -> tuple[_native.Commands, list[Ask]] | None:
+        """Return the one trip of one key, for `answered`; None if it takes more than that. A flow
+        for it took a tenth of a single `add`."""
+        if not self._short[write] or key is None:
+            return None
+        hashes, _ = self.places.hashes([key])
+        sent = (self.places.add if write else self.places.contains)(hashes, self.names)
+        [(shard, data, count)] = sent.parts
+        return sent, [Ask(self.names[shard], data, count)]
+
+    def answered(self, sent: _native.Commands, replies: list[Any]) -> bool | None:
+        """Return the answer of that trip; None: something is wrong, and the flow tells what."""
+        [(shard, _, _)] = sent.parts
+        if any(isinstance(one, Exception) for one in replies):
+            return None
+        return sent.answers != b"\0" if self.fed(sent, shard, replies) else None
+
     def add_hashes(self, hashes: bytes) -> Flow[bytes]:
         """Add keys by their hashes; 1 for each that is definitely new."""
         answers = []
@@ -168,15 +188,15 @@ class Strings:
         return b"".join(answers)
 
     def _exchange(self, sent: _native.Commands, *, write: bool) -> Flow[bytes]:
-        parts = sent.parts
-        again = self.again or not write
-        asks = [Ask(self.names[shard], data, count, again) for shard, data, count in parts]
+        parts, names, again = sent.parts, self.names, self.again or not write
         twice = bool(self._behind) and not write
         if twice:
             asks = [
-                Ask(name, data + self._behind[shard], count + 1)
-                for (shard, _, _), (name, data, count, _) in zip(parts, asks, strict=True)
+                Ask(names[shard], data + self._behind[shard], count + 1, again)
+                for shard, data, count in parts
             ]
+        else:
+            asks = [Ask(names[shard], data, count, again) for shard, data, count in parts]
         for (shard, _, _), replies in zip(parts, (yield asks), strict=True):
             checked(replies)
             if not self.fed(sent, shard, replies, twice=twice):
@@ -188,10 +208,10 @@ class Strings:
     ) -> bool:
         """Hand replies over; False if the string is not whole. `twice`: the last is its length."""
         right = self.lengths[shard]
-        lengths = [replies[0], replies.pop()] if twice else [replies[0]]
-        if any(type(length) is not int for length in lengths):
+        last = replies.pop() if twice else right
+        if type(replies[0]) is not int or type(last) is not int:
             raise CorruptData("Redis answered no length, which is no answer to what was asked")
-        if lengths.count(right) < len(lengths):
+        if replies[0] != right or last != right:
             return False
         replies[0] = self.sizes[shard]
         sent.feed(shard, replies)
@@ -266,6 +286,8 @@ class Strings:
         return {**figures(self.config, total), "ttl": rest}
 
 
-def _parts(hashes: bytes) -> Iterator[bytes]:
+def _parts(hashes: bytes) -> Iterable[bytes]:
     size = 8 * _SOME
-    return (hashes[start : start + size] for start in range(0, len(hashes), size))
+    if 0 < len(hashes) <= size:
+        return (hashes,)
+    return [hashes[start : start + size] for start in range(0, len(hashes), size)]

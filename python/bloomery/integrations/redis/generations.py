@@ -32,7 +32,7 @@ from bloomery.integrations.redis.turning import Known, Pace
 if TYPE_CHECKING:
     from bloomery.integrations.redis.config import Config
     from bloomery.integrations.redis.naming import Keys
-    from bloomery.types import Batch, Mask
+    from bloomery.types import Batch, Key, Mask
 
 __all__ = ["Generations"]
 
@@ -114,6 +114,12 @@ class Generations:
         if checked(replies) == [0]:
             raise self._gone()
         yield from self._learn()
+
+    def asked(self, key: Key, *, write: bool) -> None:
+        """A key takes more than one trip, or may."""
+
+    def answered(self, sent: Any, replies: list[Any]) -> None:
+        """Nothing was asked so."""
 
     def contains(self, keys: Batch) -> Flow[Mask]:
         """Ask for keys; False is certain."""

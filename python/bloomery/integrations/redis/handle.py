@@ -44,11 +44,21 @@ class Handle(Generic[S]):
 
     def add(self, key: Key) -> bool:
         """Add the key; True if it is definitely new, False if it may have been there."""
-        return bool(self._link.run(self._store.add(one(key)))[0])
+        return self._one(key, write=True)
 
     def __contains__(self, key: Key) -> bool:
         """False: definitely not there. True: maybe."""
-        return bool(self._link.run(self._store.contains(one(key)))[0])
+        return self._one(key, write=False)
+
+    def _one(self, key: Key, *, write: bool) -> bool:
+        store = self._store
+        if trip := store.asked(key, write=write):
+            sent, asks = trip
+            [replies] = self._link.exchange(asks)
+            if (answer := store.answered(sent, replies)) is not None:
+                return answer
+        flow = store.add(one(key)) if write else store.contains(one(key))
+        return bool(self._link.run(flow)[0])
 
     def add_many(self, keys: Batch) -> Mask:
         """Add every key, in one round trip for each 10,000; True where one is definitely new."""

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cache
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
-__all__ = ["taken"]
+__all__ = ["can_exchange", "exchanged", "filled_by", "parsed_by", "taken"]
 
 _PLAIN = (bytes, int, list)
 
@@ -32,17 +32,29 @@ def _hiredis() -> _Hiredis | None:
     return _Hiredis(hiredis.Reader, NOT_ENOUGH_DATA, getattr(hiredis, "PushNotification", None))
 
 
-def _gets(connection: Any, known: _Hiredis | None) -> Callable[[bool], Any] | None:
+Gets: TypeAlias = "Callable[[bool], Any]"
+
+
+def parsed_by(connection: Any) -> Gets | None:
+    """Return what takes the next reply that is there; None: redis-py is to read it."""
+    known = _hiredis()
     reader = getattr(getattr(connection, "_parser", None), "_reader", None)
     if known is None or known.reader is not type(reader):
         return None
-    if connection.protocol in (3, "3") and known.pushed is None:
+    if known.pushed is None and connection.protocol in (3, "3"):
         return None  # a message and a list cannot be told apart
-    gets: Callable[[bool], Any] = getattr(reader, "gets")  # noqa: B009  # of a type not known here
+    gets: Gets = getattr(reader, "gets")  # noqa: B009  # of a type not known here
     return gets
 
 
-def taken(connection: Any, found: list[Any], count: int) -> tuple[bool, list[Any]]:
+def filled_by(connection: Any) -> Callable[[], object]:
+    """Return what waits until more is there, for a connection that blocks; to let redis-py read a
+    reply takes 20 µs more."""
+    fill: Callable[[], object] = connection._parser.read_from_socket
+    return fill
+
+
+def taken(gets: Gets, found: list[Any], count: int) -> tuple[bool, list[Any]]:
     """Append replies that are there, until there are so many. Return whether one of them is an
     error, and messages that came in between, which are redis-py's to handle.
 
@@ -50,9 +62,7 @@ def taken(connection: Any, found: list[Any], count: int) -> tuple[bool, list[Any
     """
     bad, told = False, list[Any]()
     known = _hiredis()
-    gets = _gets(connection, known)
-    if gets is None or known is None:
-        return bad, told
+    assert known is not None, "there is something of its own to take from"
     while len(found) < count:
         reply = gets(False)
         if type(reply) not in _PLAIN:
@@ -66,6 +76,44 @@ def taken(connection: Any, found: list[Any], count: int) -> tuple[bool, list[Any
                 bad = True
         found.append(reply)
     return bad, told
+
+
+def can_exchange(connection: Any) -> bool:
+    """Whether `exchanged` knows how this connection, which blocks, works."""
+    buffer = getattr(getattr(connection, "_parser", None), "_buffer", None)
+    known = parsed_by(connection) is not None and hasattr(connection, "_sock")
+    return known and type(buffer) is bytearray and not connection.health_check_interval
+
+
+def exchanged(connection: Any, data: bytes, count: int) -> list[Any] | None:
+    """Send commands, and return so many replies, of which some may be errors; None if nothing was
+    sent, since the connection has gone.
+
+    This is what `send_packed_command` and `read_response` do, and raises what they do, in a sixth
+    less of the time of a single `add`.
+    """
+    known, parser, sock = _hiredis(), connection._parser, connection._sock
+    reader: Any = parser._reader
+    if known is None or reader is None or sock is None:
+        return None
+    gets, buffer, found = reader.gets, parser._buffer, list[Any]()
+    sock.sendall(data)
+    while len(found) < count:
+        reply = gets(False)
+        if type(reply) not in _PLAIN:
+            if reply is known.nothing:
+                size = sock.recv_into(buffer)
+                if not size:
+                    raise ConnectionResetError("the server closed the connection")
+                reader.feed(buffer, 0, size)
+                continue
+            if known.pushed is not None and isinstance(reply, known.pushed):
+                parser.handle_push_response(reply)
+                continue
+            if isinstance(reply, Exception):
+                _raise_lost(reply)
+        found.append(reply)
+    return found
 
 
 def _raise_lost(reply: Exception) -> None:

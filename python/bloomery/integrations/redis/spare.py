@@ -4,6 +4,8 @@ it back was a third of the processor time of a single `add`."""
 from __future__ import annotations
 
 import os
+import select
+import socket
 from typing import Any
 
 from bloomery.integrations.redis.failures import troubles
@@ -19,16 +21,22 @@ class Spare:
 
     def take(self, pool: Any) -> Any:
         """Return a connection, of which nobody else has the use and nothing is left to be read."""
+        return self.at_hand(pool) or pool.get_connection()
+
+    def at_hand(self, pool: Any) -> Any:
+        """Return the one that was kept; None if there is none, or it is of no use any more."""
         try:
             of, connection = self._held.pop()
         except IndexError:
-            return pool.get_connection()
+            return None
         if connection.pid != os.getpid():  # it is our parent's
-            return pool.get_connection()
+            return None
         if of is pool and _quiet(connection):
             return connection
+        # With RESP3 the pool would hand it out again: what is there may be a message.
+        connection.disconnect()
         of.release(connection)
-        return pool.get_connection()
+        return None
 
     def give(self, pool: Any, connection: Any) -> None:
         """Keep a connection for the next, or let the pool have it."""
@@ -49,7 +57,14 @@ class Spare:
 
 
 def _quiet(connection: Any) -> bool:
-    """Whether it is open, and nothing came that nobody asked for: as the pool looks."""
+    """Whether it is open, and nothing came that nobody asked for: as the pool looks, which takes
+    8 µs more where it is hiredis's and not encrypted."""
+    sock: Any = getattr(connection, "_sock", None)
+    reader: Any = getattr(getattr(connection, "_parser", None), "_reader", None)
+    if type(sock) is socket.socket and hasattr(reader, "has_data") and hasattr(select, "poll"):
+        watch = select.poll()
+        watch.register(sock, select.POLLIN)
+        return not reader.has_data() and not watch.poll(0)
     try:
         return not connection.can_read()
     except troubles():

@@ -9,7 +9,7 @@ from bloomery.errors import UnsupportedKey
 if TYPE_CHECKING:
     from bloomery.integrations.redis.config import Config
     from bloomery.integrations.redis.naming import Keys
-    from bloomery.integrations.redis.trips import Flow
+    from bloomery.integrations.redis.trips import Ask, Flow
     from bloomery.types import Batch, Key, Mask
 
 __all__ = ["S", "Store", "one"]
@@ -37,6 +37,12 @@ class Store(Protocol):
 
     def contains(self, keys: Batch) -> Flow[Mask]:
         """Ask for keys; False is certain."""
+
+    def asked(self, key: Key, *, write: bool) -> tuple[Any, list[Ask]] | None:
+        """Return the one trip of one key, for `answered`; None if it takes more than that."""
+
+    def answered(self, sent: Any, replies: list[Any]) -> bool | None:
+        """Return the answer of that trip; None: something is wrong, and the flow tells what."""
 
     def clear(self) -> Flow[None]:
         """Forget every key."""
