@@ -157,8 +157,9 @@ class Strings:
     def answered(self, sent: _native.Commands, replies: list[Any]) -> bool | None:
         """Return the answer of that trip; None: something is wrong, and the flow tells what."""
         [(shard, _, _)] = sent.parts
-        if any(isinstance(one, Exception) for one in replies):
-            return None
+        for reply in replies:
+            if isinstance(reply, Exception):
+                return None
         return sent.answers != b"\0" if self.fed(sent, shard, replies) else None
 
     def add_hashes(self, hashes: bytes) -> Flow[bytes]:

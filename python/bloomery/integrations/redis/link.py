@@ -111,16 +111,17 @@ class Link:
     def exchange(self, asks: list[Ask]) -> list[list[Any]]:
         """Send everything, then read the replies to each; try again where that may help."""
         trip = None
-        if len(asks) == 1 and asks[0].again and self._keeps and self._quick is not False:
+        if len(asks) == 1 and self._quick is not False and asks[0].again:
             try:
-                found = self._sent_at_once(asks[0])
+                sent = self._sent_at_once(asks[0])
             except failures_of_a_reply()[0] as problem:
                 trip = self._round(asks)
                 trip.lost(trip.left, problem)
             else:
-                if found is not None and not _refusal_in(found):
-                    return [found]
-                if found is not None:
+                if sent is not None:
+                    found, bad = sent
+                    if not bad:
+                        return [found]
                     trip = self._round(asks)
                     trip.read(trip.left[0], found, self._given.routing)
         if trip is None:
@@ -135,10 +136,11 @@ class Link:
     def _round(self, asks: list[Ask]) -> Round:
         return Round(asks, self.timeout, self._given.place)
 
-    def _sent_at_once(self, ask: Ask) -> list[Any] | None:
+    def _sent_at_once(self, ask: Ask) -> tuple[list[Any], bool] | None:
         """The usual trip of one key, by the connection at hand: with all that is for other cases it
-        took a fifth more of a single `add`. None: nothing was sent."""
-        pool = self.client.connection_pool
+        took a fifth more of a single `add`. Replies, and whether some are errors; None: nothing was
+        sent."""
+        pool: Any = self.client.connection_pool if self._keeps else None
         connection = self._spare.at_hand(pool)
         if connection is None:
             return None
@@ -147,10 +149,10 @@ class Link:
         if not self._quick:
             self._spare.give(pool, connection)
             return None
-        usual = False
+        sent, usual = None, False
         try:
-            found = exchanged(connection, ask.data, ask.replies)
-            usual = found is not None and not _refusal_in(found)
+            sent = exchanged(connection, ask.data, ask.replies)
+            usual = sent is not None and not sent[1]
         except failures_of_a_reply()[0]:
             raise
         except Exception as problem:
@@ -161,7 +163,7 @@ class Link:
             else:  # the next one may lead elsewhere
                 connection.disconnect()
                 pool.release(connection)
-        return found
+        return sent
 
     def _attempt(self, trip: Round) -> None:
         waiting: list[tuple[Any, Any, list[Part]]] = []
@@ -285,7 +287,3 @@ class Link:
                         self._use(self._given.as_cluster())
             else:
                 self.client.connection_pool.disconnect(inuse_connections=False)
-
-
-def _refusal_in(replies: list[Any]) -> bool:
-    return any(isinstance(reply, Exception) for reply in replies)

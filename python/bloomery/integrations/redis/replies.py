@@ -85,8 +85,8 @@ def can_exchange(connection: Any) -> bool:
     return known and type(buffer) is bytearray and not connection.health_check_interval
 
 
-def exchanged(connection: Any, data: bytes, count: int) -> list[Any] | None:
-    """Send commands, and return so many replies, of which some may be errors; None if nothing was
+def exchanged(connection: Any, data: bytes, count: int) -> tuple[list[Any], bool] | None:
+    """Send commands, and return so many replies, and whether some are errors; None if nothing was
     sent, since the connection has gone.
 
     This is what `send_packed_command` and `read_response` do, and raises what they do, in a sixth
@@ -96,7 +96,9 @@ def exchanged(connection: Any, data: bytes, count: int) -> list[Any] | None:
     reader: Any = parser._reader
     if known is None or reader is None or sock is None:
         return None
-    gets, buffer, found = reader.gets, parser._buffer, list[Any]()
+    gets, buffer = reader.gets, parser._buffer
+    found: list[Any] = []
+    bad = False
     sock.sendall(data)
     while len(found) < count:
         reply = gets(False)
@@ -112,8 +114,9 @@ def exchanged(connection: Any, data: bytes, count: int) -> list[Any] | None:
                 continue
             if isinstance(reply, Exception):
                 _raise_lost(reply)
+                bad = True
         found.append(reply)
-    return found
+    return found, bad
 
 
 def _raise_lost(reply: Exception) -> None:
