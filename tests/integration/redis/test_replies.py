@@ -63,14 +63,15 @@ def test_by_the_connection_at_hand(redis_server: RedisServer, protocol: int) -> 
                 assert shown(one.exchange([ASKED])) == right
                 assert shown(one.exchange([plain])) == [None, b"OK", b"v"]
             assert one._quick
-            [(_, kept)] = one._spare._held
+            [kept] = one._spare._held
             client.execute_command("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
             assert shown(one.exchange([plain])) == [None, b"OK", b"v"]
-            [(_, other)] = one._spare._held
+            [held] = one._spare._held
+            other = held.connection
             other._sock.sendall(b"*1\r\n$4\r\nPING\r\n")
             assert wait_until(lambda: other.can_read())
             assert shown(one.exchange([plain])) == [None, b"OK", b"v"]
-            assert kept is not None
+            assert kept.connection._sock is not kept._sock
         finally:
             one.close()
 

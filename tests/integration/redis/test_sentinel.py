@@ -51,7 +51,6 @@ def test_a_master_that_becomes_a_replica(either: Either, redis_sentinel: Sentine
     assert old is not None
     old.wait_for_replicas(2)
 
-
     def begun() -> bool:
         """A Sentinel that has not heard from a replica for a moment finds none good enough."""
         try:

@@ -14,7 +14,7 @@ from bloomery.integrations.redis.clients import Given, given, watchers
 from bloomery.integrations.redis.failures import failures_of_a_reply, refused, troubles, unavailable
 from bloomery.integrations.redis.replies import can_exchange, exchanged, filled_by, parsed_by, taken
 from bloomery.integrations.redis.round import Part, Round
-from bloomery.integrations.redis.spare import Spare
+from bloomery.integrations.redis.spare import Held, Spare
 from bloomery.integrations.redis.trips import Ask, Flow
 
 __all__ = ["Link"]
@@ -140,18 +140,17 @@ class Link:
         """The usual trip of one key, by the connection at hand: with all that is for other cases it
         took a fifth more of a single `add`. Replies, and whether some are errors; None: nothing was
         sent."""
-        pool: Any = self.client.connection_pool if self._keeps else None
-        connection = self._spare.at_hand(pool)
-        if connection is None:
+        held = self._spare.at_hand(self.client.connection_pool) if self._keeps else None
+        if held is None:
             return None
         if self._quick is None:
-            self._quick = can_exchange(connection)
+            self._quick = can_exchange(held.connection)
         if not self._quick:
-            self._spare.give(pool, connection)
+            self._spare.keep(held)
             return None
         sent, usual = None, False
         try:
-            sent = exchanged(connection, ask.data, ask.replies)
+            sent = exchanged(held.connection, ask.data, ask.replies)
             usual = sent is not None and not sent[1]
         except failures_of_a_reply()[0]:
             raise
@@ -159,10 +158,9 @@ class Link:
             raise self._no_answer(problem) from problem
         finally:
             if usual:
-                self._spare.give(pool, connection)
+                self._spare.keep(held)
             else:  # the next one may lead elsewhere
-                connection.disconnect()
-                pool.release(connection)
+                held.end()
         return sent
 
     def _attempt(self, trip: Round) -> None:
@@ -202,7 +200,7 @@ class Link:
 
     def _let_go(self, pool: Any, connection: Any) -> None:
         if self._keeps:
-            self._spare.give(pool, connection)
+            self._spare.keep(Held(pool, connection))
         else:
             pool.release(connection)
 

@@ -10,62 +10,80 @@ from typing import Any
 
 from bloomery.integrations.redis.failures import troubles
 
-__all__ = ["Spare"]
+__all__ = ["Held", "Spare"]
+
+
+class Held:
+    """A connection that is kept, and what is needed to see that it can be used."""
+
+    __slots__ = ("_reader", "_sock", "_watch", "connection", "pid", "pool")
+
+    def __init__(self, pool: Any, connection: Any) -> None:
+        self.pool, self.connection, self.pid = pool, connection, os.getpid()
+        self._sock: Any = getattr(connection, "_sock", None)
+        self._reader: Any = getattr(getattr(connection, "_parser", None), "_reader", None)
+        self._watch: Any = None
+        plain = type(self._sock) is socket.socket and hasattr(self._reader, "has_data")
+        if plain and hasattr(select, "poll"):
+            self._watch = select.poll()
+            self._watch.register(self._sock, select.POLLIN)
+
+    def is_quiet(self) -> bool:
+        """Whether it is open, and nothing came that nobody asked for: as the pool looks, which
+        takes longer where it is hiredis's and not encrypted."""
+        if self._watch is not None:
+            if self.connection._sock is not self._sock:
+                return False
+            return not self._reader.has_data() and not self._watch.poll(0)
+        try:
+            return not self.connection.can_read()
+        except troubles():
+            return False
+
+    def end(self) -> None:
+        """Let the pool have it, closed: with RESP3 the pool would hand it out again as it is, since
+        what is there may be a message."""
+        self.connection.disconnect()
+        self.pool.release(self.connection)
 
 
 class Spare:
     """At most one connection, of one pool; several threads may use it."""
 
     def __init__(self) -> None:
-        self._held: list[tuple[Any, Any]] = []
+        self._held: list[Held] = []
 
     def take(self, pool: Any) -> Any:
         """Return a connection, of which nobody else has the use and nothing is left to be read."""
-        return self.at_hand(pool) or pool.get_connection()
+        held = self.at_hand(pool)
+        return pool.get_connection() if held is None else held.connection
 
-    def at_hand(self, pool: Any) -> Any:
+    def at_hand(self, pool: Any) -> Held | None:
         """Return the one that was kept; None if there is none, or it is of no use any more."""
         try:
-            of, connection = self._held.pop()
+            held = self._held.pop()
         except IndexError:
             return None
-        if connection.pid != os.getpid():  # it is our parent's
+        if held.pid != os.getpid():  # it is our parent's
             return None
-        if of is pool and _quiet(connection):
-            return connection
-        # With RESP3 the pool would hand it out again: what is there may be a message.
-        connection.disconnect()
-        of.release(connection)
+        if held.pool is pool and held.is_quiet():
+            return held
+        held.end()
         return None
 
-    def give(self, pool: Any, connection: Any) -> None:
+    def keep(self, held: Held) -> None:
         """Keep a connection for the next, or let the pool have it."""
         if self._held:
-            pool.release(connection)
+            held.pool.release(held.connection)
         else:
-            self._held.append((pool, connection))
+            self._held.append(held)
 
     def close(self) -> None:
         """Let the pool have it."""
         while self._held:
-            pool, connection = self._held.pop()
-            if connection.pid == os.getpid():
+            held = self._held.pop()
+            if held.pid == os.getpid():
                 try:
-                    pool.release(connection)
+                    held.pool.release(held.connection)
                 except troubles():
                     continue
-
-
-def _quiet(connection: Any) -> bool:
-    """Whether it is open, and nothing came that nobody asked for: as the pool looks, which takes
-    8 µs more where it is hiredis's and not encrypted."""
-    sock: Any = getattr(connection, "_sock", None)
-    reader: Any = getattr(getattr(connection, "_parser", None), "_reader", None)
-    if type(sock) is socket.socket and hasattr(reader, "has_data") and hasattr(select, "poll"):
-        watch = select.poll()
-        watch.register(sock, select.POLLIN)
-        return not reader.has_data() and not watch.poll(0)
-    try:
-        return not connection.can_read()
-    except troubles():
-        return False
