@@ -16,7 +16,7 @@ from bloomery._native import canonical
 from bloomery.errors import InvalidSource, SourceUnavailable
 from bloomery.guard import SqlSource
 from conftest import require
-from integration.servers import PostgresServer
+from integration.servers import PostgresServer, wait_until
 
 require("sqlalchemy")
 psycopg = require("psycopg")
@@ -229,6 +229,16 @@ def test_a_server_that_restarted_costs_no_failure(
     postgres.restart()
     assert [source.get_many(["user1"]) for _ in range(8)] == [{"user1": 1}] * 8
     postgres.kill()
+
+    def away() -> bool:
+        """The processes that serve connections end a moment after the one that was killed."""
+        try:
+            source.get_many(["user1"])
+        except SourceUnavailable:
+            return True
+        return False
+
+    assert wait_until(away)
     started = time.monotonic()
     for ask in (
         lambda: source.get_many(["user1"]),

@@ -57,6 +57,17 @@ def test_keys_of_the_next_filter_of_that_name(
                 assert fleet.answers("f", known, shared=True) == [0, 0]
 
 
+def test_made_and_dropped_at_once(start_fleet: StartFleet, redis_server: RedisServer) -> None:
+    """The stream tells a node of what it has made itself, perhaps after it has dropped it: that
+    does not bring it back, and the name can be given again."""
+    fleet = start_fleet(redis_server.url, nodes=1)
+    with fleet.client(0) as one:
+        for number in range(300):
+            one.execute_command("BF.RESERVE", "f", 1e-6, 1000 + number)
+            assert one.delete("f") == 1, number
+        assert one.execute_command("KEYS", "*") == []
+
+
 def test_writes_go_on_while_a_filter_is_dropped(
     start_fleet: StartFleet, redis_server: RedisServer
 ) -> None:

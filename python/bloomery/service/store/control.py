@@ -63,6 +63,7 @@ class Control:
             raise errors.UnknownFilter("there is no such filter any more")
         elif op == Op.DROP:
             self._run(self._drop(shared.listed))
+            self.node.filters.ended.append(shared.listed.uid)
         elif op == Op.EXPIRE:
             self._run(self._change(shared, op, expires_at=fields["at"]))
         elif op == Op.ADJUST:

@@ -66,10 +66,14 @@ class Mirror:
     def _do(self, op: int, listed: Listed) -> None:
         shared = self.filters.by_uid.get(listed.uid)
         here = shared is not None and shared.id in self.engine.state.filters
+        if op == Op.DROP:
+            self.filters.ended.append(listed.uid)
         if op == Op.CREATE:
             # The stream tells of each drop before the name is given again. If we have another one
             # of that name, this is the past: ours was loaded, or made here, since.
-            if not here and listed.name not in self.engine.state.names:
+            # One that was made and dropped here at once is past before the stream tells of it.
+            past = listed.name in self.engine.state.names or listed.uid in self.filters.ended
+            if not here and not past:
                 self._put(listed, None)
         elif not here or shared is None:
             pass
@@ -81,8 +85,7 @@ class Mirror:
     def adopted(self, listed: Listed) -> bool:
         """Have a filter before the stream tells of it; False if there is no memory for it, or the
         stream has told of its end since it was asked for."""
-        if listed.uid not in self.filters.past:
-            self._do(Op.CREATE, listed)
+        self._do(Op.CREATE, listed)
         return listed.uid in self.filters.by_uid
 
     def _update(self, shared: Shared, listed: Listed) -> None:

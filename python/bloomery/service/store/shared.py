@@ -43,6 +43,8 @@ class Filters:
         # Numbers here of those that others dropped last: what was added meanwhile is not anywhere.
         self.dropped: deque[int] = deque(maxlen=10_000)
         self.past: deque[int] = deque(maxlen=10_000)  # uids of those that went last
+        # Those of them that somebody dropped: the stream may tell later that they were made.
+        self.ended: deque[int] = deque(maxlen=10_000)
 
     def put(self, shared: Shared) -> None:
         """Take one in."""
