@@ -240,8 +240,10 @@ class Chain:
     @property
     def read_only(self) -> bool:
         """True if it is mapped from a file."""
-    @staticmethod
-    def _hashes_of(key: bytes) -> bytes: ...
+    @property
+    def hash_width(self) -> int:
+        """Bits of each hash: 32 of filters from before RedisBloom 2."""
+    def _hashes_of(self, key: bytes) -> bytes: ...
     @staticmethod
     def _planned(dump: bytes) -> int: ...
     def _add_hashes(self, data: bytes) -> int: ...
@@ -556,6 +558,9 @@ class Shelf:
         After a refusal (its code and message) there are fewer bytes than keys: those before it
         are in. KeyError if there is no such name.
         """
+    def add_new(self, name: bytes, keys: Batch) -> tuple[bytes, tuple[str, str] | None]:
+        """Add keys that are definitely not there; a byte for each, 1 added, 0 maybe there, 2 where
+        there was no room."""
     def contains(self, name: bytes, keys: Batch) -> bytes:
         """A byte for each key: 0 is definitely not there, 1 maybe."""
     def remove(self, name: bytes, keys: Batch) -> tuple[bytes, tuple[str, str] | None]:

@@ -71,7 +71,7 @@ impl Held {
         match self {
             Held::Bloom(bloom) => out.push(bloom.get().hasher.hash_bytes(key)),
             Held::Family(family) => out.push(family.get().hasher.hash_bytes(key)),
-            Held::Chain(_) => out.extend(redis::Chain::hashes(key)),
+            Held::Chain(chain) => out.extend(chain.get().hashes(key)),
             Held::Cuckoo(_) => out.push(redis::Cuckoo::hash(key)),
             Held::Bank(bank) => {
                 let tab = memchr::memchr(b'\t', key).unwrap_or(0);
@@ -233,6 +233,18 @@ impl Held {
         Ok(())
     }
 
+    /// Refuses a cuckoo filter of RedisBloom's that has grown as often as it may: as there, before
+    /// the first key of a command, and not before each.
+    #[inline(always)]
+    pub fn check_layers(&self, py: Python<'_>) -> Result<(), Refusal> {
+        let Held::Cuckoo(cuckoo) = self else { return Ok(()) };
+        let layers = cuckoo.get().gate.read(py, false, |cuckoo| cuckoo.layers().len());
+        if layers < MOST_LAYERS.load(Relaxed) {
+            return Ok(());
+        }
+        Err(Refusal::Full("Maximum expansions reached".into()))
+    }
+
     /// After a refusal the answers before it stand.
     #[inline(always)]
     pub fn add(
@@ -267,10 +279,6 @@ impl Held {
                 Ok(())
             }),
             Held::Cuckoo(cuckoo) => cuckoo.get().gate.write(py, false, |cuckoo| {
-                // As RedisBloom does: before the first key of a command, and not before each.
-                if cuckoo.layers().len() >= MOST_LAYERS.load(Relaxed) {
-                    return Err(Refusal::Full("Maximum expansions reached".into()));
-                }
                 for h in hashes {
                     cuckoo.add(*h)?;
                     answers.push(1);

@@ -131,6 +131,7 @@ impl Entry {
     /// turn, as in RedisBloom.
     #[inline(always)]
     pub fn add(&mut self, py: Python<'_>, work: &mut Work<'_>) -> Result<(), Refusal> {
+        self.held.check_layers(py)?;
         let keys = (work.hashes.len() / self.held.width()) as u64;
         let result = if self.limit.saturating_sub(self.items) < keys {
             self.add_within(py, work)
@@ -145,16 +146,37 @@ impl Entry {
                 other => other,
             }
         };
+        let always = self.mirrored || self.held.every_add_counts();
+        self.note_added(work, |answer| answer == 1 || (always && answer != NO_ROOM));
+        result
+    }
+
+    /// Adds those of the hashed keys that are definitely not there; one for which there is no room
+    /// is answered with NO_ROOM.
+    pub fn add_new(&mut self, py: Python<'_>, work: &mut Work<'_>) -> Result<(), Refusal> {
+        self.held.check_layers(py)?;
+        for hashes in work.hashes.chunks_exact(self.held.width()) {
+            self.held.contains(py, hashes, work.answers).map_err(failed)?;
+            if work.answers.pop() == Some(1) {
+                work.answers.push(0);
+            } else if self.held.add(py, hashes, work.answers).is_err() {
+                work.answers.push(NO_ROOM);
+            }
+        }
+        self.note_added(work, |answer| answer == 1);
+        Ok(())
+    }
+
+    /// Counts what was added, and notes for the log the keys whose answers are to be kept.
+    #[inline(always)]
+    fn note_added(&mut self, work: &mut Work<'_>, keep: impl Fn(u8) -> bool) {
         self.items += count(work.answers);
         self.adds += work.answers.len() as u64;
         if self.items >= self.mark {
             self.mark = u64::MAX;
             work.marked.push(self.id);
         }
-        let always = self.mirrored || self.held.every_add_counts();
-        let keep = |answer| answer == 1 || (always && answer != NO_ROOM);
         work.record(self.id, ADD, self.held.width(), keep);
-        result
     }
 
     /// Answers for the keys that are left without adding any.

@@ -17,11 +17,32 @@ use crate::replay;
 #[pyclass(subclass, frozen, module = "bloomery._native")]
 pub struct Chain {
     pub gate: Gate<core::Chain>,
+    /// Are keys hashed to 64 bits? Those of filters from before RedisBloom 2 are not.
+    hash_64: bool,
 }
 
 #[pyclass(subclass, frozen, module = "bloomery._native")]
 pub struct Cuckoo {
     pub gate: Gate<core::Cuckoo>,
+}
+
+impl From<core::Chain> for Chain {
+    fn from(made: core::Chain) -> Self {
+        Chain { hash_64: made.hash_64(), gate: Gate::new(made) }
+    }
+}
+
+impl From<core::Cuckoo> for Cuckoo {
+    fn from(made: core::Cuckoo) -> Self {
+        Cuckoo { gate: Gate::new(made) }
+    }
+}
+
+impl Chain {
+    #[inline(always)]
+    pub fn hashes(&self, key: &[u8]) -> [u64; 2] {
+        core::Chain::hashes(key, self.hash_64)
+    }
 }
 
 /// (num_bits, num_hashes, capacity, keys, error_rate) of a layer.
@@ -125,8 +146,8 @@ macro_rules! methods {
                 writable: bool,
                 most: u64,
             ) -> PyResult<Self> {
-                let made = make(py, head, body, offset, writable, most)?;
-                Ok($class { gate: Gate::new(made) })
+                let made: core::$class = make(py, head, body, offset, writable, most)?;
+                Ok(made.into())
             }
 
             /// Bytes that the filter of a dump's header will need.
@@ -240,20 +261,25 @@ methods! { Chain {
     }
 
     fn add(&self, py: Python<'_>, key: &[u8]) -> PyResult<bool> {
-        let hashes = core::Chain::hashes(key);
+        let hashes = self.hashes(key);
         let done = self.gate.write(py, false, |filter| filter.add(hashes));
         done.map_err(|refusal| refused(py, refusal))
     }
 
     fn __contains__(&self, py: Python<'_>, key: &[u8]) -> bool {
-        let hashes = core::Chain::hashes(key);
+        let hashes = self.hashes(key);
         self.gate.read(py, false, |filter| filter.contains(hashes))
     }
 
     /// A key's two hashes, as a log keeps them.
-    #[staticmethod]
-    fn _hashes_of<'py>(py: Python<'py>, key: &[u8]) -> Bound<'py, PyBytes> {
-        PyBytes::new(py, core::Chain::hashes(key).map(u64::to_le_bytes).as_flattened())
+    fn _hashes_of<'py>(&self, py: Python<'py>, key: &[u8]) -> Bound<'py, PyBytes> {
+        PyBytes::new(py, self.hashes(key).map(u64::to_le_bytes).as_flattened())
+    }
+
+    /// Bits of each hash: 32 of filters from before RedisBloom 2.
+    #[getter]
+    fn hash_width(&self) -> u32 {
+        if self.hash_64 { 64 } else { 32 }
     }
 
     /// Adds keys by their hashes, 16 bytes each; how many were new.

@@ -138,6 +138,16 @@ impl Shelf {
         self.with(name, keys, |py, entry, work| entry.add(py, work))
     }
 
+    /// Adds those keys that are definitely not there: a byte for each, 1 added, 0 maybe there, 2 no
+    /// room.
+    fn add_new<'py>(
+        &self,
+        name: &Bound<'py, PyBytes>,
+        keys: &Bound<'py, PyAny>,
+    ) -> PyResult<Outcome<'py>> {
+        self.with(name, keys, |py, entry, work| entry.add_new(py, work))
+    }
+
     /// A byte for each key: 0 is definitely not there, 1 maybe.
     fn contains<'py>(
         &self,

@@ -137,6 +137,7 @@ fn change(py: Python<'_>, entry: &mut Entry, work: &mut Work<'_>, act: Act) -> R
     match act {
         Act::Remove => entry.remove(py, work),
         Act::AddNew => {
+            entry.held.check_layers(py)?;
             entry.contains(py, work).map_err(failed)?;
             if work.answers.pop() == Some(1) {
                 work.answers.push(0);

@@ -188,6 +188,13 @@ class Commands:
         self._whole(name)
         return self.engine.shelf.add(name, keys)
 
+    def add_new(self, name: bytes, keys: list[Any]) -> Outcome:
+        """Add those keys that are definitely not there: a byte for each, 1 added, 0 maybe there,
+        NO_ROOM where there was no room. Of a filter that has grown as often as it may, none."""
+        self._check_writable()
+        self._whole(name)
+        return self.engine.shelf.add_new(name, keys)
+
     def explain(self, name: bytes, refused: tuple[str, str]) -> tuple[str, str]:
         """Return a refusal in words that say which policy refused. RESP has RedisBloom's,
         unless the policy was asked for."""

@@ -164,7 +164,8 @@ def _able(settings: Mapping[str, Any]) -> tuple[str, ...]:
     if kind == "scalable" or (kind == "cuckoo" and settings.get("grow")):
         return ("grow", "reject", "alert")
     if kind in ("redisbloom", "rediscuckoo"):
-        return ("grow",) if settings.get("expansion") else ("reject",)
+        grows = settings.get("expansion") and not settings.get("nonscaling")
+        return ("grow",) if grows else ("reject",)
     if kind == "rotating":
         window = settings.get("window", "7d")
         if window is None:  # it turns over by itself

@@ -214,8 +214,8 @@ def _load_stream(cls: type[F] | None, file: BinaryIO, head: bytes) -> F:
     return from_bytes(cls, head + file.read(nbytes + 1))
 
 
-def from_bytes(cls: type[F], data: Buffer) -> F:
-    """Make a filter from the bytes of a saved one."""
+def from_bytes(cls: type[F] | None, data: Buffer) -> F:
+    """Make a filter of this class, or of any if it is None, from the bytes of a saved one."""
     view = memoryview(data).cast("B")
     head = bytes(view[:HEADER_BYTES])
     cls, nbytes, expected = _expect(cls, head, len(view))

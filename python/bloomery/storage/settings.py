@@ -20,7 +20,7 @@ PARAMETERS = {
     "cuckoo": ("capacity", "error_rate", "grow", *_HASHING),
     "rotating": ("capacity", "error_rate", "window", "generations", *_HASHING),
     "bank": ("keys_per_filter", "error_rate", *_HASHING),
-    "redisbloom": ("error_rate", "capacity", "expansion"),
+    "redisbloom": ("error_rate", "capacity", "expansion", "nonscaling"),
     "rediscuckoo": ("capacity", "bucket_size", "max_iterations", "expansion"),
 }
 # What a capacity is called where it is not that of the whole filter.

@@ -3,8 +3,8 @@
 
 use super::chain_dump::{Plan, dump_bytes};
 use super::dump::{Layered, Malformed, lines};
-use super::layer::{Layer, Numbers};
-use super::murmur::{MULTIPLIER, murmur64a};
+use super::layer::{Layer, Numbers, Options};
+use super::murmur::{MULTIPLIER, murmur2, murmur64a};
 use super::{Kept, beyond};
 use crate::bits::Bits;
 use crate::kind::{Fact, Refusal};
@@ -15,7 +15,8 @@ use crate::shape::MAX_BITS;
 const MOST_ERROR_RATE: f64 = 0.25;
 /// What each further layer keeps of the error rate; the first one of a chain that grows too.
 pub const TIGHTENING: f64 = 0.5;
-pub const MOST_EXPANSION: u32 = 32768;
+const MOST_EXPANSION: u32 = 32768;
+const SEED_32: u32 = 0x9747_B28C;
 
 pub struct Chain {
     /// The oldest first; never empty.
@@ -23,7 +24,7 @@ pub struct Chain {
     pub(super) keys: u64,
     /// How many times larger each layer is than the one before; nonscaling filters keep it too.
     pub(super) growth: u32,
-    pub(super) nonscaling: bool,
+    pub(super) options: Options,
     pub(super) kept: Kept,
 }
 
@@ -42,8 +43,10 @@ impl Chain {
         let nonscaling = nonscaling || expansion == 0;
         let capped = error_rate.min(MOST_ERROR_RATE);
         let first = if nonscaling { capped } else { capped * TIGHTENING };
-        let numbers = Numbers::new(capacity, first).ok_or_else(beyond)?;
-        Ok(Plan { layers: vec![numbers], growth: expansion, nonscaling }.dump())
+        let scaling = if nonscaling { Options::NONSCALING } else { 0 };
+        let options = Options(Options::NO_ROUND | Options::HASH_64 | scaling);
+        let numbers = Numbers::new(capacity, first, options).ok_or_else(beyond)?;
+        Ok(Plan { layers: vec![numbers], growth: expansion, options }.dump())
     }
 
     /// An empty filter; error rates above 0.25 become 0.25.
@@ -55,10 +58,20 @@ impl Chain {
         })
     }
 
+    /// Where a key's bits begin, and how far apart they are. Filters from before version 2 have 32
+    /// bits of each.
     #[inline(always)]
-    pub fn hashes(key: &[u8]) -> [u64; 2] {
+    pub fn hashes(key: &[u8], hash_64: bool) -> [u64; 2] {
+        if !hash_64 {
+            let first = murmur2(key, SEED_32);
+            return [first.into(), murmur2(key, first).into()];
+        }
         let first = murmur64a(key, MULTIPLIER);
         [first, murmur64a(key, first)]
+    }
+
+    pub fn hash_64(&self) -> bool {
+        self.options.has(Options::HASH_64)
     }
 
     #[inline(always)]
@@ -98,12 +111,13 @@ impl Chain {
 
     #[cold]
     fn grow(&mut self) -> Result<(), Refusal> {
-        if self.nonscaling {
+        if self.options.has(Options::NONSCALING) {
             return Err(Refusal::Full("non scaling filter is full".into()));
         }
         let Numbers { capacity, error_rate, .. } = self.layers[self.layers.len() - 1].numbers;
         let capacity = capacity.checked_mul(self.growth.into()).ok_or_else(beyond)?;
-        let numbers = Numbers::new(capacity, error_rate * TIGHTENING).ok_or_else(beyond)?;
+        let numbers = 
+            Numbers::new(capacity, error_rate * TIGHTENING, self.options).ok_or_else(beyond)?;
         let whole = numbers.nbytes() + self.parts().map(|(_, nbytes)| nbytes).sum::<u64>();
         if whole > MAX_BITS / 8 {
             return Err(beyond());
@@ -139,7 +153,7 @@ impl Chain {
 
     /// `None` if nonscaling.
     pub fn expansion(&self) -> Option<u32> {
-        (!self.nonscaling).then_some(self.growth)
+        (!self.options.has(Options::NONSCALING)).then_some(self.growth)
     }
 
     /// Bytes, as BF.INFO counts them.

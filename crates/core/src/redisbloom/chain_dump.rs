@@ -1,9 +1,9 @@
 //! A chain as RedisBloom dumps it.
 
 use super::Kept;
-use super::chain::{Chain, MOST_EXPANSION, TIGHTENING};
+use super::chain::{Chain, TIGHTENING};
 use super::dump::{Layered, Malformed, Reader};
-use super::layer::{Layer, Numbers, is_sound};
+use super::layer::{Layer, Numbers, Options};
 use crate::bits::Bits;
 use crate::format::KindId;
 use crate::kind::Refusal;
@@ -11,16 +11,11 @@ use crate::shape::MAX_BITS;
 
 /// Halving leaves nothing of any error rate after so many.
 const MOST_LAYERS: u32 = 1074;
-/// Options of a dump: bits are not rounded up to a power of two, and hashes have 64 bits. Filters
-/// that RedisBloom 1 made have neither.
-const OPTIONS: u32 = 5;
-const NONSCALING: u32 = 8;
-
 /// A chain without its memory.
 pub struct Plan {
     pub layers: Vec<Numbers>,
     pub growth: u32,
-    pub nonscaling: bool,
+    pub options: Options,
 }
 
 pub fn dump_bytes(layers: usize) -> usize {
@@ -31,9 +26,8 @@ impl Plan {
     pub fn dump(&self) -> Vec<u8> {
         let mut out = Vec::with_capacity(dump_bytes(self.layers.len()));
         let keys: u64 = self.layers.iter().map(|layer| layer.keys).sum();
-        let options = if self.nonscaling { OPTIONS | NONSCALING } else { OPTIONS };
         out.extend(keys.to_le_bytes());
-        for word in [self.layers.len() as u32, options, self.growth] {
+        for word in [self.layers.len() as u32, self.options.0, self.growth] {
             out.extend(word.to_le_bytes());
         }
         for layer in &self.layers {
@@ -44,7 +38,7 @@ impl Plan {
             out.extend(layer.bits_per_key.to_le_bytes());
             out.extend(layer.num_hashes.to_le_bytes());
             out.extend(layer.capacity.to_le_bytes());
-            out.push(0); // the power of two to which bits were rounded up
+            out.push(layer.power);
         }
         out
     }
@@ -59,21 +53,17 @@ impl Layered for Chain {
     fn plan(dump: &[u8]) -> Result<Plan, Malformed> {
         let mut read = Reader::new(dump);
         let (keys, count) = (read.u64()?, read.u32()?);
-        let (options, growth) = (read.u32()?, read.u32()?);
-        let nonscaling = options & NONSCALING != 0;
+        let (options, growth) = (Options(read.u32()?), read.u32()?);
         let bad = |what: String| Err(Malformed::Header(what));
-        if count == 0 || count > MOST_LAYERS || (nonscaling && count != 1) {
-            return bad(format!("{count} layers, must be 1 to {MOST_LAYERS}, 1 if nonscaling"));
+        if count == 0 || count > MOST_LAYERS {
+            return bad(format!("{count} layers, must be 1 to {MOST_LAYERS}"));
         }
         if dump.len() != dump_bytes(count as usize) {
             let expected = dump_bytes(count as usize);
             return bad(format!("{} bytes for {count} layers, expected {expected}", dump.len()));
         }
-        if options & !NONSCALING != OPTIONS {
-            return bad(format!("options {options}, must be 5 or 13"));
-        }
-        if growth > MOST_EXPANSION || (growth == 0 && !nonscaling) {
-            return bad(format!("an expansion of {growth}, must be 1 to {MOST_EXPANSION}"));
+        if options.0 > Options::ALL {
+            return bad(format!("options {}, must be 0 to {}", options.0, Options::ALL));
         }
         let (mut layers, mut total) = (Vec::<Numbers>::new(), (0u64, 0u64));
         for i in 0..count {
@@ -85,20 +75,10 @@ impl Layered for Chain {
                 bits_per_key: read.f64()?,
                 num_hashes: read.u32()?,
                 capacity: read.u64()?,
+                power: read.u8()?,
             };
-            let rounded = read.u8()?;
-            if !is_sound(&layer) || rounded != 0 || nbytes != layer.nbytes() {
+            if !layer.is_sound() || nbytes != layer.nbytes() {
                 return bad(format!("the numbers of layer {i} do not fit each other: {layer:?}"));
-            }
-            if let Some(before) = layers.last() {
-                let capacity = before.capacity.checked_mul(growth.into());
-                if Some(layer.capacity) != capacity
-                    || layer.error_rate != before.error_rate * TIGHTENING
-                {
-                    return bad(format!("layer {i} does not follow from the one before"));
-                }
-            } else if !nonscaling && layer.error_rate >= TIGHTENING {
-                return bad(format!("the first layer's error rate is {}", layer.error_rate));
             }
             total = (total.0.saturating_add(layer.keys), total.1.saturating_add(layer.num_bits));
             layers.push(layer);
@@ -106,7 +86,7 @@ impl Layered for Chain {
         if total.0 != keys || total.1 > MAX_BITS {
             return bad(format!("{keys} keys, {} in all layers, of {} bits", total.0, total.1));
         }
-        Ok(Plan { layers, growth, nonscaling })
+        Ok(Plan { layers, growth, options })
     }
 
     fn sizes(plan: &Plan) -> Vec<u64> {
@@ -117,12 +97,12 @@ impl Layered for Chain {
         let keys = plan.layers.iter().map(|layer| layer.keys).sum();
         let layers = plan.layers.into_iter().zip(memory);
         let layers = layers.map(|(numbers, bits)| Layer::new(numbers, bits)).collect();
-        Chain { layers, keys, growth: plan.growth, nonscaling: plan.nonscaling, kept }
+        Chain { layers, keys, growth: plan.growth, options: plan.options, kept }
     }
 
     fn dump_header(&self) -> Vec<u8> {
         let layers = self.layers.iter().map(|layer| layer.numbers).collect();
-        Plan { layers, growth: self.growth, nonscaling: self.nonscaling }.dump()
+        Plan { layers, growth: self.growth, options: self.options }.dump()
     }
 
     fn parts(&self) -> impl Iterator<Item = (&Bits, u64)> {
@@ -139,7 +119,10 @@ impl Layered for Chain {
 
     fn describe(&self) -> (u64, f64, u16) {
         let first = &self.layers[0].numbers;
-        let asked = if self.nonscaling { 1.0 } else { 1.0 / TIGHTENING };
-        (first.capacity, first.error_rate * asked, first.num_hashes as u16)
+        let asked = first.error_rate / TIGHTENING;
+        let scaling = !self.options.has(Options::NONSCALING);
+        // Before version 2 the first layer had the error rate that was asked for.
+        let error_rate = if scaling && asked < 1.0 { asked } else { first.error_rate };
+        (first.capacity, error_rate, first.num_hashes as u16)
     }
 }

@@ -7,7 +7,7 @@ use super::murmur64a;
 use crate::kind::Refusal;
 
 fn key(i: u64) -> [u64; 2] {
-    Chain::hashes(format!("key {i}").as_bytes())
+    Chain::hashes(format!("key {i}").as_bytes(), true)
 }
 
 #[test]

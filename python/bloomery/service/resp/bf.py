@@ -88,11 +88,14 @@ def insert(client: Client, words: list[bytes]) -> Any:
     while True:
         if at >= len(words):
             raise wrong_arity("BF.INSERT")
-        word, value = option(words[at]), words[at + 1] if at + 1 < len(words) else b""
+        word = option(words[at])
         at += 1
         # As RedisBloom does, an option is known by its first letters.
         if word.startswith("I"):
             break
+        if word.startswith(("E", "C")) and at == len(words):
+            raise wrong_arity("BF.INSERT")
+        value = words[at] if at < len(words) else b""
         if word.startswith("ER"):
             found = decimal(value)
             if found is None or not 0 < found < 1:
@@ -121,7 +124,7 @@ def insert(client: Client, words: list[bytes]) -> Any:
     if filter_at(client, name, "bf") is None and not adopt(client, name):
         if not create:
             raise failures.NOT_FOUND
-        make(client, name, rate, capacity, 0 if nonscaling else expansion)
+        make(client, name, rate, capacity, expansion, nonscaling=nonscaling)
     if client.asks_store:
         return _exactly(client, [name, *keys])
     return answers(client.server.commands.add(name, keys), "bf")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from bloomery.parameters import MIN_ERROR_RATE
 from bloomery.service.resp import failures
 from bloomery.service.resp.client import Client
 from bloomery.service.resp.replies import OK, Failure
@@ -56,25 +57,37 @@ STORE_SIZE = 1_000_000
 
 
 def make(
-    client: Client, name: bytes, rate: float, capacity: int, expansion: int, **more: Any
+    client: Client,
+    name: bytes,
+    rate: float,
+    capacity: int,
+    expansion: int,
+    *,
+    nonscaling: bool = False,
+    **more: Any,
 ) -> None:
-    """Make a filter as BF commands do: one that grows, unless its expansion is 0."""
+    """Make a filter as BF commands do: one that grows, unless it is nonscaling or its expansion is
+    0."""
     settings = client.server.settings
     rate = min(rate, MOST_RATE)
-    chosen: dict[str, Any] = {"capacity": capacity, "error_rate": rate, "expansion": expansion}
+    chosen: dict[str, Any] = {"capacity": capacity, "error_rate": rate}
+    grows = expansion > 0 and not nonscaling
     kind = more.pop("kind", None)
     if client.server.node is not None and kind is None:
         # In Redis a filter keeps its size: beyond its capacity it errs more often, and says so.
         kind = "bloom"
-        if expansion:
+        if grows:
             more.setdefault("on_full", "alert")
-    if kind is None and ("on_full" not in more or not expansion):
-        if settings.bf_layout == "redisbloom":
+    if kind is None and ("on_full" not in more or not grows):
+        # A rate that ours do not go down to is RedisBloom's to keep.
+        if settings.bf_layout == "redisbloom" or (rate < MIN_ERROR_RATE and not more):
             kind = "redisbloom"
         else:
-            kind = "scalable" if expansion else "bloom"
-    if kind == "redisbloom" and not expansion:
-        chosen["nonscaling"] = True
+            kind = "scalable" if grows else "bloom"
+    if kind == "redisbloom":
+        chosen |= {"expansion": expansion, "nonscaling": not grows}
+    else:
+        chosen["expansion"] = expansion if grows else 0
     client.server.commands.create(name, kind, **chosen, **more)
 
 
@@ -121,16 +134,17 @@ def reserve(client: Client, words: list[bytes]) -> str:
     most = client.server.settings.max_capacity if ours else MOST_CAPACITY
     if not 1 <= capacity <= most:
         raise Failure(f"ERR capacity must be in the range [1, {most}]")
-    expansion, more = _options(client, rest)
+    expansion, nonscaling, more = _options(client, rest)
     if filter_at(client, name, "bf") is not None:
         raise failures.EXISTS
-    make(client, name, rate, capacity, expansion, **more)
+    make(client, name, rate, capacity, expansion, nonscaling=nonscaling, **more)
     return OK
 
 
-def _options(client: Client, rest: list[bytes]) -> tuple[int, dict[str, Any]]:
-    """Read what follows the capacity. As RedisBloom does, it ignores words that it does not know,
-    where there are few of them."""
+def _options(client: Client, rest: list[bytes]) -> tuple[int, bool, dict[str, Any]]:
+    """Read what follows the capacity: the expansion, whether it is nonscaling, and what else there
+    is. As RedisBloom does, it ignores words that it does not know, where there are few of them, and
+    takes the first of an option that comes twice."""
     expansion: int | None = None
     nonscaling = False
     more: dict[str, Any] = {}
@@ -146,9 +160,10 @@ def _options(client: Client, rest: list[bytes]) -> tuple[int, dict[str, Any]]:
         elif word == "EXPANSION":
             if value is None:
                 raise Failure("ERR no expansion")
-            expansion = integer(value)
-            if expansion is None:
+            number = integer(value)
+            if number is None:
                 raise Failure("ERR bad expansion")
+            expansion = number if expansion is None else expansion
             at += 1
         elif word in known:
             if value is None:
@@ -159,13 +174,13 @@ def _options(client: Client, rest: list[bytes]) -> tuple[int, dict[str, Any]]:
                 name = _OF_KINDS.get(word, "kind")
                 more[name] = _value(name, value)
             at += 1
-    if nonscaling and expansion is not None and expansion >= 1:
+    if nonscaling and expansion:
         raise Failure("Nonscaling filters cannot expand")
     if expansion is None:
         expansion = client.server.settings.bf_expansion_factor
     if not 0 <= expansion <= MOST_EXPANSION:
         raise Failure(f"ERR expansion must be in the range [0, {MOST_EXPANSION}]")
-    return 0 if nonscaling else expansion, more
+    return expansion, nonscaling, more
 
 
 def policy_value(word: bytes) -> float | str:

@@ -78,11 +78,19 @@ def info(client: Client, words: list[bytes]) -> Any:
     return {field: facts[field]} if client.protocol == 3 else [facts[field]]
 
 
-def _layer(layer: dict[str, float]) -> str:
+# What BF.DEBUG tells of a filter that is not RedisBloom's, of what INFO knows: how it is built and
+# what it holds, which is the same once it was dumped and loaded.
+_BUILT = (
+    *("kind", "capacity", "error_rate", "hasher", "layout", "num_bits", "num_hashes", "nbytes"),
+    *("fill_ratio", "estimated_count", "estimated_error_rate"),
+)
+
+
+def _layer(layer: dict[str, float], hash_width: int) -> str:
     """A layer in RedisBloom's words."""
     bits = int(layer["num_bits"])
     return (
-        f"bytes:{bits // 8} bits:{bits} hashes:{int(layer['num_hashes'])} hashwidth:64 "
+        f"bytes:{bits // 8} bits:{bits} hashes:{int(layer['num_hashes'])} hashwidth:{hash_width} "
         f"capacity:{int(layer['capacity'])} size:{int(layer['keys'])} ratio:{layer['error_rate']:g}"
     )
 
@@ -95,10 +103,11 @@ def debug(client: Client, words: list[bytes]) -> list[bytes]:
         raise failures.NOT_FOUND
     lines = [f"size:{entry.items}"]
     if entry.filter is not None and entry.filter.kind == "redisbloom":
-        lines += [_layer(layer) for layer in entry.filter.layers()]
-    else:
-        about = client.server.commands.info(words[0])
-        lines += [f"{key}:{value}" for key, value in about.items() if key != "settings"]
+        width = entry.filter.hash_width
+        lines += [_layer(layer, width) for layer in entry.filter.layers()]
+    elif entry.filter is not None:
+        about = entry.filter.info()
+        lines += [f"{name}:{about[name]}" for name in _BUILT if name in about]
     return [line.encode("utf-8", "replace") for line in lines]
 
 
@@ -132,7 +141,7 @@ def loadchunk(client: Client, words: list[bytes]) -> str:
     commands = client.server.commands
     if entry is None:
         if iterator != 1:
-            raise failures.NOT_FOUND if iterator > 0 else Failure("ERR received bad data")
+            raise failures.NOT_FOUND
         own = files.is_head(data)
         try:
             commands.load(name, 1, data, form="bloomery" if own else "redisbloom")

@@ -7,7 +7,7 @@ from typing import Any
 from bloomery.service.patterns import glob
 from bloomery.service.resp.client import Client
 from bloomery.service.resp.replies import Failure
-from bloomery.service.resp.table import COMMANDS, CONTAINERS, Command, command, help_of
+from bloomery.service.resp.table import COMMANDS, CONTAINERS, Command, command, find, help_of
 from bloomery.service.resp.words import option
 
 _CATEGORIES = {
@@ -33,11 +33,29 @@ def _flags(entry: Command) -> frozenset[str]:
         found.add("module")
     if entry.group == "server":
         found.add("admin")
+    if entry.does in ("add", "create", "import"):
+        found.add("denyoom")
     if entry.write:
         found.add("write")
     elif entry.keys[0]:
         found |= {"readonly", "fast"}
     return frozenset(found)
+
+
+def _key_specs(entry: Command) -> list[dict[bytes, Any]]:
+    """Where the names of filters stand, as Redis 7 says it: `lastkey` counts from the first."""
+    first, last, step = entry.keys
+    if not first:
+        return []
+    spec = {b"lastkey": last if last < 0 else last - first, b"keystep": step, b"limit": 0}
+    access = {"RW", "ACCESS", "UPDATE"} if entry.write else {"RO", "ACCESS"}
+    return [
+        {
+            b"flags": frozenset(access),
+            b"begin_search": {b"type": b"index", b"spec": {b"index": first}},
+            b"find_keys": {b"type": b"range", b"spec": spec},
+        }
+    ]
 
 
 def _described(entry: Command) -> list[Any]:
@@ -48,7 +66,7 @@ def _described(entry: Command) -> list[Any]:
     name = entry.full_name.encode()
     return [
         *(name, entry.arity, _flags(entry), *entry.keys),
-        *(_categories(entry), [], [], subcommands),
+        *(_categories(entry), [], _key_specs(entry), subcommands),
     ]
 
 
@@ -102,6 +120,23 @@ def info(client: Client, words: list[bytes]) -> list[Any]:
     if not words:
         return everything(client, [])
     return [None if entry is None else _described(entry) for entry in _named(words)]
+
+
+@command(
+    "COMMAND GETKEYS", "command [arg ...]", least=1, most=None, group="connection", does="session"
+)
+def getkeys(client: Client, words: list[bytes]) -> list[bytes]:
+    """Tell which words of a command are names of filters."""
+    try:
+        entry = find(words)
+    except Failure as failure:
+        wrong = "number of arguments" in failure.text
+        text = "Invalid number of arguments specified for command" if wrong else None
+        raise Failure(f"ERR {text or 'Invalid command specified'}") from None
+    names = entry.names(words)
+    if not names:
+        raise Failure("ERR The command has no key arguments")
+    return names
 
 
 def _documented(entry: Command) -> dict[bytes, Any]:

@@ -64,7 +64,8 @@ def reserve(client: Client, words: list[bytes]) -> str:
     capacity = integer(words[1])
     if capacity is None:
         raise Failure("Bad capacity")
-    given = {option(word): value for word, value in zip(words[2::2], words[3::2], strict=True)}
+    pairs = [*zip(words[2::2], words[3::2], strict=True)]
+    given = {option(word): value for word, value in reversed(pairs)}  # the first of each counts
     chosen: dict[str, int] = {}
     for word, (name, low, high) in _OPTIONS.items():
         if word in given:
@@ -83,36 +84,39 @@ def reserve(client: Client, words: list[bytes]) -> str:
     return OK
 
 
-def _insert(client: Client, name: bytes, keys: list[bytes], new: bool) -> list[int | Failure]:
-    """Add keys, with `new` only those that are definitely not there: 1, 0, or the refusal."""
+_FULL = "Filter is full"
+
+
+def _insert(client: Client, name: bytes, keys: list[bytes], new: bool) -> list[int]:
+    """Add keys, with `new` only those that are definitely not there: 1, 0, or -1 where there is no
+    room. Failure if the filter has grown as often as it may."""
     commands = client.server.commands
-    replies: list[int | Failure] = []
-    if not new:
+    if new:
+        done, refused = commands.add_new(name, keys)
+    else:
         done, refused = commands.add(name, keys)
-        replies += [_reply(answer) for answer in done]
-        if refused is not None:
-            replies.append(failures.refusal("cf", refused))
-        keys = keys[len(replies) :]  # those behind one that was refused, one by one
-    for key in keys:
-        if new and commands.contains(name, [key])[0]:
-            replies.append(0)
-            continue
-        done, refused = commands.add(name, [key])
-        replies.append(_reply(done[0]) if refused is None else failures.refusal("cf", refused))
+    replies = [-1 if answer == NO_ROOM else int(answer) for answer in done]
+    if refused is not None:
+        failure = failures.refusal("cf", refused)
+        if failure.text != _FULL:
+            raise failure
+        replies.append(-1)
+        for key in keys[len(replies) :]:  # those behind one that was refused may yet find room
+            replies += _insert(client, name, [key], new)
     return replies
 
 
-def _reply(answer: int) -> int | Failure:
-    return failures.refusal("cf", ("not-enough-memory", "")) if answer == NO_ROOM else 1
-
-
 def _one(client: Client, words: list[bytes], new: bool) -> bool:
+    commands = client.server.commands
     if filter_at(client, words[0], "cf") is None:
         _make(client, words[0], client.server.settings.cf_initial_size)
-    (reply,) = _insert(client, words[0], words[1:], new)
-    if isinstance(reply, Failure):
-        raise reply
-    return bool(reply)
+    done, refused = (commands.add_new if new else commands.add)(words[0], words[1:])
+    if refused is not None:
+        raise failures.refusal("cf", refused)
+    if done[0] == NO_ROOM:
+        grows = commands.find(words[0]).filter.expansion
+        raise failures.refusal("cf", ("not-enough-memory", "")) if grows else Failure(_FULL)
+    return bool(done[0])
 
 
 @command("CF.ADD", "key item", least=2, write=True, group="cf", keys=_NAME, does="add")
@@ -138,7 +142,9 @@ def _several(client: Client, words: list[bytes], name: str) -> list[int]:
         if word.startswith("I"):
             break
         if word.startswith("C"):
-            number = integer(words[at]) if at < len(words) else None
+            if at == len(words):
+                raise wrong_arity(name)
+            number = integer(words[at])
             if number is None:
                 raise Failure("Bad capacity")
             if not 2 * settings.cf_bucket_size <= number <= MOST_CAPACITY:
@@ -157,12 +163,7 @@ def _several(client: Client, words: list[bytes], name: str) -> list[int]:
         if not create:
             raise failures.NOT_FOUND
         _make(client, words[0], capacity)
-    replies: list[int] = []
-    for reply in _insert(client, words[0], keys, new=name == "CF.INSERTNX"):
-        if isinstance(reply, Failure) and reply.text != "Filter is full":
-            raise reply
-        replies.append(-1 if isinstance(reply, Failure) else reply)
-    return replies
+    return _insert(client, words[0], keys, new=name == "CF.INSERTNX")
 
 
 @command(

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from bloomery import errors
 from bloomery.service.resp import transactions
 from bloomery.service.resp.client import Client
-from bloomery.service.resp.info import REDIS_VERSION
+from bloomery.service.resp.info import MODULES, REDIS_VERSION
 from bloomery.service.resp.replies import OK, Failure, Text
 from bloomery.service.resp.table import command, help_of
 from bloomery.service.resp.words import integer, option, whole
@@ -18,17 +18,24 @@ from bloomery.service.users import split_token
 if TYPE_CHECKING:
     from bloomery.service.resp.connection import Connection
 
-__all__ = ["MODULES"]
-
-# Client libraries look for the module's name before they use BF.* and CF.*.
-MODULES = [{b"name": b"bf", b"ver": 80200, b"path": b"", b"args": []}]
-
 _SYNTAX = Failure("ERR syntax error")
 _NO_LOGIN = Failure(
     "NOAUTH HELLO must be called with the client already authenticated, otherwise the HELLO "
     "<proto> AUTH <user> <pass> option can be used to authenticate the client and select the "
     "RESP protocol version at the same time"
 )
+
+
+@command("MODULE LIST", group="server", does="session")
+def modules(client: Client, words: list[bytes]) -> list[dict[bytes, Any]]:
+    """Tell which modules a Redis would need to be this server."""
+    return MODULES
+
+
+@command("MODULE HELP", group="server", does="session")
+def module_help(client: Client, words: list[bytes]) -> list[str]:
+    """Tell what MODULE can do."""
+    return help_of("MODULE")
 
 
 def _label(word: bytes, what: str) -> bytes:

@@ -22,6 +22,8 @@ from bloomery.service.resp import (
     gate,
     info,
     keyspace,
+    replication,
+    restore,
     table,
     transactions,
 )
@@ -49,6 +51,8 @@ HANDLERS = (
     config,
     info,
     keyspace,
+    replication,
+    restore,
     transactions,
 )  # they enter themselves
 

@@ -19,7 +19,10 @@ from bloomery.service.resp.words import option, whole
 if TYPE_CHECKING:
     from bloomery.service.server import Server
 
-__all__ = ["REDIS_VERSION"]
+__all__ = ["MODULES", "REDIS_VERSION"]
+
+# Client libraries look for the module's name before they use BF.* and CF.*.
+MODULES: list[dict[bytes, Any]] = [{b"name": b"bf", b"ver": 80200, b"path": b"", b"args": []}]
 
 REDIS_VERSION = "7.4.0"  # whose replies these are; clients choose their commands by it
 _RUN_ID = secrets.token_hex(20)
@@ -108,6 +111,16 @@ def _stats(server: Server) -> Facts:
     }
 
 
+def _cluster(server: Server) -> Facts:
+    return {"cluster_enabled": 0}
+
+
+def _modules(server: Server) -> Facts:
+    [bf] = MODULES
+    more = "api=1,filters=0,usedby=[],using=[],options=[]"
+    return {"module": f"name={bf[b'name'].decode()},ver={bf[b'ver']},{more}"}
+
+
 def _keyspace(server: Server) -> Facts:
     filters = server.engine.state.filters
     if not filters:
@@ -166,6 +179,8 @@ _SECTIONS: dict[str, Callable[[Server], Facts]] = {
     "Memory": _memory,
     "Persistence": _persistence,
     "Stats": _stats,
+    "Modules": _modules,
+    "Cluster": _cluster,
     "Keyspace": _keyspace,
     "Bloomery": _own,
     "Store": _store,

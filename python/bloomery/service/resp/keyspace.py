@@ -74,6 +74,20 @@ def encoding(client: Client, words: list[bytes]) -> bytes | None:
     return None if client.server.engine.find(words[0]) is None else b"raw"
 
 
+@command("OBJECT REFCOUNT", "key", least=1, group="generic", keys=(2, 2, 1), does="info")
+def refcount(client: Client, words: list[bytes]) -> int | None:
+    """Accepted: every filter is there once."""
+    return None if client.server.engine.find(words[0]) is None else 1
+
+
+@command("OBJECT IDLETIME", "key", least=1, group="generic", keys=(2, 2, 1), does="info")
+@command("OBJECT FREQ", "key", least=1, group="generic", keys=(2, 2, 1), does="info")
+def idletime(client: Client, words: list[bytes]) -> None:
+    """Refused for a filter that is there: when it was last used is not kept."""
+    if client.server.engine.find(words[0]) is not None:
+        raise Failure("ERR when a filter was last used is not kept: none is ever evicted")
+
+
 @command("OBJECT HELP", group="generic", does="session")
 def object_help(client: Client, words: list[bytes]) -> list[str]:
     """Tell what OBJECT can do."""

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import math
 import re
 
 from bloomery.service.resp.replies import Failure
 
 __all__ = ["decimal", "integer", "option", "whole"]
 
-_INTEGER = re.compile(rb"-?(?:0|[1-9][0-9]{0,18})")
-_DECIMAL = re.compile(rb"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]{1,4})?")
+_INTEGER = re.compile(rb"0|-?[1-9][0-9]{0,18}")
+# As C's strtod reads them; what is no number there ("nan", blanks) is none for Redis either.
+_DECIMAL = re.compile(rb"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
+_HEX = re.compile(rb"[+-]?0x(?:[0-9a-f]+\.?[0-9a-f]*|\.[0-9a-f]+)(?:p[+-]?[0-9]+)?", re.IGNORECASE)
+_INFINITE = re.compile(rb"[+-]?inf(?:inity)?", re.IGNORECASE)
+_ZERO = re.compile(rb"[+-]?[0.]+(?:[eE].*)?|[+-]?0x[0.]+(?:p.*)?", re.IGNORECASE)
+_MOST_DIGITS = 256  # of a number
 
 
 def integer(word: bytes) -> int | None:
@@ -29,8 +35,24 @@ def whole(word: bytes) -> int:
 
 
 def decimal(word: bytes) -> float | None:
-    """Return a number; None if it is none."""
-    return float(word) if _DECIMAL.fullmatch(word) else None
+    """Return a number, as Redis reads it; None if it is none, or too large or too small to be
+    one."""
+    if len(word) > _MOST_DIGITS:
+        return None
+    if _INFINITE.fullmatch(word):
+        return float(word)
+    if _DECIMAL.fullmatch(word):
+        value = float(word)
+    elif _HEX.fullmatch(word):
+        try:
+            value = float.fromhex(word.decode())
+        except OverflowError:
+            return None
+    else:
+        return None
+    if math.isinf(value) or (value == 0 and not _ZERO.fullmatch(word)):
+        return None
+    return value
 
 
 def option(word: bytes) -> str:

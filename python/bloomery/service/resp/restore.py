@@ -1,0 +1,83 @@
+"""DUMP and RESTORE: a small filter in one reply, and back. Large ones are for SCANDUMP."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from bloomery import errors
+from bloomery.filters import SavedFilter
+from bloomery.service.commands import MAX_EXPORT_BYTES
+from bloomery.service.resp.client import Client
+from bloomery.service.resp.replies import OK, Failure
+from bloomery.service.resp.table import command
+from bloomery.service.resp.words import integer, option, whole
+from bloomery.storage import files
+
+_NAME = (1, 1, 1)
+_BAD_PAYLOAD = Failure("ERR DUMP payload version or checksum are wrong")
+
+
+@command("DUMP", "key", least=1, group="generic", keys=_NAME, does="export")
+def dump(client: Client, words: list[bytes]) -> bytes | None:
+    """Return a filter as a file of ours has it, for RESTORE; null if there is none."""
+    entry = client.server.engine.find(words[0])
+    if entry is None:
+        return None
+    if entry.filter is None:
+        raise Failure("ERR this filter is still being loaded")
+    if entry.filter.kind == "bank" or entry.filter.nbytes > MAX_EXPORT_BYTES:
+        raise Failure(
+            f"ERR DUMP takes filters of up to {MAX_EXPORT_BYTES:,} bytes, and no banks: use "
+            "BF.SCANDUMP or CF.SCANDUMP"
+        )
+    dumped: bytes = entry.filter.to_bytes()
+    return dumped
+
+
+@command(
+    "RESTORE",
+    "key ttl serialized-value [REPLACE] [ABSTTL] [IDLETIME seconds] [FREQ frequency]",
+    least=3,
+    most=None,
+    write=True,
+    group="generic",
+    keys=_NAME,
+    does="import",
+)
+def restore(client: Client, words: list[bytes]) -> str:
+    """Make a filter of what DUMP gave; it ends in `ttl` milliseconds, 0: never."""
+    commands, (name, word, payload) = client.server.commands, words[:3]
+    options = _options(words[3:])
+    ttl = whole(word)
+    if ttl < 0:
+        raise Failure("ERR Invalid TTL value, must be >= 0")
+    there = client.server.engine.find(name) is not None
+    if there and "REPLACE" not in options:
+        raise Failure("BUSYKEY Target key name already exists.")
+    try:
+        checked: SavedFilter = files.from_bytes(None, payload)  # before anything is changed
+    except errors.BloomeryError as problem:
+        raise _BAD_PAYLOAD from problem
+    del checked  # its memory is for the one that is kept
+    if there:
+        commands.drop(name)
+    commands.load(name, 1, payload)
+    if ttl:
+        now = 0 if "ABSTTL" in options else client.server.engine.state.now
+        commands.expire(name, now + ttl / 1000)
+    return OK
+
+
+def _options(words: list[bytes]) -> set[str]:
+    found: set[str] = set()
+    at: Any = iter(words)
+    for word in at:
+        which = option(word)
+        if which in ("IDLETIME", "FREQ"):
+            value = integer(next(at, b""))
+            if value is None or value < 0:
+                raise Failure(f"ERR Invalid {which} value, must be >= 0")
+        elif which not in ("REPLACE", "ABSTTL"):
+            raise Failure("ERR syntax error")
+        found.add(which)
+    return found
