@@ -32,7 +32,7 @@ run: build ## set up, build, and serve filters over the Redis protocol and HTTP 
 build: $(STAMPS)/run $(STAMPS)/build ## set up .venv and build the extension in release mode
 
 test: export CI = true
-test: lint test-rust $(STAMPS)/wheel $(STAMPS)/servers ## everything CI runs: set-up, lint, Rust tests, Python tests
+test: lint test-rust $(STAMPS)/wheel $(STAMPS)/servers $(STAMPS)/client-tests ## everything CI runs: set-up, lint, Rust tests, Python tests
 	HYPOTHESIS_PROFILE=ci $(BIN)/python -m pytest -n $(WORKERS)
 
 test-fast: build $(STAMPS)/dev ## the tests to run while working: under a minute once built
@@ -45,7 +45,7 @@ test-rust: $(STAMPS)/venv ## the Rust core's tests
 test-pythons: build $(STAMPS)/dev ## the wheel and its tests on every other CPython found (PATH, pyenv, PYTHONS=...)
 	$(BIN)/python scripts/test_pythons.py
 
-soak: build $(STAMPS)/dev $(STAMPS)/wheel $(STAMPS)/servers ## the long runs: many more examples, more hostile bytes
+soak: build $(STAMPS)/dev $(STAMPS)/wheel $(STAMPS)/servers $(STAMPS)/client-tests ## the long runs: many more examples, more hostile bytes
 	HYPOTHESIS_PROFILE=soak $(BIN)/python -m pytest -n $(WORKERS) --timeout 3600
 
 bench: build $(STAMPS)/dev $(STAMPS)/bench $(STAMPS)/servers ## measure against the peers (BENCH="--help" for what it can do)
@@ -87,6 +87,7 @@ lock: $(STAMPS)/venv ## resolve requirements/*.in again into the pinned, hashed 
 	$(call compile,run,-c requirements/dev.txt)
 	$(call compile,bench,-c requirements/dev.txt)
 	$(call compile,bench-build,-c requirements/bench.txt)
+	$(call compile,client-tests,--no-deps -c requirements/dev.txt)
 
 fresh-check: ## clone HEAD into an empty folder with an empty HOME; run `make run` and `make test` there
 	PYTHON="$(PYTHON)" scripts/fresh-check
@@ -118,6 +119,14 @@ $(STAMPS)/dev: requirements/dev.txt | $(STAMPS)/venv
 
 $(STAMPS)/servers: scripts/servers | $(STAMPS)/venv
 	scripts/servers
+	@touch $@
+
+# A client library's sources, for its own tests (tests/integration/resp/test_client_suite.py). pip builds the metadata
+# of what it downloads, so it is given the library alone.
+$(STAMPS)/client-tests: requirements/client-tests.txt | $(STAMPS)/dev
+	rm -rf $(VENV)/client-tests
+	$(BIN)/python -m pip download --quiet --disable-pip-version-check --require-hashes --no-deps --no-binary :all: \
+		--dest $(VENV)/client-tests -r requirements/client-tests.txt
 	@touch $@
 
 # Without build isolation: what builds a peer is pinned too.

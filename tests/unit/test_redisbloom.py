@@ -40,7 +40,7 @@ def test_the_hash_is_the_published_one() -> None:
     for key in (b"", b"a", b"12345678", b"123456789", bytes(range(256))):
         assert RedisCuckooFilter._hashes_of(key) == murmur64a(key, 0).to_bytes(8, "little")
         pair = struct.pack("<QQ", *Bloom(0.01, 1, 2).hashes(key))
-        assert RedisBloomFilter._hashes_of(key) == pair
+        assert RedisBloomFilter()._hashes_of(key) == pair
 
 
 @pytest.mark.parametrize(

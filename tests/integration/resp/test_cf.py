@@ -22,6 +22,10 @@ SCRIPTS = {
         CF.DEBUG a => \
             "bktsize:2 buckets:512 items:0 deletes:0 filters:1 max_iterations:20 expansion:1"
         # An expansion is rounded up to a power of two.
+        # The first of an option that comes twice counts.
+        CF.RESERVE twice 1000 EXPANSION 2 EXPANSION 8 => +OK
+        CF.DEBUG twice => \
+            "bktsize:2 buckets:512 items:0 deletes:0 filters:1 max_iterations:20 expansion:2"
         CF.DEBUG b => \
             "bktsize:4 buckets:256 items:0 deletes:0 filters:1 max_iterations:50 expansion:4"
         """,

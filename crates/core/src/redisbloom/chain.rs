@@ -116,7 +116,7 @@ impl Chain {
         }
         let Numbers { capacity, error_rate, .. } = self.layers[self.layers.len() - 1].numbers;
         let capacity = capacity.checked_mul(self.growth.into()).ok_or_else(beyond)?;
-        let numbers = 
+        let numbers =
             Numbers::new(capacity, error_rate * TIGHTENING, self.options).ok_or_else(beyond)?;
         let whole = numbers.nbytes() + self.parts().map(|(_, nbytes)| nbytes).sum::<u64>();
         if whole > MAX_BITS / 8 {

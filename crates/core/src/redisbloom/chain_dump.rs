@@ -55,15 +55,19 @@ impl Layered for Chain {
         let (keys, count) = (read.u64()?, read.u32()?);
         let (options, growth) = (Options(read.u32()?), read.u32()?);
         let bad = |what: String| Err(Malformed::Header(what));
-        if count == 0 || count > MOST_LAYERS {
-            return bad(format!("{count} layers, must be 1 to {MOST_LAYERS}"));
+        let nonscaling = options.has(Options::NONSCALING);
+        if count == 0 || count > MOST_LAYERS || (nonscaling && count != 1) {
+            return bad(format!("{count} layers, must be 1 to {MOST_LAYERS}, 1 if nonscaling"));
         }
         if dump.len() != dump_bytes(count as usize) {
             let expected = dump_bytes(count as usize);
             return bad(format!("{} bytes for {count} layers, expected {expected}", dump.len()));
         }
-        if options.0 > Options::ALL {
-            return bad(format!("options {}, must be 0 to {}", options.0, Options::ALL));
+        if !Options::KNOWN.contains(&options.0) {
+            return bad(format!("options {}, must be one of {:?}", options.0, Options::KNOWN));
+        }
+        if growth == 0 && !nonscaling {
+            return bad("an expansion of 0 in a filter that grows".into());
         }
         let (mut layers, mut total) = (Vec::<Numbers>::new(), (0u64, 0u64));
         for i in 0..count {
@@ -77,8 +81,19 @@ impl Layered for Chain {
                 capacity: read.u64()?,
                 power: read.u8()?,
             };
-            if !layer.is_sound() || nbytes != layer.nbytes() {
+            if !layer.is_sound(options) || nbytes != layer.nbytes() {
                 return bad(format!("the numbers of layer {i} do not fit each other: {layer:?}"));
+            }
+            if let Some(before) = layers.last() {
+                // What is rounded up to a power of two holds more keys than were asked for.
+                let asked = before.capacity.checked_mul(growth.into());
+                let capacity =
+                    if options.has(Options::NO_ROUND) { asked } else { Some(layer.capacity) };
+                if Some(layer.capacity) != capacity
+                    || layer.error_rate != before.error_rate * TIGHTENING
+                {
+                    return bad(format!("layer {i} does not follow from the one before"));
+                }
             }
             total = (total.0.saturating_add(layer.keys), total.1.saturating_add(layer.num_bits));
             layers.push(layer);

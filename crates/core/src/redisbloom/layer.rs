@@ -13,21 +13,20 @@ use crate::shape::MAX_BITS;
 const LN2: f64 = 0.693147180559945;
 const LN2_SQUARED: f64 = 0.480453013918201;
 
-/// How a chain's layers are made and asked, as the bits of a dump's `options` say. What RedisBloom
-/// makes since version 2.2 has `NO_ROUND` and `HASH_64`.
+/// How a chain's layers are made and asked, as the bits of a dump's `options` say. RedisBloom 1 made
+/// 0, version 2.0 `HASH_64`, and later ones `HASH_64` and `NO_ROUND`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Options(pub u32);
 
 impl Options {
     /// Bits are not rounded up to a power of two.
     pub const NO_ROUND: u32 = 1;
-    /// A layer's capacity is given as the power of two that its number of bits is.
-    pub const CAPACITY_IS_POWER: u32 = 2;
     /// Keys are hashed to 64 bits, not to 32.
     pub const HASH_64: u32 = 4;
     /// There is only one layer.
     pub const NONSCALING: u32 = 8;
-    pub const ALL: u32 = 15;
+    /// What the filters of some version have.
+    pub const KNOWN: [u32; 5] = [0, 4, 5, 12, 13];
 
     pub fn has(self, option: u32) -> bool {
         self.0 & option != 0
@@ -54,24 +53,20 @@ impl Numbers {
         if capacity == 0 || !(error_rate > 0.0 && error_rate < 1.0) {
             return None;
         }
-        let bits_per_key = -(error_rate.ln() / LN2_SQUARED);
+        let bits_per_key = bits_per_key(error_rate);
         let (mut capacity, mut power) = (capacity, 0);
-        let least = capacity as f64 * bits_per_key;
-        let mut bits = least;
-        if options.has(Options::CAPACITY_IS_POWER) {
-            power = u8::try_from(capacity).ok().filter(|power| *power < 64)?;
-            bits = 2f64.powi(power.into());
-            capacity = (bits / bits_per_key) as u64;
-        } else if !options.has(Options::NO_ROUND) {
-            // The next power of two that is larger, and as many keys more as its bits are for.
-            power = u8::try_from(least.log2().floor() as i64 + 1).ok().filter(|p| *p < 64)?;
-            bits = 2f64.powi(power.into());
-            capacity += ((bits - least).trunc() / bits_per_key) as u64;
-        }
+        let mut bits = capacity as f64 * bits_per_key;
         if bits > MAX_BITS as f64 {
             return None;
         }
-        let num_bits = (bits as u64).max(1).next_multiple_of(64);
+        if !options.has(Options::NO_ROUND) {
+            // The next power of two that is larger, and as many keys more as its bits are for.
+            power = (bits.log2().floor() as i32 + 1).try_into().ok()?;
+            let rounded = 2f64.powi(power.into());
+            capacity += ((rounded - bits).trunc() / bits_per_key) as u64;
+            bits = rounded;
+        }
+        let num_bits = whole(bits, 64);
         let num_hashes = hashes_of(bits_per_key);
         Some(Numbers { num_bits, keys: 0, error_rate, bits_per_key, num_hashes, capacity, power })
     }
@@ -80,28 +75,42 @@ impl Numbers {
         self.num_bits / 8
     }
 
-    /// Can a layer that RedisBloom dumped have these numbers? It believes what it can read, and so
-    /// do we: bits and hashes must fit each other, and no more keys be in than there is room for.
-    pub fn is_sound(&self) -> bool {
+    /// Do the numbers of a dump follow from its capacity and its error rate? Logarithms of another
+    /// machine may differ in their last bit, and an older RedisBloom rounded bits up to whole bytes
+    /// only.
+    pub fn is_sound(&self, options: Options) -> bool {
+        let expected = bits_per_key(self.error_rate);
+        let fits = if options.has(Options::NO_ROUND) {
+            let bits = self.capacity as f64 * self.bits_per_key;
+            self.power == 0 && [8, 64].map(|unit| whole(bits, unit)).contains(&self.num_bits)
+        } else {
+            let bits = 2f64.powi(self.power.into());
+            let room = (bits / self.bits_per_key) as u64;
+            self.power > 0 && self.num_bits == whole(bits, 64) && self.capacity.abs_diff(room) <= 1 // it was added up of two parts
+        };
         self.error_rate > 0.0
             && self.error_rate < 1.0
-            && self.bits_per_key > 0.0
-            && self.bits_per_key <= MOST_BITS_PER_KEY
+            && (self.bits_per_key - expected).abs() <= 1e-15 * expected
             && self.num_hashes == hashes_of(self.bits_per_key)
-            && self.num_bits > 0
             && self.num_bits <= MAX_BITS
-            && self.num_bits.is_multiple_of(8)
-            && self.power < 64
-            && (self.power == 0 || self.num_bits >= 1 << self.power)
+            && fits
+            && self.capacity > 0
             && self.keys <= self.capacity
     }
 }
 
-/// More than the smallest error rate that there is asks for.
-const MOST_BITS_PER_KEY: f64 = 1600.0;
+fn bits_per_key(error_rate: f64) -> f64 {
+    -(error_rate.ln() / LN2_SQUARED)
+}
 
 fn hashes_of(bits_per_key: f64) -> u32 {
     (LN2 * bits_per_key).ceil() as u32
+}
+
+/// Bits in whole units; there is at least one.
+fn whole(bits: f64, unit: u64) -> u64 {
+    // More than there can be stays more than there can be.
+    (bits.min(2f64.powi(62)) as u64).max(1).next_multiple_of(unit)
 }
 
 pub struct Layer {

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from bloomery.parameters import MIN_ERROR_RATE
 from bloomery.service.resp import failures
 from bloomery.service.resp.client import Client
 from bloomery.service.resp.replies import OK, Failure
 from bloomery.service.resp.table import command, wrong_arity
 from bloomery.service.resp.words import decimal, integer, option
+from bloomery.sizing import MIN_ERROR_RATE
 from bloomery.storage.state import Entry
 
 __all__ = [
@@ -157,13 +157,12 @@ def _options(client: Client, rest: list[bytes]) -> tuple[int, bool, dict[str, An
         at += 1
         if word == "NONSCALING":
             nonscaling = True
-        elif word == "EXPANSION":
+        elif word == "EXPANSION" and expansion is None:
             if value is None:
                 raise Failure("ERR no expansion")
-            number = integer(value)
-            if number is None:
+            expansion = integer(value)
+            if expansion is None:
                 raise Failure("ERR bad expansion")
-            expansion = number if expansion is None else expansion
             at += 1
         elif word in known:
             if value is None:
