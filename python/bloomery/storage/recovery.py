@@ -87,10 +87,12 @@ def recover(data: str | os.PathLike[str], *, accept_loss: bool = False) -> Recov
     lost: list[str] = []
     control = _control(path, lost)
     bad: dict[int, str] = {}  # generations that are damaged
-    found = _from_snapshot(path, bad) or _from_nothing(path, bad)
+    found = _from_snapshot(path, bad, lost) or _from_nothing(path, bad)
     if found is None:
-        lost += bad.values()
-        lost.append(f"{snapshots_folder(path)}: no snapshot is whole, and the log has not all")
+        lost += [one for one in bad.values() if one not in lost]
+        first = min(segments(log_folder(path)), default=None)
+        begins = "has no segment" if first is None else f"begins with segment {first}"
+        lost.append(f"no snapshot is whole, and {log_folder(path)} {begins}")
         _accept(path, lost, accept_loss)
         found = _from_remains(path, lost)
     state, generation = found
@@ -104,7 +106,7 @@ def recover(data: str | os.PathLike[str], *, accept_loss: bool = False) -> Recov
     torn = _judged(path, control, rows, failed, lost)
     _accept(path, lost, accept_loss)
     recovery = Recovery(path, state, _next(path), rows.last, generation.number, rows.rows)
-    recovery.problems = [*bad.values(), *(one for one in lost if one not in bad.values()), *torn]
+    recovery.problems = [*dict.fromkeys([*bad.values(), *lost, *torn])]
     if recovery.problems:
         _write_anew(recovery, bad, bool(lost))
     recovery.seconds = time.monotonic() - began
@@ -180,6 +182,7 @@ def _write_anew(recovery: Recovery, bad: Iterable[int], lost: bool) -> None:
         # A snapshot without its segment would lack something.
         Log(log_folder(data), segment=number, seq=recovery.seq, fsync="always").close()
         snapshots.write(data, recovery.state, number, recovery.seq)
+        ControlWriter(data, recovery.seq, "always").close()  # what is lost is not asked for again
         if damaged:
             old = snapshots.generations(data)[:-1] if lost else bad
             for one in old:
@@ -197,7 +200,9 @@ def _next(data: Path) -> int:
     return max([*segments(log_folder(data)), *snapshots.generations(data), 0]) + 1
 
 
-def _from_snapshot(data: Path, bad: dict[int, str]) -> tuple[State, Generation] | None:
+def _from_snapshot(
+    data: Path, bad: dict[int, str], lost: list[str]
+) -> tuple[State, Generation] | None:
     """The newest generation that is whole; and newer ones that are not."""
     for number in reversed(snapshots.generations(data)):
         state = State()
@@ -207,6 +212,8 @@ def _from_snapshot(data: Path, bad: dict[int, str]) -> tuple[State, Generation] 
                 state.put(generation.load(data, saved))
         except errors.CorruptData as problem:
             bad[number] = f"snapshot {number} cannot be used: {problem}"
+            if isinstance(problem, errors.UnsupportedVersion):
+                lost.append(bad[number])  # not damaged: it may have what no older one has
             continue
         _set(state, generation)
         return state, generation
