@@ -93,18 +93,18 @@ def recover(data: str | os.PathLike[str], *, accept_loss: bool = False) -> Recov
         first = min(segments(log_folder(path)), default=None)
         begins = "has no segment" if first is None else f"begins with segment {first}"
         lost.append(f"no snapshot is whole, and {log_folder(path)} {begins}")
-        _accept(path, lost, accept_loss)
+        _accept(path, lost, accept_loss, control)
         found = _from_remains(path, lost)
     state, generation = found
     rows = LogReader(log_folder(path), max(1, generation.number), generation.seq)
     if control is None:
         lost += _cut_off(rows)
     if rows.problems or lost:  # nothing to hope for: before SQLite sees the files
-        _accept(path, [*lost, *rows.problems], accept_loss)
+        _accept(path, [*lost, *rows.problems], accept_loss, control)
     failed: list[str] = []
     replay(state, rows, failed)
     torn = _judged(path, control, rows, failed, lost)
-    _accept(path, lost, accept_loss)
+    _accept(path, lost, accept_loss, control)
     recovery = Recovery(path, state, _next(path), rows.last, generation.number, rows.rows)
     recovery.problems = [*dict.fromkeys([*bad.values(), *lost, *torn])]
     if recovery.problems:
@@ -144,7 +144,8 @@ def _judged(
     if failed or rows.intact < control.required:
         lost += [*rows.problems, *failed]
         if rows.intact < control.required:
-            lost.append(f"{ends}, and {control.required} were acknowledged and kept")
+            done = "on the disk" if control.rebooted else "acknowledged"
+            lost.append(f"{ends}, and {control.required} were {done}")
     elif rows.broken is not None and rows.broken != max(rows.segments):
         lost += rows.problems
     else:
@@ -158,14 +159,16 @@ def _judged(
     return []
 
 
-def _accept(data: Path, lost: list[str], accept_loss: bool) -> None:
+def _accept(data: Path, lost: list[str], accept_loss: bool, control: Control | None) -> None:
     if lost and not accept_loss:
+        cut = control is None or control.rebooted
         shown = "; ".join(lost[:_MOST_SHOWN])
         more = f"; and {len(lost) - _MOST_SHOWN} more" if len(lost) > _MOST_SHOWN else ""
         raise errors.CorruptData(
             f"{data}: not started, since what was acknowledged is damaged or missing: "
-            f"{shown}{more}: restore the folder from a copy, or start once with --accept-loss: it "
-            f"goes on with what is left, and sets the files aside in {quarantine.damaged_folder(data)}"
+            f"{shown}{more}: restore the folder from a copy, or start once with --accept-loss"
+            f"{' (as after a power cut)' if cut else ''}: it goes on with what is left, and sets "
+            f"the files aside in {quarantine.damaged_folder(data)}"
         )
 
 
