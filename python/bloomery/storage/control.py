@@ -1,4 +1,5 @@
-"""The control file of a data folder: its format version, and how far its log was written and synced.
+"""The control file of a data folder: its format version, and how far its log was written and
+synced.
 
 A log that ends before that has lost something. The numbers are stored into the mapped file with
 each commit (0.13 µs): a killed process leaves them as they were, and a power cut at most as old as

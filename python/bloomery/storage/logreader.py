@@ -97,9 +97,7 @@ class LogReader:
                 self._wrong(number, f"{path}: {damaged - 1} more rows are damaged")
             lost = _lost_frames(Path(f"{path}-wal"))
             if lost:
-                self._wrong(
-                    number, f"{path}-wal: damaged: its last {lost} pages could not be read"
-                )
+                self._wrong(number, f"{path}-wal: damaged: its last {lost} pages could not be read")
         if self.broken is None:
             self.intact = self.last
 

@@ -1,5 +1,5 @@
-"""Damaged files that were set aside: `damaged/TIME/` in the data folder has them as they were found,
-and a report. Nothing but a person removes it, and until then a server has an alert for it."""
+"""Damaged files that were set aside: `damaged/TIME/` in the data folder has them as they were
+found, and a report. Only a person removes it, and until then a server has an alert for it."""
 
 from __future__ import annotations
 
