@@ -146,7 +146,7 @@ def _judged(
         if rows.intact < control.required:
             done = "on the disk" if control.rebooted else "acknowledged"
             lost.append(f"{ends}, and {control.required} were {done}")
-    elif rows.broken is not None and rows.broken != max(rows.segments):
+    elif rows.broken is not None and rows.broken != max(rows.segments, default=0):
         lost += rows.problems
     else:
         torn = list(rows.problems)
@@ -190,9 +190,8 @@ def _write_anew(recovery: Recovery, bad: Iterable[int], lost: bool) -> None:
             old = snapshots.generations(data)[:-1] if lost else bad
             for one in old:
                 shutil.rmtree(snapshots.folder_of(data, one))
-            for one in segments(log_folder(data)) if lost else []:
-                if one < number:
-                    remove_segment(segment_path(log_folder(data), one))
+            for one in _numbers(log_folder(data)) - {number} if lost else ():
+                remove_segment(segment_path(log_folder(data), one))
     except (OSError, errors.LogUnavailable) as problem:
         problems.append(f"no new snapshot could be written: {problem}")
     recovery.segment = _next(data)
@@ -200,7 +199,14 @@ def _write_anew(recovery: Recovery, bad: Iterable[int], lost: bool) -> None:
 
 def _next(data: Path) -> int:
     """A number that neither a segment nor a generation has had."""
-    return max([*segments(log_folder(data)), *snapshots.generations(data), 0]) + 1
+    return max([*_numbers(log_folder(data)), *snapshots.generations(data), 0]) + 1
+
+
+def _numbers(folder: Path) -> set[int]:
+    """Of segments, also where only what SQLite had beside one is left: it would take that for its
+    own, were there another one by this number."""
+    found = (path.name.partition(".")[0] for path in folder.glob("*.sqlite*"))
+    return {int(one) for one in found if one.isdecimal()}
 
 
 def _from_snapshot(
