@@ -15,6 +15,8 @@ from typing import Any
 
 import pytest
 
+from bloomery.service import users
+from bloomery.service.permissions import Role
 from bloomery.storage.log import row_sum
 from integration.conftest import open_folder
 from integration.durability.connection import Connection, ask
@@ -170,3 +172,17 @@ def test_a_damaged_snapshot(serve: Serve, killed: Path, tmp_path: Path) -> None:
     assert (aside / file.relative_to(data)).read_bytes() == bytes(raw)
     aside.rename(tmp_path / "elsewhere")
     assert wait_until(lambda: not alerts(server))
+
+
+def test_users_that_are_gone(tmp_path: Path) -> None:
+    """A server that had users, and whose file of them is gone, is not open to all: it is refused,
+    and so is one whose file is damaged."""
+    data = tmp_path / "data"
+    data.mkdir()
+    with users.changing(data) as found:
+        found.add(users.Account("ann", Role.ADMIN))
+    users.users_file(data).write_bytes(users.users_file(data).read_bytes()[:-10])
+    server = BloomeryServer(tmp_path, data=data)
+    assert "not a whole file of users" in server.refused()
+    users.users_file(data).unlink()
+    assert "users.json: gone" in server.refused()
