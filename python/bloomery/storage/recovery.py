@@ -17,14 +17,7 @@ from bloomery import errors
 from bloomery.storage import quarantine, snapshots
 from bloomery.storage.control import Control, ControlWriter, control_file
 from bloomery.storage.folder import FORMAT, log_folder, snapshots_folder
-from bloomery.storage.log import (
-    SEGMENT_BYTES,
-    Fsync,
-    Log,
-    remove_segment,
-    segment_path,
-    segments,
-)
+from bloomery.storage.log import SEGMENT_BYTES, Fsync, Log, remove_segment, segment_path, segments
 from bloomery.storage.logreader import LogReader, pages_cut_off
 from bloomery.storage.replay import replay
 from bloomery.storage.snapshots import Generation
@@ -87,24 +80,29 @@ def recover(data: str | os.PathLike[str], *, accept_loss: bool = False) -> Recov
     lost: list[str] = []
     control = _control(path, lost)
     bad: dict[int, str] = {}  # generations that are damaged
+
+    def require(*others: str) -> None:
+        """Go no further with less than was acknowledged, unless that is accepted."""
+        if (lost or others) and not accept_loss:
+            unsure = control is None or control.rebooted
+            raise _refusal(path, [*dict.fromkeys([*bad.values(), *lost, *others])], unsure)
+
     found = _from_snapshot(path, bad, lost) or _from_nothing(path, bad)
     if found is None:
-        lost += [one for one in bad.values() if one not in lost]
         first = min(segments(log_folder(path)), default=None)
         begins = "has no segment" if first is None else f"begins with segment {first}"
         lost.append(f"no snapshot is whole, and {log_folder(path)} {begins}")
-        _accept(path, lost, accept_loss, control)
+        require()
         found = _from_remains(path, lost)
     state, generation = found
     rows = LogReader(log_folder(path), max(1, generation.number), generation.seq)
     if control is None:
         lost += _cut_off(rows)
-    if rows.problems or lost:  # nothing to hope for: before SQLite sees the files
-        _accept(path, [*lost, *rows.problems], accept_loss, control)
+    require(*rows.problems)  # before SQLite sees the files
     failed: list[str] = []
     replay(state, rows, failed)
     torn = _judged(path, control, rows, failed, lost)
-    _accept(path, lost, accept_loss, control)
+    require()
     recovery = Recovery(path, state, _next(path), rows.last, generation.number, rows.rows)
     recovery.problems = [*dict.fromkeys([*bad.values(), *lost, *torn])]
     if recovery.problems:
@@ -159,17 +157,15 @@ def _judged(
     return []
 
 
-def _accept(data: Path, lost: list[str], accept_loss: bool, control: Control | None) -> None:
-    if lost and not accept_loss:
-        cut = control is None or control.rebooted
-        shown = "; ".join(lost[:_MOST_SHOWN])
-        more = f"; and {len(lost) - _MOST_SHOWN} more" if len(lost) > _MOST_SHOWN else ""
-        raise errors.CorruptData(
-            f"{data}: not started, since what was acknowledged is damaged or missing: "
-            f"{shown}{more}: restore the folder from a copy, or start once with --accept-loss"
-            f"{' (as after a power cut)' if cut else ''}: it goes on with what is left, and sets "
-            f"the files aside in {quarantine.damaged_folder(data)}"
-        )
+def _refusal(data: Path, problems: list[str], unsure: bool) -> errors.CorruptData:
+    shown = "; ".join(problems[:_MOST_SHOWN])
+    more = f"; and {len(problems) - _MOST_SHOWN} more" if len(problems) > _MOST_SHOWN else ""
+    return errors.CorruptData(
+        f"{data}: not started, since what was acknowledged is damaged or missing: {shown}{more}: "
+        "restore the folder from a copy, or start once with --accept-loss"
+        f"{' (as after a power cut)' if unsure else ''}: it goes on with what is left, and sets "
+        f"the files aside in {quarantine.damaged_folder(data)}"
+    )
 
 
 def _write_anew(recovery: Recovery, bad: Iterable[int], lost: bool) -> None:
