@@ -97,7 +97,9 @@ def serve(
     accept_loss: Annotated[
         bool,
         typer.Option(
-            "--accept-loss", help="Start without filters whose every snapshot is damaged."
+            "--accept-loss",
+            help="Start with what is left of a damaged data folder, once; the damaged files are "
+            "set aside in DIR/damaged.",
         ),
     ] = False,
     check: Annotated[

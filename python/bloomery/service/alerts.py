@@ -21,6 +21,7 @@ KINDS = {
     "full-soon": ("warning", "at this rate a filter is full within `warn_within`"),
     "error-rate": ("error", "a filter errs more often than it was made for, as was measured"),
     "rotated": ("info", "a filter with on_full=rotate began a new generation (told, never active)"),
+    "data-damaged": ("error", "damaged files of the data folder were set aside, and still are"),
     "log-unavailable": ("error", "the log cannot be written: writes are refused"),
     "store-unavailable": ("error", "the Redis of a node does not answer"),
     "registry-late": ("warning", "the registry's database does not follow"),
@@ -66,7 +67,7 @@ class Alerts:
     """The alerts of a server."""
 
     def __init__(self, say: Say, now: Callable[[], float] = time.time) -> None:
-        # By kind and filter, or source; 0: the server itself.
+        # By kind and filter, source or folder; 0: the server itself.
         self.active: dict[tuple[str, int | str], Alert] = {}
         self.counts: Counter[str] = Counter()  # how often each kind began
         self.deliver: Callable[[dict[str, Any]], None] | None = None  # to the webhook
@@ -127,4 +128,4 @@ class Alerts:
 
 def _key(kind: str, entry: Entry | None, fields: dict[str, Any]) -> tuple[str, int | str]:
     assert kind in KINDS, kind
-    return kind, fields.get("source", 0) if entry is None else entry.id
+    return kind, fields.get("source", fields.get("folder", 0)) if entry is None else entry.id

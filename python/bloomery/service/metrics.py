@@ -169,6 +169,8 @@ class _ServerFigures(Collector):
         yield "filters_bytes", "Memory of all filters.", _native.memory_used()
         limit = server.settings.maxmemory or None
         yield "filters_limit_bytes", "What they may take; absent without a limit.", limit
+        wrong = len(server.problems)
+        yield "recovery_problems", "What was wrong with the data folder at the start.", wrong
         yield "log_segment", "The segment of the log that is written to.", server.engine.log.segment
         yield "log_refusing", "Whether writes are refused for want of a log.", problem is not None
         yield "registry_healthy", "Whether the last try to write it succeeded.", registry.healthy

@@ -16,6 +16,8 @@ from bloomery.integrations.redis.link import Link
 from bloomery.service import backing, binding, tls, users
 from bloomery.service.configuration import Configuration
 from bloomery.service.registry import Registry
+from bloomery.storage import quarantine
+from bloomery.storage.control import Control
 
 __all__ = ["examine"]
 
@@ -137,3 +139,11 @@ def _folder(found: Configuration) -> None:
         found.problems.append(
             f"data is {data}, must be a folder that can be written: {there}: {problem.strerror}"
         )
+        return
+    try:
+        Control.read(data)
+    except (errors.CorruptData, OSError) as wrong:  # or of a newer version
+        found.problems.append(str(wrong))
+    found.warnings += [
+        f"{one.folder}: damaged files, which were set aside" for one in quarantine.find(data)
+    ]

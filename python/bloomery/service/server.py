@@ -44,7 +44,7 @@ from bloomery.service.tls import Tls
 from bloomery.service.turns import Turns
 from bloomery.service.webhook import Webhook
 from bloomery.storage import files
-from bloomery.storage.folder import lock, log_folder
+from bloomery.storage.folder import lock
 from bloomery.storage.log import Fsync, Log
 from bloomery.storage.recovery import Recovery, recover
 from bloomery.storage.state import State
@@ -218,15 +218,11 @@ class Server:
         self.webhook = self._open_webhook()
         self.door = Door(self)
         self.audit = Audit(self.data, self.say)
+        troubles.tell_damaged(self)
 
     def _open_log(self, found: Recovery) -> Log:
-        return Log(
-            log_folder(self.data),
-            segment=found.segment,
-            seq=found.seq,
-            fsync=cast("Fsync", self.settings.fsync),
-            segment_bytes=self.settings.snapshot_log_bytes,
-        )
+        fsync = cast("Fsync", self.settings.fsync)
+        return found.log(fsync, self.settings.snapshot_log_bytes)
 
     def _open_webhook(self) -> Webhook | None:
         settings = self.settings

@@ -1,4 +1,4 @@
-"""What of the server itself calls for an alert: its log, its registry, its
+"""What of the server itself calls for an alert: its data folder, its log, its registry, its
 sources, its clock."""
 
 from __future__ import annotations
@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING
 
 from bloomery import errors
 from bloomery.service.clock import ALARM_SECONDS
+from bloomery.storage import quarantine
 
 if TYPE_CHECKING:
     from bloomery.service.server import Server
 
-__all__ = ["log_unavailable", "look"]
+__all__ = ["log_unavailable", "look", "tell_damaged"]
 
 _REGISTRY_SECONDS = 60.0  # a change that has been waiting for longer: the tables are late
 
@@ -23,8 +24,23 @@ def log_unavailable(server: Server, problem: errors.LogUnavailable) -> None:
     )
 
 
+def tell_damaged(server: Server) -> None:
+    """Files are set aside since they were damaged, by this start or an earlier one."""
+    for one in quarantine.find(server.data):
+        what = "what was acknowledged is lost" if one.lost else "nothing is lost"
+        text = (
+            f"damaged files were set aside, {what}: {'; '.join(one.problems[:3])}: they are in "
+            f"{one.folder}, and this is told until they are moved away"
+        )
+        server.alerts.begin("data-damaged", text, folder=one.folder.name, lost=one.lost)
+
+
 def look(server: Server) -> None:
     """See, each second, what has begun and what is over."""
+    for alert in [one for one in server.alerts.active.values() if one.kind == "data-damaged"]:
+        folder = alert.fields["folder"]
+        if not (quarantine.damaged_folder(server.data) / folder).exists():
+            server.alerts.end("data-damaged", "the damaged files were moved away", folder=folder)
     alerts, registry, off = server.alerts, server.mirror.projection, server.engine.clock.off
     if server.engine.problem is None:
         alerts.end("log-unavailable", "the log can be written again: writes are taken")

@@ -126,6 +126,11 @@ def users_file(data: str | os.PathLike[str]) -> Path:
     return Path(data, "users.json")
 
 
+def _lock_file(data: str | os.PathLike[str]) -> Path:
+    """What those who change the users wait for; not empty once there were any."""
+    return Path(data, "users.lock")
+
+
 def digest_of(secret: str) -> str:
     """What is kept of a token's secret."""
     return hashlib.sha256(secret.encode()).hexdigest()
@@ -158,11 +163,18 @@ def hash_password(password: str) -> str:
 
 
 def load(data: str | os.PathLike[str]) -> Users:
-    """Read the file; CorruptData says what is wrong with it. None there: no users."""
+    """Read the file; CorruptData says what is wrong with it. None there, and never one: no users.
+    (A server that had users is open to nobody because their file is gone.)"""
     path = users_file(data)
     try:
         raw = path.read_bytes()
     except FileNotFoundError:
+        with contextlib.suppress(FileNotFoundError):
+            if _lock_file(data).lstat().st_size:
+                raise errors.CorruptData(
+                    f"{path}: gone, and there were users: restore it, or remove users.lock too and "
+                    "add the users again with `bloomery user add`"
+                ) from None
         return Users()
     try:
         found = json.loads(raw)
@@ -179,7 +191,7 @@ def load(data: str | os.PathLike[str]) -> Users:
         # Not its text: it may show some of the file.
         raise errors.CorruptData(
             f"{path}: not a whole file of users ({type(problem).__name__}): restore it, or move it "
-            "away and add the users again with `bloomery user add`"
+            "and users.lock away and add the users again with `bloomery user add`"
         ) from None
     return users
 
@@ -223,7 +235,7 @@ def _fields(account: Account) -> dict[str, Any]:
 @contextlib.contextmanager
 def changing(data: str | os.PathLike[str]) -> Iterator[Users]:
     """Read the users, to be changed; written again when all went well. Others wait meanwhile."""
-    with open(Path(data, "users.lock"), "a", opener=private) as lock:
+    with open(_lock_file(data), "ab", opener=private) as lock:
         own(lock.fileno(), data)
         fcntl.flock(lock, fcntl.LOCK_EX)
         users = load(data)
@@ -235,6 +247,8 @@ def changing(data: str | os.PathLike[str]) -> Iterator[Users]:
         with files.replacing(users_file(data), mode=0o600) as file:
             own(file.fileno(), data)
             file.write(json.dumps(content, indent=1).encode() + b"\n")
+        if os.fstat(lock.fileno()).st_size == 0:
+            lock.write(b"there are users\n")
 
 
 def private(path: str, flags: int) -> int:

@@ -9,7 +9,11 @@ from typing import IO
 
 from bloomery import errors
 
-__all__ = ["lock", "log_folder", "snapshots_folder"]
+__all__ = ["FORMAT", "lock", "log_folder", "snapshots_folder"]
+
+# Of a data folder (its control file) and of each segment of its log: 1 had neither. Whatever a
+# bloomery of before could not read whole takes a new one, another operation in the log too.
+FORMAT = 2
 
 
 def log_folder(data: str | os.PathLike[str]) -> Path:

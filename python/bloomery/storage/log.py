@@ -16,6 +16,8 @@ from typing import Literal, TypeAlias
 
 from bloomery import errors, sizing
 from bloomery.storage import files
+from bloomery.storage.control import ControlWriter
+from bloomery.storage.folder import FORMAT
 from bloomery.storage.operations import Record
 
 __all__ = ["Log", "remove_segment", "row_sum", "segment_path", "segments"]
@@ -65,6 +67,7 @@ def _template(folder: Path) -> bytes:
             connection.execute(f"PRAGMA page_size={_PAGE_BYTES}")
             connection.execute("PRAGMA synchronous=OFF")
             connection.execute("PRAGMA journal_mode=WAL")
+            connection.execute(f"PRAGMA user_version={FORMAT}")
             connection.execute(TABLE)
         return path.read_bytes()
     finally:
@@ -128,7 +131,8 @@ class Log:
 
     `append` is for the thread that serves; `sync` for another one, each second. With fsync="always"
     an append returns when the disk has it; with "everysec" a power cut may take what came after the
-    last `sync`, a killed process loses nothing; with "never" the kernel chooses.
+    last `sync`, a killed process loses nothing; with "never" the kernel chooses. `control` is told
+    how far it was written and synced, before anybody is told.
     """
 
     def __init__(
@@ -139,6 +143,7 @@ class Log:
         seq: int = 0,
         fsync: Fsync = "everysec",
         segment_bytes: int = SEGMENT_BYTES,
+        control: ControlWriter | None = None,
     ) -> None:
         if fsync not in _SYNCHRONOUS:
             names = ", ".join(_SYNCHRONOUS)
@@ -150,11 +155,13 @@ class Log:
         self.segment = segment
         # Operations that are in memory and not yet in the log, each with its time.
         self.pending: list[Row] = []
+        self._control = control
         self._segment_bytes = segment_bytes
         self._appends = 0
         self._unsynced = False  # did the last sync fail?
         self._closing: list[_Segment] = []
         self._syncing = threading.Lock()  # one at a time; and who closes waits for who syncs
+        self._cutting = threading.Lock()  # who syncs finds every row in a segment that it syncs
         try:
             self._empty = _template(self.folder)
         except (sqlite3.Error, OSError) as problem:
@@ -219,6 +226,8 @@ class Log:
                 f"{self.path}: {problem}: {len(rows)} operations wait until it can be written"
             ) from None
         self.seq = seq
+        if self._control is not None:
+            self._control.wrote(seq)
         self.pending.clear()
 
     def _cut_if_large(self) -> None:
@@ -228,21 +237,27 @@ class Log:
 
     def cut(self) -> int:
         """Start the next segment; its number. The old one is closed by the next `sync`."""
-        old, self._current = self._current, self._made(self.segment + 1)
-        self.segment += 1
-        self._closing.append(old)
+        made = self._made(self.segment + 1)
+        with self._cutting:
+            self._closing.append(self._current)
+            self._current = made
+            self.segment += 1
         return self.segment
 
     def sync(self) -> None:
         """Bring to the disk what was appended before, and close old segments; in any thread."""
         with self._syncing:
-            current = self._current
-            closing, self._closing = self._closing, []
+            with self._cutting:
+                seq, current = self.seq, self._current
+                closing, self._closing = self._closing, []
             try:
                 while closing:
                     closing.pop().close(self.fsync != "never")
                 if self.fsync != "never":
                     current.sync()
+                    # After a sync that failed the next one may say that all is well: it is not.
+                    if self._control is not None and not self._unsynced:
+                        self._control.synced(seq)
             except (sqlite3.Error, OSError) as problem:
                 self._unsynced = True
                 raise errors.LogUnavailable(
@@ -258,6 +273,8 @@ class Log:
         self.sync()
         with self._syncing:
             self._current.close(self.fsync != "never")
+            if self._control is not None:
+                self._control.close()
 
     def _made(self, number: int) -> _Segment:
         path = segment_path(self.folder, number)

@@ -1,4 +1,5 @@
-"""A log read again. Whatever is damaged is said, and all that is not is read."""
+"""A log read again. Whatever is damaged is said, and all that is not is read; whether that is good
+enough is for others to decide (`recovery`)."""
 
 from __future__ import annotations
 
@@ -15,9 +16,10 @@ from pathlib import Path
 from typing import TypeAlias
 
 from bloomery import _native, errors
+from bloomery.storage.folder import FORMAT
 from bloomery.storage.log import TABLE, row_sum, segment_path, segments
 
-__all__ = ["LogReader", "Row"]
+__all__ = ["LogReader", "Row", "pages_cut_off"]
 
 Row: TypeAlias = tuple[int, float, int, int, bytes]  # seq, at, filter, op, data
 _Stored: TypeAlias = tuple[int, float, int, int, bytes, int]
@@ -34,8 +36,9 @@ _TOGETHER = 256  # rows
 class LogReader:
     """The rows of all segments from `first` on, up to before `end`, in order.
 
-    `problems` has a sentence for each thing that is wrong, once it was come across; `last` is the
-    number of the last row.
+    `problems` has a sentence for each thing that is wrong, once it was come across: the first in
+    segment `broken`, behind row `intact`. `last` is the number of the last row, `format` the newest
+    version of a segment.
     """
 
     def __init__(
@@ -46,6 +49,9 @@ class LogReader:
         self.problems: list[str] = []
         self.last = seq
         self.rows = 0
+        self.format = 0
+        self.intact = seq
+        self.broken: int | None = None
         found = [n for n in segments(folder) if n >= first and (end is None or n < end)]
         # A snapshot is made behind the start of its segment: that one must be there.
         least = first if first > 1 else 0
@@ -54,55 +60,66 @@ class LogReader:
         missing = sorted({*range(first, after)} - {*found})
         if missing:
             names = ", ".join(segment_path(folder, n).name for n in missing[:5])
-            self.problems.append(f"{self.folder}: no {names}: what was done then is lost")
+            self._wrong(missing[0], f"{self.folder}: no {names}: what was done then is lost")
+
+    def paths(self) -> list[Path]:
+        """Where the segments are."""
+        return [segment_path(self.folder, number) for number in self.segments]
+
+    def _wrong(self, number: int, text: str) -> None:
+        if self.broken is None:
+            self.broken, self.intact = number, self.last
+        self.problems.append(text)
 
     def __iter__(self) -> Iterator[Row]:
         """Give every row that is as it was written."""
         for number in self.segments:
             path = segment_path(self.folder, number)
             damaged = 0
-            for seq, at, filter, op, data, found in chain.from_iterable(self._stored(path)):
+            for seq, at, filter, op, data, found in chain.from_iterable(self._stored(number, path)):
                 try:
                     good = row_sum(seq, at, filter, op, data) == found
                 except (TypeError, struct.error):
                     good = False
                 if not good or seq <= self.last:
                     damaged += 1
+                    if damaged == 1:
+                        what = "is there again" if good else "is damaged"
+                        self._wrong(number, f"{path}: row {seq!r:.40} {what}")
                     continue
                 if seq != self.last + 1 and not damaged:
                     missing = f"{self.last + 1} to {seq - 1}"
-                    self.problems.append(f"{path}: rows {missing} are missing")
+                    self._wrong(number, f"{path}: rows {missing} are missing")
                 self.last = seq
                 self.rows += 1
                 yield seq, at, filter, op, data
-            if damaged:
-                self.problems.append(f"{path}: {damaged} damaged rows were left out")
+            if damaged > 1:
+                self._wrong(number, f"{path}: {damaged - 1} more rows are damaged")
+            lost = _lost_frames(Path(f"{path}-wal"))
+            if lost:
+                self._wrong(number, f"{path}-wal: damaged: its last {lost} pages could not be read")
+        if self.broken is None:
+            self.intact = self.last
 
-    def _stored(self, path: Path) -> Iterator[list[_Stored]]:
-        short = _pages_cut_off(path)  # before SQLite sees it and makes a new index
-        if short:
-            self.problems.append(
-                f"{path}-wal: cut off: its last {short} pages are gone, and what was done last is "
-                "lost"
-            )
+    def _stored(self, number: int, path: Path) -> Iterator[list[_Stored]]:
         try:
-            with self._whole(path) as whole:
+            with self._whole(number, path) as whole:
                 # Read only: closing it does not fold the write-ahead file of a killed server in,
                 # which takes seconds, and damaged files stay as they are. Without such a file
                 # nobody writes.
                 mode = "mode=ro" if Path(f"{whole}-wal").exists() else "immutable=1"
                 opened = sqlite3.connect(f"file:{_quoted(whole)}?{mode}", uri=True, timeout=10)
                 with contextlib.closing(opened) as connection:
-                    self._check(connection, path)
-                    yield from self._salvaged(connection, path)
+                    self._check(connection)
+                    yield from self._salvaged(connection, number, path)
         except sqlite3.OperationalError as problem:
             # A full disk, no right to write: nothing is lost, and all can be read another time.
             raise errors.LogUnavailable(f"{path}: {problem}: it cannot be read") from None
         except sqlite3.DatabaseError as problem:
-            self.problems.append(f"{path}: {problem}: nothing of it can be read")
+            self._wrong(number, f"{path}: {problem}: nothing of it can be read")
 
     @contextlib.contextmanager
-    def _whole(self, path: Path) -> Iterator[Path]:
+    def _whole(self, number: int, path: Path) -> Iterator[Path]:
         """The segment; or, if its end is missing, a copy with zeros there: SQLite would read
         nothing of one that is shorter than it says."""
         with path.open("rb") as file:
@@ -112,26 +129,29 @@ class LogReader:
         if not nbytes < right <= _MOST_BYTES or Path(f"{path}-wal").exists():
             yield path
             return
-        self.problems.append(f"{path}: {nbytes} bytes, expected {right}: its end is missing")
+        self._wrong(number, f"{path}: {nbytes} bytes, expected {right}: its end is missing")
         with tempfile.TemporaryDirectory() as folder:
             copy = shutil.copy(path, folder)
             os.truncate(copy, right)
             yield Path(copy)
 
-    def _check(self, connection: sqlite3.Connection, path: Path) -> None:
-        """Look at what a query would not show: another table by this name, a cut-off end."""
+    def _check(self, connection: sqlite3.Connection) -> None:
+        """Look at what a query would not show: another version, another table by this name."""
         connection.execute("PRAGMA trusted_schema=OFF")
+        version = connection.execute("PRAGMA user_version").fetchone()[0]
+        if version > FORMAT:
+            raise sqlite3.DatabaseError(
+                f"version {version}, and this bloomery knows versions up to {FORMAT}: start the "
+                "newer bloomery that wrote it"
+            )
+        self.format = max(self.format, version)
         made = connection.execute("SELECT sql FROM sqlite_master WHERE name='log'").fetchone()
         if made != (TABLE,):
             raise sqlite3.DatabaseError("it has no table of our log")
-        lost = _lost_frames(Path(f"{path}-wal"))
-        if lost:
-            self.problems.append(
-                f"{path}-wal: damaged: its last {lost} pages could not be read, and what was done "
-                "last is lost"
-            )
 
-    def _salvaged(self, connection: sqlite3.Connection, path: Path) -> Iterator[list[_Stored]]:
+    def _salvaged(
+        self, connection: sqlite3.Connection, number: int, path: Path
+    ) -> Iterator[list[_Stored]]:
         before = self.last
         try:
             cursor = connection.execute(f"{_SELECT} ORDER BY seq")
@@ -140,7 +160,7 @@ class LogReader:
                 yield rows
             return
         except sqlite3.DatabaseError as problem:
-            self.problems.append(f"{path}: {problem}: rows after {before} are read one by one")
+            self._wrong(number, f"{path}: {problem}: rows after {before} are read one by one")
         end = None
         with contextlib.suppress(sqlite3.Error):
             end = connection.execute("SELECT max(seq) FROM log").fetchone()[0] or 0
@@ -153,9 +173,10 @@ class LogReader:
                 yield rows
 
 
-def _pages_cut_off(path: Path) -> int:
-    """How much shorter a write-ahead file is than its server had made it when it was killed: the
-    index which SQLite keeps beside it tells, twice, until the segment is closed."""
+def pages_cut_off(path: Path) -> int:
+    """How much shorter a segment's write-ahead file is than its server had made it when it was
+    killed: the index which SQLite keeps beside it tells, twice, until somebody opens it again. For
+    folders of version 1, which have no control file."""
     wal, index = Path(f"{path}-wal"), Path(f"{path}-shm")
     nbytes = wal.stat().st_size if wal.exists() else 0
     try:

@@ -25,7 +25,8 @@ _CHUNK = struct.Struct("<QI")  # the position, how long the JSON is
 
 
 class Op(IntEnum):
-    """The operations, by the numbers that logs hold: never change one."""
+    """The operations, by the numbers that logs hold: never change one. Another one takes a new
+    `folder.FORMAT`: who does not know it must not start on such a log."""
 
     ADD = 1
     REMOVE = 2

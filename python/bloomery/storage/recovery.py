@@ -1,23 +1,31 @@
 """From a data folder to the filters of a server: the newest good snapshot, and the log after it.
-What is damaged is said; what cannot be made whole is not passed over."""
+
+A start never has less than was acknowledged without a person having said so: but for what a power
+cut may take from the end of the log, whatever is damaged or missing is refused (`accept_loss`).
+"""
 
 from __future__ import annotations
 
 import os
+import shutil
 import time
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from bloomery import errors
-from bloomery.storage import snapshots
-from bloomery.storage.folder import log_folder
-from bloomery.storage.log import Fsync, Log, segments
-from bloomery.storage.logreader import LogReader
+from bloomery.storage import quarantine, snapshots
+from bloomery.storage.control import Control, ControlWriter, control_file
+from bloomery.storage.folder import FORMAT, log_folder, snapshots_folder
+from bloomery.storage.log import SEGMENT_BYTES, Fsync, Log, remove_segment, segment_path, segments
+from bloomery.storage.logreader import LogReader, pages_cut_off
 from bloomery.storage.replay import replay
 from bloomery.storage.snapshots import Generation
 from bloomery.storage.state import State
 
 __all__ = ["Recovery", "recover"]
+
+_MOST_SHOWN = 5  # problems, in a message
 
 
 @dataclass(slots=True)
@@ -33,53 +41,174 @@ class Recovery:
     seconds: float = 0.0
     problems: list[str] = field(default_factory=list)
 
-    def log(self, fsync: Fsync = "everysec") -> Log:
+    def log(self, fsync: Fsync = "everysec", segment_bytes: int = SEGMENT_BYTES) -> Log:
         """Open the log for writing."""
-        return Log(log_folder(self.data), segment=self.segment, seq=self.seq, fsync=fsync)
+        if fsync != "never":
+            _sync(log_folder(self.data))
+        control = ControlWriter(self.data, self.seq, fsync)
+        return Log(
+            log_folder(self.data),
+            segment=self.segment,
+            seq=self.seq,
+            fsync=fsync,
+            segment_bytes=segment_bytes,
+            control=control,
+        )
+
+
+def _sync(folder: Path) -> None:
+    """Bring to the disk what a killed server wrote, and nobody has synced."""
+    for path in folder.glob("*.sqlite*"):
+        file = os.open(path, os.O_RDONLY)
+        try:
+            os.fsync(file)
+        finally:
+            os.close(file)
 
 
 def recover(data: str | os.PathLike[str], *, accept_loss: bool = False) -> Recovery:
     """Bring the filters back.
 
-    If something was damaged (`problems`), the state as it came out is written as a new snapshot, so
-    that it is not built on damaged files again. CorruptData: no snapshot is whole; `accept_loss`
-    then takes what is left of the newest.
+    CorruptData: something that was acknowledged is lost, or may be; nothing was changed. With
+    `accept_loss` all that can be read is taken, and the files as they were found are set aside
+    (`quarantine`). So is a snapshot that is damaged where nothing is lost, since the one before and
+    the log have everything. `problems` has all that was wrong; a new snapshot was then written, so
+    that nothing is built on damaged files again.
     """
     began = time.monotonic()
     path = Path(data)
-    problems: list[str] = []
-    found = _from_snapshot(path, problems) or _from_nothing(path, problems)
+    lost: list[str] = []
+    control = _control(path, lost)
+    bad: dict[int, str] = {}  # generations that are damaged
+
+    def require(*others: str) -> None:
+        """Go no further with less than was acknowledged, unless that is accepted."""
+        if (lost or others) and not accept_loss:
+            unsure = control is None or control.rebooted
+            raise _refusal(path, [*dict.fromkeys([*bad.values(), *lost, *others])], unsure)
+
+    found = _from_snapshot(path, bad, lost) or _from_nothing(path, bad)
     if found is None:
-        if not accept_loss:
-            raise errors.CorruptData(
-                f"{os.fspath(data)}: no snapshot is whole: {'; '.join(problems)}: restore the "
-                "folder from a copy, or start with --accept-loss, without what is damaged"
-            )
-        found = _from_remains(path, problems)
+        first = min(segments(log_folder(path)), default=None)
+        begins = "has no segment" if first is None else f"begins with segment {first}"
+        lost.append(f"no snapshot is whole, and {log_folder(path)} {begins}")
+        require()
+        found = _from_remains(path, lost)
     state, generation = found
     rows = LogReader(log_folder(path), max(1, generation.number), generation.seq)
-    replay(state, rows, problems)
-    problems += rows.problems
+    if control is None:
+        lost += _cut_off(rows)
+    require(*rows.problems)  # before SQLite sees the files
+    failed: list[str] = []
+    replay(state, rows, failed)
+    torn = _judged(path, control, rows, failed, lost)
+    require()
     recovery = Recovery(path, state, _next(path), rows.last, generation.number, rows.rows)
-    recovery.problems = problems
-    if problems:
-        try:
-            recovery.log("always").close()  # a snapshot without its segment would lack something
-            snapshots.write(path, state, recovery.segment, recovery.seq)
-        except (OSError, errors.LogUnavailable) as problem:
-            problems.append(f"no new snapshot could be written: {problem}")
-        recovery.segment = _next(path)
+    recovery.problems = [*dict.fromkeys([*bad.values(), *lost, *torn])]
+    if recovery.problems:
+        _write_anew(recovery, bad, bool(lost))
     recovery.seconds = time.monotonic() - began
     return recovery
 
 
+def _control(data: Path, lost: list[str]) -> Control | None:
+    try:
+        return Control.read(data)
+    except errors.UnsupportedVersion:
+        raise  # whatever is accepted: nothing is lost for the one who wrote it
+    except errors.CorruptData as problem:
+        lost.append(str(problem))
+    return None
+
+
+def _cut_off(rows: LogReader) -> list[str]:
+    """What the write-ahead files of version 1 lack."""
+    short = ((path, pages_cut_off(path)) for path in rows.paths())
+    return [
+        f"{path}-wal: cut off: its last {pages} pages are gone" for path, pages in short if pages
+    ]
+
+
+def _judged(
+    data: Path, control: Control | None, rows: LogReader, failed: list[str], lost: list[str]
+) -> list[str]:
+    """Add to what is lost; what remains is the end of the log that a power cut may take."""
+    if control is None:
+        lost += [*rows.problems, *failed]
+        if rows.format >= FORMAT and not control_file(data).exists():
+            lost.append(f"{control_file(data)}: missing: nobody can tell whether the log is whole")
+        return []
+    ends = f"{rows.folder}: ends with operation {rows.intact}"
+    if failed or rows.intact < control.required:
+        lost += [*rows.problems, *failed]
+        if rows.intact < control.required:
+            done = "on the disk" if control.rebooted else "acknowledged"
+            lost.append(f"{ends}, and {control.required} were {done}")
+    elif rows.broken is not None and rows.broken != max(rows.segments, default=0):
+        lost += rows.problems
+    else:
+        torn = list(rows.problems)
+        if rows.intact < control.written:
+            torn.append(
+                f"{ends}: the last {control.written - rows.intact} were not synced when the "
+                "machine went down, and are lost"
+            )
+        return torn
+    return []
+
+
+def _refusal(data: Path, problems: list[str], unsure: bool) -> errors.CorruptData:
+    shown = "; ".join(problems[:_MOST_SHOWN])
+    more = f"; and {len(problems) - _MOST_SHOWN} more" if len(problems) > _MOST_SHOWN else ""
+    return errors.CorruptData(
+        f"{data}: not started, since what was acknowledged is damaged or missing: {shown}{more}: "
+        "restore the folder from a copy, or start once with --accept-loss"
+        f"{' (as after a power cut)' if unsure else ''}: it goes on with what is left, and sets "
+        f"the files aside in {quarantine.damaged_folder(data)}"
+    )
+
+
+def _write_anew(recovery: Recovery, bad: Iterable[int], lost: bool) -> None:
+    """Write the state as a new snapshot; what is damaged is set aside before it goes."""
+    data, problems = recovery.data, recovery.problems
+    above = [log_folder(data), snapshots_folder(data), control_file(data)]
+    damaged = above if lost else [snapshots.folder_of(data, number) for number in bad]
+    damaged = [path for path in damaged if path.exists()]
+    if damaged:
+        quarantine.set_aside(data, damaged, problems, lost=lost)
+    number = recovery.segment
+    try:
+        # A snapshot without its segment would lack something.
+        Log(log_folder(data), segment=number, seq=recovery.seq, fsync="always").close()
+        snapshots.write(data, recovery.state, number, recovery.seq)
+        ControlWriter(data, recovery.seq, "always").close()  # what is lost is not asked for again
+        if damaged:
+            old = snapshots.generations(data)[:-1] if lost else bad
+            for one in old:
+                shutil.rmtree(snapshots.folder_of(data, one))
+            for one in _numbers(log_folder(data)) - {number} if lost else ():
+                remove_segment(segment_path(log_folder(data), one))
+    except (OSError, errors.LogUnavailable) as problem:
+        problems.append(f"no new snapshot could be written: {problem}")
+    recovery.segment = _next(data)
+
+
 def _next(data: Path) -> int:
     """A number that neither a segment nor a generation has had."""
-    return max([*segments(log_folder(data)), *snapshots.generations(data), 0]) + 1
+    return max([*_numbers(log_folder(data)), *snapshots.generations(data), 0]) + 1
 
 
-def _from_snapshot(data: Path, problems: list[str]) -> tuple[State, Generation] | None:
-    """The newest generation that is whole."""
+def _numbers(folder: Path) -> set[int]:
+    """Of segments, also where only what SQLite had beside one is left: it would take that for its
+    own, were there another one by this number."""
+    found = (path.name.partition(".")[0] for path in folder.glob("*.sqlite*"))
+    return {int(one) for one in found if one.isdecimal()}
+
+
+def _from_snapshot(
+    data: Path, bad: dict[int, str], lost: list[str]
+) -> tuple[State, Generation] | None:
+    """The newest generation that is whole; and newer ones that are not."""
     for number in reversed(snapshots.generations(data)):
         state = State()
         try:
@@ -87,20 +216,19 @@ def _from_snapshot(data: Path, problems: list[str]) -> tuple[State, Generation] 
             for saved in generation.entries:
                 state.put(generation.load(data, saved))
         except errors.CorruptData as problem:
-            problems.append(f"snapshot {number} cannot be used: {problem}")
+            bad[number] = f"snapshot {number} cannot be used: {problem}"
+            if isinstance(problem, errors.UnsupportedVersion):
+                lost.append(bad[number])  # not damaged: it may have what no older one has
             continue
         _set(state, generation)
         return state, generation
     return None
 
 
-def _from_nothing(data: Path, problems: list[str]) -> tuple[State, Generation] | None:
+def _from_nothing(data: Path, bad: dict[int, str]) -> tuple[State, Generation] | None:
     """No filters, if the log has everything that was ever done."""
     found = segments(log_folder(data))
-    if found and found[0] != 1:
-        problems.append(f"{log_folder(data)}: the log begins with segment {found[0]}")
-        return None
-    if not found and problems:
+    if (found and found[0] != 1) or (bad and not found):
         return None
     return State(), Generation(0, 0, 1, 0.0)
 

@@ -17,7 +17,8 @@ _GATHER_BYTES = 4 << 20
 
 
 def replay(state: State, rows: Iterable[Row], problems: list[str]) -> None:
-    """Do all that the rows say. What cannot be done, since an earlier row is lost, is a problem."""
+    """Do all that the rows say. What cannot be done, since an earlier row is lost or a newer
+    bloomery wrote it, is a problem."""
     waiting: dict[int, list[bytes]] = {}
     nbytes = 0
     refused = 0
@@ -31,7 +32,9 @@ def replay(state: State, rows: Iterable[Row], problems: list[str]) -> None:
         except errors.BloomeryError as problem:
             refused += 1
             if refused == 1:
-                problems.append(f"an operation on filter number {filter_id} is left out: {problem}")
+                problems.append(
+                    f"an operation on filter number {filter_id} cannot be done: {problem}"
+                )
 
     for _, at, filter_id, op, data in rows:
         if op == Op.ADD:
@@ -52,4 +55,4 @@ def replay(state: State, rows: Iterable[Row], problems: list[str]) -> None:
     for number, parts in waiting.items():
         apply(Op.ADD, number, b"".join(parts), state.now)
     if refused > 1:
-        problems.append(f"{refused - 1} more operations are left out")
+        problems.append(f"{refused - 1} more operations cannot be done")

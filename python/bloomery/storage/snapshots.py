@@ -95,8 +95,11 @@ class Generation:
                 raise errors.CorruptData(f"{path}: damaged: its checksum does not hold")
             if body["format"] != _FORMAT:
                 raise errors.UnsupportedVersion(
-                    f"{path}: format {body['format']}: upgrade bloomery"
+                    f"{path}: version {body['format']}, and this bloomery knows {_FORMAT}: start "
+                    "the newer bloomery that wrote it"
                 )
+            if body["number"] != number:
+                raise errors.CorruptData(f"{path}: that of snapshot {body['number']}")
             entries = [Saved(**one) for one in body["entries"]]
             for one in entries:
                 known = one.partial or "kind" in one.settings

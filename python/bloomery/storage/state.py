@@ -77,7 +77,9 @@ class State:
         self.now = at
         method = _METHODS.get(op)
         if method is None:
-            raise errors.UnsupportedVersion(f"operation {op} is not known: upgrade bloomery")
+            raise errors.UnsupportedVersion(
+                f"operation {op} is not known: a newer bloomery wrote it: upgrade bloomery again"
+            )
         try:
             return method(self, filter_id, data)
         except errors.BloomeryError:

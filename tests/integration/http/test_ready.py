@@ -9,9 +9,9 @@ import numpy as np
 from prometheus_client.parser import text_string_to_metric_families
 
 from bloomery.storage import operations
-from bloomery.storage.folder import log_folder
-from bloomery.storage.log import Log, Row
+from bloomery.storage.log import Row
 from bloomery.storage.operations import Op
+from bloomery.storage.recovery import recover
 from integration.http.asking import Http, Raw, at, post, problem
 from integration.resp.wire import Wire
 from integration.servers import BloomeryServer, Serve, free_port, wait_until
@@ -29,8 +29,7 @@ def test_ready_while_serving(http: Http) -> None:
 def test_not_ready_while_loading(tmp_path: Path) -> None:
     """While a long log is read again the server is alive and not ready, and says so to whoever
     asks for more; then it has everything."""
-    folder = log_folder(tmp_path / "data")
-    log = Log(folder, fsync="never")
+    log = recover(tmp_path / "data").log("never")
     settings = {"kind": "scalable", "capacity": 1000, "error_rate": 0.01}
     hashes = np.random.default_rng(1).integers(0, 2**63, 4_000_000, dtype=np.uint64)
     rows: list[Row] = [

@@ -16,6 +16,9 @@ import pytest
 
 from bloomery.cli import main
 from bloomery.service.settings import Settings
+from bloomery.storage import quarantine
+from bloomery.storage.control import control_file
+from bloomery.storage.recovery import recover
 from docs.pages import TREE
 from integration.durability.connection import Connection, Refused
 from integration.servers import RedisServer, Serve
@@ -224,3 +227,14 @@ def test_the_store(tmp_path: Path, check: Check, redis_server: RedisServer) -> N
     assert "the URL of Redis begins with" in refused.stderr
     assert "hunter22" not in refused.stderr
     assert refused.stderr.count("\n") == 1
+
+
+def test_a_data_folder_that_would_be_refused(check: Check, tmp_path: Path) -> None:
+    """A damaged control file is a problem, and files that were set aside are a warning."""
+    recover(tmp_path).log().close()
+    quarantine.set_aside(tmp_path, [control_file(tmp_path)], ["why"], lost=True)
+    found = check("--data", str(tmp_path), *FREE)
+    assert found["ok"]
+    assert any("set aside" in warning for warning in found["warnings"])
+    control_file(tmp_path).write_bytes(b"short")
+    assert any("control" in one for one in check("--data", str(tmp_path), *FREE)["problems"])

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from integration.nursery import Forked
-from integration.servers.process import PATIENCE, Server
+from integration.servers.process import PATIENCE, Server, wait_until
 
 
 class BloomeryServer(Server):
@@ -42,6 +42,17 @@ class BloomeryServer(Server):
         found = self.READY.search(self.printed())
         assert found is not None, self.printed()
         return int(found[group])
+
+    def comes_up(self) -> bool:
+        """Start it where it may come up, or be refused as `refused` has it."""
+        self.spawn()
+        assert self.process is not None
+        wait_until(lambda: self._ended() or self.ready())
+        if self.ready():
+            return True
+        code, self.process = self.process.wait(PATIENCE), None
+        assert (code, self.printed().count("\n")) == (2, 1), (code, self.printed())
+        return False
 
     def refused(self) -> str:
         """Start it where it must not come up: exit code 2, and the one line that it prints."""

@@ -199,3 +199,20 @@ def test_a_newer_file_is_told(tmp_path: Path) -> None:
     users_file(tmp_path).write_text('{"version": 2, "users": []}')
     with pytest.raises(errors.UnsupportedVersion, match="version 2"):
         load(tmp_path)
+
+
+def test_a_file_that_is_gone_is_missed(tmp_path: Path) -> None:
+    """A folder that had users is not open to all when their file is gone; nor are users added to
+    nothing. Without the lock too, there are none."""
+    with pytest.raises(errors.InvalidParameter), changing(tmp_path) as found:
+        found.find("nobody")  # which makes no file, and there never was one
+    assert load(tmp_path) == {}
+    with changing(tmp_path) as found:
+        found.add(Account("ann", Role.ADMIN))
+    users_file(tmp_path).unlink()
+    with pytest.raises(errors.CorruptData, match=r"users\.json: gone"):
+        load(tmp_path)
+    with pytest.raises(errors.CorruptData), changing(tmp_path) as found:
+        found.add(Account("bob", Role.ADMIN))
+    (tmp_path / "users.lock").unlink()
+    assert load(tmp_path) == {}

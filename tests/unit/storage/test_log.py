@@ -141,7 +141,7 @@ def test_a_full_disk_heals(small_disk: Path) -> None:
 
 
 def test_a_damaged_row_is_left_out(tmp_path: Path) -> None:
-    """A row that is not as it was written is left out and counted, and all others are read."""
+    """A row that is not as it was written is left out and said, and all others are read."""
     rows = written(tmp_path)
     path = segment_path(tmp_path, 1)
     raw = path.read_bytes()
@@ -150,7 +150,7 @@ def test_a_damaged_row_is_left_out(tmp_path: Path) -> None:
     path.write_bytes(raw.replace(damaged, b"X" + damaged[1:]))
     found, problems = read(tmp_path)
     assert found == rows[:-1]
-    assert problems == [f"{path}: 1 damaged rows were left out"]
+    assert problems == [f"{path}: row {len(rows)} is damaged"]
 
 
 def test_a_missing_row_is_said(tmp_path: Path) -> None:
