@@ -282,7 +282,7 @@ class Turns:
     async def close(self) -> None:
         """Return when everything that was noted is written, or could not be."""
         self.join()
-        while self._begun or self._committing or self._held:
+        while self._begun or self._committing or self._held or self._noted:
             await asyncio.sleep(0.001)
 
     def stop(self) -> None:
