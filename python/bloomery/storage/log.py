@@ -160,8 +160,9 @@ class Log:
         return 0.0 if since is None or self.fsync == "always" else max(0.0, now - since)
 
     def is_late(self, now: float) -> bool:
-        """Would a power cut take more than may be lost?"""
-        return self.fsync == "everysec" and self.unsynced(now) > LATE_SECONDS
+        """Would a power cut take more than may be lost? Asked in every turn."""
+        since = self._flushing or self._unflushed
+        return since is not None and now - since > LATE_SECONDS and self.fsync == "everysec"
 
     @property
     def flushing(self) -> bool:
