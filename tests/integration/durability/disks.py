@@ -46,7 +46,16 @@ class Hung:
         folder.mkdir()
         self.library = folder / "hung_disk.so"
         source = Path(__file__).with_name("hung_disk.c")
-        command = [compiler, "-shared", "-fPIC", "-O1", "-o", self.library, source, "-ldl"]
+        command = [
+            compiler,
+            "-shared",
+            "-fPIC",
+            "-O1",
+            "-o",
+            str(self.library),
+            str(source),
+            "-ldl",
+        ]
         subprocess.run(command, check=True)
         self.flag = folder / "hung"
 

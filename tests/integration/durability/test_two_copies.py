@@ -133,7 +133,7 @@ def test_what_no_file_has_any_more(story: Story, tmp_path: Path) -> None:
     with Connection(story.server.resp_port) as other:
         saving = story.connection
         saving.socket.sendall(b"*1\r\n$4\r\nSAVE\r\n")
-        taken = []
+        taken: list[str] = []
 
         def saved() -> bool:
             assert other.ask("BF.EXISTS", "bloom", story.keys["bloom"][0]) == 1

@@ -63,8 +63,13 @@ def test_a_call_that_is_cancelled_has_the_log_until_it_ends(tmp_path: Path) -> N
                 writers.append((threading.current_thread() is threading.main_thread(), go.is_set()))
                 write(rows)  # type: ignore[arg-type]
 
-            turns.engine.log.write = watched  # type: ignore[assignment,method-assign]
-            call = turns.call(lambda: (begun.set(), go.wait(SOON)))
+            turns.engine.log.write = watched  # type: ignore[method-assign]
+
+            def work() -> None:
+                begun.set()
+                go.wait(SOON)
+
+            call = turns.call(work)
             await eventually(begun.is_set)
             call.cancel()
             await asyncio.sleep(0)
