@@ -27,6 +27,9 @@ KINDS = {
     "registry-late": ("warning", "the registry's database does not follow"),
     "source-unavailable": ("error", "a source that filters are bound to does not answer"),
     "snapshot-failed": ("error", "the last snapshot was not made; the log keeps everything"),
+    "snapshot-damaged": ("error", "a file of a snapshot was damaged (told, never active)"),
+    "log-late": ("warning", "the disk does not follow the log: replies to writes wait for it"),
+    "log-unfolded": ("warning", "an old segment of the log cannot be closed; nothing is lost"),
     "clock": ("warning", "the wall clock jumped: the server's time follows it slowly"),
 }
 # Something that happens again and again to one filter is told once in so many seconds.

@@ -21,6 +21,7 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
+from bloomery import errors
 from bloomery.service import users
 from bloomery.service.permissions import OPERATIONS, Role
 from bloomery.storage.operations import text_of
@@ -126,7 +127,8 @@ class Audit:
         self._lost = 0
         self._repeated: dict[tuple[object, ...], int] = {}
         self._minute = time.monotonic()
-        self._failing = False
+        self._failing: Exception | None = None  # why the last lines could not be written
+        self._closing = threading.Event()
         self._thread = threading.Thread(target=self._run, name="bloomery-audit", daemon=True)
         self._thread.start()
         self.note(None, "", "server", "start", "done")
@@ -165,11 +167,17 @@ class Audit:
             self._lost += 1
 
     def close(self, outcome: str) -> None:
-        """Note that the server has stopped, write what waits, and end."""
+        """Note that the server has stopped, write what waits, and end. LogUnavailable says how many
+        lines could not be written: nothing is tried twice any more."""
         self._minute = float("-inf")
         self.note(None, "", "server", "stop", outcome)
+        self._closing.set()
         self._queue.put(None)
         self._thread.join()
+        if self._lost:
+            raise errors.LogUnavailable(
+                f"{audit_file(self._data)}: {self._failing}: {self._lost} lines of it are lost"
+            )
 
     # In the thread.
 
@@ -180,25 +188,25 @@ class Audit:
             while len(some) < 1000 and not self._queue.empty():
                 some.append(self._queue.get_nowait())
             ended = None in some
-            self._write([one for one in some if one is not None], ended)
+            self._write([one for one in some if one is not None])
 
-    def _write(self, lines: list[Line], ended: bool) -> None:
+    def _write(self, lines: list[Line]) -> None:
         while lines:
             lost = self._lost
             told = [line(None, "", "server", "audit", "failed", note=f"{lost} lines were lost")]
             try:
                 append(self._data, [*lines, *(told if lost else [])])
-            except OSError as problem:
-                if not self._failing:
+            except Exception as problem:  # noqa: BLE001  # whatever it is, there are other lines
+                if self._failing is None:
                     self._say(f"the audit log cannot be written: {problem}", level="warning")
-                self._failing = True
-                if ended or self._queue.full():
+                self._failing = problem
+                if self._closing.is_set() or self._queue.full():
                     self._lost += len(lines)
                     return
-                time.sleep(1)
+                self._closing.wait(1)
             else:
                 self._lost -= lost
-                if self._failing:
+                if self._failing is not None:
                     self._say("the audit log can be written again")
-                self._failing = False
+                self._failing = None
                 return

@@ -173,6 +173,10 @@ class _ServerFigures(Collector):
         yield "recovery_problems", "What was wrong with the data folder at the start.", wrong
         yield "log_segment", "The segment of the log that is written to.", server.engine.log.segment
         yield "log_refusing", "Whether writes are refused for want of a log.", problem is not None
+        waited = server.engine.log.unsynced(time.monotonic())
+        yield "log_unsynced_seconds", "For how long a write has not been on the disk.", waited
+        late = server.turns.late_since is not None
+        yield "log_late", "Whether replies to writes wait for the disk.", late
         yield "registry_healthy", "Whether the last try to write it succeeded.", registry.healthy
         yield "registry_behind_seconds", "For how long a change has been waiting.", registry.behind
         age = max(0.0, time.time() - saving.last_save)
@@ -196,6 +200,8 @@ class _ServerFigures(Collector):
         away = {"resp": refused, "http": server.http.refused}
         yield "connections_refused", "Connections turned away.", "door", away
         yield "log_rows", "Rows of the log, ever.", "", {"": server.engine.log.seq}
+        delayed = {"": server.turns.delayed}
+        yield "log_delayed_fsync", "How often replies began to wait for the disk.", "", delayed
         lost = server.mirror.projection.lost_samples
         yield "samples_lost", "Samples that never got into the registry.", "", {"": lost}
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import os
 import subprocess
 import time
@@ -22,6 +23,7 @@ __all__ = ["Saving"]
 
 _NICE = 10
 _IDLE_SECONDS = 60.0
+_MOST_TOLD = 5  # files of one snapshot
 
 
 class Saving:
@@ -89,20 +91,50 @@ class Saving:
     async def _make(self) -> None:
         if self.server.node is not None:
             return  # Redis has everything
-        log, began = self.server.engine.log, time.monotonic()
-        turns = self.server.turns
-        number, seq = await turns.call(lambda: (log.cut(), log.seq))
-        self._segment = number
-        await asyncio.to_thread(log.sync)  # the old segment is closed: now another may read it
-        code, printed = await self._run(snapshots.command(self.server.data, number))
+        began = time.monotonic()
+        number, seq = await self._cut()
+        code, said, damage = await self._run(snapshots.command(self.server.data, number))
+        if code == snapshots.DAMAGED:
+            await self._from_memory("; ".join([*damage, said]))
+            number, seq = await self._cut()  # and a second copy, of that
+            code, said, _ = await self._run(snapshots.command(self.server.data, number))
+        elif damage:
+            found = "; ".join(damage)
+            self.server.alerts.event("snapshot-damaged", f"a snapshot found damage: {found}")
         if code != 0:
-            said = printed.decode("utf-8", "replace").strip().splitlines()
-            raise errors.SnapshotFailed(said[-1] if said else f"exit code {code}")
+            raise errors.SnapshotFailed(said)
         self.generation, self._seq = number, seq
         self.last_save, self.seconds = time.time(), time.monotonic() - began
 
-    async def _run(self, command: list[str]) -> tuple[int, bytes]:
-        """The exit code of the process, and what it says."""
+    async def _cut(self) -> tuple[int, int]:
+        """Begin a segment, and close those before, so that another may read them; its number, and
+        the last row before it."""
+        log = self.server.engine.log
+        number, seq = await self.server.turns.call(lambda: (log.cut(), log.seq))
+        self._segment = number
+        await asyncio.to_thread(log.sync)
+        return number, seq
+
+    async def _from_memory(self, why: str) -> None:
+        """Write a snapshot of what is in memory: the files do not have it any more. Who asks is
+        answered meanwhile, who writes is told to come back."""
+        text = f"a snapshot found damage; all filters are written anew, from memory: {why}"
+        self.server.alerts.event("snapshot-damaged", text)
+        engine, data = self.server.engine, self.server.data
+        problem = errors.LogUnavailable(
+            "all filters are being written anew, since their files were damaged: try again"
+        )
+        async with self.server.turns.frozen(problem):
+            number, seq = await self._cut()
+            for entry in engine.state.filters.values():
+                engine.count(entry)
+            try:
+                await asyncio.to_thread(snapshots.write, data, engine.state, number, seq)
+            except OSError as failure:
+                raise errors.SnapshotFailed(f"{why}; nor from memory: {failure}") from None
+
+    async def _run(self, command: list[str]) -> tuple[int, str, list[str]]:
+        """The exit code of the process, why it failed, and what it found damaged."""
         while True:
             # Not asyncio's way: uvloop forks, which copies the page tables of all filters while
             # nobody is served; this one does not (vfork).
@@ -111,7 +143,7 @@ class Saving:
                     subprocess.Popen,
                     command,
                     stdin=subprocess.DEVNULL,
-                    stdout=subprocess.DEVNULL,
+                    stdout=subprocess.PIPE,
                     stderr=subprocess.PIPE,
                 )
             except OSError as problem:  # no memory, or too many processes
@@ -121,7 +153,7 @@ class Saving:
                 _give_way(process.pid, idle=not self._waited_for)
             enough = asyncio.get_running_loop().call_later(_IDLE_SECONDS, _take_part, process.pid)
             try:
-                _, printed = await asyncio.to_thread(process.communicate)
+                progress, printed = await asyncio.to_thread(process.communicate)
             except asyncio.CancelledError:
                 process.kill()
                 raise
@@ -129,7 +161,9 @@ class Saving:
                 enough.cancel()
                 self._process = None
             if not self._again or process.returncode == 0:
-                return process.returncode, printed
+                code = process.returncode
+                said = printed.decode("utf-8", "replace").strip().splitlines()
+                return code, said[-1] if said else f"exit code {code}", _problems(progress)
 
     def _hurried(self) -> asyncio.Task[None]:
         """As `start`, for one who waits. Where a process may not be given more of the machine than
@@ -152,6 +186,16 @@ class Saving:
             self.server.alerts.begin("snapshot-failed", text)
         else:
             self.server.alerts.end("snapshot-failed", "a snapshot was made again")
+
+
+def _problems(progress: bytes) -> list[str]:
+    """What the process found damaged, from the lines of JSON that it printed; the first of many."""
+    found = []
+    for line in progress.splitlines():
+        with contextlib.suppress(ValueError):  # cut off, by a kill
+            found += [one] if (one := json.loads(line).get("problem")) else []
+    more = [f"and {len(found) - _MOST_TOLD} more"] if len(found) > _MOST_TOLD else []
+    return found[:_MOST_TOLD] + more
 
 
 def _give_way(pid: int, idle: bool) -> None:

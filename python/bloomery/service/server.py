@@ -15,6 +15,7 @@ import signal
 import ssl
 import time
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 from typing import Any, cast
@@ -25,6 +26,7 @@ from bloomery.service.access import Access
 from bloomery.service.alerts import Alerts
 from bloomery.service.audit import Audit
 from bloomery.service.commands import Commands
+from bloomery.service.ending import Ending
 from bloomery.service.engine import Engine
 from bloomery.service.http.door import HttpDoor
 from bloomery.service.listening import Listener, listen
@@ -128,11 +130,8 @@ class Server:
                 return 0
             await self.commands.lookups.start(self.say)
             resp = await self._listen(bound)
-            background = [
-                sweeping,
-                asyncio.ensure_future(self._tick()),
-                asyncio.ensure_future(self._sync_each_second()),
-            ]
+            background = [sweeping, asyncio.ensure_future(self._tick())]
+            syncing = asyncio.ensure_future(self._flush_each_second())
             if self.certificate is not None:
                 background.append(asyncio.ensure_future(self.certificate.watch(self._reload)))
             self.sampler.start()
@@ -150,9 +149,10 @@ class Server:
                 http.close()
                 for task in background:
                     task.cancel()
-                await self._drain()
-                await self.rebuilds.stop()
-            return await self._close()
+                ending = Ending(self.say)
+                await ending.step("requests that have begun are answered", self._drain())
+                await ending.step("rebuilds are stopped", self.rebuilds.stop())
+            return await self._close(ending, syncing)
 
     async def _load(self, stop: asyncio.Event) -> bool:
         """Have the filters; False if it was told to stop before. HTTP says meanwhile that the
@@ -173,7 +173,7 @@ class Server:
             self.loaded = True
             return True
         started.cancel()
-        await self._close()
+        await self._close(Ending(self.say))
         return False
 
     @property
@@ -307,17 +307,25 @@ class Server:
             except Exception as problem:  # noqa: BLE001  # as above
                 self.say("the limits of HTTP could not be kept", level="error", problem=problem)
 
-    async def _sync_each_second(self) -> None:
-        """Bring the log to the disk, beside everything else."""
-        log = self.engine.log
-        while True:
-            await asyncio.sleep(1)
-            try:
-                await asyncio.to_thread(log.sync)
-            except errors.LogUnavailable as problem:
-                self.turns.refuse(problem)
-            except Exception as problem:  # noqa: BLE001  # no thread to be had, say: there is a next
-                self.say("the log was not brought to the disk", level="error", problem=problem)
+    async def _flush_each_second(self) -> None:
+        """Bring the log to the disk, beside everything else. In a thread of its own: replies may
+        wait for it, which must not wait for other threads' work."""
+        log, folding = self.engine.log, None
+        thread = ThreadPoolExecutor(1, "bloomery-flush")
+        try:
+            while True:
+                await asyncio.sleep(1)
+                try:
+                    await asyncio.get_running_loop().run_in_executor(thread, log.flush)
+                except errors.LogUnavailable as problem:
+                    self.turns.refuse(problem)
+                except Exception as problem:  # noqa: BLE001  # there is a next second
+                    self.say("the log was not brought to the disk", level="error", problem=problem)
+                self.turns.flushed()
+                if log.unclosed and (folding is None or folding.done()):
+                    folding = asyncio.ensure_future(asyncio.to_thread(log.fold))
+        finally:
+            thread.shutdown(wait=False)  # who closes the log waits for it
 
     # The end.
 
@@ -326,29 +334,32 @@ class Server:
         until = time.monotonic() + _DRAIN_SECONDS
         await asyncio.gather(self.http.drain(until), self.door.drain(until))
 
-    async def _close(self) -> int:
-        code = 0
+    async def _close(self, ending: Ending, syncing: asyncio.Future[None] | None = None) -> int:
+        """End everything, whatever of it fails; the exit code."""
         self.access.close()
-        await self.turns.close()
-        await self.sampler.stop()
-        await self.commands.lookups.stop()
+        await ending.step("what was written last is logged", self.turns.close())
+        if syncing is not None:
+            syncing.cancel()
+        await ending.step("samples are handed over", self.sampler.stop())
+        await ending.step("look-ups end", self.commands.lookups.stop())
+        await ending.step("the last snapshot is made", self._last_snapshot())
+        await ending.step("the registry is closed", asyncio.to_thread(self.mirror.close))
+        if self.webhook is not None:
+            await ending.step("the webhook is closed", asyncio.to_thread(self.webhook.close))
+        if self.node is not None:  # first: what it does may need the thread of the log
+            await ending.step("the node leaves", self.node.stop())
+        await ending.step("the log's thread ends", asyncio.to_thread(self.turns.stop))
+        await ending.step("the log is closed", asyncio.to_thread(self.engine.log.close))
+        if self.node is not None:
+            await ending.step("the node lets go", asyncio.to_thread(self.node.close))
+        outcome = "done" if ending.code == 0 else "failed"
+        await ending.step("the audit log is closed", asyncio.to_thread(self.audit.close, outcome))
+        return ending.code
+
+    async def _last_snapshot(self) -> None:
         try:
             await self.saving.last()
         except errors.BloomeryError as problem:
-            self.say(f"no snapshot was made: {problem}; the log has everything", level="error")
-            code = 1
-        await asyncio.to_thread(self.mirror.close)
-        if self.webhook is not None:
-            await asyncio.to_thread(self.webhook.close)
-        if self.node is not None:
-            await self.node.stop()  # first: what it does may need the thread of the log
-        self.turns.stop()
-        try:
-            self.engine.log.close()
-        except (errors.LogUnavailable, errors.StoreUnavailable) as problem:
-            self.say(str(problem), level="error")
-            code = 1
-        if self.node is not None:
-            self.node.close()
-        await asyncio.to_thread(self.audit.close, "done" if code == 0 else "failed")
-        return code
+            raise errors.SnapshotFailed(
+                f"no snapshot was made: {problem}; the log has all that was acknowledged"
+            ) from None

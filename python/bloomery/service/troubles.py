@@ -3,6 +3,7 @@ sources, its clock."""
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING
 
 from bloomery import errors
@@ -44,6 +45,7 @@ def look(server: Server) -> None:
     alerts, registry, off = server.alerts, server.mirror.projection, server.engine.clock.off
     if server.engine.problem is None:
         alerts.end("log-unavailable", "the log can be written again: writes are taken")
+    _look_at_disk(server)
     behind = registry.behind
     if behind > _REGISTRY_SECONDS:
         why = registry.last_error or "its database is slow"
@@ -66,3 +68,18 @@ def look(server: Server) -> None:
         alerts.begin("clock", text, seconds=round(off))
     elif abs(off) < ALARM_SECONDS / 2:
         alerts.end("clock", "the server's time is the wall clock's again")
+
+
+def _look_at_disk(server: Server) -> None:
+    alerts, log, since = server.alerts, server.engine.log, server.turns.late_since
+    if since is not None:
+        waiting = time.monotonic() - since
+        alerts.begin(
+            "log-late", f"the disk does not follow: replies to writes wait, for {waiting:.1f} s"
+        )
+    else:
+        alerts.end("log-late", "the disk follows again: writes are answered at once")
+    if log.unfolded is not None:
+        alerts.begin("log-unfolded", f"an old segment of the log is not closed: {log.unfolded}")
+    else:
+        alerts.end("log-unfolded", "old segments of the log are closed")

@@ -8,19 +8,24 @@ A commit is a write to the page cache and is done at once. While a snapshot is m
 fsync="always", and for a while after one took long, a thread does it: what only asks goes on
 meanwhile, and what writes goes into the next. On one core the thread costs: an ADD without a
 pipeline reached 0.79 of Redis's PING with it, 0.85 and more without.
+
+If the disk does not follow (`Log.is_late`), what was written is held until it does, and only then
+committed and answered; what only asks goes on.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import queue
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from concurrent.futures import Future
 from typing import Protocol, TypeVar
 
 from bloomery import errors
+from bloomery.service import logs
 from bloomery.service.engine import Engine
 from bloomery.storage.log import Row
 
@@ -87,6 +92,9 @@ class Turns:
         self._noted: list[Row] = []  # what is to be logged, each with the time of its turn
         self._held: list[Member] = []  # for the next commit
         self._committing = False
+        self.late_since: float | None = None  # replies are held for the disk, since then
+        self.delayed = 0  # how often that began
+        self._frozen = False  # see `frozen`
         self._snapshot = False  # is one being made?
         self._slow_until = 0.0
         self._calls = 0
@@ -134,8 +142,9 @@ class Turns:
 
     def _disk_is_quick(self) -> bool:
         """Can the log be written at once, as far as is known?"""
-        known = self._snapshot or self._calls or self.engine.log.fsync == "always"
-        return not known and time.monotonic() >= self._slow_until
+        log, now = self.engine.log, time.monotonic()
+        known = self._snapshot or self._calls or log.fsync == "always"
+        return not known and now >= self._slow_until and not log.is_late(now)
 
     def snapshot(self, running: bool) -> None:
         """Be told that a snapshot begins or has ended: the disk is busy for some time after it."""
@@ -157,8 +166,9 @@ class Turns:
         return self.engine.problem
 
     def _commit(self) -> None:
-        """Hand what is noted to the thread, unless it is busy: then it comes with the next."""
-        if self._committing:
+        """Hand what is noted to the thread, unless it is busy: then it comes with the next; or
+        unless the disk is late: then when it has followed (`flushed`)."""
+        if self._committing or self._is_late():
             return
         rows, self._noted = self._noted, []
         held, self._held = self._held, []
@@ -169,9 +179,25 @@ class Turns:
             for member in held:
                 member.release(self.engine.problem)
 
+    def _is_late(self) -> bool:
+        """Must what was written wait for the disk? If there is no hope of it, they are told."""
+        now = time.monotonic()
+        late = bool(self._noted) and self.engine.problem is None and self.engine.log.is_late(now)
+        if late and self.late_since is None:
+            self.late_since = now
+            self.delayed += 1
+        elif not late:
+            self.late_since = None
+        return late
+
+    def flushed(self) -> None:
+        """Be told that the log was brought to the disk, or that it could not be."""
+        if self._held or self._noted:
+            self._commit()
+
     def _write_and_tell(self, rows: list[Row], held: list[Member]) -> None:
         """Write the log, in the thread."""
-        self._loop.call_soon_threadsafe(self._committed, self._write(rows), held)
+        self._tell(self._committed, self._write(rows), held)
 
     def _write(self, rows: list[Row]) -> errors.BloomeryError | None:
         try:
@@ -193,40 +219,70 @@ class Turns:
     def refuse(self, problem: errors.LogUnavailable | None) -> None:
         """Take no writes until the log can be written again, and tell the operator; None: go on."""
         if problem is not None:
-            if self.engine.problem is None:
+            if self.engine.problem is None or self._frozen:
                 self._on_refuse(problem)
             self.engine.refuse(problem)
 
     def call(self, work: Callable[[], _T]) -> asyncio.Future[_T]:
-        """Do something with the log that may take long, in the thread."""
+        """Do something with the log that may take long, in the thread. Cancelled before it begins,
+        it is not done."""
         done: Future[_T] = Future()
         self._calls += 1  # until it is done, nobody else touches the log
 
         def run() -> None:
             try:
-                done.set_result(work())
-            except BaseException as problem:  # noqa: BLE001  # whoever waits is told
-                done.set_exception(problem)
+                if done.set_running_or_notify_cancel():
+                    try:
+                        done.set_result(work())
+                    except BaseException as problem:  # noqa: BLE001  # whoever waits is told
+                        done.set_exception(problem)
+            finally:
+                self._tell(self._called)
 
         self._work.put(run)
-        waited = asyncio.wrap_future(done, loop=self._loop)
-        waited.add_done_callback(self._called)
-        return waited
+        return asyncio.wrap_future(done, loop=self._loop)
 
-    def _called(self, _: object) -> None:
+    def _called(self) -> None:
         self._calls -= 1
+
+    def _tell(self, what: Callable[..., None], *words: object) -> None:
+        """Have something done in the loop, from the thread."""
+        with contextlib.suppress(RuntimeError):  # it has ended: there is nobody to tell
+            self._loop.call_soon_threadsafe(what, *words)
 
     async def retry(self) -> bool:
         """Try to write what the log still lacks; True if writes are taken again."""
+        if self._frozen:
+            return False
         written = self.engine.problem is not None and await self.call(self.engine.log.retry)
         if written and not self.engine.log.pending:  # another commit may have failed since
             self.engine.accept()
         return self.engine.problem is None and written
 
+    @contextlib.asynccontextmanager
+    async def frozen(self, why: errors.LogUnavailable) -> AsyncIterator[None]:
+        """Meanwhile writes are refused: what is in memory is in the log, and stays as it is but for
+        what time does. LogUnavailable if the log lacks something."""
+        self._raise_unless(None)
+        self._frozen = True
+        self.engine.refuse(why)
+        try:
+            await self.close()
+            self._raise_unless(why)
+            yield
+        finally:
+            self._frozen = False
+            if self.engine.problem is why:
+                self.engine.accept()
+
+    def _raise_unless(self, known: errors.LogUnavailable | None) -> None:
+        if self.engine.problem is not None and self.engine.problem is not known:
+            raise self.engine.problem
+
     async def close(self) -> None:
         """Return when everything that was noted is written, or could not be."""
         self.join()
-        while self._begun or self._committing:
+        while self._begun or self._committing or self._held or self._noted:
             await asyncio.sleep(0.001)
 
     def stop(self) -> None:
@@ -236,4 +292,7 @@ class Turns:
 
     def _run(self) -> None:
         while (work := self._work.get()) is not None:
-            work()
+            try:
+                work()
+            except Exception as problem:  # noqa: BLE001  # others wait for what comes behind it
+                logs.tell("a call of the log failed", level="error", problem=problem)

@@ -83,7 +83,7 @@ class Webhook:
         self._away = False  # did the last try fail?
         self._loop: asyncio.AbstractEventLoop | None = None
         self._news = asyncio.Event()
-        self._closing = False
+        self._closing = threading.Event()
         self._thread = threading.Thread(target=self._run, name="bloomery-webhook", daemon=True)
         self._thread.start()
 
@@ -108,7 +108,7 @@ class Webhook:
 
     def close(self, seconds: float = 1.0) -> None:
         """End it, after a last moment for what waits."""
-        self._closing = True
+        self._closing.set()
         self._wake()
         self._thread.join(seconds)
 
@@ -126,10 +126,16 @@ class Webhook:
     # ---- the thread
 
     def _run(self) -> None:
-        asyncio.run(self._work())
+        while True:
+            try:
+                asyncio.run(self._work())
+            except Exception as problem:  # noqa: BLE001  # a proxy that cannot be one, say
+                self._tell(type(problem).__name__)
+            if self._closing.wait(LAST_PAUSE):
+                return
 
     async def _work(self) -> None:
-        self._loop = asyncio.get_running_loop()
+        self._loop, self._news = asyncio.get_running_loop(), asyncio.Event()
         # A proxy of the environment is used; a redirect is not followed, it would take the
         # signature elsewhere.
         import httpx  # 0.1 s, which a server without a webhook need not wait for
@@ -139,7 +145,7 @@ class Webhook:
                 lane, pause = self._next()
                 if lane is not None:
                     await self._try(client, lane)
-                elif self._closing:
+                elif self._closing.is_set():
                     return
                 else:
                     with contextlib.suppress(asyncio.TimeoutError):

@@ -4,135 +4,52 @@ done. A folder of SQLite databases, the segments; the one with the highest numbe
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import sqlite3
-import struct
 import threading
 import time
-import zlib
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Literal, TypeAlias
 
 from bloomery import errors, sizing
-from bloomery.storage import files
 from bloomery.storage.control import ControlWriter
-from bloomery.storage.folder import FORMAT
 from bloomery.storage.operations import Record
+from bloomery.storage.segment import (
+    TABLE,
+    Segment,
+    remove_segment,
+    row_sum,
+    segment_path,
+    segments,
+    template,
+)
 
-__all__ = ["Log", "remove_segment", "row_sum", "segment_path", "segments"]
+__all__ = ["TABLE", "Log", "remove_segment", "row_sum", "segment_path", "segments"]
 
 Row: TypeAlias = tuple[float, int, int, bytes]  # the time of its turn, and a record
 Fsync: TypeAlias = Literal["always", "everysec", "never"]
 
-TABLE = (
-    "CREATE TABLE log(seq INTEGER PRIMARY KEY, at REAL, filter INTEGER, op INTEGER, data BLOB, "
-    "sum INTEGER)"
-)
 _INSERT = "INSERT INTO log VALUES(?,?,?,?,?,?)"
-# The write-ahead file of a segment is folded into its database only when the segment is closed. A
-# commit puts at least one page into it: small pages keep it short, large ones suit long records.
-_PAGE_BYTES = 2048
 SEGMENT_BYTES = 256 << 20
 _LOOK_EVERY = 256  # appends between two looks at the size
 # With "everysec" SQLite itself syncs nothing: `sync` does. With NORMAL it would sync the first page
 # of each segment's write-ahead file, in the thread that serves: 64 ms, once, beside a busy disk.
 _SYNCHRONOUS = {"always": "FULL", "everysec": "OFF", "never": "OFF"}
-_ROW = struct.Struct("<qdqq")
-
-
-def row_sum(seq: int, at: float, filter: int, op: int, data: bytes) -> int:
-    """The checksum of a row."""
-    return zlib.crc32(data, zlib.crc32(_ROW.pack(seq, at, filter, op)))
-
-
-def segment_path(folder: str | os.PathLike[str], number: int) -> Path:
-    """Where a segment is."""
-    return Path(folder, f"{number:08}.sqlite")
-
-
-def segments(folder: str | os.PathLike[str]) -> list[int]:
-    """Return the numbers of the segments there are, in order."""
-    found = Path(folder).glob("*.sqlite")
-    return sorted(int(path.stem) for path in found if path.stem.isdecimal())
-
-
-def _template(folder: Path) -> bytes:
-    """An empty segment. A new one is a copy that gets its name when it is whole: a segment without
-    a table is then a damaged one, and never one that a kill left half made."""
-    path = folder / ".template.tmp"
-    path.unlink(missing_ok=True)
-    try:
-        with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as connection:
-            connection.execute(f"PRAGMA page_size={_PAGE_BYTES}")
-            connection.execute("PRAGMA synchronous=OFF")
-            connection.execute("PRAGMA journal_mode=WAL")
-            connection.execute(f"PRAGMA user_version={FORMAT}")
-            connection.execute(TABLE)
-        return path.read_bytes()
-    finally:
-        path.unlink(missing_ok=True)
-
-
-def remove_segment(path: Path) -> None:
-    """Remove a segment and what SQLite keeps beside it."""
-    for name in (f"{path}-wal", f"{path}-shm", path, path.with_name(f".{path.name}.tmp")):
-        Path(name).unlink(missing_ok=True)
-
-
-class _Segment:
-    """A segment that is written to."""
-
-    def __init__(self, path: Path, empty: bytes, synchronous: str) -> None:
-        self.path = path
-        temporary = path.with_name(f".{path.name}.tmp")
-        temporary.write_bytes(empty)
-        temporary.rename(path)
-        # Any thread may use it, one at a time. Without a timeout: nobody else writes.
-        self.connection = sqlite3.connect(
-            path, timeout=0, isolation_level=None, check_same_thread=False
-        )
-        try:
-            self.connection.execute("PRAGMA wal_autocheckpoint=0")
-            self.connection.execute(f"PRAGMA synchronous={synchronous}")
-            self.connection.execute("SELECT 1 FROM log").fetchall()  # makes the write-ahead file
-            self.wal = os.open(f"{path}-wal", os.O_RDWR)
-            # Kept open: closing any handle of a file gives up all locks that this process has on
-            # it, SQLite's too; another process would then take the segment for nobody's.
-            self.database = os.open(path, os.O_RDWR)
-        except BaseException:
-            self.connection.close()
-            raise
-        self.named = False  # on the disk, name and head
-
-    def sync(self) -> None:
-        """Return once all that was committed is on the disk."""
-        os.fdatasync(self.wal)
-        if not self.named:
-            os.fsync(self.database)
-            files.sync_folder(str(self.path.parent))
-            self.named = True
-
-    def close(self, durable: bool) -> None:
-        """Fold the write-ahead file into the database; `durable`: which is on the disk before the
-        write-ahead file goes."""
-        try:
-            if durable:
-                self.connection.execute("PRAGMA synchronous=FULL")
-            self.connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-        finally:
-            self.connection.close()
-            os.close(self.wal)
-            os.close(self.database)
+# With "everysec" a power cut takes no more than this: the disk is asked each second, and if it does
+# not follow, replies wait (Redis holds writes back after the same time).
+LATE_SECONDS = 2.0
 
 
 class Log:
     """The log, open for writing, in a new segment.
 
-    `append` is for the thread that serves; `sync` for another one, each second. With fsync="always"
-    an append returns when the disk has it; with "everysec" a power cut may take what came after the
-    last `sync`, a killed process loses nothing; with "never" the kernel chooses. `control` is told
-    how far it was written and synced, before anybody is told.
+    `append` is for the thread that serves, `flush` for another one, each second, `fold` for one
+    more. With fsync="always" an append returns when the disk has it. With "everysec" a killed
+    process loses nothing, and a power cut what came after the last `flush`: whoever serves holds
+    replies back while that `is_late`. With "never" the kernel chooses. `control` is told how far it
+    was written and synced, before anybody is told.
     """
 
     def __init__(
@@ -158,12 +75,18 @@ class Log:
         self._control = control
         self._segment_bytes = segment_bytes
         self._appends = 0
-        self._unsynced = False  # did the last sync fail?
-        self._closing: list[_Segment] = []
-        self._syncing = threading.Lock()  # one at a time; and who closes waits for who syncs
-        self._cutting = threading.Lock()  # who syncs finds every row in a segment that it syncs
+        # Why an old segment could not be closed, if one could not. It is kept as it is.
+        self.unfolded: str | None = None
+        # When the oldest write was made that may not be on the disk: that which is being brought
+        # there, and that which the next `flush` will bring.
+        self._flushing: float | None = None
+        self._unflushed: float | None = None
+        self._closing: list[Segment] = []
+        self._changing = threading.Lock()  # of the two: which segment is written to, which closed
+        self._one_flush = threading.Lock()
+        self._one_fold = threading.Lock()
         try:
-            self._empty = _template(self.folder)
+            self._empty = template(self.folder)
         except (sqlite3.Error, OSError) as problem:
             raise errors.LogUnavailable(f"{self.folder}: {problem}: no log can be made") from None
         self._current = self._made(segment)
@@ -192,16 +115,20 @@ class Log:
     def retry(self) -> bool:
         """Write what waits; True once nothing does. A segment that cannot be written any more is
         left for a new one; so is one that could not be synced: what the kernel failed to bring to
-        the disk it does not try again, but closing the segment copies all of it."""
-        for step in (self._write, self.cut)[self._unsynced :]:
+        the disk it does not try again, but folding the segment copies all of it."""
+        try:
+            if self._current.doubtful:
+                self.cut()
             try:
-                step()
                 self._write()
             except errors.LogUnavailable:
-                continue
-            self._unsynced = False
-            return True
-        return False
+                self.cut()
+                self._write()
+            if any(one.doubtful for one in list(self._closing)):
+                self.flush()
+        except errors.LogUnavailable:
+            return False
+        return True
 
     def _write(self) -> None:
         if not self.pending:
@@ -229,6 +156,24 @@ class Log:
         if self._control is not None:
             self._control.wrote(seq)
         self.pending.clear()
+        if self._unflushed is None:
+            self._unflushed = time.monotonic()
+
+    def unsynced(self, now: float) -> float:
+        """For how many seconds, at a time that `time.monotonic` gave, the oldest write has not been
+        on the disk; 0.0: all are."""
+        since = self._flushing or self._unflushed
+        return 0.0 if since is None or self.fsync == "always" else max(0.0, now - since)
+
+    def is_late(self, now: float) -> bool:
+        """Would a power cut take more than may be lost? Asked in every turn."""
+        since = self._flushing or self._unflushed
+        return since is not None and now - since > LATE_SECONDS and self.fsync == "everysec"
+
+    @property
+    def flushing(self) -> bool:
+        """Is something being brought to the disk?"""
+        return self._one_flush.locked()
 
     def _cut_if_large(self) -> None:
         if os.fstat(self._current.wal).st_size >= self._segment_bytes:
@@ -236,9 +181,9 @@ class Log:
                 self.cut()
 
     def cut(self) -> int:
-        """Start the next segment; its number. The old one is closed by the next `sync`."""
+        """Start the next segment; its number. The old one is closed by `fold`, after a `flush`."""
         made = self._made(self.segment + 1)
-        with self._cutting:
+        with self._changing:
             self._closing.append(self._current)
             self._current = made
             self.segment += 1
@@ -246,45 +191,96 @@ class Log:
 
     def sync(self) -> None:
         """Bring to the disk what was appended before, and close old segments; in any thread."""
-        with self._syncing:
-            with self._cutting:
+        self.flush()
+        self.fold()
+
+    def flush(self) -> None:
+        """Bring to the disk what was appended before; in any thread."""
+        with self._one_flush:
+            # In this order: a row that is committed before is in one of these segments, and one
+            # that comes later finds that nothing waits, and says when it came.
+            self._flushing = self._flushing or self._unflushed
+            self._unflushed = None
+            with self._changing:
                 seq, current = self.seq, self._current
-                closing, self._closing = self._closing, []
+                old = [one for one in self._closing if not one.flushed]
             try:
-                while closing:
-                    closing.pop().close(self.fsync != "never")
-                if self.fsync != "never":
-                    current.sync()
-                    # After a sync that failed the next one may say that all is well: it is not.
-                    if self._control is not None and not self._unsynced:
-                        self._control.synced(seq)
+                for segment in old:
+                    self._flush(segment)
+                    segment.flushed = True
+                self._flush(current)
+                if self._control is not None and self.fsync != "never":
+                    self._control.synced(seq)
             except (sqlite3.Error, OSError) as problem:
-                self._unsynced = True
                 raise errors.LogUnavailable(
                     f"{current.path}: {problem}: what was written last may not survive a power cut"
                 ) from None
-            finally:
-                self._closing += closing
+            self._flushing = None
+
+    def _flush(self, segment: Segment) -> None:
+        if self.fsync == "never":
+            return
+        if not segment.doubtful:
+            segment.sync()
+        elif segment is self._current:
+            raise OSError(errno.EIO, "it could not be synced before")
+        else:
+            segment.fold(durable=True)
+            segment.doubtful = False
+
+    def fold(self) -> None:
+        """Close old segments that are on the disk; one that cannot be is tried again."""
+        with self._one_fold:
+            unfolded = None
+            for segment in [one for one in list(self._closing) if one.flushed]:
+                try:
+                    segment.fold(self.fsync != "never")
+                except (sqlite3.Error, OSError) as problem:
+                    unfolded = f"{segment.path}: {problem}: it is left as it is, with its -wal file"
+                    continue
+                with self._changing:
+                    self._closing.remove(segment)
+                segment.close()
+            self.unfolded = unfolded
 
     def close(self) -> None:
-        """Bring everything to the disk and let go of the files."""
+        """Bring everything to the disk and let go of the files. LogUnavailable says what was not
+        written, or could not be closed."""
+        problems = []
+        for step in (self._write, self.flush):
+            try:
+                step()
+            except errors.LogUnavailable as problem:
+                problems.append(str(problem))
+        with self._changing:
+            self._closing.append(self._current)
+        self._current.flushed = True
+        self.fold()
+        for segment in self._closing:
+            segment.close()
+        if self._control is not None:
+            self._control.close()
         if self.pending:
-            self._write()
-        self.sync()
-        with self._syncing:
-            self._current.close(self.fsync != "never")
-            if self._control is not None:
-                self._control.close()
+            problems[0] = (
+                f"{self.path}: it cannot be written: {len(self.pending)} operations are lost, "
+                "which nobody was told were done; what was acknowledged is in it"
+            )
+        elif self.unfolded:
+            problems.append(f"{self.unfolded}; nothing is lost, the next start reads it")
+        if problems:
+            raise errors.LogUnavailable(problems[0])
 
-    def _made(self, number: int) -> _Segment:
+    @property
+    def unclosed(self) -> bool:
+        """Are there old segments to be closed?"""
+        return any(one.flushed for one in list(self._closing))
+
+    def _made(self, number: int) -> Segment:
         path = segment_path(self.folder, number)
         if path.exists():
             raise errors.LogUnavailable(f"{path}: there is such a segment already")
         try:
-            made = _Segment(path, self._empty, _SYNCHRONOUS[self.fsync])
-            if self.fsync == "always":
-                made.sync()
+            return Segment(path, self._empty, _SYNCHRONOUS[self.fsync])
         except (sqlite3.Error, OSError) as problem:
             remove_segment(path)
             raise errors.LogUnavailable(f"{path}: {problem}: no segment can be made") from None
-        return made

@@ -9,7 +9,7 @@ import os
 import shutil
 import sys
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO, cast
@@ -28,6 +28,7 @@ MANIFEST = "manifest.json"
 _FORMAT = 1
 _PACE_BYTES = 64 << 20  # written between two syncs: the log's own writes wait for no more than that
 _KEPT = 2
+DAMAGED = 3  # an exit code of the process that makes a generation
 
 
 @dataclass(slots=True)
@@ -83,6 +84,9 @@ class Generation:
     next_id: int
     now: float
     entries: list[Saved] = field(default_factory=list)
+    # By file, when it was last read whole, and when the second copy of it, in the generation that
+    # this one was made from: as numbers of generations. Not there: nobody knows.
+    verified: dict[str, list[int]] = field(default_factory=dict)
 
     @classmethod
     def read(cls, data: str | os.PathLike[str], number: int) -> Generation:
@@ -105,7 +109,8 @@ class Generation:
                 known = one.partial or "kind" in one.settings
                 if one.file != f"{int(one.id)}.bloomery" or not known:
                     raise errors.CorruptData(f"{path}: damaged: {one.file!a} is no file of it")
-            return cls(body["number"], body["seq"], body["next_id"], body["now"], entries)
+            known = body.get("verified", {})
+            return cls(body["number"], body["seq"], body["next_id"], body["now"], entries, known)
         except FileNotFoundError:
             raise errors.CorruptData(f"{path}: missing") from None
         except (KeyError, TypeError, ValueError) as problem:
@@ -219,10 +224,12 @@ def save(entry: Entry, folder: Path) -> Saved:
 
 
 def write(data: str | os.PathLike[str], state: State, number: int, seq: int) -> None:
-    """Write a state as a generation, from memory: for a server that serves nobody meanwhile."""
+    """Write a state as a generation, from memory, for a server that takes no writes meanwhile. What
+    time does to it may be in it or not: the log says it again."""
+    next_id, now = state.next_id, state.now
     with temporary(data, number) as folder:
-        found = [save(entry, folder) for entry in state.filters.values()]
-        Generation(number, seq, state.next_id, state.now, found).write(folder)
+        found = [save(entry, folder) for entry in list(state.filters.values())]
+        Generation(number, seq, next_id, now, found).write(folder)
         publish(data, folder, number)
 
 
@@ -250,24 +257,29 @@ def publish(data: str | os.PathLike[str], folder: Path, number: int) -> None:
     files.sync_folder(str(target.parent))
 
 
-def prune(data: str | os.PathLike[str]) -> None:
-    """Remove what no restart needs: generations but the last two, segments older than these.
+def prune(data: str | os.PathLike[str], damaged: Set[int] = frozenset()) -> None:
+    """Remove what no restart needs: generations but the last two that are not known to be damaged,
+    and segments older than these.
 
     As long as there is one generation only, the other is the empty state before segment 1.
     """
     found = generations(data)
-    for number in found[:-_KEPT]:
-        shutil.rmtree(folder_of(data, number))
-    if len(found) >= _KEPT:
-        log = log_folder(data)
-        for number in segments(log):
-            if number < found[-_KEPT]:
-                remove_segment(segment_path(log, number))
+    good = [number for number in found if number not in damaged]
+    if len(good) < _KEPT:
+        return
+    for number in found:
+        if number < good[-_KEPT] or number in damaged:
+            shutil.rmtree(folder_of(data, number))
+    log = log_folder(data)
+    for number in segments(log):
+        if number < good[-_KEPT]:
+            remove_segment(segment_path(log, number))
 
 
 def command(data: str | os.PathLike[str], number: int) -> list[str]:
     """Return the command that makes a generation from the one before and the log, in a process of
-    its own. It prints its progress as lines of JSON; if it fails, its exit code is not 0 and stderr
-    says why, and all older ones are still there."""
+    its own. It prints its progress as lines of JSON, and what it finds damaged (`problem`); if it
+    fails, its exit code is not 0 and stderr says why, and all older ones are still there. DAMAGED:
+    the files do not have it any more."""
     module = "bloomery.storage.snapshotter"
     return [sys.executable, "-m", module, os.fspath(data), str(number)]

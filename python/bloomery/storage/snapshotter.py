@@ -3,13 +3,12 @@
     python -m bloomery.storage.snapshotter DATA GENERATION
 
 Filters that changed are copied, and changed where the copy is mapped: the kernel can write such
-memory out, so that the filters are not held twice. Others are linked.
+memory out, so that the filters are not held twice. Of others there are two files (`copies.py`).
 """
 
 from __future__ import annotations
 
 import contextlib
-import errno
 import fcntl
 import json
 import mmap
@@ -22,6 +21,7 @@ from typing import IO, Any
 
 from bloomery import _native, errors
 from bloomery.storage import files, snapshots
+from bloomery.storage.copies import Copies
 from bloomery.storage.folder import log_folder, snapshots_folder
 from bloomery.storage.logreader import LogReader, Row
 from bloomery.storage.replay import replay
@@ -32,7 +32,6 @@ __all__ = ["main", "take"]
 
 _PATIENCE = 30.0  # seconds
 _PACE_BYTES = 64 << 20
-_CANNOT = {errno.EXDEV, errno.ENOSYS, errno.EOPNOTSUPP, errno.EINVAL}
 _MAP_FROM = 1 << 20  # bytes: smaller filters are changed in memory and written once
 
 
@@ -42,12 +41,14 @@ class Working(State):
     def __init__(self, data: Path, base: Generation | None, folder: Path) -> None:
         super().__init__()
         self.data, self.base, self.folder = data, base, folder
+        self.copies = None if base is None else Copies(data, base, folder, _say_problem)
         self.untouched: dict[int, Saved] = {}
         self.maps: dict[int, mmap.mmap] = {}
-        if base is not None:
+        if base is not None and self.copies is not None:
             self.now = base.now
             for saved in base.entries:
                 if saved.partial:
+                    self.copies.whole(saved)
                     self.put(base.load(data, saved))
                 else:
                     self.untouched[saved.id] = saved
@@ -59,17 +60,13 @@ class Working(State):
         saved = self.untouched.pop(entry.id, None)
         if saved is not None:
             assert self.base is not None
+            assert self.copies is not None
             if saved.nbytes < _MAP_FROM or saved.settings.get("kind") == "bank":
+                self.copies.whole(saved)
                 entry.filter = self.base.load(self.data, saved).filter
             else:
-                source = snapshots.folder_of(self.data, self.base.number) / saved.file
-                snapshots.check_file(source, saved)
-                copy = self.folder / saved.file
-                _copy(source, copy)
-                try:
-                    self._map(entry, copy)
-                except errors.CorruptData as problem:
-                    raise errors.CorruptData(f"{source}: {problem}") from None
+                self.copies.copy(saved, self.folder / saved.file)
+                self._map(entry, self.folder / saved.file)
             self.tell_time(entry)
         return super().filter_of(entry)
 
@@ -87,8 +84,7 @@ class Working(State):
         with path.open("r+b") as file:
             mapped = mmap.mmap(file.fileno(), 0)
         head = mapped[: files.HEADER_BYTES]
-        cls, _, expected = files.expect(head)
-        files.verify(expected, _checksum(mapped))
+        cls, _, _ = files.expect(head)
         entry.filter = cls._open(head, mapped, files.HEADER_BYTES, writable=True)
         self.maps[entry.id] = mapped
 
@@ -96,9 +92,8 @@ class Working(State):
         """Bring an entry's file to the disk."""
         saved = self.untouched.get(entry.id)
         if saved is not None:
-            assert self.base is not None
-            source = snapshots.folder_of(self.data, self.base.number) / saved.file
-            _link(source, self.folder / saved.file)
+            assert self.copies is not None
+            self.copies.bring(saved)
             return Saved.of(entry, self.folder / saved.file, saved.checksum)
         mapped = self.maps.get(entry.id)
         if mapped is None or not entry.filter._shares(mapped, files.HEADER_BYTES):
@@ -122,36 +117,6 @@ def _checksum(mapped: mmap.mmap) -> int:
     return checksum
 
 
-def _copy(source: Path, target: Path) -> None:
-    """Copy a file, waiting for the disk now and then; within the kernel where it can do that."""
-    with source.open("rb") as old, target.open("wb", buffering=0) as new:
-        left = os.fstat(old.fileno()).st_size
-        try:
-            while left > 0:
-                count = os.copy_file_range(old.fileno(), new.fileno(), min(left, _PACE_BYTES))
-                if count == 0:
-                    raise errors.CorruptData(f"{source}: became shorter while it was read")
-                left -= count
-                os.fdatasync(new.fileno())
-        except OSError as problem:
-            if problem.errno not in _CANNOT:
-                raise
-            old.seek(0)
-            new.seek(0)
-            paced = snapshots.PacedFile(new)
-            for part in snapshots.read_chunks(old):
-                paced.write(part)
-
-
-def _link(source: Path, target: Path) -> None:
-    try:
-        os.link(source, target)
-    except FileNotFoundError:
-        raise errors.CorruptData(f"{source}: missing") from None
-    except OSError:  # no hard links here
-        _copy(source, target)
-
-
 def take(data: str | os.PathLike[str], number: int) -> None:
     """Make a generation, unless there is a good one. The newest older one that is not damaged, and
     the log since then, is what it is made of."""
@@ -161,18 +126,23 @@ def take(data: str | os.PathLike[str], number: int) -> None:
         _say(done=number)
         return
     older = [n for n in reversed(snapshots.generations(path)) if n < number]
+    damaged: set[int] = set()
     for base in [*older, 0]:
         try:
-            _take(path, number, base)
+            rows = _take(path, number, base)
         except errors.CorruptData as problem:
             if base == 0:
                 raise
-            _say(problem=str(problem))
+            damaged.add(base)
+            _say_problem(str(problem))
         else:
+            snapshots.prune(path, damaged)
+            _say(done=number, rows=rows)
             return
 
 
-def _take(data: Path, number: int, base: int) -> None:
+def _take(data: Path, number: int, base: int) -> int:
+    """Make it from one generation; how many rows of the log were done again."""
     with snapshots.temporary(data, number) as folder:
         before = Generation.read(data, base) if base else None
         state = Working(data, before, folder)
@@ -184,6 +154,8 @@ def _take(data: Path, number: int, base: int) -> None:
         problems = [*rows.problems, *problems]
         if problems:
             raise errors.CorruptData("; ".join(problems[:5]))
+        if state.copies is not None:
+            state.copies.choose(state.untouched.values())
         found = []
         for entry in state.filters.values():
             found.append(state.save(entry))
@@ -192,10 +164,11 @@ def _take(data: Path, number: int, base: int) -> None:
         for left in folder.iterdir():
             if left.name not in kept:
                 left.unlink()  # of a filter that was dropped
-        Generation(number, rows.last, state.next_id, state.now, found).write(folder)
+        verified = {} if state.copies is None else state.copies.verified
+        made = Generation(number, rows.last, state.next_id, state.now, found, verified)
+        made.write(folder)
         snapshots.publish(data, folder, number)
-    snapshots.prune(data)
-    _say(done=number, rows=rows.rows)
+    return rows.rows
 
 
 def _watched(rows: LogReader) -> Iterator[Row]:
@@ -221,6 +194,10 @@ def _keep_on(**progress: int) -> None:
 
 def _say(**progress: object) -> None:
     print(json.dumps(progress), flush=True)
+
+
+def _say_problem(text: str) -> None:
+    _say(problem=text)
 
 
 def _wait_for(lock: IO[str], folder: Path) -> None:
@@ -251,7 +228,7 @@ def main(arguments: list[str]) -> int:
             take(data, number)
     except (errors.BloomeryError, OSError) as problem:
         print(f"no snapshot {number}: {problem}".replace("\n", " "), file=sys.stderr)
-        return 1
+        return snapshots.DAMAGED if isinstance(problem, errors.CorruptData) else 1
     return 0
 
 

@@ -143,14 +143,22 @@ def test_all_snapshots(serve: Serve, copy: Copy, tmp_path: Path) -> None:
     server.kill()
 
 
-def test_a_file_of_both_snapshots(copy: Copy, tmp_path: Path) -> None:
-    """A filter that did not change is one file in both snapshots; if it is damaged, no start passes
-    over it."""
+def test_a_filter_that_did_not_change(serve: Serve, copy: Copy, tmp_path: Path) -> None:
+    """A filter that did not change has a file in each of both snapshots: if one is damaged, that is
+    said and nothing is lost; if both are, no start passes over it."""
     folder = copy()
-    shared = [one for one in folder.snapshot(folder.newer).iterdir() if one.stat().st_nlink > 1]
-    assert len(shared) == 1
-    WAYS["flip"](shared[0], random.Random(1))
-    assert shared[0].name in BloomeryServer(tmp_path, data=folder.path).refused()
+    older, newer = (folder.snapshot(one) / "1.bloomery" for one in (folder.older, folder.newer))
+    assert older.read_bytes() == newer.read_bytes()
+    assert not older.samefile(newer)
+    WAYS["flip"](newer, random.Random(1))
+    server = serve(data=folder.path)
+    assert said(server)
+    assert missing(server.resp_port, *PARTS) == []
+    server.kill()
+    folder = copy()
+    for number in (folder.older, folder.newer):
+        WAYS["flip"](folder.snapshot(number) / "1.bloomery", random.Random(1))
+    assert "1.bloomery" in BloomeryServer(tmp_path, data=folder.path).refused()
 
 
 def test_the_registry(serve: Serve, copy: Copy) -> None:

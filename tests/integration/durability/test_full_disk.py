@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import subprocess
 from collections.abc import Iterator
@@ -10,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from conftest import missing
 from integration.durability.connection import Connection, Refused
+from integration.durability.disks import fill, small_disk
 from integration.servers import BloomeryServer, Serve, wait_until
 
 pytestmark = pytest.mark.slow
@@ -21,25 +20,8 @@ DISK_BYTES = 12 << 20
 @pytest.fixture
 def disk(tmp_path: Path) -> Iterator[Path]:
     """A disk of a few MiB."""
-    folder = tmp_path / "disk"
-    folder.mkdir()
-    rights = [] if os.geteuid() == 0 else ["sudo", "-n"]
-    command = ["mount", "-t", "tmpfs", "-o", f"size={DISK_BYTES},mode=777", "tmpfs", str(folder)]
-    if subprocess.run([*rights, *command], capture_output=True, check=False).returncode != 0:
-        missing("the right to mount a small disk (root)")
-    try:
+    with small_disk(tmp_path / "disk", DISK_BYTES) as folder:
         yield folder
-    finally:
-        subprocess.run([*rights, "umount", "--lazy", str(folder)], check=True)
-
-
-def fill(disk: Path, leave: int = 0) -> Path:
-    """Put a file on the disk that leaves so many bytes free."""
-    ballast = disk / "ballast"
-    status = os.statvfs(disk)
-    with contextlib.suppress(OSError), ballast.open("ab", buffering=0) as file:
-        file.write(bytes(max(0, status.f_bavail * status.f_frsize - leave)))
-    return ballast
 
 
 def add_until_refused(connection: Connection, start: int) -> tuple[list[str], str, str]:
@@ -129,18 +111,30 @@ def test_killed_with_a_full_disk(serve: Serve, disk: Path) -> None:
         assert lost(connection, done) == []
 
 
-def test_terminated_with_a_full_disk(serve: Serve, disk: Path) -> None:
-    """SIGTERM with a full disk ends with code 1 and says that no snapshot was made; with room
-    again, all that was acknowledged is there."""
+@pytest.mark.parametrize("leave", [0, 10_000, 40_000, 100_000])
+def test_terminated_with_a_full_disk(serve: Serve, disk: Path, leave: int) -> None:
+    """SIGTERM with a full disk ends with code 1 and says in a line each what was not done, however
+    little room there is; the audit log is closed; with room again, all that was acknowledged is
+    there."""
     server = serve(data=disk / "data")
     with Connection(server.resp_port) as connection:
         connection.ask("BF.RESERVE", "filter", 1e-7, 100_000)
         ballast = fill(disk, leave=300_000)
         done, _, _ = add_until_refused(connection, 0)
-    fill(disk)
-    assert server.stop() == 1
-    assert "no snapshot" in server.printed()
-    assert "Traceback" not in server.printed()
+        ballast.unlink()
+        fill(disk, leave=leave)
+        refused = not takes_writes(connection)
+    before = len(server.printed().splitlines())
+    assert server.stop() == 1, server.printed()
+    printed = server.printed()
+    assert "no snapshot was made" in printed
+    assert "Traceback" not in printed
+    assert "internal" not in printed
+    assert len(printed.splitlines()) - before < 10, printed
+    audit = (server.data / "audit.log").read_text()
+    assert '"operation": "stop"' in audit or "audit.log: [Errno 28]" in printed, printed
+    if refused and leave == 0:
+        assert "what was acknowledged is in it" in printed, printed
     ballast.unlink()
     server.start()
     with Connection(server.resp_port) as connection:

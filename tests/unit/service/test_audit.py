@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from bloomery import errors
 from bloomery.service import audit
 from bloomery.service.audit import Audit, append, audit_file, line
 
@@ -77,12 +78,16 @@ def test_what_is_refused_again_and_again_is_one_line(tmp_path: Path) -> None:
 
 
 def test_a_log_that_cannot_be_written_is_told(tmp_path: Path) -> None:
-    """Where the log cannot be written the operator is told once, and all else goes on."""
+    """Where the log cannot be written the operator is told once, and all else goes on; at the end
+    nobody waits for it, and what was lost is counted."""
     audit_file(tmp_path).mkdir()
     said: list[str] = []
     log = Audit(tmp_path, lambda text, **_: said.append(text))
     log.note("ann", "", "resp", "drop", "done")
-    log.close("done")
+    while not log._failing:
+        pass
+    with pytest.raises(errors.LogUnavailable, match="3 lines of it are lost"):
+        log.close("done")
     assert len(said) == 1
     assert "the audit log cannot be written" in said[0]
 

@@ -234,3 +234,15 @@ def test_a_secret_comes_from_the_environment_or_a_file(tmp_path: Path) -> None:
         assert found.settings.webhook_secret == SECRET.decode()
     short = read([url], environment={"BLOOMERY_WEBHOOK_SECRET": "short"})
     assert any("must be 16 to 1,024" in problem for problem in short.problems)
+
+
+def test_a_proxy_that_cannot_be_one(sending: Sending, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An environment that no request can be made in is told, once; when it is mended, what waited
+    goes out."""
+    monkeypatch.setenv("HTTP_PROXY", "nonsense://proxy")
+    sender = sending()
+    sender.send("a", "first")
+    assert sender.wait(lambda _: bool(sender.said))
+    monkeypatch.delenv("HTTP_PROXY")
+    assert sender.wait(lambda webhook: webhook.sent == 1)
+    assert [one.partition(":")[0] for one in sender.said] == ["warning", "info"]

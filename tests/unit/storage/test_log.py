@@ -8,8 +8,12 @@ import resource
 import sqlite3
 import subprocess
 import sys
+import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
+from types import FrameType
+from typing import Any
 
 import pytest
 
@@ -253,3 +257,128 @@ def test_a_segment_that_could_not_be_synced_is_left(tmp_path: Path) -> None:
     os.close(reading)
     os.close(writing)
     assert read(tmp_path) == ([(1, 1.0, *RECORDS[0]), (2, 2.0, *RECORDS[1])], [])
+
+
+def test_a_segment_that_cannot_be_closed_is_kept(tmp_path: Path) -> None:
+    """An old segment that cannot be folded is read all the same, and folded once it can be."""
+    log = Log(tmp_path)
+    log.append([(1, 1, bytes(50_000))], 1.0)
+    log.cut()
+    log.append(RECORDS[:1], 2.0)
+    wal = Path(f"{segment_path(tmp_path, 1)}-wal")
+    with largest_file(8192):
+        log.sync()
+        assert str(segment_path(tmp_path, 1)) in str(log.unfolded)
+        assert log.unclosed
+    assert wal.exists()
+    rows, problems = read(tmp_path)
+    assert ([row[0] for row in rows], problems) == ([1, 2], [])
+    log.sync()
+    assert (log.unfolded, list(log._closing)) == (None, [])
+    assert not wal.exists()
+    log.close()
+    assert [row[0] for row in read(tmp_path)[0]] == [1, 2]
+
+
+def test_a_log_that_cannot_be_closed_says_so(tmp_path: Path) -> None:
+    """At the end, what cannot be written is one error that counts it, what cannot be folded is one
+    that says that nothing is lost, and the files are let go of in either case."""
+    before = len(os.listdir("/proc/self/fd"))
+    for number, pending in enumerate([False, True]):
+        folder = tmp_path / str(number)
+        log = Log(folder)
+        log.append([(1, 1, bytes(50_000))], 1.0)
+        with largest_file(8192):
+            if pending:
+                with pytest.raises(errors.LogUnavailable):
+                    log.append([(1, 1, bytes(50_000))], 2.0)
+            text = "1 operations are lost" if pending else "nothing is lost"
+            with pytest.raises(errors.LogUnavailable, match=text):
+                log.close()
+        assert [row[0] for row in read(folder)[0]] == [1]
+    assert len(os.listdir("/proc/self/fd")) == before
+
+
+def test_how_late_the_disk_is(tmp_path: Path) -> None:
+    """The oldest write that is not on the disk tells; once all are, nothing does."""
+    log = Log(tmp_path)
+    assert log.unsynced(time.monotonic() + 100) == 0
+    before = time.monotonic()
+    log.append(RECORDS[:1], 1.0)
+    assert 100 - (time.monotonic() - before) <= log.unsynced(before + 100) <= 100
+    assert log.is_late(time.monotonic() + 3)
+    assert not log.is_late(before + 1)
+    log.append(RECORDS[1:2], 1.0)  # a later one does not make it younger
+    assert log.unsynced(before + 100) > 100 - (time.monotonic() - before)
+    log.flush()
+    assert log.unsynced(time.monotonic() + 100) == 0
+    log.append(RECORDS[2:3], 1.0)
+    reading, writing = os.pipe()
+    os.dup2(writing, log._current.wal)  # a pipe cannot be synced
+    for _ in range(2):  # the second time the kernel might say that all is well
+        with pytest.raises(errors.LogUnavailable):
+            log.flush()
+    assert log.is_late(time.monotonic() + 3)
+    assert log.retry()
+    assert log.unsynced(time.monotonic() + 100) == 0
+    log.close()
+    os.close(reading)
+    os.close(writing)
+    for fsync in ("always", "never"):
+        other = Log(tmp_path / fsync, fsync=fsync)
+        other.append(RECORDS[:1], 1.0)
+        assert not other.is_late(time.monotonic() + 100)
+        other.close()
+
+
+@pytest.mark.slow
+def test_a_cut_at_any_line_of_a_sync(tmp_path: Path) -> None:
+    """Whenever the log is cut while another thread syncs it: nothing fails, each segment is closed
+    once, and no row is lost."""
+    before = sys.gettrace()
+    for line in range(1, 1000):
+        folder = tmp_path / str(line)
+        log = Log(folder)
+        log.append(RECORDS[:1], 1.0)
+        log.cut()
+        log.append(RECORDS[1:2], 1.0)
+        seen = 0
+
+        def cut(log: Log = log) -> None:
+            log.cut()
+            log.append(RECORDS[2:3], 1.0)
+
+        thread = threading.Thread(target=cut)
+
+        def trace(
+            frame: FrameType,
+            event: str,
+            _: object,
+            thread: threading.Thread = thread,
+            line: int = line,
+        ) -> Any:
+            nonlocal seen
+            if frame.f_code.co_filename != sys.modules[Log.__module__].__file__:
+                return None
+            seen += event == "line"
+            if seen == line and thread.ident is None:
+                thread.start()
+                thread.join(0.1)  # it may have to wait for us
+            return trace
+
+        sys.settrace(trace)
+        try:
+            log.sync()
+        finally:
+            sys.settrace(before)
+        if seen < line:
+            break
+        thread.join()
+        log.sync()
+        left = [path.name for path in folder.glob("*-wal")]
+        log.close()
+        assert left == [f"{segment_path(folder, 3).name}-wal"], line
+        rows, problems = read(folder)
+        assert ([row[0] for row in rows], problems) == ([1, 2, 3], []), line
+    assert 10 < line < 1000
+    log.close()

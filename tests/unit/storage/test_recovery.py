@@ -58,18 +58,6 @@ def test_growing_filters_are_written_anew(tmp_path: Path) -> None:
     server.log.close()
 
 
-def test_unchanged_filters_are_linked(tmp_path: Path) -> None:
-    """A snapshot has the files of filters that did not change in common with the one before."""
-    server = Server(tmp_path)
-    one, other = server.create("bloom", "one"), server.create("bloom", "other")
-    first = snapshots.folder_of(tmp_path, server.snapshot())
-    server.do(Op.ADD, other, hashes(1, 5))
-    second = snapshots.folder_of(tmp_path, server.snapshot())
-    assert (first / f"{one}.bloomery").samefile(second / f"{one}.bloomery")
-    assert not (first / f"{other}.bloomery").samefile(second / f"{other}.bloomery")
-    server.log.close()
-
-
 def test_two_generations_are_kept(tmp_path: Path) -> None:
     """Two generations are kept, and the segments since the older one."""
     server = Server(tmp_path)

@@ -60,13 +60,16 @@ def test_it_says_how_far_it_is(tmp_path: Path) -> None:
     server.log.close()
 
 
-@pytest.mark.parametrize("arguments", [[], ["x"], [7]])
-def test_what_cannot_be_done_is_one_line(tmp_path: Path, arguments: list[object]) -> None:
-    """Wrong arguments, or a generation whose log is not there, are one line and exit code 1."""
+@pytest.mark.parametrize(("arguments", "code"), [([], 1), (["x"], 1), ([7], snapshots.DAMAGED)])
+def test_what_cannot_be_done_is_one_line(
+    tmp_path: Path, arguments: list[object], code: int
+) -> None:
+    """Wrong arguments are one line and exit code 1; a generation whose log is not there is one line
+    too, and a code that says that the files do not have it."""
     server = Server(tmp_path)
     server.log.close()
     done = run(tmp_path, *arguments)
-    assert done.returncode == 1
+    assert done.returncode == code
     assert len(done.stderr.splitlines()) == 1
     assert snapshots.generations(tmp_path) == []
 

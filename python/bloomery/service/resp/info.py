@@ -99,6 +99,8 @@ def _persistence(server: Server) -> Facts:
         "rdb_last_bgsave_time_sec": -1 if saving.seconds is None else round(saving.seconds),
         "aof_enabled": 1,
         "aof_last_write_status": "err" if engine.problem else "ok",
+        "aof_pending_bio_fsync": int(engine.log.flushing),
+        "aof_delayed_fsync": server.turns.delayed,
     }
 
 
@@ -139,6 +141,8 @@ def _own(server: Server) -> Facts:
         "log_segment": engine.log.segment,
         "log_bytes": _log_bytes(engine.log.path),
         "log_pending": len(engine.log.pending),
+        "log_unsynced_seconds": f"{engine.log.unsynced(time.monotonic()):.1f}",
+        "log_late": int(server.turns.late_since is not None),
         "refusing_writes": int(engine.problem is not None),
         "refusing_writes_reason": engine.problem or "",
         "last_snapshot": saving.generation,

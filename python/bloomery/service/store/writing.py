@@ -135,8 +135,21 @@ class StoreLog:
 
     # What a log on a disk has to do beside.
 
+    flushing = unclosed = False
+    unfolded: str | None = None
+
     def sync(self) -> None:
         """Nothing: Redis has it."""
+
+    flush = fold = sync
+
+    def unsynced(self, now: float) -> float:
+        """Nothing waits for a disk."""
+        return 0.0
+
+    def is_late(self, now: float) -> bool:
+        """Nothing waits for a disk."""
+        return False
 
     def cut(self) -> int:
         """Nothing: there are no segments."""
