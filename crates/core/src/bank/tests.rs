@@ -323,6 +323,24 @@ fn power_cut_at_any_store() {
     }
 }
 
+/// Where nobody knows whether the machine was started anew, what was flushed is there all the same.
+#[test]
+fn power_cut_on_an_unknown_machine() {
+    for (seed, before, now) in [(10, 0, 0), (11, BOOT, 0), (12, 0, BOOT)] {
+        let mut dice = Dice(seed);
+        live(seed, 1, move |words, synced, promised| {
+            if synced.is_empty() || synced[STATE] != OPEN || dice.roll(30) != 0 {
+                return;
+            }
+            let mut found = cut(words, synced, &mut dice);
+            found[super::BOOT] = before;
+            let bank = Bank::open(Disk::of(found), now, false).expect("recovers");
+            bank.verify().expect("whole");
+            holds(&bank, &promised.flushed);
+        });
+    }
+}
+
 /// A kill, then a power cut while the bank is being repaired: what was flushed is there.
 #[test]
 fn power_cut_while_recovering() {
