@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import io
 import os
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, overload
 
@@ -115,8 +114,9 @@ class FilterBank(_native.Bank):
         problem: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Close the bank."""
-        self.close()
+        """Close the bank; in a child of a fork, whose parent has it, do nothing."""
+        if not self.closed:
+            self.close()
 
     # Keys.
 
@@ -211,13 +211,8 @@ class FilterBank(_native.Bank):
 
     def to_bytes(self) -> bytes:
         """Return the bank as bytes, checksummed; what `save` would write."""
-        memory.check(self.nbytes)
-        file = io.BytesIO(bytes(_native.HEADER_BYTES))
-        file.seek(_native.HEADER_BYTES)
-        head = self._save(file.write)
-        file.seek(0)
-        file.write(head)
-        return file.getvalue()
+        memory.check(2 * self.nbytes)  # made while nobody changes the bank, then copied
+        return self._image()
 
     @classmethod
     def from_bytes(cls, data: Buffer) -> Self:
