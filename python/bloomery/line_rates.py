@@ -65,7 +65,9 @@ def line_rate(asked: int, draws: int, visits: int, lines: int, line: Line = BLOC
     """
     signed, touched = _terms(asked, draws, line)
     rate = math.fsum(
-        c * math.exp(visits * math.log1p(-t / lines)) for c, t in zip(signed, touched, strict=True)
+        c * math.exp(visits * math.log1p(-t / lines))
+        for c, t in zip(signed, touched, strict=True)
+        if t < lines  # else a visit surely touches one of them
     )
     # The terms are up to 2**asked times the sum's rounding: below that, decimals.
     if rate > 2.0**asked * sys.float_info.epsilon * 1e6:

@@ -16,6 +16,7 @@ from bloomery.cell_sizing import CellPlan as CellPlan
 from bloomery.cell_sizing import counting_plan as counting_plan
 from bloomery.cell_sizing import deletable_plan as deletable_plan
 from bloomery.cell_sizing import removable_share as removable_share
+from bloomery.classic_rates import MIN_BITS, classic_rate
 from bloomery.errors import InvalidParameter
 from bloomery.line_rates import LINE_BITS as LINE_BITS
 from bloomery.line_rates import LINE_BYTES as LINE_BYTES
@@ -39,6 +40,11 @@ TWO_LINES_HASHES = range(4, MAX_HASHES + 1, 4)
 
 # One line is one memory access, so it is kept until it costs 12% more than the textbook.
 _ONE_LINE_WASTE = 1.12
+# A classic filter for so many keys or more has the textbook's size: k is rounded there, which puts
+# the rate above the one asked for by 4.8% of it at most. Only where a key's positions are not
+# independent enough for the rate (1e-7 and below, up to some 10,000 keys) are there more bits.
+_SMALL = 1000
+_TEXTBOOK_EXCESS = 1.05
 _ONE_LINE_TIE = 1.005  # within these, fewer hashes win: less work for the same memory
 _TWO_LINES_TIE = 1.02
 
@@ -140,7 +146,7 @@ def expected_error_rate(
 ) -> float:
     """The chance of a wrong *maybe* once `count` distinct keys are in.
 
-    Blocked: `line_rates.expected_rate`. Classic: the textbook formula.
+    Blocked: `line_rates.expected_rate`. Classic: `classic_rates.classic_rate`.
     """
     if count <= 0:
         return 0.0
@@ -149,8 +155,7 @@ def expected_error_rate(
     if layout == "blocked":
         draws = num_hashes // lines_per_key
         return expected_rate(draws, lines_per_key, count, num_bits // LINE_BITS)
-    clear = num_hashes * count * math.log1p(-1.0 / num_bits) if num_bits > 1 else -math.inf
-    return min(1.0, with_collisions((-math.expm1(clear)) ** num_hashes, count))
+    return min(1.0, with_collisions(classic_rate(num_bits, num_hashes, count), count))
 
 
 def estimated_count(
@@ -218,9 +223,7 @@ def _check_num_hashes(value: object, layout: Layout) -> int:
 @lru_cache(maxsize=1024)
 def _plan(capacity: int, rate: float, layout: Layout, num_hashes: int | None) -> Plan:
     if layout == "classic":
-        num_bits = _classic_bits(capacity, rate, num_hashes)
-        k = num_hashes or _classic_hashes(num_bits, capacity)
-        return _made(capacity, rate, layout, num_bits, k, 0)
+        return _made(capacity, rate, layout, *_classic_shape(capacity, rate, num_hashes), 0)
     lines_per_key, k, load = _shape(rate, num_hashes)
 
     def too_high(lines: int) -> bool:
@@ -249,11 +252,25 @@ def _shape(rate: float, num_hashes: int | None) -> tuple[int, int, float]:
     return 2, k, two[k]
 
 
-def _classic_bits(capacity: int, rate: float, num_hashes: int | None) -> int:
-    if num_hashes is None:
-        return math.ceil(capacity * optimal_bits_per_key(rate))
-    clear = math.log1p(-(rate ** (1.0 / num_hashes))) / (num_hashes * capacity)
-    return math.ceil(-1.0 / math.expm1(clear))
+@lru_cache(maxsize=1024)
+def _classic_shape(capacity: int, rate: float, num_hashes: int | None) -> tuple[int, int]:
+    """(bits, hashes) of a classic filter: the textbook's, and more bits where its formula errs."""
+    textbook = math.ceil(capacity * optimal_bits_per_key(rate))
+    k = num_hashes or _classic_hashes(textbook, capacity)
+    most, least = rate, textbook
+    if num_hashes is not None:
+        clear = math.log1p(-(rate ** (1.0 / k))) / (k * capacity)
+        least = math.ceil(-1.0 / math.expm1(clear))
+    elif capacity >= _SMALL:
+        most *= _TEXTBOOK_EXCESS
+
+    def too_high(num_bits: int) -> bool:
+        return classic_rate(num_bits, k, capacity) > most
+
+    least = max(least, MIN_BITS)
+    if too_high(least):
+        least = 1 + last_true(too_high, least, least, 8 * MAX_MEMORY)
+    return least, k
 
 
 def _classic_hashes(num_bits: int, capacity: int) -> int:
@@ -293,9 +310,13 @@ def _most_keys(rate: float, lines: int, layout: Layout, num_hashes: int | None) 
     most = min(MAX_CAPACITY, int(rate * MAX_HASH_SHARE * HASHES))
     if layout == "classic":
         guess = num_bits / optimal_bits_per_key(rate)
-        capacity = last_true(
-            lambda n: _classic_bits(n, rate, num_hashes) <= num_bits, guess, 1, most
-        )
+
+        def fits(n: int) -> bool:
+            return _classic_shape(n, rate, num_hashes)[0] <= num_bits
+
+        capacity = last_true(fits, guess, 1, most)
+        if capacity < _SMALL <= most and fits(_SMALL):  # which may have fewer bits than one key less
+            capacity = last_true(fits, guess, _SMALL, most)
         k, lines_per_key = num_hashes or _classic_hashes(num_bits, max(1, capacity)), 0
     else:
         lines_per_key, k, _ = _shape(rate, num_hashes)
