@@ -13,6 +13,7 @@ from functools import lru_cache
 from typing import Literal, cast
 
 from bloomery.cell_sizing import CellPlan as CellPlan
+from bloomery.cell_sizing import cell_count_error as cell_count_error
 from bloomery.cell_sizing import counting_plan as counting_plan
 from bloomery.cell_sizing import deletable_plan as deletable_plan
 from bloomery.cell_sizing import removable_share as removable_share
@@ -20,7 +21,14 @@ from bloomery.classic_rates import MIN_BITS, classic_rate
 from bloomery.errors import InvalidParameter
 from bloomery.line_rates import LINE_BITS as LINE_BITS
 from bloomery.line_rates import LINE_BYTES as LINE_BYTES
-from bloomery.line_rates import expected_rate, line_load, touched_by_visit, with_collisions
+from bloomery.line_rates import (
+    Line,
+    clear_spread,
+    expected_rate,
+    line_load,
+    touched_by_visit,
+    with_collisions,
+)
 from bloomery.line_rates import optimal_bits_per_key as optimal_bits_per_key
 from bloomery.parameters import HASHES, MAX_HASH_SHARE, check_hash_width, last_true, number
 from bloomery.parameters import MAX_CAPACITY as MAX_CAPACITY
@@ -37,6 +45,9 @@ MAX_HASHES = 32
 # Blocked: as many bits in each half of a line, so these and no others.
 ONE_LINE_HASHES = range(2, 9, 2)
 TWO_LINES_HASHES = range(4, MAX_HASHES + 1, 4)
+
+# How far above the capacity, in standard errors, an estimated count is no accident any more.
+_SIGMAS = 4.0
 
 # One line is one memory access, so it is kept until it costs 12% more than the textbook.
 _ONE_LINE_WASTE = 1.12
@@ -170,6 +181,29 @@ def estimated_count(
         return clear / (num_hashes * math.log1p(-1.0 / num_bits)) if num_bits > 1 else 1.0
     lines, draws = num_bits // LINE_BITS, num_hashes // lines_per_key
     return clear / (lines_per_key * math.log1p(-touched_by_visit(draws) / lines))
+
+
+def count_error(
+    layout: str, num_bits: int, num_hashes: int, lines_per_key: int, count: float
+) -> float:
+    """The standard error of `estimated_count` when `count` distinct keys are in."""
+    if count <= 0 or num_bits <= 1:
+        return 0.0
+    if layout == "classic":
+        spread = clear_spread(1, num_hashes * count, 1, Line(num_bits, 1))
+        return spread / (num_hashes * -math.log1p(-1.0 / num_bits))
+    lines, draws = num_bits // LINE_BITS, num_hashes // lines_per_key
+    spread = clear_spread(draws, lines_per_key * count, lines)
+    return spread / (lines_per_key * -math.log1p(-touched_by_visit(draws) / lines))
+
+
+def is_beyond(estimate: float, capacity: int, standard_error: float) -> bool:
+    """True if an estimated count shows that there are more keys than the capacity.
+
+    The estimate of a filter with just as many keys is above the capacity every other time. It is so
+    by more than four standard errors once in 30,000 filters.
+    """
+    return estimate > capacity + _SIGMAS * standard_error
 
 
 def capacity_for(
