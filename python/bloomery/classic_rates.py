@@ -1,7 +1,7 @@
 """How often a classic filter errs: the maths behind `sizing` for bits that lie anywhere.
 
-The textbook takes the share of bits that are set for its mean, and a key's positions for independent
-of each other. With many keys both are so; with few, or at very low rates, neither is.
+The textbook takes the share of bits that are set for its mean, and a key's positions for
+independent of each other. With many keys both are so; with few, or at very low rates, neither is.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ def _alike(num_bits: int, num_hashes: int, count: float) -> float:
     All positions of a key come from two numbers, a start and a step (enhanced double hashing). Two
     keys whose starts differ by x bits, and steps by y, are x + i*y bits apart at their position i:
     on the same bit with the chance 1 - |x + i*y|, else on any bit, which is set with the chance of
-    the fill. The product of these over k positions is near exp(-(1 - fill) * sum of |x + i*y|), whose
-    integral over all x and y is (16 + 4 pi) / (k**3 * (1 - fill)**2). With few positions that is too
-    much, since two of them are independent anyway: simulated filters of 1 to 100 keys and 3 to 23
-    hashes agree with a share of 1 - 4 / k of it.
+    the fill. The product of these over k positions is near exp(-(1 - fill) * sum of |x + i*y|),
+    whose integral over all x and y is (16 + 4 pi) / (k**3 * (1 - fill)**2). With few positions that
+    is too much, since two of them are independent anyway: simulated filters of 1 to 100 keys and 3
+    to 23 hashes agree with a share of 1 - 4 / k of it.
     """
     k = num_hashes
     clear = math.exp((count - 1.0) * k * math.log1p(-1.0 / num_bits)) if count > 1 else 1.0

@@ -349,7 +349,9 @@ def _most_keys(rate: float, lines: int, layout: Layout, num_hashes: int | None) 
             return _classic_shape(n, rate, num_hashes)[0] <= num_bits
 
         capacity = last_true(fits, guess, 1, most)
-        if capacity < _SMALL <= most and fits(_SMALL):  # which may have fewer bits than one key less
+        if capacity < _SMALL <= most and fits(
+            _SMALL
+        ):  # which may have fewer bits than one key less
             capacity = last_true(fits, guess, _SMALL, most)
         k, lines_per_key = num_hashes or _classic_hashes(num_bits, max(1, capacity)), 0
     else:

@@ -1,4 +1,4 @@
-"""A bank in a file and what goes on around it: forks, signals, flushes, other starts of the machine."""
+"""A bank in a file and what goes on around it: forks, signals, flushes, starts of the machine."""
 
 from __future__ import annotations
 

@@ -354,6 +354,10 @@ class BloomFilter(_native.Bloom):
         file share it. It is read-only, unless `writable`: then every process sees what any of them
         adds. `verify` compares the checksum of the bits, which reads all of them (the default
         without mmap).
+
+        Without `mmap`, the default, nothing that happens to the file later matters. A mapped file
+        that another process makes shorter ends this process by the signal SIGBUS as soon as it
+        touches what is gone: no exception can be raised for that.
         """
         from bloomery.storage import files
 

@@ -68,7 +68,12 @@ class CountingBloomFilter(RemovingFilter):
         return self._count(key)
 
     def _count_error(self) -> float:
-        shape = self.num_bits, self.num_hashes, self.lines_per_key, sizing.LINE_BITS // self.counter_bits
+        shape = (
+            self.num_bits,
+            self.num_hashes,
+            self.lines_per_key,
+            sizing.LINE_BITS // self.counter_bits,
+        )
         return sizing.cell_count_error(*shape, self.capacity)
 
     def _shown(self) -> dict[str, tuple[object, object]]:

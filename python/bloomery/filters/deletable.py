@@ -68,7 +68,12 @@ class DeletableBloomFilter(RemovingFilter):
         return bool(self._ask("removable", key))
 
     def _count_error(self) -> float:
-        shape = self.num_bits, self.num_hashes, self.lines_per_key, sizing.LINE_BITS - self._extra[0]
+        shape = (
+            self.num_bits,
+            self.num_hashes,
+            self.lines_per_key,
+            sizing.LINE_BITS - self._extra[0],
+        )
         return sizing.cell_count_error(*shape, self.capacity)
 
     def _shown(self) -> dict[str, tuple[object, object]]:
