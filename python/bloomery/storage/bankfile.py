@@ -111,7 +111,7 @@ def save(bank: FilterBank, path: str | os.PathLike[str]) -> None:
 
 
 def write(bank: FilterBank, file: BinaryIO, pace: int = 0) -> None:
-    """Write to an empty file that can seek; with a `pace`, wait for the disk after so many bytes."""
+    """Write to an empty file that can seek; with a `pace`, wait for the disk every so often."""
     if os.name != "posix":
         file.write(bank.to_bytes())
         return
