@@ -33,7 +33,6 @@ __all__ = [
     "canonical",
     "checksum",
     "fixed_table",
-    "forked",
     "growing_table",
     "lost_frames",
     "make_header",
@@ -111,12 +110,13 @@ class Bank:
         """True if it was opened to be read."""
     @property
     def closed(self) -> bool:
-        """True once it is closed."""
+        """True once it is closed, and in a child of a fork, whose parent has the file."""
     def _unseen(self, user: Key, candidates: list[Any]) -> list[Any]: ...
     def _user(self, user: Key) -> dict[str, Any] | None: ...
     def _verify(self) -> None: ...
     def _same(self, other: Bank) -> bool: ...
-    def _save(self, write: Callable[[bytes], object]) -> bytes: ...
+    def _image(self) -> bytes: ...
+    def _save(self, fd: int, pace: int) -> bytes: ...
 
 @disjoint_base
 class Bloom:
@@ -489,7 +489,6 @@ class Commands:
         """
 
 def bank_pages(keys_per_filter: int, error_rate: float) -> tuple[int, int]: ...
-def forked() -> None: ...
 def make_header(
     kind: str,
     capacity: int,

@@ -13,6 +13,7 @@ from bloomery.line_rates import (
     LINE_BITS,
     LINE_BYTES,
     Line,
+    clear_spread,
     expected_rate,
     line_load,
     optimal_bits_per_key,
@@ -93,6 +94,17 @@ def deletable_plan(
     raise InvalidParameter(
         f"regions must be at most {most:,} for this capacity and error_rate, not {show(regions)}"
     )
+
+
+def cell_count_error(
+    num_bits: int, num_hashes: int, lines_per_key: int, line_cells: int, count: float
+) -> float:
+    """The standard error of the estimated count of a filter of cells, when `count` keys are in."""
+    if count <= 0:
+        return 0.0
+    line, lines, draws = Line(line_cells, 1), num_bits // LINE_BITS, num_hashes // lines_per_key
+    spread = clear_spread(draws, lines_per_key * count, lines, line)
+    return spread / (lines_per_key * -math.log1p(-touched_by_visit(draws, line) / lines))
 
 
 def removable_share(

@@ -65,7 +65,9 @@ def line_rate(asked: int, draws: int, visits: int, lines: int, line: Line = BLOC
     """
     signed, touched = _terms(asked, draws, line)
     rate = math.fsum(
-        c * math.exp(visits * math.log1p(-t / lines)) for c, t in zip(signed, touched, strict=True)
+        c * math.exp(visits * math.log1p(-t / lines))
+        for c, t in zip(signed, touched, strict=True)
+        if t < lines  # else a visit surely touches one of them
     )
     # The terms are up to 2**asked times the sum's rounding: below that, decimals.
     if rate > 2.0**asked * sys.float_info.epsilon * 1e6:
@@ -94,6 +96,34 @@ def line_load(draws: int, rate: float, line: Line = BLOCKED) -> float:
 def touched_by_visit(draws: int, line: Line = BLOCKED) -> float:
     """The chance that a visit sets a given cell of its line."""
     return -math.expm1(draws // line.halves * math.log1p(-1.0 / line.half))
+
+
+def clear_spread(draws: int, visits: float, lines: int, line: Line = BLOCKED) -> float:
+    """The standard deviation of the number of cells still clear after `visits`, over its mean.
+
+    Whether two cells stay clear depends on each other: a visit that touched one is a visit less for
+    other lines, and may have touched the other one if both are in one line.
+    """
+    half, halves = line
+    each = draws // halves
+    touched = touched_by_visit(draws, line)
+    clear = 1.0 - touched / lines
+    same_half = -math.expm1(each * math.log1p(-2.0 / half)) if half > 2 else 1.0
+    other_half = touched * (2.0 - touched)
+
+    def tie(either: float) -> float:
+        """By how much two cells are both clear more often than if they were independent."""
+        more = (2.0 * touched - either - touched * touched / lines) / lines / clear**2
+        return math.expm1(visits * math.log1p(more))
+
+    try:
+        total = math.exp(-visits * math.log1p(-touched / lines)) - 1.0
+        total += (half - 1) * tie(same_half)
+        total += half * (halves - 1) * tie(other_half)
+        total += half * halves * (lines - 1.0) * tie(2.0 * touched)
+    except (OverflowError, ValueError, ZeroDivisionError):  # hardly a cell is clear
+        return math.inf
+    return math.sqrt(max(0.0, total) / (half * halves * lines))
 
 
 @lru_cache(maxsize=256)

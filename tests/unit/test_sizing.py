@@ -26,7 +26,8 @@ CAPACITIES = [1, 2, 3, 7, 10, 33, 100, 1000, 12_345, 10**6, 10**8, 10**10]
         (10**7, 0.01, 95_850_584, 7),
         (10**7, 0.001, 143_775_876, 10),
         (10**6, 0.5, 1_442_696, 1),
-        (1, 0.01, 10, 7),
+        (1000, 0.01, 9586, 7),
+        (10**5, 1e-9, 4_313_276, 30),
     ],
 )
 def test_classic_is_the_textbook(
@@ -97,6 +98,27 @@ def test_classic_rounding_costs_little(error_rate: float) -> None:
     """Rounding k puts a classic filter's rate above the target by less than 5%, 1% from 1% down."""
     got = sizing.plan(10**6, error_rate, layout="classic")
     assert got.expected_error_rate <= error_rate * (1.05 if error_rate > 0.01 else 1.01)
+
+
+@pytest.mark.parametrize("error_rate", [0.5, 0.354, 0.3, 0.1, 0.01, 0.001, 1e-5, 1e-7, 1e-9])
+def test_small_classic_filters_keep_the_rate(error_rate: float) -> None:
+    """Below 1,000 keys a classic filter has the few bits more that the exact rate asks for, and no
+    more; from there on it is within 5% of what was asked for, whatever that is."""
+    for capacity in (1, 2, 5, 10, 30, 100, 300, 999):
+        got = sizing.plan(capacity, error_rate, layout="classic")
+        textbook = math.ceil(capacity * sizing.optimal_bits_per_key(error_rate))
+        assert got.num_bits >= textbook
+        assert got.expected_error_rate <= error_rate
+        if got.num_bits > max(textbook, 64):
+            shape = ("classic", got.num_bits - 1, got.num_hashes, 0)
+            assert sizing.expected_error_rate(*shape, capacity) > error_rate
+        if error_rate >= 1e-5 and capacity >= 30 and error_rate not in (0.354, 0.5):
+            assert got.num_bits <= textbook * 1.03
+    for capacity in (1000, 3000, 10**4, 10**6):
+        got = sizing.plan(capacity, error_rate, layout="classic")
+        assert got.expected_error_rate <= error_rate * 1.05
+        if error_rate > 1e-7:
+            assert got.num_bits == math.ceil(capacity * sizing.optimal_bits_per_key(error_rate))
 
 
 def half_occupancy(asked: int, draws: int) -> Fraction:

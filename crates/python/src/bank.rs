@@ -1,9 +1,14 @@
 //! The native half of `bloomery.FilterBank`. Everything else about it is Python (`filters/bank.py`).
 
 use std::fs::File;
+#[cfg(unix)]
+use std::io::Write;
 use std::io::{self, Read};
+#[cfg(unix)]
+use std::mem::ManuallyDrop;
+#[cfg(unix)]
+use std::os::fd::FromRawFd;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use bloomery_core::bank::{self, Anonymous, Memory, Trouble, UserFacts, Users};
 use bloomery_core::format::{self, HEADER_BYTES, Header, LIVE};
@@ -18,21 +23,12 @@ use crate::errors::{self, error, invalid, no_memory};
 use crate::gate::Gate;
 use crate::hashes::hashes;
 use crate::key::hash_key;
-use crate::mapped::{Mapped, Mode};
+use crate::mapped::{Mapped, Mode, forks};
 use crate::mask::Mask;
 use crate::replay;
 
 /// Below this many keys a batch is done before another thread could have taken over.
 const DETACH_FROM: usize = 2048;
-
-/// How often this process is the child of a fork. A file that the parent opened is the parent's: two
-/// who write it without a common lock would ruin it.
-static FORKS: AtomicU64 = AtomicU64::new(0);
-
-#[pyfunction]
-pub fn forked() {
-    FORKS.fetch_add(1, Relaxed);
-}
 
 /// The fields of a bank's header: lines a page, and cells of the first layer.
 #[pyfunction]
@@ -52,7 +48,7 @@ pub struct Bank {
     gate: Gate<Option<bank::Bank>>,
     header: Header,
     read_only: bool,
-    /// `FORKS` when its file was opened; `None` if it has no file.
+    /// `forks` when its file was opened; `None` if it has no file.
     file: Option<u64>,
 }
 
@@ -98,10 +94,15 @@ fn loaded_from(path: &Path) -> Result<Box<dyn Memory>, Trouble> {
 }
 
 impl Bank {
+    /// Is the file another process's, of which this one was forked?
+    fn is_of_parent(&self) -> bool {
+        self.file.is_some_and(|then| then != forks())
+    }
+
     fn check_process(&self, py: Python<'_>) -> PyResult<()> {
-        if self.file.is_some_and(|forks| forks != FORKS.load(Relaxed)) {
-            let message = "the bank's file was opened by the parent of this process: close it \
-                           there and open it here";
+        if self.is_of_parent() {
+            let message = "the bank's file was opened by the parent of this process, before the \
+                           fork, and is the parent's: close it there and open it here";
             return Err(invalid(py, message.into()));
         }
         Ok(())
@@ -209,11 +210,26 @@ fn closed(py: Python<'_>) -> PyErr {
     invalid(py, "the bank is closed".into())
 }
 
+/// Hands out what is behind the header, chunk by chunk, and returns the header.
+fn written(
+    bank: &bank::Bank,
+    mut each: impl FnMut(&[u8]) -> io::Result<()>,
+) -> Result<[u8; HEADER_BYTES], Trouble> {
+    let mut checksum = 0;
+    bank.image(|chunk| {
+        checksum = format::checksum(chunk, checksum);
+        each(chunk)
+    })
+    .map_err(Trouble::Io)?;
+    let nbytes = (bank.nbytes() - HEADER_BYTES) as u64;
+    Ok(Header { nbytes, checksum, ..*bank.header() }.encode())
+}
+
 /// Closed as if by `close`, as far as that can be.
 impl Drop for Bank {
     fn drop(&mut self) {
-        if let Some(forks) = self.file
-            && forks == FORKS.load(Relaxed)
+        if self.file.is_some()
+            && !self.is_of_parent()
             && !self.read_only
             && let Some(bank) = self.gate.get_mut()
         {
@@ -261,7 +277,7 @@ impl Bank {
             }
         });
         let made = made.map_err(|trouble| raise(py, trouble))?;
-        let file = path.filter(|_| mode != "load").map(|_| FORKS.load(Relaxed));
+        let file = path.filter(|_| mode != "load").map(|_| forks());
         let (header, gate) = (*made.header(), Gate::new(Some(made)));
         Ok(Bank { gate, header, read_only: mode == "r", file })
     }
@@ -416,24 +432,43 @@ impl Bank {
         })
     }
 
-    /// Calls `write` with everything that belongs behind the header, chunk by chunk, and returns the
-    /// header. Nobody changes the bank meanwhile.
-    fn _save<'py>(
-        &self,
-        py: Python<'py>,
-        write: &Bound<'py, PyAny>,
-    ) -> PyResult<Bound<'py, PyBytes>> {
-        let write = write.clone().unbind();
-        let head = self.read(py, true, |bank| {
-            let mut checksum = 0;
-            let written = bank.image(|chunk| {
-                checksum = format::checksum(chunk, checksum);
-                Python::attach(|py| write.call1(py, (PyBytes::new(py, chunk),)).map(drop))
-            });
-            let nbytes = (bank.nbytes() - HEADER_BYTES) as u64;
-            Ok(written.map(|()| Header { nbytes, checksum, ..*bank.header() }.encode()))
+    /// The bank as `save` writes it. Nobody changes it meanwhile.
+    fn _image<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
+        let image = self.read(py, true, |bank| {
+            let mut image = vec![0; HEADER_BYTES];
+            image
+                .try_reserve_exact(bank.nbytes())
+                .map_err(|_| Trouble::NoMemory(bank.nbytes() as u64))?;
+            let head = written(bank, |chunk| {
+                image.extend_from_slice(chunk);
+                Ok(())
+            })?;
+            image[..HEADER_BYTES].copy_from_slice(&head);
+            Ok(image)
         })?;
-        Ok(PyBytes::new(py, &head?))
+        Ok(PyBytes::new(py, &image))
+    }
+
+    /// Writes everything that belongs behind the header to a file, from where that stands, and returns
+    /// the header. With a `pace`, the disk has all but the last that many bytes. Nobody changes the
+    /// bank meanwhile, so no Python runs: a signal's handler that adds a key would wait for itself.
+    #[cfg(unix)]
+    fn _save<'py>(&self, py: Python<'py>, fd: i32, pace: u64) -> PyResult<Bound<'py, PyBytes>> {
+        // SAFETY: the caller's, who has it open until this returns; it is not closed here.
+        let mut file = ManuallyDrop::new(unsafe { File::from_raw_fd(fd) });
+        let head = self.read(py, true, |bank| {
+            let mut unsynced = 0;
+            written(bank, |chunk| {
+                file.write_all(chunk)?;
+                unsynced += chunk.len() as u64;
+                if pace > 0 && unsynced >= pace {
+                    file.sync_data()?;
+                    unsynced = 0;
+                }
+                Ok(())
+            })
+        })?;
+        Ok(PyBytes::new(py, &head))
     }
 
     #[getter]
@@ -473,6 +508,6 @@ impl Bank {
 
     #[getter]
     fn closed(&self, py: Python<'_>) -> bool {
-        self.gate.read(py, false, Option::is_none)
+        self.is_of_parent() || self.gate.read(py, false, Option::is_none)
     }
 }

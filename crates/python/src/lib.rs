@@ -71,7 +71,6 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("MAGIC", PyBytes::new(py, &MAGIC))?;
     module.add("HASHERS", PyTuple::new(py, HashKind::ALL.map(|(_, name)| name))?)?;
     module.add_function(wrap_pyfunction!(bank::bank_pages, module)?)?;
-    module.add_function(wrap_pyfunction!(bank::forked, module)?)?;
     module.add_function(wrap_pyfunction!(header::make_header, module)?)?;
     module.add_function(wrap_pyfunction!(header::read_header, module)?)?;
     module.add_function(wrap_pyfunction!(header::parse_header, module)?)?;

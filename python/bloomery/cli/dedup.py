@@ -15,7 +15,7 @@ from typing import Annotated
 
 import typer
 
-from bloomery import BloomFilter
+from bloomery import BloomFilter, sizing
 from bloomery.cli import estimate, state
 from bloomery.cli.amounts import parse_count, parse_rate, show_rate
 from bloomery.cli.progress import LineProgress
@@ -110,7 +110,9 @@ class _Run:
     ) -> None:
         self._seen, self._path = seen, path
         self._progress, self._interrupts = progress, interrupts
+        # What was there before is estimated; what comes now is counted.
         self._held = seen.estimated_count if path is not None else 0.0
+        self._error = seen._count_error() if path is not None else 0.0
         self._agree = True  # the filter holds exactly what came out
         self._warned = False
         self._before = 0  # encoded bytes of the sources already done
@@ -147,7 +149,8 @@ class _Run:
         self._agree = True
         self._held += added
         self._progress.advance(self._before + self._source.position, lines, added)
-        if self._held > self._seen.capacity and not self._warned:
+        beyond = sizing.is_beyond(self._held, self._seen.capacity, self._error)
+        if beyond and not self._warned:
             self._warned = True
             self._progress.stop()
             say(self._full())

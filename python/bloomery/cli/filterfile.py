@@ -11,7 +11,10 @@ INFO_EXAMPLE = "bloomery info seen.bloom --json; bloomery info bank.bloom --user
 
 
 def info(file: options.FilterFile, json: options.Json = False, user: options.User = None) -> int:
-    """Show what a filter was made for, how full it is, and how often a maybe is wrong by now."""
+    """Show what a filter was made for, how full it is, and how often a maybe is wrong by now.
+
+    The file is mapped: whoever makes it shorter meanwhile ends the command (SIGBUS).
+    """
     if holds_a_bank(file):
         facts = bank.describe(file, user)
     else:

@@ -44,7 +44,10 @@ def add(
     ] = False,
     user: options.User = None,
 ) -> int:
-    """Add keys to a filter and save it, in one step, at the end (a bank: as they come)."""
+    """Add keys to a filter and save it, in one step, at the end (a bank: as they come).
+
+    A bank's file is mapped: whoever makes it shorter meanwhile ends the command (SIGBUS).
+    """
     if holds_a_bank(file):
         return bank.add(file, keys, user, new)
     bank.refuse_user(file, user)
@@ -153,7 +156,8 @@ def contains(
 ) -> int:
     """Print the keys that may have been added (or, with -v, those that definitely were not).
 
-    Exits with 0 when a key was selected, 1 when none was, 2 on an error.
+    Exits with 0 when a key was selected, 1 when none was, 2 on an error. The file is mapped:
+    whoever makes it shorter meanwhile ends the command (SIGBUS).
     """
     if holds_a_bank(file):
         return bank.contains(file, keys, user, invert=invert, quiet=quiet, count=count)

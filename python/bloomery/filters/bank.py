@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import io
 import os
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, overload
 
@@ -36,7 +35,9 @@ class FilterBank(_native.Bank):
     size that is cheapest; a user with fewer or more keys takes memory for what it has.
 
     With a `path` the bank lives in that file. A key is in it for good as soon as `add` has returned
-    if the process is killed, and as soon as `flush` has if the power fails.
+    if the process is killed, and as soon as `flush` has if the power fails. The file is mapped: if
+    another process makes it shorter, the signal SIGBUS ends whoever touches what is gone. Without a
+    `path`, or by `load`, the bank is in memory, where no other process reaches it.
     """
 
     __slots__ = ("_path",)
@@ -94,7 +95,8 @@ class FilterBank(_native.Bank):
 
         One process at a time may have it open to be written (`mode="r+"`), or many to be read
         (`"r"`). A bank that was not closed is repaired, which reads all of its records. `verify`
-        reads and checks everything.
+        reads and checks everything. The file is mapped, with what that means if another process
+        makes it shorter (SIGBUS); `load` reads it into memory instead.
         """
         from bloomery.storage import bankfile
 
@@ -115,8 +117,9 @@ class FilterBank(_native.Bank):
         problem: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Close the bank."""
-        self.close()
+        """Close the bank; in a child of a fork, whose parent has it, do nothing."""
+        if not self.closed:
+            self.close()
 
     # Keys.
 
@@ -211,13 +214,8 @@ class FilterBank(_native.Bank):
 
     def to_bytes(self) -> bytes:
         """Return the bank as bytes, checksummed; what `save` would write."""
-        memory.check(self.nbytes)
-        file = io.BytesIO(bytes(_native.HEADER_BYTES))
-        file.seek(_native.HEADER_BYTES)
-        head = self._save(file.write)
-        file.seek(0)
-        file.write(head)
-        return file.getvalue()
+        memory.check(2 * self.nbytes)  # made while nobody changes the bank, then copied
+        return self._image()
 
     @classmethod
     def from_bytes(cls, data: Buffer) -> Self:
@@ -243,7 +241,11 @@ class FilterBank(_native.Bank):
         writable: bool = False,
         verify: bool | None = None,
     ) -> Self:
-        """Read a bank into memory; with `mmap` open its file, to be written if `writable`."""
+        """Read a bank into memory; with `mmap` open its file, to be written if `writable`.
+
+        Without `mmap`, the default, nothing that happens to the file later matters; a mapped file
+        that another process makes shorter ends this process by the signal SIGBUS.
+        """
         from bloomery.storage import bankfile
 
         if mmap:

@@ -122,8 +122,14 @@ class BloomFilter(_native.Bloom):
         return self._count(self._fill()[0])
 
     def _count(self, bits_set: int) -> int:
-        shape = (self.layout, self.num_bits, self.num_hashes, self.lines_per_key)
-        return round(sizing.estimated_count(*shape, bits_set))
+        return round(sizing.estimated_count(*self._sizes(), bits_set))
+
+    def _sizes(self) -> tuple[Layout, int, int, int]:
+        return self.layout, self.num_bits, self.num_hashes, self.lines_per_key
+
+    def _count_error(self) -> float:
+        """Return the standard error of `estimated_count` when it is as full as it is made for."""
+        return sizing.count_error(*self._sizes(), self.capacity)
 
     @property
     def estimated_error_rate(self) -> float:
@@ -132,9 +138,17 @@ class BloomFilter(_native.Bloom):
 
     @property
     def saturated(self) -> bool:
-        """True once it holds more keys than its capacity and errs more often than was asked."""
-        bits_set, rate = self._fill()
-        return self._count(bits_set) > self.capacity and rate > self.error_rate
+        """True once it holds more keys than its capacity, by more than their estimate may be off,
+        and errs more often than was asked."""
+        return self._saturated(*self._fill())
+
+    def _saturated(self, bits_set: int, rate: float) -> bool:
+        shape = self._sizes()
+        count = sizing.estimated_count(*shape, bits_set)
+        if not sizing.is_beyond(count, self.capacity, self._count_error()):
+            return False
+        # As the bits stand, or as so many keys make them on average: whichever is worse.
+        return max(rate, sizing.expected_error_rate(*shape, count)) > self.error_rate
 
     def info(self) -> dict[str, Any]:
         """All that is known about the filter, ready for JSON."""
@@ -155,7 +169,7 @@ class BloomFilter(_native.Bloom):
             "fill_ratio": bits_set / self.num_bits,
             "estimated_count": count,
             "estimated_error_rate": rate,
-            "saturated": count > self.capacity and rate > self.error_rate,
+            "saturated": self._saturated(bits_set, rate),
             "read_only": self.read_only,
         }
 
@@ -340,6 +354,10 @@ class BloomFilter(_native.Bloom):
         file share it. It is read-only, unless `writable`: then every process sees what any of them
         adds. `verify` compares the checksum of the bits, which reads all of them (the default
         without mmap).
+
+        Without `mmap`, the default, nothing that happens to the file later matters. A mapped file
+        that another process makes shorter ends this process by the signal SIGBUS as soon as it
+        touches what is gone: no exception can be raised for that.
         """
         from bloomery.storage import files
 

@@ -67,5 +67,14 @@ class CountingBloomFilter(RemovingFilter):
         count (15 or 255), and while nothing was removed that was not there."""
         return self._count(key)
 
+    def _count_error(self) -> float:
+        shape = (
+            self.num_bits,
+            self.num_hashes,
+            self.lines_per_key,
+            sizing.LINE_BITS // self.counter_bits,
+        )
+        return sizing.cell_count_error(*shape, self.capacity)
+
     def _shown(self) -> dict[str, tuple[object, object]]:
         return {"counter_bits": (self.counter_bits, 4), **super()._shown()}

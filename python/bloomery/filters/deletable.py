@@ -67,6 +67,15 @@ class DeletableBloomFilter(RemovingFilter):
         """True if `remove` would take the key out, as the filter stands now."""
         return bool(self._ask("removable", key))
 
+    def _count_error(self) -> float:
+        shape = (
+            self.num_bits,
+            self.num_hashes,
+            self.lines_per_key,
+            sizing.LINE_BITS - self._extra[0],
+        )
+        return sizing.cell_count_error(*shape, self.capacity)
+
     def _shown(self) -> dict[str, tuple[object, object]]:
         lines = self.num_bits // sizing.LINE_BITS
         return {"regions": (self.regions, 64 * lines), **super()._shown()}

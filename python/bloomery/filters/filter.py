@@ -6,7 +6,7 @@ from __future__ import annotations
 import struct
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from bloomery import _native, errors
+from bloomery import _native, errors, sizing
 from bloomery.filters import memory
 from bloomery.filters.hashers import check_hasher, shown_seed
 from bloomery.filters.saved import Saved
@@ -105,12 +105,19 @@ class Filter(Saved, _native.Family):
 
     @property
     def saturated(self) -> bool:
-        """True once it holds more keys than its capacity and errs more often than was asked."""
+        """True once it holds more keys than its capacity, by more than their estimate may be off,
+        and errs more often than was asked."""
         return self._saturated(self._facts())
 
     def _saturated(self, facts: dict[str, Any]) -> bool:
-        over = facts["estimated_count"] > self.capacity
-        return bool(over and facts["estimated_error_rate"] > self.error_rate)
+        count = facts["estimated_count"]
+        beyond = sizing.is_beyond(count, self.capacity, self._count_error())
+        return bool(beyond and facts["estimated_error_rate"] > self.error_rate)
+
+    def _count_error(self) -> float:
+        """Return the standard error of `estimated_count` when it is as full as it is made for; 0
+        where keys are counted as they come."""
+        return 0.0
 
     def info(self) -> dict[str, Any]:
         """All that is known about the filter, ready for JSON."""

@@ -114,6 +114,10 @@ class Saved:
         With `mmap` the file itself is the memory: it opens at once, processes that map the same
         file share it, and it is read-only. `verify` compares the checksum, which reads all of the
         file (the default without mmap). `writable` is for `BloomFilter` alone.
+
+        Without `mmap`, the default, nothing that happens to the file later matters. A mapped file
+        that another process makes shorter ends this process by the signal SIGBUS as soon as it
+        touches what is gone: no exception can be raised for that.
         """
         from bloomery.storage import files
 

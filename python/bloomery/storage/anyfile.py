@@ -21,7 +21,9 @@ def open(
 ) -> SavedFilter | FilterBank:
     """Read a saved filter of any kind; the arguments are those of `BloomFilter.load`.
 
-    `writable` is for the plain filter and for banks alone.
+    `writable` is for the plain filter and for banks alone. Without `mmap`, the default, nothing
+    that happens to the file later matters; a mapped file that another process makes shorter ends
+    this process by the signal SIGBUS.
     """
     if holds_a_bank(path):
         return FilterBank.load(path, mmap=mmap, writable=writable, verify=verify)

@@ -207,14 +207,15 @@ def save(entry: Entry, folder: Path) -> Saved:
     path = folder / f"{entry.id}.bloomery"
     with path.open("wb") as raw:
         file = cast("BinaryIO", PacedFile(raw))
-        if entry.loading is not None:
+        if entry.loading is None and entry.filter.kind == "bank":
+            bankfile.write(entry.filter, raw, _PACE_BYTES)
+        elif entry.loading is not None:
             checksum = 0
             for part in entry.loading.parts():
                 checksum = zlib.crc32(part, checksum)
                 file.write(part)
         else:
-            write_filter = bankfile.write if entry.filter.kind == "bank" else files.write
-            write_filter(entry.filter, file)
+            files.write(entry.filter, file)
         raw.flush()
         os.fsync(raw.fileno())
     if entry.loading is None:

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from bloomery import BloomFilter
 from conftest import first_fast
 from unit.cli.conftest import COMMAND, environment
 
@@ -186,3 +187,21 @@ def test_progress_on_a_terminal(start: Callable[..., Any], tmp_path: Path) -> No
         shown[args] = seen
     assert b"lines/s" in shown[()]
     assert shown[("--quiet",)] == b""
+
+
+def test_a_filter_that_is_just_full_is_not_overfull(run: Run, tmp_path: Path) -> None:
+    """The keys of a filter that is there are estimated: that it may hold a few more than it is made
+    for is no reason to warn, and that many more came is one."""
+    path = tmp_path / "seen.bloom"
+    lines = [f"line {i}" for i in range(1000)]
+    for seed in range(100):
+        filter = BloomFilter(len(lines), seed=seed)
+        filter.update(lines)
+        if filter.estimated_count > len(lines):
+            break
+    assert filter.estimated_count > len(lines)
+    filter.save(path)
+    done = run("dedup", "--filter", str(path), stdin="\n".join(lines).encode())
+    assert (done.stdout, done.stderr) == (b"", b"")
+    more = "\n".join(f"more {i}" for i in range(200)).encode()
+    assert b"warning: more than the 1,000" in run("dedup", "--filter", str(path), stdin=more).stderr

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from bloomery import errors
-from bloomery.storage import control, log, quarantine, snapshots
+from bloomery.storage import control, quarantine, segment, snapshots
 from bloomery.storage.control import Control, control_file
 from bloomery.storage.folder import FORMAT, log_folder
 from bloomery.storage.log import segment_path, segments
@@ -179,7 +179,7 @@ def test_a_newer_manifest(tmp_path: Path) -> None:
 def older(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Server, Path]:
     """A server of version 1, from before there were versions, and its folder when it is killed."""
     with monkeypatch.context() as before:
-        before.setattr(log, "FORMAT", 0)
+        before.setattr(segment, "FORMAT", 0)
         server = filled(tmp_path / "data")
     data = server.killed(tmp_path / "copy")
     control_file(data).unlink()

@@ -91,7 +91,9 @@ impl Bank {
         let cells = record.cells(&self.space, &self.plan)?;
         let root = self.write_layer(*record, &cells, pages)?;
         super::directory::switch(&mut self.space, slot, root);
+        let waiting = self.space.pending_lines();
         self.release(line, record)?;
+        self.space.count_copied(self.space.pending_lines() - waiting);
         Ok(root)
     }
 

@@ -81,7 +81,8 @@ impl Bank {
     }
 
     /// The bank in a memory. Only what every answer stands on is checked here; the rest is checked
-    /// where it is read. `boot` tells this start of the machine from others, 0 where that is unknown.
+    /// where it is read. `boot` tells this start of the machine from others; 0 where that is unknown, and then a kill
+    /// is taken for a power cut.
     pub fn open(memory: Box<dyn Memory>, boot: u64, read_only: bool) -> Result<Bank, Trouble> {
         let corrupt = |message: String| Err(Trouble::Corrupt(message));
         // SAFETY: `Memory` promises that these bytes can be read.

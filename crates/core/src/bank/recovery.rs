@@ -11,11 +11,12 @@ use super::space::{List, Space};
 /// one page is half changed. If the machine did, the disk has some pages and not others: then all is
 /// taken back to the last flush, of which nothing was overwritten.
 pub fn recover(space: &mut Space, plan: &Plan, boot: u64) -> Result<(), Trouble> {
-    let before = space.head(BOOT);
-    if boot != 0 && before != 0 && boot != before {
-        revert(space)?;
-    } else {
+    // 0: unknown. To take a kill for a power cut loses what no flush has brought to the disk; to take
+    // a power cut for a kill might lose anything.
+    if boot != 0 && boot == space.head(BOOT) {
         space.undo()?;
+    } else {
+        revert(space)?;
     }
     let found = survey(space, plan, false)?;
     for (word, value) in [(USERS, found.users), (TAKEN, found.taken), (KEYS, found.keys)] {

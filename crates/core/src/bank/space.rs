@@ -13,9 +13,14 @@ use super::memory::Memory;
 /// Memory grows by a 64th, so that no more than that is idle, and by this much at least.
 const GROW_BYTES: usize = 64 << 10;
 /// Lines that wait for a flush before one is made: a sixteenth of the bank, and 16 MiB at least. With
-/// 1 MiB, adding to random users of a bank of 7 MB took 53 us a key, most of it for the disk.
+/// 1 MiB, adding to random users of a bank of 7 MB took 53 us a key, most of it for the disk. Tests
+/// have 4 KiB.
 const FLUSH_SHARE: usize = 16;
-const FLUSH_FROM: usize = (16 << 20) / 64;
+pub const FLUSH_FROM: usize = if cfg!(test) { 64 } else { (16 << 20) / 64 };
+/// Lines that may be copied for each key, on average, for want of a flush that need not have been: 16
+/// KiB. After a flush, the first key of a user copies its layer, however large that is. If that alone
+/// made the next flush due, every key of a large user would copy all of it.
+const COPIED_A_KEY: usize = (16 << 10) / 64;
 
 pub struct Space {
     memory: Box<dyn Memory>,
@@ -27,6 +32,9 @@ pub struct Space {
     pub lasts: bool,
     pending: Vec<(u32, List)>,
     pending_lines: usize,
+    /// Of these, the lines of layers that were copied; and the keys that came, since the last flush.
+    copied_lines: usize,
+    added: usize,
 }
 
 // SAFETY: the pointer is into `memory`, which is Send and Sync; writing takes `&mut`.
@@ -54,6 +62,8 @@ impl Space {
             lasts,
             pending: Vec::new(),
             pending_lines: 0,
+            copied_lines: 0,
+            added: 0,
         };
         space.epoch = (space.head(FLUSHED) as u32).wrapping_add(1);
         space
@@ -209,9 +219,27 @@ impl Space {
         Ok(())
     }
 
-    /// So much waits for a flush that one should be made.
+    /// A key more.
+    pub fn count_key(&mut self) {
+        self.added += 1;
+        self.publish(KEYS, self.head(KEYS) + 1);
+    }
+
+    /// A layer's copy has taken its place, and so many lines of the old one wait for a flush.
+    pub fn count_copied(&mut self, lines: usize) {
+        self.copied_lines += lines;
+    }
+
+    /// So much waits for a flush that one should be made, and the keys since the last one pay for
+    /// the copies that it will lead to. Without that no more can wait than was there at the last
+    /// flush: a layer is copied once.
     pub fn flush_is_due(&self) -> bool {
         self.pending_lines > FLUSH_FROM.max(self.head(END) as usize / FLUSH_SHARE)
+            && self.copied_lines / COPIED_A_KEY <= self.added
+    }
+
+    pub fn pending_lines(&self) -> usize {
+        self.pending_lines
     }
 
     /// Brings everything to the disk. After a power cut the bank is as it was when this ended, or
@@ -223,7 +251,7 @@ impl Space {
             self.memory.sync()?;
             self.epoch += 1;
         }
-        self.pending_lines = 0;
+        (self.pending_lines, self.copied_lines, self.added) = (0, 0, 0);
         for (line, list) in std::mem::take(&mut self.pending) {
             self.push(line, list)?;
         }

@@ -323,6 +323,24 @@ fn power_cut_at_any_store() {
     }
 }
 
+/// Where nobody knows whether the machine was started anew, what was flushed is there all the same.
+#[test]
+fn power_cut_on_an_unknown_machine() {
+    for (seed, before, now) in [(10, 0, 0), (11, BOOT, 0), (12, 0, BOOT)] {
+        let mut dice = Dice(seed);
+        live(seed, 1, move |words, synced, promised| {
+            if synced.is_empty() || synced[STATE] != OPEN || dice.roll(30) != 0 {
+                return;
+            }
+            let mut found = cut(words, synced, &mut dice);
+            found[super::BOOT] = before;
+            let bank = Bank::open(Disk::of(found), now, false).expect("recovers");
+            bank.verify().expect("whole");
+            holds(&bank, &promised.flushed);
+        });
+    }
+}
+
 /// A kill, then a power cut while the bank is being repaired: what was flushed is there.
 #[test]
 fn power_cut_while_recovering() {
@@ -342,6 +360,50 @@ fn power_cut_while_recovering() {
         Bank::open(Box::new(disk), BOOT, false).expect("recovers");
         WATCHER.take();
     });
+}
+
+/// A user whose layer alone is more than what may wait for a flush can still be added to, after a
+/// flush too, and each key costs little: a layer is not copied, nor the disk waited for, each time.
+#[test]
+fn one_large_user_among_flushes() {
+    let mut bank =
+        Bank::create(&header(60_000, 0.01, 2), Disk::of(Vec::new()), BOOT).expect("a bank");
+    for i in 0..40_000 {
+        bank.add(1, remix(i)).expect("room");
+    }
+    let layer = bank.user(1).expect("whole").expect("a user").nbytes as usize / 64;
+    assert!(layer > 2 * space::FLUSH_FROM, "{layer} lines");
+    bank.flush().expect("a disk");
+    let mut budget = 1_000_000;
+    WATCHER.set(Some(Box::new(move |_| {
+        budget -= 1;
+        assert!(budget > 0, "an add that does not end");
+    })));
+    let before = bank.space.head(FLUSHED);
+    for i in 40_000..50_000 {
+        bank.add(1, remix(i)).expect("room");
+    }
+    WATCHER.take();
+    let flushes = bank.space.head(FLUSHED) - before;
+    assert!(flushes <= 10, "{flushes} flushes");
+    bank.verify().expect("whole");
+    assert!((0..50_000).all(|i| bank.contains(1, remix(i)).expect("whole")));
+}
+
+/// What waits for a flush does not pile up while small users are changed all over the bank.
+#[test]
+fn small_users_are_flushed_now_and_then() {
+    let mut bank = Bank::create(&header(12, 0.01, 1), Disk::of(Vec::new()), BOOT).expect("a bank");
+    for i in 0..20_000 {
+        bank.add(i % 2000, remix(i)).expect("room");
+    }
+    bank.flush().expect("a disk");
+    let (before, lines) = (bank.space.head(FLUSHED), bank.space.head(END));
+    for i in 20_000..22_000 {
+        bank.add(i % 2000, remix(i)).expect("room");
+    }
+    assert!(bank.space.head(FLUSHED) > before);
+    assert!(bank.space.head(END) < lines * 9 / 8, "{lines} lines, now {}", bank.space.head(END));
 }
 
 /// Bytes changed anywhere give an error or an answer, never a panic, and never a runaway.

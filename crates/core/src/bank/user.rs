@@ -60,7 +60,8 @@ impl Bank {
                 self.release(line, &record)?;
                 return Err(trouble);
             }
-            return Ok(self.counted());
+            self.space.count_key();
+            return Ok(true);
         };
         let mut older = record.before(&self.space, &self.plan)?;
         while let Some(before) = older {
@@ -69,6 +70,7 @@ impl Bank {
             }
             older = before.before(&self.space, &self.plan)?;
         }
+        let mut copied = false;
         loop {
             let (geometry, number, cell) = record.place(&self.plan, h);
             let at = record.page(&self.space, number)?;
@@ -80,26 +82,25 @@ impl Bank {
             if u64::from(record.count) >= self.plan.capacity(record.layer.into()) {
                 let root = self.new_layer(user, record.layer + 1, line, h)?;
                 directory::switch(&mut self.space, slot, root);
-                return Ok(self.counted());
+                self.space.count_key();
+                return Ok(true);
             }
             let flushed = self.space.lasts && record.epoch != self.space.epoch;
             if !flushed && !geometry.is_full(page) {
                 self.space.change_page(at, |page| packing::insert(&geometry, page, place, cell))?;
                 record.set_count(&mut self.space, line, record.count + 1);
-                return Ok(self.counted());
+                self.space.count_key();
+                // Only now: before, it would make an old layer of the one that was just copied.
+                if copied && self.space.flush_is_due() {
+                    self.flush()?;
+                }
+                return Ok(true);
             }
             let more = if geometry.is_full(page) { 1.max(record.pages / 16) } else { 0 };
             line = self.replace_layer(slot, line, &record, record.pages + more)?;
             record = Record::read(&self.space, &self.plan, line)?;
-            if self.space.flush_is_due() {
-                self.flush()?;
-            }
+            copied = true;
         }
-    }
-
-    fn counted(&mut self) -> bool {
-        self.space.publish(KEYS, self.space.head(KEYS) + 1);
-        true
     }
 
     /// Writes a layer that holds one key.

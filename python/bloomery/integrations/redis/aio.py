@@ -93,7 +93,11 @@ class AsyncRedisFilter(PlainFacts, AsyncHandle[Strings | BfFilter]):
     async def load(
         cls, path: str | os.PathLike[str], redis: Any, name: str, **options: Any
     ) -> Self:
-        """Push a saved filter, of which little is in memory at a time; options as for `push`."""
+        """Push a saved filter, of which little is in memory at a time; options as for `push`.
+
+        The file is mapped meanwhile: another process that makes it shorter ends this one (SIGBUS).
+        `push(BloomFilter.load(path), …)` reads it into memory first.
+        """
         return await cls.push(
             BloomFilter.load(path, mmap=True, verify=True), redis, name, **options
         )

@@ -62,6 +62,7 @@ def figures(config: Config, bits_set: int) -> dict[str, Any]:
     shape = found.layout, found.num_bits, found.num_hashes, found.lines_per_key
     count = sizing.estimated_count(*shape, bits_set)
     rate = sizing.expected_error_rate(*shape, count) if bits_set else 0.0
+    error = sizing.count_error(*shape, found.capacity)
     return {
         "kind": config.kind,
         **found._asdict(),
@@ -72,5 +73,5 @@ def figures(config: Config, bits_set: int) -> dict[str, Any]:
         "fill_ratio": bits_set / found.num_bits,
         "estimated_count": round(count),
         "estimated_error_rate": rate,
-        "saturated": count > found.capacity and rate > found.error_rate,
+        "saturated": sizing.is_beyond(count, found.capacity, error) and rate > found.error_rate,
     }

@@ -91,7 +91,11 @@ class RedisFilter(PlainFacts, Handle[Strings | BfFilter]):
 
     @classmethod
     def load(cls, path: str | os.PathLike[str], redis: Any, name: str, **options: Any) -> Self:
-        """Push a saved filter, of which little is in memory at a time; options as for `push`."""
+        """Push a saved filter, of which little is in memory at a time; options as for `push`.
+
+        The file is mapped meanwhile: another process that makes it shorter ends this one (SIGBUS).
+        `push(BloomFilter.load(path), …)` reads it into memory first.
+        """
         return cls.push(BloomFilter.load(path, mmap=True, verify=True), redis, name, **options)
 
     def to_local(self, progress: Progress | None = None) -> BloomFilter | Any:
