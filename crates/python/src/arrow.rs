@@ -11,7 +11,7 @@ use pyo3::ffi;
 use pyo3::prelude::*;
 
 use crate::arrow_rows::Reader;
-use crate::arrow_type::key_type;
+use crate::arrow_type::{KeyType, key_type};
 use crate::column::Column;
 use crate::errors::error;
 
@@ -128,16 +128,7 @@ pub fn each_chunk(
     };
     // SAFETY: the capsule keeps the stream alive; its callbacks are called as the interface says.
     unsafe {
-        let stream = pointer::<Stream>(capsule, c"arrow_array_stream")?;
-        if pointee(py, stream)?.release.is_none() {
-            return Err(damaged(py, "its stream was released"));
-        }
-        let mut schema = Owned::<Schema>::empty();
-        let get_schema = (*stream).get_schema.ok_or_else(|| broken(py, "no get_schema"))?;
-        if get_schema(stream, &raw mut *schema.0) != 0 {
-            return Err(stream_error(py, stream));
-        }
-        let kind = key_type(py, &schema.0, lossy)?;
+        let (stream, kind) = stream_type(py, capsule, exported)?;
         let get_next = (*stream).get_next.ok_or_else(|| broken(py, "no get_next"))?;
         loop {
             let mut chunk = Owned::<Chunk>::empty();
@@ -153,18 +144,49 @@ pub fn each_chunk(
     }
 }
 
-/// Raises UnsupportedBatch unless the rows of a column of this Arrow type, field or schema are keys;
-/// `source` is what the column comes from, where that knows more of its type.
+/// Raises UnsupportedBatch unless the rows of a column of this Arrow type or field are keys.
 #[pyfunction]
-#[pyo3(signature = (kind, source=None))]
-pub fn check_arrow_type(
-    kind: &Bound<'_, PyAny>,
-    source: Option<&Bound<'_, PyAny>>,
-) -> PyResult<()> {
-    let lossy = source.map_or(Ok(None), crate::source::lossy_type)?;
+pub fn check_arrow_type(kind: &Bound<'_, PyAny>) -> PyResult<()> {
     let capsule = kind.call_method0("__arrow_c_schema__")?;
     // SAFETY: the capsule keeps what it points to alive until the end of this function.
-    unsafe { key_type(kind.py(), live_schema(&capsule)?, lossy.as_deref()).map(drop) }
+    unsafe { key_type(kind.py(), live_schema(&capsule)?, None).map(drop) }
+}
+
+/// Raises UnsupportedBatch unless the rows of what was handed over are keys.
+pub fn check(py: Python<'_>, exported: &Exported<'_>) -> PyResult<()> {
+    // SAFETY: the capsules outlive this function; a stream may be asked for its schema any time.
+    unsafe {
+        match &exported.capsules {
+            Capsules::Array { schema, .. } => {
+                key_type(py, live_schema(schema)?, exported.lossy.as_deref()).map(drop)
+            }
+            Capsules::Stream(capsule) => stream_type(py, capsule, exported).map(drop),
+        }
+    }
+}
+
+/// A stream, and the type of its keys.
+///
+/// # Safety
+/// The stream lives only as long as the capsule.
+unsafe fn stream_type(
+    py: Python<'_>,
+    capsule: &Bound<'_, PyAny>,
+    exported: &Exported<'_>,
+) -> PyResult<(*mut Stream, KeyType)> {
+    // SAFETY: the capsule keeps the stream alive; its callbacks are called as the interface says.
+    unsafe {
+        let stream = pointer::<Stream>(capsule, c"arrow_array_stream")?;
+        if pointee(py, stream)?.release.is_none() {
+            return Err(damaged(py, "its stream was released"));
+        }
+        let mut schema = Owned::<Schema>::empty();
+        let get_schema = (*stream).get_schema.ok_or_else(|| broken(py, "no get_schema"))?;
+        if get_schema(stream, &raw mut *schema.0) != 0 {
+            return Err(stream_error(py, stream));
+        }
+        Ok((stream, key_type(py, &schema.0, exported.lossy.as_deref())?))
+    }
 }
 
 /// # Safety

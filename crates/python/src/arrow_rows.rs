@@ -11,6 +11,9 @@ use crate::errors::{null_error, too_many_rows};
 /// Below this many rows, checking them is done before another thread could have taken over.
 const DETACH_FROM: usize = 2048;
 
+/// More bytes than a process can have addresses.
+const ADDRESSES: usize = usize::MAX >> 7;
+
 pub struct Reader<'a, 'py> {
     pub py: Python<'py>,
     pub hasher: &'a KeyHasher,
@@ -223,7 +226,7 @@ impl Buffers<'_, '_> {
         }
         let end =
             (self.offset + self.len).checked_add(more).and_then(|rows| rows.checked_mul(width));
-        if start.is_null() || end.is_none_or(|end| end > isize::MAX as usize) {
+        if start.is_null() || end.is_none_or(|end| end > ADDRESSES) {
             return Err(damaged(self.py, "a buffer is not there, or larger than any can be"));
         }
         Ok(start.wrapping_add(self.offset * width))

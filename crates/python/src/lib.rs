@@ -87,6 +87,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(remote::mask, module)?)?;
     module.add_function(wrap_pyfunction!(replay::lost_frames, module)?)?;
     module.add_function(wrap_pyfunction!(fuse::build_static, module)?)?;
+    module.add_function(wrap_pyfunction!(source::checked_arrow, module)?)?;
     module.add_function(wrap_pyfunction!(source::column_objects, module)?)?;
     module.add_function(wrap_pyfunction!(tables::growing_table, module)?)?;
     module.add_function(wrap_pyfunction!(tables::fixed_table, module)?)?;

@@ -9,7 +9,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyByteArray, PyBytes, PyIterator, PyList, PyMemoryView, PySlice, PyString};
 use pyo3::{ffi, intern};
 
-use crate::arrow::{Capsules, Exported};
+use crate::arrow::{self, Capsules, Exported};
 use crate::buffer::{Array, Held, column};
 use crate::column::Column;
 use crate::errors::error;
@@ -104,7 +104,29 @@ pub fn column_objects<'py>(keys: &Bound<'py, PyAny>) -> PyResult<Option<Bound<'p
     let keys = only.as_ref().unwrap_or(keys);
     let dtype = keys.getattr_opt(intern!(keys.py(), "dtype"))?;
     let pandas = dtype.is_some() && keys.hasattr(intern!(keys.py(), "isna"))?;
+    if dtype.is_none()
+        && let Some(held) = Held::get(keys, ffi::PyBUF_RECORDS_RO)
+        && held.is_bytes(keys)?
+    {
+        return Err(one_key(keys)?);
+    }
     objects(keys, dtype.as_ref(), pandas)
+}
+
+/// The capsule or capsules of a column that speaks Arrow, once its rows are known to be keys; None
+/// if it does not.
+#[pyfunction]
+pub fn checked_arrow<'py>(keys: &Bound<'py, PyAny>) -> PyResult<Option<Bound<'py, PyAny>>> {
+    let py = keys.py();
+    let Some(capsules) = exported(keys)? else {
+        return Ok(None);
+    };
+    let exported = Exported { capsules, lossy: lossy_type(keys)? };
+    arrow::check(py, &exported)?;
+    Ok(Some(match exported.capsules {
+        Capsules::Stream(capsule) => capsule,
+        Capsules::Array { schema, chunk } => (schema, chunk).into_pyobject(py)?.into_any(),
+    }))
 }
 
 fn objects<'py>(
@@ -195,7 +217,7 @@ fn exported<'py>(keys: &Bound<'py, PyAny>) -> PyResult<Option<Capsules<'py>>> {
 
 /// The type of a DuckDB relation's only column, if Arrow alone does not tell it: a UUID becomes
 /// text, unless the connection is told otherwise.
-pub fn lossy_type(keys: &Bound<'_, PyAny>) -> PyResult<Option<String>> {
+fn lossy_type(keys: &Bound<'_, PyAny>) -> PyResult<Option<String>> {
     let py = keys.py();
     if !keys.hasattr(intern!(py, "fetchall"))? {
         return Ok(None);
