@@ -18,8 +18,8 @@ KEYS: dict[str, list[Any]] = {
     "uint64": [5, 2**63, 2**64 - 1],
     "large int": [2**64, -(2**70), 2**200],
     "bool": [True, False],
-    "str": ["", "a", "é", "a string of more than twelve bytes", "a\0", "12345678-1234"],
-    "bytes": [b"", b"a", b"\xff\0", b"0123456789abcdef", b"more than twelve bytes"],
+    "str": ["", "a", "é", "a string of more than twelve bytes", "a\0", "a\0b", "\0a"],
+    "bytes": [b"", b"a", b"\xff\0", b"\0a", b"0123456789abcdef", b"more than twelve bytes"],
     "16 bytes": [one.bytes for one in UUIDS],
     "uuid": UUIDS,
     "uuid text": [str(one) for one in UUIDS],
@@ -63,7 +63,7 @@ def _numpy() -> Iterator[tuple[str, Door]]:
         return list(array.tolist())
 
     every = ", ".join(set(KEYS) - NO_KEYS)
-    yield "numpy", Door(np.array, shown, "int, uint64, bool, str, bytes, uuid, uuid text")
+    yield "numpy", Door(np.array, shown, "int, bool, str, bytes, 16 bytes, uuid")
     yield "numpy objects", Door(objects, shown, every)
     yield "numpy strided", Door(lambda keys: np.array(keys)[::-2], shown, "int, str, bytes")
     if hasattr(np.dtypes, "StringDType"):

@@ -77,6 +77,8 @@ def objects_of(keys: Any) -> Any:
 
 def column_of(keys: Any, arrow: Any) -> Any:
     """A batch as a chunked array of keys; None if it has to go key by key (objects)."""
+    if hasattr(keys, "iloc") and not hasattr(keys, "dtype") and len(keys.columns) == 1:
+        keys = keys.iloc[:, 0]  # pandas: what it has as NumPy has it is read so
     numpys = hasattr(keys, "isna") and hasattr(getattr(keys, "dtype", None), "char")
     try:
         handed = None if numpys else _native.checked_arrow(keys)
@@ -117,6 +119,11 @@ def _of_array(keys: Any, arrow: Any) -> Any:
     if not array.dtype.isnative:
         array = array.astype(array.dtype.newbyteorder("="))
     try:
+        # Not the array itself: of NumPy's text pyarrow drops all from the first NUL on.
+        if kind == "S":
+            return arrow.array(array.tolist(), arrow.large_binary())
+        if kind == "U":
+            return arrow.array(array.tolist(), arrow.large_string())
         return arrow.array(array)
     except UnicodeError:
         raise errors.InvalidKey("a row of the str array is not valid text") from None

@@ -1,4 +1,4 @@
-"""A key by every door of a server: JSON, lines, Arrow, the Redis protocol, and a client's columns."""
+"""A key by every door of a server: JSON, lines, Arrow, Redis, and a client's columns."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from uuid import UUID
 
 import pytest
 
-from bloomery import Client
+from bloomery import Client, _native
 from bloomery.client.keys import form
 from bloomery.errors import BloomeryError
 from conftest import require
@@ -31,7 +31,12 @@ def new_name() -> str:
     return f"doors/{next(NUMBERS)}"
 
 
-@pytest.mark.parametrize("name", DOORS)
+# Of DuckDB's types those that become another in Arrow: the others come as Arrow's own do.
+LOSSY = ("duckdb uuid", "duckdb uuid lossless", "duckdb bit", "duckdb str")
+SOME = [name for name in DOORS if not name.startswith("duckdb") or name in LOSSY]
+
+
+@pytest.mark.parametrize("name", SOME)
 @pytest.mark.filterwarnings("ignore")
 def test_a_clients_column_is_the_keys_that_its_library_shows(client: Client, name: str) -> None:
     """What a local filter refuses a client refuses; what it takes is there, key by key."""
@@ -55,15 +60,17 @@ def test_json_lines_and_single_keys_are_the_same(http: Http, client: Client) -> 
     """What one form adds, every other finds, and a local key of the same type as well."""
     name = new_name()
     http.create(name, error_rate=1e-9)
-    assert http.keys(name, "add", *map(form, SCALARS)).count(True) >= len(set(SCALARS)) - 2
+    distinct = set(map(_native.canonical, SCALARS))
+    assert http.keys(name, "add", *map(form, SCALARS)).count(True) == len(distinct)
     lines = b"".join(json.dumps(form(key)).encode() + b"\n" for key in SCALARS)
     told = http.client.post(f"{at(name)}/contains", content=lines, headers={"Content-Type": NDJSON})
     assert told.json()["maybe"] == len(SCALARS)
-    assert all(key in client.open(name) for key in SCALARS)
+    remote = client.filter(name)
+    assert all(key in remote for key in SCALARS)
 
 
 def test_an_arrow_stream_of_uuids(http: Http) -> None:
-    """UUIDs are UUIDs; a type that the server does not know is refused, not taken for its storage."""
+    """UUIDs are UUIDs; a type that the server does not know is not taken for its storage."""
     pa, name = require("pyarrow"), new_name()
     http.create(name, error_rate=1e-9)
     other = pa.field("key", pa.int64(), metadata={"ARROW:extension:name": "someone.else"})
