@@ -104,7 +104,7 @@ class Memory:
             return None
         return ctypes.addressof(self.keep((ctypes.c_void_p * len(values))(*values)))
 
-    def schema(self, column: Column) -> CSchema:
+    def schema(self, column: Column) -> Any:
         """The schema of a column."""
         children = [ctypes.addressof(self.schema(child)) for child in column.children]
         made = CSchema(
@@ -120,7 +120,7 @@ class Memory:
             made.dictionary = ctypes.addressof(self.schema(column.dictionary))
         return self._with(made, column.schema)
 
-    def array(self, column: Column) -> CArray:
+    def array(self, column: Column) -> Any:
         """The array of a column."""
         children = [ctypes.addressof(self.array(child)) for child in column.children]
         buffers = [None if one is None else self._bytes(one) for one in column.buffers]

@@ -191,7 +191,7 @@ def read(batch: Any) -> list[Any]:
 
 
 def _is_text(kind: Any) -> bool:
-    return pa.types.is_string(kind)
+    return bool(pa.types.is_string(kind))
 
 
 def one_round(rng: random.Random) -> None:

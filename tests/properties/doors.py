@@ -75,8 +75,9 @@ def _arrow() -> Iterator[tuple[str, Door]]:
     pa = require("pyarrow")
 
     def array(keys: list[Any]) -> Any:
-        types = {int: pa.uint64() if max(keys, default=0) > 2**63 else None} if _ints(keys) else {}
-        types[UUID] = pa.uuid()
+        types: dict[type, Any] = {UUID: pa.uuid()}
+        if _ints(keys) and max(keys) > 2**63:
+            types[int] = pa.uint64()
         return pa.array(keys, types.get(type(keys[0])))
 
     def shown(batch: Any) -> list[Any]:

@@ -125,7 +125,7 @@ def test_what_another_library_raises_is_told() -> None:
     assert isinstance(told.value.__cause__, RuntimeError)
 
     class NoCapsule:
-        def __arrow_c_array__(self, requested_schema: object = None) -> object:
+        def __arrow_c_array__(self, requested_schema: object = None) -> tuple[object, object]:
             return 1, 2
 
     with pytest.raises(UnsupportedBatch, match="capsule"):
