@@ -31,7 +31,10 @@ __all__ = [
     "bank_pages",
     "build_static",
     "canonical",
+    "check_arrow_type",
+    "checked_arrow",
     "checksum",
+    "column_objects",
     "fixed_table",
     "growing_table",
     "lost_frames",
@@ -649,3 +652,13 @@ class Session:
         """Does Python see every command (a transaction, a client that has yet to log in)?"""
     @watched.setter
     def watched(self, value: bool, /) -> None: ...
+
+def check_arrow_type(kind: object) -> None:
+    """Raise UnsupportedBatch unless the rows of a column of this Arrow type or field are keys."""
+
+def checked_arrow(keys: object) -> Any:
+    """The capsule or capsules of a column that speaks Arrow, once its rows are known to be keys;
+    None if it does not."""
+
+def column_objects(keys: object) -> list[Any] | None:
+    """The keys of a column of Python objects as a list; None if the batch is anything else."""

@@ -41,7 +41,7 @@ MAY_IMPORT = {
     "filters": _BASE | {"parameters"},
     "storage": _BASE | {"filters"},
     "names": {"errors"},
-    "client": {"errors", "names", "types"},
+    "client": {"_native", "errors", "names", "types"},
     "bloomery": _BASE | {"client", "filters", "storage"},
     "intervals": set(),
     "guard": _BASE | {"bloomery", "filters", "intervals", "storage"},

@@ -1,6 +1,8 @@
 //! Many keys in one call: finds the door a batch comes through, and what its mask looks like.
 
+use std::alloc::{Layout, alloc_zeroed};
 use std::convert::Infallible;
+use std::ops::Range;
 
 use bloomery_core::batch::BLOCK;
 use bloomery_core::hash::KeyHasher;
@@ -8,17 +10,20 @@ use bloomery_core::kind::Refusal;
 use bloomery_core::loops::Hashes;
 use bloomery_core::probe::prefetch;
 use pyo3::Borrowed;
+use pyo3::ffi;
 use pyo3::prelude::*;
-use pyo3::types::{PyByteArray, PyBytes, PyIterator, PyList, PyMemoryView, PyString, PyTuple};
-use pyo3::{ffi, intern};
+use pyo3::types::{PyList, PyTuple};
 
 use crate::arrow;
-use crate::buffer::{Array, Held, column};
 use crate::column::Column;
-use crate::errors::{error, invalid, null_error, refused};
+use crate::errors::{invalid, null_error, refused, too_many_rows};
 use crate::key::hash_key;
 use crate::mask::Mask;
+use crate::source::{self, Source};
 
+/// Rows between two looks at what else there is to do: whether Ctrl-C was pressed, say. A batch may
+/// claim to have more than can be gone through, all of them in the same place.
+const TURN: usize = 1 << 24;
 /// Below this many rows a batch is done before another thread could have taken over.
 const DETACH_FROM: usize = 2048;
 pub const MAX_THREADS: usize = 64;
@@ -65,6 +70,11 @@ impl Options {
 pub trait Target {
     fn hasher(&self) -> KeyHasher;
 
+    /// Told how many keys a column has, before the first of them.
+    fn expect(&mut self, _py: Python<'_>, _keys: usize) -> PyResult<()> {
+        Ok(())
+    }
+
     /// Runs `work` where the filter may be touched, and no Python code with it; if it is `long`,
     /// without the interpreter lock.
     fn enter<T: Send>(
@@ -83,14 +93,15 @@ pub trait Inside {
     /// The column's keys from the `from`th on, as many as there are answers.
     fn rows(&mut self, column: &Column, from: usize, answers: &mut [u8]) -> Result<(), Refusal>;
 
-    /// All of the column's keys, with more than one thread if it can.
+    /// As `rows`, with more than one thread if it can.
     fn shared(
         &mut self,
         column: &Column,
+        from: usize,
         _threads: usize,
         answers: &mut [u8],
     ) -> Result<(), Refusal> {
-        self.rows(column, 0, answers)
+        self.rows(column, from, answers)
     }
 }
 
@@ -99,58 +110,33 @@ pub fn run(target: &mut impl Target, keys: &Bound<'_, PyAny>, options: &Options)
     let py = keys.py();
     let hasher = &target.hasher();
     if let Ok(list) = keys.cast_exact::<PyList>() {
-        return objects(target, options, list.len(), |i| hash_item(list, i, hasher));
+        return listed(target, list, options);
     }
     if let Ok(tuple) = keys.cast_exact::<PyTuple>() {
         let hash = |key: Bound<'_, PyAny>| hash_object(key.as_borrowed(), hasher);
         return objects(target, options, tuple.len(), |i| tuple.get_item(i).ok().map(hash));
     }
-    if keys.is_instance_of::<PyString>()
-        || keys.is_instance_of::<PyBytes>()
-        || keys.is_instance_of::<PyByteArray>()
-        || (keys.is_instance_of::<PyMemoryView>() && keys.getattr("itemsize")?.eq(1)?)
-    {
-        let name = keys.get_type().name()?;
-        let message = format!("one {name} is not a batch of keys: pass [key], or use add(key)");
-        return Err(error(py, "UnsupportedBatch", message));
-    }
-    if keys.get_type().name()? == "MaskedArray" {
-        let message = "a masked array is not a batch of keys: use .compressed(), which leaves \
-                       masked rows out";
-        return Err(error(py, "UnsupportedBatch", message.into()));
-    }
     let mut mask = Mask { rows: Vec::new(), array: true };
-    if keys.hasattr(intern!(py, "__arrow_c_stream__"))?
-        || keys.hasattr(intern!(py, "__arrow_c_array__"))?
-    {
-        arrow::each_chunk(keys, hasher, options.skip_nulls, &mut |chunk| {
-            rows(py, target, &chunk, options, &mut mask.rows)
-        })?;
-        return Ok(mask);
-    }
-    if let Some(held) = Held::get(keys, ffi::PyBUF_RECORDS_RO) {
-        if let Array::Column(column, _held) = column(keys, held)? {
-            rows(py, target, &column, options, &mut mask.rows)?;
-            return Ok(mask);
+    match source::find(keys)? {
+        Source::Arrow(exported) => {
+            arrow::each_chunk(py, &exported, hasher, options.skip_nulls, &mut |chunk| {
+                rows(py, target, &chunk, options, &mut mask.rows)
+            })?;
         }
-        let mut found = run(target, &keys.call_method0("tolist")?, options)?;
-        found.array = true;
-        return Ok(found);
+        Source::Array(column, _held) => rows(py, target, &column, options, &mut mask.rows)?,
+        Source::Objects(list) => mask.rows = listed(target, &list, options)?.rows,
+        Source::Iterator(mut iterator) => {
+            let hash = |key: PyResult<Bound<'_, PyAny>>| hash_object(key?.as_borrowed(), hasher);
+            let expected = keys.len().unwrap_or(0);
+            return objects(target, options, expected, |_| iterator.next().map(hash));
+        }
     }
-    if let Ok(dtype) = keys.getattr("dtype") {
-        return array_without_buffer(target, keys, &dtype, options);
-    }
-    let Ok(iterator) = PyIterator::from_object(keys) else {
-        let name = keys.get_type().fully_qualified_name()?;
-        let message = format!(
-            "{name} is not a batch of keys: pass a list or other iterable, a NumPy array, or an \
-             Arrow, Polars, DuckDB or pandas column"
-        );
-        return Err(error(py, "UnsupportedBatch", message));
-    };
-    let mut iterator = iterator;
-    let hash = |key: PyResult<Bound<'_, PyAny>>| hash_object(key?.as_borrowed(), hasher);
-    objects(target, options, keys.len().unwrap_or(0), |_| iterator.next().map(hash))
+    Ok(mask)
+}
+
+fn listed(target: &mut impl Target, list: &Bound<'_, PyList>, options: &Options) -> PyResult<Mask> {
+    let hasher = &target.hasher();
+    objects(target, options, list.len(), |i| hash_item(list, i, hasher))
 }
 
 /// How many items ahead to fetch: their objects lie anywhere in memory.
@@ -175,30 +161,6 @@ fn hash_item(list: &Bound<'_, PyList>, i: usize, hasher: &KeyHasher) -> Option<P
         let item = ffi::PyList_GET_ITEM(list.as_ptr(), i as ffi::Py_ssize_t);
         Some(hash_object(Borrowed::from_ptr(list.py(), item), hasher))
     }
-}
-
-/// pandas before 3.0, and NumPy types without a buffer: variable-width str can be listed, what is
-/// neither int nor text (dates, say, which would become ints of some unit) is refused.
-fn array_without_buffer(
-    target: &mut impl Target,
-    keys: &Bound<'_, PyAny>,
-    dtype: &Bound<'_, PyAny>,
-    options: &Options,
-) -> PyResult<Mask> {
-    let array = keys.call_method0("__array__")?;
-    let kind: String = dtype.getattr("kind").and_then(|k| k.extract()).unwrap_or_default();
-    let mut mask = if kind == "T" {
-        run(target, &array.call_method0("tolist")?, options)?
-    } else if Held::get(&array, ffi::PyBUF_RECORDS_RO).is_some() {
-        run(target, &array, options)?
-    } else {
-        let message = format!(
-            "an array of dtype {dtype} is not a batch of keys: use .astype('int64') or .astype(str)"
-        );
-        return Err(error(keys.py(), "UnsupportedBatch", message));
-    };
-    mask.array = true;
-    Ok(mask)
 }
 
 /// Objects hashed before their bits are touched.
@@ -278,38 +240,82 @@ fn rows(
     options: &Options,
     mask: &mut Vec<u8>,
 ) -> PyResult<()> {
-    let long = column.keys() >= DETACH_FROM;
-    let refused = |refusal| refused(py, refusal);
+    let keys = column.keys();
+    target.expect(py, keys)?;
     if !options.mask && options.threads == 1 {
-        return target.enter(py, long, |inside| unmasked(inside, column))?.map_err(refused);
+        return in_turns(py, target, keys, |inside, turn| unmasked(inside, column, turn));
     }
     let start = mask.len();
-    if start == 0 {
-        *mask = vec![0; column.keys()]; // zeroed by the kernel, not touched twice
-    } else {
-        mask.resize(start + column.keys(), 0);
-    }
-    let answers = &mut mask[start..];
-    // Starting a thread is not worth it for fewer keys than this each (a guess, not a measurement).
-    let alone = options.threads == 1 || answers.len() < options.threads * 16_384;
-    let work = |inside: &mut dyn Inside| match alone {
-        true => inside.rows(column, 0, answers),
-        false => inside.shared(column, options.threads, answers),
+    grown(py, mask, column.len)?;
+    // Where rows have no key, answers are put into their places at the end.
+    let mut found = Vec::new();
+    let answers = match &column.valid {
+        None => &mut mask[start..],
+        Some(_) => grown(py, &mut found, keys)?,
     };
-    target.enter(py, long, work)?.map_err(refused)?;
+    // Starting a thread is not worth it for fewer keys than this each (a guess, not a measurement).
+    let alone = options.threads == 1 || keys < options.threads * 16_384;
+    in_turns(py, target, keys, |inside, turn| match alone {
+        true => inside.rows(column, turn.start, &mut answers[turn]),
+        false => inside.shared(column, turn.start, options.threads, &mut answers[turn]),
+    })?;
     if let Some(valid) = &column.valid {
-        let found = mask.split_off(start);
-        mask.resize(start + column.len, 0);
         valid.iter().zip(found).for_each(|(row, answer)| mask[start + row] = answer);
     }
     Ok(())
 }
 
+/// Runs `work` on keys `0..keys`, some at a time.
+fn in_turns(
+    py: Python<'_>,
+    target: &mut impl Target,
+    keys: usize,
+    mut work: impl FnMut(&mut dyn Inside, Range<usize>) -> Result<(), Refusal> + Send,
+) -> PyResult<()> {
+    let mut from = 0;
+    loop {
+        let turn = from..keys.min(from + TURN);
+        from = turn.end;
+        let long = turn.len() >= DETACH_FROM;
+        let done = target.enter(py, long, |inside| work(inside, turn))?;
+        done.map_err(|refusal| refused(py, refusal))?;
+        if from == keys {
+            return Ok(());
+        }
+        py.check_signals()?;
+    }
+}
+
+/// Makes a mask longer by so many zeros, which are returned.
+fn grown<'a>(py: Python<'_>, mask: &'a mut Vec<u8>, by: usize) -> PyResult<&'a mut [u8]> {
+    let start = mask.len();
+    if start == 0 {
+        *mask = zeroed(by).ok_or_else(|| too_many_rows(py, by))?;
+    } else {
+        mask.try_reserve(by).map_err(|_| too_many_rows(py, by))?;
+        mask.resize(start + by, 0);
+    }
+    Ok(&mut mask[start..])
+}
+
+/// So many zeros, made by the kernel and not touched twice; None if there is no memory for them.
+fn zeroed(len: usize) -> Option<Vec<u8>> {
+    let layout = Layout::array::<u8>(len).ok()?;
+    if len == 0 {
+        return Some(Vec::new());
+    }
+    // SAFETY: the layout is not empty, and that of a Vec of this length and capacity.
+    unsafe {
+        let start = alloc_zeroed(layout);
+        if start.is_null() { None } else { Some(Vec::from_raw_parts(start, len, len)) }
+    }
+}
+
 /// For `update`: the same few answers' memory over and over, not a page fault every 4096 rows.
-fn unmasked(inside: &mut dyn Inside, column: &Column) -> Result<(), Refusal> {
+fn unmasked(inside: &mut dyn Inside, column: &Column, turn: Range<usize>) -> Result<(), Refusal> {
     let mut answers = [0u8; 8192];
-    for from in (0..column.keys()).step_by(answers.len()) {
-        let count = answers.len().min(column.keys() - from);
+    for from in turn.clone().step_by(answers.len()) {
+        let count = answers.len().min(turn.end - from);
         inside.rows(column, from, &mut answers[..count])?;
     }
     Ok(())

@@ -259,16 +259,17 @@ impl Inside for Batch<'_> {
     fn shared(
         &mut self,
         column: &Column,
+        from: usize,
         threads: usize,
         answers: &mut [u8],
     ) -> Result<(), Refusal> {
         let Batch(filter @ Bloom { bits, shape, hasher, .. }, op) = *self;
         if op == Op::Contains {
-            threads::share(threads, answers, &|from, mine| {
-                let _ = Batch(filter, op).rows(column, from, mine);
+            threads::share(threads, answers, &|row, mine| {
+                let _ = Batch(filter, op).rows(column, from + row, mine);
             });
         } else {
-            let hash = |from: usize, out: &mut [u64]| column.hash(hasher, from, out);
+            let hash = |row: usize, out: &mut [u64]| column.hash(hasher, from + row, out);
             threads::add_threads(bits, shape, op == Op::AddAtomic, threads, &hash, answers);
         }
         Ok(())

@@ -3,6 +3,7 @@
 
 use std::ffi::CStr;
 
+use bloomery_core::hash::Domain;
 use pyo3::ffi;
 use pyo3::prelude::*;
 
@@ -80,6 +81,39 @@ pub enum Array {
     Objects,
 }
 
+impl Held {
+    /// Is it bytes rather than an array of small ints? So are `mmap`, pyarrow's Buffer and other
+    /// owners of plain memory; NumPy (`dtype`), `array` (`typecode`) and ctypes (which names a byte
+    /// order) are arrays.
+    pub fn is_bytes(&self, object: &Bound<'_, PyAny>) -> PyResult<bool> {
+        let byte = matches!(self.format(), "B" | "b" | "c") && self.view.itemsize == 1;
+        Ok(byte && !object.hasattr("dtype")? && !object.hasattr("typecode")?)
+    }
+
+    /// The rows and the bytes from one to the next; None if the view contradicts itself. Not every
+    /// exporter fills in what was asked for: of ctypes there are no strides.
+    fn rows(&self) -> Option<(usize, isize)> {
+        let view = &*self.view;
+        let width = view.itemsize;
+        if width < 0 || view.len < 0 || view.buf.is_null() && view.len > 0 {
+            return None;
+        }
+        // SAFETY: where they are given, there is one of each for each of the ndim = 1 dimensions.
+        let (shape, stride, indirect) = unsafe {
+            (
+                view.shape.as_ref().copied(),
+                view.strides.as_ref().copied(),
+                view.suboffsets.as_ref().is_some_and(|suboffset| *suboffset >= 0),
+            )
+        };
+        let rows = shape.or_else(|| view.len.checked_div(width))?;
+        let stride = stride.unwrap_or(width);
+        let whole = rows >= 0 && rows.checked_mul(width)? == view.len && !indirect;
+        rows.checked_mul(stride)?; // else the rows do not fit the address space
+        whole.then_some((rows as usize, stride))
+    }
+}
+
 /// Reads an array's format; what is neither int nor text is an error that says what to do.
 pub fn column(object: &Bound<'_, PyAny>, held: Held) -> PyResult<Array> {
     let refuse = |message: String| Err(error(object.py(), "UnsupportedBatch", message));
@@ -87,41 +121,47 @@ pub fn column(object: &Bound<'_, PyAny>, held: Held) -> PyResult<Array> {
         let dims = held.view.ndim;
         return refuse(format!("an array of {dims} dimensions is not a batch of keys: use 1"));
     }
-    // SAFETY: PyBUF_STRIDES was asked for, so shape and strides have ndim = 1 entries.
-    let (len, stride) = unsafe { (*held.view.shape as usize, *held.view.strides) };
+    let Some((len, stride)) = held.rows() else {
+        return refuse("an array whose buffer contradicts itself is not a batch of keys".into());
+    };
     let (start, width) = (held.start(), held.view.itemsize as usize);
     let (swapped, code) = match held.format().split_at_checked(1) {
         Some((">" | "!", code)) => (true, code),
         Some(("@" | "=" | "<", code)) => (false, code),
         _ => (false, held.format()),
     };
-    let data = match code.trim_start_matches(|c: char| c.is_ascii_digit()) {
-        "b" | "h" | "i" | "l" | "q" | "n" if width <= 8 => {
-            Data::Ints { start, stride, kind: Int { width, signed: true, swapped } }
-        }
-        "B" | "H" | "I" | "L" | "Q" | "N" | "?" if width <= 8 => {
-            Data::Ints { start, stride, kind: Int { width, signed: false, swapped } }
-        }
-        "s" => Data::Fixed { start, stride, width, trim: true },
-        "w" => Data::Ucs4 { start, stride, width: width / 4, swapped },
+    let ints = |signed, truth| {
+        let kind = Int { width, signed, swapped, truth };
+        Data::Ints { start, stride, kind }
+    };
+    // As many characters of NumPy's as the number says, NULs at the end dropped; none: array's.
+    let trim = code.starts_with(|c: char| c.is_ascii_digit());
+    let data = match code {
+        "b" | "h" | "i" | "l" | "q" | "n" if matches!(width, 1 | 2 | 4 | 8) => ints(true, false),
+        "B" | "H" | "I" | "L" | "Q" | "N" if matches!(width, 1 | 2 | 4 | 8) => ints(false, false),
+        "?" if width == 1 => ints(false, true),
         "O" => return Ok(Array::Objects),
-        other => {
-            let advice = match other {
-                "f" | "d" | "e" | "g" => {
-                    "; floats have no stable keys: use .astype(str) or .view('int64')"
-                }
-                _ => "",
-            };
-            return refuse(format!(
-                "an array of format {:?} is not a batch of keys: ints, bytes ('S') and str ('U') \
-                 are{advice}",
-                held.format()
-            ));
-        }
+        _ => match code.trim_start_matches(|c: char| c.is_ascii_digit()) {
+            "s" if trim => Data::Fixed { start, stride, width, trim, domain: Domain::Bytes },
+            "w" if width % 4 == 0 => Data::Ucs4 { start, stride, width: width / 4, trim, swapped },
+            other => {
+                let advice = match other {
+                    "f" | "d" | "e" | "g" => {
+                        "; floats have no stable keys: use .astype(str) or .view('int64')"
+                    }
+                    _ => "",
+                };
+                return refuse(format!(
+                    "an array of format {:?} is not a batch of keys: ints, bytes ('S') and str \
+                     ('U') are{advice}",
+                    held.format()
+                ));
+            }
+        },
     };
     let column = Column { data, len, valid: None };
-    if let Some(row) = column.first_bad_row() {
-        let message = format!("row {row} of the str array is not valid text (a lone surrogate?)");
+    if let Some((row, what)) = column.first_bad_row() {
+        let message = format!("row {row} of the str array {what}");
         return Err(error(object.py(), "InvalidKey", message));
     }
     Ok(Array::Column(column, held))

@@ -1,6 +1,8 @@
 //! Columns: keys that lie in memory as NumPy or Arrow left them, hashed without a Python object.
 
-use bloomery_core::hash::KeyHasher;
+use std::collections::TryReserveError;
+
+use bloomery_core::hash::{Domain, KeyHasher};
 
 use crate::key::utf8;
 
@@ -28,7 +30,7 @@ pub enum Data {
     /// Arrow's views: 16 bytes a row, short strings within, long ones in one of the buffers.
     Views {
         views: *const u8,
-        buffers: Vec<*const u8>,
+        texts: Vec<Text>,
     },
     /// `width` bytes a row; `trim` drops the NULs at the end, as NumPy does.
     Fixed {
@@ -36,20 +38,75 @@ pub enum Data {
         stride: isize,
         width: usize,
         trim: bool,
+        domain: Domain,
     },
-    /// NumPy's str: UCS-4, the NULs at the end dropped.
+    /// Str as UCS-4; `trim` as above.
     Ucs4 {
         start: *const u8,
         stride: isize,
         width: usize,
+        trim: bool,
         swapped: bool,
     },
-    /// A dictionary's hashes and each row's index into them.
-    Dictionary {
-        hashes: Vec<u64>,
-        start: *const u8,
-        kind: Int,
-    },
+    Dictionary(Dictionary),
+}
+
+/// A buffer that views lead to.
+pub struct Text {
+    pub start: *const u8,
+    pub len: usize,
+}
+
+/// Values, and for each row where its own is among them.
+pub struct Dictionary {
+    pub values: Box<Column>,
+    pub nulls: Nulls,
+    /// Of each value, where there are not more of them than rows; else each row's is made anew, so
+    /// that memory is bounded by the rows: values of no width can be claimed in any number.
+    hashes: Option<Vec<u64>>,
+    pub start: *const u8,
+    pub kind: Int,
+}
+
+impl Dictionary {
+    pub fn new(values: Column, nulls: Nulls, start: *const u8, kind: Int) -> Self {
+        Dictionary { values: Box::new(values), nulls, hashes: None, start, kind }
+    }
+
+    /// Where the row's value is among the values, if it is.
+    ///
+    /// # Safety
+    /// The row exists.
+    pub unsafe fn place(&self, row: usize) -> Option<usize> {
+        // SAFETY: as promised above.
+        let place = unsafe { read_int(self.start.add(row * self.kind.width), self.kind) };
+        usize::try_from(place).ok().filter(|place| *place < self.values.len)
+    }
+}
+
+/// Which rows are null: bitmaps, each of which has a say, or all of them.
+#[derive(Default)]
+pub struct Nulls {
+    pub all: bool,
+    /// Where each begins, and how many bits come before the first row's.
+    pub bitmaps: Vec<(*const u8, usize)>,
+}
+
+impl Nulls {
+    /// # Safety
+    /// The bitmaps have a bit for the row.
+    pub unsafe fn has(&self, row: usize) -> bool {
+        self.all
+            || self.bitmaps.iter().any(|(start, offset)| {
+                let bit = offset + row;
+                // SAFETY: as promised above.
+                unsafe { *start.add(bit / 8) >> (bit % 8) & 1 == 0 }
+            })
+    }
+
+    pub fn none(&self) -> bool {
+        !self.all && self.bitmaps.is_empty()
+    }
 }
 
 // SAFETY: the memory is only read.
@@ -62,6 +119,8 @@ pub struct Int {
     pub width: usize,
     pub signed: bool,
     pub swapped: bool,
+    /// Is whatever is not 0 a 1? So it is with bools.
+    pub truth: bool,
 }
 
 impl Column {
@@ -76,13 +135,34 @@ impl Column {
             Data::Ints {
                 start,
                 stride: 8,
-                kind: Int { width: 8, signed: true, swapped: false },
+                kind: Int { width: 8, signed: true, swapped: false, .. },
             } if self.valid.is_none() && self.len > 0 => {
                 // SAFETY: as many rows can be read as there are; bytes need no alignment.
                 Some(unsafe { std::slice::from_raw_parts(start.cast(), self.len) })
             }
             _ => None,
         }
+    }
+
+    /// Hashes the values of a dictionary, once for all rows.
+    pub fn hash_values(&mut self, hasher: &KeyHasher) -> Result<(), TryReserveError> {
+        let rows = self.len;
+        let Data::Dictionary(Dictionary { values, hashes, .. }) = &mut self.data else {
+            return Ok(());
+        };
+        if values.len <= rows {
+            let mut made = Vec::new();
+            made.try_reserve_exact(values.len)?;
+            made.resize(values.len, 0);
+            match &values.valid {
+                None => values.hash(hasher, 0, &mut made),
+                Some(valid) => valid.iter().for_each(|row| {
+                    values.hash_rows(hasher, *row, std::slice::from_mut(&mut made[*row]));
+                }),
+            }
+            *hashes = Some(made);
+        }
+        Ok(())
     }
 
     /// Hashes the keys from the `from`th on.
@@ -99,6 +179,9 @@ impl Column {
     }
 
     fn hash_rows(&self, hasher: &KeyHasher, from: usize, out: &mut [u64]) {
+        if out.is_empty() {
+            return; // there may be nothing to read, not even where the first row begins
+        }
         let rows = from..from + out.len();
         let each = out.iter_mut().zip(rows);
         // SAFETY: these rows exist, as whoever built the column promised.
@@ -119,51 +202,47 @@ impl Column {
                         begin = end;
                     }
                 }
-                Data::Views { views, buffers } => {
+                Data::Views { views, texts } => {
                     each.for_each(|(h, row)| {
-                        *h = hasher.hash_bytes(view(views.add(row * 16), buffers));
+                        let key = view(views.add(row * 16), texts).unwrap_or_default();
+                        *h = hasher.hash_bytes(key);
                     });
                 }
-                Data::Fixed { start, stride, width, trim } => {
+                Data::Fixed { start, stride, width, trim, domain } => {
                     for (h, row) in each {
                         let mut key = slice(start.offset(row as isize * stride), 0, *width);
                         if *trim {
                             let end = key.iter().rposition(|b| *b != 0).map_or(0, |last| last + 1);
                             key = &key[..end];
                         }
-                        *h = hasher.hash_bytes(key);
+                        *h = hasher.hash(*domain, key);
                     }
                 }
-                Data::Ucs4 { start, stride, width, swapped } => {
-                    let mut key = Vec::with_capacity(*width);
+                Data::Ucs4 { start, stride, width, trim, swapped } => {
+                    let mut key = Vec::new();
                     for (h, row) in each {
-                        let points = ucs4(start.offset(row as isize * stride), *width, *swapped);
+                        let at = start.offset(row as isize * stride);
+                        let points = ucs4(at, *width, *trim, *swapped);
                         key.clear();
                         let _ = utf8(points, &mut key); // checked when the column was made
                         *h = hasher.hash_bytes(&key);
                     }
                 }
-                Data::Dictionary { hashes, start, kind } => {
+                Data::Dictionary(dictionary) => {
                     for (h, row) in each {
-                        let index = read_int(start.add(row * kind.width), *kind);
-                        *h = hashes.get(index as usize).copied().unwrap_or_default();
+                        // Checked when the column was made.
+                        let place = dictionary.place(row).unwrap_or_default();
+                        match &dictionary.hashes {
+                            Some(hashes) => *h = hashes.get(place).copied().unwrap_or_default(),
+                            None => {
+                                let h = std::slice::from_mut(h);
+                                dictionary.values.hash_rows(hasher, place, h);
+                            }
+                        }
                     }
                 }
             }
         }
-    }
-
-    /// The first row of a NumPy str column that is not text, if there is one.
-    pub fn first_bad_row(&self) -> Option<usize> {
-        let Data::Ucs4 { start, stride, width, swapped } = &self.data else {
-            return None;
-        };
-        (0..self.len).find(|row| {
-            // SAFETY: the row exists, as the builder promised.
-            let mut points =
-                unsafe { ucs4(start.offset(*row as isize * stride), *width, *swapped) };
-            points.any(|p| char::from_u32(p).is_none())
-        })
     }
 }
 
@@ -177,26 +256,40 @@ unsafe fn slice<'a>(start: *const u8, begin: usize, len: usize) -> &'a [u8] {
     unsafe { std::slice::from_raw_parts(start.add(begin), len) }
 }
 
+/// What a view shows; None if it leads nowhere.
+///
 /// # Safety
-/// 16 bytes at `at` are a view into `buffers`.
-unsafe fn view<'a>(at: *const u8, buffers: &[*const u8]) -> &'a [u8] {
+/// 16 bytes at `at` can be read, and the texts.
+pub unsafe fn view<'a>(at: *const u8, texts: &[Text]) -> Option<&'a [u8]> {
     // SAFETY: as promised above.
     unsafe {
-        let word = |i: usize| at.cast::<i32>().add(i).read_unaligned() as usize;
-        let len = word(0);
-        if len <= 12 { slice(at, 4, len) } else { slice(buffers[word(2)], word(3), len) }
+        let word = |i: usize| usize::try_from(at.cast::<i32>().add(i).read_unaligned());
+        let len = word(0).ok()?;
+        if len <= 12 {
+            return Some(slice(at, 4, len));
+        }
+        let (text, begin) = (texts.get(word(2).ok()?)?, word(3).ok()?);
+        (begin + len <= text.len).then(|| slice(text.start, begin, len))
     }
 }
 
 /// # Safety
 /// `width` code points of 4 bytes each lie at `at`.
-unsafe fn ucs4<'a>(at: *const u8, width: usize, swapped: bool) -> impl Iterator<Item = u32> + 'a {
+pub unsafe fn ucs4<'a>(
+    at: *const u8,
+    width: usize,
+    trim: bool,
+    swapped: bool,
+) -> impl Iterator<Item = u32> + 'a {
     let point = move |i: usize| {
         // SAFETY: as promised above.
         let raw = unsafe { at.cast::<u32>().add(i).read_unaligned() };
         if swapped { raw.swap_bytes() } else { raw }
     };
-    let end = (0..width).rev().find(|i| point(*i) != 0).map_or(0, |last| last + 1);
+    let end = match trim {
+        true => (0..width).rev().find(|i| point(*i) != 0).map_or(0, |last| last + 1),
+        false => width,
+    };
     (0..end).map(point)
 }
 
@@ -210,6 +303,9 @@ unsafe fn read_int(at: *const u8, kind: Int) -> i128 {
         raw[..kind.width].reverse();
     }
     let value = u64::from_le_bytes(raw);
+    if kind.truth {
+        return i128::from(value != 0);
+    }
     let spare = 64 - 8 * kind.width as u32;
     if kind.signed { i128::from((value << spare) as i64 >> spare) } else { i128::from(value) }
 }

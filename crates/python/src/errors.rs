@@ -51,3 +51,10 @@ pub fn null_error(py: Python<'_>, row: usize) -> PyErr {
     let message = format!("row {row} is null: drop nulls first, or pass nulls=\"skip\"");
     error(py, "NullKey", message)
 }
+
+/// For a batch whose rows are so many that there is no memory for one thing or another of each.
+#[cold]
+pub fn too_many_rows(py: Python<'_>, rows: usize) -> PyErr {
+    let message = format!("memory for {rows} rows could not be had: pass smaller batches");
+    error(py, "NotEnoughMemory", message)
+}

@@ -73,10 +73,11 @@ impl Inside for Asking<'_> {
     fn shared(
         &mut self,
         column: &Column,
+        from: usize,
         threads: usize,
         answers: &mut [u8],
     ) -> Result<(), Refusal> {
-        threads::share(threads, answers, &|from, mine| self.ask(column, from, mine));
+        threads::share(threads, answers, &|row, mine| self.ask(column, from + row, mine));
         Ok(())
     }
 }

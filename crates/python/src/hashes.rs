@@ -7,6 +7,7 @@ use pyo3::prelude::*;
 
 use crate::batch::{Inside, Options, Target, run};
 use crate::column::Column;
+use crate::errors::too_many_rows;
 
 /// Keeps the hash of every key it is given.
 struct Hashes<'a> {
@@ -17,6 +18,10 @@ struct Hashes<'a> {
 impl Target for Hashes<'_> {
     fn hasher(&self) -> KeyHasher {
         self.hasher
+    }
+
+    fn expect(&mut self, py: Python<'_>, keys: usize) -> PyResult<()> {
+        self.found.try_reserve(keys).map_err(|_| too_many_rows(py, keys))
     }
 
     fn enter<T: Send>(

@@ -2,11 +2,14 @@
 //! Python objects and errors out. No algorithms.
 
 mod arrow;
+mod arrow_rows;
+mod arrow_type;
 mod bank;
 mod batch;
 mod bloom;
 mod buffer;
 mod column;
+mod column_check;
 mod errors;
 mod family;
 mod family_batch;
@@ -30,6 +33,7 @@ mod run;
 mod session;
 mod shelf;
 mod slots;
+mod source;
 mod tables;
 mod usual;
 
@@ -70,6 +74,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("LIVE", LIVE)?;
     module.add("MAGIC", PyBytes::new(py, &MAGIC))?;
     module.add("HASHERS", PyTuple::new(py, HashKind::ALL.map(|(_, name)| name))?)?;
+    module.add_function(wrap_pyfunction!(arrow::check_arrow_type, module)?)?;
     module.add_function(wrap_pyfunction!(bank::bank_pages, module)?)?;
     module.add_function(wrap_pyfunction!(header::make_header, module)?)?;
     module.add_function(wrap_pyfunction!(header::read_header, module)?)?;
@@ -81,6 +86,8 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(remote::mask, module)?)?;
     module.add_function(wrap_pyfunction!(replay::lost_frames, module)?)?;
     module.add_function(wrap_pyfunction!(fuse::build_static, module)?)?;
+    module.add_function(wrap_pyfunction!(source::checked_arrow, module)?)?;
+    module.add_function(wrap_pyfunction!(source::column_objects, module)?)?;
     module.add_function(wrap_pyfunction!(tables::growing_table, module)?)?;
     module.add_function(wrap_pyfunction!(tables::fixed_table, module)?)?;
     module.add_function(wrap_pyfunction!(tables::rotating_table, module)?)

@@ -7,9 +7,10 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Literal
 
+from bloomery import _native
 from bloomery.building.files import FileRows
 from bloomery.building.rows import Batch, needs
-from bloomery.errors import InvalidParameter, InvalidSource
+from bloomery.errors import InvalidParameter, InvalidSource, UnsupportedBatch
 from bloomery.storage.inputs import Source, reader
 
 __all__ = ["CsvRows", "ParquetRows"]
@@ -132,7 +133,7 @@ class ParquetRows(FileRows):
             schema = file.schema_arrow
             for column in self.options["columns"]:
                 name = _pick(path, schema.names, column)
-                if _route(schema.field(name).type) is None:
+                if not _is_key(schema.field(name)):
                     raise InvalidSource(
                         f"{path}: the column {name!r} is of type {schema.field(name).type}, which "
                         "is no key: strings, integers, binary, UUIDs and timestamps are; write it "
@@ -168,7 +169,7 @@ class ParquetRows(FileRows):
 
 def _batch(columns: list[Any], rows: int, position: Any) -> Batch:
     column = columns[0]
-    if len(columns) == 1 and _route(column.type) == "native":
+    if len(columns) == 1 and not _is_time(column.type):
         nulls = column.null_count
         return Batch(column.drop_null() if nulls else column, rows, nulls, position)
     lists = [_values(one) for one in columns]
@@ -181,26 +182,32 @@ def _batch(columns: list[Any], rows: int, position: Any) -> Batch:
 def _values(column: Any) -> list[Any]:
     import pyarrow as pa
 
-    if _route(column.type) == "time":  # Python's times have microseconds
+    if _is_time(column.type):  # Python's times have microseconds
         column = column.cast(pa.timestamp("us", column.type.tz))
     values: list[Any] = column.to_pylist()
     return values
 
 
-def _route(kind: Any) -> Literal["native", "time", "objects"] | None:
-    """How a column of this type becomes keys; None: it does not."""
+def _is_key(field: Any) -> bool:
+    """Whether the values of a column, whose type was stored with it, are keys."""
     from pyarrow import types
 
-    if types.is_dictionary(kind):
-        return "native" if _route(kind.value_type) == "native" else None
-    if types.is_timestamp(kind):
-        return "time"
-    if getattr(kind, "extension_name", "") == "arrow.uuid":
-        return "objects"
-    texts = (types.is_string, types.is_large_string, types.is_string_view, types.is_binary)
-    others = (types.is_large_binary, types.is_binary_view, types.is_fixed_size_binary)
-    keys = (types.is_integer, *texts, *others)
-    return "native" if any(fits(kind) for fits in keys) else None
+    kind = field.type
+    if (field.metadata or {}).get(b"ARROW:extension:name") is not None:
+        return False  # a type that pyarrow does not know
+    if _is_time(kind):
+        return True
+    try:
+        _native.check_arrow_type(field)
+    except UnsupportedBatch:
+        return False
+    return not (types.is_nested(kind) or types.is_null(kind))
+
+
+def _is_time(kind: Any) -> bool:
+    from pyarrow import types
+
+    return bool(types.is_timestamp(kind))
 
 
 def _pick(path: str, names: list[str], column: str) -> str:

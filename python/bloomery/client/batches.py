@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from itertools import chain, islice
 from typing import TYPE_CHECKING, Any
 
-from bloomery import errors
+from bloomery import _native, errors
 from bloomery.client import columns
 from bloomery.client.keys import dumped, form, forms, lines
 
@@ -72,14 +72,14 @@ def parts(keys: Batch, nulls: Nulls, *, answers: bool) -> tuple[Rows, Iterator[P
     """The requests of a batch, made as they are sent; `answers`: a mask is wanted."""
     if nulls not in ("error", "skip"):
         raise errors.InvalidParameter(f"nulls is {nulls!r}, must be 'error' or 'skip'")
-    _check(keys)
     arrow = columns.load_pyarrow()
     rows = Rows(array=columns.is_column(keys))
-    if rows.array and arrow is not None:
+    listed = _native.column_objects(keys)
+    if rows.array and arrow is not None and listed is None:
         column = columns.column_of(keys, arrow)
         if column is not None:
             return rows, _of_column(rows, column, arrow, nulls, answers)
-    objects: Any = keys.tolist() if hasattr(keys, "tolist") else keys
+    objects: Any = columns.objects_of(keys) if listed is None else listed
     if not isinstance(objects, Iterable):
         raise errors.UnsupportedBatch(
             f"{type(keys).__name__} is not a batch of keys: pass a list or other iterable, a NumPy "
@@ -90,19 +90,6 @@ def parts(keys: Batch, nulls: Nulls, *, answers: bool) -> tuple[Rows, Iterator[P
         if column is not None:
             return rows, _of_column(rows, column, arrow, nulls, answers)
     return rows, _of_objects(rows, iter(objects), nulls, answers)
-
-
-def _check(keys: Any) -> None:
-    one = isinstance(keys, str | bytes | bytearray)
-    if one or (isinstance(keys, memoryview) and keys.itemsize == 1):
-        name = type(keys).__name__
-        raise errors.UnsupportedBatch(
-            f"one {name} is not a batch of keys: pass [key], or use add(key)"
-        )
-    if type(keys).__name__ == "MaskedArray":
-        raise errors.UnsupportedBatch(
-            "a masked array is not a batch of keys: use .compressed(), which leaves masked rows out"
-        )
 
 
 def _of_column(rows: Rows, column: Any, arrow: Any, nulls: Nulls, answers: bool) -> Iterator[Part]:

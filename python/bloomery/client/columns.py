@@ -5,9 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from bloomery import errors
+from bloomery import _native, errors
 
-__all__ = ["ARROW", "column_of", "is_column", "load_pyarrow", "messages", "of_objects"]
+__all__ = [
+    "ARROW",
+    "column_of",
+    "is_column",
+    "load_pyarrow",
+    "messages",
+    "objects_of",
+    "of_objects",
+]
 
 _ROWS = 1 << 18  # of one message: 2 MiB of 64-bit ints
 _END = b"\xff\xff\xff\xff\0\0\0\0"
@@ -40,14 +48,48 @@ def _has_buffer(keys: Any) -> bool:
     return True
 
 
+class _Stream:
+    """A stream that was handed over, for pyarrow to take."""
+
+    def __init__(self, capsule: Any) -> None:
+        self._capsule = capsule
+
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> Any:
+        return self._capsule
+
+
+class _Array:
+    """An array that was handed over, for pyarrow to take."""
+
+    def __init__(self, capsules: Any) -> None:
+        self._capsules = capsules
+
+    def __arrow_c_array__(self, requested_schema: object | None = None) -> Any:
+        return self._capsules
+
+
+def objects_of(keys: Any) -> Any:
+    """A batch as what its keys can be read from one by one."""
+    if hasattr(keys, "isna") and hasattr(keys, "dtype"):
+        return _native.column_objects(keys.astype(object))  # None where pandas has a null
+    return keys.tolist() if hasattr(keys, "tolist") else keys
+
+
 def column_of(keys: Any, arrow: Any) -> Any:
     """A batch as a chunked array of keys; None if it has to go key by key (objects)."""
-    if isinstance(keys, arrow.ChunkedArray):
-        column = keys
-    elif hasattr(keys, "__arrow_c_stream__"):
-        column = arrow.chunked_array(keys)  # a table's rows are structs
-    elif hasattr(keys, "__arrow_c_array__"):
-        column = arrow.chunked_array([arrow.array(keys)])
+    if hasattr(keys, "iloc") and not hasattr(keys, "dtype") and len(keys.columns) == 1:
+        keys = keys.iloc[:, 0]  # pandas: what it has as NumPy has it is read so
+    numpys = hasattr(keys, "isna") and hasattr(getattr(keys, "dtype", None), "char")
+    try:
+        handed = None if numpys else _native.checked_arrow(keys)
+    except errors.UnsupportedBatch as problem:
+        if hasattr(keys, "isna") and problem.__cause__ is not None:
+            return None  # pandas: of more than one type, say
+        raise
+    if isinstance(handed, tuple):
+        column = arrow.chunked_array([arrow.array(_Array(handed))])
+    elif handed is not None:
+        column = arrow.chunked_array(_Stream(handed))  # a table's rows are structs
     else:
         array = _of_array(keys, arrow)
         if array is None:
@@ -77,6 +119,11 @@ def _of_array(keys: Any, arrow: Any) -> Any:
     if not array.dtype.isnative:
         array = array.astype(array.dtype.newbyteorder("="))
     try:
+        # Not the array itself: of NumPy's text pyarrow drops all from the first NUL on.
+        if kind == "S":
+            return arrow.array(array.tolist(), arrow.large_binary())
+        if kind == "U":
+            return arrow.array(array.tolist(), arrow.large_string())
         return arrow.array(array)
     except UnicodeError:
         raise errors.InvalidKey("a row of the str array is not valid text") from None
@@ -86,15 +133,20 @@ def _of_keys(column: Any, arrow: Any) -> Any:
     """The column with its keys as a server takes them; UnsupportedBatch if they are none."""
     types = arrow.types
     kind = column.type
-    if isinstance(kind, arrow.BaseExtensionType):
-        column = arrow.chunked_array([chunk.storage for chunk in column.chunks], kind.storage_type)
-        kind = column.type
+    extension = getattr(kind, "extension_name", "")
+    if extension == "arrow.uuid":
+        return column
+    if extension:  # arrow.json: its text, or no key
+        _native.check_arrow_type(kind)
+        storage = [chunk.storage for chunk in column.chunks]
+        return _of_keys(arrow.chunked_array(storage, kind.storage_type), arrow)
     if types.is_struct(kind):
         if kind.num_fields != 1:
             raise errors.UnsupportedBatch(
                 f"a table of {kind.num_fields} columns is not a batch of keys: pick one column"
             )
-        chunks = [chunk.field(0) for chunk in column.chunks]
+        # Not `field`, which passes by what is null because the whole row is.
+        chunks = [chunk.flatten()[0] for chunk in column.chunks]
         return _of_keys(arrow.chunked_array(chunks, kind.field(0).type), arrow)
     if types.is_dictionary(kind):
         value = _without_views(kind.value_type, arrow)

@@ -10,7 +10,7 @@ from functools import lru_cache
 from typing import Any
 from uuid import UUID
 
-from bloomery import errors
+from bloomery import _native, errors
 
 __all__ = ["dumped", "form", "forms", "lines", "loaded"]
 
@@ -60,10 +60,11 @@ def forms(keys: Sequence[Any]) -> list[Any]:
 
 def form(key: Any, depth: int = 0) -> Any:
     """A key as JSON has it."""
+    # Subclasses by the base's own methods: an Enum's `str` is another text than its value.
     if isinstance(key, str):
-        return str(key)
+        return str.__str__(key)
     if isinstance(key, bytes | bytearray | memoryview):
-        return {"base64": base64.b64encode(key).decode()}
+        return {"base64": base64.b64encode(_native.canonical(key)[1:]).decode()}
     if isinstance(key, tuple):
         if depth > _DEEPEST:
             raise errors.InvalidKey(f"tuples within tuples, more than {_DEEPEST} deep")
@@ -71,7 +72,11 @@ def form(key: Any, depth: int = 0) -> Any:
     if isinstance(key, UUID):
         return {"uuid": str(key)}
     if isinstance(key, datetime):
+        if type(key) is not datetime:
+            _native.canonical(key)  # raises at what `isoformat` leaves out: nanoseconds, NaT
         return {"datetime": datetime.isoformat(key)}
+    if isinstance(key, int):
+        return int.__index__(key)
     # NumPy's bool says that it is no int, its arrays that they are.
     dtype = getattr(key, "dtype", None)
     try:

@@ -174,6 +174,22 @@ def test_parquet_columns_keep_their_types(tmp_path: Path) -> None:
     assert keys_of(rows) == [("ä", -5)]
 
 
+def test_parquet_extension_types_are_what_they_say(tmp_path: Path) -> None:
+    """JSON is its text; a type that is only stored as ints is refused, known to pyarrow or not."""
+    pyarrow = require("pyarrow")
+    from pyarrow import parquet
+
+    path = tmp_path / "t.parquet"
+    other = pyarrow.field("x", pyarrow.int64(), metadata={"ARROW:extension:name": "someone.else"})
+    text = pyarrow.array(['{"a": 1}'], pyarrow.json_())
+    parquet.write_table(
+        pyarrow.table([[1], text], schema=pyarrow.schema([other, ("j", text.type)])), path
+    )
+    assert keys_of(building.open_rows([str(path)], columns=["j"])) == ['{"a": 1}']
+    with pytest.raises(errors.InvalidSource, match="'x' is of type int64, which is no key"):
+        building.open_rows([str(path)], columns=["x"])
+
+
 def test_parquet_that_is_wrong_is_one_clear_error(tmp_path: Path) -> None:
     """A column of another type is refused before reading, by name; so is what is no Parquet."""
     pyarrow = require("pyarrow")

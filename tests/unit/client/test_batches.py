@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import array
+import ctypes
 import json
+import mmap
 import sys
 from collections.abc import Callable, Iterator
+from enum import Enum
 from typing import Any, cast
 from uuid import uuid4
 
@@ -21,6 +24,7 @@ from bloomery.service.http.ndjson import Lines
 from bloomery.service.http.ndjson import answers as lines_of
 from conftest import require
 
+UUIDS = [uuid4(), uuid4()]
 TEXTS = ["a", "é", "", "a\nb", "x" * 300]
 WORDS = {"application/vnd.apache.arrow.stream": answers, "application/x-ndjson": lines_of}
 
@@ -104,6 +108,25 @@ def sources() -> dict[str, Any]:
         "pandas, categories": pd.Series(TEXTS).astype("category"),
         "pandas, an index": pd.Index(numbers),
         "duckdb": lambda: duckdb.sql("SELECT range AS key FROM range(3000)"),
+        "duckdb, UUIDs": lambda: duckdb.sql("SELECT uuid() AS key"),
+        "arrow, UUIDs": pa.array(UUIDS, pa.uuid()),
+        "arrow, UUIDs in a table": pa.table({"key": pa.array(UUIDS, pa.uuid())}),
+        "arrow, JSON": pa.array(['{"a": 1}'], pa.json_()),
+        "arrow, another type": pa.ExtensionArray.from_storage(pa.bool8(), pa.array([1], pa.int8())),
+        "arrow, a struct with nulls": pa.StructArray.from_arrays(
+            [pa.array([1, 2])], ["key"], mask=pa.array([False, True])
+        ),
+        "polars, objects": pl.Series(UUIDS),
+        "polars, a frame of objects": pl.DataFrame({"key": UUIDS}),
+        "pandas, UUIDs": pd.Series(UUIDS),
+        "pandas, UUIDs in categories": pd.Series(UUIDS).astype("category"),
+        "pandas, mixed": pd.Series(["a", 1, 2**80, UUIDS[0]], dtype=object),
+        "pandas, mixed categories": pd.Series(["a", 1], dtype=object).astype("category"),
+        "pandas, bools": pd.Series([True, False]),
+        "pandas, periods": pd.Series(pd.period_range("2026", periods=2)),
+        "pandas, dates": pd.Series(pd.date_range("2026", periods=2)),
+        "a map of memory": mmap.mmap(-1, 10),
+        "ctypes": (ctypes.c_int64 * 3)(1, 2, 3),
     }
 
 
@@ -241,3 +264,25 @@ def test_masks_of_rows_that_were_left_out() -> None:
     assert rows.mask([[True], [True]]) == [False, True, False, True, False]
     rows = Rows(array=True, count=5, nulls=[0, 2, 4])
     assert rows.mask([np.array([True, True])]).tolist() == [False, True, False, True, False]  # type: ignore[union-attr]
+
+
+def test_a_subclass_is_the_key_that_a_local_filter_takes_it_for() -> None:
+    """What an Enum, a Timestamp or an int of one's own shows as text is another thing."""
+
+    class Colour(str, Enum):
+        RED = "red"
+
+    class Odd(int):
+        def __int__(self) -> int:
+            return 7
+
+    pd = require("pandas")
+    keys = [Colour.RED, Odd(5), True, pd.Timestamp("2026-01-31T12:00:00.000001Z"), bytearray(b"a")]
+    filter = BloomFilter(100, 1e-9)
+    filter.update(keys)
+    assert list(asked(keys, filter)) == [True] * len(keys)
+    assert list(asked(["red", 5], filter)) == [True, True]
+    for wrong in (pd.Timestamp("2026-01-31T12:00:00.000000001"), memoryview(b"abcd")[::2], pd.NaT):
+        for taken in (filter.contains_many, lambda batch: asked(batch, filter)):
+            with pytest.raises(errors.InvalidKey):
+                taken([wrong])

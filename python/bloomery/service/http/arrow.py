@@ -14,7 +14,7 @@ import struct
 from collections.abc import Iterator
 from typing import Any
 
-from bloomery import errors
+from bloomery import _native, errors
 
 __all__ = ["Column", "Messages", "answers", "load_pyarrow"]
 
@@ -24,11 +24,6 @@ _MOST_METADATA = 1 << 20
 _PREFIX = struct.Struct("<II")
 _SCHEMA, _RECORD_BATCH = 1, 3
 _ANSWER_ROWS = 1 << 20
-# By name, since pyarrow knows the views from version 16 on only.
-_TEXTS = {
-    *("string", "large_string", "string_view"),
-    *("binary", "large_binary", "binary_view", "fixed_size_binary"),
-}
 
 
 def load_pyarrow() -> Any:
@@ -199,18 +194,22 @@ class Column:
             raise _refuse("it has a second schema")
         schema = self._arrow.ipc.read_schema(self._arrow.py_buffer(message))
         for field in schema:
-            if not self._plain(field.type):
+            if not self._plain(field):
                 raise errors.UnsupportedBatch(
                     f"the stream has a column of type {str(field.type)[:60]}: send the column of "
                     "keys alone, decoded"
                 )
         self._index = self._find(schema)
         kind = schema.field(self._index).type
-        known = self._arrow.types.is_integer(kind) or str(kind).partition("[")[0] in _TEXTS
-        if not known or str(kind) == "fixed_size_binary[0]":
+        try:
+            _native.check_arrow_type(kind)
+            known = not self._arrow.types.is_null(kind) and str(kind) != "fixed_size_binary[0]"
+        except errors.UnsupportedBatch:
+            known = False
+        if not known:
             raise errors.UnsupportedBatch(
-                f"a column of type {kind} is not a batch of keys: ints, strings and binary are; "
-                "cast it to one of these"
+                f"a column of type {kind} is not a batch of keys: ints, strings, binary and UUIDs "
+                "are; cast it to one of these"
             )
         self._schema = schema
 
@@ -227,10 +226,15 @@ class Column:
             )
         return found[0]
 
-    def _plain(self, kind: Any) -> bool:
-        types = self._arrow.types
-        wrapped = isinstance(kind, self._arrow.BaseExtensionType) or types.is_dictionary(kind)
-        return not (wrapped or types.is_nested(kind) or types.is_run_end_encoded(kind))
+    def _plain(self, field: Any) -> bool:
+        """Whether a column is what it is stored as; a UUID is not, but pyarrow knows it."""
+        kind, types = field.type, self._arrow.types
+        if (field.metadata or {}).get(b"ARROW:extension:name") is not None:
+            return False  # a type that pyarrow does not know
+        if isinstance(kind, self._arrow.BaseExtensionType):
+            return str(kind.extension_name) == "arrow.uuid"
+        wrapped = types.is_dictionary(kind) or types.is_run_end_encoded(kind)
+        return not (wrapped or types.is_nested(kind))
 
     def _column(self, message: bytes) -> Any:
         ipc = self._arrow.ipc

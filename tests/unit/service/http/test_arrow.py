@@ -7,6 +7,7 @@ import random
 import struct
 from collections.abc import Iterator
 from typing import Any
+from uuid import UUID
 
 import numpy as np
 import pytest
@@ -26,6 +27,7 @@ COLUMNS = {
     "string_view": pa.array(["a" * (i % 30) for i in range(300)]).cast(pa.string_view()),
     "binary": pa.array([bytes([i]) * i for i in range(200)]),
     "fixed": pa.array([b"abcd", b"efgh"] * 50, pa.binary(4)),
+    "uuid": pa.array([UUID(int=i) for i in range(300)], pa.uuid()),
 }
 
 
@@ -106,14 +108,33 @@ def test_nulls_are_refused_by_row() -> None:
         pa.array(["a"]).dictionary_encode(),
         pa.array([None]),
         pa.array([b""], pa.binary(0)),
-        pa.ExtensionArray.from_storage(pa.uuid(), pa.array([b"a" * 16], pa.binary(16))),
+        pa.ExtensionArray.from_storage(pa.bool8(), pa.array([1], pa.int8())),
     ],
     ids=lambda column: str(column.type),
 )
 def test_types_that_are_no_keys(column: Any) -> None:
-    """A column that is none of ints, strings and binary is refused by its type."""
+    """A column that is none of ints, strings, binary and UUIDs is refused by its type."""
     with pytest.raises(errors.UnsupportedBatch, match="column of type"):
         list(read(stream(column)))
+
+
+def test_an_extension_type_that_pyarrow_does_not_know_is_refused() -> None:
+    """What only the metadata of a column says counts: a type that is stored as ints is no int."""
+    field = pa.field("key", pa.int64(), metadata={"ARROW:extension:name": "someone.else"})
+    file = io.BytesIO()
+    with pa.ipc.new_stream(file, pa.schema([field])) as writer:
+        writer.write_table(pa.table([[1]], schema=pa.schema([field])))
+    with pytest.raises(errors.UnsupportedBatch, match="column of type"):
+        list(read(file.getvalue()))
+
+
+def test_uuids_are_uuids() -> None:
+    """A column of UUIDs has the keys that `add` takes one by one."""
+    filter = BloomFilter(100, 1e-9)
+    for part in read(stream(pa.array([UUID(int=5)], pa.uuid()))):
+        filter.update(part)
+    assert UUID(int=5) in filter
+    assert UUID(int=5).bytes not in filter
 
 
 @pytest.mark.parametrize("codec", ["zstd", "lz4"])
