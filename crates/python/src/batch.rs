@@ -8,6 +8,7 @@ use bloomery_core::kind::Refusal;
 use bloomery_core::loops::Hashes;
 use bloomery_core::probe::prefetch;
 use pyo3::Borrowed;
+use pyo3::exceptions::{PyException, PyTypeError};
 use pyo3::prelude::*;
 use pyo3::types::{PyByteArray, PyBytes, PyIterator, PyList, PyMemoryView, PyString, PyTuple};
 use pyo3::{ffi, intern};
@@ -18,6 +19,7 @@ use crate::column::Column;
 use crate::errors::{error, invalid, null_error, refused};
 use crate::key::hash_key;
 use crate::mask::Mask;
+use crate::sections::{fork_waits, give_turn};
 
 /// Below this many rows a batch is done before another thread could have taken over.
 const DETACH_FROM: usize = 2048;
@@ -67,12 +69,30 @@ pub trait Target {
 
     /// Runs `work` where the filter may be touched, and no Python code with it; if it is `long`,
     /// without the interpreter lock.
-    fn enter<T: Send>(
+    fn enter_once<T: Send>(
         &mut self,
         py: Python<'_>,
         long: bool,
-        work: impl FnOnce(&mut dyn Inside) -> T + Send,
-    ) -> PyResult<T>;
+        work: impl FnOnce(&mut dyn Inside) -> Result<T, Refusal> + Send,
+    ) -> PyResult<Result<T, Refusal>>;
+
+    /// As `enter_once`, and raises what was refused. `work` is called again, and is to go on where it
+    /// stopped, if it was told to do the rest later: a large table has to grow first, or a fork waits.
+    #[inline(always)]
+    fn enter<T: Send>(
+        &mut self,
+        py: Python<'_>,
+        mut long: bool,
+        mut work: impl FnMut(&mut dyn Inside) -> Result<T, Refusal> + Send,
+    ) -> PyResult<T> {
+        loop {
+            match self.enter_once(py, long, &mut work)? {
+                Err(Refusal::Later) => long = true,
+                done => return done.map_err(|refusal| refused(py, refusal)),
+            }
+            give_turn(py)?;
+        }
+    }
 }
 
 /// A target that may be touched.
@@ -83,14 +103,15 @@ pub trait Inside {
     /// The column's keys from the `from`th on, as many as there are answers.
     fn rows(&mut self, column: &Column, from: usize, answers: &mut [u8]) -> Result<(), Refusal>;
 
-    /// All of the column's keys, with more than one thread if it can.
+    /// As `rows`, with more than one thread if it can.
     fn shared(
         &mut self,
         column: &Column,
+        from: usize,
         _threads: usize,
         answers: &mut [u8],
     ) -> Result<(), Refusal> {
-        self.rows(column, 0, answers)
+        self.rows(column, from, answers)
     }
 }
 
@@ -140,7 +161,11 @@ pub fn run(target: &mut impl Target, keys: &Bound<'_, PyAny>, options: &Options)
     if let Ok(dtype) = keys.getattr("dtype") {
         return array_without_buffer(target, keys, &dtype, options);
     }
-    let Ok(iterator) = PyIterator::from_object(keys) else {
+    let iterator = match PyIterator::from_object(keys) {
+        Err(problem) if !problem.is_instance_of::<PyTypeError>(py) => return Err(problem),
+        found => found.ok(),
+    };
+    let Some(mut iterator) = iterator else {
         let name = keys.get_type().fully_qualified_name()?;
         let message = format!(
             "{name} is not a batch of keys: pass a list or other iterable, a NumPy array, or an \
@@ -148,9 +173,12 @@ pub fn run(target: &mut impl Target, keys: &Bound<'_, PyAny>, options: &Options)
         );
         return Err(error(py, "UnsupportedBatch", message));
     };
-    let mut iterator = iterator;
+    let expected = match keys.len() {
+        Err(problem) if !problem.is_instance_of::<PyException>(py) => return Err(problem),
+        found => found.unwrap_or(0), // only a hint
+    };
     let hash = |key: PyResult<Bound<'_, PyAny>>| hash_object(key?.as_borrowed(), hasher);
-    objects(target, options, keys.len().unwrap_or(0), |_| iterator.next().map(hash))
+    objects(target, options, expected, |_| iterator.next().map(hash))
 }
 
 /// How many items ahead to fetch: their objects lie anywhere in memory.
@@ -206,7 +234,8 @@ const OBJECTS: usize = 4096;
 
 /// Python objects, one by one: the interpreter lock is needed to read each. All of a chunk's hashes
 /// are made before the first of its bits is set: hashing may run Python code, which may let another
-/// thread's batch start writing, and `enter` looks out for that once, at its start.
+/// thread's batch start writing, and `enter` looks out for that once, at its start. Between two
+/// chunks other threads have a turn.
 #[inline(always)]
 fn objects(
     target: &mut impl Target,
@@ -238,21 +267,22 @@ fn objects(
             }
             row += 1;
         }
-        let mut left = hashes.chunks(BLOCK);
-        let mut fill = |block: &mut [u64; BLOCK]| {
-            let some = left.next().unwrap_or_default();
-            block[..some.len()].copy_from_slice(some);
-            Ok(some.len())
-        };
-        let mut done = |answers: &[u8]| mask.rows.extend_from_slice(answers);
-        let taken = target.enter(py, false, |inside| inside.hashes(&mut fill, &mut done))?;
-        taken.map_err(|refusal| refused(py, refusal))?;
+        let before = mask.rows.len();
+        target.enter(py, false, |inside| {
+            let mut left = hashes[mask.rows.len() - before..].chunks(BLOCK);
+            let mut fill = |block: &mut [u64; BLOCK]| {
+                let some = left.next().unwrap_or_default();
+                block[..some.len()].copy_from_slice(some);
+                Ok(some.len())
+            };
+            inside.hashes(&mut fill, &mut |answers| mask.rows.extend_from_slice(answers))
+        })?;
         if let Some(end) = stopped {
             end?;
             mask.leave_out(&nulls);
             return Ok(mask);
         }
-        py.check_signals()?;
+        give_turn(py)?;
     }
 }
 
@@ -270,6 +300,13 @@ fn hash_object(key: Borrowed<'_, '_, PyAny>, hasher: &KeyHasher) -> PyResult<Has
     hash_key(key, hasher).map(Hashed::Key)
 }
 
+/// Rows between two looks whether a fork waits, by one thread and by several: a few milliseconds.
+const ROWS: usize = 1 << 17;
+const SHARED_ROWS: usize = 1 << 22;
+
+/// Where there is no answer yet.
+const NO_ANSWER: u8 = u8::MAX;
+
 /// A column: the interpreter lock is released while it is hashed and probed.
 fn rows(
     py: Python<'_>,
@@ -279,9 +316,16 @@ fn rows(
     mask: &mut Vec<u8>,
 ) -> PyResult<()> {
     let long = column.keys() >= DETACH_FROM;
-    let refused = |refusal| refused(py, refusal);
     if !options.mask && options.threads == 1 {
-        return target.enter(py, long, |inside| unmasked(inside, column))?.map_err(refused);
+        // The same few answers' memory over and over, not a page fault every 4096 rows.
+        let (mut answers, mut done) = ([0u8; 8192], 0);
+        return target.enter(py, long, |inside| {
+            while done < column.keys() {
+                let count = answers.len().min(column.keys() - done);
+                take(inside, column, &mut done, &mut answers[..count])?;
+            }
+            Ok(())
+        });
     }
     let start = mask.len();
     if start == 0 {
@@ -292,11 +336,21 @@ fn rows(
     let answers = &mut mask[start..];
     // Starting a thread is not worth it for fewer keys than this each (a guess, not a measurement).
     let alone = options.threads == 1 || answers.len() < options.threads * 16_384;
-    let work = |inside: &mut dyn Inside| match alone {
-        true => inside.rows(column, 0, answers),
-        false => inside.shared(column, options.threads, answers),
-    };
-    target.enter(py, long, work)?.map_err(refused)?;
+    let mut done = 0;
+    target.enter(py, long, |inside| {
+        while done < answers.len() {
+            let left = &mut answers[done..];
+            let count = left.len().min(if alone { ROWS } else { SHARED_ROWS });
+            if alone {
+                take(inside, column, &mut done, &mut left[..count])?;
+            } else {
+                inside.shared(column, done, options.threads, &mut left[..count])?;
+                done += count;
+                stop_for_a_fork()?;
+            }
+        }
+        Ok(())
+    })?;
     if let Some(valid) = &column.valid {
         let found = mask.split_off(start);
         mask.resize(start + column.len, 0);
@@ -305,14 +359,29 @@ fn rows(
     Ok(())
 }
 
-/// For `update`: the same few answers' memory over and over, not a page fault every 4096 rows.
-fn unmasked(inside: &mut dyn Inside, column: &Column) -> Result<(), Refusal> {
-    let mut answers = [0u8; 8192];
-    for from in (0..column.keys()).step_by(answers.len()) {
-        let count = answers.len().min(column.keys() - from);
-        inside.rows(column, from, &mut answers[..count])?;
+/// Takes as many of a column's keys as there are answers, from the `done`th on, and counts them. Few
+/// are taken with the interpreter lock held, where they may be told to go on later.
+fn take(
+    inside: &mut dyn Inside,
+    column: &Column,
+    done: &mut usize,
+    answers: &mut [u8],
+) -> Result<(), Refusal> {
+    if answers.len() < DETACH_FROM {
+        answers.fill(NO_ANSWER);
     }
-    Ok(())
+    let result = inside.rows(column, *done, answers);
+    if matches!(result, Err(Refusal::Later)) {
+        *done += answers.iter().take_while(|answer| **answer != NO_ANSWER).count();
+        return result;
+    }
+    *done += answers.len();
+    result?;
+    stop_for_a_fork()
+}
+
+fn stop_for_a_fork() -> Result<(), Refusal> {
+    if fork_waits() { Err(Refusal::Later) } else { Ok(()) }
 }
 
 /// Brings the hashes of so many of a column's keys, from the `from`th on.

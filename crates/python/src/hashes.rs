@@ -19,12 +19,12 @@ impl Target for Hashes<'_> {
         self.hasher
     }
 
-    fn enter<T: Send>(
+    fn enter_once<T: Send>(
         &mut self,
         py: Python<'_>,
         long: bool,
-        work: impl FnOnce(&mut dyn Inside) -> T + Send,
-    ) -> PyResult<T> {
+        work: impl FnOnce(&mut dyn Inside) -> Result<T, Refusal> + Send,
+    ) -> PyResult<Result<T, Refusal>> {
         Ok(if long { py.detach(|| work(self)) } else { work(self) })
     }
 }
