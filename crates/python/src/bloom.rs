@@ -231,6 +231,14 @@ impl OneKey for Bloom {
         }
         Ok(with_probe(&self.bits, &self.shape, One::<true, false>(h)))
     }
+
+    fn panic(&self, py: Python<'_>, long: bool) -> PyResult<bool> {
+        let work = |_: &Bloom, _| panic!("a panic that a test asked for");
+        match long {
+            true => self.write_or_read_detached(py, Op::Add, work),
+            false => self.write_or_read(py, Op::Add, work),
+        }
+    }
 }
 
 /// The filter and what a batch is to do with it.
@@ -547,11 +555,6 @@ impl Bloom {
         self.write_or_read_detached(py, Op::Add, |filter, _| {
             fold(&other.bits, &other.shape, &filter.bits, filter.shape.num_bits);
         })
-    }
-
-    /// Panics where a batch does its work: for tests of what happens then.
-    fn _panic(&self, py: Python<'_>) -> PyResult<()> {
-        self.write_or_read_detached(py, Op::Add, |_, _| panic!("a panic that a test asked for"))
     }
 
     /// The bits, read-only.

@@ -60,6 +60,11 @@ impl OneKey for Family {
         self.pass_time(py)?;
         self.change(py, false, |kind| kind.add(h))
     }
+
+    fn panic(&self, py: Python<'_>, long: bool) -> PyResult<bool> {
+        self.write(py, long, |_| panic!("a panic that a test asked for"))?
+            .map_err(|refusal| refused(py, refusal))
+    }
 }
 
 impl RemoveKey for Family {
@@ -431,11 +436,6 @@ impl Family {
 
     fn _clear(&self, py: Python<'_>) -> PyResult<()> {
         self.change(py, true, |kind| kind.clear())
-    }
-
-    /// Panics where a batch does its work, or a single key: for tests of what happens then.
-    fn _panic(&self, py: Python<'_>, long: bool) -> PyResult<()> {
-        self.change(py, long, |_| panic!("a panic that a test asked for"))
     }
 
     /// Who tells the time, in seconds since 1970; None: the machine.
