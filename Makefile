@@ -21,7 +21,7 @@ export PYO3_PYTHON = $(abspath $(BIN)/python)
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help run build test test-fast test-rust test-pythons soak bench bench-service bench-running bench-guard bench-cluster lint format wheel lock fresh-check clean
+.PHONY: help run build test test-fast test-rust miri test-pythons soak bench bench-service bench-running bench-guard bench-cluster lint format wheel lock fresh-check clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -41,6 +41,10 @@ test-fast: build $(STAMPS)/dev ## the tests to run while working: under a minute
 # The extension crate has no tests of its own: it cannot link outside an interpreter, and pytest covers it.
 test-rust: $(STAMPS)/venv ## the Rust core's tests
 	cargo test --locked --quiet --workspace --exclude bloomery-python
+
+miri: ## the core's reads and writes of memory, checked by Miri (needs a nightly toolchain with it; minutes)
+	MIRIFLAGS=-Zmiri-disable-isolation cargo +nightly miri test --locked --package bloomery-core --lib -- \
+		bits probe:: fold:: cells:: loops:: threads:: table::tests::
 
 test-pythons: build $(STAMPS)/dev ## the wheel and its tests on every other CPython found (PATH, pyenv, PYTHONS=...)
 	$(BIN)/python scripts/test_pythons.py

@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 
 from bloomery import BloomFilter
-from bloomery.errors import InvalidKey, NullKey, UnsupportedKey
+from bloomery.errors import InvalidKey, NullKey, UnsupportedBatch, UnsupportedKey
 from conftest import require
 
 HASHERS = ("xxh3", "murmur3", "fnv1a", "siphash")
@@ -272,3 +272,68 @@ def test_random_uuids_and_their_forms() -> None:
         filter.add(key)
         assert key in filter
         assert filter.contains_many([str(key), key.bytes, key.int, key.hex]) == [False] * 4
+
+
+class Raising:
+    """An int by its own account, until it is asked."""
+
+    def __init__(self, problem: BaseException) -> None:
+        self.problem = problem
+
+    def __index__(self) -> int:
+        raise self.problem
+
+
+@pytest.mark.parametrize("problem", [KeyboardInterrupt(), SystemExit(3), MemoryError(), OSError(5)])
+def test_what_a_key_raises_is_raised(problem: BaseException) -> None:
+    """A key's own code may be stopped by Ctrl-C, or fail: that is no word about its type."""
+    filter, key = BloomFilter(1000), cast(Any, Raising(problem))
+    uses = [
+        lambda: filter.add(key),
+        lambda: key in filter,
+        lambda: filter.add((1, key)),
+        lambda: filter.add_many([1, key]),
+        lambda: filter.update(key for key in [1, key]),
+    ]
+    for use in uses:
+        with pytest.raises(type(problem)) as caught:
+            use()
+        assert caught.value is problem
+    with pytest.raises(UnsupportedKey, match="Raising"):
+        filter.add(cast(Any, Raising(TypeError("no int after all"))))
+
+
+def test_what_an_attribute_raises_is_raised() -> None:
+    """So may the code behind an attribute that tells what a key is, or a batch."""
+
+    class Odd:
+        dtype = "odd"
+
+        @property
+        def ndim(self) -> int:
+            raise KeyboardInterrupt
+
+    class Endless:
+        def __init__(self, problem: BaseException) -> None:
+            self.problem = problem
+
+        def __iter__(self) -> Any:
+            raise self.problem
+
+    class Unmeasured:
+        def __iter__(self) -> Any:
+            return iter([1, 2])
+
+        def __len__(self) -> int:
+            raise KeyboardInterrupt
+
+    filter = BloomFilter(1000)
+    with pytest.raises(KeyboardInterrupt):
+        filter.add(cast(Any, Odd()))
+    for problem in (KeyboardInterrupt(), ZeroDivisionError()):
+        with pytest.raises(type(problem)):
+            filter.update(cast(Any, Endless(problem)))
+    with pytest.raises(UnsupportedBatch):
+        filter.update(cast(Any, Endless(TypeError())))
+    with pytest.raises(KeyboardInterrupt):
+        filter.update(cast(Any, Unmeasured()))

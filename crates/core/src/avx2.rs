@@ -77,8 +77,9 @@ unsafe fn eight(low: __m256i, high: __m256i, pattern: u64, each: usize) -> bool 
 /// each wrong guess is a stall.
 ///
 /// # Safety
-/// AVX2; 64 bytes at `line` that nobody else writes. Others may read them: the hardware keeps each
-/// aligned word whole, and a key half-written is not yet added.
+/// AVX2; 64 bytes at `line` that nobody else writes. Others may read them meanwhile, which is an
+/// assumption about the processor and not a promise of Rust's (`Bits` says why it holds): each
+/// aligned word stays whole, and a key half-written is not yet added.
 #[inline(always)]
 pub unsafe fn add<const EACH: usize>(line: *mut u8, pattern: u64, each: usize) -> bool {
     // SAFETY: as promised above.

@@ -1,11 +1,13 @@
 //! The memory of a filter: 64-byte aligned, zeroed, in whole lines, and what can be done with bits
 //! alone. Bit p is bit `p & 63` of word `p >> 6`: least significant first in little-endian bytes.
 
+use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::any::Any;
+use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use memmap2::MmapMut;
+use memmap2::{MmapMut, MmapRaw};
 
 use crate::budget::Charge;
 use crate::look::Look;
@@ -32,20 +34,54 @@ const TOUCH_STEP: usize = 16 << 20;
 
 /// Memory from the kernel, which can be made larger where it is.
 struct Mapped {
-    map: MmapMut,
+    map: MmapRaw,
     charge: Charge,
 }
 
-/// Owned or borrowed memory; a clone is the same memory. All access is through atomics with relaxed
-/// order, which compile to plain moves: a reader may run beside a writer.
+/// Memory from the allocator, in whole lines.
+struct Allocated {
+    start: NonNull<u8>,
+    layout: Layout,
+    _charge: Charge,
+}
+
+// SAFETY: it owns the memory and does nothing with it but give it back.
+unsafe impl Send for Allocated {}
+// SAFETY: as above.
+unsafe impl Sync for Allocated {}
+
+impl Drop for Allocated {
+    fn drop(&mut self) {
+        // SAFETY: allocated with this layout, and given back once.
+        unsafe { dealloc(self.start.as_ptr(), self.layout) }
+    }
+}
+
+/// Owned or borrowed memory; a clone is the same memory, and may be used by another thread.
+///
+/// Through `words` all access is atomic with relaxed order, which compiles to plain moves: a reader
+/// may run beside a writer. Who uses `as_ptr` instead answers for it:
+///
+/// - tables (`table/slots.rs`) and cells (`cells/mod.rs`) are read through `&self` and written
+///   through `&mut self` of their filter, never at once;
+/// - the plain filter's AVX2 loop (`avx2.rs`) writes whole lines while others may read them. Rust
+///   has no name for that: by the letter of its memory model it is a race. It is an assumption about
+///   x86-64, where a vector move does to each aligned word of 8 bytes what an atomic move does (none
+///   is torn), and about the compiler, which could split such a move and has no reason to. A key's
+///   bits only ever go from 0 to 1: a reader who sees some of them sees a key that is not yet added;
+/// - memory that is mapped from a file may be written by another process at any time, which no
+///   language has a rule for: the same assumption about whole words.
+///
+/// The pointer comes from whoever made the memory and never from a `&`, so that it may be written
+/// through: Miri checks it (`make miri`).
 #[derive(Clone)]
 pub struct Bits {
-    words: *const AtomicU64,
+    words: *mut AtomicU64,
     len: usize,
     _owner: Arc<dyn Any + Send + Sync>,
 }
 
-// SAFETY: the pointer is to memory kept alive by `_owner`, reached only through atomics.
+// SAFETY: the pointer is to memory kept alive by `_owner`, reached only as described above.
 unsafe impl Send for Bits {}
 // SAFETY: as above.
 unsafe impl Sync for Bits {}
@@ -57,7 +93,7 @@ impl Bits {
         let len = bytes / 8;
         let charge = Charge::take(bytes as u64)?;
         if bytes >= HUGE_FROM {
-            let map = MmapMut::map_anon(bytes).ok()?;
+            let map = MmapRaw::from(MmapMut::map_anon(bytes).ok()?);
             #[cfg(target_os = "linux")]
             {
                 // Wishes: a kernel without them does as well, only slower.
@@ -66,12 +102,14 @@ impl Bits {
                     let _ = map.advise(memmap2::Advice::PopulateWrite);
                 }
             }
-            let words = map.as_ptr().cast();
+            let words = map.as_mut_ptr().cast();
             return Some(Bits { words, len, _owner: Arc::new(Mapped { map, charge }) });
         }
-        let slack = vec![0u64; len + WORDS_PER_LINE - 1];
-        let words = slack[slack.as_ptr().align_offset(LINE_BYTES)..].as_ptr().cast();
-        Some(Bits { words, len, _owner: Arc::new((slack, charge)) })
+        let layout = Layout::from_size_align(bytes, LINE_BYTES).ok()?;
+        // SAFETY: at least one line.
+        let start = NonNull::new(unsafe { alloc_zeroed(layout) })?;
+        let owner = Arc::new(Allocated { start, layout, _charge: charge });
+        Some(Bits { words: start.as_ptr().cast(), len, _owner: owner })
     }
 
     /// Asks the kernel for all of the memory now, which else comes page by page as it is written.
@@ -79,7 +117,7 @@ impl Bits {
     pub fn touch(&self) {
         #[cfg(target_os = "linux")]
         if let Some(Mapped { map, .. }) = self._owner.downcast_ref() {
-            let start = self.as_ptr() as usize - map.as_ptr() as usize;
+            let start = self.as_ptr() as usize - map.as_mut_ptr() as usize;
             let end = (start + self.nbytes()).min(map.len());
             for at in (start..end).step_by(TOUCH_STEP) {
                 let bytes = TOUCH_STEP.min(end - at);
@@ -96,7 +134,7 @@ impl Bits {
     /// `start` must stay readable, and writable if the filter is to be written, for `bytes` bytes
     /// as long as `owner` lives.
     pub unsafe fn borrowed(
-        start: *const u8,
+        start: *mut u8,
         bytes: usize,
         owner: Arc<dyn Any + Send + Sync>,
     ) -> Option<Bits> {
@@ -125,7 +163,8 @@ impl Bits {
         self.len * 8
     }
 
-    pub fn as_ptr(&self) -> *const u8 {
+    /// For who keeps readers and writers apart, or may let them meet (see above).
+    pub fn as_ptr(&self) -> *mut u8 {
         self.words.cast()
     }
 
@@ -142,7 +181,7 @@ impl Bits {
             // SAFETY: the map is ours alone, and the pointer is set anew.
             if unsafe { map.remap(bytes, may_move) }.is_ok() {
                 charge.merge(more);
-                (self.words, self.len) = (map.as_ptr().cast(), bytes / 8);
+                (self.words, self.len) = (map.as_mut_ptr().cast(), bytes / 8);
                 return true;
             }
         }

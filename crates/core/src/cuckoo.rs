@@ -131,6 +131,10 @@ where
         self.table.matches(h).count() as u64
     }
 
+    fn defer_growth(&mut self, defer: bool) {
+        self.table.defer_growth(defer);
+    }
+
     fn clear(&mut self) -> Result<(), Refusal> {
         let Header { capacity, error_rate, .. } = self.made;
         let start = match RING {

@@ -19,6 +19,9 @@ pub enum Refusal {
     NoMemory(u64),
     /// This kind cannot do that, ever; the message says what can.
     Never(&'static str),
+    /// It takes long: go on, from where this stopped, where nobody waits for it
+    /// (`Kind::defer_growth`). Never told to the user.
+    Later,
 }
 
 /// What became of a key that was to be removed.
@@ -102,6 +105,9 @@ pub trait Kind: Send + Sync + 'static {
     fn tick(&mut self, _now: f64) -> Result<(), Refusal> {
         Ok(())
     }
+
+    /// While true, a large table that has to grow says `Refusal::Later` instead.
+    fn defer_growth(&mut self, _defer: bool) {}
 
     /// What only this kind can tell of a key, by name (removable, …); `None` if it has no such thing.
     fn ask(&self, _what: &str, _h: u64) -> Option<Fact> {

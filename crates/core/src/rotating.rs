@@ -142,16 +142,22 @@ impl Kind for Rotating {
 
     fn add(&mut self, h: u64) -> Result<bool, Refusal> {
         let newest = self.table.matches(h).min_by_key(|(_, value)| self.age(*value));
+        let rotates = self.window == 0.0 && self.filled + 1 >= self.keys_each();
         match newest {
             Some((_, value)) if self.table.mark(value) == self.current => return Ok(false),
+            _ if rotates && self.table.defers() => return Err(Refusal::Later),
             Some((spot, _)) => self.table.set_mark(spot, self.current),
             None => insert(&mut self.table, h, self.current, GROWTH, self.made.error_rate)?,
         }
         self.filled += 1;
-        if self.window == 0.0 && self.filled >= self.keys_each() {
+        if rotates {
             self.rotate();
         }
         Ok(newest.is_none())
+    }
+
+    fn defer_growth(&mut self, defer: bool) {
+        self.table.defer_growth(defer);
     }
 
     fn clear(&mut self) -> Result<(), Refusal> {

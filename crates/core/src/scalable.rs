@@ -79,6 +79,10 @@ impl Kind for Scalable {
         Ok(true)
     }
 
+    fn defer_growth(&mut self, defer: bool) {
+        self.table.defer_growth(defer);
+    }
+
     fn clear(&mut self) -> Result<(), Refusal> {
         let start = Geometry::growing(self.made.capacity, self.made.error_rate);
         self.table.restart(start)?;

@@ -1,7 +1,7 @@
 //! One batch on several threads: questions by rows, additions by hash.
 
 use std::ops::Range;
-use std::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering::*};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering::*};
 use std::sync::{Mutex, OnceLock, PoisonError, RwLock};
 use std::thread::Builder;
 
@@ -53,16 +53,19 @@ pub fn add_threads(
     let answers: &[AtomicU8] = unsafe { &*(std::ptr::from_mut(answers) as *const [AtomicU8]) };
     let atomic = atomic || shape.lines_per_key != 1;
     // How many threads could be had is known only when all are started: until then they wait.
-    let team = OnceLock::new();
+    let (team, lost) = (OnceLock::new(), AtomicBool::new(false));
     std::thread::scope(|scope| {
+        let (team, lost): (&OnceLock<Team>, _) = (&team, &lost);
+        let alarm = Alarm(lost);
         let mut started = 1;
         for me in 1..threads {
-            let team: &OnceLock<Team> = &team;
             let work = move || {
-                spin_until(|| team.get().is_some());
+                let alarm = Alarm(lost);
+                spin_until(|| team.get().is_some() || lost.load(Acquire));
                 if let Some(team) = team.get() {
                     team.work(me);
                 }
+                std::mem::forget(alarm);
             };
             match Builder::new().spawn_scoped(scope, work) {
                 Ok(_) => started += 1,
@@ -77,10 +80,21 @@ pub fn add_threads(
             answers,
             hashes: (0..STRIDE).map(|_| AtomicU64::new(0)).collect(),
             news: (0..started).map(|_| RwLock::new(Box::new([0; STRIDE]))).collect(),
-            meet: Meeting::of(started),
+            meet: Meeting::of(started, lost),
         });
         team.work(0);
+        std::mem::forget(alarm);
     });
+}
+
+/// Tells the others that a thread is lost, unless it is forgotten: it is dropped by a panic. Nobody
+/// waits for a lost one, and the panic goes on in the caller when all have ended.
+struct Alarm<'a>(&'a AtomicBool);
+
+impl Drop for Alarm<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Release);
+    }
 }
 
 /// Waits without sleeping: with locks that sleep, two threads at 1 M keys were no faster than one.
@@ -93,24 +107,28 @@ fn spin_until(done: impl Fn() -> bool) {
 }
 
 /// A barrier that does not sleep: the threads meet every 0.2 ms.
-struct Meeting {
+struct Meeting<'a> {
     of: usize,
     here: AtomicUsize,
     held: AtomicUsize,
+    /// Will one of them never come?
+    lost: &'a AtomicBool,
 }
 
-impl Meeting {
-    fn of(of: usize) -> Self {
-        Meeting { of, here: AtomicUsize::new(0), held: AtomicUsize::new(0) }
+impl<'a> Meeting<'a> {
+    fn of(of: usize, lost: &'a AtomicBool) -> Self {
+        Meeting { of, here: AtomicUsize::new(0), held: AtomicUsize::new(0), lost }
     }
 
-    fn wait(&self) {
+    /// Waits for all of them; false if one is lost, and then nobody is to go on.
+    fn wait(&self) -> bool {
         let held = self.held.load(Acquire);
         if self.here.fetch_add(1, AcqRel) + 1 == self.of {
             self.here.store(0, Relaxed);
             self.held.fetch_add(1, Release);
         }
-        spin_until(|| self.held.load(Acquire) != held);
+        spin_until(|| self.held.load(Acquire) != held || self.lost.load(Acquire));
+        !self.lost.load(Acquire)
     }
 }
 
@@ -129,7 +147,7 @@ struct Team<'a> {
     /// For each thread which rows of the stride it found new: written straight into the answers,
     /// their lines would go back and forth between the threads.
     news: Vec<RwLock<News>>,
-    meet: Meeting,
+    meet: Meeting<'a>,
 }
 
 impl Team<'_> {
@@ -139,10 +157,14 @@ impl Team<'_> {
             let share = answers.len().div_ceil(self.news.len());
             let rows = answers.len().min(me * share)..answers.len().min((me + 1) * share);
             self.hash(stride * STRIDE, rows.clone());
-            self.meet.wait();
+            if !self.meet.wait() {
+                return;
+            }
             let count = self.pick(me, answers.len(), &mut mine);
             self.add(me, &mine[..count]);
-            self.meet.wait();
+            if !self.meet.wait() {
+                return;
+            }
             self.answer(&answers[rows.clone()], rows);
         }
     }
@@ -227,5 +249,57 @@ impl Share<'_> {
             probe.prefetch(*later);
             self.news[*row as usize % STRIDE] = u8::from(O::one(probe, *h));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+    use std::sync::mpsc;
+    use std::time::Duration;
+
+    use super::*;
+    use crate::shape::Layout;
+
+    const KEYS: usize = if cfg!(miri) { STRIDE + 9 } else { 3 * STRIDE };
+
+    fn shape() -> Shape {
+        Shape { layout: Layout::Blocked, num_bits: 1 << 22, num_hashes: 6, lines_per_key: 1 }
+    }
+
+    /// Adds keys whose hashing panics at a row; whether the caller was told. A hang is a failure.
+    fn told_of_a_panic(threads: usize, at: usize) -> bool {
+        let (tell, told) = mpsc::channel();
+        std::thread::spawn(move || {
+            let bits = Bits::zeroed(shape().nbytes() as usize).expect("half a megabyte");
+            let hash = |from: usize, out: &mut [u64]| {
+                assert!(!(from..from + out.len()).contains(&at), "a hash that goes wrong");
+                out.iter_mut().zip(from as u64..).for_each(|(h, i)| *h = i << 40);
+            };
+            let mut answers = vec![0; KEYS];
+            let add = || add_threads(&bits, &shape(), false, threads, &hash, &mut answers);
+            let _ = tell.send(catch_unwind(AssertUnwindSafe(add)).is_err());
+        });
+        told.recv_timeout(Duration::from_secs(60)).expect("the others wait for ever")
+    }
+
+    /// Whichever thread panics, and in whichever stride: all end, and the caller learns of it.
+    #[test]
+    fn nobody_waits_for_a_thread_that_panicked() {
+        for threads in [1, 2, 3, 7] {
+            for at in [0, STRIDE - 1, STRIDE + STRIDE / 2, KEYS - 1].map(|at| at.min(KEYS - 1)) {
+                assert!(told_of_a_panic(threads, at), "{threads} threads, row {at}");
+            }
+            assert!(!told_of_a_panic(threads, KEYS));
+        }
+    }
+
+    /// A panic while rows are answered comes out too.
+    #[test]
+    fn questions_that_panic_are_told() {
+        let mut answers = vec![0; KEYS];
+        let work = |from: usize, _: &mut [u8]| assert!(from < STRIDE, "an answer that goes wrong");
+        let ask = || share(3, &mut answers, &work);
+        assert!(catch_unwind(AssertUnwindSafe(ask)).is_err());
     }
 }

@@ -116,7 +116,7 @@ impl Bank {
     ) -> PyResult<T> {
         self.check_process(py)?;
         let done = self.gate.read(py, long, |bank| bank.as_ref().map(work));
-        done.ok_or_else(|| closed(py))?.map_err(|trouble| raise(py, trouble))
+        done?.ok_or_else(|| closed(py))?.map_err(|trouble| raise(py, trouble))
     }
 
     pub fn write<T: Send>(
@@ -131,7 +131,7 @@ impl Bank {
             return Err(error(py, "ReadOnlyFilter", message.into()));
         }
         let done = self.gate.write(py, long, |bank| bank.as_mut().map(work));
-        done.ok_or_else(|| closed(py))?.map_err(|trouble| raise(py, trouble))
+        done?.ok_or_else(|| closed(py))?.map_err(|trouble| raise(py, trouble))
     }
 
     pub fn key_hasher(&self) -> &KeyHasher {
@@ -231,7 +231,7 @@ impl Drop for Bank {
         if self.file.is_some()
             && !self.is_of_parent()
             && !self.read_only
-            && let Some(bank) = self.gate.get_mut()
+            && let Some(Some(bank)) = self.gate.get_mut()
         {
             let _ = bank.close();
         }
@@ -385,7 +385,7 @@ impl Bank {
             Some(mut bank) if !read_only => bank.close(),
             _ => Ok(()),
         });
-        done.map_err(|trouble| raise(py, trouble))
+        done?.map_err(|trouble| raise(py, trouble))
     }
 
     fn hash_of(&self, key: &Bound<'_, PyAny>) -> PyResult<u64> {
@@ -507,7 +507,7 @@ impl Bank {
     }
 
     #[getter]
-    fn closed(&self, py: Python<'_>) -> bool {
-        self.is_of_parent() || self.gate.read(py, false, Option::is_none)
+    fn closed(&self, py: Python<'_>) -> PyResult<bool> {
+        Ok(self.is_of_parent() || self.gate.read(py, false, Option::is_none)?)
     }
 }

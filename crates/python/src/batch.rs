@@ -2,7 +2,6 @@
 
 use std::alloc::{Layout, alloc_zeroed};
 use std::convert::Infallible;
-use std::ops::Range;
 
 use bloomery_core::batch::BLOCK;
 use bloomery_core::hash::KeyHasher;
@@ -10,6 +9,7 @@ use bloomery_core::kind::Refusal;
 use bloomery_core::loops::Hashes;
 use bloomery_core::probe::prefetch;
 use pyo3::Borrowed;
+use pyo3::exceptions::PyException;
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::{PyList, PyTuple};
@@ -19,6 +19,7 @@ use crate::column::Column;
 use crate::errors::{invalid, null_error, refused, too_many_rows};
 use crate::key::hash_key;
 use crate::mask::Mask;
+use crate::sections::{fork_waits, give_turn};
 use crate::source::{self, Source};
 
 /// Rows between two looks at what else there is to do: whether Ctrl-C was pressed, say. A batch may
@@ -77,12 +78,30 @@ pub trait Target {
 
     /// Runs `work` where the filter may be touched, and no Python code with it; if it is `long`,
     /// without the interpreter lock.
-    fn enter<T: Send>(
+    fn enter_once<T: Send>(
         &mut self,
         py: Python<'_>,
         long: bool,
-        work: impl FnOnce(&mut dyn Inside) -> T + Send,
-    ) -> PyResult<T>;
+        work: impl FnOnce(&mut dyn Inside) -> Result<T, Refusal> + Send,
+    ) -> PyResult<Result<T, Refusal>>;
+
+    /// As `enter_once`, and raises what was refused. `work` is called again, and is to go on where it
+    /// stopped, if it was told to do the rest later: a large table has to grow first, or a fork waits.
+    #[inline(always)]
+    fn enter<T: Send>(
+        &mut self,
+        py: Python<'_>,
+        mut long: bool,
+        mut work: impl FnMut(&mut dyn Inside) -> Result<T, Refusal> + Send,
+    ) -> PyResult<T> {
+        loop {
+            match self.enter_once(py, long, &mut work)? {
+                Err(Refusal::Later) => long = true,
+                done => return done.map_err(|refusal| refused(py, refusal)),
+            }
+            give_turn(py)?;
+        }
+    }
 }
 
 /// A target that may be touched.
@@ -127,7 +146,10 @@ pub fn run(target: &mut impl Target, keys: &Bound<'_, PyAny>, options: &Options)
         Source::Objects(list) => mask.rows = listed(target, &list, options)?.rows,
         Source::Iterator(mut iterator) => {
             let hash = |key: PyResult<Bound<'_, PyAny>>| hash_object(key?.as_borrowed(), hasher);
-            let expected = keys.len().unwrap_or(0);
+            let expected = match keys.len() {
+                Err(problem) if !problem.is_instance_of::<PyException>(py) => return Err(problem),
+                found => found.unwrap_or(0), // only a hint
+            };
             return objects(target, options, expected, |_| iterator.next().map(hash));
         }
     }
@@ -168,7 +190,8 @@ const OBJECTS: usize = 4096;
 
 /// Python objects, one by one: the interpreter lock is needed to read each. All of a chunk's hashes
 /// are made before the first of its bits is set: hashing may run Python code, which may let another
-/// thread's batch start writing, and `enter` looks out for that once, at its start.
+/// thread's batch start writing, and `enter` looks out for that once, at its start. Between two
+/// chunks other threads have a turn.
 #[inline(always)]
 fn objects(
     target: &mut impl Target,
@@ -200,21 +223,22 @@ fn objects(
             }
             row += 1;
         }
-        let mut left = hashes.chunks(BLOCK);
-        let mut fill = |block: &mut [u64; BLOCK]| {
-            let some = left.next().unwrap_or_default();
-            block[..some.len()].copy_from_slice(some);
-            Ok(some.len())
-        };
-        let mut done = |answers: &[u8]| mask.rows.extend_from_slice(answers);
-        let taken = target.enter(py, false, |inside| inside.hashes(&mut fill, &mut done))?;
-        taken.map_err(|refusal| refused(py, refusal))?;
+        let before = mask.rows.len();
+        target.enter(py, false, |inside| {
+            let mut left = hashes[mask.rows.len() - before..].chunks(BLOCK);
+            let mut fill = |block: &mut [u64; BLOCK]| {
+                let some = left.next().unwrap_or_default();
+                block[..some.len()].copy_from_slice(some);
+                Ok(some.len())
+            };
+            inside.hashes(&mut fill, &mut |answers| mask.rows.extend_from_slice(answers))
+        })?;
         if let Some(end) = stopped {
             end?;
             mask.leave_out(&nulls);
             return Ok(mask);
         }
-        py.check_signals()?;
+        give_turn(py)?;
     }
 }
 
@@ -232,6 +256,13 @@ fn hash_object(key: Borrowed<'_, '_, PyAny>, hasher: &KeyHasher) -> PyResult<Has
     hash_key(key, hasher).map(Hashed::Key)
 }
 
+/// Rows between two looks whether a fork waits, by one thread and by several: a few milliseconds.
+const ROWS: usize = 1 << 17;
+const SHARED_ROWS: usize = 1 << 22;
+
+/// Where there is no answer yet.
+const NO_ANSWER: u8 = u8::MAX;
+
 /// A column: the interpreter lock is released while it is hashed and probed.
 fn rows(
     py: Python<'_>,
@@ -242,8 +273,19 @@ fn rows(
 ) -> PyResult<()> {
     let keys = column.keys();
     target.expect(py, keys)?;
+    let long = keys >= DETACH_FROM;
+    let mut done = 0;
     if !options.mask && options.threads == 1 {
-        return in_turns(py, target, keys, |inside, turn| unmasked(inside, column, turn));
+        // The same few answers' memory over and over, not a page fault every 4096 rows.
+        let mut answers = [0u8; 8192];
+        return target.enter(py, long, |inside| {
+            let turn = keys.min(done + TURN);
+            while done < turn {
+                let count = answers.len().min(turn - done);
+                take(inside, column, &mut done, &mut answers[..count])?;
+            }
+            later_unless(done == keys)
+        });
     }
     let start = mask.len();
     grown(py, mask, column.len)?;
@@ -255,35 +297,25 @@ fn rows(
     };
     // Starting a thread is not worth it for fewer keys than this each (a guess, not a measurement).
     let alone = options.threads == 1 || keys < options.threads * 16_384;
-    in_turns(py, target, keys, |inside, turn| match alone {
-        true => inside.rows(column, turn.start, &mut answers[turn]),
-        false => inside.shared(column, turn.start, options.threads, &mut answers[turn]),
+    target.enter(py, long, |inside| {
+        let turn = keys.min(done + TURN);
+        while done < turn {
+            let count = (turn - done).min(if alone { ROWS } else { SHARED_ROWS });
+            let some = &mut answers[done..done + count];
+            if alone {
+                take(inside, column, &mut done, some)?;
+            } else {
+                inside.shared(column, done, options.threads, some)?;
+                done += count;
+                later_unless(!fork_waits())?;
+            }
+        }
+        later_unless(done == keys)
     })?;
     if let Some(valid) = &column.valid {
         valid.iter().zip(found).for_each(|(row, answer)| mask[start + row] = answer);
     }
     Ok(())
-}
-
-/// Runs `work` on keys `0..keys`, some at a time.
-fn in_turns(
-    py: Python<'_>,
-    target: &mut impl Target,
-    keys: usize,
-    mut work: impl FnMut(&mut dyn Inside, Range<usize>) -> Result<(), Refusal> + Send,
-) -> PyResult<()> {
-    let mut from = 0;
-    loop {
-        let turn = from..keys.min(from + TURN);
-        from = turn.end;
-        let long = turn.len() >= DETACH_FROM;
-        let done = target.enter(py, long, |inside| work(inside, turn))?;
-        done.map_err(|refusal| refused(py, refusal))?;
-        if from == keys {
-            return Ok(());
-        }
-        py.check_signals()?;
-    }
 }
 
 /// Makes a mask longer by so many zeros, which are returned.
@@ -311,14 +343,30 @@ fn zeroed(len: usize) -> Option<Vec<u8>> {
     }
 }
 
-/// For `update`: the same few answers' memory over and over, not a page fault every 4096 rows.
-fn unmasked(inside: &mut dyn Inside, column: &Column, turn: Range<usize>) -> Result<(), Refusal> {
-    let mut answers = [0u8; 8192];
-    for from in turn.clone().step_by(answers.len()) {
-        let count = answers.len().min(turn.end - from);
-        inside.rows(column, from, &mut answers[..count])?;
+/// Takes as many of a column's keys as there are answers, from the `done`th on, and counts them. Few
+/// are taken with the interpreter lock held, where they may be told to go on later.
+fn take(
+    inside: &mut dyn Inside,
+    column: &Column,
+    done: &mut usize,
+    answers: &mut [u8],
+) -> Result<(), Refusal> {
+    if answers.len() < DETACH_FROM {
+        answers.fill(NO_ANSWER);
     }
-    Ok(())
+    let result = inside.rows(column, *done, answers);
+    if matches!(result, Err(Refusal::Later)) {
+        *done += answers.iter().take_while(|answer| **answer != NO_ANSWER).count();
+        return result;
+    }
+    *done += answers.len();
+    result?;
+    later_unless(!fork_waits())
+}
+
+/// Stops a batch that is to go on later, after others have had a turn.
+fn later_unless(whole: bool) -> Result<(), Refusal> {
+    if whole { Ok(()) } else { Err(Refusal::Later) }
 }
 
 /// Brings the hashes of so many of a column's keys, from the `from`th on.

@@ -29,6 +29,7 @@ use crate::key::{hash_key, hasher_of};
 use crate::lines::{self, Lines};
 use crate::memory::{Memory, fill_view};
 use crate::replay;
+use crate::sections::detached;
 use crate::slots::OneKey;
 
 /// What stands between a single-key write and the bits; 0 means nothing.
@@ -39,6 +40,9 @@ const BUSY: u8 = 2;
 /// interpreter lock.
 const ATOMIC: u8 = 4;
 
+/// From so many bytes on memory is asked for without the interpreter lock: the kernel clears it.
+const ZEROED_LONG: usize = 1 << 20;
+
 #[pyclass(subclass, frozen, module = "bloomery._native")]
 pub struct Bloom {
     pub bits: Bits,
@@ -48,6 +52,23 @@ pub struct Bloom {
     error_rate: f64,
     gate: AtomicU8,
     writer: Mutex<()>,
+}
+
+/// A batch that keeps the gate closed until it is dropped; also by a panic, after which some of its
+/// bits are set and some are not, as after any batch that stopped half-way.
+struct Busy<'a>(&'a AtomicU8);
+
+impl<'a> Busy<'a> {
+    fn new(gate: &'a AtomicU8) -> Self {
+        gate.fetch_or(BUSY, AcqRel);
+        Busy(gate)
+    }
+}
+
+impl Drop for Busy<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_and(!BUSY, AcqRel);
+    }
 }
 
 /// One key's question or addition.
@@ -108,7 +129,7 @@ impl Bloom {
             return Ok(work(self, Op::AddAtomic));
         }
         while self.gate.load(Acquire) & BUSY != 0 {
-            py.detach(|| drop(self.writer.lock().unwrap_or_else(PoisonError::into_inner)));
+            detached(py, || drop(self.writer.lock().unwrap_or_else(PoisonError::into_inner)));
         }
         Ok(work(self, Op::Add))
     }
@@ -128,13 +149,11 @@ impl Bloom {
         if op != Op::Add {
             return Ok(py.detach(|| work(self, op)));
         }
-        self.gate.fetch_or(BUSY, AcqRel);
-        Ok(py.detach(|| {
-            let guard = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
-            let result = work(self, op);
-            self.gate.fetch_and(!BUSY, AcqRel);
-            drop(guard);
-            result
+        let busy = Busy::new(&self.gate);
+        Ok(detached(py, move || {
+            let _guard = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
+            let _busy = busy;
+            work(self, op)
         }))
     }
 
@@ -212,6 +231,14 @@ impl OneKey for Bloom {
         }
         Ok(with_probe(&self.bits, &self.shape, One::<true, false>(h)))
     }
+
+    fn panic(&self, py: Python<'_>, long: bool) -> PyResult<bool> {
+        let work = |_: &Bloom, _| panic!("a panic that a test asked for");
+        match long {
+            true => self.write_or_read_detached(py, Op::Add, work),
+            false => self.write_or_read(py, Op::Add, work),
+        }
+    }
 }
 
 /// The filter and what a batch is to do with it.
@@ -222,12 +249,12 @@ impl Target for Batch<'_> {
         self.0.hasher
     }
 
-    fn enter<T: Send>(
+    fn enter_once<T: Send>(
         &mut self,
         py: Python<'_>,
         long: bool,
-        work: impl FnOnce(&mut dyn Inside) -> T + Send,
-    ) -> PyResult<T> {
+        work: impl FnOnce(&mut dyn Inside) -> Result<T, Refusal> + Send,
+    ) -> PyResult<Result<T, Refusal>> {
         let work = |filter: &Bloom, op: Op| work(&mut Batch(filter, op));
         match long {
             true => self.0.write_or_read_detached(py, self.1, work),
@@ -326,7 +353,8 @@ impl Bloom {
         let nbytes = shape.nbytes() as usize;
         let own = if cfg!(Py_GIL_DISABLED) { ATOMIC } else { 0 };
         let (bits, gate) = match memory.map(|object| (object, object.cast::<Memory>())) {
-            None => (Bits::zeroed(nbytes), own),
+            None if nbytes < ZEROED_LONG => (Bits::zeroed(nbytes), own),
+            None => (py.detach(|| Bits::zeroed(nbytes)), own),
             Some((_, Ok(memory))) => {
                 let bits = memory.get().take(py)?;
                 check_room(py, bits.nbytes(), 0, nbytes)?;
@@ -337,7 +365,7 @@ impl Bloom {
                     .ok_or_else(|| invalid(py, "memory must be a contiguous buffer".into()))?;
                 let gate = if held.read_only() { READ_ONLY } else { ATOMIC };
                 check_room(py, held.nbytes(), offset, nbytes)?;
-                let start = held.start().wrapping_add(offset);
+                let start = held.start().cast_mut().wrapping_add(offset);
                 // SAFETY: `held` keeps the buffer alive and in place; the gate holds off writes
                 // if it is read-only.
                 (unsafe { Bits::borrowed(start, nbytes, std::sync::Arc::new(held)) }, gate)

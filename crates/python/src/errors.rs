@@ -26,12 +26,16 @@ pub fn format(py: Python<'_>, problem: FormatError) -> PyErr {
     }
 }
 
+/// Nobody should ever see it: whoever gets `Refusal::Later` goes on by itself.
+pub const LATER: &str = "the filter was not given the time to grow: this is an error of ours";
+
 #[cold]
 pub fn refused(py: Python<'_>, refusal: Refusal) -> PyErr {
     match refusal {
         Refusal::Full(message) => error(py, "FilterFull", message),
         Refusal::NoMemory(nbytes) => no_memory(py, nbytes),
         Refusal::Never(message) => error(py, "ReadOnlyFilter", message.into()),
+        Refusal::Later => error(py, "BloomeryError", LATER.into()),
     }
 }
 

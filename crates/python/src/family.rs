@@ -10,7 +10,7 @@ use bloomery_core::hash::KeyHasher;
 use bloomery_core::kind::{self, AnyKind, Fact, Merge, Refusal, Removal};
 use bloomery_core::rotating::MOST_TIME;
 use pyo3::prelude::*;
-use pyo3::types::{PyBool, PyBytes, PyDict};
+use pyo3::types::{PyBool, PyBytes, PyDict, PyMemoryView};
 use pyo3::{PyTraverseError, PyVisit, ffi};
 
 use crate::batch::{self, Options, Threads};
@@ -52,13 +52,18 @@ impl OneKey for Family {
     #[inline(always)]
     fn contains(&self, py: Python<'_>, h: u64) -> PyResult<bool> {
         self.pass_time(py)?;
-        Ok(self.gate.read(py, false, |state| state.kind.contains(h)))
+        self.gate.read(py, false, |state| state.kind.contains(h))
     }
 
     #[inline(always)]
     fn add(&self, py: Python<'_>, h: u64) -> PyResult<bool> {
         self.pass_time(py)?;
         self.change(py, false, |kind| kind.add(h))
+    }
+
+    fn panic(&self, py: Python<'_>, long: bool) -> PyResult<bool> {
+        self.write(py, long, |_| panic!("a panic that a test asked for"))?
+            .map_err(|refusal| refused(py, refusal))
     }
 }
 
@@ -74,14 +79,42 @@ impl RemoveKey for Family {
 }
 
 impl Family {
-    /// Lets `work` write, and raises what it refuses.
+    /// Lets `work` write, and raises what it refuses. A table that has to grow, where that takes
+    /// long, grows without the interpreter lock: `work` is then called again, and is to go on where
+    /// it stopped.
     #[inline(always)]
     pub fn change<T: Send>(
         &self,
         py: Python<'_>,
         long: bool,
-        work: impl FnOnce(&mut dyn AnyKind) -> Result<T, Refusal> + Send,
+        work: impl FnMut(&mut dyn AnyKind) -> Result<T, Refusal> + Send,
     ) -> PyResult<T> {
+        self.check_writable(py)?;
+        self.try_change(py, long, work)?.map_err(|refusal| refused(py, refusal))
+    }
+
+    /// As `change`, with the refusal as it is.
+    #[inline(always)]
+    pub fn try_change<T: Send>(
+        &self,
+        py: Python<'_>,
+        long: bool,
+        mut work: impl FnMut(&mut dyn AnyKind) -> Result<T, Refusal> + Send,
+    ) -> PyResult<Result<T, Refusal>> {
+        match self.write(py, long, &mut work)? {
+            Err(Refusal::Later) => self.write_long(py, work),
+            done => Ok(done),
+        }
+    }
+
+    /// As `change`, with `Refusal::Later` as it is.
+    #[inline(always)]
+    pub fn change_once<T: Send>(
+        &self,
+        py: Python<'_>,
+        long: bool,
+        work: impl FnOnce(&mut dyn AnyKind) -> Result<T, Refusal> + Send,
+    ) -> PyResult<Result<T, Refusal>> {
         self.check_writable(py)?;
         self.write(py, long, work)
     }
@@ -92,32 +125,38 @@ impl Family {
         py: Python<'_>,
         long: bool,
         work: impl FnOnce(&mut dyn AnyKind) -> Result<T, Refusal> + Send,
-    ) -> PyResult<T> {
-        let done = self.gate.write(py, long, |state| {
-            state.changes += 1;
-            work(&mut *state.kind)
-        });
-        done.map_err(|refusal| refused(py, refusal))
-    }
-
-    pub fn kind_id(&self) -> KindId {
-        self.id
-    }
-
-    /// As `change`, with a refusal for what it may not do.
-    #[inline(always)]
-    pub fn try_change<T: Send>(
-        &self,
-        py: Python<'_>,
-        work: impl FnOnce(&mut dyn AnyKind) -> Result<T, Refusal> + Send,
-    ) -> Result<T, Refusal> {
-        if self.read_only {
-            return Err(Refusal::Never("this filter is read-only"));
+    ) -> PyResult<Result<T, Refusal>> {
+        if long {
+            return self.write_long(py, work);
         }
         self.gate.write(py, false, |state| {
             state.changes += 1;
             work(&mut *state.kind)
         })
+    }
+
+    /// Without the interpreter lock, and so with time to grow.
+    #[cold]
+    fn write_long<T: Send>(
+        &self,
+        py: Python<'_>,
+        work: impl FnOnce(&mut dyn AnyKind) -> Result<T, Refusal> + Send,
+    ) -> PyResult<Result<T, Refusal>> {
+        self.gate.write(py, true, |state| {
+            state.changes += 1;
+            state.kind.defer_growth(false);
+            let done = work(&mut *state.kind);
+            state.kind.defer_growth(true);
+            done
+        })
+    }
+
+    pub fn is_read_only(&self) -> bool {
+        self.read_only
+    }
+
+    pub fn kind_id(&self) -> KindId {
+        self.id
     }
 
     fn check_writable(&self, py: Python<'_>) -> PyResult<()> {
@@ -151,12 +190,13 @@ impl Family {
 
     fn tick(&self, py: Python<'_>) -> PyResult<()> {
         let now = self.now(py)?;
-        if self.gate.read(py, false, |state| now >= state.kind.due()) {
+        if self.gate.read(py, false, |state| now >= state.kind.due())? {
             let tick = |kind: &mut dyn AnyKind| match now >= kind.due() {
                 true => kind.tick(now),
                 false => Ok(()), // another thread came first
             };
-            self.write(py, true, tick)?; // of what is read-only too, if it said that it can
+            let done = self.write_long(py, tick)?; // of what is read-only too, if it said that it can
+            done.map_err(|refusal| refused(py, refusal))?;
         }
         Ok(())
     }
@@ -167,7 +207,16 @@ impl Family {
         Ok(Batch { filter: self, act })
     }
 
-    fn header(&self, py: Python<'_>) -> Header {
+    fn replay(&self, py: Python<'_>, data: &[u8], remove: bool) -> PyResult<u64> {
+        let (mut left, mut changed) = (replay::hashes(py, data)?, 0);
+        self.pass_time(py)?;
+        self.change(py, left.len() >= replay::LONG, |kind| {
+            replay::change(kind, remove, &mut left, &mut changed)
+        })?;
+        Ok(changed)
+    }
+
+    fn header(&self, py: Python<'_>) -> PyResult<Header> {
         self.gate.read(py, false, |state| state.kind.header())
     }
 }
@@ -180,7 +229,9 @@ pub fn to_python<'py>(py: Python<'py>, fact: Fact) -> PyResult<Bound<'py, PyAny>
     })
 }
 
-/// Memory of somebody else's, a mapped file's.
+/// Memory of somebody else's, a mapped file's. A filter that moves on to other memory lets go of it
+/// behind its gate, where nothing may wait for the interpreter lock: it is held by a memoryview,
+/// which PyO3 lets go of later if need be.
 pub fn borrow(
     py: Python<'_>,
     object: &Bound<'_, PyAny>,
@@ -190,11 +241,12 @@ pub fn borrow(
     let flags = if writable { ffi::PyBUF_WRITABLE } else { ffi::PyBUF_SIMPLE };
     let held = Held::get(object, flags)
         .ok_or_else(|| invalid(py, "body must be a contiguous buffer".into()))?;
-    let start = held.start().wrapping_add(offset);
+    let owner = Arc::new(PyMemoryView::from(object)?.unbind());
+    let start = held.start().cast_mut().wrapping_add(offset);
     let bits = held.nbytes().checked_sub(offset).and_then(|nbytes| {
-        // SAFETY: within the buffer, which `held` keeps alive and in place; it can be written if
-        // that was asked for.
-        unsafe { Bits::borrowed(start, nbytes, Arc::new(held)) }
+        // SAFETY: within the buffer, which the memoryview keeps alive and in place; it can be
+        // written if that was asked for.
+        unsafe { Bits::borrowed(start, nbytes, owner) }
     });
     bits.ok_or_else(|| invalid(py, "body must be aligned to 64 bytes, in whole lines".into()))
 }
@@ -221,6 +273,7 @@ impl Family {
         };
         let kind = py.detach(|| kind::open(&header, bits));
         let mut kind = kind.map_err(|problem| errors::format(py, problem))?;
+        kind.defer_growth(true);
         Ok(Family {
             timed: (!read_only || kind.freeze()) && kind.due().is_finite(),
             gate: Gate::new(State { kind, changes: 0 }),
@@ -313,33 +366,29 @@ impl Family {
 
     /// Adds hashes as a log kept them; how many were new.
     fn _add_hashes(&self, py: Python<'_>, data: &[u8]) -> PyResult<u64> {
-        let hashes = replay::hashes(py, data)?;
-        self.pass_time(py)?;
-        self.change(py, hashes.len() >= replay::LONG, |kind| replay::change(kind, false, hashes))
+        self.replay(py, data, false)
     }
 
     /// Takes them out again; how many were there.
     fn _remove_hashes(&self, py: Python<'_>, data: &[u8]) -> PyResult<u64> {
-        let hashes = replay::hashes(py, data)?;
-        self.pass_time(py)?;
-        self.change(py, hashes.len() >= replay::LONG, |kind| replay::change(kind, true, hashes))
+        self.replay(py, data, true)
     }
 
     /// Does it still live in this buffer, which it was opened over?
     fn _shares(&self, buffer: &Bound<'_, PyAny>, offset: usize) -> PyResult<bool> {
-        let sections = self.gate.read(buffer.py(), false, |state| state.kind.sections());
+        let sections = self.gate.read(buffer.py(), false, |state| state.kind.sections())?;
         replay::shares(buffer, offset, &sections)
     }
 
     /// Unix time at which time next changes it.
-    fn _due(&self, py: Python<'_>) -> f64 {
+    fn _due(&self, py: Python<'_>) -> PyResult<f64> {
         self.gate.read(py, false, |state| state.kind.due())
     }
 
     fn _count(&self, key: &Bound<'_, PyAny>) -> PyResult<u64> {
         let (py, h) = (key.py(), hash_key(key.as_borrowed(), &self.hasher)?);
         self.pass_time(py)?;
-        Ok(self.gate.read(py, false, |state| state.kind.count(h)))
+        self.gate.read(py, false, |state| state.kind.count(h))
     }
 
     fn _ask<'py>(
@@ -349,7 +398,7 @@ impl Family {
     ) -> PyResult<Option<Bound<'py, PyAny>>> {
         let (py, h) = (key.py(), hash_key(key.as_borrowed(), &self.hasher)?);
         self.pass_time(py)?;
-        let fact = self.gate.read(py, false, |state| state.kind.ask(what, h));
+        let fact = self.gate.read(py, false, |state| state.kind.ask(what, h))?;
         fact.map(|fact| to_python(py, fact)).transpose()
     }
 
@@ -376,7 +425,7 @@ impl Family {
             mine.changes += 1;
             mine.kind.merge(&*theirs.kind, how)
         });
-        match merged {
+        match merged? {
             None => Err(invalid(py, "a filter cannot be merged into itself".into())),
             Some(Err(Refusal::Never(message))) => {
                 Err(error(py, "IncompatibleFilters", message.into()))
@@ -409,23 +458,23 @@ impl Family {
     fn _facts<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         self.pass_time(py)?;
         let facts = PyDict::new(py);
-        for (name, fact) in self.gate.read(py, true, |state| state.kind.facts()) {
+        for (name, fact) in self.gate.read(py, true, |state| state.kind.facts())? {
             facts.set_item(name, to_python(py, fact)?)?;
         }
         Ok(facts)
     }
 
-    fn _header<'py>(&self, py: Python<'py>, checksum: u64) -> Bound<'py, PyBytes> {
-        PyBytes::new(py, &Header { checksum, ..self.header(py) }.encode())
+    fn _header<'py>(&self, py: Python<'py>, checksum: u64) -> PyResult<Bound<'py, PyBytes>> {
+        Ok(PyBytes::new(py, &Header { checksum, ..self.header(py)? }.encode()))
     }
 
-    fn _sections(&self, py: Python<'_>) -> Vec<Section> {
-        let sections = self.gate.read(py, false, |state| state.kind.sections());
-        sections.into_iter().map(Section).collect()
+    fn _sections(&self, py: Python<'_>) -> PyResult<Vec<Section>> {
+        let sections = self.gate.read(py, false, |state| state.kind.sections())?;
+        Ok(sections.into_iter().map(Section).collect())
     }
 
     /// How often it was written to: header and sections belong together if it is still the same.
-    fn _changes(&self, py: Python<'_>) -> u64 {
+    fn _changes(&self, py: Python<'_>) -> PyResult<u64> {
         self.gate.read(py, false, |state| state.changes)
     }
 
@@ -443,7 +492,7 @@ impl Family {
                 whole.part(0, header.nbytes as usize)
             };
             (header, copy())
-        });
+        })?;
         let body = body.ok_or_else(|| no_memory(py, header.nbytes))?;
         Ok((PyBytes::new(py, &header.encode()), Memory::new(body)))
     }
@@ -454,13 +503,13 @@ impl Family {
     }
 
     #[getter]
-    fn capacity(&self, py: Python<'_>) -> u64 {
-        self.header(py).capacity
+    fn capacity(&self, py: Python<'_>) -> PyResult<u64> {
+        Ok(self.header(py)?.capacity)
     }
 
     #[getter]
-    fn error_rate(&self, py: Python<'_>) -> f64 {
-        self.header(py).error_rate
+    fn error_rate(&self, py: Python<'_>) -> PyResult<f64> {
+        Ok(self.header(py)?.error_rate)
     }
 
     #[getter]
@@ -474,33 +523,33 @@ impl Family {
     }
 
     #[getter]
-    fn num_bits(&self, py: Python<'_>) -> u64 {
-        self.header(py).num_bits
+    fn num_bits(&self, py: Python<'_>) -> PyResult<u64> {
+        Ok(self.header(py)?.num_bits)
     }
 
     #[getter]
-    fn num_hashes(&self, py: Python<'_>) -> u16 {
-        self.header(py).num_hashes
+    fn num_hashes(&self, py: Python<'_>) -> PyResult<u16> {
+        Ok(self.header(py)?.num_hashes)
     }
 
     #[getter]
-    fn lines_per_key(&self, py: Python<'_>) -> u8 {
-        self.header(py).lines_per_key
+    fn lines_per_key(&self, py: Python<'_>) -> PyResult<u8> {
+        Ok(self.header(py)?.lines_per_key)
     }
 
     #[getter]
-    fn _layout(&self, py: Python<'_>) -> u8 {
-        self.header(py).layout
+    fn _layout(&self, py: Python<'_>) -> PyResult<u8> {
+        Ok(self.header(py)?.layout)
     }
 
     #[getter]
-    fn _extra(&self, py: Python<'_>) -> (u64, u64, u64, u64, u64, u64) {
-        self.header(py).extra.into()
+    fn _extra(&self, py: Python<'_>) -> PyResult<(u64, u64, u64, u64, u64, u64)> {
+        Ok(self.header(py)?.extra.into())
     }
 
     #[getter]
-    fn nbytes(&self, py: Python<'_>) -> u64 {
-        self.header(py).nbytes
+    fn nbytes(&self, py: Python<'_>) -> PyResult<u64> {
+        Ok(self.header(py)?.nbytes)
     }
 
     #[getter]

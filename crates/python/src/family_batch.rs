@@ -29,18 +29,18 @@ impl Target for Batch<'_> {
         self.filter.hasher
     }
 
-    fn enter<T: Send>(
+    fn enter_once<T: Send>(
         &mut self,
         py: Python<'_>,
         long: bool,
-        work: impl FnOnce(&mut dyn Inside) -> T + Send,
-    ) -> PyResult<T> {
+        work: impl FnOnce(&mut dyn Inside) -> Result<T, Refusal> + Send,
+    ) -> PyResult<Result<T, Refusal>> {
         let (Family { gate, hasher, .. }, act) = (self.filter, self.act);
         if act == Act::Contains {
             let work = |kind: &dyn AnyKind| work(&mut Asking { kind, hasher });
-            return Ok(gate.read(py, long, |state| work(&*state.kind)));
+            return gate.read(py, long, |state| work(&*state.kind));
         }
-        self.filter.change(py, long, |kind| Ok(work(&mut Changing { kind, hasher, act })))
+        self.filter.change_once(py, long, |kind| work(&mut Changing { kind, hasher, act }))
     }
 }
 

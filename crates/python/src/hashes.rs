@@ -24,12 +24,12 @@ impl Target for Hashes<'_> {
         self.found.try_reserve(keys).map_err(|_| too_many_rows(py, keys))
     }
 
-    fn enter<T: Send>(
+    fn enter_once<T: Send>(
         &mut self,
         py: Python<'_>,
         long: bool,
-        work: impl FnOnce(&mut dyn Inside) -> T + Send,
-    ) -> PyResult<T> {
+        work: impl FnOnce(&mut dyn Inside) -> Result<T, Refusal> + Send,
+    ) -> PyResult<Result<T, Refusal>> {
         Ok(if long { py.detach(|| work(self)) } else { work(self) })
     }
 }

@@ -9,6 +9,7 @@ use bloomery_core::format::KindId;
 use bloomery_core::kind::{AnyKind, Refusal, Removal};
 use bloomery_core::look::{Figures, Look};
 use bloomery_core::redisbloom as redis;
+use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyString};
 
@@ -58,6 +59,31 @@ impl Held {
             return Some(Held::Bank(bank.clone().unbind()));
         }
         filter.cast::<Family>().ok().map(|family| Held::Family(family.clone().unbind()))
+    }
+
+    pub fn clone_ref(&self, py: Python<'_>) -> Held {
+        match self {
+            Held::Bloom(filter) => Held::Bloom(filter.clone_ref(py)),
+            Held::Family(filter) => Held::Family(filter.clone_ref(py)),
+            Held::Chain(filter) => Held::Chain(filter.clone_ref(py)),
+            Held::Cuckoo(filter) => Held::Cuckoo(filter.clone_ref(py)),
+            Held::Bank(filter) => Held::Bank(filter.clone_ref(py)),
+        }
+    }
+
+    /// Is it the same filter?
+    pub fn is(&self, other: &Held) -> bool {
+        self.object() == other.object()
+    }
+
+    fn object(&self) -> *mut ffi::PyObject {
+        match self {
+            Held::Bloom(filter) => filter.as_ptr(),
+            Held::Family(filter) => filter.as_ptr(),
+            Held::Chain(filter) => filter.as_ptr(),
+            Held::Cuckoo(filter) => filter.as_ptr(),
+            Held::Bank(filter) => filter.as_ptr(),
+        }
     }
 
     /// Words of hash a key.
@@ -130,10 +156,10 @@ impl Held {
             Held::Family(family) => {
                 let family = family.get();
                 family.pass_time(py)?;
-                family.gate.read(py, false, |state| state.kind.figures(look))
+                family.gate.read(py, false, |state| state.kind.figures(look))?
             }
-            Held::Chain(chain) => chain.get().gate.read(py, false, |chain| chain.figures(look)),
-            Held::Cuckoo(cuckoo) => cuckoo.get().gate.read(py, false, |held| held.figures(look)),
+            Held::Chain(chain) => chain.get().gate.read(py, false, |chain| chain.figures(look))?,
+            Held::Cuckoo(cuckoo) => cuckoo.get().gate.read(py, false, |held| held.figures(look))?,
             Held::Bank(bank) => {
                 let count = bank.get().read(py, false, |bank| Ok(bank.keys()))? as f64;
                 Figures { count, error_rate: f64::NAN, fill_ratio: f64::NAN }
@@ -147,9 +173,13 @@ impl Held {
             Held::Family(family) => family
                 .get()
                 .gate
-                .read(py, false, |state| state.kind.sections().iter().map(Bits::nbytes).sum()),
-            Held::Chain(chain) => chain.get().gate.read(py, false, |chain| chain.size() as usize),
-            Held::Cuckoo(cuckoo) => cuckoo.get().gate.read(py, false, |held| held.size() as usize),
+                .read(py, false, |state| state.kind.sections().iter().map(Bits::nbytes).sum())?,
+            Held::Chain(chain) => {
+                chain.get().gate.read(py, false, |chain| chain.size() as usize)?
+            }
+            Held::Cuckoo(cuckoo) => {
+                cuckoo.get().gate.read(py, false, |held| held.size() as usize)?
+            }
             Held::Bank(bank) => bank.get().read(py, false, |bank| Ok(bank.nbytes()))?,
         })
     }
@@ -213,14 +243,14 @@ impl Held {
                             answers.extend_from_slice(some);
                         });
                     }
-                });
+                })?;
             }
             Held::Chain(chain) => chain.get().gate.read(py, false, |chain| {
                 answers.extend(pairs(hashes).map(|pair| u8::from(chain.contains(pair))));
-            }),
+            })?,
             Held::Cuckoo(cuckoo) => cuckoo.get().gate.read(py, false, |cuckoo| {
                 answers.extend(hashes.iter().map(|h| u8::from(cuckoo.contains(*h))));
-            }),
+            })?,
             Held::Bank(bank) => {
                 return bank.get().read(py, false, |bank| {
                     for [user, h] in pairs(hashes) {
@@ -239,7 +269,7 @@ impl Held {
     pub fn check_layers(&self, py: Python<'_>) -> Result<(), Refusal> {
         let Held::Cuckoo(cuckoo) = self else { return Ok(()) };
         let layers = cuckoo.get().gate.read(py, false, |cuckoo| cuckoo.layers().len());
-        if layers < MOST_LAYERS.load(Relaxed) {
+        if layers.map_err(|problem| refusal(&problem))? < MOST_LAYERS.load(Relaxed) {
             return Ok(());
         }
         Err(Refusal::Full("Maximum expansions reached".into()))
@@ -263,28 +293,32 @@ impl Held {
             Held::Bloom(bloom) => {
                 bloom.get().add_hashes(py, hashes, answers).map_err(|e| refusal(&e))
             }
-            Held::Family(family) => change(py, family, |kind| {
-                if hashes.len() <= FEW {
-                    for h in hashes {
-                        answers.push(u8::from(kind.add(*h)?));
+            Held::Family(family) => {
+                let before = answers.len();
+                change(py, family, |kind| {
+                    let left = &hashes[answers.len() - before..];
+                    if hashes.len() <= FEW {
+                        for h in left {
+                            answers.push(u8::from(kind.add(*h)?));
+                        }
+                        return Ok(());
                     }
-                    return Ok(());
-                }
-                kind.add_all(&mut fill(hashes), &mut |some| answers.extend_from_slice(some))
-            }),
-            Held::Chain(chain) => chain.get().gate.write(py, false, |chain| {
+                    kind.add_all(&mut fill(left), &mut |some| answers.extend_from_slice(some))
+                })
+            }
+            Held::Chain(chain) => flat(chain.get().gate.write(py, false, |chain| {
                 for pair in pairs(hashes) {
                     answers.push(u8::from(chain.add(pair)?));
                 }
                 Ok(())
-            }),
-            Held::Cuckoo(cuckoo) => cuckoo.get().gate.write(py, false, |cuckoo| {
+            })),
+            Held::Cuckoo(cuckoo) => flat(cuckoo.get().gate.write(py, false, |cuckoo| {
                 for h in hashes {
                     cuckoo.add(*h)?;
                     answers.push(1);
                 }
                 Ok(())
-            }),
+            })),
             Held::Bank(bank) => {
                 let added = bank.get().write(py, false, |bank| {
                     for [user, h] in pairs(hashes) {
@@ -313,12 +347,12 @@ impl Held {
                 }
                 Ok(())
             }),
-            Held::Cuckoo(cuckoo) => cuckoo.get().gate.write(py, false, |cuckoo| {
+            Held::Cuckoo(cuckoo) => flat(cuckoo.get().gate.write(py, false, |cuckoo| {
                 for h in hashes {
                     answers.push(u8::from(cuckoo.remove(*h)?));
                 }
                 Ok(())
-            }),
+            })),
         }
     }
 
@@ -327,10 +361,10 @@ impl Held {
             Held::Family(family) => {
                 let family = family.get();
                 family.pass_time(py)?;
-                Ok(family.gate.read(py, false, |state| state.kind.count(hash[0])))
+                family.gate.read(py, false, |state| state.kind.count(hash[0]))
             }
             Held::Cuckoo(cuckoo) => {
-                Ok(cuckoo.get().gate.read(py, false, |cuckoo| cuckoo.count(hash[0])))
+                cuckoo.get().gate.read(py, false, |cuckoo| cuckoo.count(hash[0]))
             }
             Held::Bloom(_) | Held::Chain(_) | Held::Bank(_) => {
                 let mut answers = Vec::with_capacity(1);
@@ -341,15 +375,24 @@ impl Held {
     }
 }
 
+/// `work` may be called again, and is to go on where it stopped (`Family::change`).
 #[inline(always)]
 fn change<T: Send>(
     py: Python<'_>,
     family: &Py<Family>,
-    work: impl FnOnce(&mut dyn AnyKind) -> Result<T, Refusal> + Send,
+    work: impl FnMut(&mut dyn AnyKind) -> Result<T, Refusal> + Send,
 ) -> Result<T, Refusal> {
     let family = family.get();
-    family.pass_time(py).map_err(|e| refusal(&e))?;
-    family.try_change(py, work)
+    if family.is_read_only() {
+        return Err(Refusal::Never("this filter is read-only"));
+    }
+    flat(family.pass_time(py).and_then(|()| family.try_change(py, false, work)))
+}
+
+/// What raised is a refusal too.
+#[inline(always)]
+fn flat<T>(done: PyResult<Result<T, Refusal>>) -> Result<T, Refusal> {
+    done.unwrap_or_else(|problem| Err(refusal(&problem)))
 }
 
 /// What a filter said when it could not be written.

@@ -3,6 +3,7 @@
 use std::os::raw::c_int;
 
 use bloomery_core::hash::{Domain, HashKind, KeyHasher};
+use pyo3::exceptions::{PyAttributeError, PyTypeError};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::string::PyStringData;
@@ -169,7 +170,12 @@ fn encode(key: &Bound<'_, PyAny>, out: &mut Vec<u8>, depth: usize) -> PyResult<D
             }
             Bound::from_owned_ptr_or_err(key.py(), ffi::PyNumber_Index(key.as_ptr()))
         };
-        encode_int(int.map_err(|_| unsupported(key))?.cast::<PyInt>()?, out)?;
+        // A TypeError says that it is no int after all (a NumPy array's does); any other is its own.
+        let int = int.map_err(|problem| match problem.is_instance_of::<PyTypeError>(key.py()) {
+            true => unsupported(key),
+            false => problem,
+        })?;
+        encode_int(int.cast::<PyInt>()?, out)?;
         Ok(Domain::Int)
     } else {
         Err(unsupported(key))
@@ -245,7 +251,7 @@ fn encode_buffer(key: &Bound<'_, PyAny>, out: &mut Vec<u8>) -> PyResult<()> {
     unsafe {
         let mut view = std::mem::zeroed::<ffi::Py_buffer>();
         if ffi::PyObject_GetBuffer(key.as_ptr(), &raw mut view, ffi::PyBUF_SIMPLE) != 0 {
-            PyErr::take(key.py());
+            PyErr::take(key.py()); // a BufferError: only bytearray and memoryview come here
             let message = "a memoryview key must be contiguous: use bytes(key)".to_string();
             return Err(error(key.py(), "InvalidKey", message));
         }
@@ -264,7 +270,7 @@ fn encode_datetime(instant: &Bound<'_, PyDateTime>, out: &mut Vec<u8>) -> PyResu
     let py = instant.py();
     if !instant.is_exact_instance_of::<PyDateTime>() {
         // pandas' NaT equals nothing, itself included; its Timestamps count nanoseconds.
-        let finer = instant.getattr("nanosecond").map_or(Ok(false), |n| n.is_truthy())?;
+        let finer = optional(instant, "nanosecond")?.map_or(Ok(false), |n| n.is_truthy())?;
         if instant.ne(instant)? || finer {
             let message = "a datetime key must be an instant in whole microseconds: NaT and \
                            nanoseconds cannot be keys; use str(key)";
@@ -299,7 +305,16 @@ fn is_array(key: &Bound<'_, PyAny>) -> PyResult<bool> {
     if !key.hasattr("dtype")? {
         return Ok(false);
     }
-    Ok(key.getattr("ndim").and_then(|n| n.extract::<i64>()).unwrap_or(1) != 0)
+    Ok(optional(key, "ndim")?.and_then(|n| n.extract::<i64>().ok()).unwrap_or(1) != 0)
+}
+
+/// An attribute, if there is one. What else is raised (KeyboardInterrupt, say) is no answer to that.
+fn optional<'py>(key: &Bound<'py, PyAny>, name: &str) -> PyResult<Option<Bound<'py, PyAny>>> {
+    match key.getattr(name) {
+        Ok(found) => Ok(Some(found)),
+        Err(problem) if problem.is_instance_of::<PyAttributeError>(key.py()) => Ok(None),
+        Err(problem) => Err(problem),
+    }
 }
 
 /// Names the type, never the value: keys do not belong in messages and logs.

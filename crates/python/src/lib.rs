@@ -30,6 +30,7 @@ mod redisbloom;
 mod remote;
 mod replay;
 mod run;
+mod sections;
 mod session;
 mod shelf;
 mod slots;
@@ -65,6 +66,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<Section>()?;
     module.add_class::<Session>()?;
     module.add_class::<Shelf>()?;
+    sections::register(module)?;
     slots::install::<Bloom>(py)?;
     slots::install::<Family>(py)?;
     slots::install_remove::<Family>(py)?;

@@ -9,7 +9,7 @@ use pyo3::types::PyBytes;
 
 use crate::batch::{Inside, Target};
 use crate::buffer::Held;
-use crate::errors::{error, refused};
+use crate::errors::error;
 
 /// The lines kept, the bytes used, the lines seen, and how many were kept.
 pub type Lines<'py> = (Bound<'py, PyBytes>, usize, usize, usize);
@@ -29,11 +29,10 @@ pub fn run<'py>(
         return Err(error(py, "UnsupportedBatch", message));
     };
     let hasher = target.hasher();
-    let taken = target.enter(py, true, |inside| {
+    let (kept, used, seen, count) = target.enter(py, true, |inside| {
         // SAFETY: contiguous; the caller hands the buffer over for the time of the call.
         take(inside, hasher, unsafe { held.bytes() }, end, keep)
     })?;
-    let (kept, used, seen, count) = taken.map_err(|refusal| refused(py, refusal))?;
     Ok((PyBytes::new(py, &kept), used, seen, count))
 }
 

@@ -6,6 +6,8 @@ use std::os::raw::c_int;
 use pyo3::ffi;
 use pyo3::prelude::*;
 
+use crate::sections::give_turn;
+
 /// One byte a row, and whether the batch was an array (NumPy out) or Python objects (list out).
 pub struct Mask {
     pub rows: Vec<u8>,
@@ -67,19 +69,31 @@ impl MaskMemory {
     }
 }
 
+/// Answers between two turns of other threads: a millisecond.
+const TURN: usize = 1 << 18;
+
 /// A new list of True and False.
 fn list_of_bools<'py>(py: Python<'py>, rows: &[u8]) -> PyResult<Bound<'py, PyAny>> {
     // SAFETY: PyList_New gives a list of as many empty places, each of which is filled once with a
-    // new reference.
+    // new reference. Until they are, the collector does not know of it, so that nobody else can
+    // come across it; a list that is given up with empty places is freed as any other.
     unsafe {
         let list = ffi::PyList_New(rows.len() as ffi::Py_ssize_t);
         let list = Bound::from_owned_ptr_or_err(py, list)?;
+        ffi::PyObject_GC_UnTrack(list.as_ptr().cast());
         let answers = [ffi::Py_False(), ffi::Py_True()];
-        for (i, row) in rows.iter().enumerate() {
-            let answer = answers[usize::from(*row != 0)];
-            ffi::Py_INCREF(answer);
-            ffi::PyList_SET_ITEM(list.as_ptr(), i as ffi::Py_ssize_t, answer);
+        for (turn, rows) in rows.chunks(TURN).enumerate() {
+            if turn > 0 {
+                give_turn(py)?;
+            }
+            for (i, row) in rows.iter().enumerate() {
+                let answer = answers[usize::from(*row != 0)];
+                ffi::Py_INCREF(answer);
+                let place = (turn * TURN + i) as ffi::Py_ssize_t;
+                ffi::PyList_SET_ITEM(list.as_ptr(), place, answer);
+            }
         }
+        ffi::PyObject_GC_Track(list.as_ptr().cast());
         Ok(list)
     }
 }

@@ -111,7 +111,7 @@ pub unsafe fn fill_view(
     view: *mut ffi::Py_buffer,
     flags: c_int,
 ) -> PyResult<()> {
-    let (start, len) = (bits.as_ptr().cast_mut().cast(), bits.nbytes() as ffi::Py_ssize_t);
+    let (start, len) = (bits.as_ptr().cast(), bits.nbytes() as ffi::Py_ssize_t);
     // SAFETY: as promised above; bits never move.
     match unsafe { ffi::PyBuffer_FillInfo(view, owner.as_ptr(), start, len, 1, flags) } {
         0 => Ok(()),

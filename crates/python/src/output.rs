@@ -2,6 +2,7 @@
 
 use bloomery_core::kind::Refusal;
 
+use crate::errors::LATER;
 use crate::names::{Door, NO_ROOM};
 use crate::usual::Act;
 
@@ -85,5 +86,6 @@ pub fn text(door: Door, refusal: &Refusal) -> String {
         (Door::Cf, Refusal::NoMemory(_)) => "ERR Insufficient memory".into(),
         (Door::Cf, Refusal::Full(message)) => message.clone(),
         (_, Refusal::Never(message)) => format!("ERR {message}"),
+        (_, Refusal::Later) => format!("ERR {LATER}"),
     }
 }

@@ -159,47 +159,55 @@ macro_rules! methods {
             }
 
             /// A part of a dump, and the iterator that comes next.
-            fn _chunk<'py>(&self, py: Python<'py>, iterator: i64) -> (i64, Bound<'py, PyBytes>) {
-                let (next, data) = self.gate.read(py, true, |filter| filter.chunk(iterator));
-                (next, PyBytes::new(py, &data))
+            fn _chunk<'py>(
+                &self,
+                py: Python<'py>,
+                iterator: i64,
+            ) -> PyResult<(i64, Bound<'py, PyBytes>)> {
+                let (next, data) = self.gate.read(py, true, |filter| filter.chunk(iterator))?;
+                Ok((next, PyBytes::new(py, &data)))
             }
 
             fn _load_chunk(&self, py: Python<'_>, iterator: i64, data: &[u8]) -> PyResult<()> {
                 let done = self.gate.write(py, true, |filter| filter.load_chunk(iterator, data));
-                done.map_err(|problem| malformed(py, core::$class::KIND, problem))
+                done?.map_err(|problem| malformed(py, core::$class::KIND, problem))
             }
 
             fn _clear(&self, py: Python<'_>) -> PyResult<()> {
                 let done = self.gate.write(py, true, |filter| filter.clear());
-                done.map_err(|refusal| refused(py, refusal))
+                done?.map_err(|refusal| refused(py, refusal))
             }
 
             fn _facts<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
                 let facts = PyDict::new(py);
-                for (name, fact) in self.gate.read(py, true, |filter| filter.facts()) {
+                for (name, fact) in self.gate.read(py, true, |filter| filter.facts())? {
                     facts.set_item(name, to_python(py, fact)?)?;
                 }
                 Ok(facts)
             }
 
-            fn _header<'py>(&self, py: Python<'py>, checksum: u64) -> Bound<'py, PyBytes> {
-                let header = self.gate.read(py, false, |filter| filter.header());
-                PyBytes::new(py, &Header { checksum, ..header }.encode())
+            fn _header<'py>(
+                &self,
+                py: Python<'py>,
+                checksum: u64,
+            ) -> PyResult<Bound<'py, PyBytes>> {
+                let header = self.gate.read(py, false, |filter| filter.header())?;
+                Ok(PyBytes::new(py, &Header { checksum, ..header }.encode()))
             }
 
-            fn _sections(&self, py: Python<'_>) -> Vec<Section> {
-                let sections = self.gate.write(py, false, |filter| filter.sections());
-                sections.into_iter().map(Section).collect()
+            fn _sections(&self, py: Python<'_>) -> PyResult<Vec<Section>> {
+                let sections = self.gate.write(py, false, |filter| filter.sections())?;
+                Ok(sections.into_iter().map(Section).collect())
             }
 
             /// How often it was written to.
-            fn _changes(&self, py: Python<'_>) -> u64 {
+            fn _changes(&self, py: Python<'_>) -> PyResult<u64> {
                 self.gate.read(py, false, |filter| filter.kept().changes)
             }
 
             /// Header and body of a copy, made while nobody writes.
             fn _snapshot<'py>(&self, py: Python<'py>) -> PyResult<(Bound<'py, PyBytes>, Memory)> {
-                let (header, body) = self.gate.write(py, true, |filter| copied(filter));
+                let (header, body) = self.gate.write(py, true, |filter| copied(filter))?;
                 let body = body.ok_or_else(|| no_memory(py, header.nbytes))?;
                 Ok((PyBytes::new(py, &header.encode()), Memory::new(body)))
             }
@@ -207,37 +215,37 @@ macro_rules! methods {
             /// Does it still live in this buffer, which it was opened over? If so, the buffer is up
             /// to date now.
             fn _shares(&self, buffer: &Bound<'_, PyAny>, offset: usize) -> PyResult<bool> {
-                let sections = self.gate.write(buffer.py(), false, |filter| filter.sections());
+                let sections = self.gate.write(buffer.py(), false, |filter| filter.sections())?;
                 replay::shares(buffer, offset, &sections)
             }
 
             #[getter]
-            fn capacity(&self, py: Python<'_>) -> u64 {
+            fn capacity(&self, py: Python<'_>) -> PyResult<u64> {
                 self.gate.read(py, false, |filter| filter.header().capacity)
             }
 
             #[getter]
-            fn error_rate(&self, py: Python<'_>) -> f64 {
+            fn error_rate(&self, py: Python<'_>) -> PyResult<f64> {
                 self.gate.read(py, false, |filter| filter.header().error_rate)
             }
 
             #[getter]
-            fn nbytes(&self, py: Python<'_>) -> u64 {
+            fn nbytes(&self, py: Python<'_>) -> PyResult<u64> {
                 self.gate.read(py, false, |filter| filter.header().nbytes)
             }
 
             #[getter]
-            fn redis_size(&self, py: Python<'_>) -> u64 {
+            fn redis_size(&self, py: Python<'_>) -> PyResult<u64> {
                 self.gate.read(py, false, |filter| filter.size())
             }
 
             #[getter]
-            fn num_layers(&self, py: Python<'_>) -> usize {
+            fn num_layers(&self, py: Python<'_>) -> PyResult<usize> {
                 self.gate.read(py, false, |filter| filter.layers().len())
             }
 
             #[getter]
-            fn read_only(&self, py: Python<'_>) -> bool {
+            fn read_only(&self, py: Python<'_>) -> PyResult<bool> {
                 self.gate.read(py, false, |filter| filter.kept().frozen)
             }
 
@@ -263,10 +271,10 @@ methods! { Chain {
     fn add(&self, py: Python<'_>, key: &[u8]) -> PyResult<bool> {
         let hashes = self.hashes(key);
         let done = self.gate.write(py, false, |filter| filter.add(hashes));
-        done.map_err(|refusal| refused(py, refusal))
+        done?.map_err(|refusal| refused(py, refusal))
     }
 
-    fn __contains__(&self, py: Python<'_>, key: &[u8]) -> bool {
+    fn __contains__(&self, py: Python<'_>, key: &[u8]) -> PyResult<bool> {
         let hashes = self.hashes(key);
         self.gate.read(py, false, |filter| filter.contains(hashes))
     }
@@ -288,21 +296,21 @@ methods! { Chain {
         let done = self.gate.write(py, pairs.len() >= replay::LONG, |filter| {
             each(filter, pairs, |f, key| f.prefetch(pair(key)), |f, key| f.add(pair(key)))
         });
-        done.map_err(|refusal| refused(py, refusal))
+        done?.map_err(|refusal| refused(py, refusal))
     }
 
     #[getter]
-    fn estimated_count(&self, py: Python<'_>) -> u64 {
+    fn estimated_count(&self, py: Python<'_>) -> PyResult<u64> {
         self.gate.read(py, false, |filter| filter.keys())
     }
 
     /// None if the filter is not to grow.
     #[getter]
-    fn expansion(&self, py: Python<'_>) -> Option<u32> {
+    fn expansion(&self, py: Python<'_>) -> PyResult<Option<u32>> {
         self.gate.read(py, false, |filter| filter.expansion())
     }
 
-    fn _layers(&self, py: Python<'_>) -> Vec<ChainLayer> {
+    fn _layers(&self, py: Python<'_>) -> PyResult<Vec<ChainLayer>> {
         self.gate.read(py, false, |filter| {
             let numbers = filter.layers().iter().map(|layer| &layer.numbers);
             numbers.map(|n| (n.num_bits, n.num_hashes, n.capacity, n.keys, n.error_rate)).collect()
@@ -327,21 +335,21 @@ methods! { Cuckoo {
     fn add(&self, py: Python<'_>, key: &[u8]) -> PyResult<()> {
         let h = core::Cuckoo::hash(key);
         let done = self.gate.write(py, false, |filter| filter.add(h));
-        done.map_err(|refusal| refused(py, refusal))
+        done?.map_err(|refusal| refused(py, refusal))
     }
 
     fn add_new(&self, py: Python<'_>, key: &[u8]) -> PyResult<bool> {
         let h = core::Cuckoo::hash(key);
         let done = self.gate.write(py, false, |filter| filter.add_new(h));
-        done.map_err(|refusal| refused(py, refusal))
+        done?.map_err(|refusal| refused(py, refusal))
     }
 
-    fn __contains__(&self, py: Python<'_>, key: &[u8]) -> bool {
+    fn __contains__(&self, py: Python<'_>, key: &[u8]) -> PyResult<bool> {
         let h = core::Cuckoo::hash(key);
         self.gate.read(py, false, |filter| filter.contains(h))
     }
 
-    fn count(&self, py: Python<'_>, key: &[u8]) -> u64 {
+    fn count(&self, py: Python<'_>, key: &[u8]) -> PyResult<u64> {
         let h = core::Cuckoo::hash(key);
         self.gate.read(py, false, |filter| filter.count(h))
     }
@@ -349,12 +357,12 @@ methods! { Cuckoo {
     fn discard(&self, py: Python<'_>, key: &[u8]) -> PyResult<bool> {
         let h = core::Cuckoo::hash(key);
         let done = self.gate.write(py, false, |filter| filter.remove(h));
-        done.map_err(|refusal| refused(py, refusal))
+        done?.map_err(|refusal| refused(py, refusal))
     }
 
     fn compact(&self, py: Python<'_>) -> PyResult<()> {
         let done = self.gate.write(py, true, |filter| filter.compact());
-        done.map_err(|refusal| refused(py, refusal))
+        done?.map_err(|refusal| refused(py, refusal))
     }
 
     /// A key's hash, as a log keeps it.
@@ -370,7 +378,7 @@ methods! { Cuckoo {
             let prefetch = |f: &core::Cuckoo, h| f.prefetch(u64::from_le_bytes(h));
             each(filter, hashes, prefetch, |f, h| f.add(u64::from_le_bytes(h)).map(|()| true))
         });
-        done.map_err(|refusal| refused(py, refusal))
+        done?.map_err(|refusal| refused(py, refusal))
     }
 
     /// Takes one copy of each out; how many were there.
@@ -380,39 +388,39 @@ methods! { Cuckoo {
             let prefetch = |f: &core::Cuckoo, h| f.prefetch(u64::from_le_bytes(h));
             each(filter, hashes, prefetch, |f, h| f.remove(u64::from_le_bytes(h)))
         });
-        done.map_err(|refusal| refused(py, refusal))
+        done?.map_err(|refusal| refused(py, refusal))
     }
 
     #[getter]
-    fn estimated_count(&self, py: Python<'_>) -> u64 {
+    fn estimated_count(&self, py: Python<'_>) -> PyResult<u64> {
         self.gate.read(py, false, |filter| filter.numbers().keys)
     }
 
     /// Keys removed since the last compaction.
     #[getter]
-    fn num_removed(&self, py: Python<'_>) -> u64 {
+    fn num_removed(&self, py: Python<'_>) -> PyResult<u64> {
         self.gate.read(py, false, |filter| filter.numbers().removed)
     }
 
     #[getter]
-    fn bucket_size(&self, py: Python<'_>) -> u16 {
+    fn bucket_size(&self, py: Python<'_>) -> PyResult<u16> {
         self.gate.read(py, false, |filter| filter.numbers().bucket_size)
     }
 
     #[getter]
-    fn max_iterations(&self, py: Python<'_>) -> u16 {
+    fn max_iterations(&self, py: Python<'_>) -> PyResult<u16> {
         self.gate.read(py, false, |filter| filter.numbers().max_iterations)
     }
 
     /// 0 if the filter is not to grow.
     #[getter]
-    fn expansion(&self, py: Python<'_>) -> u16 {
+    fn expansion(&self, py: Python<'_>) -> PyResult<u16> {
         self.gate.read(py, false, |filter| filter.numbers().expansion)
     }
 
     /// Of the first layer.
     #[getter]
-    fn num_buckets(&self, py: Python<'_>) -> u64 {
+    fn num_buckets(&self, py: Python<'_>) -> PyResult<u64> {
         self.gate.read(py, false, |filter| filter.numbers().buckets)
     }
 } }

@@ -49,28 +49,28 @@ pub fn yes(answers: &[u8]) -> u64 {
     answers.iter().map(|answer| u64::from(*answer)).sum()
 }
 
-/// Adds or removes every hash; how many were new, or were there. A hash that finds no room is left
-/// out: what wrote the log had it refused too.
+/// Adds or removes the hashes that are left; counts how many were new, or were there. A hash that
+/// finds no room is left out: what wrote the log had it refused too.
 pub fn change(
     kind: &mut dyn AnyKind,
     remove: bool,
-    mut hashes: &[[u8; 8]],
-) -> Result<u64, Refusal> {
-    let mut changed = 0;
+    left: &mut &[[u8; 8]],
+    changed: &mut u64,
+) -> Result<(), Refusal> {
     loop {
         let mut done = 0;
         let mut out = |answers: &[u8]| {
             done += answers.len();
-            changed += yes(answers);
+            *changed += yes(answers);
         };
         let ended = match remove {
-            true => kind.remove_all(&mut filler(hashes), &mut out),
-            false => kind.add_all(&mut filler(hashes), &mut out),
+            true => kind.remove_all(&mut filler(left), &mut out),
+            false => kind.add_all(&mut filler(left), &mut out),
         };
-        match ended {
-            Ok(()) => return Ok(changed),
-            Err(Refusal::Full(_)) => hashes = hashes.get(done + 1..).unwrap_or_default(),
-            Err(other) => return Err(other),
+        let refused = usize::from(matches!(ended, Err(Refusal::Full(_))));
+        *left = left.get(done + refused..).unwrap_or_default();
+        if refused == 0 {
+            return ended;
         }
     }
 }
@@ -90,7 +90,7 @@ pub fn shares(buffer: &Bound<'_, PyAny>, offset: usize, sections: &[Bits]) -> Py
         .ok_or_else(|| invalid(buffer.py(), "buffer must be a contiguous buffer".into()))?;
     let mut next = held.start().wrapping_add(offset);
     Ok(sections.iter().all(|section| {
-        let here = section.as_ptr() == next;
+        let here = section.as_ptr().cast_const() == next;
         next = next.wrapping_add(section.nbytes());
         here
     }))

@@ -6,7 +6,7 @@ use std::sync::Mutex;
 use bloomery_core::resp::{Limits, Parser, Step};
 use pyo3::prelude::*;
 use pyo3::sync::MutexExt;
-use pyo3::types::{PyBytes, PyList};
+use pyo3::types::{PyBytes, PyList, PyString};
 
 use crate::output::Output;
 use crate::permits::Permits;
@@ -34,6 +34,14 @@ struct Inner {
     watched: bool,
     /// What the client may use, where that is not everything.
     permits: Option<Permits>,
+}
+
+/// What a chunk ended with.
+enum Found<'py> {
+    Nothing,
+    /// Its arguments.
+    Command(Vec<Bound<'py, PyBytes>>),
+    Problem(String),
 }
 
 impl Session {
@@ -83,7 +91,7 @@ impl Session {
         let mut done = 0;
         let found = loop {
             match parser.step(&view[at..], &self.limits) {
-                Ok(Step::More) => break Ok(None),
+                Ok(Step::More) => break Found::Nothing,
                 Ok(Step::Nothing(bytes)) => at += bytes,
                 Ok(Step::Command(bytes)) => {
                     let (before, command) = (at, &view[at..at + bytes]);
@@ -108,12 +116,12 @@ impl Session {
                     if seen || !run(py, &mut names, parser, command, output) {
                         let words = (0..parser.len())
                             .map(|i| PyBytes::new(py, parser.argument(command, i)));
-                        break PyList::new(py, words).map(|list| Some(list.into_any()));
+                        break Found::Command(words.collect());
                     }
                     done += 1;
                 }
                 Err(message) => {
-                    break Ok(Some(pyo3::types::PyString::new(py, &message).into_any()));
+                    break Found::Problem(message);
                 }
             }
         };
@@ -137,7 +145,12 @@ impl Session {
             input.drain(..*start);
             *start = 0;
         }
-        found
+        drop(inner); // to make a list may run Python code: a collection of garbage
+        Ok(match found {
+            Found::Nothing => None,
+            Found::Command(words) => Some(PyList::new(py, words)?.into_any()),
+            Found::Problem(message) => Some(PyString::new(py, &message).into_any()),
+        })
     }
 
     /// Appends a reply; `write`: it must not go out if the log cannot be written.

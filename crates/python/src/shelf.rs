@@ -10,7 +10,7 @@ use pyo3::prelude::*;
 use pyo3::sync::MutexExt;
 use pyo3::types::{PyBytes, PyList};
 
-use crate::errors::invalid;
+use crate::errors::{LATER, invalid};
 use crate::held::{Held, MOST_LAYERS};
 use crate::names::{Door, Entry, Names, Work, failed};
 
@@ -37,11 +37,14 @@ fn told(refusal: Refusal) -> (&'static str, String) {
         Refusal::Full(message) => ("filter-full", message),
         Refusal::NoMemory(nbytes) => ("not-enough-memory", format!("{nbytes} bytes")),
         Refusal::Never(message) => ("read-only-filter", message.into()),
+        Refusal::Later => ("error", LATER.into()),
     }
 }
 
 impl Shelf {
-    /// Runs `work` on the filter of that name with its keys hashed; KeyError if there is none.
+    /// Runs `work` on the filter of that name with its keys hashed; KeyError if there is none. Hashing
+    /// may run Python code, which may use the shelf: nothing is locked then, and if the name has
+    /// another filter afterwards the keys are hashed for that one.
     fn with<'py>(
         &self,
         name: &Bound<'py, PyBytes>,
@@ -49,17 +52,28 @@ impl Shelf {
         work: impl FnOnce(Python<'_>, &mut Entry, &mut Work<'_>) -> Result<(), Refusal>,
     ) -> PyResult<Outcome<'py>> {
         let py = name.py();
-        let mut names = self.names.lock_py_attached(py).unwrap_or_else(|e| e.into_inner());
-        let (entry, mut own) = names.split(name.as_bytes());
-        let Some(entry) = entry else {
-            return Err(pyo3::exceptions::PyKeyError::new_err(name.clone().unbind()));
-        };
-        entry.held.hash_all(keys, own.hashes)?;
-        let result = work(py, entry, &mut own);
-        let outcome = (PyBytes::new(py, own.answers), result.err().map(told));
-        own.hashes.shrink_to(KEEP); // of a large batch
-        own.answers.shrink_to(KEEP);
-        Ok(outcome)
+        let mut hashed: Option<Held> = None;
+        let mut hashes = Vec::new();
+        loop {
+            let mut names = self.names.lock_py_attached(py).unwrap_or_else(|e| e.into_inner());
+            let (entry, mut own) = names.split(name.as_bytes());
+            let Some(entry) = entry else {
+                return Err(pyo3::exceptions::PyKeyError::new_err(name.clone().unbind()));
+            };
+            if hashed.as_ref().is_some_and(|held| held.is(&entry.held)) {
+                *own.hashes = hashes;
+                let result = work(py, entry, &mut own);
+                let outcome = (PyBytes::new(py, own.answers), result.err().map(told));
+                own.hashes.shrink_to(KEEP); // of a large batch
+                own.answers.shrink_to(KEEP);
+                return Ok(outcome);
+            }
+            let held = entry.held.clone_ref(py);
+            hashes = std::mem::take(own.hashes);
+            drop(names);
+            held.hash_all(keys, &mut hashes)?;
+            hashed = Some(held);
+        }
     }
 }
 

@@ -4,7 +4,7 @@
 //! `to_list`, `tolist`), or the batch is refused. What a library hands over as Arrow or as a buffer
 //! is taken where it says as much, and passed by where it does not.
 
-use pyo3::exceptions::{PyException, PyMemoryError, PyNotImplementedError};
+use pyo3::exceptions::{PyException, PyMemoryError, PyNotImplementedError, PyTypeError};
 use pyo3::prelude::*;
 use pyo3::types::{PyByteArray, PyBytes, PyIterator, PyList, PyMemoryView, PySlice, PyString};
 use pyo3::{ffi, intern};
@@ -85,7 +85,11 @@ pub fn find<'py>(keys: &Bound<'py, PyAny>) -> PyResult<Source<'py>> {
         );
         return Err(error(py, "UnsupportedBatch", message));
     }
-    let Ok(iterator) = PyIterator::from_object(keys) else {
+    let iterator = match PyIterator::from_object(keys) {
+        Err(problem) if !problem.is_instance_of::<PyTypeError>(py) => return Err(problem),
+        found => found.ok(),
+    };
+    let Some(iterator) = iterator else {
         let name = keys.get_type().fully_qualified_name()?;
         let message = format!(
             "{name} is not a batch of keys: pass a list or other iterable, a NumPy array, or an \

@@ -1,8 +1,12 @@
 """The shelf: filters by name, what is answered, counted and logged."""
 
+import threading
+from collections.abc import Callable
+from typing import Any, cast
+
 import pytest
 
-from bloomery import RotatingBloomFilter, ScalableBloomFilter, _native
+from bloomery import BloomFilter, RotatingBloomFilter, ScalableBloomFilter, _native
 
 NO_ROOM = 2
 
@@ -65,3 +69,34 @@ def test_figures_stay_when_a_filter_is_put_again(shelf: _native.Shelf) -> None:
     assert shelf.figures(b"name") == (2, 2, 2, 1)
     shelf.put(b"name", ScalableBloomFilter(100), 8)
     assert shelf.figures(b"name") == (0, 0, 0, 0)
+
+
+class Using:
+    """A key whose own code uses the shelf that it is being added to."""
+
+    def __init__(self, use: Callable[[], object]) -> None:
+        self.use = use
+
+    def __index__(self) -> int:
+        self.use()
+        return 7
+
+
+def test_a_key_may_use_the_shelf(shelf: _native.Shelf) -> None:
+    """Nothing is locked while keys are hashed; a filter that took the name meanwhile gets them."""
+    shelf.put(b"name", BloomFilter(1000), 1)
+    other = BloomFilter(1000, hasher="siphash", seed=5)
+
+    def run() -> None:
+        use = cast(Any, Using(lambda: shelf.add(b"name", [8])))
+        assert shelf.add(b"name", [use])[0] == b"\1"
+        assert shelf.contains(b"name", [7, 8, 9]) == b"\1\1\0"
+        use = cast(Any, Using(lambda: shelf.put(b"name", other, 2)))
+        assert shelf.add(b"name", [use])[0] == b"\1"
+        assert 7 in other
+
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    thread.join(60)
+    assert not thread.is_alive(), "it waits for itself"
+    assert 7 in other

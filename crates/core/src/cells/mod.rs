@@ -119,7 +119,7 @@ impl<R: Rule> Cells<R> {
     #[inline(always)]
     fn at(&self, h: u64) -> *mut Line {
         // mulhi(h, n) < n: within the memory.
-        self.bits.as_ptr().cast_mut().cast::<Line>().wrapping_add(mulhi(h, self.lines) as usize)
+        self.bits.as_ptr().cast::<Line>().wrapping_add(mulhi(h, self.lines) as usize)
     }
 
     #[inline(always)]

@@ -207,9 +207,7 @@ fn copy_out(bits: &Bits, offset: usize, out: &mut [u8]) {
 fn copy_in(bits: &Bits, offset: usize, data: &[u8]) {
     assert!(offset + data.len() <= bits.nbytes());
     // SAFETY: as above; all of the memory is in cells that can be written through a shared pointer.
-    unsafe {
-        bits.as_ptr().add(offset).cast_mut().copy_from_nonoverlapping(data.as_ptr(), data.len())
-    }
+    unsafe { bits.as_ptr().add(offset).copy_from_nonoverlapping(data.as_ptr(), data.len()) }
 }
 
 /// Takes numbers off the front.

@@ -12,6 +12,8 @@ pub const GROWTH: f64 = 1.125;
 pub const MOST_GROWTH: f64 = 2.0;
 /// Sizes tried before a table gives up growing: up to the next doubling, and no further.
 const MOST_STEPS: u32 = 7;
+/// From so many bytes on what touches all of a table may be deferred: growing takes some 5 ms.
+pub const LARGE: u64 = 128 << 10;
 /// Keys chosen to collide, which a table cannot hold however large it becomes.
 #[cold]
 pub fn colliding() -> Refusal {
@@ -28,7 +30,11 @@ impl Table<false> {
     /// Grows to at most `growth` times its size, and one size at least, or further if entries chosen
     /// to collide do not fit; nothing has changed if there is no memory for it. Slots become wide
     /// enough to keep the error rate within `limit`.
+    #[cold]
     pub fn grow(&mut self, growth: f64, limit: f64) -> Result<(), Refusal> {
+        if self.defers() {
+            return Err(Refusal::Later);
+        }
         let mut next = self.next_geometry(self.geometry, limit)?;
         let most = self.geometry.slots() as f64 * growth.min(MOST_GROWTH);
         while let Ok(larger) = self.next_geometry(next, limit)
@@ -41,7 +47,7 @@ impl Table<false> {
                 return Err(Refusal::NoMemory(next.nbytes()));
             };
             if self.copy_into(&mut grown) {
-                *self = grown;
+                *self = Table { defer: self.defer, ..grown };
                 return Ok(());
             }
             next = self.next_geometry(next, limit)?;

@@ -34,7 +34,7 @@ pub use geometry::{
     Geometry, LEAST_PAIR, MAX_LOAD, MAX_SLOT_BITS, MOST_BUCKETS, MOST_PAIR, MOST_STREAM_BITS,
     MOST_TAG_BITS, RING_PAIR,
 };
-pub use growth::{GROWTH, MOST_GROWTH, colliding};
+pub use growth::{GROWTH, LARGE, MOST_GROWTH, colliding};
 
 use self::slots::Lanes;
 use crate::bits::Bits;
@@ -48,6 +48,8 @@ pub struct Table<const RING: bool> {
     entries: u64,
     /// The chance that a key that was never added is found: the sum of the entries'.
     rate: f64,
+    /// Is growing left to somebody who has the time, where it takes long?
+    defer: bool,
     // Made of the geometry, for speed.
     slot_bits: u32,
     slot_mask: u64,
@@ -105,6 +107,7 @@ impl<const RING: bool> Table<RING> {
             geometry,
             entries,
             rate,
+            defer: false,
             slot_bits: width,
             slot_mask: low(width),
             tag_shift,
@@ -131,8 +134,18 @@ impl<const RING: bool> Table<RING> {
     pub fn restart(&mut self, start: Geometry) -> Result<(), Refusal> {
         let smaller = start.nbytes() <= self.geometry.nbytes();
         let geometry = if smaller { start } else { self.geometry };
-        *self = Table::empty(geometry).ok_or(Refusal::NoMemory(geometry.nbytes()))?;
+        let table = Table::empty(geometry).ok_or(Refusal::NoMemory(geometry.nbytes()))?;
+        *self = Table { defer: self.defer, ..table };
         Ok(())
+    }
+
+    pub fn defer_growth(&mut self, defer: bool) {
+        self.defer = defer;
+    }
+
+    /// Is work on all of it to be left to somebody who has the time?
+    pub fn defers(&self) -> bool {
+        self.defer && self.geometry.nbytes() >= LARGE
     }
 
     pub fn geometry(&self) -> Geometry {

@@ -80,7 +80,7 @@ impl<const RING: bool> Table<RING> {
         // SAFETY: as in `read`; whoever may write has the table to itself. One store of 8 bytes: a
         // killed process leaves the old value or the new one.
         unsafe {
-            let at = self.bits.as_ptr().add((bit / 8) as usize).cast_mut().cast::<u64>();
+            let at = self.bits.as_ptr().add((bit / 8) as usize).cast::<u64>();
             let others = at.read_unaligned() & !(mask << (bit % 8));
             at.write_unaligned(others | value << (bit % 8));
         }

@@ -1,0 +1,124 @@
+//! Work without the interpreter lock, and when it is safe to let go of it.
+//!
+//! **Forks.** A child has the memory of its parent and only the thread that forked: what another
+//! thread was changing stays half changed, and what it had locked stays locked, for ever. So work
+//! that holds a filter is a *section*: sections are counted, and a fork first waits until there is
+//! none. No section needs the interpreter lock in order to end. While a fork waits, work keeps the
+//! interpreter lock instead, which the forking thread needs: nothing has to wait for the fork, and
+//! so no lock that another thread or another fork handler holds can make it a deadlock.
+//!
+//! **Turns.** Work that needs the interpreter lock gives the others a turn now and then.
+
+use std::cell::Cell;
+use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+use std::time::Duration;
+
+use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
+use pyo3::types::PyDict;
+
+static RUNNING: AtomicUsize = AtomicUsize::new(0);
+/// Threads that are about to fork.
+static FORKING: AtomicUsize = AtomicUsize::new(0);
+
+thread_local! {
+    static ABOUT_TO_FORK: Cell<bool> = const { Cell::new(false) };
+}
+
+/// A section, until it is dropped; also by a panic.
+struct Section;
+
+impl Section {
+    /// None while a fork waits. Called with the interpreter lock held, as `before_fork` is.
+    fn begin(py: Python<'_>) -> Option<Section> {
+        loop {
+            RUNNING.fetch_add(1, SeqCst);
+            let section = Section;
+            if !fork_waits() {
+                return Some(section);
+            }
+            drop(section);
+            if !cfg!(Py_GIL_DISABLED) {
+                return None;
+            }
+            // Without an interpreter lock there is nothing to keep instead: the fork comes first.
+            // But for what other fork handlers do in this very thread.
+            if ABOUT_TO_FORK.get() {
+                RUNNING.fetch_add(1, SeqCst);
+                return Some(Section);
+            }
+            py.detach(|| std::thread::sleep(PAUSE));
+        }
+    }
+}
+
+impl Drop for Section {
+    fn drop(&mut self) {
+        RUNNING.fetch_sub(1, SeqCst);
+    }
+}
+
+/// Between two looks at what is waited for. No lock is waited on: it might be held in the child.
+const PAUSE: Duration = Duration::from_micros(100);
+
+/// Runs `work`, which may hold a filter and runs no Python code, without the interpreter lock; with
+/// it while a fork waits.
+pub fn detached<R: Send>(py: Python<'_>, work: impl FnOnce() -> R + Send) -> R {
+    let Some(section) = Section::begin(py) else { return work() };
+    py.detach(move || {
+        let _section = section; // outlives all that `work` holds
+        work()
+    })
+}
+
+/// Is a fork waiting for sections to end? Long ones stop then, and go on in another.
+pub fn fork_waits() -> bool {
+    FORKING.load(SeqCst) != 0
+}
+
+/// Lets other threads run if they wait for the interpreter lock, and signals be handled: what a loop
+/// in Python does at each of its turns, so a loop in Python it is. To let go of the lock and take
+/// it again would not do: whoever waits has to wake up first, comes too late, and begins to count
+/// its switch interval anew.
+pub fn give_turn(py: Python<'_>) -> PyResult<()> {
+    static TURN: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+    let turn = TURN.get_or_try_init(py, || py.eval(c"lambda: None", None, None).map(Bound::unbind));
+    turn?.call0(py).map(drop)
+}
+
+#[pyfunction]
+fn before_fork(py: Python<'_>) {
+    ABOUT_TO_FORK.set(true);
+    FORKING.fetch_add(1, SeqCst);
+    py.detach(|| {
+        while RUNNING.load(SeqCst) != 0 {
+            std::thread::sleep(PAUSE);
+        }
+    });
+}
+
+#[pyfunction]
+fn after_fork_in_parent() {
+    ABOUT_TO_FORK.set(false);
+    FORKING.fetch_sub(1, SeqCst);
+}
+
+/// Other threads that were about to fork are not here.
+#[pyfunction]
+fn after_fork_in_child() {
+    ABOUT_TO_FORK.set(false);
+    FORKING.store(0, SeqCst);
+}
+
+/// Has Python call these around each fork; where there are no forks there is nothing to do.
+pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    let os = module.py().import("os")?;
+    if !os.hasattr("register_at_fork")? {
+        return Ok(());
+    }
+    let hooks = PyDict::new(module.py());
+    hooks.set_item("before", wrap_pyfunction!(before_fork, module)?)?;
+    hooks.set_item("after_in_parent", wrap_pyfunction!(after_fork_in_parent, module)?)?;
+    hooks.set_item("after_in_child", wrap_pyfunction!(after_fork_in_child, module)?)?;
+    os.call_method("register_at_fork", (), Some(&hooks)).map(drop)
+}
