@@ -56,7 +56,7 @@ def refusal(server: Server, scope: Any) -> errors.NotAllowed | None:
     # A browser always sends one: without it, it is a check of HTTP/1.0, as HAProxy's are.
     if host is not None and not _is_ours(host, *_names(server)):
         return errors.NotAllowed(
-            f"the Host {ascii(host[:80].decode('latin-1'))} is no name of this server's: use its "
+            f"the Host {host[:80].decode('latin-1')!a} is no name of this server's: use its "
             "address, or add the name to its setting http-hosts"
         )
     origin = given.get(b"origin")
