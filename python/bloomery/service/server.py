@@ -24,6 +24,7 @@ from bloomery.service import binding, logs, troubles, users
 from bloomery.service.access import Access
 from bloomery.service.alerts import Alerts
 from bloomery.service.audit import Audit
+from bloomery.service.clock import Clock, Mark
 from bloomery.service.commands import Commands
 from bloomery.service.engine import Engine
 from bloomery.service.http.door import HttpDoor
@@ -199,7 +200,8 @@ class Server:
         log = self.node.log if self.node is not None else self._open_log(found)
         # Only now: a lower limit than before must not keep the server from its own data.
         _native.set_memory_limit(self.settings.maxmemory or None)
-        self.engine = Engine(found.state, log)
+        clock = Clock(found.state.now, mark=Mark(self.data / "clock"))
+        self.engine = Engine(found.state, log, clock)
         if self.node is not None:
             self.node.follow(self.engine)
         self.engine.shelf.most_layers = self.settings.cf_max_expansions
@@ -354,5 +356,6 @@ class Server:
             code = 1
         if self.node is not None:
             self.node.close()
+        self.engine.clock.close()
         await asyncio.to_thread(self.audit.close, "done" if code == 0 else "failed")
         return code
