@@ -94,17 +94,14 @@ class HttpDoor:
     def sweep(self) -> None:
         """Each second: tell the time, and end those that are too slow."""
         now = self.loop.time()
-        date = (b"date", formatdate(time.time(), usegmt=True).encode())
-        self.state.default_headers = [date, *self._headers]
+        headers = [(b"date", formatdate(time.time(), usegmt=True).encode()), *self._headers]
+        self.lines = b"".join(b"%b: %b\r\n" % one for one in headers)  # of every answer's head
         for connection in list(self.connections):
             connection.sweep(now)
 
     # Requests.
 
     async def _serve(self, scope: Any, receive: Any, send: Any) -> None:
-        raw: bytes = scope["raw_path"]
-        if b"%" in raw:
-            scope["path"] = raw.decode("ascii")  # a name may have any byte, a slash too
         refusal = self._refusal(scope)
         if refusal is not None:
             await problems.answer(refusal)(scope, receive, send)

@@ -6,8 +6,6 @@ httptools refuses most: two lengths, a length beside chunks, spaces before a col
 
 from __future__ import annotations
 
-from typing import Any
-
 __all__ = ["FRAMING", "refusal"]
 
 # How long the body is.
@@ -21,9 +19,10 @@ _ONCE = frozenset(
 )
 
 
-def refusal(parser: Any, headers: list[tuple[bytes, bytes]]) -> tuple[int, str] | None:
+def refusal(
+    method: bytes, version: str, given: dict[bytes, bytes], headers: list[tuple[bytes, bytes]]
+) -> tuple[int, str] | None:
     """The status and the reason if a request with these headers is not read; None if it is."""
-    given = dict(headers)
     if len(given) < len(headers):
         names = [name for name, _ in headers]
         twice = sorted(name.decode() for name in _ONCE & given.keys() if names.count(name) > 1)
@@ -33,8 +32,8 @@ def refusal(parser: Any, headers: list[tuple[bytes, bytes]]) -> tuple[int, str] 
         codings = b",".join(value for name, value in headers if name == b"transfer-encoding")
         if codings.strip().lower() != b"chunked":
             return 501, "Transfer-Encoding must be chunked, and no more: send the body as it is"
-    if parser.get_method() == b"CONNECT":
+    if method == b"CONNECT":
         return 400, "CONNECT is for proxies, which this server is not"
-    if b"host" not in given and parser.get_http_version() != "1.0":
+    if b"host" not in given and version != "1.0":
         return 400, "there must be a Host header"
     return None

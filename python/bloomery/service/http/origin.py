@@ -51,7 +51,7 @@ def security_headers(tls: bool) -> list[tuple[bytes, bytes]]:
 
 def refusal(server: Server, scope: Any) -> errors.NotAllowed | None:
     """Why a request is not looked at: a page of somebody else's may have sent it."""
-    given = dict(scope["headers"])
+    given = scope["given"]
     host = given.get(b"host")
     # A browser always sends one: without it, it is a check of HTTP/1.0, as HAProxy's are.
     if host is not None and not _is_ours(host, *_names(server)):

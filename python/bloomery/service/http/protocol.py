@@ -15,13 +15,13 @@ protocol (`Upgrade: h2c`, by Java's client and curl --http2) is ignored, as RFC 
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import httptools
-from uvicorn.protocols.http.flow_control import FlowControl
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from bloomery.service.http import heads, problems
+from bloomery.service.http.cycle import Cycle, Flow
 
 if TYPE_CHECKING:
     from bloomery.service.http.door import HttpDoor
@@ -36,20 +36,10 @@ _HEAD, _BODY, _NOTHING = "head", "body", ""
 _QUIET = logging.Logger("bloomery.http", logging.CRITICAL + 1)
 
 
-class _Flow(FlowControl):
-    """Reads on when the application wants more of a body, but not past what is held back."""
-
-    def __init__(self, connection: Connection) -> None:
-        super().__init__(connection.transport)
-        self._connection = connection
-
-    def resume_reading(self) -> None:
-        if self.read_paused and not self._connection.holding:
-            super().resume_reading()
-
-
 class Connection(HttpToolsProtocol):
     """A connection that keeps to the limits, or ends."""
+
+    door: HttpDoor
 
     def __init__(self, door: HttpDoor) -> None:
         super().__init__(door.config, door.state, {}, door.loop)
@@ -72,7 +62,7 @@ class Connection(HttpToolsProtocol):
     def connection_made(self, transport: Any) -> None:
         """Take in a client, if there is room."""
         super().connection_made(transport)
-        self.flow = _Flow(self)
+        self.flow = Flow(self)
         self.since = self.loop.time()
         self.door.welcome(self)
 
@@ -168,24 +158,40 @@ class Connection(HttpToolsProtocol):
         if self._resumed:  # and was before: only its body was not
             self._resumed = False
         else:
-            self._check_head()
-            super().on_headers_complete()
-            self._owed += 1
+            self._take_head()
             self._offered = self.parser.should_upgrade()
             self.door.strangers.pop(self, None)
         self.head = 0
         self.waits = _BODY
 
-    def _check_head(self) -> None:
-        """Raise unless a request with this head can be read."""
+    def _take_head(self) -> None:
+        """Begin with a request, or let it wait; raises if one with this head cannot be read."""
         if self.head > MOST_HEAD:  # or all that came with it is: count
             size = len(self.url) + sum(len(name) + len(value) + 4 for name, value in self.headers)
             if size > MOST_HEAD:
                 self._refused = (431, f"the head of a request may have {MOST_HEAD:,} bytes")
                 raise ValueError
-        self._refused = heads.refusal(self.parser, self.headers)
+        parser, scope = self.parser, cast("dict[str, Any]", self.scope)
+        given = scope["given"] = dict(self.headers)
+        method, version = parser.get_method(), parser.get_http_version()
+        self._refused = heads.refusal(method, version, given, self.headers)
         if self._refused is not None:
             raise ValueError
+        url = httptools.parse_url(self.url)
+        scope["method"] = method.decode("ascii")
+        # Not decoded: a name may have any byte, a slash too.
+        scope["path"], scope["raw_path"] = url.path.decode("ascii"), url.path
+        scope["query_string"] = url.query or b""
+        before, self.cycle = (
+            self.cycle,
+            Cycle(self, version != "1.0" and parser.should_keep_alive()),
+        )
+        self._owed += 1
+        if before is None or before.response_complete:
+            self._start_asgi_task(self.cycle, self.app)
+        else:
+            self.flow.pause_reading()
+            self.pipeline.appendleft((self.cycle, self.app))
 
     def on_body(self, body: bytes) -> None:
         """Some of its body; what comes after the answer is dropped, and not without end."""
@@ -286,5 +292,4 @@ class Connection(HttpToolsProtocol):
             f"content-length: {len(body)}\r\nconnection: close\r\n"
         )
         retry = f"retry-after: {problems.RETRY_SECONDS}\r\n" if status == 503 else ""
-        lines = b"".join(b"%b: %b\r\n" % one for one in self.server_state.default_headers)
-        return f"{head}{retry}".encode() + lines + b"\r\n" + body
+        return f"{head}{retry}".encode() + self.door.lines + b"\r\n" + body
