@@ -16,6 +16,7 @@ from integration.resp.wire import Wire, shown
 from integration.servers import BloomeryServer, wait_until
 
 MINE = [f"mine:{number}" for number in range(20)]
+ALERTING = ("ONFULL", "alert", "WARNWITHIN", 0)
 USERS = ("read-some", "write-some", "admin-some")
 
 
@@ -34,11 +35,11 @@ class Seen:
     def __init__(self, served: Guarded, name: str) -> None:
         self.served, self.token = served, served.token(name)
 
-    def resp(self, *words: str | int) -> Any:
+    def resp(self, *words: str | int | float) -> Any:
         """A reply."""
         with Wire(self.served.server.resp_port) as wire:
             assert wire.ask("AUTH", self.token) == b"+OK\r\n"
-            return shown(wire.ask(*words))
+            return shown(wire.ask(*map(str, words)))
 
     def http(self, path: str, **query: Any) -> httpx.Response:
         """An answer."""
@@ -47,7 +48,7 @@ class Seen:
 
     def scanned(self, count: int) -> list[Any]:
         """Every page of SCAN, with its cursor."""
-        pages, cursor = [], 0
+        pages, cursor = list[Any](), 0
         while not pages or cursor:
             text, names = self.resp("SCAN", cursor, "COUNT", count)
             cursor = int(text.lstrip("$"))
@@ -56,7 +57,7 @@ class Seen:
 
     def listed(self, limit: int, pattern: str = "*") -> list[Any]:
         """Every page of GET /filters, with its cursor."""
-        pages, cursor = [], 0
+        pages, cursor = list[Any](), 0
         while not pages or cursor:
             told = self.http("/filters", limit=limit, cursor=cursor, pattern=pattern).json()
             cursor = told["cursor"] or 0
@@ -88,13 +89,13 @@ def test_nothing_tells_of_others(served: Guarded) -> None:
     admin = Seen(served, "admin-all")
     admin.resp("FLUSHALL")
     for number, name in enumerate(MINE):
-        admin.resp("BF.RESERVE", name, 0.01, 100)
+        admin.resp("BF.RESERVE", name, 0.01, 100, *ALERTING)
         if number == 10:  # full enough for an alert
             admin.resp("BF.MADD", name, *(f"{n}" for n in range(99)))
     assert wait_until(lambda: Seen(served, "read-some").http("/alerts").json()["alerts"])
     before = {name: Seen(served, name).everything() for name in USERS}
     for number in range(60):
-        admin.resp("BF.RESERVE", f"others:{number}", 0.01, 100)
+        admin.resp("BF.RESERVE", f"others:{number}", 0.01, 100, *ALERTING)
         admin.resp("BF.MADD", f"others:{number}", *(f"{n}" for n in range(99)))
         admin.resp("EXPIRE", f"others:{number}", 1000)
     for name in USERS:

@@ -166,10 +166,9 @@ def test_every_answer_has_its_headers(server: BloomeryServer, http: Http) -> Non
     """Whatever is answered, by whom ever: routes, keys, problems, and what is no request."""
     http.create("headed")
     stream = {"Content-Type": "application/x-ndjson", "Accept": "application/x-ndjson"}
-    key = {"json": {"key": "a"}}
     answers = [
         *(http.client.request(method, path) for method, path in routes()),
-        http.client.post(f"{at('headed')}/add", **key),
+        http.client.post(f"{at('headed')}/add", json={"key": "a"}),
         http.client.post(f"{at('headed')}/add", content=b"{"),
         http.client.post(f"{at('headed')}/contains", content=b'"a"\n', headers=stream),
         http.client.get("/filters", headers={"Host": "example.com"}),

@@ -182,16 +182,14 @@ class Connection(HttpToolsProtocol):
         # Not decoded: a name may have any byte, a slash too.
         scope["path"], scope["raw_path"] = url.path.decode("ascii"), url.path
         scope["query_string"] = url.query or b""
-        before, self.cycle = (
-            self.cycle,
-            Cycle(self, version != "1.0" and parser.should_keep_alive()),
-        )
-        self._owed += 1
-        if before is None or before.response_complete:
+        scope["http_version"] = version
+        self.cycle = Cycle(self, version != "1.0" and parser.should_keep_alive())
+        if self._owed == 0:
             self._start_asgi_task(self.cycle, self.app)
         else:
             self.flow.pause_reading()
             self.pipeline.appendleft((self.cycle, self.app))
+        self._owed += 1
 
     def on_body(self, body: bytes) -> None:
         """Some of its body; what comes after the answer is dropped, and not without end."""
