@@ -24,7 +24,7 @@ def requests(path: str, keys: int) -> list[bytes]:
     for _ in range(VARIANTS):
         some = [f"key-{draw.randrange(ANY)}" for _ in range(keys)]
         body = json.dumps({"key": some[0]} if keys == 1 else {"keys": some}).encode()
-        head = f"POST {path} HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+        head = f"POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
         made.append(head.encode() + b"Content-Length: %d\r\n\r\n%b" % (len(body), body))
     return made
 

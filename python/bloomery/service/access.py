@@ -35,7 +35,6 @@ __all__ = ["Access", "Login"]
 REFUSAL = "wrong name, password or token; after failed logins, wait a little before the next"
 _UNNAMED = "default"  # what clients of Redis send where only a password, or a token, is given
 _THREADS = 2
-_MOST_QUEUED = 32
 _REMEMBERED = 300.0  # seconds for which a password that was right is not hashed again
 _MOST_REMEMBERED = 10_000
 
@@ -60,7 +59,6 @@ class Access:
         self._server = server
         self._slowing = slowing.Slowing()
         self._threads = ThreadPoolExecutor(_THREADS, "bloomery-login", _be_modest)
-        self._queued = 0
         self._secret = secrets.token_bytes(32)
         self._verified: OrderedDict[bytes, tuple[str, float]] = OrderedDict()
         # From where each user came: there, failures that others have elsewhere hold nobody up.
@@ -142,7 +140,8 @@ class Access:
             async with contextlib.AsyncExitStack() as turns:
                 await turns.enter_async_context(self._slowing.turn(where, slowing.ADDRESS))
                 if (name, where) not in self._places:
-                    await turns.enter_async_context(self._slowing.turn(whose, slowing.USER))
+                    await turns.enter_async_context(self._slowing.turn(whose, slowing.USER, where))
+                await turns.enter_async_context(self._slowing.turn("all", slowing.HASHING, where))
                 account = self._users.get(name)
                 right = await self._verify(account, password)
                 if account is None or account.disabled or not right:
@@ -164,15 +163,9 @@ class Access:
         return account.password
 
     async def _verify(self, account: Account | None, password: str) -> bool:
-        if self._queued >= _MOST_QUEUED:
-            raise slowing.TooMany
         stored = None if account is None else account.password
-        self._queued += 1
-        try:
-            loop = asyncio.get_running_loop()
-            return await loop.run_in_executor(self._threads, self._compare, stored, password)
-        finally:
-            self._queued -= 1
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._threads, self._compare, stored, password)
 
     def _compare(self, stored: str | None, password: str) -> bool:
         """In a thread: is this the password? As long a time if there is none."""

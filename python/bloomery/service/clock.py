@@ -3,24 +3,67 @@
 It runs with a steady clock and follows the machine's wall clock by at most a tenth of the time that
 passes: a wall clock that is set an hour forward is caught up with in ten hours, and one that is set
 back lets the time run slower until it is right again. So a clock that jumps neither turns a window
-over at once nor stops the time; and the time never goes back, not even over a restart.
+over at once nor stops the time; and the time never goes back, not even over a restart: it goes no
+further than what a file says, which is some seconds ahead and written before it gets there.
 """
 
 from __future__ import annotations
 
+import contextlib
+import os
 import time
+import zlib
 from collections.abc import Callable
+from pathlib import Path
 
-__all__ = ["ALARM_SECONDS", "Clock"]
+__all__ = ["ALARM_SECONDS", "Clock", "Mark"]
 
 _SHARE = 0.1  # of the time that passes, by which it may run faster or slower
 ALARM_SECONDS = 5.0  # off the wall clock by more: somebody should know
+_AHEAD = 2.0  # seconds that the file is ahead: what a restart may skip, if the wall clock is behind
 
 
 def _steady() -> float:
     """Seconds that nobody sets. They go on while the machine is suspended, where it can tell."""
     boot = getattr(time, "CLOCK_BOOTTIME", None)
     return time.monotonic() if boot is None else time.clock_gettime(boot)
+
+
+class Mark:
+    """A file with a time that the server's own has not passed."""
+
+    def __init__(self, path: Path) -> None:
+        self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        self.at = self._read()
+        if not self.at:
+            os.ftruncate(self._file, 0)
+
+    def _read(self) -> float:
+        """What is there; 0 if it is damaged: a time that is too late would end all filters."""
+        with contextlib.suppress(OSError, ValueError):
+            found = os.pread(self._file, 64, 0)
+            at = float(found.partition(b" ")[0])
+            if found == _line(at):
+                return at
+        return 0.0
+
+    def move(self, at: float) -> None:
+        """Write another time. A disk that does not take it stops nothing: there is the log."""
+        self.at = at
+        with contextlib.suppress(OSError):
+            # In place and of one length: it is whole at any moment, also for who is killed.
+            os.pwrite(self._file, _line(at), 0)
+
+    def close(self, at: float) -> None:
+        """End with the time itself: nothing passes while nobody runs."""
+        self.move(at)
+        os.close(self._file)
+
+
+def _line(at: float) -> bytes:
+    """A time with its checksum."""
+    text = b"%017.3f" % at
+    return b"%b %08x\n" % (text, zlib.crc32(text))
 
 
 class Clock:
@@ -31,12 +74,15 @@ class Clock:
         since: float = 0.0,
         wall: Callable[[], float] = time.time,
         steady: Callable[[], float] = _steady,
+        mark: Mark | None = None,
     ) -> None:
-        """Begin with the wall clock's time, or with `since`, the last that is known, if later."""
+        """Begin with the wall clock's time, or with `since` or the mark, the last that are known,
+        if they are later."""
         self._wall = wall
         self._steady = steady
         self._then = steady()
-        self._now = max(since, wall())
+        self._mark = mark
+        self._now = max(since, wall(), 0.0 if mark is None else mark.at)
 
     def now(self) -> float:
         """The time."""
@@ -44,7 +90,15 @@ class Clock:
         passed = max(0.0, self._then - then)
         off = self._wall() - (self._now + passed)
         self._now += passed + min(max(off, -_SHARE * passed), _SHARE * passed)
+        if self._mark is not None and self._now > self._mark.at:
+            self._mark.move(self._now + _AHEAD)
         return self._now
+
+    def close(self) -> None:
+        """Keep the time for the next start."""
+        if self._mark is not None:
+            self._mark.close(self._now)
+            self._mark = None
 
     @property
     def off(self) -> float:

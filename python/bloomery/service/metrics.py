@@ -21,6 +21,7 @@ from prometheus_client.registry import Collector
 from bloomery import __version__, _native
 from bloomery.names import printable
 from bloomery.service.lookup_figures import LookupFigures
+from bloomery.service.permissions import User
 from bloomery.service.policy import capacity_of
 from bloomery.storage.state import Entry
 
@@ -60,12 +61,12 @@ FILTER_FIGURES = (
 _Values = list["float | None"]
 
 
-def render(server: Server, covers: Callable[[bytes], bool]) -> bytes:
+def render(server: Server, user: User) -> bytes:
     """The figures of the server, and of filters whose names the one who asks may use."""
     server.turns.join()
-    shown = list(_chosen(server, covers))
+    shown = list(_chosen(server, user.covers))
     registry = CollectorRegistry(auto_describe=False)
-    registry.register(_ServerFigures(server, len(shown), covers))
+    registry.register(_ServerFigures(server, len(shown), user))
     registry.register(LookupFigures(server.commands.lookups, shown))
     ProcessCollector(registry=registry)
     return generate_latest(registry) + _filter_lines(server, shown).encode()
@@ -140,10 +141,10 @@ STORE = {
 class _ServerFigures(Collector):
     """Figures of the server itself."""
 
-    def __init__(self, server: Server, shown: int, covers: Callable[[bytes], bool]) -> None:
+    def __init__(self, server: Server, shown: int, user: User) -> None:
         self.server = server
         self.shown = shown
-        self.covers = covers
+        self.user = user
 
     def collect(self) -> Iterator[Metric]:
         """One family after the other."""
@@ -161,10 +162,10 @@ class _ServerFigures(Collector):
 
     def _gauges(self) -> Iterator[tuple[str, str, float | None]]:
         server, saving, registry = self.server, self.server.saving, self.server.mirror.projection
-        filters, problem = len(server.engine.state.filters), server.engine.problem
+        filters, problem = server.commands.number(self.user), server.engine.problem
         yield "ready", "Whether the server takes requests.", server.ready
         yield "start_time_seconds", "When it started, as Unix time.", server.started
-        yield "filters", "Filters that there are.", filters
+        yield "filters", "Filters that there are, and that one may use.", filters
         yield "filters_not_shown", "Those without figures of their own.", filters - self.shown
         yield "filters_bytes", "Memory of all filters.", _native.memory_used()
         limit = server.settings.maxmemory or None
@@ -215,11 +216,12 @@ class _ServerFigures(Collector):
         alerts = self.server.alerts
         began = CounterMetricFamily("bloomery_alerts", "Alerts that began.", labels=["alert"])
         for kind, count in alerts.counts.items():
-            began.add_metric([kind], count)
+            if self.user.everything:  # they may be of any filter
+                began.add_metric([kind], count)
         yield began
         active: Counter[tuple[str, str]] = Counter()
         for alert in alerts.active.values():
-            if alert.name is None or self.covers(alert.name):
+            if alert.name is None or self.user.covers(alert.name):
                 active[alert.kind, "" if alert.name is None else printable(alert.name)] += 1
         now = GaugeMetricFamily(
             "bloomery_alert_active", "Alerts that are not over.", labels=["alert", "filter"]

@@ -25,6 +25,7 @@ from bloomery.service import binding, logs, troubles, users
 from bloomery.service.access import Access
 from bloomery.service.alerts import Alerts
 from bloomery.service.audit import Audit
+from bloomery.service.clock import Clock, Mark
 from bloomery.service.commands import Commands
 from bloomery.service.ending import Ending
 from bloomery.service.engine import Engine
@@ -199,7 +200,8 @@ class Server:
         log = self.node.log if self.node is not None else self._open_log(found)
         # Only now: a lower limit than before must not keep the server from its own data.
         _native.set_memory_limit(self.settings.maxmemory or None)
-        self.engine = Engine(found.state, log)
+        clock = Clock(found.state.now, mark=Mark(self.data / "clock"))
+        self.engine = Engine(found.state, log, clock)
         if self.node is not None:
             self.node.follow(self.engine)
         self.engine.shelf.most_layers = self.settings.cf_max_expansions
@@ -352,6 +354,7 @@ class Server:
         await ending.step("the log is closed", asyncio.to_thread(self.engine.log.close))
         if self.node is not None:
             await ending.step("the node lets go", asyncio.to_thread(self.node.close))
+        await ending.step("the time is kept", asyncio.to_thread(self.engine.clock.close))
         outcome = "done" if ending.code == 0 else "failed"
         await ending.step("the audit log is closed", asyncio.to_thread(self.audit.close, outcome))
         return ending.code

@@ -45,6 +45,7 @@ class Settings:
     host: str = _set("127.0.0.1", values.host, live=False)
     resp_port: int = _set(6380, _PORT, live=False)
     http_port: int = _set(8100, _PORT, live=False)
+    http_hosts: str = _set("", values.hosts)  # names, beside host's, that it is asked by
     registry: str = _set("", values.line, live=False, secret=True)  # a URL; else in `data`
     # A URL of Redis, where the filters are; without one they are in `data`.
     store: str = _set("", values.line, live=False, secret=True)

@@ -1,8 +1,9 @@
 """Failed logins are slowed: who fails has to wait before the next try, longer each time.
 
 It goes by address and by user. A try waits for its turn *before* it is looked at, so that hanging
-up early or trying on many connections at once is no quicker. What is remembered fades, and there is
-a bound to it.
+up early or trying on many connections at once is no quicker. Of those that wait for one user, the
+address that tried least of late is next: who guesses without end does not keep out who comes with
+the right password. What is remembered fades, and there is a bound to it.
 """
 
 from __future__ import annotations
@@ -10,12 +11,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import ipaddress
+import math
 import time
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-__all__ = ["ADDRESS", "USER", "Pace", "Slowing", "TooMany", "network"]
+__all__ = ["ADDRESS", "HASHING", "USER", "Pace", "Slowing", "TooMany", "network"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +33,8 @@ class Pace:
 ADDRESS = Pace(free=4, first=0.25, longest=30.0, fades=60.0)
 # Shorter: others must not be able to lock somebody out.
 USER = Pace(free=8, first=0.25, longest=2.0, fades=60.0)
+# All that are hashed: no failure slows these, there only are so many at once.
+HASHING = Pace(free=1 << 30, first=0.0, longest=0.0, fades=60.0)
 
 PATIENCE = (
     10.0  # seconds that a try waits for its turn; one that would have to wait longer is refused
@@ -38,6 +42,7 @@ PATIENCE = (
 _AT_ONCE = 8  # tries of one address, or for one user, that are looked at together
 _WAITING = 32  # and that wait
 _LOOK_AGAIN = 0.05
+_MOST_TRIES = 20.0  # of an address that are remembered
 _MOST_OVER = 8  # failures that count beyond the free ones: all is forgotten in some minutes
 _MOST = 10_000  # addresses and users that are remembered
 
@@ -46,16 +51,31 @@ class TooMany(Exception):
     """Refused without being looked at."""
 
 
-@dataclass(slots=True)
+@dataclass(eq=False, slots=True)
+class _Try:
+    """One that waits for its turn."""
+
+    address: _Record  # where it comes from
+    ousted: bool = False  # by one that comes before it
+
+    def rank(self) -> int:
+        """Those with less come first; of equals, who came first."""
+        return math.ceil(self.address.tries)
+
+
+@dataclass(eq=False, slots=True)
 class _Record:
     failures: float = 0.0
-    since: float = 0.0  # when `failures` was so many
+    tries: float = 0.0  # also those that were refused without being looked at
+    since: float = 0.0  # when there were so many
     following: float = 0.0  # when the next try may be looked at
     busy: int = 0
-    waiting: int = 0
+    queue: list[_Try] = field(default_factory=list)
 
     def fade(self, pace: Pace, now: float) -> None:
-        self.failures = max(0.0, self.failures - max(0.0, now - self.since) / pace.fades)
+        faded = max(0.0, now - self.since) / pace.fades
+        self.failures = max(0.0, self.failures - faded)
+        self.tries = max(0.0, self.tries - faded)
         self.since = now
 
     def interval(self, pace: Pace) -> float:
@@ -75,16 +95,19 @@ class Slowing:
         self._records: OrderedDict[str, _Record] = OrderedDict()
 
     @contextlib.asynccontextmanager
-    async def turn(self, key: str, pace: Pace) -> AsyncIterator[None]:
-        """Wait for the turn of a try, which is over at the end; TooMany if that takes too long."""
+    async def turn(self, key: str, pace: Pace, address: str | None = None) -> AsyncIterator[None]:
+        """Wait for the turn of a try, which is over at the end; TooMany if that takes too long.
+        `address`: the key of where it comes from, if that is another."""
         record = self._record(key)
-        if record.waiting >= _WAITING:
-            raise TooMany
-        record.waiting += 1
+        record.fade(pace, self._clock())
+        record.tries = min(record.tries + 1, _MOST_TRIES)
+        one = _Try(record if address is None else self._record(address))
+        self._enter(record, one)
         try:
-            await self._wait(record, pace)
+            await self._wait(record, pace, one)
         finally:
-            record.waiting -= 1
+            if not one.ousted:
+                record.queue.remove(one)
         record.following = self._clock() + record.interval(pace)
         record.busy += 1
         try:
@@ -92,25 +115,38 @@ class Slowing:
         finally:
             record.busy -= 1
 
-    async def _wait(self, record: _Record, pace: Pace) -> None:
+    def _enter(self, record: _Record, one: _Try) -> None:
+        """Let a try wait; where too many do, in place of the last, if that comes after it."""
+        if len(record.queue) >= _WAITING:
+            last = max(reversed(record.queue), key=_Try.rank)
+            if last.rank() <= one.rank():
+                raise TooMany
+            last.ousted = True
+            record.queue.remove(last)
+        record.queue.append(one)
+
+    async def _wait(self, record: _Record, pace: Pace, one: _Try) -> None:
         until = self._clock() + PATIENCE
-        while True:
+        while not one.ousted:
             now = self._clock()
             record.fade(pace, now)
             wait = record.following - now
             if record.busy >= _AT_ONCE:
                 wait = max(wait, _LOOK_AGAIN)
             if wait <= 0:
-                return
+                if min(record.queue, key=_Try.rank) is one:
+                    return
+                wait = _LOOK_AGAIN
             if now + wait > until:
-                raise TooMany
+                break
             await self._sleep(wait)
+        raise TooMany
 
     def blocked(self, key: str) -> bool:
         """Whether tries are refused without being looked at."""
         record = self._records.get(key)
         return record is not None and (
-            record.waiting >= _WAITING or record.following - self._clock() > PATIENCE
+            len(record.queue) >= _WAITING or record.following - self._clock() > PATIENCE
         )
 
     def failed(self, key: str, pace: Pace) -> None:

@@ -33,6 +33,7 @@ class Certificate(NamedTuple):
     context: ssl.SSLContext
     begins: float
     expires: float  # the soonest of its chain
+    names: tuple[str, ...]  # of hosts that it is for, as *.example.org too
 
     def trouble(self, now: float) -> str | None:
         """Why clients would refuse it at this time, or None."""
@@ -69,7 +70,8 @@ def load(cert: str, key: str) -> Certificate:
         raise errors.InvalidParameter(
             f"tls-cert is {cert}, in which a date is damaged: take it anew from who issued it"
         ) from None
-    return Certificate(context, begins, expires)
+    names = tuple(name for kind, name in shown.get("subjectAltName", ()) if kind == "DNS")
+    return Certificate(context, begins, expires, names)
 
 
 class Tls:
@@ -90,6 +92,11 @@ class Tls:
     def expires(self) -> float:
         """When it runs out, as Unix time."""
         return self._now.expires
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Of hosts that it is for."""
+        return self._now.names
 
     def _choose(self, connection: ssl.SSLObject, name: str | None, _: ssl.SSLContext) -> None:
         # OpenSSL asks for every client, also for one that names no host.

@@ -5,6 +5,7 @@ Each raises ValueError for a text that is not right; its docstring says what wou
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 from urllib.parse import urlsplit
@@ -100,6 +101,18 @@ def host(text: str) -> str:
     if not bare or bare == "*" or any(one.isspace() or not one.isprintable() for one in bare):
         raise ValueError
     return bare
+
+
+def hosts(text: str) -> str:
+    """must be names of hosts, separated by commas: filters.example.org, *.example.org, * for any,
+    or https://filters.example.org where a proxy speaks TLS"""
+    names = [one.strip().lower().rstrip("/") for one in text.split(",")]
+    if text.strip() and not all(_HOSTS.fullmatch(one) for one in names):
+        raise ValueError
+    return ",".join(names)
+
+
+_HOSTS = re.compile(r"\*|(https?://|\*\.)?[a-z0-9_-]+(\.[a-z0-9_-]+)*\.?(:[0-9]{1,5})?")
 
 
 def line(text: str) -> str:

@@ -1,5 +1,7 @@
 """Logging in over RESP, as clients do it, and what becomes of it when the users are changed."""
 
+import contextlib
+import itertools
 import resource
 import socket
 import subprocess
@@ -348,6 +350,40 @@ def test_a_flood_of_wrong_logins(serve: Serve, tmp_path: Path) -> None:
         finally:
             for one in flood:
                 one.close()
+
+
+def test_four_addresses_lock_nobody_out(serve: Serve, tmp_path: Path) -> None:
+    """Four addresses that try a user's password as fast as they can do not keep the right one out,
+    also where it never came from before."""
+    add_users(tmp_path / "data")
+    server = serve(data=tmp_path / "data")
+    stop, refused = threading.Event(), list[int]()
+
+    def guess(address: str, which: int) -> None:
+        with contextlib.suppress(OSError), Wire(server.resp_port, source=address) as wire:
+            for number in itertools.count():
+                if stop.is_set():
+                    return
+                if wire.ask("AUTH", "admin-all", f"guess {which} {number}") == WRONG:
+                    refused.append(1)
+
+    guessing = [
+        threading.Thread(target=guess, args=(f"127.0.1.{address}", which))
+        for address in range(1, 5)
+        for which in range(12)
+    ]
+    for one in guessing:
+        one.start()
+    try:
+        assert wait_until(lambda: len(refused) >= 12)
+        for number in range(1, 4):
+            with Wire(server.resp_port, source=f"127.0.2.{number}") as wire:
+                assert wire.ask("AUTH", "admin-all", PASSWORD) == b"+OK\r\n"
+    finally:
+        stop.set()
+        server.kill()  # they wait for their turns
+        for one in guessing:
+            one.join()
 
 
 def _resident(server: BloomeryServer) -> int:

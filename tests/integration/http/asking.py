@@ -105,7 +105,11 @@ class Raw:
 
 def post(path: str, body: bytes, **headers: str) -> bytes:
     """The bytes of a request."""
-    head = {"Host": "x", "Content-Type": "application/json", "Content-Length": str(len(body))}
+    head = {
+        "Host": "localhost",
+        "Content-Type": "application/json",
+        "Content-Length": str(len(body)),
+    }
     head |= {name.replace("_", "-"): value for name, value in headers.items()}
     lines = "".join(f"{name}: {value}\r\n" for name, value in head.items())
     return f"POST {path} HTTP/1.1\r\n{lines}\r\n".encode() + body

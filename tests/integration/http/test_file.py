@@ -236,7 +236,7 @@ def test_not_all_of_the_disk_is_taken(server: BloomeryServer, client: Client) ->
     with contextlib.ExitStack() as ends:
         for _ in range(8):
             raw = ends.enter_context(Raw(server.http_port))
-            raw.send(f"GET {path} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
+            raw.send(f"GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
             assert raw.socket.recv(12) == b"HTTP/1.1 200"
         assert take() == 503
     assert wait_until(lambda: take() == 200)

@@ -216,7 +216,7 @@ def test_a_chunked_body(server: BloomeryServer, http: Http) -> None:
 
 def post_chunked(path: str) -> bytes:
     """The head of a request whose body comes in chunks."""
-    head = "Host: x\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n"
+    head = "Host: localhost\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n"
     return f"POST {path} HTTP/1.1\r\n{head}".encode()
 
 

@@ -158,7 +158,7 @@ def test_a_slow_body_is_ended(limit: Limit) -> None:
 def test_a_long_head_is_refused(server: BloomeryServer) -> None:
     """16 KiB of head are enough: more is a 431, in one piece or in many; a little less is fine."""
     fits = b"X-Long: " + b"x" * 15_000 + b"\r\n"
-    start = b"GET /healthz HTTP/1.1\r\nHost: x\r\n"
+    start = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n"
     with Raw(server.http_port) as raw:
         raw.send(start + fits + b"\r\n")
         assert raw.answer()[0] == 200
@@ -167,7 +167,7 @@ def test_a_long_head_is_refused(server: BloomeryServer) -> None:
         [start, fits, fits],
         [start, *([b"A: b\r\n"] * 4000)],
         [b"GET /" + b"a" * 17_000],
-        [b"GET /" + b"a" * 17_000 + b" HTTP/1.1\r\nHost: x\r\n\r\n"],
+        [b"GET /" + b"a" * 17_000 + b" HTTP/1.1\r\nHost: localhost\r\n\r\n"],
     ):
         with Raw(server.http_port) as raw:
             for part in parts:
@@ -186,7 +186,7 @@ def test_a_long_head_is_refused(server: BloomeryServer) -> None:
 def test_trailers_without_end(server: BloomeryServer) -> None:
     """What follows the last chunk of a body is bounded too, whoever sends it: many trailers, a long
     one, a chunk's extension; a few are fine, and mean nothing."""
-    start = b"POST /healthz HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n"
+    start = b"POST /healthz HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n"
     with Raw(server.http_port) as raw:
         raw.send(start + b"1\r\na\r\n0\r\nA: b\r\n\r\n" + start)
         assert [raw.answer()[0], raw.answer()[0]] == [405, 405]
@@ -250,7 +250,7 @@ def test_connections_past_the_limit(limit: Limit) -> None:
 
         def room() -> bool:
             with Raw(server.http_port) as raw:
-                raw.send(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")
+                raw.send(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
                 return raw.answer()[0] == 200
 
         assert wait_until(room)
@@ -261,7 +261,7 @@ def test_connections_past_the_limit(limit: Limit) -> None:
         assert all(raw.ended() for raw in half_open[:-2])
         for _ in range(20):  # nor do those who were answered keep others out
             idle = ends.enter_context(Raw(server.http_port))
-            idle.send(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")
+            idle.send(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
             assert idle.answer()[0] == 200
 
 
@@ -276,8 +276,8 @@ def test_two_gigabytes_of_body(server: BloomeryServer, http: Http) -> None:
         assert (status, problem(body)) == (413, "request-too-large")
         assert pumped(raw, b"a" * MIB, 2048) < 256
     with Raw(server.http_port) as raw:
-        head = b"Host: x\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n"
-        raw.send(b"POST /filters/huge/add HTTP/1.1\r\n" + head)
+        head = b"Content-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n"
+        raw.send(b"POST /filters/huge/add HTTP/1.1\r\nHost: localhost\r\n" + head)
         chunk = b"%x\r\n%s\r\n" % (MIB, b" " * MIB)
         assert pumped(raw, chunk, 2048) < 256
         status, _, body = raw.answer()
@@ -353,7 +353,7 @@ def test_requests_without_end_sent_ahead(limit: Limit) -> None:
     """A client that sends requests and never reads is held back or ended; the memory stays."""
     server = limit(slow_client_seconds=1)
     before = memory(server)
-    request = b"GET /filters HTTP/1.1\r\nHost: x\r\n\r\n" * 10_000
+    request = b"GET /filters HTTP/1.1\r\nHost: localhost\r\n\r\n" * 10_000
     with others_served(server), Raw(server.http_port, timeout=5) as raw:
         try:
             sent = pumped(raw, request, 300)
@@ -384,24 +384,3 @@ def test_what_is_no_request(server: BloomeryServer, data: bytes) -> None:
         status, headers, body = raw.answer()
         assert (status, headers["connection"], problem(body)) == (400, "close", "invalid-request")
         assert raw.ended()
-
-
-def test_pages_of_others_are_kept_out(server: BloomeryServer, http: Http) -> None:
-    """A web page that a browser on this machine shows can use the server neither by its own origin
-    nor, while there are no users, by a name of its own for this machine; all others can."""
-    http.create("not a page's")
-    http.keys("not a page's", "add", "a")
-    clear, port = at("not a page's") + "/clear", server.http_port
-    for headers in (
-        {"Origin": "https://example.com"},
-        {"Origin": "null"},
-        {"Origin": f"http://127.0.0.1:{port + 1}"},
-        {"Host": f"example.com:{port}"},
-        {"Host": "127.0.0.1.example.com"},
-        {"Host": f"example.com:{port}", "Origin": f"http://example.com:{port}"},
-    ):
-        http.ask("POST", clear, None, 403, headers=headers)
-        http.ask("GET", "/filters", None, 403, headers=headers)
-    assert http.keys("not a page's", "contains", "a") == [True]
-    for host in (f"localhost:{port}", "127.0.0.1", f"[::1]:{port}", "bloomery", "a.localhost"):
-        http.ask("GET", "/filters", None, headers={"Host": host, "Origin": f"http://{host}"})

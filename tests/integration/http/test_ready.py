@@ -161,5 +161,5 @@ def test_loading_is_no_problem_of_a_wrong_path(http: Http) -> None:
         assert (status, json.loads(body)) == (200, document)
         assert headers["connection"] == "close"
     with Raw(http.server.http_port) as raw:
-        raw.send(b"GET * HTTP/1.1\r\nHost: x\r\n\r\n")
+        raw.send(b"GET * HTTP/1.1\r\nHost: localhost\r\n\r\n")
         assert problem(raw.answer()[2]) == "invalid-request"

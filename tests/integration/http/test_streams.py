@@ -124,6 +124,28 @@ def test_wrong_in_mid_stream(server: BloomeryServer, name: str, position: int) -
 
 
 @pytest.mark.parametrize(
+    "line",
+    [
+        b'{"base64": "AA==", "base64": "AQ=="}',
+        b'{"base64": "AA==", "base6\\u0034": "AA=="}',
+        b'["a", {"uuid": "x", "uuid": "12345678-1234-5678-1234-567812345678"}]',
+    ],
+)
+def test_a_member_twice(server: BloomeryServer, name: str, line: bytes) -> None:
+    """A member that comes twice is refused in a line as it is in a body of JSON; the lines before
+    it are done."""
+    path = f"/filters/{name}"
+    told = sent(server, f"{path}/add", b'"before"\n%b\n"behind"\n' % line, status=400).json()
+    assert (told["code"], told["done"]) == ("invalid-request", 1)
+    assert "line 2: " in told["detail"]
+    assert "comes twice" in told["detail"]
+    body = b'{"keys": [%b]}' % line
+    assert "comes twice" in sent(server, f"{path}/add", body, "application/json", status=400).text
+    found = sent(server, f"{path}/contains", b'"before"\n"behind"\n', accept=NDJSON).text
+    assert found == "true\nfalse\n"
+
+
+@pytest.mark.parametrize(
     ("body", "media", "code"),
     [
         (b"{", NDJSON, "unsupported-batch"),

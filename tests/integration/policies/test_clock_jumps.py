@@ -95,3 +95,26 @@ def test_no_jump_forgets_anything(jumping: Jumping) -> None:
     with Connection(jumping.resp_port) as connection:
         ask = connection.ask
         all_there()
+
+
+@pytest.mark.parametrize("killed", [True, False])
+def test_no_restart_goes_back(jumping: Jumping, killed: bool) -> None:
+    """A wall clock that was set back, and a server that only answered since it last logged
+    anything: its time goes on from where it was."""
+
+    def now() -> int:
+        """The server's time in ms."""
+        with Connection(jumping.resp_port) as connection:
+            at, left = connection.ask_all([("PEXPIRETIME", "mortal"), ("PTTL", "mortal")])
+        return int(at) - int(left)
+
+    with Connection(jumping.resp_port) as connection:
+        connection.ask("BF.ADD", "mortal", "key")
+        connection.ask("EXPIRE", "mortal", 1000)
+    began = now()
+    assert wait_until(lambda: now() > began + 4000)
+    before = now()
+    jumping.jump("-1d")
+    (jumping.kill if killed else jumping.stop)()
+    jumping.start()
+    assert before <= now() <= before + 60_000

@@ -18,9 +18,9 @@ class Pairs:
         self.root = trustme.CA()
         self.signer = self.root.create_child_ca()
 
-    def make(self, name: str, **dates: Any) -> tuple[str, str]:
-        """The paths of a certificate with its chain, and of its key."""
-        made = self.signer.issue_cert("localhost", "127.0.0.1", "::1", **dates)
+    def make(self, name: str, *hosts: str, **dates: Any) -> tuple[str, str]:
+        """The paths of a certificate with its chain, for these hosts too, and of its key."""
+        made = self.signer.issue_cert("localhost", "127.0.0.1", "::1", *hosts, **dates)
         cert, key = self.folder / f"{name}.pem", self.folder / f"{name}.key"
         for path, content in (
             (cert, b"".join(one.bytes() for one in made.cert_chain_pems)),

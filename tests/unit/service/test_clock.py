@@ -1,11 +1,14 @@
 """The server's time beside wall clocks that jump."""
 
 import math
+from collections.abc import Callable
+from pathlib import Path
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bloomery.service.clock import Clock
+from bloomery.service.clock import Clock, Mark
 
 DAY = 86_400.0
 
@@ -16,9 +19,9 @@ class Hands:
     def __init__(self, wall: float = 1e9) -> None:
         self.wall, self.steady = wall, 50.0
 
-    def clock(self, since: float = 0.0) -> Clock:
+    def clock(self, since: float = 0.0, mark: Mark | None = None) -> Clock:
         """The server's clock that goes by these."""
-        return Clock(since, lambda: self.wall, lambda: self.steady)
+        return Clock(since, lambda: self.wall, lambda: self.steady, mark)
 
     def let_pass(self, seconds: float) -> None:
         """Time passes, for both."""
@@ -72,6 +75,49 @@ def test_a_restart_does_not_go_back() -> None:
     hands.let_pass(10)
     assert math.isclose(clock.now(), 1e9 + 16)
     assert hands.clock(since=5.0).now() == hands.wall
+
+
+@pytest.mark.parametrize("killed", [True, False])
+def test_a_restart_without_a_log_does_not_go_back(tmp_path: Path, killed: bool) -> None:
+    """Also where nothing was logged for a while: a server that was killed goes on from what its
+    file says, some seconds ahead at most; one that was stopped, from where it was."""
+    hands = Hands()
+    clock = hands.clock(mark=Mark(tmp_path / "clock"))
+    for _ in range(100):
+        hands.let_pass(0.7)
+        before = clock.now()
+    hands.wall -= DAY
+    if not killed:
+        clock.close()
+    after = hands.clock(mark=Mark(tmp_path / "clock")).now()
+    assert before - 0.001 <= after <= before + (2.0 if killed else 0.001)
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda raw: b"",
+        lambda raw: raw[:-1],
+        lambda raw: raw.replace(b"1", b"9", 1),
+        lambda raw: b"inf 00000000\n",
+        lambda raw: b"\xff" * 26,
+        lambda raw: raw + raw,
+    ],
+)
+def test_a_damaged_file_is_no_time(tmp_path: Path, damage: Callable[[bytes], bytes]) -> None:
+    """What is not whole is not believed: the time would be ahead for ever."""
+    path, hands = tmp_path / "clock", Hands()
+    clock = hands.clock(mark=Mark(path))
+    hands.let_pass(1.0)
+    clock.now()
+    path.write_bytes(damage(path.read_bytes()))
+    hands.wall -= 10
+    mark = Mark(path)
+    assert mark.at == 0.0
+    clock = hands.clock(mark=mark)
+    hands.let_pass(1.0)
+    clock.now()
+    assert Mark(path).at > hands.wall
 
 
 @given(st.lists(st.tuples(st.floats(0, 1e4), st.floats(-1e8, 1e8)), min_size=1, max_size=30))

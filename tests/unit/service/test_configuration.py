@@ -19,6 +19,7 @@ from docs.pages import DOCS, TREE, blocks
 OTHER = {
     "data": "/srv/elsewhere",
     "host": "::1",
+    "http-hosts": "filters.example.org,*.example.net",
     "registry": "sqlite:////tmp/r.sqlite",
     "store": "redis://127.0.0.1:6379",
     "store-prefix": "others",

@@ -23,6 +23,15 @@ class Time:
         await asyncio.sleep(0)
 
 
+class Together(Time):
+    """A clock that the test moves, by which many can sleep at once."""
+
+    async def sleep(self, seconds: float) -> None:
+        until = self.now + seconds
+        while self.now < until:
+            await asyncio.sleep(0)
+
+
 def play(script: Callable[[Slowing, Time], Coroutine[Any, Any, None]]) -> None:
     """Run a script in a time of its own."""
     time = Time()
@@ -108,6 +117,40 @@ def test_a_user_cannot_be_locked_out() -> None:
             pass
 
     play(script)
+
+
+def test_who_tried_least_is_next() -> None:
+    """Of those that wait for a user, the address that tried least is next, also where no more may
+    wait: the last of those that tried most is refused in its place."""
+
+    async def script(slowing: Slowing, time: Time) -> None:
+        order = []
+
+        async def one(address: str) -> None:
+            try:
+                async with (
+                    slowing.turn(address, ADDRESS),
+                    slowing.turn("ann", USER, address),
+                ):
+                    order.append(address)
+            except TooMany:
+                order.append(f"{address} refused")
+
+        for _ in range(100):
+            slowing.failed("ann", USER)
+        tries = [asyncio.ensure_future(one(f"bad {n % 5}")) for n in range(40)]
+        await asyncio.sleep(0)
+        tries.append(asyncio.ensure_future(one("good")))
+        while not all(one.done() for one in tries):
+            await asyncio.sleep(0)
+            time.now += 0.01
+        looked_at = [address for address in order if "refused" not in address]
+        assert looked_at[0] == "good"
+        assert len(looked_at) > 1
+        assert order.count("good refused") == 0
+
+    time = Together()
+    asyncio.run(script(Slowing(time.clock, time.sleep), time))
 
 
 def test_tries_at_once_are_no_quicker() -> None:

@@ -12,7 +12,7 @@ from uvicorn.config import Config
 from uvicorn.server import ServerState
 
 from bloomery import errors
-from bloomery.service.http import app, health, keys, login, problems
+from bloomery.service.http import app, health, keys, origin, problems
 from bloomery.service.http.bodies import Bodies, Gone
 from bloomery.service.http.protocol import Connection
 from bloomery.service.listening import Listener, listen
@@ -42,6 +42,7 @@ class HttpDoor:
         # Whatever comes here, the other door and the log have files too.
         self._most = allow_files(server.settings) // 2
         self.state = ServerState()
+        self._headers = origin.security_headers(server.tls is not None)
         self._app = app.make(server)
         self.config = Config(
             self._serve,
@@ -93,16 +94,14 @@ class HttpDoor:
     def sweep(self) -> None:
         """Each second: tell the time, and end those that are too slow."""
         now = self.loop.time()
-        self.state.default_headers = [(b"date", formatdate(time.time(), usegmt=True).encode())]
+        headers = [(b"date", formatdate(time.time(), usegmt=True).encode()), *self._headers]
+        self.lines = b"".join(b"%b: %b\r\n" % one for one in headers)  # of every answer's head
         for connection in list(self.connections):
             connection.sweep(now)
 
     # Requests.
 
     async def _serve(self, scope: Any, receive: Any, send: Any) -> None:
-        raw: bytes = scope["raw_path"]
-        if b"%" in raw:
-            scope["path"] = raw.decode("ascii")  # a name may have any byte, a slash too
         refusal = self._refusal(scope)
         if refusal is not None:
             await problems.answer(refusal)(scope, receive, send)
@@ -120,11 +119,10 @@ class HttpDoor:
 
     def _refusal(self, scope: Any) -> errors.BloomeryError | None:
         """Why a request is not even looked at; None if it is."""
-        if scope["path"] in health.ALWAYS:
-            return None
-        if not self.server.loaded:
+        refusal = origin.refusal(self.server, scope)
+        if refusal is None and not self.server.loaded and scope["path"] not in health.ALWAYS:
             return errors.ServerUnavailable("the server is loading its filters: try again soon")
-        return login.foreign(self.server, scope)
+        return refusal
 
     async def _serve_keys(self, answer: Any, scope: Any, receive: Any, send: Any) -> None:
         scope["app"] = self._app

@@ -77,10 +77,8 @@ async def listed(
     while len(found) < limit and looked < _SCANNED:
         count = min(limit - len(found), _SCANNED - looked)
         looked += count
-        cursor, entries = commands.scan(cursor, count)
-        found += [
-            _row(entry) for entry in entries if user.covers(entry.name) and matches(entry.name)
-        ]
+        cursor, entries = commands.scan(cursor, count, user)
+        found += [_row(entry) for entry in entries if matches(entry.name)]
         if cursor == 0:
             break
     return Answer({"filters": found, "cursor": cursor or None})

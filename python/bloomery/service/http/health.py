@@ -60,7 +60,7 @@ _ANY = ("invalid-request", "not-logged-in", "not-allowed", "server-unavailable")
 )
 async def figures(request: Request) -> Response:
     """The server's figures, and those of filters that one may use, as Prometheus reads them."""
-    shown = metrics.render(server_of(request), request.state.user.covers)
+    shown = metrics.render(server_of(request), request.state.user)
     return Response(shown, media_type=metrics.CONTENT_TYPE)
 
 

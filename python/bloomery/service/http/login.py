@@ -1,11 +1,9 @@
-"""Who asks: the Authorization header of a request, and whether that one may do it; and that it is
-not a web page of somebody else's, by way of a browser on this machine."""
+"""Who asks: the Authorization header of a request, and whether that one may do it."""
 
 from __future__ import annotations
 
 import base64
 import binascii
-import re
 from typing import TYPE_CHECKING, Any
 
 from bloomery import errors
@@ -15,34 +13,9 @@ from bloomery.service.permissions import ANYBODY, User, check
 if TYPE_CHECKING:
     from bloomery.service.server import Server
 
-__all__ = ["admit", "check_again", "foreign", "known"]
+__all__ = ["admit", "check_again", "known"]
 
 Scope = Any  # of ASGI: a dict, whose values differ
-
-
-# An address, localhost, or a name without a dot: no name that is somebody's on the internet.
-_NEAR = re.compile(
-    rb"(([a-z0-9-]+\.)*localhost\.?|[0-9.]+|\[[0-9a-f:.]+\]|[^.\[\]]*)(:[0-9]*)?", re.IGNORECASE
-)
-
-
-def foreign(server: Server, scope: Scope) -> errors.NotAllowed | None:
-    """The problem if a web page asks that is not this server's: it could clear a filter by a form,
-    or, where nobody has to log in, do all by a name of its own that leads to this machine."""
-    host = origin = None
-    for name, value in scope["headers"]:
-        if name == b"host":
-            host = value
-        elif name == b"origin":
-            origin = value
-    if origin is not None and origin.partition(b"://")[2] != host:
-        return errors.NotAllowed("a web page of another origin may not use this server")
-    if host is not None and not server.access.required and not _NEAR.fullmatch(host):
-        return errors.NotAllowed(
-            "Host is a name of the internet's, must be localhost or an address while the server "
-            "has no users"
-        )
-    return None
 
 
 async def admit(server: Server, scope: Scope, operation: str, *names: bytes) -> None:

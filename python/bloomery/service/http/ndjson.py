@@ -8,6 +8,7 @@ from typing import Any
 from pydantic_core import from_json
 
 from bloomery import errors
+from bloomery.service.http import bodies
 from bloomery.service.http.keyforms import key_of
 
 __all__ = ["Lines", "answers"]
@@ -58,7 +59,7 @@ class Lines:
             for line in lines:
                 self._lines += 1
                 if line and not line.isspace():
-                    keys.append(key_of(from_json(line, allow_inf_nan=False)))
+                    keys.append(key_of(_value(line)))
         except errors.BloomeryError as problem:
             yield keys
             raise type(problem)(f"line {self._lines}: {problem}") from None
@@ -66,6 +67,15 @@ class Lines:
             yield keys
             raise errors.UnsupportedBatch(f"line {self._lines} is not JSON") from None
         yield keys
+
+
+def _value(line: bytes) -> Any:
+    """The value of a line. Of two members of one name this parser keeps the last and says nothing:
+    where there may be such, the one for bodies has to agree."""
+    value = from_json(line, allow_inf_nan=False)
+    if b"{" in line:
+        bodies.parse(line)
+    return value
 
 
 def _plain(text: bytes) -> list[Any] | None:

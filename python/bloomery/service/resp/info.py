@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bloomery import __version__, _native
+from bloomery.service.permissions import User
 from bloomery.service.resp.client import Client
 from bloomery.service.resp.replies import OK, Failure, Text
 from bloomery.service.resp.table import command, help_of
@@ -42,7 +43,7 @@ def _human(nbytes: int) -> str:
     return f"{nbytes}B" if unit == "B" else f"{amount:.2f}{unit}"
 
 
-def _server(server: Server) -> Facts:
+def _server(server: Server, user: User) -> Facts:
     uptime = int(time.time() - server.started)
     return {
         "redis_version": REDIS_VERSION,
@@ -59,7 +60,7 @@ def _server(server: Server) -> Facts:
     }
 
 
-def _clients(server: Server) -> Facts:
+def _clients(server: Server, user: User) -> Facts:
     return {
         "connected_clients": len(server.door.connections),
         "maxclients": server.settings.maxclients,
@@ -67,7 +68,7 @@ def _clients(server: Server) -> Facts:
     }
 
 
-def _memory(server: Server) -> Facts:
+def _memory(server: Server, user: User) -> Facts:
     used, most = _native.memory_used(), server.settings.maxmemory
     return {
         "used_memory": used,
@@ -89,7 +90,7 @@ def _resident() -> int:
     return pages * os.sysconf("SC_PAGE_SIZE")
 
 
-def _persistence(server: Server) -> Facts:
+def _persistence(server: Server, user: User) -> Facts:
     saving, engine = server.saving, server.engine
     return {
         "loading": 0,
@@ -104,7 +105,7 @@ def _persistence(server: Server) -> Facts:
     }
 
 
-def _stats(server: Server) -> Facts:
+def _stats(server: Server, user: User) -> Facts:
     received, refused, native, rare = server.door.figures()
     return {
         "total_connections_received": received,
@@ -113,29 +114,29 @@ def _stats(server: Server) -> Facts:
     }
 
 
-def _cluster(server: Server) -> Facts:
+def _cluster(server: Server, user: User) -> Facts:
     return {"cluster_enabled": 0}
 
 
-def _modules(server: Server) -> Facts:
+def _modules(server: Server, user: User) -> Facts:
     [bf] = MODULES
     more = "api=1,filters=0,usedby=[],using=[],options=[]"
     return {"module": f"name={bf[b'name'].decode()},ver={bf[b'ver']},{more}"}
 
 
-def _keyspace(server: Server) -> Facts:
-    filters = server.engine.state.filters
-    if not filters:
+def _keyspace(server: Server, user: User) -> Facts:
+    names, visible = server.engine.state.names, server.commands.visible(user)
+    if not visible:
         return {}
-    expires = sum(entry.expires_at is not None for entry in filters.values())
-    return {"db0": f"keys={len(filters)},expires={expires},avg_ttl=0"}
+    expires = sum(names[name].expires_at is not None for name in visible)
+    return {"db0": f"keys={len(visible)},expires={expires},avg_ttl=0"}
 
 
-def _own(server: Server) -> Facts:
+def _own(server: Server, user: User) -> Facts:
     engine, saving, registry = server.engine, server.saving, server.mirror.projection
     _, _, native, rare = server.door.figures()
     return {
-        "filters": len(engine.state.filters),
+        "filters": server.commands.number(user),
         "filters_memory": _native.memory_used(),
         "filters_memory_budget": server.settings.maxmemory,
         "log_segment": engine.log.segment,
@@ -170,14 +171,14 @@ def _log_bytes(path: Path) -> int:
     return total
 
 
-def _store(server: Server) -> Facts:
+def _store(server: Server, user: User) -> Facts:
     if server.node is None:
         return {}
     figures = server.node.figures().items()
     return {name: round(value, 3) for name, value in figures if value is not None}
 
 
-_SECTIONS: dict[str, Callable[[Server], Facts]] = {
+_SECTIONS: dict[str, Callable[[Server, User], Facts]] = {
     "Server": _server,
     "Clients": _clients,
     "Memory": _memory,
@@ -200,11 +201,12 @@ def info(client: Client, words: list[bytes]) -> Text:
     client.server.engine.begin()
     wanted = {option(word) for word in words}
     everything = not wanted or wanted & {"ALL", "DEFAULT", "EVERYTHING"}
-    all_names = client.user is not None and client.user.everything
+    assert client.user is not None  # or `gate` would have refused
+    all_names = client.user.everything
     parts = []
     for name, tell in _SECTIONS.items():
         if everything or name.upper() in wanted:
-            facts = tell(client.server).items()
+            facts = tell(client.server, client.user).items()
             if not facts and name == "Store":
                 continue
             shown = [one for one in facts if all_names or not one[0].startswith(_NAMING)]

@@ -10,6 +10,7 @@ from typing import Any
 from bloomery import errors
 from bloomery.service.commands import Commands
 from bloomery.service.patterns import glob
+from bloomery.service.permissions import User
 from bloomery.service.resp.client import Client
 from bloomery.service.resp.replies import OK, Failure
 from bloomery.service.resp.table import Handler, command, help_of
@@ -97,19 +98,15 @@ def object_help(client: Client, words: list[bytes]) -> list[str]:
 # Which there are: those that are one's own to use.
 
 
-def _sees_all(client: Client) -> bool:
-    return client.user is not None and client.user.everything
-
-
-def _sees(client: Client, name: bytes) -> bool:
-    return client.user is not None and client.user.covers(name)
+def _user(client: Client) -> User:
+    assert client.user is not None  # or `gate` would have refused
+    return client.user
 
 
 @command("KEYS", "pattern", least=1, group="generic", does="look")
 def keys(client: Client, words: list[bytes]) -> list[bytes]:
     """Tell every name that matches a pattern and is one's own to use."""
-    names = client.server.commands.names(words[0])
-    return names if _sees_all(client) else [name for name in names if _sees(client, name)]
+    return client.server.commands.names(words[0], _user(client))
 
 
 @command(
@@ -140,13 +137,11 @@ def scan(client: Client, words: list[bytes]) -> list[Any]:
             kind = option(value)
         else:
             raise _SYNTAX
-    following, entries = client.server.commands.scan(cursor, count)
+    following, entries = client.server.commands.scan(cursor, count, _user(client))
     found = [
         entry.name
         for entry in entries
-        if (kind is None or _type(entry).upper() == kind)
-        and match(entry.name)
-        and _sees(client, entry.name)
+        if (kind is None or _type(entry).upper() == kind) and match(entry.name)
     ]
     return [b"%d" % following, found]
 
@@ -154,9 +149,7 @@ def scan(client: Client, words: list[bytes]) -> list[Any]:
 @command("RANDOMKEY", group="generic", does="look")
 def randomkey(client: Client, words: list[bytes]) -> bytes | None:
     """Tell any name."""
-    names = client.server.commands.names()
-    if not _sees_all(client):
-        names = [name for name in names if _sees(client, name)]
+    names = client.server.commands.names(user=_user(client))
     return random.choice(names) if names else None
 
 
@@ -164,10 +157,7 @@ def randomkey(client: Client, words: list[bytes]) -> bytes | None:
 def dbsize(client: Client, words: list[bytes]) -> int:
     """Tell how many filters there are that are one's own to use."""
     client.server.engine.begin()
-    state = client.server.engine.state
-    if _sees_all(client):
-        return len(state.filters) - len(client.server.commands.hidden & state.names.keys())
-    return sum(_sees(client, name) for name in client.server.commands.names())
+    return client.server.commands.number(_user(client))
 
 
 @command("FLUSHALL", "[ASYNC|SYNC]", most=1, write=True, group="server", does="server")
