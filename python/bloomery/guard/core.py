@@ -69,7 +69,7 @@ class Core:
             asked = source if hasattr(source, "get_many") else CallSource(source)
             source = Asking(asked, options)
         if cache is not None and not isinstance(cache, Caching):
-            cache = Caching(cache, options.longest)
+            cache = Caching(cache, options.longest, options.lease)
         self.options = options
         # The one that answers, and one that is being built to take its place.
         self.filters: tuple[Any, Any] = (filter, None)

@@ -18,7 +18,7 @@ from bloomery.errors import QueueUnavailable, SourceUnavailable
 from bloomery.guard import writes
 from bloomery.guard.core import Core
 from bloomery.guard.flow import Call, Flow
-from bloomery.guard.lookups import hashable, store
+from bloomery.guard.lookups import hashable, lease, store
 from bloomery.guard.parts import Item, Queue
 from bloomery.guard.turns import TELLING
 
@@ -115,9 +115,10 @@ class _Drain:
         core.looked()
         try:
             with core.flights.watch(keys) as flight:
+                tokens = yield from lease(core, keys)
                 found = yield from core.asking.get(list(keys.values()))
                 flight.spoiled |= yield Call(self.queue.pending, (list(keys),))
-                answers = yield from store(core, flight, keys, found)
+                answers = yield from store(core, flight, keys, found, tokens)
         except (QueueUnavailable, SourceUnavailable):
             raise
         except Exception as problem:  # noqa: BLE001  # the source refuses

@@ -30,12 +30,14 @@ class Source(Protocol):
 
 
 class Cached(NamedTuple):
-    """What a cache holds for a key. Times are Unix times."""
+    """What a cache holds for a key. Times are of `bloomery.steady`, in this process: a cache that
+    others share keeps how long it is until then, by a clock of its own."""
 
     found: bool
     value: Any
     fresh_until: float  # after that it is stale
     keep_until: float  # after that the cache may forget it
+    token: Any = None  # of `lease_many`, before the source was asked; None: hold it in any case
 
 
 class Cache(Protocol):
@@ -44,11 +46,15 @@ class Cache(Protocol):
     def get_many(self, keys: Sequence[bytes]) -> list[Cached | None]:
         """Return what is held for each key."""
 
+    def lease_many(self, keys: Sequence[bytes]) -> Sequence[Any]:
+        """A token for each key, which holds until the key is deleted. One without this method is
+        right for a single guard alone."""
+
     def set_many(self, entries: Sequence[tuple[bytes, Cached]]) -> None:
-        """Hold these."""
+        """Hold these; but nothing whose token holds no longer, or is not known any more."""
 
     def delete_many(self, keys: Sequence[bytes]) -> None:
-        """Hold nothing for these keys."""
+        """Hold nothing for these keys, and let no token of theirs hold."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,7 @@ from bloomery.errors import InvalidParameter, QueueUnavailable
 from bloomery.guard.codec import encode, read_item
 from bloomery.guard.parts import Item
 
-__all__ = ["Asked", "RedisScripts", "Script"]
+__all__ = ["Asked", "RedisScripts", "Script", "spelled"]
 
 T = TypeVar("T")
 Asked: TypeAlias = Generator[tuple[Any, ...], Any, T]
@@ -116,6 +116,18 @@ class Script(str):
     def sha(self) -> str:
         """By which Redis knows it."""
         return hashlib.sha1(self.encode(), usedforsecurity=False).hexdigest()
+
+
+def spelled(commands: Sequence[tuple[Any, ...]], *, whole: bool) -> list[tuple[Any, ...]]:
+    """Commands as they are sent, scripts by their digests, or as a whole."""
+    return [
+        command
+        if not isinstance(command[0], Script)
+        else ("EVAL", *command)
+        if whole
+        else ("EVALSHA", command[0].sha, *command[1:])
+        for command in commands
+    ]
 
 
 class RedisScripts:

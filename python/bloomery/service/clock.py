@@ -11,16 +11,12 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
+from bloomery.steady import steady as _steady
+
 __all__ = ["ALARM_SECONDS", "Clock"]
 
 _SHARE = 0.1  # of the time that passes, by which it may run faster or slower
 ALARM_SECONDS = 5.0  # off the wall clock by more: somebody should know
-
-
-def _steady() -> float:
-    """Seconds that nobody sets. They go on while the machine is suspended, where it can tell."""
-    boot = getattr(time, "CLOCK_BOOTTIME", None)
-    return time.monotonic() if boot is None else time.clock_gettime(boot)
 
 
 class Clock:
