@@ -87,8 +87,8 @@ class Queue(Protocol):
     def head(self, most: int) -> list[Item]:
         """The first items, which stay."""
 
-    def done(self, items: Sequence[Item]) -> None:
-        """These are done: they wait no more."""
+    def done(self, items: Sequence[Item]) -> int | None:
+        """These are done: they wait no more. How many waited until now; None: that is not known."""
 
     def park(self, item: Item, why: str) -> None:
         """The source refuses this one: set it aside, so that those behind it go on."""
@@ -98,6 +98,10 @@ class Queue(Protocol):
 
     def lease(self, owner: str, seconds: float) -> bool:
         """Let this owner, and nobody else, drain for so long; False if another does."""
+
+    def renew(self, owner: str, seconds: float) -> bool:
+        """Let it drain for so long from now on; False if the lease was lost meanwhile, also if
+        nobody has it now. One without this method has drainers that are never paused."""
 
     def release(self, owner: str) -> None:
         """Drain no longer."""

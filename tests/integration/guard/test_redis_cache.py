@@ -2,6 +2,7 @@
 
 import asyncio
 import socket
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
@@ -278,3 +279,50 @@ def test_what_is_no_client_is_refused() -> None:
         with pytest.raises(InvalidParameter, match=why) as raised:
             made(given, **{"prefix": PREFIX, **options})
         assert "hunter2" not in str(raised.value)
+
+
+NONSENSE = {
+    "a number": b":5\r\n",
+    "too few": b"*0\r\n",
+    "too many": b"*3\r\n:1\r\n:2\r\n:3\r\n",
+    "no number": b"$five\r\n",
+    "another protocol": b"HTTP/1.1 400 Bad Request\r\n\r\n",
+    "no bytes": b"*2\r\n:1\r\n*1\r\n:7\r\n",
+    "nothing": b"",
+}
+
+
+@pytest.mark.parametrize("nonsense", NONSENSE.values(), ids=NONSENSE)
+def test_a_redis_that_answers_nonsense_is_gone_past(nonsense: bytes, for_asyncio: bool) -> None:
+    """The source answers, and what is no Redis is let alone for a while."""
+
+    def answer() -> None:
+        with closing(server):
+            while True:
+                try:
+                    connection, _ = server.accept()
+                except OSError:
+                    return
+                with connection:
+                    while nonsense and connection.recv(65536):
+                        connection.sendall(nonsense)
+
+    server = socket.create_server(("127.0.0.1", 0))
+    thread = threading.Thread(target=answer, daemon=True)
+    thread.start()
+    url = f"redis://127.0.0.1:{server.getsockname()[1]}?protocol=2"
+    cache = Either.cache(for_asyncio, url)
+    filter = BloomFilter(capacity=100, error_rate=0.01)
+    filter.update(["alice", "bob"])
+    kind = AsyncGuard if for_asyncio else Guard
+    rows = {"alice": 1}
+    guard = Either(kind(filter, rows.get, cache=cache.made), cache.loop)
+    assert [one.by for one in guard.get_many(["alice", "bob"])] == ["source", "source"]
+    rows["alice"] = 2
+    assert (guard.get("alice").value, guard.get("bob").found) == (2, False)
+    assert guard.info()["cache_failures"] >= 1
+    with pytest.raises(CacheUnavailable):
+        cache.get_many([b"\0a", b"\0b"])
+    cache.end()
+    server.shutdown(socket.SHUT_RDWR)
+    thread.join(20)

@@ -12,7 +12,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from bloomery import BloomFilter, CountingBloomFilter, DeletableBloomFilter
+from bloomery import BloomFilter, CountingBloomFilter, CuckooFilter, DeletableBloomFilter
 from bloomery.errors import QueueUnavailable
 from bloomery.guard import Answer, Guard, SqliteQueue
 from bloomery.guard.parts import Item
@@ -50,10 +50,14 @@ class Outages(RuleBasedStateMachine):
         self.answered: list[tuple[int, Answer]] = []
         self.number = 0
 
-    @initialize(filter=st.sampled_from([BloomFilter, CountingBloomFilter, DeletableBloomFilter]))
+    @initialize(
+        filter=st.sampled_from(
+            [BloomFilter, CountingBloomFilter, CuckooFilter, DeletableBloomFilter]
+        )
+    )
     def begin(self, filter: Any) -> None:
         """Small filters: keys share most of their bits."""
-        self.filter = filter(8, 0.2)
+        self.filter = filter(32 if filter is CuckooFilter else 8, 0.2)
         self.start()
 
     def start(self) -> None:
@@ -145,7 +149,7 @@ class Outages(RuleBasedStateMachine):
     @invariant()
     def nothing_is_forgotten(self) -> None:
         """What a guard remembers of the queue is in the queue."""
-        assert len(self.guard._core.queued_here) <= self.queue.writes()
+        assert len(self.guard._core.copies) <= self.queue.writes()
 
     def teardown(self) -> None:
         """In the end the source has every write once, in order, and every look-up its answer."""

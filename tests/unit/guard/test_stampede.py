@@ -64,7 +64,7 @@ def until(true: Callable[[], bool]) -> None:
 @pytest.mark.parametrize("cache", [None, Memory()], ids=["without a cache", "with a cache"])
 @pytest.mark.parametrize("timeout", [None, 20])
 def test_200_threads_on_a_cold_key_make_one_query(cache: Memory | None, timeout: Any) -> None:
-    """One asks, and all have its answer, from the cache; without one, one more asks for the rest."""
+    """One asks, and all have its answer from the cache; without one, one more asks for the rest."""
     table = Table({"key 1": "value"})
     asked, go_on = gated(table)
     guard = Guard(filter_of_keys(), table, cache=cache, timeout=timeout)
