@@ -135,9 +135,9 @@ class Core:
         with self._lock:
             self._answers.update(more)
 
-    def deny(self, key: Any) -> None:
+    def deny(self, key: Any, counting: bool = True) -> None:
         """The filter let a key through that is not there."""
-        if self.observed.false(key):
+        if self.observed.false(key, counting):
             self._judge()
 
     def _judge(self) -> None:

@@ -131,7 +131,7 @@ class _Drain:
                 tokens = yield from lease(core, keys)
                 found = yield from core.asking.get(list(keys.values()))
                 flight.spoiled |= yield Call(self.queue.pending, (list(keys),))
-                answers = yield from store(core, flight, keys, found, tokens)
+                answers = yield from store(core, flight, keys, found, tokens, counting=False)
         except (QueueUnavailable, SourceUnavailable):
             raise
         except Exception as problem:  # noqa: BLE001  # the source refuses

@@ -144,6 +144,7 @@ def _resolve(core: Core, flight: Flight, wanted: dict[bytes, Any]) -> Flow[dict[
     if core.caching is not None:
         cached = yield from core.caching.get(list(wanted))
     now = steady()
+    counting = core.observed.counting
     answers: dict[bytes, Answer] = {}
     left: dict[bytes, Any] = {}
     for name, key in wanted.items():
@@ -153,7 +154,7 @@ def _resolve(core: Core, flight: Flight, wanted: dict[bytes, Any]) -> Flow[dict[
         else:
             answers[name] = Answer(entry.found, entry.value, "cache")
             if not entry.found:
-                core.deny(key)
+                core.deny(key, counting)
     if left and answers:
         flight.land_some(answers)
     if left and core.queue is not None:
@@ -166,8 +167,10 @@ def _resolve(core: Core, flight: Flight, wanted: dict[bytes, Any]) -> Flow[dict[
         try:
             found = yield from core.asking.get(list(left.values()))
         except SourceUnavailable as problem:
+            if counting:
+                core.observed.unknown(left.values())
             return answers | (yield from _without_source(core, flight, left, cached, problem))
-        answers |= yield from store(core, flight, left, found, tokens)
+        answers |= yield from store(core, flight, left, found, tokens, counting)
     return answers
 
 
@@ -182,6 +185,7 @@ def store(
     asked: Mapping[bytes, Any],
     found: Mapping[Any, Any],
     tokens: Mapping[bytes, Any] | None,
+    counting: bool,
 ) -> Flow[dict[bytes, Answer]]:
     """Take what the source said for answers, and cache them; but not those of keys that were
     written meanwhile."""
@@ -189,7 +193,8 @@ def store(
     for name, key in asked.items():
         answers[name] = Answer(True, found[key], "source") if key in found else Answer(False)
         if not answers[name].found:
-            core.deny(key)
+            core.deny(key, counting)
+    core.observed.answered(found, [key for key in asked.values() if key not in found])
     if core.caching is not None and tokens is not None:
         # Of a key that another look-up has claimed, a write tells only that one.
         clean = flight.store()

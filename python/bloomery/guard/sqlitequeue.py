@@ -195,7 +195,8 @@ class SqliteQueue:
             if name != owner and (renews or not free):
                 return False
             connection.execute(
-                "UPDATE lease SET owner = ?, until = ?", (f"{float(seconds)} {owner}", now + seconds)
+                "UPDATE lease SET owner = ?, until = ?",
+                (f"{float(seconds)} {owner}", now + seconds),
             )
             return True
 
