@@ -17,8 +17,12 @@ from integration.guard import doomed
 
 KEYS = 24
 OPTIONS: Any = {
-    "on_outage": "queue", "ttl": 30, "negative_ttl": 30, "timeout": 1.0,
-    "retry": 0.1, "most_retry": 0.3,
+    "on_outage": "queue",
+    "ttl": 30,
+    "negative_ttl": 30,
+    "timeout": 1.0,
+    "retry": 0.1,
+    "most_retry": 0.3,
 }
 
 
