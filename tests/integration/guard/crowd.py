@@ -11,8 +11,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TextIO
 
 from bloomery import BloomFilter
-from bloomery.errors import SourceUnavailable
-from bloomery.guard import Guard, RedisCache, SqlSource, draining
+from bloomery.errors import QueueUnavailable, SourceUnavailable
+from bloomery.guard import Answer, Guard, RedisCache, SqlSource, draining
 from integration.guard import doomed
 
 KEYS = 24
@@ -64,14 +64,17 @@ def work(guard: Guard, number: int, of: int, log: TextIO, ended: Callable[[], bo
         line = ["write", mine, None if removes else value]
         # First, since it may be seen before it has ended.
         print(json.dumps([*line, "", began, None]), file=log, flush=True)
-        answer = guard.remove(mine) if removes else guard.add(mine, value)
+        answer = write(guard, mine, None if removes else value, f"{number}-{value}")
         print(json.dumps([*line, answer.by, began, time.monotonic()]), file=log, flush=True)
         for _ in range(4):
             some = [key(draw.randrange(KEYS)) for _ in range(draw.choice((1, 1, 5)))]
             began = time.monotonic()
             try:
                 answers = guard.get_many(some) if len(some) > 1 else [guard.get(some[0])]
-            except SourceUnavailable:  # a look-up of another that does not end
+            except (
+                SourceUnavailable,
+                QueueUnavailable,
+            ):  # as below, or another's that does not end
                 continue
             now = time.monotonic()
             for one, heard in zip(some, answers, strict=True):
@@ -80,6 +83,17 @@ def work(guard: Guard, number: int, of: int, log: TextIO, ended: Callable[[], bo
         if ended():
             return
         time.sleep(0.002)
+
+
+def write(guard: Guard, key: str, value: int | None, token: str) -> Answer:
+    """Try until it is done: one that was paused may hold the queue's file."""
+    while True:
+        try:
+            if value is None:
+                return guard.remove(key, idempotency_key=token)
+            return guard.add(key, value, idempotency_key=token)
+        except QueueUnavailable:
+            time.sleep(0.05)
 
 
 def main(url: str, cache: str, queue: str, path: str, number: int, of: int) -> None:
@@ -94,4 +108,5 @@ def main(url: str, cache: str, queue: str, path: str, number: int, of: int) -> N
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:5], *map(int, sys.argv[5:7]))
+    url, cache, queue, log, number, of = sys.argv[1:]
+    main(url, cache, queue, log, int(number), int(of))
