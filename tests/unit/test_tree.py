@@ -23,6 +23,7 @@ MAY_IMPORT = {
     "errors": set(),
     "_native": {"errors", "types"},
     "types": set(),
+    "steady": set(),
     "parameters": {"errors"},
     "line_rates": {"errors", "parameters"},
     "classic_rates": {"line_rates"},
@@ -44,7 +45,7 @@ MAY_IMPORT = {
     "client": {"_native", "errors", "names", "types"},
     "bloomery": _BASE | {"client", "filters", "storage"},
     "intervals": set(),
-    "guard": _BASE | {"bloomery", "filters", "intervals", "storage"},
+    "guard": _BASE | {"bloomery", "filters", "intervals", "steady", "storage"},
     "building": _BASE | {"bloomery", "filters", "storage"},
     "integrations": _BASE | {"bloomery", "filters", "storage", "guard"},
     "service": _BASE
@@ -57,6 +58,7 @@ MAY_IMPORT = {
         "integrations",
         "intervals",
         "building",
+        "steady",
     },
     "dashboard": {"bloomery", "errors", "service", "sizing", "types"},
     "cli": _BASE

@@ -1,5 +1,9 @@
 """The cache as a guard uses it: without it things go on, only slower; it never outlives a write.
 
+Several guards may share one. Before the source is asked for a key, the cache gives a token for it,
+and afterwards takes the answer only if that token still holds: a write, which deletes the key, ends
+it. So what was read before a write is never cached after it, whoever read it.
+
 What could not be deleted, since the cache was away, is deleted before the cache is used again. If
 there is too much of it, the cache stays unused until all it may hold is over.
 """
@@ -9,7 +13,8 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 from bloomery.errors import CacheUnavailable, PoisonedCache
 from bloomery.guard.breaker import Breaker
@@ -26,9 +31,12 @@ _MOST_UNDELETED = 100_000
 class Caching:
     """A cache that may be away."""
 
-    def __init__(self, cache: Cache, longest: float) -> None:
-        """Nothing is to be kept for more than `longest` seconds."""
+    def __init__(self, cache: Cache, longest: float, lease: float = 60.0) -> None:
+        """Nothing is to be kept for more than `longest` seconds, and no look-up takes longer than
+        `lease` and is cached."""
         self.cache = cache
+        if hasattr(cache, "lease_seconds"):  # one that cannot tell by itself which ones are over
+            cache.lease_seconds = max(lease, cache.lease_seconds)
         self.breaker = Breaker(failures=1, retry=1.0, most_retry=5.0)
         self.failures = 0
         self._longest = longest
@@ -52,21 +60,38 @@ class Caching:
             return {}
         try:
             held = yield self._call(self.cache.get_many, keys)
-        except (CacheUnavailable, OSError) as problem:
-            self._failed(problem)
-            return {}
+            found = {key: entry for key, entry in zip(keys, held, strict=True) if entry is not None}
         except PoisonedCache:
             self.breaker.succeeded()  # it is there, at least
             raise
+        except Exception as problem:  # noqa: BLE001  # whatever it is: the source answers
+            self._failed(problem)
+            return {}
         self.breaker.succeeded()
-        return {key: entry for key, entry in zip(keys, held, strict=True) if entry is not None}
+        return found
+
+    def lease(self, keys: Sequence[bytes]) -> Flow[Mapping[bytes, Any] | None]:
+        """Tokens, with which `put` takes what the source says from now on; None: put nothing."""
+        lease_many = getattr(self.cache, "lease_many", None)
+        if lease_many is None:  # somebody's own, which only one guard uses
+            return {}
+        if not (yield from self._ready()):
+            return None
+        try:
+            tokens = yield self._call(lease_many, keys)
+            given = dict(zip(keys, tokens, strict=True))
+        except Exception as problem:  # noqa: BLE001  # as above
+            self._failed(problem)
+            return None
+        self.breaker.succeeded()
+        return given
 
     def put(self, entries: Sequence[tuple[bytes, Cached]]) -> Flow[None]:
         """Let it hold these, if it is there."""
         if entries and (yield from self._ready()):
             try:
                 yield self._call(self.cache.set_many, entries)
-            except (CacheUnavailable, OSError) as problem:
+            except Exception as problem:  # noqa: BLE001  # as above
                 # Some may be in it, and what they stand for may change: they count as unknown.
                 self.outdate(key for key, _ in entries)
                 self._failed(problem)
@@ -78,8 +103,8 @@ class Caching:
         self.outdate(keys)
         yield from self._ready()
 
-    def _call(self, what: object, argument: object) -> Call:
-        return Call(what, (argument,), blocking=self._blocking)  # type: ignore[arg-type]
+    def _call(self, what: object, *arguments: object) -> Call:
+        return Call(what, arguments, blocking=self._blocking)  # type: ignore[arg-type]
 
     def _ready(self) -> Flow[bool]:
         """May it be used now? What was left undeleted is deleted first."""
@@ -90,7 +115,7 @@ class Caching:
                 wanted = dict(self._undeleted)
             try:
                 yield self._call(self.cache.delete_many, list(wanted))
-            except (CacheUnavailable, OSError) as problem:
+            except Exception as problem:  # noqa: BLE001  # as above
                 self._failed(problem)
                 return False
             with self._lock:
@@ -112,5 +137,7 @@ class Caching:
     def _failed(self, problem: Exception) -> None:
         self.failures += 1
         if self.breaker.since is None:  # once an outage
-            _LOG.warning("a guard goes on without its cache: %s", problem)
+            told = isinstance(problem, (CacheUnavailable, OSError))  # else it may show a key
+            shown = problem if told else type(problem).__name__
+            _LOG.warning("a guard goes on without its cache: %s", shown)
         self.breaker.failed()

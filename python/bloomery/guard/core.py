@@ -18,6 +18,7 @@ from bloomery.errors import BloomeryError, InvalidParameter
 from bloomery.guard.answer import Answer
 from bloomery.guard.asking import Asking
 from bloomery.guard.caching import Caching
+from bloomery.guard.copies import Copies
 from bloomery.guard.flights import Flights
 from bloomery.guard.observed import Observed
 from bloomery.guard.options import Options
@@ -69,7 +70,7 @@ class Core:
             asked = source if hasattr(source, "get_many") else CallSource(source)
             source = Asking(asked, options)
         if cache is not None and not isinstance(cache, Caching):
-            cache = Caching(cache, options.longest)
+            cache = Caching(cache, options.longest, options.lease)
         self.options = options
         # The one that answers, and one that is being built to take its place.
         self.filters: tuple[Any, Any] = (filter, None)
@@ -82,10 +83,7 @@ class Core:
         self.closing = False
         self.answering = 0  # how often look-ups of the queue were answered
         self.on_fork: Callable[[], None] = lambda: None
-        # Idempotency keys of adds that wait, whose copy a counting filter has from this process.
-        self.queued_here: set[str] = set()
-        # Copies of keys that the filter was given because their adds wait, by canonical key.
-        self.adopted: Counter[bytes] = Counter()
+        self.copies = Copies()  # that a filter which counts has for adds that wait
         self.warned = False  # of an error rate above the one asked for
         self._answers: Counter[str] = Counter()
         _CORES.add(self)
@@ -105,7 +103,6 @@ class Core:
         self.drains = Writers()  # of the one key b""
         self.turns = Turns()
         self.workers = self.asking.workers
-        self.owner = secrets.token_hex(8)
         self.wrote()
 
     def wrote(self) -> None:
@@ -138,9 +135,9 @@ class Core:
         with self._lock:
             self._answers.update(more)
 
-    def deny(self, key: Any) -> None:
+    def deny(self, key: Any, counting: bool = True) -> None:
         """The filter let a key through that is not there."""
-        if self.observed.false(key):
+        if self.observed.false(key, counting):
             self._judge()
 
     def _judge(self) -> None:

@@ -1,32 +1,40 @@
 """Draining the queue: what waited for the source is done in order, and leaves the queue only when
 it is done. A crash in between does some items again, in the same order and under the same
-idempotency keys."""
+idempotency keys.
+
+Who drains has a lease, under a name of its own each time, and renews it before each item. Whoever
+finds it lost, after it was paused say, throws away what it has read: another has done that by now,
+and perhaps more. Only the question that was on its way at that moment cannot be called back: that
+the source does it once is the source's to keep.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import logging
-import time
-from collections import Counter
+import math
+import secrets
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import groupby
 from typing import Any
 
 from bloomery import _native
-from bloomery.errors import QueueUnavailable, SourceUnavailable
+from bloomery.errors import FilterFull, QueueUnavailable, SourceUnavailable
 from bloomery.guard import writes
 from bloomery.guard.core import Core
 from bloomery.guard.flow import Call, Flow
-from bloomery.guard.lookups import hashable, store
+from bloomery.guard.lookups import hashable, lease, store
 from bloomery.guard.parts import Item, Queue
 from bloomery.guard.turns import TELLING
+from bloomery.steady import steady
 
 __all__ = ["adopt", "close", "drain", "inform"]
 
 _LOG = logging.getLogger("bloomery.guard")
 _SOME = 100  # items at a time: the queue is told once for all of them, which costs an fsync
-_LEASE_SECONDS = 30.0
+# How long nobody drains after one was killed, besides the time of one question to the source.
+_LEASE_SECONDS = 5.0
 
 
 def drain(core: Core) -> Flow[int]:
@@ -54,9 +62,11 @@ class _Drain:
         self.core, self.queue = core, queue
         self.done = 0
         self.untold: list[Item] = []
+        self._owner = secrets.token_hex(8)
         # Longer than what is done between two looks at the clock: one question to the source.
-        self._lease = _LEASE_SECONDS + 2 * (core.options.timeout or 0.0)
-        self._leased = float("-inf")
+        timeout = core.options.timeout
+        self._lease = _LEASE_SECONDS + (5 * _LEASE_SECONDS if timeout is None else timeout)
+        self._leased = -math.inf
 
     def run(self) -> Flow[int]:
         """Do all."""
@@ -85,26 +95,29 @@ class _Drain:
     def _end(self) -> Flow[None]:
         self.core.turns.end()
         yield from self._tell()
-        yield Call(self.queue.release, (self.core.owner,))
+        yield Call(self.queue.release, (self._owner,))
 
     def _hold(self) -> Flow[None]:
         """Go on only while it is for us to drain."""
-        now = time.monotonic()
+        now = steady()
         if self.core.closing:
             raise _Stop
         if now - self._leased > _LEASE_SECONDS / 3:
-            if not (yield Call(self.queue.lease, (self.core.owner, self._lease))):
+            renew = getattr(self.queue, "renew", self.queue.lease)
+            take = self.queue.lease if self._leased == -math.inf else renew
+            if not (yield Call(take, (self._owner, self._lease))):
                 raise _Stop
             self._leased = now
 
-    def _tell(self, *more: Item) -> Flow[None]:
-        """Tell the queue what is done."""
-        told, self.untold = [*self.untold, *more], []
-        if told:
-            yield Call(self.queue.done, (told,))
-            self.done += len(told)
-            self.core.turns.did(len(told))
-            self.core.queued_here.difference_update(item.idempotency_key for item in told)
+    def _tell(self) -> Flow[int | None]:
+        """Tell the queue what is done; how many of those still waited, if it says so."""
+        told, self.untold = self.untold, []
+        if not told:
+            return 0
+        waited: int | None = yield Call(self.queue.done, (told,))
+        self.done += len(told)
+        self.core.turns.did(len(told))
+        return waited
 
     def _look(self, items: Sequence[Item]) -> Flow[None]:
         """Look up some keys, and cache what was found, but not of keys whose writes wait further
@@ -115,9 +128,10 @@ class _Drain:
         core.looked()
         try:
             with core.flights.watch(keys) as flight:
+                tokens = yield from lease(core, keys)
                 found = yield from core.asking.get(list(keys.values()))
                 flight.spoiled |= yield Call(self.queue.pending, (list(keys),))
-                answers = yield from store(core, flight, keys, found)
+                answers = yield from store(core, flight, keys, found, tokens, counting=False)
         except (QueueUnavailable, SourceUnavailable):
             raise
         except Exception as problem:  # noqa: BLE001  # the source refuses
@@ -131,6 +145,7 @@ class _Drain:
         for item in items:
             answer = replace(answers[_native.canonical(item.key)], queued=item.idempotency_key)
             if core.on_answer is not None:
+                yield from self._hold()
                 telling = TELLING.set(True)
                 try:
                     yield Call(core.on_answer, (item.key, answer), blocking=False)
@@ -147,40 +162,62 @@ class _Drain:
         yield from core.writers.enter(name)
         try:
             current = core.filter
-            if item.what == "add" and not (
-                core.counts(current) and item.idempotency_key in core.queued_here
-            ):
-                # Another process has put it there, or one before this.
-                if core.counts(current) and core.adopted[name] > 0:
-                    core.adopted[name] -= 1
-                else:
-                    yield from writes.enter_filters(core, item.key)
-                if core.counts(current):
-                    core.queued_here.add(item.idempotency_key)  # once, however often it is tried
+            if item.what == "add":
+                yield from self._enter(current, item, name)
+            yield from self._hold()  # the last moment: others may have written this key
             try:
                 if item.what == "add":
-                    # Whether it is new is not asked: an earlier try, of which nobody heard, may
-                    # have made it.
-                    yield from core.asking.add(item.key, item.value, item.idempotency_key)
+                    new = yield from core.asking.add(item.key, item.value, item.idempotency_key)
                     core.writers.settle(name, item.idempotency_key)
-                    was_there = None
                 else:
                     was_there = yield from core.asking.remove(item.key, item.idempotency_key)
             except SourceUnavailable:
+                if item.what == "add":
+                    core.copies.doubt(name, item.idempotency_key)
                 raise
             except Exception as problem:  # noqa: BLE001  # the source refuses; others go on
                 yield from self._park(item, "the source refuses it", problem)
                 return
             yield from writes.forget(core, name)
-            if was_there:
-                # The queue first: done again, it would leave the filter twice, and take others
-                # with it.
-                yield from self._tell(item)
-                yield from writes.leave_filter(core, current, item.key)
-            else:
+            if item.what == "add":
+                yield from self._settle(current, item, name, new)
                 self.untold.append(item)
+                return
+            if was_there:
+                # The queue first: done again, by us or by another who drains, it would leave the
+                # filter twice, and take others with it.
+                yield from self._tell()
+            self.untold.append(item)
+            if was_there and (yield from self._tell()) != 0 and not core.copies.unshare(name):
+                yield from writes.leave_filter(core, current, item.key)
         finally:
             core.writers.leave(name)
+
+    def _enter(self, current: Any, item: Item, name: bytes) -> Flow[None]:
+        """Let the filter have a key before the source gets it. Another process may have put it
+        into the queue, or one before this."""
+        core = self.core
+        there = core.counts(current) and core.copies.has(name)
+        _, copied = yield from writes.enter_filters(core, item.key, there)
+        if copied:  # one, however often it is tried
+            core.copies.wait(name, item.idempotency_key)
+
+    def _settle(self, current: Any, item: Item, name: bytes, new: bool | None) -> Flow[None]:
+        """The source has the key: whose copy is the one that was there for this add?"""
+        core, copies = self.core, self.core.copies
+        was_there = copies.done(name, item.idempotency_key) and new is False
+        if current is not core.filter:
+            return
+        if not copies.has(name):
+            if not copies.unshare(name) and was_there:
+                yield from writes.leave_filter(core, current, item.key)
+        elif not was_there:  # it is the source's from now on, and others wait
+            try:
+                entered = yield from writes.enter(core, current, item.key)
+            except FilterFull:
+                entered = False
+            if not entered:
+                copies.share(name)
 
     def _park(self, item: Item, what: str, problem: Exception) -> Flow[None]:
         kind = type(problem).__name__
@@ -189,7 +226,8 @@ class _Drain:
         yield from self._tell()  # in order, for whoever looks at it
         yield Call(self.queue.park, (item, f"{what}: {kind}: {problem}"))
         self.done += 1
-        self.core.queued_here.discard(item.idempotency_key)
+        if item.what == "add":
+            self.core.copies.done(_native.canonical(item.key), item.idempotency_key)
 
 
 def adopt(core: Core) -> Flow[None]:
@@ -198,9 +236,10 @@ def adopt(core: Core) -> Flow[None]:
     if core.queue is not None:
         keys = yield Call(core.queue.keys)
         if keys:
-            filter = core.filter
-            yield Call(filter.add_many, (keys,), blocking=core.blocks(filter))
-            core.adopted = Counter(map(_native.canonical, keys))
+            filter, names = core.filter, list(map(_native.canonical, keys))
+            yield from writes.fill(core, filter, list(dict(zip(names, keys, strict=True)).values()))
+            if core.counts(filter):
+                core.copies.adopt(names)
 
 
 def inform(core: Core) -> Flow[dict[str, Any]]:

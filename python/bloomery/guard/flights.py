@@ -1,5 +1,9 @@
 """Look-ups under way: whoever asks for a key that somebody is looking up waits for that answer.
 
+If that look-up began before they asked, its answer may be older than what they know to be so: a row
+that somebody committed meanwhile. Then they wait for the one that follows it, which begins when it
+has ended: the first of them leads that, for all.
+
 A write spoils the look-ups of its key: they may have read what was there before. They still answer
 those who asked before the write, but nobody joins them any more, and they leave nothing in the
 cache. What the cache has of a batch is given at once to those who wait for it: they do not wait for
@@ -8,6 +12,7 @@ the source, nor hear that it is down.
 
 from __future__ import annotations
 
+import math
 import threading
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import Future
@@ -24,14 +29,22 @@ class Interrupted(Exception):
 class Flight:
     """The keys that one look-up takes upon itself, and those that others are looking up."""
 
-    __slots__ = ("_flights", "_landed", "mine", "spoiled", "storing", "theirs")
+    __slots__ = (
+        *("_flights", "_landed", "ended", "following", "leads", "mine", "number"),
+        *("spoiled", "storing", "theirs"),
+    )
 
     def __init__(self, flights: Flights) -> None:
         self._flights = flights
+        self.number = math.inf  # in the order in which they begin; inf: not yet
+        self.ended = False
+        self.following: dict[bytes, Flight] = {}  # what begins when this has landed
         # Made when somebody waits: a future for each key took half of a look-up in a warm cache.
         self._landed: Future[Mapping[bytes, Any]] | None = None
-        self.mine: dict[bytes, None] = {}
+        self.mine: dict[bytes, Any] = {}  # by canonical key: the key as it was given
         self.theirs: dict[Future[Mapping[bytes, Any]], list[bytes]] = {}
+        # Those that whoever has this one leads too, each with what it begins after.
+        self.leads: list[tuple[Future[Mapping[bytes, Any]], Flight]] = []
         self.spoiled: set[bytes] = set()  # keys that were written meanwhile
         self.storing = False  # is it putting its answers into the cache?
 
@@ -41,6 +54,16 @@ class Flight:
         with self._flights.lock:
             self.storing = True
             return self.mine.keys() - self.spoiled
+
+    def begin(self, keys: Iterable[bytes]) -> dict[bytes, Any]:
+        """What it follows has landed: it begins to look up these of its keys. What another does by
+        now is not cached: a write tells only that one."""
+        with self._flights.lock:
+            self._flights.number(self)
+            for key in keys:
+                if self._flights.table.setdefault(key, self) is not self:
+                    self.spoiled.add(key)
+            return {key: self.mine[key] for key in keys}
 
     def join(self) -> Future[Mapping[bytes, Any]]:
         """Its answers, in time; for whoever has the lock."""
@@ -79,12 +102,22 @@ class Flight:
     def _leave(self) -> None:
         """From here on nobody joins."""
         with self._flights.lock:
+            self.ended = True
             self._release(self.mine)
 
     def _release(self, keys: Iterable[bytes]) -> None:
+        table, following = self._flights.table, self.following
         for key in keys:
-            if self._flights.table.get(key) is self:
-                del self._flights.table[key]
+            if table.get(key) is self:
+                if key in following and following[key].waits:
+                    table[key] = following[key]
+                else:
+                    del table[key]
+
+    @property
+    def waits(self) -> bool:
+        """Has it yet to begin?"""
+        return self.number == math.inf and not self.ended
 
 
 class Some(dict[bytes, Any]):
@@ -101,20 +134,42 @@ class Flights:
     def __init__(self) -> None:
         self.lock = threading.Lock()
         self.table: dict[bytes, Flight] = {}
+        self.begun = 0  # how many have
         self._watching: list[Flight] = []
 
-    def claim(self, keys: Iterable[bytes]) -> Flight:
-        """Begin to look up these keys, but for those that others have begun with."""
+    def claim(self, keys: Mapping[bytes, Any], since: int = 0) -> Flight:
+        """Begin to look up these keys, but for those that others have begun with. `since` is the
+        number that had `begun` when they were asked for."""
         flight = Flight(self)
         with self.lock:
-            for key in keys:
+            self.number(flight)
+            for key, given in keys.items():
                 held = self.table.get(key)
-                if held is not None:
+                if held is None:
+                    flight.mine[key] = given
+                    self.table[key] = flight
+                elif held.number > since:
                     flight.theirs.setdefault(held.join(), []).append(key)
                 else:
-                    flight.mine[key] = None
-                    self.table[key] = flight
+                    self._follow(flight, held, key, given)
         return flight
+
+    def _follow(self, flight: Flight, held: Flight, key: bytes, given: Any) -> None:
+        """Let a key be looked up when the one that has it has landed."""
+        following = held.following.get(key)
+        if following is not None and following.waits:
+            flight.theirs.setdefault(following.join(), []).append(key)
+            return
+        landed = held.join()
+        if not flight.leads or flight.leads[-1][0] is not landed:
+            flight.leads.append((landed, Flight(self)))
+        following = held.following[key] = flight.leads[-1][1]
+        following.mine[key] = given
+
+    def number(self, flight: Flight) -> None:
+        """It begins; for whoever has the lock."""
+        self.begun += 1
+        flight.number = self.begun
 
     @contextmanager
     def watch(self, keys: Iterable[bytes]) -> Iterator[Flight]:

@@ -1,13 +1,17 @@
-"""A cache in the process: bounded, the least recently used goes first."""
+"""A cache in the process: bounded, the least recently used goes first.
+
+A token is the number of deletions so far. Which keys were deleted last is remembered; a token that
+is older than all of that holds no longer, whatever its key.
+"""
 
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from bloomery.errors import InvalidParameter, MissingExtra
+from bloomery.steady import steady
 
 if TYPE_CHECKING:
     from cachetools import TLRUCache
@@ -17,6 +21,7 @@ if TYPE_CHECKING:
 __all__ = ["LocalCache"]
 
 _MOST = 1_000_000_000
+_REMEMBERED = 10_000  # keys that were deleted last
 
 
 class LocalCache:
@@ -40,14 +45,18 @@ class LocalCache:
         self.capacity = capacity
         self._lock = threading.Lock()  # cachetools has none
         self._empty: Callable[[], TLRUCache[bytes, Cached]] = lambda: TLRUCache(
-            capacity, lambda _key, entry, _now: entry.keep_until, time.time
+            capacity, lambda _key, entry, _now: entry.keep_until, steady
         )
         self._held = self._empty()
+        self._deletions = 0
+        self._deleted: dict[bytes, int] = {}  # the last keys, and the number of each deletion
+        self._forgotten = 0  # the last deletion that is not remembered
 
     def forked(self) -> None:
         """What a thread of the parent was changing is half changed, and locked for ever."""
         if self._lock.locked():
-            self._lock, self._held = threading.Lock(), self._empty()
+            self._lock, self._held, self._deleted = threading.Lock(), self._empty(), {}
+            self._deletions = self._forgotten = self._deletions + 1
 
     def get_many(self, keys: Sequence[bytes]) -> list[Cached | None]:
         """Return what is held for each key."""
@@ -62,17 +71,28 @@ class LocalCache:
                     found.append(None)
             return found
 
+    def lease_many(self, keys: Sequence[bytes]) -> Sequence[int]:
+        """A token for each key, which holds until the key is deleted."""
+        return [self._deletions] * len(keys)
+
     def set_many(self, entries: Sequence[tuple[bytes, Cached]]) -> None:
-        """Hold these."""
+        """Hold these; but nothing whose token holds no longer."""
         with self._lock:
             for key, entry in entries:
-                self._held[key] = entry
+                last = self._deleted.get(key, self._forgotten)
+                if entry.token is None or last <= entry.token:
+                    self._held[key] = entry
 
     def delete_many(self, keys: Sequence[bytes]) -> None:
         """Hold nothing for these keys."""
         with self._lock:
+            self._deletions += 1
             for key in keys:
                 self._held.pop(key, None)
+                self._deleted.pop(key, None)
+                self._deleted[key] = self._deletions
+            while len(self._deleted) > _REMEMBERED:
+                self._forgotten = self._deleted.pop(next(iter(self._deleted)))
 
     def __len__(self) -> int:
         with self._lock:

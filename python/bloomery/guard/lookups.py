@@ -23,8 +23,9 @@ from bloomery.guard.core import Core
 from bloomery.guard.flights import Flight, Interrupted, Some
 from bloomery.guard.flow import Call, Flow
 from bloomery.guard.parts import Cached, Item
+from bloomery.steady import steady
 
-__all__ = ["confirm", "hashable", "listed", "look_up", "store"]
+__all__ = ["confirm", "hashable", "lease", "listed", "look_up", "store"]
 
 _JUDGE = BloomFilter(1)
 _SOME_SECONDS = 10.0  # more than a source's timeout: for the cache, and for waiting in line
@@ -62,28 +63,54 @@ def confirm(core: Core, keys: Sequence[Any]) -> Flow[list[Answer]]:
     }
     answers: dict[bytes, Answer] = {}
     left = wanted
+    since = core.flights.begun
     while left:
-        answers |= yield from _share(core, left)
+        answers |= yield from _share(core, left, since)
         # What another took upon itself who was interrupted: Ctrl-C there, or a task that was
-        # cancelled, is nothing to us.
+        # cancelled, is nothing to us. And what another had begun with before we asked.
         left = {name: key for name, key in left.items() if name not in answers}
     return [answers[name] for name in names]
 
 
-def _share(core: Core, wanted: dict[bytes, Any]) -> Flow[dict[bytes, Answer]]:
+def _share(core: Core, wanted: dict[bytes, Any], since: int) -> Flow[dict[bytes, Answer]]:
     """Look up what nobody else does, and wait for the rest."""
-    flight = core.flights.claim(wanted)
+    flight = core.flights.claim(wanted, since)
     answers: dict[bytes, Answer] = {}
-    if flight.mine:
-        try:
-            mine = {name: wanted[name] for name in flight.mine} if flight.theirs else wanted
-            answers = yield from _resolve(core, flight, mine)
-        except BaseException as problem:
-            flight.crash(problem)
-            raise
-        flight.land(answers)
+    leads = iter(flight.leads)
+    try:
+        if flight.mine:
+            try:
+                answers = yield from _resolve(core, flight, flight.mine)
+            except BaseException as problem:
+                flight.crash(problem)
+                raise
+            flight.land(answers)
+        for landed, following in leads:
+            answers |= yield from _follow(core, landed, following)
+    except BaseException:
+        for _, following in leads:  # others wait for those, and look them up instead
+            following.crash(Interrupted())
+        raise
     for landed, joined in flight.theirs.items():
         answers |= yield from _joined(core, landed, joined)
+    return answers
+
+
+def _follow(
+    core: Core, landed: Future[Mapping[bytes, Any]], following: Flight
+) -> Flow[dict[bytes, Answer]]:
+    """Wait for a look-up that began before we asked, and then look up what it had."""
+    try:
+        heard = yield from _joined(core, landed, list(following.mine))
+        # That the source was down is news; what cache or source said before we asked is not.
+        answers = {name: answer for name, answer in heard.items() if not answer.confirmed}
+        left = following.begin([name for name in following.mine if name not in answers])
+        if left:
+            answers |= yield from _resolve(core, following, left)
+    except BaseException as problem:
+        following.crash(problem)
+        raise
+    following.land(answers)
     return answers
 
 
@@ -116,7 +143,8 @@ def _resolve(core: Core, flight: Flight, wanted: dict[bytes, Any]) -> Flow[dict[
     cached: Mapping[bytes, Cached] = {}
     if core.caching is not None:
         cached = yield from core.caching.get(list(wanted))
-    now = time.time()
+    now = steady()
+    counting = core.observed.counting
     answers: dict[bytes, Answer] = {}
     left: dict[bytes, Any] = {}
     for name, key in wanted.items():
@@ -126,7 +154,7 @@ def _resolve(core: Core, flight: Flight, wanted: dict[bytes, Any]) -> Flow[dict[
         else:
             answers[name] = Answer(entry.found, entry.value, "cache")
             if not entry.found:
-                core.deny(key)
+                core.deny(key, counting)
     if left and answers:
         flight.land_some(answers)
     if left and core.queue is not None:
@@ -135,16 +163,29 @@ def _resolve(core: Core, flight: Flight, wanted: dict[bytes, Any]) -> Flow[dict[
         if held:
             answers |= yield from _queue_up(core, {name: left.pop(name) for name in held})
     if left:
+        tokens = yield from lease(core, left)
         try:
             found = yield from core.asking.get(list(left.values()))
         except SourceUnavailable as problem:
+            if counting:
+                core.observed.unknown(left.values())
             return answers | (yield from _without_source(core, flight, left, cached, problem))
-        answers |= yield from store(core, flight, left, found)
+        answers |= yield from store(core, flight, left, found, tokens, counting)
     return answers
 
 
+def lease(core: Core, asked: Iterable[bytes]) -> Flow[Mapping[bytes, Any] | None]:
+    """What `store` needs to cache the answers, from before the source is asked."""
+    return None if core.caching is None else (yield from core.caching.lease(list(asked)))
+
+
 def store(
-    core: Core, flight: Flight, asked: Mapping[bytes, Any], found: Mapping[Any, Any]
+    core: Core,
+    flight: Flight,
+    asked: Mapping[bytes, Any],
+    found: Mapping[Any, Any],
+    tokens: Mapping[bytes, Any] | None,
+    counting: bool,
 ) -> Flow[dict[bytes, Answer]]:
     """Take what the source said for answers, and cache them; but not those of keys that were
     written meanwhile."""
@@ -152,14 +193,16 @@ def store(
     for name, key in asked.items():
         answers[name] = Answer(True, found[key], "source") if key in found else Answer(False)
         if not answers[name].found:
-            core.deny(key)
-    if core.caching is not None:
+            core.deny(key, counting)
+    core.observed.answered(found, [key for key in asked.values() if key not in found])
+    if core.caching is not None and tokens is not None:
         # Of a key that another look-up has claimed, a write tells only that one.
         clean = flight.store()
         entries = [
             (name, entry)
             for name, answer in answers.items()
-            if name in clean and (entry := core.options.cached(answer.found, answer.value))
+            if name in clean
+            and (entry := core.options.cached(answer.found, answer.value, tokens.get(name)))
         ]
         yield from core.caching.put(entries)
         # A write that failed does not wait for us: what it may have changed goes again.

@@ -6,6 +6,7 @@ A true negative is the filter's *no*; a false positive its *maybe* that the sour
 counts once in a window: readers ask for a few keys again and again, and one popular false positive
 would else look like a thousand. Which keys were counted is kept in two small filters, an older and
 a newer half of the window; what those take wrongly for known is left out of both counts alike.
+Maybes that the source did not answer are `unconfirmed`.
 """
 
 from __future__ import annotations
@@ -14,12 +15,13 @@ import itertools
 import math
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from bloomery.filters import BloomFilter
 from bloomery.guard.breaker import Breaker
+from bloomery.guard.unconfirmed import Unconfirmed
 from bloomery.intervals import interval
 
 __all__ = ["Observation", "Observed"]
@@ -34,6 +36,8 @@ class Observation:
     false_positives: int
     true_negatives: int
     seconds: float
+    unconfirmed: int = 0  # maybes that the source did not answer
+    denied_share: float = 0.0  # of those that it did: which were wrong
 
     @property
     def keys(self) -> int:
@@ -43,12 +47,17 @@ class Observation:
     @property
     def error_rate(self) -> float:
         """The share of them that the filter let through; nan if there were none."""
-        return self.false_positives / self.keys if self.keys else math.nan
+        wrong = self.false_positives + self.denied_share * self.unconfirmed
+        return wrong / (wrong + self.true_negatives) if self.keys else math.nan
 
     @property
     def interval(self) -> tuple[float, float]:
-        """Where the true rate is, with a confidence of 95%."""
-        return interval(self.keys, self.false_positives)
+        """Where the true rate is, with a confidence of 95%, whatever is unconfirmed."""
+        low, high = interval(self.keys, self.false_positives)
+        if self.unconfirmed:
+            wrong = self.false_positives + self.unconfirmed
+            high = interval(wrong + self.true_negatives, wrong)[1]
+        return low, high
 
     def surely_above(self, allowed: float) -> bool:
         """Does the filter err more often than allowed? This is asked after every error: by the
@@ -67,6 +76,7 @@ class Observation:
             "observed_high": high if known else None,
             "false_positives": self.false_positives,
             "true_negatives": self.true_negatives,
+            "unconfirmed": self.unconfirmed,
             "window_seconds": round(self.seconds, 3),
         }
 
@@ -101,6 +111,7 @@ class Observed:
         self._before = (0, 0)  # of the older half: false positives, true negatives
         self._false = 0  # of the newer half
         self._true, self._true_more = Tally(), 0  # one by one, and in batches
+        self._unconfirmed = (Unconfirmed(), Unconfirmed())  # of the older half, and the newer
         self._denied, self._denied_more = Tally(), 0
         self._began = self._before_began = time.monotonic()
 
@@ -132,13 +143,45 @@ class Observed:
             self._denied_more += len(keys)
             self._true_more += new
 
-    def false(self, key: Any) -> bool:
-        """The filter let this key through, and it was not there; True if that was news."""
+    @property
+    def counting(self) -> bool:
+        """Are keys counted now that are asked for?"""
+        return self._breaker.since is None
+
+    def false(self, key: Any, counting: bool = True) -> bool:
+        """The filter let this key through, and it was not there; True if that was news. `counting`
+        when it was asked for, or else if it counts as unconfirmed."""
         with self._lock:
             self._pass_time()
+            if not (self._settle(key) or counting):
+                return False
             new = key not in self._older and self._newer.add(key)
             self._false += new
         return new
+
+    def unknown(self, keys: Iterable[Any]) -> None:
+        """The filter let these through, and the source did not answer."""
+        with self._lock:
+            self._pass_time()
+            older, newer = self._unconfirmed
+            for key in keys:
+                if not (key in older or key in self._older or key in self._newer):
+                    newer.add(key)
+
+    def answered(self, found: Iterable[Any], denied: Iterable[Any]) -> None:
+        """The source has some keys, and denied others."""
+        older, newer = self._unconfirmed
+        if not (older.count or newer.count):
+            return
+        with self._lock:
+            newer.answered(denied, absent=True)
+            newer.answered(found, absent=False)
+            for key in found:
+                self._settle(key)
+
+    def _settle(self, key: Any) -> bool:
+        older, newer = self._unconfirmed
+        return (newer.count > 0 and newer.settle(key)) or (older.count > 0 and older.settle(key))
 
     def take(self) -> Observation:
         """What was observed, as of now."""
@@ -146,7 +189,14 @@ class Observed:
             self._pass_time()
             seconds = time.monotonic() - self._before_began
             false, true = self._before
-            return Observation(false + self._false, true + self._trues(), seconds)
+            older, newer = self._unconfirmed
+            return Observation(
+                false + self._false,
+                true + self._trues(),
+                seconds,
+                older.count + newer.count,
+                (older.absent + newer.absent) / max(1, older.asked + newer.asked),
+            )
 
     @property
     def denied(self) -> int:
@@ -177,3 +227,4 @@ class Observed:
         self._true = Tally()
         self._began = now
         self._older, self._newer = self._newer, BloomFilter(_KEYS, 0.01)
+        self._unconfirmed = (self._unconfirmed[1], Unconfirmed())

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import random
-import time
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias, TypedDict, get_args
 
 from bloomery.errors import InvalidParameter
 from bloomery.guard.parts import Cached
+from bloomery.steady import steady
 
 __all__ = ["GuardOptions", "OnOutage", "Options"]
 
 OnOutage: TypeAlias = Literal["raise", "stale", "queue", "maybe"]
 _LONGEST = 10 * 365 * 86400.0
+_LONG = 30.0
 
 
 class GuardOptions(TypedDict, total=False):
@@ -74,14 +75,19 @@ class Options:
         """For how long a cache holds anything."""
         return max(self.ttl, self.negative_ttl) + self.stale
 
-    def cached(self, found: bool, value: Any) -> Cached | None:
+    @property
+    def lease(self) -> float:
+        """For how long a look-up may take, and be cached."""
+        return (_LONG if self.timeout is None else self.timeout) + _LONG
+
+    def cached(self, found: bool, value: Any, token: Any = None) -> Cached | None:
         """An answer of the source as it is cached; None: it is not."""
         ttl = self.ttl if found else self.negative_ttl
         if ttl <= 0:
             return None
         # Only ever shorter: a TTL is a promise of how old an answer can be.
-        fresh = time.time() + ttl * (1 - self.jitter * random.random())
-        return Cached(found, value, fresh, fresh + self.stale)
+        fresh = steady() + ttl * (1 - self.jitter * random.random())
+        return Cached(found, value, fresh, fresh + self.stale, token)
 
 
 _LEAST = {

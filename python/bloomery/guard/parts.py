@@ -30,12 +30,14 @@ class Source(Protocol):
 
 
 class Cached(NamedTuple):
-    """What a cache holds for a key. Times are Unix times."""
+    """What a cache holds for a key. Times are of `bloomery.steady`, in this process: a cache that
+    others share keeps how long it is until then, by a clock of its own."""
 
     found: bool
     value: Any
     fresh_until: float  # after that it is stale
     keep_until: float  # after that the cache may forget it
+    token: Any = None  # of `lease_many`, before the source was asked; None: hold it in any case
 
 
 class Cache(Protocol):
@@ -44,11 +46,15 @@ class Cache(Protocol):
     def get_many(self, keys: Sequence[bytes]) -> list[Cached | None]:
         """Return what is held for each key."""
 
+    def lease_many(self, keys: Sequence[bytes]) -> Sequence[Any]:
+        """A token for each key, which holds until the key is deleted. One without this method is
+        right for a single guard alone."""
+
     def set_many(self, entries: Sequence[tuple[bytes, Cached]]) -> None:
-        """Hold these."""
+        """Hold these; but nothing whose token holds no longer, or is not known any more."""
 
     def delete_many(self, keys: Sequence[bytes]) -> None:
-        """Hold nothing for these keys."""
+        """Hold nothing for these keys, and let no token of theirs hold."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,8 +87,8 @@ class Queue(Protocol):
     def head(self, most: int) -> list[Item]:
         """The first items, which stay."""
 
-    def done(self, items: Sequence[Item]) -> None:
-        """These are done: they wait no more."""
+    def done(self, items: Sequence[Item]) -> int | None:
+        """These are done: they wait no more. How many waited until now; None: that is not known."""
 
     def park(self, item: Item, why: str) -> None:
         """The source refuses this one: set it aside, so that those behind it go on."""
@@ -92,6 +98,10 @@ class Queue(Protocol):
 
     def lease(self, owner: str, seconds: float) -> bool:
         """Let this owner, and nobody else, drain for so long; False if another does."""
+
+    def renew(self, owner: str, seconds: float) -> bool:
+        """Let it drain for so long from now on; False if the lease was lost meanwhile, also if
+        nobody has it now. One without this method has drainers that are never paused."""
 
     def release(self, owner: str) -> None:
         """Drain no longer."""

@@ -14,10 +14,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from bloomery import _native
 from bloomery.errors import InvalidParameter
 from bloomery.guard.core import Core
 from bloomery.guard.flow import Call, Flow
-from bloomery.guard.writes import enter
+from bloomery.guard.writes import enter, fill
 
 __all__ = ["rebuild"]
 
@@ -53,22 +54,25 @@ def rebuild(
             yield Call(write)
         # What the source may yet get from writes that ended without an answer, or that wait.
         late = core.writers.doubtful()
-        if core.queue is not None:
-            late += yield Call(core.queue.keys)
         if core.counts(new):  # one for each that may come, as far as it holds so many
             for key in late:
                 yield from enter(core, new, key)
-        elif late:
-            yield Call(new.add_many, (late,), blocking=core.blocks(new))
+            late = []
+        if core.queue is not None:  # one for all of a key
+            waiting = yield Call(core.queue.keys)
+            late += {_native.canonical(key): key for key in waiting}.values()
+        if late:
+            yield from fill(core, new, late)
         rows = iter((yield Call(batches)))
         while (batch := (yield Call(next, (rows, _END)))) is not _END:
-            yield Call(new.add_many, (batch,), blocking=core.blocks(new))
+            yield from fill(core, new, batch)
             if on_batch is not None:
                 on_batch(len(batch))
     except BaseException:
         core.filters = (current, None)
         raise
     core.filters = (new, None)
+    core.copies.clear()  # they were the old one's
     core.observed.restart()
     return current
 

@@ -3,7 +3,6 @@ what is sent and what comes back is `redisentries`'."""
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
 from typing import Any
 
@@ -11,12 +10,14 @@ from bloomery.errors import InvalidParameter
 from bloomery.guard.parts import Cached
 from bloomery.guard.redisclient import RedisClient, redis_client
 from bloomery.guard.redisentries import Command, RedisEntries
+from bloomery.guard.redisscripts import spelled
 
 __all__ = ["AsyncRedisCache", "RedisCache"]
 
 # A cache that takes longer than that saves nothing: the source is asked instead.
 _TIMEOUT = 0.25
 _MAX_VALUE_BYTES = 1 << 20
+_LEASE_SECONDS = 60.0  # or what a guard says: longer than any look-up whose answer is cached
 
 
 class RedisCache:
@@ -39,7 +40,8 @@ class RedisCache:
         self._redis, self._entries = _client(
             redis, prefix, max_value_bytes, timeout, for_asyncio=False
         )
-        self._errors = (self._redis.module.RedisError, OSError)
+        self._unknown = self._redis.module.exceptions.NoScriptError
+        self.lease_seconds = _LEASE_SECONDS
 
     def get_many(self, keys: Sequence[bytes]) -> list[Cached | None]:
         """Return what is held for each key."""
@@ -52,8 +54,16 @@ class RedisCache:
             held += read.held
         return held
 
+    def lease_many(self, keys: Sequence[bytes]) -> list[bytes]:
+        """A token for each key, which holds until the key is deleted."""
+        tokens: list[bytes] = []
+        for names in self._entries.names(keys):
+            leasing = self._entries.leasing(names, self.lease_seconds)
+            tokens += self._entries.tokens(self._send(leasing))
+        return tokens
+
     def set_many(self, entries: Sequence[tuple[bytes, Cached]]) -> None:
-        """Hold these."""
+        """Hold these, but nothing whose token holds no longer."""
         for commands in self._entries.writing(entries):
             self._entries.check(self._send(commands))
 
@@ -72,13 +82,19 @@ class RedisCache:
 
     def _send(self, commands: Sequence[Command]) -> list[Any]:
         """The replies; an error of a command is its reply."""
+        replies = self._sent(spelled(commands, whole=self._redis.cluster))
+        if any(isinstance(reply, self._unknown) for reply in replies):
+            replies = self._sent(spelled(commands, whole=True))
+        return replies
+
+    def _sent(self, commands: Sequence[Command]) -> list[Any]:
         try:
             with self._redis.client.pipeline(transaction=False) as pipeline:
                 for command in commands:
                     pipeline.execute_command(*command)
                 replies: list[Any] = pipeline.execute(raise_on_error=False)
                 return replies
-        except self._errors as problem:
+        except Exception as problem:  # noqa: BLE001  # what is no protocol is no RedisError
             raise self._entries.away(problem) from None
 
 
@@ -97,7 +113,8 @@ class AsyncRedisCache:
         self._redis, self._entries = _client(
             redis, prefix, max_value_bytes, timeout, for_asyncio=True
         )
-        self._errors = (self._redis.module.RedisError, OSError, asyncio.TimeoutError)
+        self._unknown = self._redis.module.exceptions.NoScriptError
+        self.lease_seconds = _LEASE_SECONDS
 
     async def get_many(self, keys: Sequence[bytes]) -> list[Cached | None]:
         """Return what is held for each key."""
@@ -110,8 +127,16 @@ class AsyncRedisCache:
             held += read.held
         return held
 
+    async def lease_many(self, keys: Sequence[bytes]) -> list[bytes]:
+        """A token for each key, which holds until the key is deleted."""
+        tokens: list[bytes] = []
+        for names in self._entries.names(keys):
+            leasing = self._entries.leasing(names, self.lease_seconds)
+            tokens += self._entries.tokens(await self._send(leasing))
+        return tokens
+
     async def set_many(self, entries: Sequence[tuple[bytes, Cached]]) -> None:
-        """Hold these."""
+        """Hold these, but nothing whose token holds no longer."""
         for commands in self._entries.writing(entries):
             self._entries.check(await self._send(commands))
 
@@ -130,13 +155,19 @@ class AsyncRedisCache:
 
     async def _send(self, commands: Sequence[Command]) -> list[Any]:
         """The replies; an error of a command is its reply."""
+        replies = await self._sent(spelled(commands, whole=self._redis.cluster))
+        if any(isinstance(reply, self._unknown) for reply in replies):
+            replies = await self._sent(spelled(commands, whole=True))
+        return replies
+
+    async def _sent(self, commands: Sequence[Command]) -> list[Any]:
         try:
             async with self._redis.client.pipeline(transaction=False) as pipeline:
                 for command in commands:
                     pipeline.execute_command(*command)
                 replies: list[Any] = await pipeline.execute(raise_on_error=False)
                 return replies
-        except self._errors as problem:
+        except Exception as problem:  # noqa: BLE001  # what is no protocol is no RedisError
             raise self._entries.away(problem) from None
 
 

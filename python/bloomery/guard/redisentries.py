@@ -1,8 +1,14 @@
 """Answers as a cache in Redis holds them: the commands that write and read them, and what their
 replies mean; once for threads and for asyncio.
 
-    entry   version (1 byte) | found (1 byte) | fresh_until | keep_until (float64 each) | value
+    entry   version (1 byte) | token (8 bytes) | fresh until (13 digits) | found (0 or 1) | value
+    leased  version (1 byte) | token (8 bytes)
     name    prefix + canonical key; of a key above 200 bytes: prefix + "#" + its BLAKE2b
+
+A token stands for "nobody has written this key since". Who finds no entry is given one, made if
+the key has none, before the source is asked; an answer is written only where its token is there
+still. A deletion takes it away, and so does a Redis that has lost it: then nothing is written.
+Times are milliseconds of Redis's own clock, 0 for "as long as it is there".
 
 Every entry expires, so what Redis holds of ours is bounded by what is asked in that time; for a
 bound in bytes give Redis a `maxmemory` and the policy `allkeys-lru` or `volatile-lru`.
@@ -13,24 +19,64 @@ from __future__ import annotations
 import hashlib
 import logging
 import math
+import os
 import struct
-import time
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, NamedTuple, TypeAlias
 
 from bloomery.errors import CacheUnavailable, InvalidParameter, PoisonedCache
 from bloomery.guard.codec import decode, encode
 from bloomery.guard.parts import Cached
+from bloomery.guard.redisscripts import Script
+from bloomery.steady import steady
 
 __all__ = ["Command", "RedisEntries", "Replies"]
 
 Command: TypeAlias = "tuple[Any, ...]"
 
 _LOG = logging.getLogger("bloomery.guard")
-_VERSION = 1
-_HEAD = struct.Struct(">BBdd")
+_VERSION = 2
+_HEAD = struct.Struct(">B8s13sc")
+_TOKEN = struct.Struct(">8s")
+_LEASED = struct.Struct(">B8s")
 _LONGEST_NAME = 200
 _SOME = 10_000  # keys a round trip: Redis does nothing else while it answers one
+_SCRIPTED = 500  # keys a script, which takes longer for each
+
+# For a cluster, where each node has its own clock.
+_READ = Script("""
+local time = redis.call('TIME')
+return {redis.call('GET', KEYS[1]), time[1], time[2]}
+""")
+_LEASE = Script("""
+local tokens = {}
+for i, key in ipairs(KEYS) do
+    local held = redis.pcall('GETRANGE', key, 0, 8)
+    if type(held) ~= 'string' or #held < 9 or string.byte(held) ~= 2 then
+        held = '\\2' .. ARGV[2]
+        redis.call('SET', key, held, 'PX', ARGV[1])
+    end
+    tokens[i] = string.sub(held, 2)
+end
+return tokens
+""")
+# For each key: = and its token, or ! and one to write in any case; what comes behind the time; for
+# how long it is fresh, or 0; for how long it stays, or 0.
+_WRITE = Script("""
+local time = redis.call('TIME')
+local now = time[1] * 1000 + math.floor(time[2] / 1000)
+for i, key in ipairs(KEYS) do
+    local token, data, fresh, stays = unpack(ARGV, 4 * i - 3, 4 * i)
+    local head = '\\2' .. string.sub(token, 2)
+    if stays == '0' then
+        redis.call('UNLINK', key)
+    elseif string.sub(token, 1, 1) == '!' or redis.pcall('GETRANGE', key, 0, 8) == head then
+        local until_ = fresh == '0' and 0 or now + fresh
+        redis.call('SET', key, head .. string.format('%013.0f', until_) .. data, 'PX', stays)
+    end
+end
+""")
 
 
 class Replies(NamedTuple):
@@ -73,7 +119,18 @@ class RedisEntries:
 
     def reading(self, names: Sequence[bytes]) -> list[Command]:
         """What to send to read these."""
-        return [("GET", name) for name in names] if self._cluster else [("MGET", *names)]
+        if self._cluster:
+            return [(_READ, 1, name) for name in names]
+        return [("TIME",), ("MGET", *names)]
+
+    def leasing(self, names: Sequence[bytes], seconds: float) -> list[Command]:
+        """What to send for tokens of these, which last for so long."""
+        token, milliseconds = os.urandom(8), max(1, int(seconds * 1000))
+        return [(_LEASE, len(some), *some, milliseconds, token) for some in self._scripted(names)]
+
+    def _scripted(self, names: Sequence[Any]) -> Iterator[Sequence[Any]]:
+        size = 1 if self._cluster else _SCRIPTED
+        return (names[start : start + size] for start in range(0, len(names), size))
 
     def deleting(self, names: Sequence[bytes]) -> list[Command]:
         """What to send to delete these."""
@@ -81,16 +138,26 @@ class RedisEntries:
 
     def writing(self, entries: Sequence[tuple[bytes, Cached]]) -> Iterator[list[Command]]:
         """What to send to write these, some at a time."""
+        now = steady()
         for start in range(0, len(entries), _SOME):
-            yield [self._set(key, entry) for key, entry in entries[start : start + _SOME]]
+            commands: list[Command] = []
+            for some in self._scripted(entries[start : start + _SOME]):
+                command: list[Any] = [_WRITE, len(some), *(self._name(key) for key, _ in some)]
+                for _, entry in some:
+                    command += self._set(entry, now)
+                commands.append(tuple(command))
+            yield commands
 
-    def _set(self, key: bytes, entry: Cached) -> Command:
-        # Seconds from now and not a time of day: Redis's clock may be another.
-        milliseconds = int((entry.keep_until - time.time()) * 1000)
-        data = self._written(entry) if milliseconds > 0 else None
+    def _set(self, entry: Cached, now: float) -> Command:
+        # Seconds from now and not a time of day: Redis's clock is another.
+        stays = int((entry.keep_until - now) * 1000)
+        data = self._written(entry) if stays > 0 else None
         if data is None:  # nor may an older one stay
-            return ("UNLINK", self._name(key))
-        return ("SET", self._name(key), data, "PX", milliseconds)
+            return (b"!", b"", 0, 0)
+        ends = entry.keep_until <= entry.fresh_until
+        fresh = 0 if ends else max(1, int((entry.fresh_until - now) * 1000))
+        token = b"!" + os.urandom(8) if entry.token is None else b"=" + entry.token
+        return (token, data, fresh, stays)
 
     def _written(self, entry: Cached) -> bytes | None:
         try:
@@ -104,7 +171,7 @@ class RedisEntries:
         if len(value) > self._longest:
             _LOG.debug("a value of %d bytes is not cached: above %d", len(value), self._longest)
             return None
-        return _HEAD.pack(_VERSION, entry.found, entry.fresh_until, entry.keep_until) + value
+        return (b"1" if entry.found else b"0") + value
 
     # Replies.
 
@@ -112,37 +179,62 @@ class RedisEntries:
         """The replies to `reading` as entries."""
         if not self._cluster:
             self.check(replies)
-            (replies,) = replies
+            with self._nonsense():
+                (second, micro), values = replies
+                replies = [(value, second, micro) for value in values]
+        if len(replies) != len(names):
+            raise self._told("it answered for other keys")
         held: list[Cached | None] = []
         bad: list[bytes] = []
         why = ""
         for name, reply in zip(names, replies, strict=True):
             entry = None
             try:
-                if isinstance(reply, Exception) and str(reply).startswith("WRONGTYPE"):
+                if isinstance(reply, Exception) and "WRONGTYPE" in str(reply):
                     raise ValueError("it is no string")
                 self.check([reply])
-                entry = None if reply is None else self._entry(reply)
+                with self._nonsense():
+                    data, second, micro = reply
+                    now = int(second) + int(micro) / 1e6
+                    data = None if data is None else memoryview(data).tobytes()
+                if data is not None:
+                    entry = self._entry(data, now)
             except ValueError as problem:
                 bad.append(name)
                 why = str(problem)
             held.append(entry)
         return Replies(held, bad, why)
 
-    def _entry(self, data: bytes) -> Cached | None:
+    def _entry(self, data: bytes, now: float) -> Cached | None:
         if len(data) > self._longest + _HEAD.size:
             return None  # written by one that may write more
+        if len(data) == _LEASED.size and data[0] == _VERSION:
+            return None  # somebody asks the source for it
         if len(data) < _HEAD.size:
             raise ValueError(f"{len(data)} bytes, must be {_HEAD.size} or more")
-        version, found, fresh_until, keep_until = _HEAD.unpack_from(data)
+        version, _, until, found = _HEAD.unpack_from(data)
         if version != _VERSION:
             raise ValueError(f"version {version}, must be {_VERSION}")
-        if found > 1 or not (math.isfinite(fresh_until) and math.isfinite(keep_until)):
+        if found not in (b"0", b"1") or not until.isdigit():
             raise ValueError("its head is damaged")
-        if not found and len(data) > _HEAD.size:
+        if found == b"0" and len(data) > _HEAD.size:
             raise ValueError("a value of what is not there")
-        value = decode(data[_HEAD.size :]) if found else None
-        return Cached(bool(found), value, fresh_until, keep_until)
+        value = decode(data[_HEAD.size :]) if found == b"1" else None
+        fresh = math.inf if int(until) == 0 else steady() + int(until) / 1000 - now
+        return Cached(found == b"1", value, fresh, math.inf)
+
+    def tokens(self, replies: Sequence[Any]) -> list[bytes]:
+        """The replies to `leasing`."""
+        self.check(replies)
+        with self._nonsense():
+            return [_TOKEN.unpack(token)[0] for some in replies for token in some]
+
+    @contextmanager
+    def _nonsense(self) -> Iterator[None]:
+        try:
+            yield
+        except (TypeError, ValueError, struct.error):
+            raise self._told("it answers what no Redis does") from None
 
     def check(self, replies: Sequence[Any]) -> None:
         """Raise if Redis refused a command."""
@@ -153,7 +245,10 @@ class RedisEntries:
     def away(self, problem: Exception) -> CacheUnavailable:
         """The error for what a client raised, without keys and secrets."""
         said = " ".join(str(problem).split()).partition(", with args")[0]
-        return CacheUnavailable(f"the cache at {self.place}: {type(problem).__name__}: {said}")
+        return self._told(f"{type(problem).__name__}: {said}")
+
+    def _told(self, what: str) -> CacheUnavailable:
+        return CacheUnavailable(f"the cache at {self.place}: {what}")
 
     def poisoned(self, read: Replies) -> PoisonedCache:
         """The error for entries that nobody of us wrote, and that are deleted by now."""

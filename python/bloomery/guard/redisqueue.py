@@ -63,9 +63,9 @@ class RedisQueue:
         """The first items, which stay."""
         return self._ask(self._scripts.head(most))
 
-    def done(self, items: Sequence[Item]) -> None:
-        """These are done: they wait no more, nor are they parked."""
-        self._ask(self._scripts.done(items))
+    def done(self, items: Sequence[Item]) -> int:
+        """These are done: they wait no more, nor are they parked. How many waited until now."""
+        return self._ask(self._scripts.done(items))
 
     def park(self, item: Item, why: str) -> None:
         """Set this one aside, so that those behind it go on. `put` lets it wait again, `done`
@@ -79,6 +79,10 @@ class RedisQueue:
     def lease(self, owner: str, seconds: float) -> bool:
         """Let this owner, and nobody else, drain for so long; False if another does."""
         return self._ask(self._scripts.lease(owner, seconds))
+
+    def renew(self, owner: str, seconds: float) -> bool:
+        """Let it drain for so long from now on; False if the lease was lost meanwhile."""
+        return self._ask(self._scripts.renew(owner, seconds))
 
     def release(self, owner: str) -> None:
         """Drain no longer."""
@@ -160,9 +164,9 @@ class AsyncRedisQueue:
         """The first items, which stay."""
         return await self._ask(self._scripts.head(most))
 
-    async def done(self, items: Sequence[Item]) -> None:
-        """These are done: they wait no more, nor are they parked."""
-        await self._ask(self._scripts.done(items))
+    async def done(self, items: Sequence[Item]) -> int:
+        """These are done: they wait no more, nor are they parked. How many waited until now."""
+        return await self._ask(self._scripts.done(items))
 
     async def park(self, item: Item, why: str) -> None:
         """Set this one aside, so that those behind it go on."""
@@ -175,6 +179,10 @@ class AsyncRedisQueue:
     async def lease(self, owner: str, seconds: float) -> bool:
         """Let this owner, and nobody else, drain for so long; False if another does."""
         return await self._ask(self._scripts.lease(owner, seconds))
+
+    async def renew(self, owner: str, seconds: float) -> bool:
+        """Let it drain for so long from now on; False if the lease was lost meanwhile."""
+        return await self._ask(self._scripts.renew(owner, seconds))
 
     async def release(self, owner: str) -> None:
         """Drain no longer."""

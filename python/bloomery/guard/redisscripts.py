@@ -19,7 +19,7 @@ from bloomery.errors import InvalidParameter, QueueUnavailable
 from bloomery.guard.codec import encode, read_item
 from bloomery.guard.parts import Item
 
-__all__ = ["Asked", "RedisScripts", "Script"]
+__all__ = ["Asked", "RedisScripts", "Script", "spelled"]
 
 T = TypeVar("T")
 Asked: TypeAlias = Generator[tuple[Any, ...], Any, T]
@@ -74,6 +74,7 @@ end
 """
 # Entries of the two streams may have the same number: one that is parked has a p before it.
 _DONE = f"""{_TAKE_OUT}
+local waited = 0
 for _, id in ipairs(ARGV) do
     if string.sub(id, 1, 1) == 'p' then
         id = string.sub(id, 2)
@@ -82,10 +83,11 @@ for _, id in ipairs(ARGV) do
             redis.call('XDEL', KEYS[5], id)
             redis.call('HDEL', KEYS[6], row[2][10])
         end
-    else
-        take_out(id)
+    elseif take_out(id) then
+        waited = waited + 1
     end
 end
+return waited
 """
 _PARK = f"""{_TAKE_OUT}
 local fields = take_out(ARGV[1])
@@ -102,6 +104,10 @@ if held and held ~= ARGV[1] then return 0 end
 redis.call('SET', KEYS[7], ARGV[1], 'PX', ARGV[2])
 return 1
 """
+_RENEW = """
+if redis.call('GET', KEYS[7]) ~= ARGV[1] then return 0 end
+return redis.call('PEXPIRE', KEYS[7], ARGV[2])
+"""
 _RELEASE = """
 if redis.call('GET', KEYS[7]) == ARGV[1] then redis.call('DEL', KEYS[7]) end
 """
@@ -116,6 +122,18 @@ class Script(str):
     def sha(self) -> str:
         """By which Redis knows it."""
         return hashlib.sha1(self.encode(), usedforsecurity=False).hexdigest()
+
+
+def spelled(commands: Sequence[tuple[Any, ...]], *, whole: bool) -> list[tuple[Any, ...]]:
+    """Commands as they are sent, scripts by their digests, or as a whole."""
+    return [
+        command
+        if not isinstance(command[0], Script)
+        else ("EVAL", *command)
+        if whole
+        else ("EVALSHA", command[0].sha, *command[1:])
+        for command in commands
+    ]
 
 
 class RedisScripts:
@@ -180,10 +198,11 @@ class RedisScripts:
         rows = yield ("XRANGE", self._waiting, "-", "+", "COUNT", most)
         return [_item(*row)[0] for row in rows or ()]
 
-    def done(self, items: Sequence[Item]) -> Asked[None]:
-        """They wait no more."""
-        if items:
-            yield self._script(_DONE, *(item.id for item in items))
+    def done(self, items: Sequence[Item]) -> Asked[int]:
+        """They wait no more; how many did."""
+        if not items:
+            return 0
+        return int((yield self._script(_DONE, *(item.id for item in items))))
 
     def park(self, item: Item, why: str) -> Asked[None]:
         """Set it aside."""
@@ -196,6 +215,10 @@ class RedisScripts:
     def lease(self, owner: str, seconds: float) -> Asked[bool]:
         """May this one drain?"""
         return bool((yield self._script(_LEASE, owner, max(1, int(seconds * 1000)))))
+
+    def renew(self, owner: str, seconds: float) -> Asked[bool]:
+        """May this one go on?"""
+        return bool((yield self._script(_RENEW, owner, max(1, int(seconds * 1000)))))
 
     def release(self, owner: str) -> Asked[None]:
         """Drain no longer."""

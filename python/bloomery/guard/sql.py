@@ -70,7 +70,7 @@ class SqlSource:
             self._use(table, key or "", names, once)
 
     def _use(self, table: str, key: str, value: str | list[str] | None, once: str | None) -> None:
-        quote = self._database.engine.dialect.identifier_preparer.quote
+        quote = self._database.quoted
 
         def placed(name: str) -> str:
             return ".".join(map(quote, name.split(".")))

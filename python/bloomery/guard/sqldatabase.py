@@ -71,6 +71,15 @@ class SqlDatabase:
         host = f"{url.host}{f':{url.port}' if url.port else ''}/" if url.host else ""
         return f"{host}{url.database or ''}"
 
+    def quoted(self, name: str) -> str:
+        """A name as it stands in the text of a statement (`sqlalchemy.text`), which takes a colon
+        for a parameter, and doubles what drivers take for one: not twice."""
+        preparer = self.engine.dialect.identifier_preparer
+        quoted = preparer.quote(name)
+        if getattr(preparer, "_double_percents", False):
+            quoted = quoted.replace("%%", "%")
+        return quoted.replace(":", "\\:")
+
     def close(self) -> None:
         """Let go of the connections, unless they are those of an engine that was given."""
         if self._own:

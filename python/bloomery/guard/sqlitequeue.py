@@ -1,7 +1,8 @@
 """A durable queue in a file of SQLite: any thread, several processes on one file of a local disk.
 
     waiting: one row for each item, in order      parked: what the source refuses
-    counts: how many writes wait, and how many items     lease: who drains, and until when
+    counts: how many writes wait, and how many items     lease: who drains, for how many
+    seconds, and until when by the machine's steady clock, which begins anew when it is started
 
 Every change is one transaction, on disk when it returns. Look-ups ask this queue each time they
 reach the source: they read by a connection of their own, which waits for no write.
@@ -11,7 +12,6 @@ from __future__ import annotations
 
 import os
 import sqlite3
-import time
 from collections.abc import Sequence
 from typing import Any
 
@@ -20,6 +20,7 @@ from bloomery.errors import InvalidParameter, QueueUnavailable
 from bloomery.guard.codec import encode, read_item
 from bloomery.guard.parts import Item
 from bloomery.guard.sqlitefile import SqliteFile
+from bloomery.steady import steady
 
 __all__ = ["SqliteQueue"]
 
@@ -135,11 +136,14 @@ class SqliteQueue:
             )
             return [self._item(*row) for row in rows]
 
-    def done(self, items: Sequence[Item]) -> None:
-        """These are done: they wait no more, nor are they parked."""
+    def done(self, items: Sequence[Item]) -> int:
+        """These are done: they wait no more, nor are they parked. How many waited until now."""
+        waited = 0
         with self._file.writing() as connection:
             for start in range(0, len(items), _SOME):
-                self._take_out(connection, [item.id for item in items[start : start + _SOME]])
+                some = [item.id for item in items[start : start + _SOME]]
+                waited += self._take_out(connection, some)
+        return waited
 
     def park(self, item: Item, why: str) -> None:
         """Set this one aside, so that those behind it go on. `put` lets it wait again, `done`
@@ -152,8 +156,8 @@ class SqliteQueue:
             )
             self._take_out(connection, [item.id], "waiting")
 
-    def _take_out(self, connection: sqlite3.Connection, numbers: list[Any], *tables: str) -> None:
-        marks = _marks(numbers)
+    def _take_out(self, connection: sqlite3.Connection, numbers: list[Any], *tables: str) -> int:
+        marks, waited = _marks(numbers), 0
         (writes,) = connection.execute(
             f"SELECT count(name) FROM waiting WHERE number IN ({marks})", numbers
         ).fetchone()
@@ -164,6 +168,8 @@ class SqliteQueue:
                     "UPDATE counts SET items = items - ?, writes = writes - ?",
                     (gone.rowcount, writes),
                 )
+                waited = gone.rowcount
+        return waited
 
     def parked(self) -> list[tuple[Item, str]]:
         """What was set aside, and why."""
@@ -173,19 +179,35 @@ class SqliteQueue:
 
     def lease(self, owner: str, seconds: float) -> bool:
         """Let this owner, and nobody else, drain for so long; False if another does."""
-        now = time.time()
+        return self._lease(owner, seconds, renews=False)
+
+    def renew(self, owner: str, seconds: float) -> bool:
+        """Let it drain for so long from now on; False if the lease was lost meanwhile."""
+        return self._lease(owner, seconds, renews=True)
+
+    def _lease(self, owner: str, seconds: float, *, renews: bool) -> bool:
         with self._file.writing() as connection:
-            # One that ends later than any lease can was given by a clock that was wrong.
-            taken = connection.execute(
-                "UPDATE lease SET owner = ?, until = ? WHERE owner = ? OR until < ? OR until > ?",
-                (owner, now + seconds, owner, now, now + 86400.0),
+            held, until = connection.execute("SELECT owner, until FROM lease").fetchone()
+            length, space, name = held.partition(" ")
+            now = steady()
+            # One that ends later than it can was given before the machine was started again.
+            free = not (space and now < until <= now + float(length))
+            if name != owner and (renews or not free):
+                return False
+            connection.execute(
+                "UPDATE lease SET owner = ?, until = ?",
+                (f"{float(seconds)} {owner}", now + seconds),
             )
-            return taken.rowcount > 0
+            return True
 
     def release(self, owner: str) -> None:
         """Drain no longer."""
         with self._file.writing() as connection:
-            connection.execute("UPDATE lease SET owner = '', until = 0 WHERE owner = ?", (owner,))
+            connection.execute(
+                "UPDATE lease SET owner = '', until = 0"
+                " WHERE substr(owner, instr(owner, ' ') + 1) = ?",
+                (owner,),
+            )
 
     def _item(self, number: int, what: Any, key: Any, value: Any, token: Any, at: Any) -> Item:
         try:

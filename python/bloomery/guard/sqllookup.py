@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["SqlLookup"]
 
 _IN = re.compile(r"\bIN\s*(?:\(\s*:keys\s*\)|:keys\b)", re.I)
-_KEYS = re.compile(r"(?<![:\w]):keys\b")
+_KEYS = re.compile(r"(?<![:\w\\]):keys\b")
 # Keys a statement. PostgreSQL takes them as one array; others have a limit of parameters.
 _MOST = {
     "postgresql": 100_000,

@@ -158,8 +158,10 @@ class _Once:
         self._run(f"SELECT idempotency_key FROM {self._table} WHERE 1 = 0")
 
     def _run(self, text: str) -> None:
+        import sqlalchemy as sa
+
         with self._database.writing() as connection:
-            connection.exec_driver_sql(text)
+            connection.execute(sa.text(text))
 
     def first(self, connection: sa.Connection, idempotency_key: str) -> bool:
         """Is this the first time? Another transaction with the same key is waited for."""

@@ -6,18 +6,18 @@ from __future__ import annotations
 import contextlib
 import time
 import uuid
+from collections.abc import Sequence
 from typing import Any
 
 from bloomery import _native
 from bloomery.errors import FilterFull, InvalidSource, SourceUnavailable
 from bloomery.guard.answer import Answer
+from bloomery.guard.copies import is_too_often
 from bloomery.guard.core import Core
 from bloomery.guard.flow import Call, Flow
 from bloomery.guard.parts import Item
 
-__all__ = ["add", "enter", "enter_filters", "forget", "leave_filter", "remove"]
-
-_SOME = 1000  # writes that are about to get into the queue
+__all__ = ["add", "enter", "enter_filters", "fill", "forget", "leave_filter", "remove"]
 
 
 def add(core: Core, key: Any, value: Any, idempotency_key: str | None) -> Flow[Answer]:
@@ -33,9 +33,11 @@ def add(core: Core, key: Any, value: Any, idempotency_key: str | None) -> Flow[A
         core.writers.doubt(name, key, token)
 
     try:
-        current, copied = yield from enter_filters(core, key)
+        waits = yield from _must_wait(core)
+        # All adds of a key that wait share one copy of it.
+        current, copied = yield from enter_filters(core, key, waits and core.copies.has(name))
         item = Item("add", key, value, token, time.time())
-        if not (yield from _must_wait(core)):
+        if not waits:
             try:
                 new = yield from core.asking.add(key, value, token, ask)
             except BaseException as problem:
@@ -55,7 +57,9 @@ def add(core: Core, key: Any, value: Any, idempotency_key: str | None) -> Flow[A
                     yield from leave_filter(core, current, key)
                 return Answer(True, value, "source")
         if core.counts(current):
-            core.queued_here.add(token)
+            if copied and not asked and core.copies.has(name):
+                yield from leave_filter(core, current, key)
+            core.copies.wait(name, token, tried=asked)
         return (yield from _wait_in_line(core, name, item))
     finally:
         core.writers.leave(name)
@@ -86,11 +90,11 @@ def remove(core: Core, key: Any, idempotency_key: str | None) -> Flow[Answer]:
         core.writers.leave(name)
 
 
-def enter_filters(core: Core, key: Any) -> Flow[tuple[Any, bool]]:
-    """Add a key to the filter, and to one that is being built; the former, and whether that has a
-    copy of the key more than before."""
+def enter_filters(core: Core, key: Any, there: bool = False) -> Flow[tuple[Any, bool]]:
+    """Add a key to the filter, unless it is `there`, and to one that is being built; the former,
+    and whether that has a copy of the key more than before."""
     current, following = core.filters
-    copied = yield from enter(core, current, key)
+    copied = False if there else (yield from enter(core, current, key))
     if following is not None:
         yield from enter(core, following, key)
     return current, copied
@@ -102,10 +106,21 @@ def enter(core: Core, filter: Any, key: Any) -> Flow[bool]:
     try:
         yield Call(filter.add, (key,), blocking=core.blocks(filter))
     except FilterFull as full:
-        if "the most there can be" not in str(full):
+        if not is_too_often(full):
             raise
         return False
     return core.counts(filter)
+
+
+def fill(core: Core, filter: Any, keys: Sequence[Any]) -> Flow[None]:
+    """Add many keys to this filter, each of which may be in it as often as it can be."""
+    try:
+        yield Call(filter.add_many, (keys,), blocking=core.blocks(filter))
+    except FilterFull as full:
+        if not is_too_often(full):
+            raise
+        for key in keys:  # how far it came is not told: once more, and each by itself
+            yield from enter(core, filter, key)
 
 
 def leave_filter(core: Core, filter: Any, key: Any) -> Flow[None]:
@@ -126,9 +141,8 @@ def _must_wait(core: Core) -> Flow[bool]:
     if core.queue is None:
         return False
     waiting: int = yield Call(core.queue.writes)
-    if len(core.queued_here) > waiting + _SOME:
-        # Another process drained them. To forget too many costs a filter a copy too many.
-        core.queued_here.clear()
+    if not waiting:  # another process may have drained what we know of
+        core.copies.clear()
     return waiting > 0
 
 

@@ -46,9 +46,10 @@ class Backing:
         except errors.BloomeryError as problem:
             raise type(problem)(f"sources.{self.name}: {problem}") from None
         kind, longest = settings.key_type, self.options.longest
+        lease = self.options.lease
         asked = self.source if kind is None else TypedSource(self.source, kind)
         self.asking = Asking(asked, self.options)
-        self.caching = None if self._cache is None else Caching(self._cache, longest)
+        self.caching = None if self._cache is None else Caching(self._cache, longest, lease)
         self.queue = _open_queue(settings, data)
         self._drainer: AsyncGuard | None = None
 

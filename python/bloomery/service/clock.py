@@ -16,17 +16,13 @@ import zlib
 from collections.abc import Callable
 from pathlib import Path
 
+from bloomery.steady import steady as _steady
+
 __all__ = ["ALARM_SECONDS", "Clock", "Mark"]
 
 _SHARE = 0.1  # of the time that passes, by which it may run faster or slower
 ALARM_SECONDS = 5.0  # off the wall clock by more: somebody should know
 _AHEAD = 2.0  # seconds that the file is ahead: what a restart may skip, if the wall clock is behind
-
-
-def _steady() -> float:
-    """Seconds that nobody sets. They go on while the machine is suspended, where it can tell."""
-    boot = getattr(time, "CLOCK_BOOTTIME", None)
-    return time.monotonic() if boot is None else time.clock_gettime(boot)
 
 
 class Mark:

@@ -2,6 +2,7 @@
 
 import asyncio
 import socket
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
@@ -14,6 +15,7 @@ from bloomery import BloomFilter
 from bloomery.errors import CacheUnavailable, InvalidParameter, PoisonedCache
 from bloomery.guard import AsyncGuard, AsyncRedisCache, Guard, RedisCache
 from bloomery.guard.parts import Cached
+from bloomery.steady import steady
 from conftest import require
 from integration.conftest import open_folder, started
 from integration.servers import RedisServer, free_port, wait_until
@@ -70,10 +72,15 @@ def other(redis_server: RedisServer) -> Iterator[Any]:
 
 def held(value: Any, seconds: float = 60.0) -> Cached:
     """An entry that is kept for so long."""
-    return Cached(True, value, time.time() + seconds / 2, time.time() + seconds)
+    return Cached(True, value, steady() + seconds / 2, steady() + seconds)
 
 
-ABSENT = Cached(False, None, time.time() + 600, time.time() + 600)
+def said(entries: list[Cached | None]) -> list[tuple[bool, Any] | None]:
+    """What entries say, whenever they end."""
+    return [entry and (entry.found, entry.value) for entry in entries]
+
+
+ABSENT = Cached(False, None, steady() + 600, steady() + 600)
 LONG = b"\0" + b"k" * 5000
 
 
@@ -86,7 +93,7 @@ def test_entries_come_back_as_they_were_set(cache: Either, other: Any) -> None:
     ]
     cache.set_many(entries)
     names = [b"\0b", b"\0x", b"\0a", LONG, LONG + b"k"]
-    assert cache.get_many(names) == [ABSENT, None, entries[0][1], entries[2][1], None]
+    assert said(cache.get_many(names)) == said([ABSENT, None, entries[0][1], entries[2][1], None])
     assert all(len(name) < 64 for name in other.keys("*"))
     assert all(0 < other.pttl(name) <= 600_000 for name in other.keys("*"))
     cache.delete_many(names)
@@ -100,7 +107,8 @@ def test_a_batch_is_one_round_trip(cache: Either, other: Any) -> None:
     entries = [(b"\1%d" % number, held(number)) for number in range(1000)]
     cache.set_many(entries)
     reads = other.info("commandstats").get("cmdstat_mget", {}).get("calls", 0)
-    assert cache.get_many([key for key, _ in entries]) == [entry for _, entry in entries]
+    held_now = cache.get_many([key for key, _ in entries])
+    assert said(held_now) == said([entry for _, entry in entries])
     assert other.info("commandstats")["cmdstat_mget"]["calls"] == reads + 1
 
 
@@ -134,12 +142,12 @@ def test_what_is_too_large_or_cannot_be_written_is_not_cached(
 @pytest.mark.parametrize(
     ("data", "why"),
     [
-        (b"", "0 bytes, must be 18 or more"),
-        (b"\x80\x04" + b"x" * 40, "version 128, must be 1"),
-        (b"\1\2" + b"\0" * 16, "head is damaged"),
-        (b"\1\1" + b"\xff" * 16 + b"1", "head is damaged"),
-        (b"\1\0" + b"\0" * 16 + b"1", "not there"),
-        (b"\1\1" + b"\0" * 16 + b'{"$x":1}', "unknown tag"),
+        (b"", "0 bytes, must be 23 or more"),
+        (b"\x80\x04" + b"x" * 40, "version 128, must be 2"),
+        (b"\2" + b"t" * 8 + b"0" * 13 + b"2", "head is damaged"),
+        (b"\2" + b"t" * 8 + b"\xff" * 13 + b"1", "head is damaged"),
+        (b"\2" + b"t" * 8 + b"0" * 13 + b"0" + b"1", "not there"),
+        (b"\2" + b"t" * 8 + b"0" * 13 + b"1" + b'{"$x":1}', "unknown tag"),
     ],
 )
 def test_what_others_wrote_is_poison(cache: Either, other: Any, data: bytes, why: str) -> None:
@@ -243,7 +251,7 @@ def test_a_cluster_holds_entries_in_all_slots(cluster: RedisServer, for_asyncio:
     entries = [(b"\1%d" % number, held(number)) for number in range(50)]
     cache.set_many(entries)
     names = [key for key, _ in entries]
-    assert cache.get_many(names) == [entry for _, entry in entries]
+    assert said(cache.get_many(names)) == said([entry for _, entry in entries])
     cache.delete_many(names[1:])
     assert cache.get_many(names)[1:] == [None] * 49
     cluster.ask(b"RPUSH bloomery:cache:list 1\r\n")
@@ -271,3 +279,50 @@ def test_what_is_no_client_is_refused() -> None:
         with pytest.raises(InvalidParameter, match=why) as raised:
             made(given, **{"prefix": PREFIX, **options})
         assert "hunter2" not in str(raised.value)
+
+
+NONSENSE = {
+    "a number": b":5\r\n",
+    "too few": b"*0\r\n",
+    "too many": b"*3\r\n:1\r\n:2\r\n:3\r\n",
+    "no number": b"$five\r\n",
+    "another protocol": b"HTTP/1.1 400 Bad Request\r\n\r\n",
+    "no bytes": b"*2\r\n:1\r\n*1\r\n:7\r\n",
+    "nothing": b"",
+}
+
+
+@pytest.mark.parametrize("nonsense", NONSENSE.values(), ids=NONSENSE)
+def test_a_redis_that_answers_nonsense_is_gone_past(nonsense: bytes, for_asyncio: bool) -> None:
+    """The source answers, and what is no Redis is let alone for a while."""
+
+    def answer() -> None:
+        with closing(server):
+            while True:
+                try:
+                    connection, _ = server.accept()
+                except OSError:
+                    return
+                with connection:
+                    while nonsense and connection.recv(65536):
+                        connection.sendall(nonsense)
+
+    server = socket.create_server(("127.0.0.1", 0))
+    thread = threading.Thread(target=answer, daemon=True)
+    thread.start()
+    url = f"redis://127.0.0.1:{server.getsockname()[1]}?protocol=2"
+    cache = Either.cache(for_asyncio, url)
+    filter = BloomFilter(capacity=100, error_rate=0.01)
+    filter.update(["alice", "bob"])
+    kind = AsyncGuard if for_asyncio else Guard
+    rows = {"alice": 1}
+    guard = Either(kind(filter, rows.get, cache=cache.made), cache.loop)
+    assert [one.by for one in guard.get_many(["alice", "bob"])] == ["source", "source"]
+    rows["alice"] = 2
+    assert (guard.get("alice").value, guard.get("bob").found) == (2, False)
+    assert guard.info()["cache_failures"] >= 1
+    with pytest.raises(CacheUnavailable):
+        cache.get_many([b"\0a", b"\0b"])
+    cache.end()
+    server.shutdown(socket.SHUT_RDWR)
+    thread.join(20)

@@ -354,3 +354,26 @@ def test_a_forked_process_asks_by_connections_of_its_own(postgres_url: str) -> N
         timeout=120,
         env={"PYTHONPATH": ":".join(sys.path)},
     )
+
+
+@pytest.mark.parametrize("sign", ["%", "%s", "%(keys)s", ":v", ":keys", "%%", '"', "a b"])
+def test_names_may_have_any_sign(postgres: PostgresServer, postgres_url: str, sign: str) -> None:
+    """Tables and columns whose names drivers take for a parameter are looked up, written, counted
+    and read."""
+
+    def quoted(name: str) -> str:
+        return '"' + name.replace('"', '""') + '"'
+
+    table, key, value = f"{sign}t", f"{sign}k", f"{sign}v"
+    postgres.run(
+        f"CREATE TABLE {quoted(table)} ({quoted(key)} text PRIMARY KEY, {quoted(value)} int)"
+    )
+    with closing(
+        SqlSource(postgres_url, table=table, key=key, value=[value], once=f"{sign}once")
+    ) as named:
+        assert named.add("a", {value: 1}, "one") is True
+        assert named.add("a", {value: 2}, "two") is False
+        assert named.add("a", {value: 3}, "two") is None
+        assert named.get_many(["a", "b"]) == {"a": {value: 2}}
+        assert (named.count(), list(named.batches())) == (1, [["a"]])
+        assert named.remove("a", "three") is True

@@ -5,8 +5,10 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+from conftest import require
+from integration.conftest import started
 from integration.http.asking import Http
-from integration.lookup.places import QUERY, configuration, server, url
+from integration.lookup.places import DATABASE, QUERY, configuration, server, url
 from integration.resp.wire import Wire, request, shown
 from integration.servers import BloomeryServer, PostgresServer, wait_until
 
@@ -107,3 +109,37 @@ def test_a_server_ends_while_look_ups_wait(table: PostgresServer, tmp_path: Path
         assert "error" not in one.printed()
     finally:
         one.kill()
+
+
+def test_a_row_that_is_committed_is_not_denied_by_an_older_look_up(
+    table: PostgresServer, tmp_path: Path
+) -> None:
+    """One looks a key up, and waits for a lock; its row comes meanwhile: whoever asks then has
+    it."""
+    locked = "(SELECT count(*) FROM pg_advisory_xact_lock_shared(7)) = 1"
+    query = f"SELECT url, title FROM urls WHERE {locked} AND url IN :keys"
+    config = configuration(tmp_path, table, locked=f'query = "{query}"\ncache = "none"\n')
+    psycopg = require("psycopg")
+    waits = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted"
+    with (
+        started(server(tmp_path, config), kill=True) as one,
+        Http(one) as http,
+        Wire(one.resp_port) as first,
+        Wire(one.resp_port) as second,
+        psycopg.connect(table.url(DATABASE), autocommit=True) as holder,
+    ):
+        http.create("older", source="locked")
+        http.keys("older", "add", "new row", url(1))
+        http.keys("older", "lookup", url(1))  # it knows the types now
+        holder.execute("SELECT pg_advisory_lock(7)")
+        first.send(request("BF.LOOKUP", "older", "new row"))
+        assert wait_until(lambda: holder.execute(waits).fetchone() == (1,))
+        holder.execute("INSERT INTO urls (url, title) VALUES ('new row', 'new title')")
+        try:
+            second.send(request("BF.LOOKUP", "older", "new row"))
+            assert wait_until(lambda: waiting(http) == 2)
+            holder.execute("SELECT pg_advisory_unlock(7)")
+            assert shown(first.reply()) == [[":0", "$-1", "$source"]]
+            assert shown(second.reply()) == [[":1", "$new title", "$source"]]
+        finally:
+            holder.execute("DELETE FROM urls WHERE url = 'new row'")

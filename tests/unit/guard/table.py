@@ -96,6 +96,10 @@ class Memory:
         self._ask()
         return [self.held.get(key) for key in keys]
 
+    def lease_many(self, keys: Sequence[bytes]) -> list[None]:
+        """It is for one guard."""
+        return [None] * len(keys)
+
     def set_many(self, entries: Sequence[tuple[bytes, Cached]]) -> None:
         """Hold these."""
         self._ask()
@@ -169,6 +173,10 @@ class Line:
 
     def lease(self, owner: str, seconds: float) -> bool:
         """One drainer is all there is."""
+        return True
+
+    def renew(self, owner: str, seconds: float) -> bool:
+        """As `lease`."""
         return True
 
     def release(self, owner: str) -> None:

@@ -115,14 +115,17 @@ def test_what_is_stale_is_not_lost_with_the_batch(source: Hanging) -> None:
 def test_some_land_and_the_rest_waits_on() -> None:
     """Those who joined get what there is, and where to wait for the rest; the key is free again."""
     flights = Flights()
-    first, second = flights.claim([b"a", b"b"]), flights.claim([b"a", b"b"])
+    first, second = (
+        flights.claim(dict.fromkeys([b"a", b"b"])),
+        flights.claim(dict.fromkeys([b"a", b"b"])),
+    )
     (landed,) = second.theirs
     first.land_some({b"a": 1})
     some = landed.result(0)
     assert isinstance(some, Some)
     assert some == {b"a": 1}
-    assert list(flights.claim([b"a"]).mine) == [b"a"]
-    (rest,) = flights.claim([b"b"]).theirs
+    assert list(flights.claim(dict.fromkeys([b"a"])).mine) == [b"a"]
+    (rest,) = flights.claim(dict.fromkeys([b"b"])).theirs
     assert rest is some.rest
     first.land({b"a": 1, b"b": 2})
     assert rest.result(0) == {b"a": 1, b"b": 2}

@@ -1,13 +1,14 @@
 """The cache in the process."""
 
+import sys
 import threading
-import time
 
 import pytest
 
 from bloomery.errors import InvalidParameter
-from bloomery.guard import LocalCache
+from bloomery.guard import LocalCache, localcache
 from bloomery.guard.parts import Cached
+from bloomery.steady import steady
 from conftest import require
 
 require("cachetools")
@@ -15,13 +16,13 @@ require("cachetools")
 
 def held(value: object, seconds: float = 60.0) -> Cached:
     """An entry that is kept for so long."""
-    return Cached(True, value, time.time() + seconds / 2, time.time() + seconds)
+    return Cached(True, value, steady() + seconds / 2, steady() + seconds)
 
 
 def test_it_returns_what_it_holds() -> None:
     """Each key gets its own entry, None where there is none, in the order asked."""
     cache, entry = LocalCache(), held({"name": "Alice"})
-    nothing = Cached(False, None, time.time() + 9, time.time() + 9)
+    nothing = Cached(False, None, steady() + 9, steady() + 9)
     cache.set_many([(b"a", entry), (b"b", nothing)])
     assert cache.get_many([b"b", b"x", b"a"]) == [nothing, None, entry]
     cache.delete_many([b"a", b"x"])
@@ -45,7 +46,8 @@ def test_the_least_recently_asked_goes_first() -> None:
 def test_an_entry_ends_with_its_time(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is past its time is not returned, and no longer counts."""
     now = [1000.0]
-    monkeypatch.setattr(time, "time", lambda: now[0])
+    for module in (localcache, sys.modules[__name__]):
+        monkeypatch.setattr(module, "steady", lambda: now[0])
     cache = LocalCache()
     cache.set_many([(b"a", held(1, 10)), (b"b", held(1, 1000))])
     assert None not in cache.get_many([b"a", b"b"])

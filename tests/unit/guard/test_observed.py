@@ -5,10 +5,13 @@ from __future__ import annotations
 import random
 import threading
 import time
+from contextlib import suppress
+from typing import Any
 
 import pytest
 
 from bloomery import BloomFilter
+from bloomery.errors import SourceUnavailable
 from bloomery.guard import Guard
 from bloomery.guard.breaker import Breaker
 from bloomery.guard.observed import Observed, Tally
@@ -191,3 +194,45 @@ def test_nothing_is_counted_while_the_source_is_down() -> None:
     breaker.succeeded()
     observed.nos(["b"])
     assert (observed.take().true_negatives, observed.denied) == (2, 5)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("policy", ["raise", "maybe"])
+@pytest.mark.parametrize("present", [0, 2000], ids=["absent keys", "half of them there"])
+def test_a_source_that_fails_now_and_then_does_not_flatter_the_filter(
+    policy: Any, present: int
+) -> None:
+    """Half of its answers are missing: the rate is the true one all the same, and the interval,
+    which is wider, has it."""
+    filter = BloomFilter(2000, 0.05, seed=7)
+    filter.update(range(2000))
+    keys = range(10**6, 10**6 + 20_000)
+    truth = sum(filter.contains_many(keys)) / len(keys)
+    calls = 0
+
+    def flaky(key: int) -> int | None:
+        nonlocal calls
+        calls += 1
+        if calls % 2:
+            raise ConnectionError("away for a moment")
+        return key if key < 2000 else None
+
+    guard = Guard(filter, flaky, on_outage=policy, failures=10**6, timeout=None)
+    asked = [*keys, *range(present)]
+    random.Random(1).shuffle(asked)
+    for key in asked:
+        with suppress(SourceUnavailable):
+            guard.get(key)
+    info = guard.info()
+    assert info["observed_error_rate"] == pytest.approx(truth, rel=0.15)
+    assert info["observed_low"] < truth < info["observed_high"]
+    assert info["unconfirmed"] > 300
+    width = info["observed_high"] - info["observed_low"]
+    for key in asked:  # now it answers each, the second time
+        for _ in range(2):
+            with suppress(SourceUnavailable):
+                guard.get(key)
+    info = guard.info()
+    assert info["observed_error_rate"] == pytest.approx(truth, rel=0.05)
+    assert info["unconfirmed"] < 20
+    assert info["observed_high"] - info["observed_low"] < width
