@@ -2,8 +2,9 @@
 //! alone. Bit p is bit `p & 63` of word `p >> 6`: least significant first in little-endian bytes.
 
 use std::any::Any;
+use std::mem::ManuallyDrop;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
 use memmap2::MmapMut;
 
@@ -32,8 +33,29 @@ const TOUCH_STEP: usize = 16 << 20;
 
 /// Memory from the kernel, which can be made larger where it is.
 struct Mapped {
-    map: MmapMut,
+    map: ManuallyDrop<MmapMut>,
     charge: Charge,
+}
+
+/// Is large memory given back by a thread? To unmap a gigabyte takes some 50 ms.
+static UNMAP_ASIDE: AtomicBool = AtomicBool::new(false);
+const UNMAP_ASIDE_FROM: usize = 16 << 20;
+
+/// From now on large memory is given back by a thread of its own, for who has no time; it counts as
+/// given back at once.
+pub fn unmap_aside(aside: bool) {
+    UNMAP_ASIDE.store(aside, Relaxed);
+}
+
+impl Drop for Mapped {
+    fn drop(&mut self) {
+        // SAFETY: taken here alone, and not used after this.
+        let map = unsafe { ManuallyDrop::take(&mut self.map) };
+        if map.len() >= UNMAP_ASIDE_FROM && UNMAP_ASIDE.load(Relaxed) {
+            // Without a thread to be had it is dropped here, with what was to run in it.
+            let _ = std::thread::Builder::new().spawn(move || drop(map));
+        }
+    }
 }
 
 /// Owned or borrowed memory; a clone is the same memory. All access is through atomics with relaxed
@@ -67,7 +89,11 @@ impl Bits {
                 }
             }
             let words = map.as_ptr().cast();
-            return Some(Bits { words, len, _owner: Arc::new(Mapped { map, charge }) });
+            return Some(Bits {
+                words,
+                len,
+                _owner: Arc::new(Mapped { map: ManuallyDrop::new(map), charge }),
+            });
         }
         let slack = vec![0u64; len + WORDS_PER_LINE - 1];
         let words = slack[slack.as_ptr().align_offset(LINE_BYTES)..].as_ptr().cast();

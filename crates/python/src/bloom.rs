@@ -325,7 +325,7 @@ impl Bloom {
         let nbytes = shape.nbytes() as usize;
         let own = if cfg!(Py_GIL_DISABLED) { ATOMIC } else { 0 };
         let (bits, gate) = match memory.map(|object| (object, object.cast::<Memory>())) {
-            None => (Bits::zeroed(nbytes), own),
+            None => (py.detach(|| Bits::zeroed(nbytes)), own),
             Some((_, Ok(memory))) => {
                 let bits = memory.get().take(py)?;
                 check_room(py, bits.nbytes(), 0, nbytes)?;

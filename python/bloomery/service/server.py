@@ -23,10 +23,12 @@ from bloomery import _native, errors
 from bloomery.service import binding, logs, troubles, users
 from bloomery.service.access import Access
 from bloomery.service.alerts import Alerts
+from bloomery.service.aside import Aside
 from bloomery.service.audit import Audit
 from bloomery.service.commands import Commands
 from bloomery.service.engine import Engine
 from bloomery.service.http.door import HttpDoor
+from bloomery.service.intake import Intake
 from bloomery.service.listening import Listener, listen
 from bloomery.service.lookups import Lookups
 from bloomery.service.mirror import Mirror
@@ -75,6 +77,7 @@ class Server:
         self.loaded = False  # the filters are there
         self.serving = False  # clients: not before, and not when it is about to end
         self.resp_address = self.http_address = ""
+        self.intake = Intake(settings)
         self.alerts = Alerts(self.say)
         self.webhook: Webhook | None = None
         self.problems: list[str] = []  # that were found when it started
@@ -85,6 +88,7 @@ class Server:
 
     # Set by run().
     access: Access
+    aside: Aside
     audit: Audit
     engine: Engine
     turns: Turns
@@ -199,13 +203,17 @@ class Server:
         log = self.node.log if self.node is not None else self._open_log(found)
         # Only now: a lower limit than before must not keep the server from its own data.
         _native.set_memory_limit(self.settings.maxmemory or None)
+        _native.unmap_aside()
         self.engine = Engine(found.state, log)
+        self.aside = Aside(self.engine)
         if self.node is not None:
+            self.aside.hurries = False
             self.node.follow(self.engine)
         self.engine.shelf.most_layers = self.settings.cf_max_expansions
         lookups = Lookups(self.engine, self.settings, self.sources)
         self.commands = Commands(self.engine, self.settings, lookups)
         self.commands.node = self.node
+        self.commands.aside = self.aside
         self.turns = Turns(self.engine, partial(troubles.log_unavailable, self))
         self.policies = Policies(self.engine, self.alerts, self.say)
         self.rebuilds = Rebuilds(self)

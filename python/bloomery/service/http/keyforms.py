@@ -22,6 +22,8 @@ from bloomery import errors
 
 __all__ = ["decoded", "key_of"]
 
+MOST_PARTS = 4096  # of an array that is a key, those of arrays in it too
+
 
 def decoded(text: str) -> bytes:
     """Bytes that came as base64."""
@@ -56,7 +58,7 @@ def key_of(value: Any, *, encoded: bool = False) -> Any:
         return value
     if kind is list:
         try:
-            return tuple(key_of(part, encoded=encoded) for part in value)
+            return _tuple(value, encoded, [MOST_PARTS])
         except RecursionError:
             raise errors.InvalidKey("a key is nested too deeply") from None
     if kind is dict:
@@ -66,6 +68,17 @@ def key_of(value: Any, *, encoded: bool = False) -> Any:
     raise errors.UnsupportedKey(
         f"{'a number with a fraction' if kind is float else 'true or false'} is no key: a string, "
         "an integer, an array of these, or an object that names its form is"
+    )
+
+
+def _tuple(value: list[Any], encoded: bool, left: list[int]) -> tuple[Any, ...]:
+    """An array's key; `left`: how many parts it may still have."""
+    left[0] -= len(value) + 1
+    if left[0] < 0:
+        raise errors.InvalidKey(f"a key has more than {MOST_PARTS:,} parts")
+    return tuple(
+        _tuple(part, encoded, left) if type(part) is list else key_of(part, encoded=encoded)
+        for part in value
     )
 
 

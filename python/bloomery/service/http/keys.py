@@ -8,6 +8,7 @@ themselves. The door finds them by `find`, past the middleware, which would be h
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote_to_bytes
 
@@ -22,6 +23,7 @@ from bloomery.service.http.keyforms import key_of
 from bloomery.service.http.login import admit
 from bloomery.service.http.route import JSON, does, routes
 from bloomery.service.http.wrong import check_query
+from bloomery.service.slices import Slice
 
 if TYPE_CHECKING:
     from bloomery.service.server import Server
@@ -30,6 +32,7 @@ __all__ = ["find", "keys_in", "router"]
 
 _START = "http.response.start"
 _BODY = "http.response.body"
+_MANY = 4096  # keys: of fewer, in one go, it is a matter of a millisecond
 _PLAIN = {str, int}  # keys as they are; a look at their types costs least
 _FIELDS = {"key", "keys", "encoding"}
 _QUERY = ("column", "consistency")
@@ -49,17 +52,26 @@ def _answering(operation: str) -> Any:
             told = await streams.answer(server, operation, name, scope, receive)
             await told(scope, receive, send)
             return
-        keys, one = keys_in(await server.http.bodies.read(scope, receive))
+        keys, one = await keys_in(await server.http.bodies.read(scope, receive))
+        await server.aside.free(name)
         server.turns.join()
         shared = consistency(scope) if scope["query_string"] else None
         exactly = server.node is not None and server.commands.asks_store(shared)
+        many = len(keys) > _MANY and not exactly
         if operation == "contains":
-            answers = await server.commands.contained(name, keys, shared)
+            if many:
+                answers = await server.commands.contains_all(name, keys)
+            else:
+                answers = await server.commands.contained(name, keys, shared)
         else:
             if exactly and operation == "add":
                 answers, refused = await server.commands.added(name, keys, shared)
+            elif many:
+                answers, refused = await _change_all(server.commands, operation, name, keys)
+                server.turns.join()
             else:
-                answers, refused = _change(server.commands, operation, name, keys)
+                change = partial(_change, server.commands, operation, name, keys)
+                answers, refused = await server.commands.apart(name, change)
             refused = refused and server.commands.explain(name, refused)
             await server.turns.logged()
             if refused is not None or NO_ROOM in answers:
@@ -97,6 +109,11 @@ def _change(commands: Commands, operation: str, name: bytes, keys: list[Any]) ->
     return commands.add(name, keys) if operation == "add" else commands.remove(name, keys)
 
 
+async def _change_all(commands: Commands, operation: str, name: bytes, keys: list[Any]) -> Outcome:
+    work = commands.add_all if operation == "add" else commands.remove_all
+    return await work(name, keys)
+
+
 def _told(word: str, answers: bytes, one: bool) -> bytes:
     """The answers as JSON: a byte each becomes a word."""
     listed = (
@@ -123,9 +140,9 @@ def _refusal(word: str, outcome: Outcome, one: bool) -> Response:
 # From a body to keys.
 
 
-def keys_in(body: bytes) -> tuple[list[Any], bool]:
+async def keys_in(body: bytes) -> tuple[list[Any], bool]:
     """The keys of a request, and whether it asks for one alone."""
-    found = bodies.parse(body)
+    found = await bodies.parse_keys(body)
     if (
         type(found) is not dict
         or not found.keys() <= _FIELDS
@@ -143,7 +160,12 @@ def keys_in(body: bytes) -> tuple[list[Any], bool]:
         raise errors.InvalidParameter('"encoding" must be "utf-8" or "base64"')
     encoded = encoding == "base64"
     if encoded or not _PLAIN.issuperset(map(type, keys)):
-        keys = [_key(at, key, one, encoded) for at, key in enumerate(keys)]
+        forms, share = list[Any](), Slice()
+        for at, key in enumerate(keys):
+            forms.append(_key(at, key, one, encoded))
+            if at % 64 == 63:
+                await share.rest()
+        keys = forms
     return keys, one
 
 

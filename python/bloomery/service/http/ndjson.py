@@ -12,7 +12,8 @@ from bloomery.service.http.keyforms import key_of
 
 __all__ = ["Lines", "answers"]
 
-_LINES = 1 << 12  # that are looked at in one go: some 5 ms, for which all others wait
+_LINES = 1 << 10  # that are looked at in one go: some 5 ms, for which all others wait
+_LONG = 256 << 10  # bytes: a longer line is a string, which alone is read quickly
 _ANSWERS = 1 << 20
 
 
@@ -23,6 +24,11 @@ class Lines:
         self._most = most
         self._rest = bytearray()  # of a line that is not yet whole
         self._lines = 0
+
+    @property
+    def pending(self) -> int:
+        """Bytes of a line that is not yet whole."""
+        return len(self._rest)
 
     def feed(self, data: bytes) -> Iterator[list[Any]]:
         """Take what came; the keys of the lines that are whole now, in batches."""
@@ -42,6 +48,8 @@ class Lines:
         yield from self._keys(bytes(self._rest))
 
     def _keys(self, text: bytes) -> Iterator[list[Any]]:
+        if len(text) > _LONG:
+            self._check_long(text)
         keys = _plain(text)
         if keys is not None:
             self._lines += len(keys)
@@ -50,6 +58,15 @@ class Lines:
         lines = text.split(b"\n")
         for start in range(0, len(lines), _LINES):
             yield from self._each(lines[start : start + _LINES])
+
+    def _check_long(self, text: bytes) -> None:
+        lines = text.split(b"\n")
+        for number, line in enumerate(lines, self._lines + 1):
+            if len(line) > _LONG and not line.lstrip().startswith(b'"'):
+                raise errors.RequestTooLarge(
+                    f"line {number} has {len(line):,} bytes and is not a string: a key of another "
+                    f"form may have {_LONG:,}"
+                )
 
     def _each(self, lines: list[bytes]) -> Iterator[list[Any]]:
         """The keys one by one, up to a line that is none."""
