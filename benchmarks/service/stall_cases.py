@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from benchmarks.service.stalls import MIB, Stage
-from benchmarks.service.wire import packed, packed_many
+from benchmarks.service.wire import Word, packed, packed_many
 
 ARROW = "application/vnd.apache.arrow.stream"
 NDJSON = "application/x-ndjson"
@@ -74,8 +74,12 @@ _FLOOD = 250_000  # bytes: as much as is read from a socket at once
 def prepare(stage: Stage) -> None:
     """Make the filters that the cases ask about."""
     size = stage.size
-    small = [["BF.RESERVE", f"small:{at}", 0.01, 10] for at in range(size.filters)]
-    long = [["BF.RESERVE", b"%04d%b" % (at, b"a" * 996), 0.01, 10] for at in range(size.long_names)]
+    small: list[list[Word]] = [
+        ["BF.RESERVE", f"small:{at}", 0.01, 10] for at in range(size.filters)
+    ]
+    long: list[list[Word]] = [
+        ["BF.RESERVE", b"%04d%b" % (at, b"a" * 996), 0.01, 10] for at in range(size.long_names)
+    ]
     stage.call(*small, *long)
     large = size.large_bytes * 8 // 10  # keys: about ten bits each
     stage.call(
@@ -102,6 +106,11 @@ def prepare(stage: Stage) -> None:
 def _many(*words: str) -> Callable[[Stage], bytes]:
     """As many arguments as a command takes, after these words."""
     return lambda stage: packed_many(words, range(stage.size.arguments - len(words)))
+
+
+def _once(words: str) -> Callable[[Stage], bytes]:
+    one = packed(words.split())
+    return lambda stage: one
 
 
 def _flood(*words: str) -> Callable[[Stage], bytes]:
@@ -196,7 +205,6 @@ for _of, _arguments in {
     "LASTSAVE": "",
     "MEMORY HELP": "",
     "MEMORY USAGE": "large",
-    "MULTI": "",
     "OBJECT ENCODING": "large",
     "OBJECT HELP": "",
     "PERSIST": "large",
@@ -223,6 +231,7 @@ sent(
     "keys for which there is no place",
     lambda stage: packed_many(["CF.INSERT", "full", "ITEMS"], range(1000)),
 )
+sent("MULTI", "again and again", lambda stage: packed(["MULTI"]) * 1000 + packed(["DISCARD"]))
 sent("QUIT", "one", lambda stage: packed(["QUIT"]))
 sent("SAVE", "of all filters", lambda stage: packed(["SAVE"]))
 sent("BGSAVE", "of all filters", lambda stage: packed(["BGSAVE"]))
@@ -241,22 +250,21 @@ sent("SCAN", "all names", lambda stage: packed(["SCAN", 0, "COUNT", 1 << 30]))
 
 # Large filters.
 
-for _of, _words in (
-    ("BF.DEBUG", ("large",)),
-    ("BF.DEBUG", ("kinds:cuckoo",)),
-    ("BF.INFO", ("large",)),
-    ("MEMORY USAGE", ("cuckoo",)),
-    ("CF.COMPACT", ("cuckoo",)),
-    ("BF.ROTATE", ("rotating",)),
-    ("BF.MERGE", ("large", "large:2")),
-    ("BF.SCANDUMP", ("large", "1")),
-    ("CF.SCANDUMP", ("cuckoo", "1")),
+for _request in (
+    "BF.DEBUG large",
+    "BF.DEBUG kinds:cuckoo",
+    "BF.INFO large",
+    "MEMORY USAGE cuckoo",
+    "CF.COMPACT cuckoo",
+    "BF.ROTATE rotating",
+    "BF.MERGE large large:2",
+    "BF.SCANDUMP large 1",
+    "CF.SCANDUMP cuckoo 1",
 ):
-    sent(
-        _of,
-        f"{_words[0]}, large",
-        lambda stage, of=_of, words=_words: packed([*of.split(), *words]),
-    )  # type: ignore[misc]
+    _name, _, _rest = _request.partition(" ")
+    if _name == "MEMORY":
+        _name, _rest = "MEMORY USAGE", _rest.removeprefix("USAGE ")
+    sent(_name, f"{_rest}, large", _once(_request))
 
 
 @case("COPY", "large")
@@ -376,7 +384,7 @@ def _grow(stage: Stage) -> Request:
 
 def _body(kind: str) -> Callable[[Stage], bytes]:
     """A body of JSON with as many keys of a kind as there is room for."""
-    one = {
+    forms: dict[str, Callable[[int], str]] = {
         "strings": lambda at: f'"{at:012d}"',
         "integers": str,
         "uuids": lambda at: f'{{"uuid":"{uuid.UUID(int=at)}"}}',
@@ -389,7 +397,8 @@ def _body(kind: str) -> Callable[[Stage], bytes]:
         "empty arrays": lambda at: "[]",
         "one nested key": lambda at: "[[]]",
         "one long key": lambda at: "x" * 1000,
-    }[kind]
+    }
+    one = forms[kind]
 
     def make(stage: Stage) -> bytes:
         count = (stage.size.body - 64) // (len(one(10**6)) + 1)

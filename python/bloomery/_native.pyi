@@ -513,9 +513,9 @@ def make_header(
 ) -> bytes: ...
 def cut_json(
     text: bytes, member: bytes, nbytes: int
-) -> tuple[int, int, list[tuple[int, int]]] | None:
-    """Where the array that is this member of JSON's outermost object begins and ends, and its
-    elements in slices of about so many bytes; None if there is none."""
+) -> tuple[int, int, int, list[tuple[int, int]]] | None:
+    """Where the array that is this member of JSON's outermost object begins and ends, how many
+    elements it has, and those in slices of about so many bytes; None if there is none."""
 
 def unmap_aside() -> None:
     """Let memory of large filters be given back by threads from now on."""

@@ -70,7 +70,7 @@ def body(name: str) -> bytes:
 
 def line(name: str) -> bytes:
     """A line of JSON that does not end."""
-    return _head("application/x-ndjson") + b'"' + b"x" * (15 * MIB)
+    return _head("application/x-ndjson") + b'"' + b"x" * (4 * MIB - 10)
 
 
 def answers(name: str) -> bytes:
@@ -123,7 +123,7 @@ def test_what_is_begun_holds_no_more_than_the_budget(
             assert http.keys("seen", "contains", "a") == [True]
         assert resident(server) - before < BOUND
     with Http(server) as http:  # there is room again
-        large = "x" * (10 * MIB)
+        large = "x" * (3 * MIB)
         assert wait_until(
             lambda: http.client.post("/filters/seen/add", json={"key": large}).status_code == 200
         )

@@ -104,7 +104,11 @@ def test_many_uuids_hold_up_nobody_and_are_added(stage: Stage) -> None:
     answers: list[bytes] = []
 
     def request(stage: Stage) -> stall_cases.Request:
-        return lambda: answers.append(stage.http("POST", "/filters/large/add", body)) or b""
+        def add() -> bytes:
+            answers.append(stage.http("POST", "/filters/large/add", body))
+            return answers[-1]
+
+        return add
 
     assert held(stage, Case("POST", "uuids", request)) is None
     assert answers[0].count(b"true") + answers[0].count(b"false") == len(keys)

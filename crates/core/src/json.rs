@@ -10,6 +10,8 @@ pub struct Cut {
     pub array: Range<usize>,
     /// Without the commas between them; none of an empty array.
     pub slices: Vec<Range<usize>>,
+    /// How many elements there are.
+    pub count: usize,
 }
 
 /// The array that is the member of this name, in slices of about so many bytes; None if there is
@@ -42,8 +44,10 @@ pub fn cut(text: &[u8], member: &[u8], bytes: usize) -> Option<Cut> {
 
 fn elements(text: &[u8], bracket: usize, bytes: usize) -> Option<Cut> {
     let (mut slices, mut start, mut at) = (Vec::new(), bracket + 1, bracket + 1);
+    let mut count = 0;
     loop {
         at = value(text, at)?;
+        count += 1;
         match text.get(at)? {
             b',' => {
                 if at - start >= bytes {
@@ -59,7 +63,7 @@ fn elements(text: &[u8], bracket: usize, bytes: usize) -> Option<Cut> {
     if !slices.is_empty() || blank(text, start) != at {
         slices.push(start..at);
     }
-    Some(Cut { array: bracket..at + 1, slices })
+    Some(Cut { array: bracket..at + 1, slices, count })
 }
 
 /// Where the value that stands here ends: at a comma or a bracket that is not its own.

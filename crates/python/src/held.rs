@@ -37,8 +37,8 @@ pub static MOST_LAYERS: AtomicUsize = AtomicUsize::new(32);
 /// Up to here keys are taken one by one.
 const FEW: usize = 4;
 
-/// Bytes of a filter: to grow a larger one takes milliseconds.
-const LARGE: usize = 4 << 20;
+/// Bytes of a filter: to grow a larger one takes milliseconds, some 50 ns a key.
+const LARGE: usize = 256 << 10;
 
 /// Two words of hash a key.
 #[inline(always)]

@@ -20,13 +20,13 @@ impl Pattern {
     }
 }
 
-type Slices = (usize, usize, Vec<(usize, usize)>);
+type Slices = (usize, usize, usize, Vec<(usize, usize)>);
 
-/// Where the array that is this member of JSON's outermost object begins and ends, and its elements
-/// in slices of about so many bytes; None if there is none.
+/// Where the array that is this member of JSON's outermost object begins and ends, how many elements
+/// it has, and those in slices of about so many bytes; None if there is none.
 #[pyfunction]
 pub fn cut_json(py: Python<'_>, text: &[u8], member: &[u8], nbytes: usize) -> Option<Slices> {
     let found = py.detach(|| json::cut(text, member, nbytes))?;
     let slices = found.slices.into_iter().map(|slice| (slice.start, slice.end)).collect();
-    Some((found.array.start, found.array.end, slices))
+    Some((found.array.start, found.array.end, found.count, slices))
 }

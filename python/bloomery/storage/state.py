@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any, TypeVar
 
 from bloomery import errors
-from bloomery.storage import operations, settings
+from bloomery.storage import files, operations, settings
 from bloomery.storage.loading import Loading
 from bloomery.storage.operations import Op, Record
 
@@ -328,9 +328,9 @@ class State:
     def _load(self, entry: Entry, offset: int, part: bytes) -> None:
         assert entry.loading is not None
         work = partial(_loaded, entry.loading, offset, part)
-        # The last part brings a look at all of them; the first one has nothing to wait for.
-        nbytes = entry.loading.received + len(part) if offset else 0
-        entry.filter, items = self._long(nbytes, work)
+        # The first part brings memory for all of them, the last one a look at it.
+        nbytes = entry.loading.received + len(part) if offset else _announced(part)
+        entry.loading, entry.filter, items = self._long(nbytes, work)
         if entry.filter is not None:
             entry.loading = None
             entry.settings["kind"] = entry.filter.kind
@@ -364,9 +364,17 @@ def _compacted(filter: Any) -> Any:
     return filter
 
 
-def _loaded(loading: Loading, offset: int, part: bytes) -> tuple[Any, int]:
+def _announced(head: bytes) -> int:
+    """How large the filter will be whose head this is; 0 if it is none."""
+    try:
+        return files.expect(head[: files.HEADER_BYTES])[1]
+    except errors.BloomeryError:
+        return 0
+
+
+def _loaded(loading: Loading, offset: int, part: bytes) -> tuple[Loading, Any, int]:
     made = loading.take(offset, part)
-    return made, 0 if made is None else int(made.estimated_count)
+    return loading, made, 0 if made is None else int(made.estimated_count)
 
 
 def _due(entry: Entry) -> float:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from typing import TYPE_CHECKING, Any
 
 from bloomery import _native, errors
@@ -19,11 +19,14 @@ from bloomery.service.slices import Slice
 if TYPE_CHECKING:
     from bloomery.service.server import Server
 
-__all__ = ["Bodies", "Gone", "header", "media_type", "parse", "parse_keys", "parts"]
+__all__ = ["Bodies", "Gone", "header", "media_type", "parse", "parse_keys", "parse_plain", "parts"]
 
-MOST_AT_ONCE = 256 << 10  # bytes of JSON: 10 ms at most, whatever is in it
+MOST_AT_ONCE = 64 << 10  # bytes of JSON: some milliseconds, whatever is in it
+MOST_KEY = 4 << 20  # of one key, which is copied several times: 10 ms
+MOST_PLAIN = 1 << 20  # of a body that has no keys
 _SLICE = 32 << 10
 _MOST_KEYS = 1 << 18
+_DEEP = 1000  # arrays in arrays: Python's parser takes fewer
 _MOST_VALUES = 10_000  # of what is longer and cannot be cut
 
 
@@ -112,15 +115,26 @@ def parse(body: bytes) -> Any:
     return _parsed(body, 0)
 
 
-async def parse_keys(body: bytes) -> dict[str, Any] | Any:
+def parse_plain(body: bytes) -> Any:
+    """The value of JSON that is no list of keys; RequestTooLarge if it has too many values."""
+    return parse(_short(body, 0, len(body)))
+
+
+async def parse_keys(body: bytes, keys_of: Callable[[dict[str, Any], list[Any], int], Any]) -> Any:
     """The value of JSON that has its keys, any number of them, as the member "keys" of an object:
-    those are parsed in slices, between which others have their turn."""
+    those are parsed in slices, between which others have their turn. `keys_of` makes keys of some
+    of them: it is given the object without any, those, and how many came before."""
     if len(body) <= MOST_AT_ONCE:
         return parse(body)
     found = await asyncio.to_thread(_native.cut_json, body, b"keys", _SLICE)
     if found is None:
-        return parse(_short(body, 0, len(body)))
-    start, end, slices = found
+        return parse_plain(body)
+    start, end, count, slices = found
+    if count > _MOST_KEYS:
+        raise errors.RequestTooLarge(
+            f"a body may have {_MOST_KEYS:,} keys: send fewer at once, or a stream of them "
+            "(application/x-ndjson, application/vnd.apache.arrow.stream)"
+        )
     value = parse(_short(body[:start] + b"[]" + body[end:], start, len(body)))
     keys: list[Any] = []
     share = Slice()
@@ -128,12 +142,7 @@ async def parse_keys(body: bytes) -> dict[str, Any] | Any:
         some = _parsed(_short(b"[%b]" % body[first:last], first, last), first - 1, body)
         if not some:
             raise _invalid(f"Expecting value at byte {last}")
-        keys += some
-        if len(keys) > _MOST_KEYS:
-            raise errors.RequestTooLarge(
-                f"a body may have {_MOST_KEYS:,} keys: send fewer at once, or a stream of them "
-                "(application/x-ndjson, application/vnd.apache.arrow.stream)"
-            )
+        keys += keys_of(value, some, len(keys))
         await share.rest()
     value["keys"] = keys
     return value
@@ -141,7 +150,14 @@ async def parse_keys(body: bytes) -> dict[str, Any] | Any:
 
 def _short(text: bytes, start: int, end: int) -> bytes:
     """The text, if it may be parsed at once: one string may have any length, all else not."""
-    if len(text) > MOST_AT_ONCE and sum(map(text.count, b",[{")) > _MOST_VALUES:
+    if len(text) <= MOST_AT_ONCE:
+        return text
+    if len(text) > MOST_KEY:
+        raise errors.RequestTooLarge(f"one key may have {MOST_KEY:,} bytes of JSON")
+    commas, opened = text.count(b","), text.count(b"[") + text.count(b"{")
+    if opened > _DEEP * (commas + 1):  # without a comma between, each is in the one before
+        raise _invalid("nested too deeply")
+    if commas + opened > _MOST_VALUES:
         raise errors.RequestTooLarge(
             f"bytes {start:,} to {end:,} of the body have more than {_MOST_VALUES:,} values that "
             'are not keys of "keys": a key is a string, an integer or a short array'

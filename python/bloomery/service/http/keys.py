@@ -23,7 +23,6 @@ from bloomery.service.http.keyforms import key_of
 from bloomery.service.http.login import admit
 from bloomery.service.http.route import JSON, does, routes
 from bloomery.service.http.wrong import check_query
-from bloomery.service.slices import Slice
 
 if TYPE_CHECKING:
     from bloomery.service.server import Server
@@ -142,7 +141,23 @@ def _refusal(word: str, outcome: Outcome, one: bool) -> Response:
 
 async def keys_in(body: bytes) -> tuple[list[Any], bool]:
     """The keys of a request, and whether it asks for one alone."""
-    found = await bodies.parse_keys(body)
+    cut: list[bool] = []  # were keys made of them already, as they were parsed?
+
+    def keys_of(value: dict[str, Any], some: list[Any], before: int) -> list[Any]:
+        if not cut:
+            cut.append(_checked(value))
+        return _keys(some, before, cut[0])
+
+    found = await bodies.parse_keys(body, keys_of)
+    encoded = _checked(found)
+    if "key" in found:
+        return [_key(0, found["key"], True, encoded)], True
+    keys: list[Any] = found["keys"]
+    return keys if cut else _keys(keys, 0, encoded), False
+
+
+def _checked(found: Any) -> bool:
+    """Whether the strings are base64; InvalidRequest if the body is not as it should be."""
     if (
         type(found) is not dict
         or not found.keys() <= _FIELDS
@@ -151,22 +166,19 @@ async def keys_in(body: bytes) -> tuple[list[Any], bool]:
         raise errors.InvalidRequest(
             'the body must be {"key": …} or {"keys": […]}, and may have "encoding": "base64"'
         )
-    one = "key" in found
-    keys = [found["key"]] if one else found["keys"]
-    if type(keys) is not list:
+    if "keys" in found and type(found["keys"]) is not list:
         raise errors.InvalidRequest('"keys" must be an array')
     encoding = found.get("encoding", "utf-8")
     if encoding not in ("utf-8", "base64"):
         raise errors.InvalidParameter('"encoding" must be "utf-8" or "base64"')
-    encoded = encoding == "base64"
-    if encoded or not _PLAIN.issuperset(map(type, keys)):
-        forms, share = list[Any](), Slice()
-        for at, key in enumerate(keys):
-            forms.append(_key(at, key, one, encoded))
-            if at % 64 == 63:
-                await share.rest()
-        keys = forms
-    return keys, one
+    return bool(encoding == "base64")
+
+
+def _keys(values: list[Any], before: int, encoded: bool) -> list[Any]:
+    """The keys that some values of an array stand for."""
+    if not encoded and _PLAIN.issuperset(map(type, values)):
+        return values
+    return [_key(before + at, value, False, encoded) for at, value in enumerate(values)]
 
 
 def _key(at: int, value: Any, one: bool, encoded: bool) -> Any:

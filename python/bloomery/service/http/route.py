@@ -111,8 +111,8 @@ class Route(APIRoute):
             if takes_body:
                 if bodies.media_type(scope) != JSON:
                     raise Refused("the body must be JSON: Content-Type: application/json", 415)
-                body = await server.http.bodies.read(scope, request.receive, bodies.MOST_AT_ONCE)
-                request = _Parsed(scope, request.receive, body, bodies.parse(body))
+                body = await server.http.bodies.read(scope, request.receive, bodies.MOST_PLAIN)
+                request = _Parsed(scope, request.receive, body, bodies.parse_plain(body))
             return await handle(request)
 
         return checked

@@ -134,7 +134,7 @@ def _reader(server: Server, media: str, scope: Any) -> Reader:
         wanted = QueryParams(scope["query_string"]).get("column")
         return _ArrowReader(server.settings.max_request_bytes, wanted)
     if media == NDJSON:
-        return ndjson.Lines(server.settings.proto_max_bulk_len)
+        return ndjson.Lines(min(server.settings.proto_max_bulk_len, bodies.MOST_KEY))
     raise problems.Refused(f"Content-Type must be application/json, {NDJSON} or {ARROW}", 415)
 
 

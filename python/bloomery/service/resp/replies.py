@@ -53,7 +53,7 @@ class Array:
 
     def whole(self) -> Raw:
         """The reply."""
-        return Raw(b"*%d\r\n%b" % (self._count, self._out))
+        return Raw(b"*%d\r\n" % self._count + self._out)
 
 
 NO_LIST = Raw(b"*-1\r\n")  # RESP2's null in place of an array; in RESP3 all nulls are None
