@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import os
 import re
 import secrets
@@ -54,6 +55,7 @@ from bloomery.storage.state import State
 __all__ = ["Server"]
 
 _DRAIN_SECONDS = 5.0
+_OLDEST = 1000  # collections of the younger objects, before the oldest are looked at too
 _REGISTRY = "registry.sqlite"
 
 
@@ -164,6 +166,9 @@ class Server:
         if not self.settings.store:
             found = await asyncio.to_thread(recover, self.data, accept_loss=self.accept_loss)
             self._open(found)
+            # What is there stays: a collection that walks a million objects holds up everybody.
+            gc.freeze()
+            gc.set_threshold(*gc.get_threshold()[:2], _OLDEST)
             self.loaded = True
             return True
         self.node = Node(self)

@@ -10,9 +10,9 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
-from typing import TypeVar
+from typing import Any, TypeVar
 
-__all__ = ["FEW", "Slice", "batches", "gathered"]
+__all__ = ["FEW", "Slice", "batches", "gathered", "let_go"]
 
 _T = TypeVar("_T")
 SECONDS = 0.004
@@ -66,3 +66,11 @@ async def gathered(items: Iterable[_T], chosen: Callable[[_T], bool]) -> list[_T
         if at % 8 == 0:
             await share.rest()
     return found
+
+
+async def let_go(items: list[Any]) -> None:
+    """Empty a long list: to free hundreds of thousands of objects in one go takes long too."""
+    share = Slice()
+    while items:
+        del items[-_MOST:]
+        await share.rest()

@@ -26,6 +26,7 @@ MOST_KEY = 4 << 20  # of one key, which is copied several times: 10 ms
 MOST_PLAIN = 1 << 20  # of a body that has no keys
 _SLICE = 32 << 10
 _MOST_KEYS = 1 << 18
+_MOST_PARTS = 1 << 19
 _DEEP = 1000  # arrays in arrays: Python's parser takes fewer
 _MOST_VALUES = 10_000  # of what is longer and cannot be cut
 
@@ -130,9 +131,11 @@ async def parse_keys(body: bytes, keys_of: Callable[[dict[str, Any], list[Any], 
     if found is None:
         return parse_plain(body)
     start, end, count, slices = found
-    if count > _MOST_KEYS:
+    parts = sum(body.count(mark) for mark in (b",", b"[", b"{"))
+    if count > _MOST_KEYS or parts > _MOST_PARTS:
         raise errors.RequestTooLarge(
-            f"a body may have {_MOST_KEYS:,} keys: send fewer at once, or a stream of them "
+            f"a body may have {_MOST_KEYS:,} keys, of {_MOST_PARTS:,} parts in all if they are "
+            "arrays: send fewer at once, or a stream of them "
             "(application/x-ndjson, application/vnd.apache.arrow.stream)"
         )
     value = parse(_short(body[:start] + b"[]" + body[end:], start, len(body)))

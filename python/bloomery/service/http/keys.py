@@ -23,6 +23,7 @@ from bloomery.service.http.keyforms import key_of
 from bloomery.service.http.login import admit
 from bloomery.service.http.route import JSON, does, routes
 from bloomery.service.http.wrong import check_query
+from bloomery.service.slices import let_go
 
 if TYPE_CHECKING:
     from bloomery.service.server import Server
@@ -76,6 +77,8 @@ def _answering(operation: str) -> Any:
             if refused is not None or NO_ROOM in answers:
                 await _refusal(word, (answers, refused), one)(scope, receive, send)
                 return
+        if many:
+            await let_go(keys)
         body = _told(word, answers, one)
         length = (b"content-length", b"%d" % len(body))
         headers = [_JSON_HEADER, length]

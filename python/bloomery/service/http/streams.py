@@ -95,16 +95,18 @@ async def answer(server: Server, operation: str, name: bytes, scope: Any, receiv
     body = bodies.parts(receive)
     taken = Taken()
     try:
-        reader = _reader(server, media, scope)
         accept = _accepted(scope)
         admitted = partial(check_again, server, scope, operation, name)
-        batches = _batches(body, reader, admitted, Held(server, taken))
+        batches = _batches(body, _reader(server, media, scope), admitted, Held(server, taken))
         keep, shared = accept in _FORMS, consistency(scope)
         await _take(server, operation, name, batches, taken, keep=keep, shared=shared)
     except errors.MissingExtra as problem:
         status, told = problems.document(problem.code, str(problem), 415)
         return Response(told, status, media_type=problems.MEDIA)
     except errors.BloomeryError as problem:
+        # The client may take its time: what was kept of its stream, its frames have too.
+        taken.answers = bytearray()
+        problem.__traceback__ = problem.__context__ = None
         if not isinstance(problem, PermissionError):
             await _discard(body)
         if taken.keys:
