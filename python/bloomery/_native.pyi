@@ -418,6 +418,7 @@ class Family:
         """
     def _discard_one(self, key: Key, /) -> bool:
         """Take one copy of the key out if it is there; True if it was."""
+    def _make_room(self, keys: int) -> None: ...
     def _remove_many(self, keys: Batch, nulls: Nulls = "error") -> Mask: ...
     def _remove_lines(self, data: Buffer, final: bool = False) -> tuple[bytes, int, int, int]: ...
     def _add_hashes(self, data: bytes) -> int: ...
@@ -449,6 +450,14 @@ class Memory:
 @final
 class Section:
     def __buffer__(self, flags: int, /) -> memoryview: ...
+
+@final
+class Pattern:
+    """A pattern of names, as Redis's KEYS has them."""
+
+    def __new__(cls, pattern: bytes) -> Self: ...
+    def matches(self, name: bytes) -> bool:
+        """Whether a name matches."""
 
 @final
 class Places:
@@ -508,6 +517,15 @@ def make_header(
     nbytes: int = 0,
     extra: Sequence[int] = (),
 ) -> bytes: ...
+def cut_json(
+    text: bytes, member: bytes, nbytes: int
+) -> tuple[int, int, int, list[tuple[int, int]]] | None:
+    """Where the array that is this member of JSON's outermost object begins and ends, how many
+    elements it has, and those in slices of about so many bytes; None if there is none."""
+
+def unmap_aside() -> None:
+    """Let memory of large filters be given back by threads from now on."""
+
 def mask(answers: bytes, array: bool) -> Mask:
     """Answers, a byte for each key, as a list of bool or a NumPy array."""
 
@@ -583,6 +601,13 @@ class Shelf:
         """
     def take_marked(self) -> list[int]:
         """Numbers of the filters that have reached their mark, each once."""
+    def set_busy(self, name: bytes, busy: bool) -> None:
+        """While true, commands about this name go to Python: somebody works on all of its
+        filter."""
+    def needs_room(self, name: bytes, keys: int) -> bool:
+        """Would adding so many keys have a filter grow for long?"""
+    def starve(self, name: bytes) -> None:
+        """Remember that there was no memory for a filter to grow."""
     def note(self, id: int, op: int, data: bytes) -> None:
         """Note an operation for the log, behind the writes that came before it."""
     def take_log(self) -> list[tuple[int, int, bytes]]:
@@ -615,12 +640,13 @@ class Session:
     def __new__(
         cls, shelf: Shelf, max_arguments: int, max_argument_bytes: int, max_request_bytes: int
     ) -> Self: ...
-    def feed(self, data: bytes) -> list[bytes] | str | None:
+    def feed(self, data: bytes) -> list[bytes] | str | bool | None:
         """Take what the client sent and do what can be done of it.
 
         None: all is done that is there. A list: a command (its arguments) for Python, which gives
         the `reply` and feeds again. A str: this is no request, and nothing that follows can be
-        read.
+        read. True: there is more to do, after others had their turn; False: as True, but a filter
+        is not to be had for a while.
         """
     def reply(self, data: bytes, write: bool = False) -> None:
         """Append a reply; `write`: it must not go out if the log cannot be written."""

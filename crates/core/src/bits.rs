@@ -3,9 +3,10 @@
 
 use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::any::Any;
+use std::mem::ManuallyDrop;
 use std::ptr::NonNull;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
 use memmap2::{MmapMut, MmapRaw};
 
@@ -34,8 +35,29 @@ const TOUCH_STEP: usize = 16 << 20;
 
 /// Memory from the kernel, which can be made larger where it is.
 struct Mapped {
-    map: MmapRaw,
+    map: ManuallyDrop<MmapRaw>,
     charge: Charge,
+}
+
+/// Is large memory given back by a thread? To unmap a gigabyte takes some 50 ms.
+static UNMAP_ASIDE: AtomicBool = AtomicBool::new(false);
+const UNMAP_ASIDE_FROM: usize = 16 << 20;
+
+/// From now on large memory is given back by a thread of its own, for who has no time; it counts as
+/// given back at once.
+pub fn unmap_aside(aside: bool) {
+    UNMAP_ASIDE.store(aside, Relaxed);
+}
+
+impl Drop for Mapped {
+    fn drop(&mut self) {
+        // SAFETY: taken here alone, and not used after this.
+        let map = unsafe { ManuallyDrop::take(&mut self.map) };
+        if map.len() >= UNMAP_ASIDE_FROM && UNMAP_ASIDE.load(Relaxed) {
+            // Without a thread to be had it is dropped here, with what was to run in it.
+            let _ = std::thread::Builder::new().spawn(move || drop(map));
+        }
+    }
 }
 
 /// Memory from the allocator, in whole lines.
@@ -103,6 +125,7 @@ impl Bits {
                 }
             }
             let words = map.as_mut_ptr().cast();
+            let map = ManuallyDrop::new(map);
             return Some(Bits { words, len, _owner: Arc::new(Mapped { map, charge }) });
         }
         let layout = Layout::from_size_align(bytes, LINE_BYTES).ok()?;

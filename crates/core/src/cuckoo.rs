@@ -68,12 +68,22 @@ where
 trait Room {
     /// Adds an entry; false if there is no slot for it.
     fn take(&mut self, h: u64) -> Result<bool, Refusal>;
+    fn left(&self) -> u64;
+    fn make(&mut self, keys: u64) -> Result<(), Refusal>;
 }
 
 impl Room for Cuckoo<true> {
     #[inline(always)]
     fn take(&mut self, h: u64) -> Result<bool, Refusal> {
         Ok(self.table.insert(h, 0))
+    }
+
+    fn left(&self) -> u64 {
+        u64::MAX // it does not grow
+    }
+
+    fn make(&mut self, _keys: u64) -> Result<(), Refusal> {
+        Ok(())
     }
 }
 
@@ -89,12 +99,28 @@ impl Room for Cuckoo<false> {
         }
         Ok(true)
     }
+
+    fn left(&self) -> u64 {
+        self.table.room()
+    }
+
+    fn make(&mut self, keys: u64) -> Result<(), Refusal> {
+        self.table.grow_ahead(keys, GROWTH, self.made.error_rate)
+    }
 }
 
 impl<const RING: bool> Kind for Cuckoo<RING>
 where
     Cuckoo<RING>: Room,
 {
+    fn room(&self) -> u64 {
+        self.left()
+    }
+
+    fn make_room(&mut self, keys: u64) -> Result<(), Refusal> {
+        self.make(keys)
+    }
+
     #[inline(always)]
     fn prefetch(&self, h: u64) {
         self.table.prefetch(h);

@@ -64,6 +64,16 @@ pub trait Kind: Send + Sync + 'static {
     /// Adds the key; true if it is definitely new.
     fn add(&mut self, h: u64) -> Result<bool, Refusal>;
 
+    /// Keys that it takes before its memory has to grow, which goes through all of it.
+    fn room(&self) -> u64 {
+        u64::MAX
+    }
+
+    /// Grows ahead, if there is no room for so many keys.
+    fn make_room(&mut self, _keys: u64) -> Result<(), Refusal> {
+        Ok(())
+    }
+
     fn remove(&mut self, _h: u64) -> Result<Removal, Refusal> {
         Err(Refusal::Never("this kind of filter cannot remove keys"))
     }

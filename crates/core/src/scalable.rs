@@ -52,6 +52,14 @@ pub(crate) fn insert(
 }
 
 impl Kind for Scalable {
+    fn room(&self) -> u64 {
+        self.table.room()
+    }
+
+    fn make_room(&mut self, keys: u64) -> Result<(), Refusal> {
+        self.table.grow_ahead(keys, self.growth, self.made.error_rate)
+    }
+
     #[inline(always)]
     fn prefetch(&self, h: u64) {
         self.table.prefetch(h);

@@ -38,6 +38,9 @@ pub static MOST_LAYERS: AtomicUsize = AtomicUsize::new(32);
 /// Up to here keys are taken one by one.
 const FEW: usize = 4;
 
+/// Bytes of a filter: to grow a larger one takes milliseconds, some 50 ns a key.
+const LARGE: usize = 256 << 10;
+
 /// Two words of hash a key.
 #[inline(always)]
 fn pairs(hashes: &[u64]) -> impl Iterator<Item = [u64; 2]> {
@@ -211,6 +214,23 @@ impl Held {
         }
         self.contains(py, hashes, answers)?;
         Ok(Some(answers.iter().map(|answer| u64::from(*answer)).sum()))
+    }
+
+    /// Would adding so many keys have it grow, and is it so large that this takes long?
+    #[inline(always)]
+    pub fn needs_room(&self, py: Python<'_>, keys: usize) -> bool {
+        let Held::Family(family) = self else { return false };
+        let large = family.get().gate.read(py, false, |state| {
+            state.kind.room() < keys as u64
+                && state.kind.sections().iter().map(Bits::nbytes).sum::<usize>() > LARGE
+        });
+        large.unwrap_or(false) // who adds to it is told what is wrong
+    }
+
+    /// May one key take much longer to add than others? Then many are not added in one go.
+    #[inline(always)]
+    pub fn is_slow(&self, py: Python<'_>) -> bool {
+        matches!(self, Held::Cuckoo(cuckoo) if cuckoo.get().is_slow(py))
     }
 
     /// Does adding what is there already change anything?

@@ -3,7 +3,7 @@
 use std::os::raw::c_int;
 use std::sync::{Mutex, PoisonError};
 
-use bloomery_core::bits::Bits;
+use bloomery_core::bits::{self, Bits};
 use bloomery_core::budget;
 use pyo3::ffi;
 use pyo3::prelude::*;
@@ -31,7 +31,7 @@ impl Memory {
 impl Memory {
     #[new]
     fn make(py: Python<'_>, nbytes: usize) -> PyResult<Memory> {
-        let bits = Bits::zeroed(nbytes).and_then(|bits| bits.part(0, nbytes));
+        let bits = py.detach(|| Bits::zeroed(nbytes)).and_then(|bits| bits.part(0, nbytes));
         bits.map(Memory::new).ok_or_else(|| no_memory(py, nbytes as u64))
     }
 
@@ -123,6 +123,12 @@ pub unsafe fn fill_view(
 #[pyfunction]
 pub fn memory_used() -> u64 {
     budget::used()
+}
+
+/// From now on memory of large filters is given back by threads, and nobody waits for it.
+#[pyfunction]
+pub fn unmap_aside() {
+    bits::unmap_aside(true);
 }
 
 /// The most that they may have from now on; None: no limit.

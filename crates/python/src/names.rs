@@ -1,10 +1,11 @@
 //! Filters by name: what a command does to one, what is counted, and what is to be logged.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::time::{Duration, Instant};
 
 use bloomery_core::kind::Refusal;
 use pyo3::prelude::*;
+use pyo3::types::PyBytes;
 
 use crate::held::Held;
 use crate::run::Run;
@@ -54,16 +55,24 @@ pub struct Entry {
     pub maybes: u64,
 }
 
+/// What is noted of an operation: hashes that were gathered here, or what Python gave, as it is.
+pub enum Noted {
+    Hashes(Vec<u8>),
+    Given(Py<PyBytes>),
+}
+
 #[derive(Default)]
 pub struct Names {
     pub entries: HashMap<Vec<u8>, Entry>,
-    pub log: Vec<(u64, u8, Vec<u8>)>,
+    pub log: Vec<(u64, u8, Noted)>,
     /// Filters that have reached their mark.
     pub marked: Vec<u64>,
     /// No write is taken now.
     pub refusing: bool,
     /// Python sees every command.
     pub aside: bool,
+    /// Names whose filters somebody works on as a whole: their commands go to Python, and wait.
+    pub busy: HashSet<Vec<u8>>,
     pub commands: u64,
     /// Room for hashes and answers, kept from one command to the next.
     pub hashes: Vec<u64>,
@@ -75,6 +84,11 @@ impl Names {
     #[inline(always)]
     pub fn get(&mut self, name: &[u8]) -> Option<&mut Entry> {
         self.entries.get_mut(name)
+    }
+
+    #[inline(always)]
+    pub fn is_busy(&self, name: &[u8]) -> bool {
+        !self.busy.is_empty() && self.busy.contains(name)
     }
 
     /// Both at once, which the borrow checker does not see to be apart through `get`.
@@ -90,7 +104,7 @@ impl Names {
 
 /// What a command needs beside the filter.
 pub struct Work<'a> {
-    log: &'a mut Vec<(u64, u8, Vec<u8>)>,
+    log: &'a mut Vec<(u64, u8, Noted)>,
     marked: &'a mut Vec<u64>,
     pub hashes: &'a mut Vec<u64>,
     pub answers: &'a mut Vec<u8>,
@@ -98,13 +112,14 @@ pub struct Work<'a> {
 
 impl Work<'_> {
     fn record(&mut self, id: u64, op: u8, width: usize, keep: impl Fn(u8) -> bool) {
-        let fits = |(before, what, data): &&mut (u64, u8, Vec<u8>)| {
-            (*before, *what) == (id, op) && data.len() < MOST_RECORD
+        let fits = |(before, what, noted): &&mut (u64, u8, Noted)| {
+            let room = matches!(noted, Noted::Hashes(data) if data.len() < MOST_RECORD);
+            (*before, *what) == (id, op) && room
         };
         if self.log.last_mut().filter(fits).is_none() {
-            self.log.push((id, op, Vec::new()));
+            self.log.push((id, op, Noted::Hashes(Vec::new())));
         }
-        let Some((_, _, data)) = self.log.last_mut() else { return };
+        let Some((_, _, Noted::Hashes(data))) = self.log.last_mut() else { return };
         for (hashes, answer) in self.hashes.chunks_exact(width).zip(self.answers.iter()) {
             if keep(*answer) {
                 hashes.iter().for_each(|h| data.extend_from_slice(&h.to_le_bytes()));
@@ -117,6 +132,14 @@ impl Work<'_> {
 }
 
 impl Entry {
+    /// Would adding so many keys have it grow for long? Then Python lets it grow in a thread before.
+    #[inline(always)]
+    pub fn needs_room(&self, py: Python<'_>, keys: usize) -> bool {
+        self.held.needs_room(py, keys)
+            && self.items < self.limit
+            && self.starved.is_none_or(|since| since.elapsed() >= STARVED)
+    }
+
     /// Answers for the hashed keys.
     #[inline(always)]
     pub fn contains(&mut self, py: Python<'_>, work: &mut Work<'_>) -> PyResult<()> {

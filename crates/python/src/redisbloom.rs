@@ -45,6 +45,18 @@ impl Chain {
     }
 }
 
+/// Moves that a key may make before its filter is called full; of more, some 100 µs are not rare.
+const MANY_MOVES: u16 = 1000;
+
+impl Cuckoo {
+    /// May one key take much longer to add than others?
+    #[inline(always)]
+    pub fn is_slow(&self, py: Python<'_>) -> bool {
+        let moves = self.gate.read(py, false, |cuckoo| cuckoo.numbers().max_iterations);
+        moves.is_ok_and(|moves| moves > MANY_MOVES)
+    }
+}
+
 /// (num_bits, num_hashes, capacity, keys, error_rate) of a layer.
 type ChainLayer = (u64, u32, u64, u64, f64);
 

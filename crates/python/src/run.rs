@@ -45,6 +45,7 @@ impl Run {
     #[inline(always)]
     pub fn begins(
         &mut self,
+        py: Python<'_>,
         doing: (Act, Door),
         names: &mut Names,
         parser: &Parser,
@@ -55,7 +56,11 @@ impl Run {
         let name = parser.argument(command, 1);
         if !matches!(act, Act::Contains | Act::Add)
             || (names.refusing && act == Act::Add)
-            || !names.get(name).is_some_and(|entry| entry.door == door && !entry.loading)
+            || names.is_busy(name)
+            || !names.get(name).is_some_and(|entry| {
+                let slow = || entry.held.is_slow(py) || entry.needs_room(py, MOST);
+                entry.door == door && !entry.loading && !(act == Act::Add && slow())
+            })
             || !self.push(parser, at)
         {
             return false;

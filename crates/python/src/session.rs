@@ -2,12 +2,14 @@
 //! done in one call, without Python; every other command is handed out to Python, in order.
 
 use std::sync::Mutex;
+use std::time::{Duration, Instant};
 
 use bloomery_core::resp::{Limits, Parser, Step};
 use pyo3::prelude::*;
 use pyo3::sync::MutexExt;
-use pyo3::types::{PyBytes, PyList, PyString};
+use pyo3::types::{PyBool, PyBytes, PyList, PyString};
 
+use crate::long::{Long, MANY, Went};
 use crate::output::Output;
 use crate::permits::Permits;
 use crate::shelf::Shelf;
@@ -15,6 +17,11 @@ use crate::usual::{one_key, run};
 
 /// Room that a long request or reply needed is given back beyond this.
 const KEEP: usize = 1 << 20;
+
+/// What a client has sent is worked on for so long, and then others have their turn.
+const SLICE: Duration = Duration::from_millis(5);
+/// The clock is looked at after so many commands; a cuckoo filter's may take a millisecond each.
+const LOOKS: u32 = 64;
 
 #[pyclass(frozen, module = "bloomery._native")]
 pub struct Session {
@@ -30,6 +37,8 @@ struct Inner {
     input: Vec<u8>,
     start: usize,
     output: Output,
+    /// A command of many arguments that is under way: `input` has it from `start` on.
+    long: Option<(Long, usize)>,
     /// Does Python see every command (a transaction, a client that has yet to log in)?
     watched: bool,
     /// What the client may use, where that is not everything.
@@ -42,6 +51,10 @@ enum Found<'py> {
     /// Its arguments.
     Command(Vec<Bound<'py, PyBytes>>),
     Problem(String),
+    /// There is more to do, after others had their turn; or once a filter is to be had again.
+    Later {
+        at_once: bool,
+    },
 }
 
 impl Session {
@@ -69,14 +82,15 @@ impl Session {
 
     /// Takes what the client sent and does what can be done of it. None: all is done that is there.
     /// A list: a command (its arguments) for Python, which gives the `reply` and feeds again. A str:
-    /// this is no request, and nothing that follows can be read.
+    /// this is no request, and nothing that follows can be read. True: there is more to do, after
+    /// others had their turn; False: as True, but a filter is not to be had for a while.
     fn feed<'py>(
         &self,
         py: Python<'py>,
         data: &Bound<'py, PyBytes>,
     ) -> PyResult<Option<Bound<'py, PyAny>>> {
         let mut inner = self.inner(py);
-        let Inner { parser, input, start, output, watched, permits } = &mut *inner;
+        let Inner { parser, input, start, output, long, watched, permits } = &mut *inner;
         let fresh = data.as_bytes();
         let held = *start < input.len();
         if held {
@@ -88,8 +102,30 @@ impl Session {
             self.shelf.get().names.lock_py_attached(py).unwrap_or_else(|e| e.into_inner());
         let mut waiting = std::mem::take(&mut names.run);
         let watched = *watched || names.aside;
+        let (until, mut looks) = (Instant::now() + SLICE, LOOKS);
         let mut done = 0;
         let found = loop {
+            if let Some((going, bytes)) = long {
+                let command = &view[at..at + *bytes];
+                let went = going.go_on(py, &mut names, parser, command, output, until);
+                if matches!(went, Went::More | Went::Waits) {
+                    break Found::Later { at_once: matches!(went, Went::More) };
+                }
+                at += *bytes;
+                *long = None;
+                if let Went::Words(words) = went {
+                    break Found::Command(
+                        words.into_iter().map(|word| word.into_bound(py)).collect(),
+                    );
+                }
+                done += 1;
+            }
+            if looks == 0 {
+                looks = LOOKS;
+                if Instant::now() >= until {
+                    break Found::Later { at_once: true };
+                }
+            }
             match parser.step(&view[at..], &self.limits) {
                 Ok(Step::More) => break Found::Nothing,
                 Ok(Step::Nothing(bytes)) => at += bytes,
@@ -103,8 +139,9 @@ impl Session {
                         }
                         waiting.end(py, &mut names, view, output);
                         if permits.as_ref().is_none_or(|known| known.cover(parser, command))
-                            && waiting.begins(doing, &mut names, parser, command, before)
+                            && waiting.begins(py, doing, &mut names, parser, command, before)
                         {
+                            looks = looks.saturating_sub(LOOKS / 8); // it will have many keys
                             done += 1;
                             continue;
                         }
@@ -113,6 +150,15 @@ impl Session {
                     }
                     let seen = watched
                         || permits.as_ref().is_some_and(|known| !known.cover(parser, command));
+                    if parser.len() > MANY {
+                        at = before;
+                        *long =
+                            Some((Long::new(py, &mut names, parser, command, output, seen), bytes));
+                        continue;
+                    }
+                    let cuckoo =
+                        parser.argument(command, 0).first().is_some_and(|c| c | 32 == b'c');
+                    looks = if cuckoo { 0 } else { looks - 1 };
                     if seen || !run(py, &mut names, parser, command, output) {
                         let words = (0..parser.len())
                             .map(|i| PyBytes::new(py, parser.argument(command, i)));
@@ -150,6 +196,7 @@ impl Session {
             Found::Nothing => None,
             Found::Command(words) => Some(PyList::new(py, words)?.into_any()),
             Found::Problem(message) => Some(PyString::new(py, &message).into_any()),
+            Found::Later { at_once } => Some(PyBool::new(py, at_once).to_owned().into_any()),
         })
     }
 

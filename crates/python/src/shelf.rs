@@ -3,6 +3,7 @@
 
 use std::sync::Mutex;
 use std::sync::atomic::Ordering::Relaxed;
+use std::time::Instant;
 
 use bloomery_core::kind::Refusal;
 use bloomery_core::look::{Figures, Look};
@@ -12,7 +13,7 @@ use pyo3::types::{PyBytes, PyList};
 
 use crate::errors::{LATER, invalid};
 use crate::held::{Held, MOST_LAYERS};
-use crate::names::{Door, Entry, Names, Work, failed};
+use crate::names::{Door, Entry, Names, Noted, Work, failed};
 
 #[pyclass(frozen, module = "bloomery._native")]
 #[derive(Default)]
@@ -202,16 +203,20 @@ impl Shelf {
     }
 
     /// Notes an operation for the log, behind the writes that came before it.
-    fn note(&self, py: Python<'_>, id: u64, op: u8, data: &[u8]) {
+    fn note(&self, py: Python<'_>, id: u64, op: u8, data: Py<PyBytes>) {
         let mut names = self.names.lock_py_attached(py).unwrap_or_else(|e| e.into_inner());
-        names.log.push((id, op, data.to_vec()));
+        names.log.push((id, op, Noted::Given(data)));
     }
 
     /// What is to be logged, in order, and no more from now on.
     fn take_log<'py>(&self, py: Python<'py>) -> Vec<(u64, u8, Bound<'py, PyBytes>)> {
         let mut names = self.names.lock_py_attached(py).unwrap_or_else(|e| e.into_inner());
         let log = std::mem::take(&mut names.log);
-        log.into_iter().map(|(id, op, data)| (id, op, PyBytes::new(py, &data))).collect()
+        let given = |noted| match noted {
+            Noted::Hashes(data) => PyBytes::new(py, &data),
+            Noted::Given(data) => data.into_bound(py),
+        };
+        log.into_iter().map(|(id, op, noted)| (id, op, given(noted))).collect()
     }
 
     /// Numbers of the filters that have reached their mark, each once.
@@ -232,6 +237,9 @@ impl Shelf {
         seed: u64,
     ) -> PyResult<Option<Sample>> {
         let mut names = self.names.lock_py_attached(py).unwrap_or_else(|e| e.into_inner());
+        if names.is_busy(name) {
+            return Ok(None);
+        }
         let (entry, work) = names.split(name);
         let Some(entry) = entry.filter(|entry| !entry.loading) else { return Ok(None) };
         let Figures { count, error_rate, fill_ratio } =
@@ -270,6 +278,30 @@ impl Shelf {
     #[getter]
     fn aside(&self, py: Python<'_>) -> bool {
         self.names.lock_py_attached(py).unwrap_or_else(|e| e.into_inner()).aside
+    }
+
+    /// Would adding so many keys have a filter grow for long?
+    fn needs_room(&self, py: Python<'_>, name: &[u8], keys: usize) -> bool {
+        let mut names = self.names.lock_py_attached(py).unwrap_or_else(|e| e.into_inner());
+        names.get(name).is_some_and(|entry| entry.needs_room(py, keys))
+    }
+
+    /// Remembers that there was no memory for a filter to grow.
+    fn starve(&self, py: Python<'_>, name: &[u8]) {
+        let mut names = self.names.lock_py_attached(py).unwrap_or_else(|e| e.into_inner());
+        if let Some(entry) = names.get(name) {
+            entry.starved = Some(Instant::now());
+        }
+    }
+
+    /// While true, commands about this name go to Python: somebody works on all of its filter.
+    fn set_busy(&self, py: Python<'_>, name: &[u8], busy: bool) {
+        let mut names = self.names.lock_py_attached(py).unwrap_or_else(|e| e.into_inner());
+        if busy {
+            names.busy.insert(name.to_vec());
+        } else {
+            names.busy.remove(name);
+        }
     }
 
     /// The hash of each key, 8 bytes each, as this filter has them.

@@ -80,6 +80,9 @@ pub fn run(
     if arguments < 3 || (!several && arguments > 3) || (names.refusing && !reads) {
         return false;
     }
+    if names.is_busy(parser.argument(input, 1)) {
+        return false;
+    }
     let (entry, mut work) = names.split(parser.argument(input, 1));
     let Some(entry) = entry.filter(|entry| entry.door == door) else {
         // What is not there, or answers to another door, holds no key.
@@ -93,7 +96,7 @@ pub fn run(
         }
         return reads;
     };
-    if entry.loading {
+    if entry.loading || (act == Act::Add && entry.needs_room(py, arguments)) {
         return false;
     }
     for index in 2..arguments {

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import bisect
 from collections import OrderedDict
-from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from bloomery import errors
 from bloomery.guard.answer import Answer
@@ -22,20 +23,23 @@ from bloomery.service.patterns import glob
 from bloomery.service.permissions import ANYBODY, User
 from bloomery.service.policy import Policy
 from bloomery.service.settings import Settings
+from bloomery.service.slices import batches
 from bloomery.service.store import reads
 from bloomery.storage import files, operations
 from bloomery.storage.operations import Op
-from bloomery.storage.state import Entry
+from bloomery.storage.state import Entry, Long
 
 if TYPE_CHECKING:
+    from bloomery.service.aside import Aside
     from bloomery.service.store.node import Node
 
 __all__ = ["Commands", "Outcome"]
 
+_T = TypeVar("_T")
 MAX_NAME_BYTES = 1024
 NO_ROOM = 2
 _ITERATIONS = 16  # for as many different patterns: past that an iteration takes longer
-MAX_EXPORT_BYTES = 16 << 20  # of one chunk: what RedisBloom's clients expect
+MAX_EXPORT_BYTES = 4 << 20  # of one chunk: it is copied several times, and all others wait
 
 # A byte for each key: 0 or 1, or NO_ROOM if there was no memory for it; and the refusal (code,
 # message) of one that was refused, and with it all behind it.
@@ -52,6 +56,7 @@ class Commands:
         # What the last sample of a filter told; empty if there is none.
         self.sampled: Callable[[Entry], dict[str, Any]] = lambda entry: {}
         self.node: Node | None = None  # with a store
+        self.aside: Aside | None = None  # of a running server
         self.hidden: set[bytes] = set()  # names that nobody is told: they are not for clients
         # Numbers of filters, in order, by patterns of names; some may be gone.
         self._numbers: OrderedDict[tuple[bytes, ...], list[int]] = OrderedDict()
@@ -220,8 +225,17 @@ class Commands:
     def add(self, name: bytes, keys: list[Any]) -> Outcome:
         """Add keys: a byte for each, 1 where it is definitely new, NO_ROOM where it is not in."""
         self._check_writable()
-        self._whole(name)
-        return self.engine.shelf.add(name, keys)
+        entry, shelf = self._whole(name), self.engine.shelf
+        if self.engine.state.hurried and shelf.needs_room(name, len(keys)):
+            raise Long(partial(self._make_room, entry, len(keys)))
+        return shelf.add(name, keys)
+
+    def _make_room(self, entry: Entry, keys: int) -> None:
+        """Let a filter grow ahead; in a thread."""
+        try:
+            entry.filter._make_room(keys)
+        except errors.BloomeryError:  # each key is told
+            self.engine.shelf.starve(entry.name)
 
     def add_new(self, name: bytes, keys: list[Any]) -> Outcome:
         """Add those keys that are definitely not there: a byte for each, 1 added, 0 maybe there,
@@ -277,6 +291,46 @@ class Commands:
         self._check_writable()
         self._whole(name)
         return self.engine.shelf.remove(name, keys)
+
+    # Many keys: in slices, between which others have their turn.
+
+    async def add_all(self, name: bytes, keys: Sequence[Any]) -> Outcome:
+        """As `add`."""
+        return await self._all(name, keys, self.add)
+
+    async def remove_all(self, name: bytes, keys: Sequence[Any]) -> Outcome:
+        """As `remove`."""
+        return await self._all(name, keys, self.remove)
+
+    async def contains_all(self, name: bytes, keys: Sequence[Any]) -> bytes:
+        """As `contains`."""
+        asked = await self._all(name, keys, lambda name, some: (self.contains(name, some), None))
+        return asked[0]
+
+    async def apart(self, name: bytes, work: Callable[[], _T]) -> _T:
+        """Do something to a filter; if it takes long, others are served meanwhile."""
+        return work() if self.aside is None else await self.aside.whole([name], work)
+
+    async def batches(self, name: bytes, keys: Sequence[Any]) -> AsyncIterator[Sequence[Any]]:
+        """Keys for a filter, in batches; UnknownFilter if it is dropped before the last."""
+        number = self.find(name).id
+        async for some in batches(keys):
+            if self.aside is not None:
+                await self.aside.free(name)
+            if self.find(name).id != number:
+                raise errors.UnknownFilter(f"{shown(name)} was dropped before all keys were done")
+            yield some
+
+    async def _all(
+        self, name: bytes, keys: Sequence[Any], work: Callable[[bytes, Any], Outcome]
+    ) -> Outcome:
+        done = bytearray()
+        async for some in self.batches(name, keys):
+            answers, refused = await self.apart(name, partial(work, name, some))
+            done += answers
+            if refused is not None:
+                return bytes(done), refused
+        return bytes(done), None
 
     def count(self, name: bytes, key: Any) -> int:
         """How often the key was added, at most."""

@@ -64,6 +64,8 @@ class Engine:
         self.on_end: Callable[[], None] = lambda: None
         # What has to be done elsewhere before anything is done here; it may refuse.
         self.before: Callable[[Op, int, bytes], None] = lambda op, filter_id, data: None
+        # Does a thread work on all of a filter?
+        self.held: Callable[[Entry], bool] = lambda entry: False
         self._shelved: dict[int, bytes] = {}  # under which name each filter is on the shelf
         self._touched: set[int] = set()  # filters that were changed or dropped in this turn
         self._open = False  # has this turn begun?
@@ -107,6 +109,9 @@ class Engine:
         if self.problem is not None:
             raise self.problem
         self.begin()
+        entry = self.state.filters.get(filter_id)
+        if entry is not None and self.held(entry):
+            raise errors.ServerUnavailable("this filter is worked on: try again in a moment")
         if op in _OTHER_KEYS and filter_id in self._successors:
             self.give_up(filter_id, f"the filter was changed meanwhile ({op.name.lower()})")
         self._count(filter_id)

@@ -153,7 +153,8 @@ class Policies:
         if keys < part_of(policy.full_at, capacity_of(entry)):
             return
         due = facts["generation_started"] + policy.grace
-        if due > self.engine.state.now or self.engine.problem is not None:
+        busy = self.engine.problem is not None or self.engine.held(entry)
+        if due > self.engine.state.now or busy:
             self._waiting[entry.id] = due
             return
         before = entry.filter.estimated_count

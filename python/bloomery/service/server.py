@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import os
 import re
 import secrets
@@ -24,12 +25,14 @@ from bloomery import _native, errors
 from bloomery.service import binding, logs, troubles, users
 from bloomery.service.access import Access
 from bloomery.service.alerts import Alerts
+from bloomery.service.aside import Aside
 from bloomery.service.audit import Audit
 from bloomery.service.clock import Clock, Mark
 from bloomery.service.commands import Commands
 from bloomery.service.ending import Ending
 from bloomery.service.engine import Engine
 from bloomery.service.http.door import HttpDoor
+from bloomery.service.intake import Intake
 from bloomery.service.listening import Listener, listen
 from bloomery.service.lookups import Lookups
 from bloomery.service.mirror import Mirror
@@ -55,6 +58,7 @@ from bloomery.storage.state import State
 __all__ = ["Server"]
 
 _DRAIN_SECONDS = 5.0
+_OLDEST = 1000  # collections of the younger objects, before the oldest are looked at too
 _REGISTRY = "registry.sqlite"
 
 
@@ -78,6 +82,7 @@ class Server:
         self.loaded = False  # the filters are there
         self.serving = False  # clients: not before, and not when it is about to end
         self.resp_address = self.http_address = ""
+        self.intake = Intake(settings)
         self.alerts = Alerts(self.say)
         self.webhook: Webhook | None = None
         self.problems: list[str] = []  # that were found when it started
@@ -88,6 +93,7 @@ class Server:
 
     # Set by run().
     access: Access
+    aside: Aside
     audit: Audit
     engine: Engine
     turns: Turns
@@ -161,6 +167,9 @@ class Server:
         if not self.settings.store:
             found = await asyncio.to_thread(recover, self.data, accept_loss=self.accept_loss)
             self._open(found)
+            # What is there stays: a collection that walks a million objects holds up everybody.
+            gc.freeze()
+            gc.set_threshold(*gc.get_threshold()[:2], _OLDEST)
             self.loaded = True
             return True
         self.node = Node(self)
@@ -200,14 +209,18 @@ class Server:
         log = self.node.log if self.node is not None else self._open_log(found)
         # Only now: a lower limit than before must not keep the server from its own data.
         _native.set_memory_limit(self.settings.maxmemory or None)
+        _native.unmap_aside()
         clock = Clock(found.state.now, mark=Mark(self.data / "clock"))
         self.engine = Engine(found.state, log, clock)
+        self.aside = Aside(self.engine)
         if self.node is not None:
+            self.aside.hurries = False
             self.node.follow(self.engine)
         self.engine.shelf.most_layers = self.settings.cf_max_expansions
         lookups = Lookups(self.engine, self.settings, self.sources)
         self.commands = Commands(self.engine, self.settings, lookups)
         self.commands.node = self.node
+        self.commands.aside = self.aside
         self.turns = Turns(self.engine, partial(troubles.log_unavailable, self))
         self.policies = Policies(self.engine, self.alerts, self.say)
         self.rebuilds = Rebuilds(self)

@@ -13,7 +13,7 @@ from difflib import get_close_matches
 from typing import Any
 
 from bloomery import errors
-from bloomery.service import values
+from bloomery.service import machine, values
 
 __all__ = ["HIDDEN", "Settings", "find", "like", "plain", "secret_in_file"]
 
@@ -73,15 +73,19 @@ class Settings:
     cf_max_iterations: int = _set(20, values.between(1, 65535))
     cf_expansion_factor: int = _set(1, values.between(0, 32768))
     cf_max_expansions: int = _set(32, values.between(1, 65536))
-    maxmemory: int = _set(0, values.size(0, 1 << 50))  # of all filters; 0: no limit
+    # Of all filters; 0: no limit.
+    maxmemory: int = _set(machine.for_filters(), values.size(0, 1 << 50))
     max_filters: int = _set(1_000_000, _COUNT)
     max_capacity: int = _set(1 << 40, values.between(1, 1 << 40))
     maxclients: int = _set(10_000, values.between(1, 1_000_000))
     timeout: int = _set(0, values.between(0, 1 << 31))  # seconds without a command; 0: none
     login_seconds: int = _set(30, values.between(1, 1 << 31))  # to log in
-    max_arguments: int = _set(1 << 20, values.between(8, 1 << 24), live=False)
-    proto_max_bulk_len: int = _set(64 << 20, values.size(1 << 10, 1 << 30), live=False)
-    max_request_bytes: int = _set(128 << 20, values.size(1 << 10, 1 << 31), live=False)
+    max_arguments: int = _set(1 << 18, values.between(8, 1 << 24), live=False)
+    proto_max_bulk_len: int = _set(16 << 20, values.size(1 << 10, 1 << 30), live=False)
+    max_request_bytes: int = _set(32 << 20, values.size(1 << 10, 1 << 31), live=False)
+    # What all clients have sent and is not yet done.
+    max_input_bytes: int = _set(64 << 20, values.size(1 << 20, 1 << 40))
+    request_seconds: int = _set(60, values.between(1, 1 << 31))  # for a request that has begun
     client_output_limit: int = _set(64 << 20, values.size(1 << 16, 1 << 40))
     slow_client_seconds: int = _set(60, values.between(1, 1 << 31))
     max_lookups: int = _set(1000, values.between(1, 1_000_000))  # that wait for their sources

@@ -34,6 +34,7 @@ __all__ = ["Turns"]
 _T = TypeVar("_T")
 _QUICK = 0.005  # seconds: a commit that takes longer had to wait for the disk
 _AFTER_SNAPSHOT = 30.0  # seconds: a commit of 150 ms was seen 4 s after one
+_LARGE = 256 << 10  # bytes of a commit: writing more takes a millisecond and more
 _WARY = 3.0  # seconds: then the thread does it for so long
 
 
@@ -124,7 +125,7 @@ class Turns:
     def _end(self) -> None:
         turn, self._turn, self._begun = self._turn, [], False
         self._noted += self.engine.end()
-        if not self._committing and not self._held and self._disk_is_quick():
+        if not self._committing and not self._held and self._disk_is_quick() and self._is_small():
             problem = self._write_here()
             for member in turn:
                 if problem is None:
@@ -145,6 +146,10 @@ class Turns:
         log, now = self.engine.log, time.monotonic()
         known = self._snapshot or self._calls or log.fsync == "always"
         return not known and now >= self._slow_until and not log.is_late(now)
+
+    def _is_small(self) -> bool:
+        """Is what is to be logged written in no time?"""
+        return sum(len(row[3]) for row in self._noted) < _LARGE
 
     def snapshot(self, running: bool) -> None:
         """Be told that a snapshot begins or has ended: the disk is busy for some time after it."""

@@ -42,7 +42,7 @@ class Loading:
             raise errors.CorruptData(f"a chunk of {len(data)} bytes, {left} are missing")
         assert self._body is not None
         start = self.received - files.HEADER_BYTES - len(self._rest)
-        words = self._rest + data
+        words = self._rest + data if self._rest else data
         end = len(words) if len(data) == left else len(words) // 8 * 8
         self._body.write(start, words[:end])
         made = self._filter() if len(data) == left else None

@@ -6,15 +6,18 @@ from __future__ import annotations
 import heapq
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from functools import partial
+from typing import Any, TypeVar
 
 from bloomery import errors
-from bloomery.storage import operations, settings
+from bloomery.storage import files, operations, settings
 from bloomery.storage.loading import Loading
 from bloomery.storage.operations import Op, Record
 
-__all__ = ["Entry", "State"]
+__all__ = ["LARGE", "Entry", "Long", "State"]
 
+_T = TypeVar("_T")
+LARGE = 4 << 20  # bytes of a filter: what is done to all of a larger one takes milliseconds
 
 # Nothing waits for what comes later: a window that never ends would be waited for at each rotation.
 _CENTURY = 3.2e9
@@ -35,6 +38,13 @@ class Entry:
     settings: dict[str, Any] = field(default_factory=dict)  # as CREATE and ADJUST gave them
     loading: Loading | None = None
     changes: int = 0  # operations that a running server did to it, adds and removals aside
+
+
+class Long(Exception):
+    """An operation would take long: its long part, to be done elsewhere. Nothing has changed."""
+
+    def __init__(self, work: Callable[[], Any]) -> None:
+        self.work = work
 
 
 def _nothing(entry: Entry) -> None:
@@ -64,6 +74,11 @@ class State:
         self.on_put = on_put
         self.on_drop = on_drop
         self._waiting: list[tuple[float, int]] = []  # a heap: when to look at which filter
+        # For who has no time: what takes long is raised as `Long`; its outcome, when it is had, is
+        # put here, and the operation is done again.
+        self.hurried = False
+        self.outcome: tuple[Any] | None = None
+        self.held: Callable[[Entry], bool] = lambda entry: False  # does a thread work on it?
 
     def clock(self) -> float:
         """The time that filters go by."""
@@ -82,7 +97,7 @@ class State:
             )
         try:
             return method(self, filter_id, data)
-        except errors.BloomeryError:
+        except (errors.BloomeryError, Long):
             raise
         except (AttributeError, KeyError, TypeError, ValueError) as problem:  # fields that are not
             raise errors.CorruptData(f"{Op(op).name} has not the fields it needs") from problem
@@ -92,9 +107,14 @@ class State:
         it, which belong in the log with that time."""
         self.now = now
         records: list[Record] = []
+        held: list[tuple[float, int]] = []
         while self._waiting and self._waiting[0][0] <= now:
-            entry = self.filters.get(heapq.heappop(self._waiting)[1])
+            due = heapq.heappop(self._waiting)
+            entry = self.filters.get(due[1])
             if entry is None:
+                continue
+            if self.held(entry):  # it is looked at when the thread is done with it
+                held.append(due)
                 continue
             if entry.expires_at is not None and entry.expires_at <= now:
                 records.append((entry.id, Op.DROP, b""))
@@ -103,6 +123,8 @@ class State:
             else:
                 continue  # what it waited for is no more
             self.apply(records[-1][1], entry.id, b"", now)
+        for due in held:
+            heapq.heappush(self._waiting, due)
         return records
 
     def put(self, entry: Entry) -> None:
@@ -124,6 +146,16 @@ class State:
         if entry.filter is None:
             raise errors.InvalidParameter(f"{_shown(entry.name)} is still being loaded")
         return entry.filter
+
+    def _long(self, nbytes: int, work: Callable[[], _T]) -> _T:
+        """Do the part of an operation that goes through so many bytes, before anything is changed;
+        or have what came of it elsewhere."""
+        if self.outcome is not None:
+            (done,), self.outcome = self.outcome, None
+            return done  # type: ignore[no-any-return]
+        if self.hurried and nbytes > LARGE:
+            raise Long(work)
+        return work()
 
     def _await(self, entry: Entry) -> None:
         if entry.expires_at is not None:
@@ -162,7 +194,9 @@ class State:
         found = operations.read_fields(data)
         name = operations.name_of(found["name"])
         self._new(filter_id, name)
-        made = settings.made(found["settings"], self.clock)
+        # A key takes a byte and more, of whatever kind.
+        nbytes = int(found["settings"].get("capacity", 0))
+        made = self._long(nbytes, partial(settings.made, found["settings"], self.clock))
         entry = Entry(filter_id, name, made, self.now, settings=found["settings"])
         entry.settings["kind"] = made.kind
         self.put(entry)
@@ -194,7 +228,8 @@ class State:
         if name in self.names and self.names[name] is source:
             raise errors.InvalidParameter(f"{_shown(name)} cannot be copied onto itself")
         self._new(filter_id, name, replace=True)
-        copy = self.filter_of(source).copy()
+        filter = self.filter_of(source)
+        copy = self._long(filter.nbytes, filter.copy)
         if name in self.names:
             self._drop(self.names[name].id, b"")
         entry = Entry(
@@ -220,7 +255,8 @@ class State:
 
     def _clear(self, filter_id: int, data: bytes) -> Entry:
         entry = self._entry(filter_id)
-        self.filter_of(entry).clear()
+        filter = self.filter_of(entry)
+        self._long(filter.nbytes, filter.clear)
         entry.items = 0
         return entry
 
@@ -231,12 +267,9 @@ class State:
         target = self.filter_of(entry)
         for other in others:  # all of them or none
             target._check_compatible(other, "a merge")
-        for other in others:
-            if found.get("how", "union") == "union":
-                target |= other
-            else:
-                target &= other
-        entry.items = target.estimated_count
+        union = found.get("how", "union") == "union"
+        nbytes = target.nbytes * len(others)
+        entry.items = self._long(nbytes, partial(_merged, target, others, union=union))
         return entry
 
     def _rotate(self, filter_id: int, data: bytes) -> Entry:
@@ -246,8 +279,7 @@ class State:
             raise errors.ReadOnlyFilter(
                 f"{_shown(entry.name)} is a {filter.kind} filter: only a rotating one rotates"
             )
-        filter.rotate()
-        entry.items = filter.estimated_count
+        entry.items = self._long(filter.nbytes, partial(_rotated, filter))
         self._await(entry)
         return entry
 
@@ -262,10 +294,9 @@ class State:
     def _compact(self, filter_id: int, data: bytes) -> Entry:
         entry = self._entry(filter_id)
         filter = self.filter_of(entry)
-        if hasattr(filter, "compact"):
-            filter.compact()
-        elif hasattr(filter, "fold"):
-            entry.filter = filter.fold()
+        compacted = self._long(filter.nbytes, partial(_compacted, filter))
+        if compacted is not filter:
+            entry.filter = compacted
             self.on_put(entry)
         return entry
 
@@ -298,13 +329,54 @@ class State:
 
     def _load(self, entry: Entry, offset: int, part: bytes) -> None:
         assert entry.loading is not None
-        entry.filter = entry.loading.take(offset, part)
+        work = partial(_loaded, entry.loading, offset, part)
+        # The first part brings memory for all of them, the last one a look at it.
+        nbytes = entry.loading.received + len(part) if offset else _announced(part)
+        entry.loading, entry.filter, items = self._long(nbytes, work)
         if entry.filter is not None:
             entry.loading = None
             entry.settings["kind"] = entry.filter.kind
             self.tell_time(entry)
-            entry.items = entry.filter.estimated_count
+            entry.items = items
         self.put(entry)
+
+
+# What takes long of each operation.
+
+
+def _merged(target: Any, others: list[Any], *, union: bool) -> int:
+    for other in others:
+        if union:
+            target |= other
+        else:
+            target &= other
+    return int(target.estimated_count)
+
+
+def _rotated(filter: Any) -> int:
+    filter.rotate()
+    return int(filter.estimated_count)
+
+
+def _compacted(filter: Any) -> Any:
+    if hasattr(filter, "compact"):
+        filter.compact()
+    elif hasattr(filter, "fold"):
+        return filter.fold()
+    return filter
+
+
+def _announced(head: bytes) -> int:
+    """How large the filter will be whose head this is; 0 if it is none."""
+    try:
+        return files.expect(head[: files.HEADER_BYTES])[1]
+    except errors.BloomeryError:
+        return 0
+
+
+def _loaded(loading: Loading, offset: int, part: bytes) -> tuple[Loading, Any, int]:
+    made = loading.take(offset, part)
+    return loading, made, 0 if made is None else int(made.estimated_count)
 
 
 def _due(entry: Entry) -> float:

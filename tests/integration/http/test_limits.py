@@ -97,6 +97,7 @@ def limit(_limited: BloomeryServer) -> Limit:
             "http-body-seconds": 30,
             "http-max-body-bytes": 16 * MIB,
             "http-maxclients": 10_000,
+            "max-input-bytes": 64 * MIB,
             "slow-client-seconds": 60,
         }
         given = {name.replace("_", "-"): value for name, value in settings.items()}
@@ -314,7 +315,7 @@ def test_too_many_values_in_a_body(http: Http) -> None:
 def test_many_large_bodies_at_once(limit: Limit) -> None:
     """Large bodies that are half sent take no more memory together than a few of them may; who
     comes past that is told to try again, and small requests go on."""
-    server = limit(http_max_body_bytes=4 * MIB)
+    server = limit(http_max_body_bytes=4 * MIB, max_input_bytes=32 * MIB)
     before = memory(server)
     with others_served(server), ExitStack() as ends:
         half = post(f"{at('watched')}/add", b"", Content_Length=str(4 * MIB)) + b" " * 3 * MIB

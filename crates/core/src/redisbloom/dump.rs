@@ -7,8 +7,9 @@ use crate::format::{FormatError, Header, KindId};
 use crate::hash::{HashKind, KeyHasher};
 use crate::kind::Refusal;
 
-/// The most that one chunk of a dump holds.
-pub const MOST_CHUNK: u64 = 16 << 20;
+/// The most that one chunk of a dump holds. RedisBloom gives 16 MiB, and takes any: a chunk's place
+/// is its end less its length. A server copies it several times while its clients wait.
+pub const MOST_CHUNK: u64 = 4 << 20;
 
 /// Why a part of a dump cannot be loaded; nothing has changed.
 #[derive(Debug, Clone, PartialEq, Eq)]

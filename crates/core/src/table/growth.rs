@@ -27,6 +27,19 @@ impl Table<false> {
         self.entries as f64 >= MAX_LOAD * self.geometry.slots() as f64
     }
 
+    /// Entries that it takes before it is time.
+    pub fn room(&self) -> u64 {
+        ((MAX_LOAD * self.geometry.slots() as f64) as u64).saturating_sub(self.entries)
+    }
+
+    /// Grows ahead, if there is no room for so many entries.
+    pub fn grow_ahead(&mut self, entries: u64, growth: f64, limit: f64) -> Result<(), Refusal> {
+        while self.room() < entries {
+            self.grow(growth, limit)?;
+        }
+        Ok(())
+    }
+
     /// Grows to at most `growth` times its size, and one size at least, or further if entries chosen
     /// to collide do not fit; nothing has changed if there is no memory for it. Slots become wide
     /// enough to keep the error rate within `limit`.

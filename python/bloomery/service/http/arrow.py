@@ -18,7 +18,9 @@ from bloomery import _native, errors
 
 __all__ = ["Column", "Messages", "answers", "load_pyarrow"]
 
-_SLICE = 1 << 16  # rows that are added in one go: 1 to 5 ms, for which all others wait
+# Rows, and bytes of them, that are added in one go: 1 to 5 ms, for which all others wait.
+_SLICE = 1 << 16
+_SLICE_BYTES = 2 << 20
 _CONTINUATION = 0xFFFFFFFF
 _MOST_METADATA = 1 << 20
 _PREFIX = struct.Struct("<II")
@@ -52,6 +54,11 @@ class Messages:
         self._needed = _PREFIX.size
         self._kind = 0
         self._ended = False
+
+    @property
+    def pending(self) -> int:
+        """Bytes of a message that is not yet whole."""
+        return len(self._buffer)
 
     def feed(self, data: bytes) -> Iterator[tuple[int, bytes]]:
         """Take what came; the messages that are whole now: what each is, and its bytes."""
@@ -170,8 +177,10 @@ class Column:
                 raise _refuse("it has no schema")
             column, shown = self._column(message), 0
             views = str(column.type).endswith("_view")
-            for start in range(0, len(column), _SLICE):
-                part = column.slice(start, _SLICE)
+            fit = _SLICE_BYTES * len(column) // max(column.nbytes, 1)
+            rows_at_once = max(1, min(_SLICE, fit))
+            for start in range(0, len(column), rows_at_once):
+                part = column.slice(start, rows_at_once)
                 shown += _view_bytes(part) if views else 0
                 if shown > self._most:
                     raise errors.RequestTooLarge(

@@ -1,28 +1,34 @@
 """Bodies of requests: read whole within limits, and JSON that means one thing only.
 
-Refused: duplicate members, NaN and Infinity, bytes that are no UTF-8, nesting without end. A body
-is parsed in one go, so it must not be long: what is longer comes as a stream (`streams`).
+Refused: duplicate members, NaN and Infinity, bytes that are no UTF-8, nesting without end. A long
+body is parsed in slices, if it is one of keys; what is longer still comes as a stream (`streams`).
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from typing import TYPE_CHECKING, Any
 
-from bloomery import errors
+from bloomery import _native, errors
 from bloomery.service.http.problems import Refused
+from bloomery.service.intake import Charge
+from bloomery.service.slices import Slice
 
 if TYPE_CHECKING:
     from bloomery.service.server import Server
 
-__all__ = ["Bodies", "Gone", "header", "media_type", "parse", "parts"]
+__all__ = ["Bodies", "Gone", "header", "media_type", "parse", "parse_keys", "parse_plain", "parts"]
 
-_SMALL = 64 << 10  # bytes: smaller bodies do not count into what all take together
-# Commas of a body, and so about its values: 4 million, all of them empty lists, took 7 s in one go.
-_MOST_COMMAS = 1 << 18
-_AT_ONCE = 8  # of the largest bodies may be read at the same time
+MOST_AT_ONCE = 64 << 10  # bytes of JSON: some milliseconds, whatever is in it
+MOST_KEY = 4 << 20  # of one key, which is copied several times: 10 ms
+MOST_PLAIN = 1 << 20  # of a body that has no keys
+_SLICE = 32 << 10
+_MOST_KEYS = 1 << 18
+_MOST_PARTS = 1 << 19
+_DEEP = 1000  # arrays in arrays: Python's parser takes fewer
+_MOST_VALUES = 10_000  # of what is longer and cannot be cut
 
 
 class Gone(Exception):
@@ -34,11 +40,10 @@ class Bodies:
 
     def __init__(self, server: Server) -> None:
         self.server = server
-        self.taken = 0  # bytes that large ones have together
 
-    async def read(self, scope: Any, receive: Any) -> bytes:
+    async def read(self, scope: Any, receive: Any, most: int = 1 << 40) -> bytes:
         """The body; RequestTooLarge as soon as it is known to be longer than a body may be."""
-        most = self.server.settings.http_max_body_bytes
+        most = min(most, self.server.settings.http_max_body_bytes)
         length = header(scope, b"content-length")
         if length is not None and (len(length) > 15 or int(length) > most):
             raise self._too_large(most)
@@ -57,16 +62,12 @@ class Bodies:
             raise Refused(f"the body did not come within {seconds} seconds", 408) from None
 
     async def _rest(self, body: bytes, receive: Any, most: int) -> bytes:
-        parts, size, counted = [body], len(body), 0
-        try:
+        parts, size = [body], len(body)
+        with Charge(self.server.intake) as charge:
             while True:
                 if size > most:
                     raise self._too_large(most)
-                if size > _SMALL:
-                    self.taken += size - counted
-                    counted = size
-                    if self.taken > _AT_ONCE * most:
-                        raise errors.ServerUnavailable("too many large requests at once")
+                charge.weigh(size)
                 message = await receive()
                 if message["type"] == "http.disconnect":
                     raise Gone
@@ -74,8 +75,6 @@ class Bodies:
                 size += len(message["body"])
                 if not message["more_body"] and size <= most:
                     return b"".join(parts)
-        finally:
-            self.taken -= counted
 
     @staticmethod
     def _too_large(most: int) -> errors.RequestTooLarge:
@@ -112,19 +111,72 @@ def media_type(scope: Any) -> bytes:
 
 
 def parse(body: bytes) -> Any:
-    """The value of JSON; InvalidRequest says where it is none. RequestTooLarge if it would hold up
-    all others."""
-    if len(body) > _MOST_COMMAS and body.count(b",") > _MOST_COMMAS:
+    """The value of JSON that is short enough to be parsed at once; InvalidRequest says where it is
+    none."""
+    return _parsed(body, 0)
+
+
+def parse_plain(body: bytes) -> Any:
+    """The value of JSON that is no list of keys; RequestTooLarge if it has too many values."""
+    return parse(_short(body, 0, len(body)))
+
+
+async def parse_keys(body: bytes, keys_of: Callable[[dict[str, Any], list[Any], int], Any]) -> Any:
+    """The value of JSON that has its keys, any number of them, as the member "keys" of an object:
+    those are parsed in slices, between which others have their turn. `keys_of` makes keys of some
+    of them: it is given the object without any, those, and how many came before."""
+    if len(body) <= MOST_AT_ONCE:
+        return parse(body)
+    found = await asyncio.to_thread(_native.cut_json, body, b"keys", _SLICE)
+    if found is None:
+        return parse_plain(body)
+    start, end, count, slices = found
+    parts = sum(body.count(mark) for mark in (b",", b"[", b"{"))
+    if count > _MOST_KEYS or parts > _MOST_PARTS:
         raise errors.RequestTooLarge(
-            f"a body may have {_MOST_COMMAS:,} commas: send fewer keys at once, or a stream of "
-            "them (application/x-ndjson, application/vnd.apache.arrow.stream)"
+            f"a body may have {_MOST_KEYS:,} keys, of {_MOST_PARTS:,} parts in all if they are "
+            "arrays: send fewer at once, or a stream of them "
+            "(application/x-ndjson, application/vnd.apache.arrow.stream)"
         )
+    value = parse(_short(body[:start] + b"[]" + body[end:], start, len(body)))
+    keys: list[Any] = []
+    share = Slice()
+    for first, last in slices:
+        some = _parsed(_short(b"[%b]" % body[first:last], first, last), first - 1, body)
+        if not some:
+            raise _invalid(f"Expecting value at byte {last}")
+        keys += keys_of(value, some, len(keys))
+        await share.rest()
+    value["keys"] = keys
+    return value
+
+
+def _short(text: bytes, start: int, end: int) -> bytes:
+    """The text, if it may be parsed at once: one string may have any length, all else not."""
+    if len(text) <= MOST_AT_ONCE:
+        return text
+    if len(text) > MOST_KEY:
+        raise errors.RequestTooLarge(f"one key may have {MOST_KEY:,} bytes of JSON")
+    commas, opened = text.count(b","), text.count(b"[") + text.count(b"{")
+    if opened > _DEEP * (commas + 1):  # without a comma between, each is in the one before
+        raise _invalid("nested too deeply")
+    if commas + opened > _MOST_VALUES:
+        raise errors.RequestTooLarge(
+            f"bytes {start:,} to {end:,} of the body have more than {_MOST_VALUES:,} values that "
+            'are not keys of "keys": a key is a string, an integer or a short array'
+        )
+    return text
+
+
+def _parsed(text: bytes, before: int, body: bytes | None = None) -> Any:
+    """The value of JSON that stands so many bytes behind the beginning of a body."""
     try:
-        return _DECODER.decode(body.decode())
+        return _DECODER.decode(text.decode())
     except UnicodeDecodeError as problem:
-        raise _invalid(f"not UTF-8 at byte {problem.start}") from None
+        raise _invalid(f"not UTF-8 at byte {before + problem.start}") from None
     except json.JSONDecodeError as problem:
-        raise _invalid(f"{problem.msg} at character {problem.pos}") from None
+        at = problem.pos + (0 if body is None else len(body[:before].decode(errors="replace")))
+        raise _invalid(f"{problem.msg} at character {at}") from None
     except RecursionError:
         raise _invalid("nested too deeply") from None
     except ValueError as problem:  # duplicate members, NaN, an integer of thousands of digits

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import secrets
+import shutil
 import tempfile
 from collections.abc import AsyncIterator
 from typing import IO, TYPE_CHECKING, Any
@@ -22,11 +23,12 @@ from fastapi import Query, Request, Response
 from starlette.responses import StreamingResponse
 
 from bloomery import _native, errors
-from bloomery.service.commands import MAX_EXPORT_BYTES, check_name
+from bloomery.service.commands import check_name
 from bloomery.service.http import bodies, models, problems
 from bloomery.service.http.filters import told
 from bloomery.service.http.login import check_again
 from bloomery.service.http.route import Answer, Name, commands_of, does, routes, server_of
+from bloomery.service.intake import Charge
 from bloomery.storage import bankfile, files
 
 if TYPE_CHECKING:
@@ -37,6 +39,7 @@ __all__ = ["MEDIA", "router"]
 
 MEDIA = "application/octet-stream"
 _READ = 1 << 20
+_LOADED = 4 << 20  # bytes that are taken in at once: 2 ms, for which all others wait
 _IN_MEMORY = 4 << 20  # bytes of a file that need no disk
 _MOST_EXPORTS = 8  # at once: each may take as much of the data's disk as its filter has bytes
 _UNFINISHED = 3600.0  # seconds without a chunk, after which what came so far is forgotten
@@ -65,6 +68,7 @@ async def export(request: Request, name: Name) -> Response:
     exports = server.http.exports
     if sum(not one.closed for one in exports) >= _MOST_EXPORTS:
         raise errors.ServerUnavailable("too many filters are taken out at once: try again soon")
+    _check_disk(server, entry.filter.nbytes)
     file: Any = tempfile.SpooledTemporaryFile(_IN_MEMORY, dir=str(server.data))  # noqa: SIM115
     exports.add(file)
     nbytes = await asyncio.to_thread(_written, entry.filter, file)
@@ -74,6 +78,17 @@ async def export(request: Request, name: Name) -> Response:
         "Content-Disposition": f"attachment; filename*=UTF-8''{quoted}.bloom",
     }
     return StreamingResponse(_read(file), headers=headers, media_type=MEDIA)
+
+
+def _check_disk(server: Server, nbytes: int) -> None:
+    """Raise unless the disk keeps room for the log, and for a snapshot of all filters, when a file
+    of so many bytes is written to it."""
+    kept = 2 * server.settings.snapshot_log_bytes + _native.memory_used()
+    if nbytes > _IN_MEMORY and shutil.disk_usage(server.data).free < nbytes + kept:
+        raise errors.ServerUnavailable(
+            f"the server's disk has no room for a file of {nbytes:,} bytes: it keeps "
+            f"{kept:,} for its log and a snapshot"
+        )
 
 
 def _written(filter: Any, file: Any) -> int:
@@ -127,10 +142,13 @@ async def put(
     there = _check(server, name, replace)
     upload = _Upload(server)
     try:
-        async for data in bodies.parts(request.receive):
-            check_again(server, request.scope, "import", name)
-            await upload.take(data)
-        await upload.end()
+        with Charge(server.intake) as charge:
+            async for data in bodies.parts(request.receive):
+                check_again(server, request.scope, "import", name)
+                await upload.take(data)
+                charge.weigh(upload.pending)
+            await upload.end()
+        await server.aside.free(name)
         there = _check(server, name, replace)
         source = server.commands.find(name).settings.get("source") if there else None
         server.commands.rename(upload.name, name)
@@ -166,10 +184,15 @@ class _Upload:
         self._buffer = bytearray()
         self._loaded = 0
 
+    @property
+    def pending(self) -> int:
+        """Bytes that are kept until more comes."""
+        return len(self._buffer)
+
     async def take(self, data: bytes) -> None:
         """Take some of its bytes."""
         self._buffer += data
-        if len(self._buffer) >= MAX_EXPORT_BYTES:
+        if len(self._buffer) >= _LOADED:
             await self._load()
 
     async def end(self) -> None:
@@ -188,9 +211,12 @@ class _Upload:
             raise errors.InvalidParameter(
                 "a bank cannot be put in by way of HTTP: create one and add its keys"
             )
-        commands = self._server.commands
+        commands, position = self._server.commands, self._loaded + 1
         self._server.turns.join()
-        self._entry = commands.load(self.name, self._loaded + 1, data)
+        self._entry = await self._server.aside.whole(
+            [self.name], lambda: commands.load(self.name, position, data)
+        )
+        self._server.turns.join()
         self._loaded += len(data)
         commands.expire(self.name, self._server.engine.state.now + _UNFINISHED)
         await self._server.turns.logged()

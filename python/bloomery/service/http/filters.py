@@ -10,9 +10,20 @@ from fastapi import Body, Query, Request, Response
 from bloomery import errors, names
 from bloomery.service.commands import check_name
 from bloomery.service.http import models, problems
-from bloomery.service.http.route import Answer, Name, also, commands_of, does, routes, server_of
+from bloomery.service.http.route import (
+    Answer,
+    Name,
+    also,
+    commands_of,
+    does,
+    done_to,
+    routes,
+    server_of,
+)
 from bloomery.service.patterns import glob
 from bloomery.service.permissions import User
+from bloomery.service.slices import gathered
+from bloomery.storage.state import LARGE
 
 if TYPE_CHECKING:
     from bloomery.service.server import Server
@@ -27,7 +38,6 @@ _ONE = (*_ANY, "unknown-filter")
 _CHANGE = ("invalid-parameter", "log-unavailable", "not-enough-memory")
 _BODY = {"statuses": (408, 415)}
 _SCANNED = 10_000  # filters that one request looks at, however few it shows
-_LARGE = 16 << 20  # bytes: to count the bits of a larger filter takes milliseconds
 
 
 @router.post(
@@ -48,7 +58,7 @@ async def create(request: Request, new: Annotated[models.NewFilter, Body()]) -> 
         also(request, "change", name)
     if given.get("kind") == "rediscuckoo":
         given["door"] = "cf"  # CF commands are for these
-    commands_of(request).create(name, **given)
+    await done_to(request, lambda commands: commands.create(name, **given), name)
     server = server_of(request)
     await server.turns.logged()
     return Answer(await told(server, name), 201)
@@ -78,7 +88,8 @@ async def listed(
         count = min(limit - len(found), _SCANNED - looked)
         looked += count
         cursor, entries = commands.scan(cursor, count, user)
-        found += [_row(entry) for entry in entries if matches(entry.name)]
+        shown = await gathered(entries, lambda entry: matches(entry.name))
+        found += [_row(entry) for entry in shown]
         if cursor == 0:
             break
     return Answer({"filters": found, "cursor": cursor or None})
@@ -106,7 +117,9 @@ async def info(request: Request, name: Name) -> Response:
 )
 async def change(request: Request, name: Name, changes: models.Changes) -> Response:
     """Change a filter's policy, bind it to a source, let it end at a time, or rename it."""
-    commands, server = commands_of(request), server_of(request)
+    server = server_of(request)
+    await server.aside.free(name)
+    commands = commands_of(request)
     given = changes.model_fields_set
     commands.find(name)
     to = None
@@ -139,6 +152,7 @@ async def change(request: Request, name: Name, changes: models.Changes) -> Respo
 )
 async def drop(request: Request, name: Name) -> Response:
     """Forget a filter."""
+    await server_of(request).aside.free(name)
     commands = commands_of(request)
     commands.find(name)
     commands.drop(name)
@@ -175,7 +189,7 @@ async def told(server: Server, name: bytes) -> dict[str, Any]:
     server.turns.join()
     entry = server.commands.find(name)
     about = None
-    if entry.filter is not None and entry.filter.nbytes > _LARGE:
+    if entry.filter is not None and entry.filter.nbytes > LARGE:
         about = await asyncio.to_thread(entry.filter.info)
         server.turns.join()
     found = server.commands.info(name, about)

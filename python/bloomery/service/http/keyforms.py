@@ -22,6 +22,9 @@ from bloomery import errors
 
 __all__ = ["decoded", "key_of"]
 
+_MOST_DEEP = 64  # as the library has it
+MOST_PARTS = 4096  # of an array that is a key, those of arrays in it too
+
 
 def decoded(text: str) -> bytes:
     """Bytes that came as base64."""
@@ -56,7 +59,7 @@ def key_of(value: Any, *, encoded: bool = False) -> Any:
         return value
     if kind is list:
         try:
-            return tuple(key_of(part, encoded=encoded) for part in value)
+            return _tuple(value, encoded, [MOST_PARTS], _MOST_DEEP)
         except RecursionError:
             raise errors.InvalidKey("a key is nested too deeply") from None
     if kind is dict:
@@ -66,6 +69,21 @@ def key_of(value: Any, *, encoded: bool = False) -> Any:
     raise errors.UnsupportedKey(
         f"{'a number with a fraction' if kind is float else 'true or false'} is no key: a string, "
         "an integer, an array of these, or an object that names its form is"
+    )
+
+
+def _tuple(value: list[Any], encoded: bool, left: list[int], deeper: int) -> tuple[Any, ...]:
+    """An array's key; `left`: how many parts it may still have, `deeper`: arrays in arrays."""
+    left[0] -= len(value) + 1
+    if left[0] < 0:
+        raise errors.InvalidKey(f"a key has more than {MOST_PARTS:,} parts")
+    if deeper == 0:
+        raise errors.InvalidKey(f"a key is nested more than {_MOST_DEEP} deep")
+    return tuple(
+        _tuple(part, encoded, left, deeper - 1)
+        if type(part) is list
+        else key_of(part, encoded=encoded)
+        for part in value
     )
 
 

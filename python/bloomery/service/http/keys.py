@@ -8,6 +8,7 @@ themselves. The door finds them by `find`, past the middleware, which would be h
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote_to_bytes
 
@@ -22,6 +23,7 @@ from bloomery.service.http.keyforms import key_of
 from bloomery.service.http.login import admit
 from bloomery.service.http.route import JSON, does, routes
 from bloomery.service.http.wrong import check_query
+from bloomery.service.slices import let_go
 
 if TYPE_CHECKING:
     from bloomery.service.server import Server
@@ -30,6 +32,7 @@ __all__ = ["find", "keys_in", "router"]
 
 _START = "http.response.start"
 _BODY = "http.response.body"
+_MANY = 4096  # keys: of fewer, in one go, it is a matter of a millisecond
 _PLAIN = {str, int}  # keys as they are; a look at their types costs least
 _FIELDS = {"key", "keys", "encoding"}
 _QUERY = ("column", "consistency")
@@ -49,22 +52,33 @@ def _answering(operation: str) -> Any:
             told = await streams.answer(server, operation, name, scope, receive)
             await told(scope, receive, send)
             return
-        keys, one = keys_in(await server.http.bodies.read(scope, receive))
+        keys, one = await keys_in(await server.http.bodies.read(scope, receive))
+        await server.aside.free(name)
         server.turns.join()
         shared = consistency(scope) if scope["query_string"] else None
         exactly = server.node is not None and server.commands.asks_store(shared)
+        many = len(keys) > _MANY and not exactly
         if operation == "contains":
-            answers = await server.commands.contained(name, keys, shared)
+            if many:
+                answers = await server.commands.contains_all(name, keys)
+            else:
+                answers = await server.commands.contained(name, keys, shared)
         else:
             if exactly and operation == "add":
                 answers, refused = await server.commands.added(name, keys, shared)
+            elif many:
+                answers, refused = await _change_all(server.commands, operation, name, keys)
+                server.turns.join()
             else:
-                answers, refused = _change(server.commands, operation, name, keys)
+                change = partial(_change, server.commands, operation, name, keys)
+                answers, refused = await server.commands.apart(name, change)
             refused = refused and server.commands.explain(name, refused)
             await server.turns.logged()
             if refused is not None or NO_ROOM in answers:
                 await _refusal(word, (answers, refused), one)(scope, receive, send)
                 return
+        if many:
+            await let_go(keys)
         body = _told(word, answers, one)
         length = (b"content-length", b"%d" % len(body))
         headers = [_JSON_HEADER, length]
@@ -97,6 +111,11 @@ def _change(commands: Commands, operation: str, name: bytes, keys: list[Any]) ->
     return commands.add(name, keys) if operation == "add" else commands.remove(name, keys)
 
 
+async def _change_all(commands: Commands, operation: str, name: bytes, keys: list[Any]) -> Outcome:
+    work = commands.add_all if operation == "add" else commands.remove_all
+    return await work(name, keys)
+
+
 def _told(word: str, answers: bytes, one: bool) -> bytes:
     """The answers as JSON: a byte each becomes a word."""
     listed = (
@@ -123,9 +142,25 @@ def _refusal(word: str, outcome: Outcome, one: bool) -> Response:
 # From a body to keys.
 
 
-def keys_in(body: bytes) -> tuple[list[Any], bool]:
+async def keys_in(body: bytes) -> tuple[list[Any], bool]:
     """The keys of a request, and whether it asks for one alone."""
-    found = bodies.parse(body)
+    cut: list[bool] = []  # were keys made of them already, as they were parsed?
+
+    def keys_of(value: dict[str, Any], some: list[Any], before: int) -> list[Any]:
+        if not cut:
+            cut.append(_checked(value))
+        return _keys(some, before, cut[0])
+
+    found = await bodies.parse_keys(body, keys_of)
+    encoded = _checked(found)
+    if "key" in found:
+        return [_key(0, found["key"], True, encoded)], True
+    keys: list[Any] = found["keys"]
+    return keys if cut else _keys(keys, 0, encoded), False
+
+
+def _checked(found: Any) -> bool:
+    """Whether the strings are base64; InvalidRequest if the body is not as it should be."""
     if (
         type(found) is not dict
         or not found.keys() <= _FIELDS
@@ -134,17 +169,19 @@ def keys_in(body: bytes) -> tuple[list[Any], bool]:
         raise errors.InvalidRequest(
             'the body must be {"key": …} or {"keys": […]}, and may have "encoding": "base64"'
         )
-    one = "key" in found
-    keys = [found["key"]] if one else found["keys"]
-    if type(keys) is not list:
+    if "keys" in found and type(found["keys"]) is not list:
         raise errors.InvalidRequest('"keys" must be an array')
     encoding = found.get("encoding", "utf-8")
     if encoding not in ("utf-8", "base64"):
         raise errors.InvalidParameter('"encoding" must be "utf-8" or "base64"')
-    encoded = encoding == "base64"
-    if encoded or not _PLAIN.issuperset(map(type, keys)):
-        keys = [_key(at, key, one, encoded) for at, key in enumerate(keys)]
-    return keys, one
+    return bool(encoding == "base64")
+
+
+def _keys(values: list[Any], before: int, encoded: bool) -> list[Any]:
+    """The keys that some values of an array stand for."""
+    if not encoded and _PLAIN.issuperset(map(type, values)):
+        return values
+    return [_key(before + at, value, False, encoded) for at, value in enumerate(values)]
 
 
 def _key(at: int, value: Any, one: bool, encoded: bool) -> Any:

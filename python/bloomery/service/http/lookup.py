@@ -53,6 +53,6 @@ async def lookup(request: Request, name: Name) -> Response:
     if bodies.media_type(request.scope) != JSON:
         raise problems.Refused("the body must be JSON: Content-Type: application/json", 415)
     body = await server_of(request).http.bodies.read(request.scope, request.receive)
-    keys, one = keys_in(body)
+    keys, one = await keys_in(body)
     told = [answers.for_json(found) for found in await commands_of(request).lookup(name, keys)]
     return Answer(told[0] if one else {"answers": told})

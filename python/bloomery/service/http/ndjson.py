@@ -13,7 +13,9 @@ from bloomery.service.http.keyforms import key_of
 
 __all__ = ["Lines", "answers"]
 
-_LINES = 1 << 12  # that are looked at in one go: some 5 ms, for which all others wait
+_LINES = 1 << 10  # that are looked at in one go: some 5 ms, for which all others wait
+_PIECE = 64 << 10  # bytes of lines that are parsed in one go
+_LONG = 256 << 10  # bytes: a longer line is a string, which alone is read quickly
 _ANSWERS = 1 << 20
 
 
@@ -25,6 +27,11 @@ class Lines:
         self._rest = bytearray()  # of a line that is not yet whole
         self._lines = 0
 
+    @property
+    def pending(self) -> int:
+        """Bytes of a line that is not yet whole."""
+        return len(self._rest)
+
     def feed(self, data: bytes) -> Iterator[list[Any]]:
         """Take what came; the keys of the lines that are whole now, in batches."""
         whole, newline, rest = data.rpartition(b"\n")
@@ -34,15 +41,28 @@ class Lines:
             yield from self._keys(whole)
         self._rest += rest
         if len(self._rest) > self._most:
-            raise errors.RequestTooLarge(
-                f"line {self._lines + 1} has more than {self._most} bytes (proto-max-bulk-len)"
-            )
+            raise errors.RequestTooLarge(f"line {self._lines + 1} has more than {self._most} bytes")
 
     def end(self) -> Iterator[list[Any]]:
         """The last line, if no newline ended it."""
         yield from self._keys(bytes(self._rest))
 
     def _keys(self, text: bytes) -> Iterator[list[Any]]:
+        """The keys of whole lines, some at a time."""
+        start = 0
+        while len(text) - start > _PIECE:
+            end = text.rfind(b"\n", start, start + _PIECE)
+            if end < 0:  # a long line
+                end = text.find(b"\n", start + _PIECE)
+                end = len(text) if end < 0 else end
+            yield from self._some(text[start:end])
+            start = end + 1
+        if start <= len(text):
+            yield from self._some(text[start:])
+
+    def _some(self, text: bytes) -> Iterator[list[Any]]:
+        if len(text) > _PIECE:
+            self._check_long(text)
         keys = _plain(text)
         if keys is not None:
             self._lines += len(keys)
@@ -51,6 +71,13 @@ class Lines:
         lines = text.split(b"\n")
         for start in range(0, len(lines), _LINES):
             yield from self._each(lines[start : start + _LINES])
+
+    def _check_long(self, line: bytes) -> None:
+        if len(line) > _LONG and not line.lstrip().startswith(b'"'):
+            raise errors.RequestTooLarge(
+                f"line {self._lines + 1} has {len(line):,} bytes and is not a string: a key of "
+                f"another form may have {_LONG:,}"
+            )
 
     def _each(self, lines: list[bytes]) -> Iterator[list[Any]]:
         """The keys one by one, up to a line that is none."""

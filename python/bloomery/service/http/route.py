@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine
-from typing import TYPE_CHECKING, Annotated, Any, cast
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar, cast
 from urllib.parse import unquote_to_bytes
 
 from fastapi import APIRouter, Depends, Path, Request, Response
@@ -22,8 +22,12 @@ if TYPE_CHECKING:
     from bloomery.service.commands import Commands
     from bloomery.service.server import Server
 
-__all__ = ["JSON", "Answer", "Name", "Route", "also", "commands_of", "does", "routes", "server_of"]
+__all__ = [
+    *("JSON", "Answer", "Name", "Route", "also", "commands_of", "does", "done_to", "routes"),
+    "server_of",
+]
 
+_T = TypeVar("_T")
 JSON = b"application/json"
 _OPERATION = "x-operation"
 
@@ -43,6 +47,12 @@ def commands_of(request: Request) -> Commands:
     server = server_of(request)
     server.turns.join()
     return server.commands
+
+
+async def done_to(request: Request, operation: Callable[[Commands], _T], *names: bytes) -> _T:
+    """Do something to whole filters; if they are large, others are served meanwhile."""
+    commands = commands_of(request)
+    return await server_of(request).aside.whole(names, lambda: operation(commands))
 
 
 async def _name(
@@ -101,8 +111,8 @@ class Route(APIRoute):
             if takes_body:
                 if bodies.media_type(scope) != JSON:
                     raise Refused("the body must be JSON: Content-Type: application/json", 415)
-                body = await server.http.bodies.read(scope, request.receive)
-                request = _Parsed(scope, request.receive, body, bodies.parse(body))
+                body = await server.http.bodies.read(scope, request.receive, bodies.MOST_PLAIN)
+                request = _Parsed(scope, request.receive, body, bodies.parse_plain(body))
             return await handle(request)
 
         return checked

@@ -9,6 +9,7 @@ anything would else never end. Other clients have their turn after each batch.
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import deque
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterator
 from dataclasses import dataclass, field
@@ -23,6 +24,8 @@ from bloomery.service.commands import NO_ROOM
 from bloomery.service.http import arrow, bodies, ndjson, problems
 from bloomery.service.http.consistency import consistency
 from bloomery.service.http.login import check_again
+from bloomery.service.intake import RESERVED, Charge, patience
+from bloomery.service.slices import Slice
 
 if TYPE_CHECKING:
     from bloomery.service.server import Server
@@ -40,6 +43,10 @@ _DISCARDED = 256 << 20  # bytes that are read behind what was wrong, so that the
 class Reader(Protocol):
     """Bytes of a stream to batches of keys."""
 
+    @property
+    def pending(self) -> int:
+        """Bytes that are kept until more comes."""
+
     def feed(self, data: bytes) -> Iterator[Any]:
         """Take what came; the batches that are whole now."""
 
@@ -53,6 +60,10 @@ class _ArrowReader:
     def __init__(self, most: int, column: str | None) -> None:
         self._messages = arrow.Messages(most)
         self._column = arrow.Column(column, most)
+
+    @property
+    def pending(self) -> int:
+        return self._messages.pending
 
     def feed(self, data: bytes) -> Iterator[Any]:
         for message in self._messages.feed(data):
@@ -84,16 +95,18 @@ async def answer(server: Server, operation: str, name: bytes, scope: Any, receiv
     body = bodies.parts(receive)
     taken = Taken()
     try:
-        reader = _reader(server, media, scope)
         accept = _accepted(scope)
         admitted = partial(check_again, server, scope, operation, name)
-        batches = _batches(body, reader, admitted)
+        batches = _batches(body, _reader(server, media, scope), admitted, Held(server, taken))
         keep, shared = accept in _FORMS, consistency(scope)
         await _take(server, operation, name, batches, taken, keep=keep, shared=shared)
     except errors.MissingExtra as problem:
         status, told = problems.document(problem.code, str(problem), 415)
         return Response(told, status, media_type=problems.MEDIA)
     except errors.BloomeryError as problem:
+        # The client may take its time: what was kept of its stream, its frames have too.
+        taken.answers = bytearray()
+        problem.__traceback__ = problem.__context__ = None
         if not isinstance(problem, PermissionError):
             await _discard(body)
         if taken.keys:
@@ -123,7 +136,7 @@ def _reader(server: Server, media: str, scope: Any) -> Reader:
         wanted = QueryParams(scope["query_string"]).get("column")
         return _ArrowReader(server.settings.max_request_bytes, wanted)
     if media == NDJSON:
-        return ndjson.Lines(server.settings.proto_max_bulk_len)
+        return ndjson.Lines(min(server.settings.proto_max_bulk_len, bodies.MOST_KEY))
     raise problems.Refused(f"Content-Type must be application/json, {NDJSON} or {ARROW}", 415)
 
 
@@ -174,14 +187,38 @@ async def _take(
 
 
 async def _batches(
-    body: AsyncIterable[bytes], reader: Reader, check: Callable[[], None]
+    body: AsyncIterable[bytes], reader: Reader, check: Callable[[], None], held: Held
 ) -> AsyncIterator[Any]:
-    async for data in body:
-        check()
-        for batch in reader.feed(data):
+    share = Slice()
+    with held.charge:
+        async for data in body:
+            check()
+            for batch in reader.feed(data):
+                yield batch
+                await share.rest()
+            held.weigh(reader.pending)
+        for batch in reader.end():
             yield batch
-    for batch in reader.end():
-        yield batch
+            await share.rest()
+
+
+class Held:
+    """What a stream makes the server keep: a line or a message that is not yet whole, answers."""
+
+    def __init__(self, server: Server, taken: Taken) -> None:
+        self._seconds = server.settings.http_body_seconds
+        self._taken = taken
+        self.charge = Charge(server.intake)
+        self._since = time.monotonic()
+
+    def weigh(self, pending: int) -> None:
+        """Count it; ServerUnavailable if there is no room, a 408 if it comes too slowly."""
+        self.charge.weigh(pending + len(self._taken.answers))
+        now = time.monotonic()
+        if pending <= RESERVED:
+            self._since = now
+        elif now - self._since > patience(self._seconds, pending):
+            raise problems.Refused("a line or a message of the stream came too slowly", 408)
 
 
 class _Asking:
@@ -193,6 +230,7 @@ class _Asking:
 
     async def take(self, keys: Any) -> None:
         """Ask for some."""
+        await self._server.aside.free(self._name)
         self._server.turns.join()
         commands = self._server.commands
         if commands.asks_store(self._shared):
@@ -218,7 +256,8 @@ class _Writing:
     async def take(self, keys: Any) -> None:
         """Add or remove some; raises at a key that is refused."""
         self._server.turns.join()
-        done, refusal = self._change(self._name, keys)
+        change = partial(self._change, self._name, keys)
+        done, refusal = await self._server.commands.apart(self._name, change)
         missing = done.find(NO_ROOM)
         if missing >= 0:
             done, refusal = done[:missing], ("not-enough-memory", "there is no memory for this key")

@@ -7,7 +7,7 @@ from fastapi import Request, Response
 from bloomery import names
 from bloomery.service.http import models, problems
 from bloomery.service.http.filters import told
-from bloomery.service.http.route import Answer, Name, also, commands_of, does, routes, server_of
+from bloomery.service.http.route import Answer, Name, also, does, done_to, routes, server_of
 
 __all__ = ["router"]
 
@@ -25,7 +25,7 @@ _ONE = (*_ANY, "unknown-filter", "invalid-parameter", "log-unavailable", "read-o
 )
 async def clear(request: Request, name: Name) -> Response:
     """Forget every key of a filter."""
-    commands_of(request).clear(name)
+    await done_to(request, lambda commands: commands.clear(name), name)
     return await _done(request, name)
 
 
@@ -37,7 +37,7 @@ async def clear(request: Request, name: Name) -> Response:
 )
 async def rotate(request: Request, name: Name) -> Response:
     """Let a rotating filter begin a new generation now."""
-    commands_of(request).rotate(name)
+    await done_to(request, lambda commands: commands.rotate(name), name)
     return await _done(request, name)
 
 
@@ -55,7 +55,7 @@ async def merge(request: Request, name: Name, given: models.Merge) -> Response:
     """Add every key of other filters, which must be made alike."""
     sources = [names.typed(source) for source in given.sources]
     also(request, "change", *sources)
-    commands_of(request).merge(name, *sources)
+    await done_to(request, lambda commands: commands.merge(name, *sources), name, *sources)
     return await _done(request, name)
 
 

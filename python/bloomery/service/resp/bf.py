@@ -5,6 +5,7 @@ usual cases of ADD, MADD, EXISTS, MEXISTS and DEL never come here: native code a
 from __future__ import annotations
 
 from collections.abc import Awaitable
+from functools import partial
 from typing import Any
 
 from bloomery.errors import UnknownFilter
@@ -19,9 +20,10 @@ from bloomery.service.resp.bf_reserve import (
     make_default,
 )
 from bloomery.service.resp.client import Client
-from bloomery.service.resp.replies import Failure
+from bloomery.service.resp.replies import Array, Failure, Raw
 from bloomery.service.resp.table import command, wrong_arity
 from bloomery.service.resp.words import decimal, integer, option
+from bloomery.service.slices import batches
 
 _NAME = (1, 1, 1)
 
@@ -39,7 +41,7 @@ def add(client: Client, words: list[bytes]) -> Any:
     """Add a key: 1 if it is definitely new, 0 if it may have been there."""
     if client.asks_store:
         return _first(_exactly(client, words))
-    (answer,) = _madd(client, words)
+    (answer,) = _few(client, words)
     if isinstance(answer, Failure):
         raise answer
     return answer
@@ -51,11 +53,28 @@ def madd(client: Client, words: list[bytes]) -> Any:
     return _exactly(client, words) if client.asks_store else _madd(client, words)
 
 
-def _madd(client: Client, words: list[bytes]) -> list[Any]:
+def _madd(client: Client, words: list[bytes]) -> Any:
+    return _many(client, words) if client.slices(words) else _few(client, words)
+
+
+def _few(client: Client, words: list[bytes]) -> list[Any]:
     name, *keys = words
     if filter_at(client, name, "bf") is None:
         make_default(client, name)
     return answers(client.server.commands.add(name, keys), "bf")
+
+
+async def _many(client: Client, words: list[bytes]) -> Raw:
+    name, commands, replies = words[0], client.server.commands, Array(client.protocol)
+    if filter_at(client, name, "bf") is None:
+        make_default(client, name)
+    async for keys in commands.batches(name, words[1:]):
+        client.server.turns.join()
+        done, refused = await commands.apart(name, partial(commands.add, name, list(keys)))
+        replies.extend(answers((done, refused), "bf"))
+        if refused is not None:
+            break
+    return replies.whole()
 
 
 async def _exactly(client: Client, words: list[bytes]) -> list[Any]:
@@ -127,13 +146,13 @@ def insert(client: Client, words: list[bytes]) -> Any:
         make(client, name, rate, capacity, expansion, nonscaling=nonscaling)
     if client.asks_store:
         return _exactly(client, [name, *keys])
-    return answers(client.server.commands.add(name, keys), "bf")
+    return _madd(client, [name, *keys])
 
 
 @command("BF.EXISTS", "key item", least=2, keys=_NAME, does="contains")
 def exists(client: Client, words: list[bytes]) -> Any:
     """Tell whether a key may have been added: 0 is certain."""
-    return _first(_everywhere(client, words)) if client.asks_store else _mexists(client, words)[0]
+    return _first(_everywhere(client, words)) if client.asks_store else _asked(client, words)[0]
 
 
 @command("BF.MEXISTS", "key item [item ...]", least=2, most=None, keys=_NAME, does="contains")
@@ -151,7 +170,19 @@ async def _everywhere(client: Client, words: list[bytes]) -> list[bool]:
     return [bool(answer) for answer in found]
 
 
-def _mexists(client: Client, words: list[bytes]) -> list[bool]:
+def _mexists(client: Client, words: list[bytes]) -> Any:
+    return _asked_many(client, words) if client.slices(words) else _asked(client, words)
+
+
+async def _asked_many(client: Client, words: list[bytes]) -> Raw:
+    replies = Array(client.protocol)
+    async for keys in batches(words[1:]):
+        await client.server.aside.free(words[0])
+        replies.extend(_asked(client, [words[0], *keys]))
+    return replies.whole()
+
+
+def _asked(client: Client, words: list[bytes]) -> list[bool]:
     name, *keys = words
     try:
         if filter_at(client, name, "bf") is None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+from functools import partial
 from typing import Any
 
 from bloomery import errors
@@ -12,9 +14,10 @@ from bloomery.service.resp.replies import OK, Failure
 from bloomery.service.resp.table import command, wrong_arity
 from bloomery.service.resp.words import integer, option
 from bloomery.storage import files
-from bloomery.storage.state import Entry
+from bloomery.storage.state import LARGE, Entry
 
 _NAME = (1, 1, 1)
+_PIECE = 2 << 20  # bytes
 
 
 @command("BF.CARD", "key", least=1, keys=_NAME, does="info")
@@ -96,7 +99,7 @@ def _layer(layer: dict[str, float], hash_width: int) -> str:
 
 
 @command("BF.DEBUG", "key", least=1, keys=_NAME, does="info")
-def debug(client: Client, words: list[bytes]) -> list[bytes]:
+def debug(client: Client, words: list[bytes]) -> Any:
     """Tell how a filter is built."""
     entry = filter_at(client, words[0], "bf")
     if entry is None:
@@ -105,9 +108,21 @@ def debug(client: Client, words: list[bytes]) -> list[bytes]:
     if entry.filter is not None and entry.filter.kind == "redisbloom":
         width = entry.filter.hash_width
         lines += [_layer(layer, width) for layer in entry.filter.layers()]
+    elif entry.filter is not None and entry.filter.nbytes > LARGE:
+        return _debug_large(entry)
     elif entry.filter is not None:
-        about = entry.filter.info()
-        lines += [f"{name}:{about[name]}" for name in _BUILT if name in about]
+        lines += _told(entry.filter.info())
+    return [line.encode("utf-8", "replace") for line in lines]
+
+
+def _told(about: dict[str, Any]) -> list[str]:
+    return [f"{name}:{about[name]}" for name in _BUILT if name in about]
+
+
+async def _debug_large(entry: Entry) -> list[bytes]:
+    """To count the bits of a large one takes long."""
+    items, about = entry.items, await asyncio.to_thread(entry.filter.info)
+    lines = [f"size:{items}", *_told(about)]
     return [line.encode("utf-8", "replace") for line in lines]
 
 
@@ -132,7 +147,7 @@ def scandump(client: Client, words: list[bytes]) -> list[Any]:
 
 
 @command("BF.LOADCHUNK", "key iterator data", least=3, write=True, keys=_NAME, does="import")
-def loadchunk(client: Client, words: list[bytes]) -> str:
+def loadchunk(client: Client, words: list[bytes]) -> Any:
     """Take a part of a filter as SCANDUMP gave it, with the iterator that came with it."""
     name, iterator, data = words[0], integer(words[1]), words[2]
     if iterator is None:
@@ -158,9 +173,23 @@ def loadchunk(client: Client, words: list[bytes]) -> str:
         except errors.CorruptData as problem:
             raise Failure(str(problem)) from None  # in RedisBloom's words already
     elif entry.filter is None:
-        commands.load(name, iterator - len(data) + files.HEADER_BYTES, data)
+        position = iterator - len(data) + files.HEADER_BYTES
+        if len(data) > _PIECE and not client.executing:
+            return _load_pieces(client, name, position, data)
+        commands.load(name, position, data)
     else:
         raise Failure("ERR invalid offset - no link found")
+    return OK
+
+
+async def _load_pieces(client: Client, name: bytes, position: int, data: bytes) -> str:
+    """Take a large part in pieces: each is copied several times, and others wait."""
+    commands = client.server.commands
+    for start in range(0, len(data), _PIECE):
+        piece = data[start : start + _PIECE]
+        client.server.turns.join()
+        await commands.apart(name, partial(commands.load, name, position + start, piece))
+        await asyncio.sleep(0)
     return OK
 
 

@@ -10,9 +10,10 @@ from bloomery.service.commands import NO_ROOM
 from bloomery.service.resp import failures
 from bloomery.service.resp.bf_reserve import filter_at
 from bloomery.service.resp.client import Client
-from bloomery.service.resp.replies import OK, Failure
+from bloomery.service.resp.replies import OK, Array, Failure, Raw
 from bloomery.service.resp.table import command, wrong_arity
 from bloomery.service.resp.words import integer, option
+from bloomery.service.slices import FEW, batches
 from bloomery.storage.state import Entry
 
 MOST_CAPACITY = 1 << 30
@@ -87,6 +88,15 @@ def reserve(client: Client, words: list[bytes]) -> str:
 _FULL = "Filter is full"
 
 
+async def _insert_many(client: Client, name: bytes, keys: list[bytes], new: bool) -> Raw:
+    """As `_insert`, and how it is told; others have their turn in between."""
+    replies = Array(client.protocol)
+    async for some in client.server.commands.batches(name, keys):
+        client.server.turns.join()
+        replies.extend(_told(client, _insert(client, name, list(some), new), new))
+    return replies.whole()
+
+
 def _insert(client: Client, name: bytes, keys: list[bytes], new: bool) -> list[int]:
     """Add keys, with `new` only those that are definitely not there: 1, 0, or -1 where there is no
     room. Failure if the filter has grown as often as it may."""
@@ -131,7 +141,8 @@ def addnx(client: Client, words: list[bytes]) -> bool:
     return _one(client, words, new=True)
 
 
-def _several(client: Client, words: list[bytes], name: str) -> list[int]:
+def _several(client: Client, words: list[bytes], name: str) -> Any:
+    """What becomes of each key, or what is to be waited for."""
     settings = client.server.settings
     capacity, create, at = settings.cf_initial_size, True, 1
     while True:
@@ -163,7 +174,24 @@ def _several(client: Client, words: list[bytes], name: str) -> list[int]:
         if not create:
             raise failures.NOT_FOUND
         _make(client, words[0], capacity)
-    return _insert(client, words[0], keys, new=name == "CF.INSERTNX")
+    new = name == "CF.INSERTNX"
+    if client.slices(keys):
+        return _insert_many(client, words[0], keys, new)
+    if client.executing and len(keys) > FEW and _is_slow(client, words[0]):
+        raise Failure(f"ERR more than {FEW} keys in a transaction, with so many MAXITERATIONS")
+    return _told(client, _insert(client, words[0], keys, new), new)
+
+
+def _is_slow(client: Client, name: bytes) -> bool:
+    """May a key take a millisecond?"""
+    entry = _here(client, name)
+    return entry is not None and entry.filter.max_iterations > 1000
+
+
+def _told(client: Client, replies: list[int], new: bool) -> list[Any]:
+    if not new and client.protocol == 3:
+        return [reply == 1 for reply in replies]
+    return list(replies)
 
 
 @command(
@@ -176,10 +204,9 @@ def _several(client: Client, words: list[bytes], name: str) -> list[int]:
     keys=_NAME,
     does="add",
 )
-def insert(client: Client, words: list[bytes]) -> list[Any]:
+def insert(client: Client, words: list[bytes]) -> Any:
     """Add keys, and make the filter if there is none: 1 each, -1 where it is full."""
-    replies = _several(client, words, "CF.INSERT")
-    return [reply == 1 for reply in replies] if client.protocol == 3 else list(replies)
+    return _several(client, words, "CF.INSERT")
 
 
 @command(
@@ -192,7 +219,7 @@ def insert(client: Client, words: list[bytes]) -> list[Any]:
     keys=_NAME,
     does="add",
 )
-def insertnx(client: Client, words: list[bytes]) -> list[int]:
+def insertnx(client: Client, words: list[bytes]) -> Any:
     """Add those keys that are definitely not there: 1 added, 0 may be there, -1 full."""
     return _several(client, words, "CF.INSERTNX")
 
@@ -206,9 +233,17 @@ def exists(client: Client, words: list[bytes]) -> bool:
 @command(
     "CF.MEXISTS", "key item [item ...]", least=2, most=None, group="cf", keys=_NAME, does="contains"
 )
-def mexists(client: Client, words: list[bytes]) -> list[bool]:
+def mexists(client: Client, words: list[bytes]) -> Any:
     """Tell of each key whether it may have been added: 0 is certain."""
-    return _mexists(client, words)
+    return _asked_many(client, words) if client.slices(words) else _mexists(client, words)
+
+
+async def _asked_many(client: Client, words: list[bytes]) -> Raw:
+    replies = Array(client.protocol)
+    async for keys in batches(words[1:]):
+        await client.server.aside.free(words[0])
+        replies.extend(_mexists(client, [words[0], *keys]))
+    return replies.whole()
 
 
 def _mexists(client: Client, words: list[bytes]) -> list[bool]:

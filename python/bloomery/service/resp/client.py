@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from bloomery.service.permissions import ANYBODY, Role, User
+from bloomery.service.slices import FEW
 
 if TYPE_CHECKING:
     from bloomery import _native
@@ -35,6 +37,7 @@ class Client:
     queue: list[list[bytes]] | None = None
     queued_bytes: int = 0
     shared: bool | None = None  # does it want answers of the store? None: as the server is set
+    executing: bool = False  # is EXEC under way?
     spoiled: bool = False  # one of them was wrong: EXEC will refuse
     # Names that WATCH gave, and how their filters were then.
     watching: dict[bytes, object] = field(default_factory=dict)
@@ -98,6 +101,11 @@ class Client:
     def asks_store(self) -> bool:
         """Are its questions for Redis, and not for this node's copy?"""
         return self.server.commands.asks_store(self.shared)
+
+    def slices(self, items: Sequence[object]) -> bool:
+        """Are these so many that others are to have their turn in between? Not in a transaction,
+        which is short as a whole."""
+        return len(items) > FEW and not self.executing
 
     @property
     def protocol(self) -> int:

@@ -8,8 +8,10 @@ from collections.abc import Awaitable
 from typing import TYPE_CHECKING, Any, cast
 
 from bloomery import errors
+from bloomery.service.intake import RESERVED, patience
 from bloomery.service.resp.failures import failure_of
 from bloomery.service.resp.replies import Failure, encode
+from bloomery.service.slices import Slice
 
 if TYPE_CHECKING:
     from bloomery.service.resp.door import Door
@@ -26,6 +28,7 @@ _HTTP = (b"POST", b"HOST:")
 _TLS_HELLO = b"\x16\x03"  # how a client of TLS begins, and no command does
 # So many chunks may come while the log is written; then it is not read on either.
 _MOST_HELD = 4
+_WAIT = 0.005  # seconds until a filter that somebody works on is asked for again
 
 
 class Connection(asyncio.Protocol):
@@ -33,7 +36,9 @@ class Connection(asyncio.Protocol):
     replies are not taken; the others go on."""
 
     __slots__ = (
+        "begun",
         "busy",
+        "charged",
         "client",
         "committing",
         "door",
@@ -48,6 +53,8 @@ class Connection(asyncio.Protocol):
 
     def __init__(self, door: Door) -> None:
         self.door = door
+        self.begun = time.monotonic()  # the request that is not yet whole
+        self.charged = 0  # bytes of the budget of all input
         self.busy = False  # a command of its own is under way
         self.committing = False  # its writes are not yet in the log
         self.joined = False  # it is part of this turn
@@ -64,6 +71,8 @@ class Connection(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Forget the client."""
+        self.door.server.intake.move(self.charged, 0)
+        self.charged = 0
         self.door.farewell(self)
 
     def data_received(self, data: bytes) -> None:
@@ -73,7 +82,37 @@ class Connection(asyncio.Protocol):
             if self.committing and len(self.held) > _MOST_HELD:
                 self.transport.pause_reading()
         elif not self.client.closing:
+            before = self.session.waiting + len(data)
             self.work(data)
+            if self.session.waiting or self.charged or self.client.queued_bytes:
+                self._weigh(before)
+
+    def _weigh(self, before: int) -> None:
+        """Count what came and is not yet done into the budget of all; `before`: bytes there were
+        before some of it was done."""
+        waiting = self.session.waiting
+        if waiting < before:  # a command was whole: what is left began just now
+            self.begun = time.monotonic()
+        after = max(waiting + self.client.queued_bytes - RESERVED, 0)
+        if self.door.server.intake.move(self.charged, after):
+            self.charged = after
+        elif self.busy or self.committing:
+            self.transport.abort()
+        else:
+            self._refuse("too many large requests at once (max-input-bytes): try again soon")
+
+    def _refuse(self, why: str) -> None:
+        """Say why, and close."""
+        self.door.begin(self)
+        self.session.reply(encode(Failure(f"ERR {why}"), 2))
+        self.client.closing = True
+
+    def stalls(self, now: float, seconds: float) -> bool:
+        """Has it begun a request, and not ended it in time?"""
+        if self.busy or self.paused or self.committing:
+            return False
+        waiting = self.session.waiting
+        return waiting > 0 and now - self.begun > patience(seconds, waiting)
 
     def eof_received(self) -> bool:
         """Answer what was asked before; then close. People send commands with `nc` like that."""
@@ -93,8 +132,12 @@ class Connection(asyncio.Protocol):
             session.reply(encode(Failure("ERR Protocol error: there is no TLS at this port"), 2))
             self.client.closing = True
             return
+        share = Slice()
         command = session.feed(data)
         while command is not None:
+            if isinstance(command, bool):  # there is more to do, after others had their turn
+                self._later(0.0 if command else _WAIT)
+                return
             if not isinstance(command, str) and command[0][:6].upper() in _HTTP:
                 command = "this is HTTP, whose port is another"
             if isinstance(command, str):
@@ -111,10 +154,9 @@ class Connection(asyncio.Protocol):
                 return
             if self.client.closing:
                 break
-            if session.pending > ENOUGH:
+            if session.pending > ENOUGH or share.over:
                 # It goes on when these have gone out, if need be after resume_writing.
-                asyncio.get_running_loop().call_soon(self.go_on)
-                self.busy = True
+                self._later()
                 return
             command = session.feed(b"")
         if command is None and self.client.user is None and session.waiting > _MOST_UNKNOWN:
@@ -122,6 +164,15 @@ class Connection(asyncio.Protocol):
             self.client.closing = True
         if self.ended:
             self.client.closing = True
+
+    def _later(self, seconds: float = 0.0) -> None:
+        """Go on after others had their turn, or in a moment."""
+        self.busy = True
+        loop = asyncio.get_running_loop()
+        if seconds:
+            loop.call_later(seconds, self.go_on)
+        else:
+            loop.call_soon(self.go_on)
 
     async def _finish(self, reply: Awaitable[Any]) -> None:
         await reply
@@ -167,6 +218,8 @@ class Connection(asyncio.Protocol):
         self.joined = False
         if self.transport.is_closing():
             return
+        if self.charged and not self.client.closing:
+            self._weigh(0)  # it may be done
         data = self.session.take()
         if data:
             self.transport.write(data)

@@ -127,7 +127,9 @@ class Door:
         for connection in list(self.connections.values()):
             idle = settings.timeout and now - connection.client.last > settings.timeout
             slow = connection.paused and now - connection.since > settings.slow_client_seconds
-            if slow or (idle and not connection.busy) or self._over(connection.client, now):
+            stalls = connection.stalls(now, settings.request_seconds)
+            late = stalls or self._over(connection.client, now)
+            if slow or late or (idle and not connection.busy):
                 connection.transport.abort()
 
     def _over(self, client: Client, now: float) -> bool:
@@ -183,7 +185,11 @@ class Door:
                 value = transactions.enqueue(client, command, words)
             else:
                 write = command.write
-                value = self._do(client, command, words)
+                names = self._names(client, command, words)
+                if self.server.aside.holds(names):
+                    value = self._when_free(names, client, command, words)
+                else:
+                    value = self._do(client, command, words)
         except Exception as problem:  # noqa: BLE001  # a client must not end the others' server
             value = self._failed(problem)
             refused = isinstance(value, Failure) and value.text.startswith(("NOAUTH", "NOPERM"))
@@ -194,10 +200,27 @@ class Door:
         client.session.reply(encode(value, client.session.protocol), write)
         return None
 
-    def _do(self, client: Client, command: Command, words: list[bytes]) -> Any:
-        """Do a command; what is administrative is noted, at once or when it is done."""
+    def _names(self, client: Client, command: Command, words: list[bytes]) -> list[bytes]:
+        """The names of filters that a command is about; of EXEC, those of its commands."""
+        if command.name != "EXEC" or client.queue is None:
+            return command.names(words)
+        return [name for one in client.queue for name in table.find(one).names(one)]
+
+    async def _when_free(
+        self, names: list[bytes], client: Client, command: Command, words: list[bytes]
+    ) -> Any:
+        """Do a command when nobody works on its filters."""
+        await self.server.aside.free(*names)
+        self.server.turns.join()
+        value = self._do(client, command, words)
+        return await value if isinstance(value, Awaitable) else value
+
+    def _do(self, client: Client, command: Command, words: list[bytes], now: bool = False) -> Any:
+        """Do a command; what is administrative is noted, at once or when it is done. `now`: what
+        takes long is not begun."""
         try:
-            value = command.handler(client, words[command.words :])
+            names, rest = command.names(words), words[command.words :]
+            value = self.server.aside.do(names, lambda: command.handler(client, rest), now)
         except Exception:
             gate.note(client, command, words, "failed")
             raise
@@ -232,13 +255,13 @@ class Door:
         try:
             command = table.find(words)
             gate.check(client, command, words)  # again: what one may can change before EXEC
-            value = self._do(client, command, words)
+            value = self._do(client, command, words, now=True)
         except Exception as problem:  # noqa: BLE001  # as above
             return self._failed(problem)
         if isinstance(value, Awaitable):
             gate.note(client, command, words, "failed")
             getattr(value, "close", lambda: None)()
-            return Failure("ERR Command not allowed inside a transaction")
+            return Failure("ERR Command not allowed inside a transaction: it takes long")
         return value
 
 

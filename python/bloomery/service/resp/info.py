@@ -276,7 +276,7 @@ def memory_usage(client: Client, words: list[bytes]) -> int | None:
     if entry.filter is not None:
         own: int = entry.filter.nbytes
         theirs = entry.filter.kind in ("redisbloom", "rediscuckoo")
-        size = entry.filter.info()["redis_size"] if theirs else own
+        size = entry.filter.redis_size if theirs else own
     return size + _KEY_OVERHEAD + len(words[0])
 
 

@@ -2,27 +2,25 @@
 
 from __future__ import annotations
 
-import asyncio
 import random
 from collections.abc import Awaitable
 from typing import Any
 
 from bloomery import errors
-from bloomery.service.commands import Commands
 from bloomery.service.patterns import glob
 from bloomery.service.permissions import User
 from bloomery.service.resp.client import Client
 from bloomery.service.resp.replies import OK, Failure
 from bloomery.service.resp.table import Handler, command, help_of
 from bloomery.service.resp.words import integer, option, whole
+from bloomery.service.slices import FEW, batches, gathered
 from bloomery.storage.state import Entry
 
 _NAME, _NAMES = (1, 1, 1), (1, -1, 1)
-# How many filters are dropped in one go: about 0.1 s on a busy machine.
-_AT_ONCE = 2000
 _SYNTAX = Failure("ERR syntax error")
 _NO_SUCH_KEY = Failure("ERR no such key")
 _MOST = (1 << 63) - 1
+_MOST_SCANNED = 10_000  # names that one SCAN looks at, whatever COUNT says
 
 
 def _type(entry: Entry) -> str:
@@ -49,17 +47,35 @@ def _type(entry: Entry) -> str:
     keys=_NAMES,
     does="drop",
 )
-def delete(client: Client, words: list[bytes]) -> int:
+def delete(client: Client, words: list[bytes]) -> int | Awaitable[int]:
     """Drop filters, and tell how many there were."""
+    if client.slices(words):
+        return _drop_many(client, words)
     return client.server.commands.drop(*words)
+
+
+async def _drop_many(client: Client, names: list[bytes]) -> int:
+    """Drop so many filters that others would have to wait: some, and then it is others' turn."""
+    dropped = 0
+    async for some in batches(names):
+        await client.server.aside.free(*some)
+        client.server.turns.join()
+        dropped += client.server.commands.drop(*some)
+    return dropped
 
 
 @command("EXISTS", "key [key ...]", least=1, most=None, group="generic", keys=_NAMES, does="info")
 @command("TOUCH", "key [key ...]", least=1, most=None, group="generic", keys=_NAMES, does="info")
-def exists(client: Client, words: list[bytes]) -> int:
+def exists(client: Client, words: list[bytes]) -> Any:
     """Tell how many of the names have a filter; one that is given twice counts twice."""
     find = client.server.engine.find
+    if client.slices(words):
+        return _counted(gathered(words, lambda name: find(name) is not None))
     return sum(find(name) is not None for name in words)
+
+
+async def _counted(found: Awaitable[list[Any]]) -> int:
+    return len(await found)
 
 
 @command("TYPE", "key", least=1, group="generic", keys=_NAME, does="info")
@@ -104,9 +120,17 @@ def _user(client: Client) -> User:
 
 
 @command("KEYS", "pattern", least=1, group="generic", does="look")
-def keys(client: Client, words: list[bytes]) -> list[bytes]:
+def keys(client: Client, words: list[bytes]) -> Any:
     """Tell every name that matches a pattern and is one's own to use."""
-    return client.server.commands.names(words[0], _user(client))
+    user, match, names = _user(client), glob(words[0]), client.server.commands.names()
+
+    def shown(name: bytes) -> bool:
+        # In this order: how long it takes then tells nothing of names that are others'.
+        return user.covers(name) and match(name)
+
+    if len(names) <= FEW:
+        return [name for name in names if shown(name)]
+    return gathered(names, shown)
 
 
 @command(
@@ -117,7 +141,7 @@ def keys(client: Client, words: list[bytes]) -> list[bytes]:
     group="generic",
     does="look",
 )
-def scan(client: Client, words: list[bytes]) -> list[Any]:
+def scan(client: Client, words: list[bytes]) -> Any:
     """Tell some names and the cursor for the next ones; from 0 until it is 0 again."""
     cursor = integer(words[0])
     if cursor is None or cursor < 0:
@@ -137,27 +161,43 @@ def scan(client: Client, words: list[bytes]) -> list[Any]:
             kind = option(value)
         else:
             raise _SYNTAX
+    count = min(count, _MOST_SCANNED)
     following, entries = client.server.commands.scan(cursor, count, _user(client))
-    found = [
-        entry.name
-        for entry in entries
-        if (kind is None or _type(entry).upper() == kind) and match(entry.name)
-    ]
-    return [b"%d" % following, found]
+
+    def shown(entry: Entry) -> bool:
+        return (kind is None or _type(entry).upper() == kind) and match(entry.name)
+
+    if count <= FEW:
+        return [b"%d" % following, [entry.name for entry in entries if shown(entry)]]
+    return _scanned(following, gathered(entries, shown))
+
+
+async def _scanned(following: int, found: Awaitable[list[Entry]]) -> list[Any]:
+    return [b"%d" % following, [entry.name for entry in await found]]
 
 
 @command("RANDOMKEY", group="generic", does="look")
-def randomkey(client: Client, words: list[bytes]) -> bytes | None:
+def randomkey(client: Client, words: list[bytes]) -> Any:
     """Tell any name."""
-    names = client.server.commands.names(user=_user(client))
+    names, user = client.server.commands.names(), _user(client)
+    if user.everything:
+        return random.choice(names) if names else None
+    return _any(gathered(names, user.covers))
+
+
+async def _any(found: Awaitable[list[bytes]]) -> bytes | None:
+    names = await found
     return random.choice(names) if names else None
 
 
 @command("DBSIZE", group="server", does="look")
-def dbsize(client: Client, words: list[bytes]) -> int:
+def dbsize(client: Client, words: list[bytes]) -> Any:
     """Tell how many filters there are that are one's own to use."""
     client.server.engine.begin()
-    return client.server.commands.number(_user(client))
+    commands, user = client.server.commands, _user(client)
+    if user.everything:
+        return commands.number(user)
+    return _counted(gathered(commands.names(), user.covers))
 
 
 @command("FLUSHALL", "[ASYNC|SYNC]", most=1, write=True, group="server", does="server")
@@ -166,19 +206,15 @@ def flush(client: Client, words: list[bytes]) -> str | Awaitable[str]:
     """Drop every filter."""
     if words and option(words[0]) not in ("ASYNC", "SYNC"):
         raise _SYNTAX
-    commands = client.server.commands
-    names = commands.names()
-    if len(names) > _AT_ONCE:
-        return _flush_many(commands, names)
-    commands.drop(*names)
+    names = client.server.commands.names()
+    if client.slices(names):
+        return _flush_many(client, names)
+    client.server.commands.drop(*names)
     return OK
 
 
-async def _flush_many(commands: Commands, names: list[bytes]) -> str:
-    """Drop so many filters that others would have to wait: some, and then it is others' turn."""
-    for start in range(0, len(names), _AT_ONCE):
-        commands.drop(*names[start : start + _AT_ONCE])
-        await asyncio.sleep(0)
+async def _flush_many(client: Client, names: list[bytes]) -> str:
+    await _drop_many(client, names)
     return OK
 
 

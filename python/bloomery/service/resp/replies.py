@@ -6,12 +6,14 @@ frozenset set · Failure -error · Text a bulk that RESP3 marks as text · Raw w
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-__all__ = ["NO_LIST", "OK", "Failure", "Raw", "Text", "encode"]
+__all__ = ["NO_LIST", "OK", "Array", "Failure", "Raw", "Text", "encode"]
 
 OK = "OK"
+_LONG = 1 << 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +37,25 @@ class Raw:
     data: bytes
 
 
+class Array:
+    """An array's reply that is put together in parts, as its items become known."""
+
+    def __init__(self, protocol: int) -> None:
+        self._resp3 = protocol == 3
+        self._count = 0
+        self._out = bytearray()
+
+    def extend(self, items: Sequence[Any]) -> None:
+        """Take some more items."""
+        self._count += len(items)
+        for item in items:
+            _append(self._out, item, self._resp3)
+
+    def whole(self) -> Raw:
+        """The reply."""
+        return Raw(b"*%d\r\n" % self._count + self._out)
+
+
 NO_LIST = Raw(b"*-1\r\n")  # RESP2's null in place of an array; in RESP3 all nulls are None
 
 
@@ -47,7 +68,12 @@ def encode(value: Any, protocol: int) -> bytes:
 
 def _append(out: bytearray, value: Any, resp3: bool) -> None:
     if isinstance(value, bytes):
-        out += b"$%d\r\n%b\r\n" % (len(value), value)
+        if len(value) < _LONG:
+            out += b"$%d\r\n%b\r\n" % (len(value), value)
+        else:  # without one more copy
+            out += b"$%d\r\n" % len(value)
+            out += value
+            out += b"\r\n"
     elif isinstance(value, str):
         out += b"+%b\r\n" % _line(value)
     elif value is None:

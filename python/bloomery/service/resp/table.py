@@ -58,6 +58,16 @@ class Command:
         return words[first:end:step] if first else []
 
     @property
+    def limit(self) -> int | None:
+        """How many arguments it takes at most; None: as many as a request may have. Those that are
+        not done in slices take no more than can be looked at in some milliseconds."""
+        if self.most is not None:
+            return self.most
+        if self.does in ("add", "contains", "remove", "lookup"):
+            return None
+        return MOST_NAMES if self.keys[1] == -1 else MOST_WORDS
+
+    @property
     def full_name(self) -> str:
         """As Redis writes it in replies: lower case, and config|get."""
         return self.name.lower().replace(" ", "|")
@@ -68,6 +78,9 @@ class Command:
         least = self.least + self.words
         return least if self.most == self.least else -least
 
+
+MOST_NAMES = 10_000
+MOST_WORDS = 1000
 
 COMMANDS: dict[bytes, Command] = {}
 CONTAINERS: dict[bytes, dict[bytes, Command]] = {}  # those that only have subcommands
@@ -125,6 +138,8 @@ def find(arguments: list[bytes]) -> Command:
     given = len(arguments) - found.words
     if given < found.least or (found.most is not None and given > found.most):
         raise wrong_arity(found.name)
+    if found.limit is not None and given > found.limit:
+        raise Failure(f"ERR {given} arguments, of which '{found.full_name}' takes {found.limit}")
     return found
 
 

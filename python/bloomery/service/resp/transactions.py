@@ -1,17 +1,22 @@
-"""MULTI and EXEC: commands that are done together. One thread does all commands, so that nothing
-comes between; WATCH tells whether something came before."""
+"""MULTI and EXEC: commands that are done together. Nothing comes between: a few are done in one go,
+and while many are done nobody else is let to their filters. WATCH tells whether something came
+before."""
 
 from __future__ import annotations
 
+from typing import Any
+
 from bloomery.service.resp.client import Client
 from bloomery.service.resp.replies import NO_LIST, OK, Failure, Raw, encode
-from bloomery.service.resp.table import Command, command
+from bloomery.service.resp.table import Command, command, find
+from bloomery.service.slices import Slice
 
 __all__ = ["AT_ONCE", "end", "enqueue"]
 
 # In a transaction these are done and not queued.
 AT_ONCE = frozenset({"EXEC", "DISCARD", "MULTI", "WATCH", "QUIT", "RESET"})
 MOST_WATCHED = 10_000
+MOST_WORDS = 20_000  # of one command in a transaction: some milliseconds
 _LONG = ("SAVE", "BF.LOOKUP")  # they take long, and others go on meanwhile
 
 
@@ -28,6 +33,9 @@ def enqueue(client: Client, command: Command, words: list[bytes]) -> str:
     if command.name in _LONG:
         client.spoiled = True
         raise Failure("ERR Command not allowed inside a transaction")
+    if len(words) > MOST_WORDS:
+        client.spoiled = True
+        raise Failure(f"ERR a command of more than {MOST_WORDS} arguments in a transaction")
     nbytes = sum(map(len, words)) + 64 * len(words)  # about what Python needs for them
     most = client.server.settings.max_request_bytes
     if client.queued_bytes + nbytes > most:
@@ -49,7 +57,7 @@ def multi(client: Client, words: list[bytes]) -> str:
 
 
 @command("EXEC", write=True, group="transactions", does="session")
-def execute(client: Client, words: list[bytes]) -> Raw | None:
+def execute(client: Client, words: list[bytes]) -> Any:
     """Do the commands of the transaction; null if a watched filter was changed."""
     queue = client.queue
     if queue is None:
@@ -61,16 +69,57 @@ def execute(client: Client, words: list[bytes]) -> Raw | None:
         raise Failure("EXECABORT Transaction discarded because of previous errors.")
     if changed:
         return None if client.protocol == 3 else NO_LIST
-    out, told = bytearray(b"*%d\r\n" % len(queue)), True
+    replies = _Replies(client, len(queue))
+    if client.slices(queue):
+        return _in_slices(client, queue, replies)
     for queued in queue:
-        reply = encode(client.server.door.perform(client, queued), client.protocol)
-        told = told and len(out) + len(reply) <= client.server.settings.client_output_limit
-        if told:
-            out += reply
-    if not told:  # all of it is done, but it has asked for more than may wait for it
-        client.closing = True
-        raise Failure("ERR the replies are longer than client-output-limit: closing")
-    return Raw(bytes(out))
+        replies.perform(queued)
+    return replies.told()
+
+
+async def _in_slices(client: Client, queue: list[list[bytes]], replies: _Replies) -> Raw:
+    """Do many commands. Others have their turn in between; who asks for one of these filters waits
+    until all are done, so that nothing comes between."""
+    aside = client.server.aside
+    names = {name for one in queue for name in find(one).names(one)}
+    share = Slice()
+    with aside.hold(names):
+        for queued in queue:
+            with aside.own():
+                replies.perform(queued)
+            if share.over:
+                client.server.turns.join()
+                await share.rest()
+                client.server.turns.join()
+    return replies.told()
+
+
+class _Replies:
+    """The replies to the commands of a transaction."""
+
+    def __init__(self, client: Client, count: int) -> None:
+        self._client = client
+        self._out, self._told = bytearray(b"*%d\r\n" % count), True
+
+    def perform(self, words: list[bytes]) -> None:
+        """Do one command."""
+        client = self._client
+        client.executing = True
+        try:
+            reply = encode(client.server.door.perform(client, words), client.protocol)
+        finally:
+            client.executing = False
+        most = client.server.settings.client_output_limit
+        self._told = self._told and len(self._out) + len(reply) <= most
+        if self._told:
+            self._out += reply
+
+    def told(self) -> Raw:
+        """All of them."""
+        if not self._told:  # all of it is done, but it has asked for more than may wait for it
+            self._client.closing = True
+            raise Failure("ERR the replies are longer than client-output-limit: closing")
+        return Raw(bytes(self._out))
 
 
 @command("DISCARD", group="transactions", does="session")

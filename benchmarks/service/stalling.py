@@ -1,0 +1,50 @@
+"""The longest that any request holds up the PING of another client, by the wall clock."""
+
+from __future__ import annotations
+
+from benchmarks.lines import Line, missing, word
+from benchmarks.report import Column, table
+from benchmarks.service import servers, stall_cases, stalls
+from benchmarks.settings import Record, Settings
+from benchmarks.timing import progress, quiet
+
+TRIES = 3
+SHOWN = 20
+
+
+def run(settings: Settings) -> list[Record]:
+    size = stalls.Size(filters=200, long_names=50, large_bytes=16 * stalls.MIB, flood=50)
+    size = size if settings.quick else stalls.Size(filters=20_000, long_names=1000)
+    records: list[Record] = []
+    with (
+        servers.scratch() as folder,
+        servers.bloomery(folder / "data", "--set", "snapshot-seconds=0", pinned=False) as server,
+        quiet(),
+    ):
+        stage = stalls.Stage(server.process.pid, server.port, server.http_port, size)
+        stall_cases.prepare(stage)
+        for case in stall_cases.CASES:
+            progress.step(f"service: stalls, {case.of}: {case.what}")
+            tries = [stalls.measure(stage, case.make(stage)) for _ in range(TRIES)]
+            best = min(tries, key=lambda held: held.wall)
+            what = {"table": "stalls", "request": f"{case.of}: {case.what}"}
+            records.append(what | {"wall": best.wall, "loop": best.loop, "took": best.took})
+    return records
+
+
+def render(records: list[Record]) -> str:
+    worst = sorted(records, key=lambda r: r["wall"], reverse=True)[:SHOWN]
+    columns = [Column("request", left=True), Column("PING, ms"), Column("loop, ms"), Column("took, s")]
+    rows = [
+        [r["request"], f"{1e3 * r['wall']:.1f}", f"{1e3 * r['loop']:.1f}", f"{r['took']:.2f}"]
+        for r in worst
+    ]
+    return table(f"a PING beside the largest request, the worst {SHOWN}", columns, rows)
+
+
+def judge(records: list[Record]) -> Line:
+    what, must = "the longest that a request holds up a PING", "<= 50 ms"
+    found = [r["wall"] for r in records if r["table"] == "stalls"]
+    if not found:
+        return missing(what, must)
+    return Line(what, must, "-", f"{1e3 * max(found):.1f} ms", word(max(found) <= stalls.LIMIT))

@@ -1,0 +1,112 @@
+"""Filters that are worked on as a whole, in threads: to copy, merge or clear one of gigabytes takes
+a second, for which nobody else shall wait. Who asks for that filter waits; all others go on.
+
+    an operation ──Long──> its filters are held ──thread──> the operation again, with the outcome
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any, TypeVar
+
+from bloomery import errors
+from bloomery.service.engine import Engine
+from bloomery.storage.state import Entry, Long
+
+__all__ = ["Aside"]
+
+_T = TypeVar("_T")
+
+
+class Aside:
+    """Which filters are held, by name."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self.hurries = True  # not with a store, where an operation is done in Redis first
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self._held: dict[bytes, asyncio.Future[None]] = {}  # done when it is free again
+        self._own = False
+        engine.state.held = engine.held = self._is_held
+
+    def _is_held(self, entry: Entry) -> bool:
+        return not self._own and entry.name in self._held
+
+    def holds(self, names: Iterable[bytes]) -> bool:
+        """Is one of these held?"""
+        return bool(self._held) and any(name in self._held for name in names)
+
+    async def free(self, *names: bytes) -> None:
+        """Return when none of these is held."""
+        while found := next((self._held[name] for name in names if name in self._held), None):
+            await asyncio.wait([found])
+
+    def do(
+        self, names: Iterable[bytes], operation: Callable[[], _T], now: bool = False
+    ) -> _T | Any:
+        """Do an operation on filters of these names, which are free; if it takes long, what is to
+        be waited for instead. `now`: then it is refused."""
+        state = self._engine.state
+        state.hurried = self.hurries
+        try:
+            return operation()
+        except Long as long:
+            if now:
+                raise errors.InvalidParameter(
+                    "this takes long, the filter being large: do it outside of a transaction"
+                ) from None
+            # A task of its own: the thread goes on, and holds the filters, whoever goes away.
+            task = asyncio.ensure_future(self._elsewhere({*names}, operation, long.work))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+            return asyncio.shield(task)
+        finally:
+            state.hurried = False
+
+    async def whole(self, names: Iterable[bytes], operation: Callable[[], _T]) -> _T:
+        """As `do`, and wait for it."""
+        listed = [*names]
+        await self.free(*listed)
+        done = self.do(listed, operation)
+        found: _T = await done if asyncio.isfuture(done) else done
+        return found
+
+    async def _elsewhere(
+        self, names: set[bytes], operation: Callable[[], _T], work: Callable[[], Any]
+    ) -> _T:
+        await self.free(*names)
+        with self.hold(names):
+            outcome = await asyncio.to_thread(work)
+        # Nobody can have come before us since: there was no await.
+        state = self._engine.state
+        state.outcome = (outcome,)
+        try:
+            return operation()
+        finally:
+            state.outcome = None
+
+    @contextmanager
+    def own(self) -> Iterator[None]:
+        """Let what is held be changed, by the one that holds it; without an await inside."""
+        self._own = True
+        try:
+            yield
+        finally:
+            self._own = False
+
+    @contextmanager
+    def hold(self, names: set[bytes]) -> Iterator[None]:
+        """Let nobody else ask for filters of these names, which are free."""
+        free = asyncio.get_running_loop().create_future()
+        for name in names:
+            self._held[name] = free
+            self._engine.shelf.set_busy(name, True)
+        try:
+            yield
+        finally:
+            for name in names:
+                del self._held[name]
+                self._engine.shelf.set_busy(name, False)
+            free.set_result(None)

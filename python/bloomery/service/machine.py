@@ -1,0 +1,53 @@
+"""How much memory there is: of the machine, or of the cgroup (a container's) that we are in."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+__all__ = ["SHARE", "for_filters", "memory"]
+
+SHARE = 0.8  # of it is for filters, unless the configuration says otherwise
+_CGROUP = Path("/sys/fs/cgroup")
+_OWN = Path("/proc/self/cgroup")
+
+
+def for_filters() -> int:
+    """Return the bytes that filters may have by default; 0, no limit, where nobody knows."""
+    return int(memory() * SHARE)
+
+
+def memory(cgroup: Path = _CGROUP, own: Path = _OWN) -> int:
+    """Return the bytes there are for this process; 0 if the system does not tell."""
+    try:
+        pages = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    except (OSError, ValueError):
+        pages = 0
+    known = [pages, *_limits(cgroup, own)]
+    return min((one for one in known if one > 0), default=0)
+
+
+def _limits(cgroup: Path, own: Path) -> list[int]:
+    """The limits of the cgroup, and of those that it is in, of version 2 or 1."""
+    try:
+        lines = own.read_text().splitlines()
+    except OSError:
+        return []
+    found = []
+    for line in lines:
+        _, controllers, path = line.split(":", 2)
+        if controllers == "":
+            root, name = cgroup, "memory.max"
+        elif "memory" in controllers.split(","):
+            root, name = cgroup / "memory", "memory.limit_in_bytes"
+        else:
+            continue
+        # In a container the path may be the host's: then the root is the cgroup itself.
+        for part in (path, *map(str, Path(path).parents)):
+            try:
+                text = (root / part.lstrip("/") / name).read_text().strip()
+            except OSError:
+                continue
+            if text.isdecimal():  # "max": none
+                found.append(int(text))
+    return found

@@ -1,0 +1,76 @@
+"""Slices: work on the loop that may be long, cut so that other clients have their turn.
+
+No request may hold up others for more than 50 ms, whatever it asks for. What is done on the loop is
+done for some milliseconds, then others have their turn, then it goes on. Between two slices others
+may see, and change, what is there.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from typing import Any, TypeVar
+
+__all__ = ["FEW", "Slice", "batches", "gathered", "let_go"]
+
+_T = TypeVar("_T")
+SECONDS = 0.004
+FEW = 64  # of anything, however long one takes, are done at once
+_MOST = 4096
+_QUICK = SECONDS / 4
+
+
+class Slice:
+    """A share of the loop's time."""
+
+    __slots__ = ("_until",)
+
+    def __init__(self) -> None:
+        self._until = time.perf_counter() + SECONDS
+
+    @property
+    def over(self) -> bool:
+        """Has it been used up?"""
+        return time.perf_counter() >= self._until
+
+    async def rest(self) -> None:
+        """Let others have their turn if it is used up, and begin with the next."""
+        if time.perf_counter() >= self._until:
+            await asyncio.sleep(0)
+            self._until = time.perf_counter() + SECONDS
+
+
+async def batches(items: Sequence[_T]) -> AsyncIterator[Sequence[_T]]:
+    """Cut items into batches, as many in one as were done quickly before; others have their turn
+    in between."""
+    at, size, share = 0, 4, Slice()
+    while at < len(items):
+        began = time.perf_counter()
+        yield items[at : at + size]
+        at += size
+        spent = time.perf_counter() - began
+        if spent < _QUICK:
+            size = min(2 * size, _MOST)
+        elif spent > SECONDS:
+            size = max(size // 2, 1)
+        await share.rest()
+
+
+async def gathered(items: Iterable[_T], chosen: Callable[[_T], bool]) -> list[_T]:
+    """The chosen ones of any number of items; each takes well under a millisecond."""
+    found, share = list[_T](), Slice()
+    for at, item in enumerate(items):
+        if chosen(item):
+            found.append(item)
+        if at % 8 == 0:
+            await share.rest()
+    return found
+
+
+async def let_go(items: list[Any]) -> None:
+    """Empty a long list: to free hundreds of thousands of objects in one go takes long too."""
+    share = Slice()
+    while items:
+        del items[-_MOST:]
+        await share.rest()
