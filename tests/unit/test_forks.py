@@ -150,7 +150,12 @@ def test_a_long_batch_makes_way() -> None:
     filter = BloomFilter(1_000_000, 1e-5, layout="classic")
     filter.update(BEFORE)
     keys, done = np.arange(10_000_000), list[bool]()
-    thread = threading.Thread(target=lambda: (filter.update(keys), done.append(True)))
+
+    def add() -> None:
+        filter.update(keys)
+        done.append(True)
+
+    thread = threading.Thread(target=add)
     thread.start()
     while filter.fill_ratio < 0.05:
         time.sleep(0.001)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import enum
 from array import array
 from collections import namedtuple
+from collections.abc import Callable
 from datetime import date, datetime, timedelta, timezone
 from datetime import time as clock
 from decimal import Decimal
@@ -288,7 +289,7 @@ class Raising:
 def test_what_a_key_raises_is_raised(problem: BaseException) -> None:
     """A key's own code may be stopped by Ctrl-C, or fail: that is no word about its type."""
     filter, key = BloomFilter(1000), cast(Any, Raising(problem))
-    uses = [
+    uses: list[Callable[[], object]] = [
         lambda: filter.add(key),
         lambda: key in filter,
         lambda: filter.add((1, key)),

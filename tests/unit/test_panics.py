@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -80,5 +81,5 @@ def test_every_other_kind_says_so(kind: str, long: bool, tmp_path: Path) -> None
             use()
 
     for use in uses:
-        in_time(lambda use=use: refused(use))
+        in_time(partial(refused, use))
     assert all(key in type(filter).load(path) for key in KEYS)

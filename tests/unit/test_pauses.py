@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -58,7 +59,7 @@ def growing(filter: Any, ticker: Ticker) -> tuple[float, int]:
     """Seconds and ticks of the one add that makes it grow next."""
     before, key = filter.nbytes, 1 << 50
     while True:
-        seconds, ticks = ticker.during(lambda key=key: filter.add(key))
+        seconds, ticks = ticker.during(partial(filter.add, key))
         if filter.nbytes != before:
             return seconds, ticks
         key += 1
@@ -103,7 +104,7 @@ def test_a_list(make: Callable[[], Any], ticker: Ticker) -> None:
     """A batch of objects needs the interpreter lock for each, and lets go of it now and then."""
     filter, keys = make(), list(range(100_000)) * 60
     for work in (filter.update, filter.contains_many):
-        seconds, ticks = ticker.during(lambda work=work: work(keys))
+        seconds, ticks = ticker.during(partial(work, keys))
         assert ticks >= 3, f"{ticks} ticks in {seconds} s"
     assert all(key in filter for key in range(0, 100_000, 100))
 
