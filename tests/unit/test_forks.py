@@ -151,11 +151,11 @@ def test_a_long_batch_makes_way() -> None:
     filter.update(BEFORE)
     keys, done = np.arange(10_000_000), list[bool]()
 
-    def update() -> None:
+    def add() -> None:
         filter.update(keys)
         done.append(True)
 
-    thread = threading.Thread(target=update)
+    thread = threading.Thread(target=add)
     thread.start()
     while filter.fill_ratio < 0.05:
         time.sleep(0.001)

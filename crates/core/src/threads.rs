@@ -280,7 +280,8 @@ mod tests {
             let add = || add_threads(&bits, &shape(), false, threads, &hash, &mut answers);
             let _ = tell.send(catch_unwind(AssertUnwindSafe(add)).is_err());
         });
-        told.recv_timeout(Duration::from_secs(60)).expect("the others wait for ever")
+        told.recv_timeout(Duration::from_secs(if cfg!(miri) { 6000 } else { 60 }))
+            .expect("the others wait for ever")
     }
 
     /// Whichever thread panics, and in whichever stride: all end, and the caller learns of it.

@@ -231,14 +231,6 @@ impl OneKey for Bloom {
         }
         Ok(with_probe(&self.bits, &self.shape, One::<true, false>(h)))
     }
-
-    fn panic(&self, py: Python<'_>, long: bool) -> PyResult<bool> {
-        let work = |_: &Bloom, _| panic!("a panic that a test asked for");
-        match long {
-            true => self.write_or_read_detached(py, Op::Add, work),
-            false => self.write_or_read(py, Op::Add, work),
-        }
-    }
 }
 
 /// The filter and what a batch is to do with it.
@@ -528,6 +520,16 @@ impl Bloom {
     /// Sets the bits of a part of another filter's memory too.
     fn _or_bytes(&self, py: Python<'_>, offset: usize, data: &Bound<'_, PyAny>) -> PyResult<()> {
         self.place(py, offset, data, Bits::or_from)
+    }
+
+    /// Panics where a batch does its work, or a single key: for tests of what happens then.
+    #[pyo3(signature = (long, /))]
+    fn _panic(&self, py: Python<'_>, long: bool) -> PyResult<()> {
+        let work = |_: &Bloom, _| panic!("a panic that a test asked for");
+        match long {
+            true => self.write_or_read_detached(py, Op::Add, work),
+            false => self.write_or_read(py, Op::Add, work),
+        }
     }
 
     fn _padding_is_clear(&self) -> bool {

@@ -100,6 +100,15 @@ impl<T: Send + Sync> Gate<T> {
         done.ok_or_else(|| broken(py))
     }
 
+    /// Lets `work` change the value if nobody is inside without the interpreter lock, else `None`:
+    /// `write` with nothing around it, for the single key.
+    #[inline(always)]
+    pub fn write_alone<R>(&self, _py: Python<'_>, work: impl FnOnce(&mut T) -> R) -> Option<R> {
+        let alone = self.detached.load(Acquire) == 0;
+        // SAFETY: alone, as said above.
+        alone.then(|| self.change(work, unsafe { &mut *self.value.get() }))
+    }
+
     /// Lets `work` change the value.
     #[inline(always)]
     pub fn write<R: Send>(

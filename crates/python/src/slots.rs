@@ -1,14 +1,11 @@
 //! `add`, `in` and `remove` as the interpreter calls them fastest: without packing arguments, without
 //! a trampoline. All other methods are PyO3's.
 
-use std::any::Any;
 use std::ffi::CStr;
 use std::os::raw::c_int;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use bloomery_core::hash::KeyHasher;
 use pyo3::exceptions::PyKeyError;
-use pyo3::panic::PanicException;
 use pyo3::prelude::*;
 use pyo3::pyclass::boolean_struct::True;
 use pyo3::types::PyType;
@@ -21,8 +18,6 @@ pub trait OneKey: PyClass<Frozen = True> + Sync {
     fn hasher(&self) -> &KeyHasher;
     fn contains(&self, py: Python<'_>, h: u64) -> PyResult<bool>;
     fn add(&self, py: Python<'_>, h: u64) -> PyResult<bool>;
-    /// Panics where a single key is added, or where a `long` batch is.
-    fn panic(&self, py: Python<'_>, long: bool) -> PyResult<bool>;
 }
 
 /// A filter class from which keys can be taken: `None` if the key was definitely not there, else
@@ -36,8 +31,6 @@ pub fn install<T: OneKey>(py: Python<'_>) -> PyResult<()> {
     let class = &py.get_type::<T>();
     let doc = c"add($self, key, /)\n--\n\nAdd the key; True if it is definitely new.";
     install_method(class, c"add", doc, add_one::<T>)?;
-    let doc = c"_panic($self, long, /)\n--\n\nPanic inside, for tests of what happens then.";
-    install_method(class, c"_panic", doc, panic_one::<T>)?;
     install_contains::<T>(class)
 }
 
@@ -98,49 +91,21 @@ unsafe extern "C" fn add_one<T: OneKey>(
     slf: *mut ffi::PyObject,
     key: *mut ffi::PyObject,
 ) -> *mut ffi::PyObject {
-    // SAFETY: as promised above.
+    // SAFETY: as promised above; a panic cannot cross, since nothing here panics on input. (To catch
+    // it would take 6 ns of 25.)
     unsafe {
         let py = Python::assume_attached();
         let filter = Borrowed::from_ptr(py, slf).cast_unchecked::<T>();
         let filter = filter.get();
         let key = Borrowed::from_ptr(py, key);
-        answer(py, || filter.add(py, hash_key(key, filter.hasher())?))
+        answer(py, hash_key(key, filter.hasher()).and_then(|h| filter.add(py, h)))
     }
-}
-
-/// # Safety
-/// As for `add_one`.
-unsafe extern "C" fn panic_one<T: OneKey>(
-    slf: *mut ffi::PyObject,
-    long: *mut ffi::PyObject,
-) -> *mut ffi::PyObject {
-    // SAFETY: as for `add_one`.
-    unsafe {
-        let py = Python::assume_attached();
-        let filter = Borrowed::from_ptr(py, slf).cast_unchecked::<T>();
-        let long = Borrowed::from_ptr(py, long);
-        answer(py, || filter.get().panic(py, long.is_truthy()?))
-    }
-}
-
-/// Runs what may panic where a panic must not get out, into C: it is raised, as PyO3 does it.
-#[inline(always)]
-fn caught<R>(work: impl FnOnce() -> PyResult<R>) -> PyResult<R> {
-    #[cold]
-    fn raised(panic: Box<dyn Any + Send>) -> PyErr {
-        let message = match panic.downcast::<String>() {
-            Ok(message) => *message,
-            Err(panic) => panic.downcast_ref::<&str>().unwrap_or(&"a panic").to_string(),
-        };
-        PanicException::new_err(message)
-    }
-    catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panic| Err(raised(panic)))
 }
 
 /// A bool, or an error, as a C method returns it.
 #[inline(always)]
-fn answer(py: Python<'_>, work: impl FnOnce() -> PyResult<bool>) -> *mut ffi::PyObject {
-    match caught(work) {
+fn answer(py: Python<'_>, result: PyResult<bool>) -> *mut ffi::PyObject {
+    match result {
         Ok(answer) => {
             // SAFETY: True and False live for ever; the caller gets a reference of its own.
             unsafe {
@@ -168,10 +133,9 @@ unsafe extern "C" fn remove_one<T: RemoveKey>(
         let filter = Borrowed::from_ptr(py, slf).cast_unchecked::<T>();
         let filter = filter.get();
         let key = Borrowed::from_ptr(py, key);
-        answer(py, || {
-            let found = filter.remove(py, hash_key(key, filter.hasher())?)?;
-            found.ok_or_else(|| PyKeyError::new_err(key.to_owned().unbind()))
-        })
+        let found = hash_key(key, filter.hasher()).and_then(|h| filter.remove(py, h));
+        let missing = || PyKeyError::new_err(key.to_owned().unbind());
+        answer(py, found.and_then(|found| found.ok_or_else(missing)))
     }
 }
 
@@ -187,7 +151,8 @@ unsafe extern "C" fn discard_one<T: RemoveKey>(
         let filter = Borrowed::from_ptr(py, slf).cast_unchecked::<T>();
         let filter = filter.get();
         let key = Borrowed::from_ptr(py, key);
-        answer(py, || Ok(filter.remove(py, hash_key(key, filter.hasher())?)? == Some(true)))
+        let found = hash_key(key, filter.hasher()).and_then(|h| filter.remove(py, h));
+        answer(py, found.map(|found| found == Some(true)))
     }
 }
 
@@ -205,7 +170,7 @@ unsafe extern "C" fn contains_one<T: OneKey>(
         let filter = Borrowed::from_ptr(py, slf).cast_unchecked::<T>();
         let filter = filter.get();
         let key = Borrowed::from_ptr(py, key);
-        match caught(|| filter.contains(py, hash_key(key, filter.hasher())?)) {
+        match hash_key(key, filter.hasher()).and_then(|h| filter.contains(py, h)) {
             Ok(maybe) => c_int::from(maybe),
             Err(problem) => {
                 problem.restore(py);
