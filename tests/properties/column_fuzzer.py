@@ -128,7 +128,8 @@ def spoil(rng: random.Random, column: Column) -> None:
         part = rng.choice([column.schema, column.array])
         part.update(rng.choice([{"n_children": -1}, {"n_children": 0}, {"children": None}]))
         if column.children and rng.random() < 0.5:
-            column.children[0].length = rng.randrange(column.length + column.offset + 1)
+            most = max(0, min(300, column.length + column.offset))
+            column.children[0].length = rng.randrange(most + 1)
     elif way == "dictionary":
         rng.choice([column.schema, column.array])["dictionary"] = rng.choice([None, 1, 3])
         if column.dictionary is None:

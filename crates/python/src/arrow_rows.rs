@@ -241,6 +241,10 @@ impl Buffers<'_, '_> {
         let bitmap = unsafe { self.get(0)? };
         match (self.chunk.null_count, bitmap.is_null()) {
             (0, _) | (-1, true) => Ok(None),
+            // Rows of no width have no other buffer whose size would tell.
+            _ if (self.offset + self.len) / 8 > ADDRESSES => {
+                Err(damaged(self.py, "its bitmap of nulls would be larger than any can be"))
+            }
             (_, true) => Err(damaged(self.py, "it has nulls, but does not say where")),
             (_, false) => Ok(Some(bitmap)),
         }
