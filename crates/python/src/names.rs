@@ -137,7 +137,7 @@ impl Entry {
     pub fn needs_room(&self, py: Python<'_>, keys: usize) -> bool {
         self.held.needs_room(py, keys)
             && self.items < self.limit
-            && !self.starved.is_some_and(|since| since.elapsed() < STARVED)
+            && self.starved.is_none_or(|since| since.elapsed() >= STARVED)
     }
 
     /// Answers for the hashed keys.
