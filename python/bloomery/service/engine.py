@@ -58,6 +58,7 @@ class Engine:
         self.clock = clock or Clock(state.now)
         self.shelf = _native.Shelf()
         self.problem: errors.LogUnavailable | None = None  # why writes are refused
+        self.frozen = False  # time stands still: nothing expires or is forgotten
         self.on_change: Callable[[Entry], None] = _ignore
         self.on_drop: Callable[[Entry], None] = _ignore
         self.on_begin: Callable[[], None] = lambda: None
@@ -189,6 +190,8 @@ class Engine:
         return (0, 0, 0) if found is None else found[1:]
 
     def _pass_time(self) -> None:
+        if self.frozen:
+            return
         for record in self.state.pass_time(self.clock.now()):
             self.shelf.note(*record)
             entry = self.state.filters.get(record[0])

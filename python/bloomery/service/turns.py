@@ -95,7 +95,6 @@ class Turns:
         self._committing = False
         self.late_since: float | None = None  # replies are held for the disk, since then
         self.delayed = 0  # how often that began
-        self._frozen = False  # see `frozen`
         self._snapshot = False  # is one being made?
         self._slow_until = 0.0
         self._calls = 0
@@ -224,7 +223,7 @@ class Turns:
     def refuse(self, problem: errors.LogUnavailable | None) -> None:
         """Take no writes until the log can be written again, and tell the operator; None: go on."""
         if problem is not None:
-            if self.engine.problem is None or self._frozen:
+            if self.engine.problem is None or self.engine.frozen:
                 self._on_refuse(problem)
             self.engine.refuse(problem)
 
@@ -257,7 +256,7 @@ class Turns:
 
     async def retry(self) -> bool:
         """Try to write what the log still lacks; True if writes are taken again."""
-        if self._frozen:
+        if self.engine.frozen:
             return False
         written = self.engine.problem is not None and await self.call(self.engine.log.retry)
         if written and not self.engine.log.pending:  # another commit may have failed since
@@ -266,17 +265,17 @@ class Turns:
 
     @contextlib.asynccontextmanager
     async def frozen(self, why: errors.LogUnavailable) -> AsyncIterator[None]:
-        """Meanwhile writes are refused: what is in memory is in the log, and stays as it is but for
-        what time does. LogUnavailable if the log lacks something."""
+        """Meanwhile writes are refused, and time stands still: what is in memory is in the log, and
+        stays as it is. LogUnavailable if the log lacks something."""
         self._raise_unless(None)
-        self._frozen = True
+        self.engine.frozen = True
         self.engine.refuse(why)
         try:
             await self.close()
             self._raise_unless(why)
             yield
         finally:
-            self._frozen = False
+            self.engine.frozen = False
             if self.engine.problem is why:
                 self.engine.accept()
 

@@ -225,12 +225,11 @@ def save(entry: Entry, folder: Path) -> Saved:
 
 
 def write(data: str | os.PathLike[str], state: State, number: int, seq: int) -> None:
-    """Write a state as a generation, from memory, for a server that takes no writes meanwhile. What
-    time does to it may be in it or not: the log says it again."""
-    next_id, now = state.next_id, state.now
+    """Write a state as a generation, from memory, for a server in which nothing changes meanwhile:
+    neither by writes nor by the time."""
     with temporary(data, number) as folder:
-        found = [save(entry, folder) for entry in list(state.filters.values())]
-        Generation(number, seq, next_id, now, found).write(folder)
+        found = [save(entry, folder) for entry in state.filters.values()]
+        Generation(number, seq, state.next_id, state.now, found).write(folder)
         publish(data, folder, number)
 
 

@@ -115,6 +115,15 @@ def test_frozen(tmp_path: Path) -> None:
             turns.join()
             turns.engine.create(Op.CREATE, create)
             await turns.logged()
+            at = turns.engine.clock.now() + 0.1
+            turns.engine.change(Op.EXPIRE, 1, fields(at=at))
+            await turns.logged()
+            async with turns.frozen(why):  # what expires meanwhile is there until it ends
+                await eventually(lambda: turns.engine.clock.now() > at)
+                assert turns.engine.find(b"a") is not None
+                await asyncio.sleep(0)
+                assert turns.engine.state.filters
+            assert turns.engine.find(b"a") is None
             turns.engine.refuse(why)  # as by a full disk
             with pytest.raises(errors.LogUnavailable, match="frozen"):
                 async with turns.frozen(errors.LogUnavailable("another")):
