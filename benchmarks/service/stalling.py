@@ -34,7 +34,12 @@ def run(settings: Settings) -> list[Record]:
 
 def render(records: list[Record]) -> str:
     worst = sorted(records, key=lambda r: r["wall"], reverse=True)[:SHOWN]
-    columns = [Column("request", left=True), Column("PING, ms"), Column("loop, ms"), Column("took, s")]
+    columns = [
+        Column("request", left=True),
+        Column("PING, ms"),
+        Column("loop, ms"),
+        Column("took, s"),
+    ]
     rows = [
         [r["request"], f"{1e3 * r['wall']:.1f}", f"{1e3 * r['loop']:.1f}", f"{r['took']:.2f}"]
         for r in worst
