@@ -23,6 +23,7 @@ __all__ = [
     "Cuckoo",
     "Family",
     "Memory",
+    "Pattern",
     "Places",
     "Section",
     "Session",
@@ -35,6 +36,7 @@ __all__ = [
     "checked_arrow",
     "checksum",
     "column_objects",
+    "cut_json",
     "fixed_table",
     "growing_table",
     "lost_frames",
@@ -45,6 +47,7 @@ __all__ = [
     "read_header",
     "rotating_table",
     "set_memory_limit",
+    "unmap_aside",
 ]
 __version__: Final[str]
 HEADER_BYTES: Final[int]
