@@ -185,6 +185,7 @@ for _of, _arguments in {
     "COMMAND": "",
     "COMMAND COUNT": "",
     "COMMAND DOCS": "",
+    "COMMAND GETKEYS": "BF.ADD a b",
     "COMMAND HELP": "",
     "COMMAND INFO": "",
     "COMMAND LIST": "",
@@ -195,6 +196,7 @@ for _of, _arguments in {
     "CONFIG SET": "timeout 0",
     "DBSIZE": "",
     "DISCARD": "",
+    "DUMP": "small:1",
     "ECHO": "a",
     "EXPIRE": "large 100000",
     "EXPIREAT": "large 9999999999",
@@ -205,8 +207,13 @@ for _of, _arguments in {
     "LASTSAVE": "",
     "MEMORY HELP": "",
     "MEMORY USAGE": "large",
+    "MODULE HELP": "",
+    "MODULE LIST": "",
     "OBJECT ENCODING": "large",
+    "OBJECT FREQ": "large",
     "OBJECT HELP": "",
+    "OBJECT IDLETIME": "large",
+    "OBJECT REFCOUNT": "large",
     "PERSIST": "large",
     "PEXPIRE": "large 100000000",
     "PEXPIREAT": "large 9999999999999",
@@ -217,11 +224,13 @@ for _of, _arguments in {
     "RENAME": "no-such large",
     "RENAMENX": "large small:1",
     "RESET": "",
+    "RESTORE": "no-such 0 x",
     "SCAN": "0",
     "SELECT": "0",
     "TTL": "large",
     "TYPE": "large",
     "UNWATCH": "",
+    "WAIT": "0 0",
 }.items():
     sent(_of, "a flood of it", _flood(*_of.split(), *_arguments.split()))
 
@@ -331,6 +340,25 @@ def _load(stage: Stage) -> Request:
 @case("CF.LOADCHUNK", "a large filter")
 def _load_cuckoo(stage: Stage) -> Request:
     return _loading(stage, "CF.SCANDUMP", "CF.LOADCHUNK", "cuckoo")
+
+
+def _to_dump(stage: Stage) -> None:
+    stage.call(["DEL", "dumped"], ["BF.RESERVE", "dumped", 0.01, 3_000_000, "KIND", "bloom"])
+
+
+@case("DUMP", "as large as may be")
+def _dump(stage: Stage) -> Request:
+    _to_dump(stage)
+    return lambda: stage.call(["DUMP", "dumped"])
+
+
+@case("RESTORE", "as large as may be")
+def _restore(stage: Stage) -> Request:
+    _to_dump(stage)
+    reply = stage.call(["DUMP", "dumped"])
+    length, _, rest = reply.partition(b"\r\n")
+    data = packed(["RESTORE", "restored", 0, rest[: int(length[1:])], "REPLACE"])
+    return lambda: stage.resp(data)
 
 
 sent("ECHO", "16 MiB", lambda stage: packed(["ECHO", b"x" * (16 * MIB)]))

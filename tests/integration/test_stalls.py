@@ -67,7 +67,7 @@ def test_every_command_and_route_is_tried() -> None:
 @pytest.mark.timeout(600)
 def test_no_request_holds_up_others(stage: Stage) -> None:
     """While it is done a PING of another client is answered within 50 ms: all of them in a soak,
-    some, others each day of the year, in a test."""
+    a fixed sample of them in a test."""
     last = [case for case in CASES if case.of.startswith("FLUSH")]
     floods = [case for case in CASES if case.what == "a flood of it"]
     rest = [case for case in CASES if case not in last and case not in floods]

@@ -16,11 +16,12 @@ from typing import Any
 
 from bloomery import _native, errors
 
-__all__ = ["Column", "Messages", "answers", "load_pyarrow"]
+__all__ = ["MOST_MESSAGE", "Column", "Messages", "answers", "load_pyarrow"]
 
 # Rows, and bytes of them, that are added in one go: 1 to 5 ms, for which all others wait.
 _SLICE = 1 << 16
 _SLICE_BYTES = 2 << 20
+MOST_MESSAGE = 16 << 20  # bytes, which are copied in one go before the first row: 20 ms
 _CONTINUATION = 0xFFFFFFFF
 _MOST_METADATA = 1 << 20
 _PREFIX = struct.Struct("<II")
@@ -119,7 +120,7 @@ class Messages:
         if self._needed + length > self._most:
             raise errors.RequestTooLarge(
                 f"a message of an Arrow stream has {length} bytes, must have at most "
-                f"{self._most} (max-request-bytes): send smaller batches"
+                f"{self._most}: send smaller batches"
             )
         self._kind = kind
         return length
@@ -185,7 +186,7 @@ class Column:
                 if shown > self._most:
                     raise errors.RequestTooLarge(
                         f"the keys of a message of an Arrow stream have more than {self._most} "
-                        "bytes (max-request-bytes): send smaller batches"
+                        "bytes: send smaller batches"
                     )
                 part.validate(full=True)
                 if part.null_count:

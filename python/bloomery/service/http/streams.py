@@ -134,7 +134,7 @@ def _reader(server: Server, media: str, scope: Any) -> Reader:
     """What reads a stream of this type."""
     if media == ARROW:
         wanted = QueryParams(scope["query_string"]).get("column")
-        return _ArrowReader(server.settings.max_request_bytes, wanted)
+        return _ArrowReader(min(server.settings.max_request_bytes, arrow.MOST_MESSAGE), wanted)
     if media == NDJSON:
         return ndjson.Lines(min(server.settings.proto_max_bulk_len, bodies.MOST_KEY))
     raise problems.Refused(f"Content-Type must be application/json, {NDJSON} or {ARROW}", 415)

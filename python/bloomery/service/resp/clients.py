@@ -168,16 +168,26 @@ def _user(client: Client) -> str:
     return "(not logged in)" if client.user is None else client.user.name
 
 
+# Of PING and ECHO: a reply is copied several times, for which all others wait.
+_MOST_MESSAGE = 1 << 20
+
+
+def _message(word: bytes) -> bytes:
+    if len(word) > _MOST_MESSAGE:
+        raise Failure(f"ERR a message of {len(word)} bytes, must have at most {_MOST_MESSAGE}")
+    return word
+
+
 @command("PING", "[message]", most=1, group="connection", does="session")
 def ping(client: Client, words: list[bytes]) -> str | bytes:
     """Answer PONG, or the message."""
-    return words[0] if words else "PONG"
+    return _message(words[0]) if words else "PONG"
 
 
 @command("ECHO", "message", least=1, group="connection", does="session")
 def echo(client: Client, words: list[bytes]) -> bytes:
     """Answer the message."""
-    return words[0]
+    return _message(words[0])
 
 
 @command("SELECT", "index", least=1, group="connection", does="session")
