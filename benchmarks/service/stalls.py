@@ -68,7 +68,7 @@ class Stage:
     ) -> bytes:
         """The answer to a request, raw."""
         head = (
-            f"{method} {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n"
+            f"{method} {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n"
             f"Content-Type: {media}\r\nContent-Length: {len(body)}\r\n\r\n"
         )
         with socket.create_connection(("127.0.0.1", self.http_port), timeout=600) as peer:

@@ -92,14 +92,14 @@ class Copies:
         return {}
 
     def _same(self, before: Generation) -> dict[str, Path]:
-        known = {(one.file, one.nbytes, one.checksum, one.partial) for one in before.entries}
-        found = {}
+        def content(one: Saved) -> tuple[object, ...]:
+            return one.file, one.nbytes, one.checksum, one.head, one.partial
+
+        folder, found = snapshots.folder_of(self.data, before.number), {}
+        known = {content(one) for one in before.entries if one.head is not None}
         for one in self.base.entries:
-            if (one.file, one.nbytes, one.checksum, one.partial) in known:
-                own, spare = (
-                    self._own(one),
-                    snapshots.folder_of(self.data, before.number) / one.file,
-                )
+            if content(one) in known:
+                own, spare = self._own(one), folder / one.file
                 if not (own.exists() and spare.exists() and own.samefile(spare)):
                     found[one.file] = spare
         return found

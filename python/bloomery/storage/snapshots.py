@@ -45,6 +45,9 @@ class Saved:
     nbytes: int
     checksum: int
     partial: bool = False  # it was still being loaded: the bytes that had come
+    # The sum of the file's head: two filters of the same memory may differ there, since it has the
+    # time and the generation of a rotating one. None: it was saved before this was kept.
+    head: int | None = None
 
     @classmethod
     def of(cls, entry: Entry, path: Path, checksum: int) -> Saved:
@@ -60,6 +63,7 @@ class Saved:
             path.stat().st_size,
             checksum,
             entry.loading is not None,
+            head_sum(path),
         )
 
     def entry(self) -> Entry:
@@ -145,6 +149,12 @@ class Generation:
         return entry
 
 
+def head_sum(path: Path) -> int:
+    """The sum of the first bytes of a file."""
+    with path.open("rb") as file:
+        return zlib.crc32(file.read(files.HEADER_BYTES))
+
+
 def check_file(path: Path, saved: Saved) -> None:
     """Raise CorruptData unless this is the file of that entry; its bits are checked when read."""
     nbytes = path.stat().st_size
@@ -158,7 +168,7 @@ def check_file(path: Path, saved: Saved) -> None:
         else:
             head = file.read(files.HEADER_BYTES)
             found = int.from_bytes(head[-8:], "little")
-    if found != saved.checksum:
+    if found != saved.checksum or (saved.head is not None and head_sum(path) != saved.head):
         raise errors.CorruptData(f"{path}: damaged, or the file of another snapshot")
 
 

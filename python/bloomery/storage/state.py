@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, TypeVar
 
@@ -329,16 +329,25 @@ class State:
 
     def _load(self, entry: Entry, offset: int, part: bytes) -> None:
         assert entry.loading is not None
-        work = partial(_loaded, entry.loading, offset, part)
+        work = partial(self._loaded, entry, offset, part)
         # The first part brings memory for all of them, the last one a look at it.
         nbytes = entry.loading.received + len(part) if offset else _announced(part)
         entry.loading, entry.filter, items = self._long(nbytes, work)
         if entry.filter is not None:
             entry.loading = None
             entry.settings["kind"] = entry.filter.kind
-            self.tell_time(entry)
             entry.items = items
         self.put(entry)
+
+    def _loaded(self, entry: Entry, offset: int, part: bytes) -> tuple[Loading, Any, int]:
+        """What takes long of it: the filter, if this was its last part, and its keys."""
+        assert entry.loading is not None
+        made = entry.loading.take(offset, part)
+        if made is None:
+            return entry.loading, None, 0
+        # Before anything is asked of it: by another clock it might forget all it has.
+        self.tell_time(replace(entry, filter=made))
+        return entry.loading, made, int(made.estimated_count)
 
 
 # What takes long of each operation.
@@ -372,11 +381,6 @@ def _announced(head: bytes) -> int:
         return files.expect(head[: files.HEADER_BYTES])[1]
     except errors.BloomeryError:
         return 0
-
-
-def _loaded(loading: Loading, offset: int, part: bytes) -> tuple[Loading, Any, int]:
-    made = loading.take(offset, part)
-    return loading, made, 0 if made is None else int(made.estimated_count)
 
 
 def _due(entry: Entry) -> float:
