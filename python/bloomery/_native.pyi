@@ -577,7 +577,9 @@ class Shelf:
         """Give a name to a filter, or to another in place of the one that had it."""
     def drop(self, name: bytes) -> bool:
         """Take a name away; False if there was none."""
-    def add(self, name: bytes, keys: Batch) -> tuple[bytes, tuple[str, str] | None]:
+    def add(
+        self, name: bytes, keys: Batch, more: bool = False
+    ) -> tuple[bytes, tuple[str, str] | None]:
         """Add keys; a byte for each, 1 where it was definitely new, 2 where memory was missing.
 
         After a refusal (its code and message) there are fewer bytes than keys: those before it

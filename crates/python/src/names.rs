@@ -155,6 +155,12 @@ impl Entry {
     #[inline(always)]
     pub fn add(&mut self, py: Python<'_>, work: &mut Work<'_>) -> Result<(), Refusal> {
         self.held.check_layers(py)?;
+        self.add_more(py, work)
+    }
+
+    /// As `add`, for a further part of the same command.
+    #[inline(always)]
+    pub fn add_more(&mut self, py: Python<'_>, work: &mut Work<'_>) -> Result<(), Refusal> {
         let keys = (work.hashes.len() / self.held.width()) as u64;
         let result = if self.limit.saturating_sub(self.items) < keys {
             self.add_within(py, work)
@@ -177,7 +183,6 @@ impl Entry {
     /// Adds those of the hashed keys that are definitely not there; one for which there is no room
     /// is answered with NO_ROOM.
     pub fn add_new(&mut self, py: Python<'_>, work: &mut Work<'_>) -> Result<(), Refusal> {
-        self.held.check_layers(py)?;
         for hashes in work.hashes.chunks_exact(self.held.width()) {
             self.held.contains(py, hashes, work.answers).map_err(failed)?;
             if work.answers.pop() == Some(1) {

@@ -144,17 +144,23 @@ impl Shelf {
 
     /// Adds keys; a byte for each, 1 where it was definitely new, 2 where there was no memory for it
     /// (it is not in). After a refusal (its code and
-    /// message) there are fewer bytes than keys: those before it are in.
+    /// message) there are fewer bytes than keys: those before it are in. `more`: they are a further
+    /// part of one command, and how often the filter has grown was looked at before.
+    #[pyo3(signature = (name, keys, more=false))]
     fn add<'py>(
         &self,
         name: &Bound<'py, PyBytes>,
         keys: &Bound<'py, PyAny>,
+        more: bool,
     ) -> PyResult<Outcome<'py>> {
-        self.with(name, keys, |py, entry, work| entry.add(py, work))
+        self.with(name, keys, |py, entry, work| match more {
+            true => entry.add_more(py, work),
+            false => entry.add(py, work),
+        })
     }
 
     /// Adds those keys that are definitely not there: a byte for each, 1 added, 0 maybe there, 2 no
-    /// room.
+    /// room. How often the filter has grown is for the caller to look at.
     fn add_new<'py>(
         &self,
         name: &Bound<'py, PyBytes>,

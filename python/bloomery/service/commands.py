@@ -222,13 +222,14 @@ class Commands:
 
     # Keys.
 
-    def add(self, name: bytes, keys: list[Any]) -> Outcome:
-        """Add keys: a byte for each, 1 where it is definitely new, NO_ROOM where it is not in."""
+    def add(self, name: bytes, keys: list[Any], *, more: bool = False) -> Outcome:
+        """Add keys: a byte for each, 1 where it is definitely new, NO_ROOM where it is not in.
+        `more`: whether the filter may grow further was looked at before."""
         self._check_writable()
         entry, shelf = self._whole(name), self.engine.shelf
         if self.engine.state.hurried and shelf.needs_room(name, len(keys)):
             raise Long(partial(self._make_room, entry, len(keys)))
-        return shelf.add(name, keys)
+        return shelf.add(name, keys, more)
 
     def _make_room(self, entry: Entry, keys: int) -> None:
         """Let a filter grow ahead; in a thread."""
@@ -239,7 +240,7 @@ class Commands:
 
     def add_new(self, name: bytes, keys: list[Any]) -> Outcome:
         """Add those keys that are definitely not there: a byte for each, 1 added, 0 maybe there,
-        NO_ROOM where there was no room. Of a filter that has grown as often as it may, none."""
+        NO_ROOM where there was no room."""
         self._check_writable()
         self._whole(name)
         return self.engine.shelf.add_new(name, keys)

@@ -36,6 +36,8 @@ def until_refused(connection: Connection, *words: str) -> str:
         last = reply if isinstance(reply, Refused) else reply[-1]
         if isinstance(last, Refused):
             return str(last)
+        if last == -1:  # of a cuckoo filter: an item that found no room, and none can be made
+            return refusal(connection, "CF.ADD", words[1], start)
     raise AssertionError("it grows without end")
 
 

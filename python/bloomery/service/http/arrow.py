@@ -18,8 +18,9 @@ from bloomery import _native, errors
 
 __all__ = ["MOST_MESSAGE", "Column", "Messages", "answers", "load_pyarrow"]
 
-# Rows, and bytes of them, that are added in one go: 1 to 5 ms, for which all others wait.
-_SLICE = 1 << 16
+# Rows, and bytes of them, that are added in one go: 1 to 5 ms for which all others wait, and 20 ms
+# where each becomes a Python object (banks, RedisBloom's filters).
+_SLICE = 1 << 14
 _SLICE_BYTES = 2 << 20
 MOST_MESSAGE = 16 << 20  # bytes, which are copied in one go before the first row: 20 ms
 _CONTINUATION = 0xFFFFFFFF

@@ -97,14 +97,22 @@ async def _insert_many(client: Client, name: bytes, keys: list[bytes], new: bool
     return replies.whole()
 
 
+def _check_layers(client: Client, name: bytes) -> None:
+    """Refuse a filter that has grown as often as it may: as RedisBloom does, before the first item
+    of a command, and not before each."""
+    grown: int = client.server.commands.find(name).filter.num_layers
+    if grown >= client.server.settings.cf_max_expansions:
+        raise Failure("Maximum expansions reached")
+
+
 def _insert(client: Client, name: bytes, keys: list[bytes], new: bool) -> list[int]:
     """Add keys, with `new` only those that are definitely not there: 1, 0, or -1 where there is no
-    room. Failure if the filter has grown as often as it may."""
+    room."""
     commands = client.server.commands
     if new:
         done, refused = commands.add_new(name, keys)
     else:
-        done, refused = commands.add(name, keys)
+        done, refused = commands.add(name, keys, more=True)
     replies = [-1 if answer == NO_ROOM else int(answer) for answer in done]
     if refused is not None:
         failure = failures.refusal("cf", refused)
@@ -120,6 +128,7 @@ def _one(client: Client, words: list[bytes], new: bool) -> bool:
     commands = client.server.commands
     if filter_at(client, words[0], "cf") is None:
         _make(client, words[0], client.server.settings.cf_initial_size)
+    _check_layers(client, words[0])
     done, refused = (commands.add_new if new else commands.add)(words[0], words[1:])
     if refused is not None:
         raise failures.refusal("cf", refused)
@@ -174,6 +183,7 @@ def _several(client: Client, words: list[bytes], name: str) -> Any:
         if not create:
             raise failures.NOT_FOUND
         _make(client, words[0], capacity)
+    _check_layers(client, words[0])
     new = name == "CF.INSERTNX"
     if client.slices(keys):
         return _insert_many(client, words[0], keys, new)
