@@ -18,6 +18,7 @@ __all__ = [
 ]
 
 _ROWS = 1 << 18  # of one message: 2 MiB of 64-bit ints
+_BYTES = 8 << 20  # of a message: a server takes 16 MiB
 _END = b"\xff\xff\xff\xff\0\0\0\0"
 _TEXTS = {"string", "binary", "fixed_size_binary"}
 _VIEWS = {"string_view": "large_string", "binary_view": "large_binary"}
@@ -191,6 +192,16 @@ def messages(column: Any, arrow: Any) -> Iterator[bytes]:
     yield schema.serialize().to_pybytes()
     for chunk in column.chunks:
         for start in range(0, len(chunk), _ROWS):
-            rows = arrow.record_batch([chunk.slice(start, _ROWS)], schema=schema)
-            yield rows.serialize().to_pybytes()
+            for part in _small(chunk.slice(start, _ROWS)):
+                yield arrow.record_batch([part], schema=schema).serialize().to_pybytes()
     yield _END
+
+
+def _small(rows: Any) -> Iterator[Any]:
+    """Rows in parts that a server takes as one message each."""
+    if rows.nbytes <= _BYTES or len(rows) == 1:
+        yield rows
+        return
+    half = len(rows) // 2
+    yield from _small(rows.slice(0, half))
+    yield from _small(rows.slice(half))

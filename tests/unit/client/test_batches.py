@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 from bloomery import BloomFilter, errors
-from bloomery.client import batches
+from bloomery.client import batches, columns
 from bloomery.client.batches import Rows, parts
 from bloomery.service.http.arrow import Column, Messages, answers
 from bloomery.service.http.keyforms import key_of
@@ -286,3 +286,16 @@ def test_a_subclass_is_the_key_that_a_local_filter_takes_it_for() -> None:
         for taken in (filter.contains_many, lambda batch: asked(batch, filter)):
             with pytest.raises(errors.InvalidKey):
                 taken([wrong])
+
+
+def test_messages_are_small_whatever_the_keys() -> None:
+    """Long keys make messages of fewer rows: none is larger than a server takes, and all keys are
+    sent in order."""
+    pyarrow = require("pyarrow")
+    require("pyarrow.ipc")
+    long = [f"{number:07}" * 2000 for number in range(3000)]
+    column = pyarrow.chunked_array([pyarrow.array([*map(str, range(1000)), *long])])
+    sent = list(columns.messages(column, pyarrow))
+    assert max(map(len, sent)) <= 16 << 20
+    found = pyarrow.ipc.open_stream(b"".join(sent)).read_all().column(0)
+    assert found.to_pylist() == column.to_pylist()
