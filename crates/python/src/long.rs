@@ -52,9 +52,10 @@ impl Long {
         if let Some((act, door, true)) = usual(parser.argument(command, 0)).filter(|_| !seen) {
             let entry = names.get(parser.argument(command, 1));
             let entry = entry.filter(|entry| entry.door == door);
+            let loading = entry.as_ref().is_some_and(|entry| entry.loading);
             let grows = |entry: &&mut Entry| act.writes() && entry.needs_room(py, parser.len());
             let id = entry.filter(|entry| !grows(entry)).map(|entry| entry.id);
-            if id.is_some() || !act.writes() {
+            if !loading && (id.is_some() || !act.writes()) {
                 let replies = Output { resp3: output.resp3, ..Output::default() };
                 return Long::Keys { act, door, id, done: 0, replies };
             }
@@ -97,7 +98,7 @@ impl Long {
                     }
                     let refusing = names.refusing && act.writes();
                     let (entry, mut work) = names.split(name);
-                    let now = entry.as_ref().filter(|entry| entry.door == door);
+                    let now = entry.as_ref().filter(|entry| entry.door == door && !entry.loading);
                     if now.map(|entry| entry.id) != *id || refusing {
                         let why = "ERR the filter was dropped, or the log cannot be written";
                         output.one(act, |output| output.error(why));

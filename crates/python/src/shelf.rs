@@ -11,7 +11,7 @@ use pyo3::prelude::*;
 use pyo3::sync::MutexExt;
 use pyo3::types::{PyBytes, PyList};
 
-use crate::errors::{LATER, invalid};
+use crate::errors::{LATER, error, invalid};
 use crate::held::{Held, MOST_LAYERS};
 use crate::names::{Door, Entry, Names, Noted, Work, failed};
 
@@ -31,6 +31,14 @@ type Sample = (u64, u64, u64, u64, f64, f64, f64, usize, Option<u64>);
 const PAGES: usize = 16;
 
 type Outcome<'py> = (Bound<'py, PyBytes>, Option<(&'static str, String)>);
+
+/// Raises what an answer cannot be given for: a filter that broke, say.
+fn unless_refused(py: Python<'_>, refusal: Option<(&'static str, String)>) -> PyResult<()> {
+    match refusal {
+        None => Ok(()),
+        Some((_, message)) => Err(error(py, "CorruptData", message)),
+    }
+}
 
 /// A refusal as Python tells it: the code of the error it would be, and the message.
 fn told(refusal: Refusal) -> (&'static str, String) {
@@ -178,7 +186,9 @@ impl Shelf {
         let asked = |py: Python<'_>, entry: &mut Entry, work: &mut Work<'_>| {
             entry.contains(py, work).map_err(failed)
         };
-        Ok(self.with(name, keys, asked)?.0)
+        let (answers, refusal) = self.with(name, keys, asked)?;
+        unless_refused(name.py(), refusal)?;
+        Ok(answers)
     }
 
     /// Takes one copy of each key out; a byte for each, 1 where there was one.
@@ -194,10 +204,11 @@ impl Shelf {
     fn count(&self, name: &Bound<'_, PyBytes>, key: &Bound<'_, PyAny>) -> PyResult<u64> {
         let mut count = 0;
         let keys = PyList::new(name.py(), [key])?;
-        self.with(name, &keys, |py, entry, work| {
+        let (_, refusal) = self.with(name, &keys, |py, entry, work| {
             count = entry.held.count(py, work.hashes).map_err(failed)?;
             Ok(())
         })?;
+        unless_refused(name.py(), refusal)?;
         Ok(count)
     }
 

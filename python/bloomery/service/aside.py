@@ -47,18 +47,26 @@ class Aside:
         self, names: Iterable[bytes], operation: Callable[[], _T], now: bool = False
     ) -> _T | Any:
         """Do an operation on filters of these names, which are free; if it takes long, what is to
-        be waited for instead. `now`: then it is refused."""
+        be waited for instead. `now`: then it is refused, unless it is only growth."""
         state = self._engine.state
         state.hurried = self.hurries
         try:
             return operation()
         except Long as long:
+            state.hurried = False
+            if now and long.grows:
+                return operation()
             if now:
                 raise errors.InvalidParameter(
                     "this takes long, the filter being large: do it outside of a transaction"
                 ) from None
+            # From this moment on, before anybody else has a turn: what comes of it is for these
+            # filters, and not for others that have their names by then.
+            listed = {*names}
+            before = {name: state.names.get(name) for name in listed}
+            free = self._take(listed)
             # A task of its own: the thread goes on, and holds the filters, whoever goes away.
-            task = asyncio.ensure_future(self._elsewhere({*names}, operation, long.work))
+            task = asyncio.ensure_future(self._elsewhere(before, free, operation, long.work))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
             return asyncio.shield(task)
@@ -73,14 +81,26 @@ class Aside:
         found: _T = await done if asyncio.isfuture(done) else done
         return found
 
+    async def settled(self) -> None:
+        """Return when no thread works on a filter."""
+        while self._tasks:
+            await asyncio.wait(self._tasks)
+
     async def _elsewhere(
-        self, names: set[bytes], operation: Callable[[], _T], work: Callable[[], Any]
+        self,
+        before: dict[bytes, Entry | None],
+        free: asyncio.Future[None],
+        operation: Callable[[], _T],
+        work: Callable[[], Any],
     ) -> _T:
-        await self.free(*names)
-        with self.hold(names):
-            outcome = await asyncio.to_thread(work)
-        # Nobody can have come before us since: there was no await.
         state = self._engine.state
+        try:
+            outcome = await asyncio.to_thread(work)
+        finally:
+            self._give_back({*before}, free)
+        # Nobody can have come before us since: there was no await.
+        if any(state.names.get(name) is not entry for name, entry in before.items()):
+            raise errors.ServerUnavailable("the filter was replaced meanwhile: try again")
         state.outcome = (outcome,)
         try:
             return operation()
@@ -99,14 +119,23 @@ class Aside:
     @contextmanager
     def hold(self, names: set[bytes]) -> Iterator[None]:
         """Let nobody else ask for filters of these names, which are free."""
+        free = self._take(names)
+        try:
+            yield
+        finally:
+            self._give_back(names, free)
+
+    def _take(self, names: set[bytes]) -> asyncio.Future[None]:
+        if self.holds(names):
+            raise errors.ServerUnavailable("this filter is worked on: try again in a moment")
         free = asyncio.get_running_loop().create_future()
         for name in names:
             self._held[name] = free
             self._engine.shelf.set_busy(name, True)
-        try:
-            yield
-        finally:
-            for name in names:
-                del self._held[name]
-                self._engine.shelf.set_busy(name, False)
-            free.set_result(None)
+        return free
+
+    def _give_back(self, names: set[bytes], free: asyncio.Future[None]) -> None:
+        for name in names:
+            del self._held[name]
+            self._engine.shelf.set_busy(name, False)
+        free.set_result(None)

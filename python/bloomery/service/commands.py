@@ -228,7 +228,7 @@ class Commands:
         self._check_writable()
         entry, shelf = self._whole(name), self.engine.shelf
         if self.engine.state.hurried and shelf.needs_room(name, len(keys)):
-            raise Long(partial(self._make_room, entry, len(keys)))
+            raise Long(partial(self._make_room, entry, len(keys)), grows=True)
         return shelf.add(name, keys, more)
 
     def _make_room(self, entry: Entry, keys: int) -> None:

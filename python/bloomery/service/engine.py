@@ -107,12 +107,15 @@ class Engine:
 
     def change(self, op: Op, filter_id: int, data: bytes = b"") -> Entry | None:
         """Do an operation and note it for the log; refused ones have changed nothing."""
-        if self.problem is not None:
+        # Half of it may be done, by a thread that has changed the filter: then it is noted all the
+        # same, for the log to be written when it can be. Whoever asked is told of the problem.
+        if self.problem is not None and self.state.outcome is None:
             raise self.problem
         self.begin()
-        entry = self.state.filters.get(filter_id)
-        if entry is not None and self.held(entry):
-            raise errors.ServerUnavailable("this filter is worked on: try again in a moment")
+        self._check_free(self.state.filters.get(filter_id))
+        if op == Op.RENAME:
+            to = operations.name_of(operations.read_fields(data)["name"])
+            self._check_free(self.state.names.get(to))
         if op in _OTHER_KEYS and filter_id in self._successors:
             self.give_up(filter_id, f"the filter was changed meanwhile ({op.name.lower()})")
         self._count(filter_id)
@@ -122,6 +125,10 @@ class Engine:
         if entry is not None:
             self._changed(entry)
         return entry
+
+    def _check_free(self, entry: Entry | None) -> None:
+        if entry is not None and self.held(entry):
+            raise errors.ServerUnavailable("this filter is worked on: try again in a moment")
 
     def _changed(self, entry: Entry) -> None:
         entry.changes += 1
@@ -222,6 +229,7 @@ class Engine:
 
     def succeed(self, entry: Entry) -> Entry:
         """Put the successor in a filter's place, under its name, with its settings and its end."""
+        self._check_free(entry)
         self.gather()  # so that it has what was added in this turn too
         successor = self._successors.pop(entry.id, None)
         if successor is None:

@@ -111,6 +111,7 @@ class Work:
             self._thread.submit(batches.close)  # behind what it does
         if hasattr(self.entry.filter, "remove"):
             await asyncio.sleep(settled - time.monotonic())
+        await self.server.aside.free(self.entry.name)
         self.server.turns.join()
         self.server.engine.gather()
         self._check()

@@ -222,6 +222,7 @@ class Server:
         self.commands.node = self.node
         self.commands.aside = self.aside
         self.turns = Turns(self.engine, partial(troubles.log_unavailable, self))
+        self.turns.settled = self.aside.settled
         self.policies = Policies(self.engine, self.alerts, self.say)
         self.rebuilds = Rebuilds(self)
         self.saving = Saving(self, found.generation)

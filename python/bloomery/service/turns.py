@@ -20,7 +20,7 @@ import contextlib
 import queue
 import threading
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from concurrent.futures import Future
 from typing import Protocol, TypeVar
 
@@ -80,6 +80,10 @@ class _Waiter:
             self.done.set_exception(problem)
 
 
+async def _at_once() -> None:
+    """Wait for nothing."""
+
+
 class Turns:
     """The turns of a server, and the thread that writes its log."""
 
@@ -95,6 +99,8 @@ class Turns:
         self._committing = False
         self.late_since: float | None = None  # replies are held for the disk, since then
         self.delayed = 0  # how often that began
+        # Waits until no thread works on a filter.
+        self.settled: Callable[[], Awaitable[None]] = _at_once
         self._snapshot = False  # is one being made?
         self._slow_until = 0.0
         self._calls = 0
@@ -267,6 +273,8 @@ class Turns:
     async def frozen(self, why: errors.LogUnavailable) -> AsyncIterator[None]:
         """Meanwhile writes are refused, and time stands still: what is in memory is in the log, and
         stays as it is. LogUnavailable if the log lacks something."""
+        self._raise_unless(None)
+        await self.settled()  # no thread changes a filter from now on: to begin is refused
         self._raise_unless(None)
         self.engine.frozen = True
         self.engine.refuse(why)

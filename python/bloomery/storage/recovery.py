@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from bloomery import errors
-from bloomery.storage import quarantine, snapshots
+from bloomery.storage import files, quarantine, snapshots
 from bloomery.storage.control import Control, ControlWriter, control_file
 from bloomery.storage.folder import FORMAT, log_folder, snapshots_folder
 from bloomery.storage.log import SEGMENT_BYTES, Fsync, Log, remove_segment, segment_path, segments
@@ -64,6 +64,7 @@ def _sync(folder: Path) -> None:
             os.fsync(file)
         finally:
             os.close(file)
+    files.sync_folder(str(folder))
 
 
 def recover(data: str | os.PathLike[str], *, accept_loss: bool = False) -> Recovery:

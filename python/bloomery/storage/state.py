@@ -41,10 +41,12 @@ class Entry:
 
 
 class Long(Exception):
-    """An operation would take long: its long part, to be done elsewhere. Nothing has changed."""
+    """An operation would take long: its long part, to be done elsewhere. Nothing has changed.
+    `grows`: that part is only that a filter grows, ahead of what is added to it."""
 
-    def __init__(self, work: Callable[[], Any]) -> None:
+    def __init__(self, work: Callable[[], Any], *, grows: bool = False) -> None:
         self.work = work
+        self.grows = grows
 
 
 def _nothing(entry: Entry) -> None:

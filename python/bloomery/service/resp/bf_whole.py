@@ -185,7 +185,10 @@ def loadchunk(client: Client, words: list[bytes]) -> Any:
 async def _load_pieces(client: Client, name: bytes, position: int, data: bytes) -> str:
     """Take a large part in pieces: each is copied several times, and others wait."""
     commands = client.server.commands
-    for start in range(0, len(data), _PIECE):
+    loading = commands.find(name).loading
+    # Some of it is there if it failed half-way, and is sent again.
+    there = 0 if loading is None else min(max(loading.received - (position - 1), 0), len(data) - 1)
+    for start in range(there, len(data), _PIECE):
         piece = data[start : start + _PIECE]
         client.server.turns.join()
         await commands.apart(name, partial(commands.load, name, position + start, piece))

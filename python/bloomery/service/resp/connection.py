@@ -79,13 +79,23 @@ class Connection(asyncio.Protocol):
         """Do what the client sent."""
         if self.busy or self.paused or self.committing:
             self.held.append(data)
-            if self.committing and len(self.held) > _MOST_HELD:
-                self.transport.pause_reading()
+            self._choose_reading()
         elif not self.client.closing:
             before = self.session.waiting + len(data)
             self.work(data)
             if self.session.waiting or self.charged or self.client.queued_bytes:
                 self._weigh(before)
+
+    def _choose_reading(self) -> None:
+        """Read on, or let what comes wait at the client's: while its own commands take long, while
+        its replies are not taken, and while much of it waits for the log."""
+        waits = self.busy or self.paused or (self.committing and len(self.held) > _MOST_HELD)
+        if self.transport.is_closing() or self.door.draining:
+            return
+        if waits:
+            self.transport.pause_reading()
+        else:
+            self.transport.resume_reading()
 
     def _weigh(self, before: int) -> None:
         """Count what came and is not yet done into the budget of all; `before`: bytes there were
@@ -147,7 +157,7 @@ class Connection(asyncio.Protocol):
             reply = door.execute(self.client, command)
             if isinstance(reply, Awaitable):
                 self.busy = True
-                self.transport.pause_reading()
+                self._choose_reading()
                 task = asyncio.ensure_future(self._finish(reply))
                 door.tasks.add(task)
                 task.add_done_callback(door.tasks.discard)
@@ -168,6 +178,7 @@ class Connection(asyncio.Protocol):
     def _later(self, seconds: float = 0.0) -> None:
         """Go on after others had their turn, or in a moment."""
         self.busy = True
+        self._choose_reading()
         loop = asyncio.get_running_loop()
         if seconds:
             loop.call_later(seconds, self.go_on)
@@ -179,7 +190,6 @@ class Connection(asyncio.Protocol):
         if self.transport.is_closing():
             return
         self.door.begin(self)
-        self.transport.resume_reading()
         self.go_on()
 
     def go_on(self) -> None:
@@ -189,6 +199,7 @@ class Connection(asyncio.Protocol):
         if not waits and not self.transport.is_closing() and not self.client.closing:
             held, self.held = b"".join(self.held), []
             self.work(held)
+        self._choose_reading()
 
     # As a member of a turn.
 
@@ -207,11 +218,8 @@ class Connection(asyncio.Protocol):
         if problem is not None:
             self.session.fail(encode(failure_of(problem), 2))
         self.send()
-        if self.held or self.ended or self.session.waiting:
-            if len(self.held) > _MOST_HELD and not self.paused and not self.busy:
-                self.transport.resume_reading()
-            if not self.busy:
-                self.go_on()
+        if (self.held or self.ended or self.session.waiting) and not self.busy:
+            self.go_on()
 
     def send(self) -> None:
         """Let the replies of this turn go out."""
@@ -234,11 +242,11 @@ class Connection(asyncio.Protocol):
         """Read no more: it does not take what it has asked for."""
         self.paused = True
         self.since = time.monotonic()
-        self.transport.pause_reading()
+        self._choose_reading()
 
     def resume_writing(self) -> None:
         """Read on."""
         self.paused = False
+        self._choose_reading()
         if not self.busy:
-            self.transport.resume_reading()
             asyncio.get_running_loop().call_soon(self.go_on)

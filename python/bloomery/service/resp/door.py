@@ -68,6 +68,7 @@ class Door:
         self.received = 0  # connections, ever
         self.refused = 0  # those that were turned away
         self.rare = 0  # commands that Python did
+        self.draining = False  # nothing more is read
         self._forgotten = (0, 0, 0, 0)
         self._loop = asyncio.get_running_loop()
 
@@ -148,6 +149,7 @@ class Door:
         """Let commands that have begun end, and their replies go out; not past a time."""
         while self.tasks and time.monotonic() < until:
             await asyncio.sleep(0.01)
+        self.draining = True
         for connection in list(self.connections.values()):
             if not connection.transport.is_closing():
                 connection.transport.pause_reading()

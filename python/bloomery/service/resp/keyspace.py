@@ -206,8 +206,11 @@ def flush(client: Client, words: list[bytes]) -> str | Awaitable[str]:
     """Drop every filter."""
     if words and option(words[0]) not in ("ASYNC", "SYNC"):
         raise _SYNTAX
-    names = client.server.commands.names()
-    if client.slices(names):
+    names, engine = client.server.commands.names(), client.server.engine
+    held = any(engine.held(engine.state.names[name]) for name in names)
+    if held and client.executing:
+        raise Failure("ERR a filter is worked on: try again in a moment")
+    if held or client.slices(names):
         return _flush_many(client, names)
     client.server.commands.drop(*names)
     return OK

@@ -58,6 +58,11 @@ def restore(client: Client, words: list[bytes]) -> str:
         checked: SavedFilter = files.from_bytes(None, payload)  # before anything is changed
     except errors.BloomeryError as problem:
         raise _BAD_PAYLOAD from problem
+    if checked.nbytes > MAX_EXPORT_BYTES:
+        raise Failure(
+            f"ERR RESTORE takes filters of up to {MAX_EXPORT_BYTES:,} bytes: use BF.LOADCHUNK or "
+            "CF.LOADCHUNK"
+        )
     del checked  # its memory is for the one that is kept
     if there:
         commands.drop(name)

@@ -62,27 +62,40 @@ def execute(client: Client, words: list[bytes]) -> Any:
     queue = client.queue
     if queue is None:
         raise Failure("ERR EXEC without MULTI")
-    spoiled = client.spoiled
-    changed = any(_mark(client, name) != mark for name, mark in client.watching.items())
+    spoiled, watching = client.spoiled, dict(client.watching)
     end(client)
     if spoiled:
         raise Failure("EXECABORT Transaction discarded because of previous errors.")
-    if changed:
-        return None if client.protocol == 3 else NO_LIST
-    replies = _Replies(client, len(queue))
     if client.slices(queue):
-        return _in_slices(client, queue, replies)
+        return _in_slices(client, queue, watching)
+    if _is_changed(client, watching):
+        return _nothing(client)
+    replies = _Replies(client, len(queue))
     for queued in queue:
         replies.perform(queued)
     return replies.told()
 
 
-async def _in_slices(client: Client, queue: list[list[bytes]], replies: _Replies) -> Raw:
+def _is_changed(client: Client, watching: dict[bytes, object]) -> bool:
+    return any(_mark(client, name) != mark for name, mark in watching.items())
+
+
+def _nothing(client: Client) -> Raw | None:
+    return None if client.protocol == 3 else NO_LIST
+
+
+async def _in_slices(
+    client: Client, queue: list[list[bytes]], watching: dict[bytes, object]
+) -> Raw | None:
     """Do many commands. Others have their turn in between; who asks for one of these filters waits
     until all are done, so that nothing comes between."""
     aside = client.server.aside
     names = {name for one in queue for name in find(one).names(one)}
-    share = Slice()
+    await aside.free(*names)  # somebody may have come before this began
+    client.server.turns.join()
+    if _is_changed(client, watching):
+        return _nothing(client)
+    replies, share = _Replies(client, len(queue)), Slice()
     with aside.hold(names):
         for queued in queue:
             with aside.own():
