@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from bloomery import _native
-from bloomery.errors import CorruptData
+from bloomery import Client, _native
+from bloomery.errors import BloomeryError, CorruptData
 from integration.resp.wire import Wire
 from unit.kinds import KEYS, every_other, made
 from unit.service.inside import running
@@ -40,6 +40,7 @@ def test_the_shelf_never_says_no(kind: str) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(60)
 def test_a_server_never_says_no(tmp_path: Path) -> None:
     """Whatever the command, and for however many keys."""
     asks: list[list[str]] = [
@@ -60,6 +61,12 @@ def test_a_server_never_says_no(tmp_path: Path) -> None:
         with Wire(port) as wire:
             return [wire.ask(*words) for words in commands]
 
+    def ask_http(address: str) -> None:
+        with Client(f"http://{address}") as client:
+            for keys in (KEYS[:1], KEYS, KEYS * 20):
+                with pytest.raises(BloomeryError, match="load it again"):
+                    client.filter("seen").contains_many(keys)
+
     async def main() -> list[bytes]:
         async with running(tmp_path) as server:
             port = int(server.resp_address.rpartition(":")[2])
@@ -68,6 +75,7 @@ def test_a_server_never_says_no(tmp_path: Path) -> None:
             await asyncio.to_thread(ask, port, *made)
             for name in (b"seen", b"kept"):
                 panic(server.engine.state.names[name].filter, False)
+            await asyncio.to_thread(ask_http, server.http_address)
             return await asyncio.to_thread(ask, port, *asks)
 
     wrong = [
