@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from bloomery import Client, _native
-from bloomery.errors import BloomeryError, CorruptData
+from bloomery.errors import CorruptData
 from integration.resp.wire import Wire
 from unit.kinds import KEYS, every_other, made
 from unit.service.inside import running
@@ -50,32 +50,34 @@ def test_a_server_never_says_no(tmp_path: Path) -> None:
         ["BF.MEXISTS", "seen", *KEYS * 20],
         ["BF.ADD", "seen", KEYS[0]],
         ["BF.MADD", "seen", *KEYS * 20],
-        ["CF.EXISTS", "kept", KEYS[0]],
-        ["CF.MEXISTS", "kept", *KEYS],
-        ["CF.COUNT", "kept", KEYS[0]],
-        ["CF.DEL", "kept", KEYS[0]],
-        ["CF.ADD", "kept", KEYS[0]],
+        ["BF.EXISTS", "kept", KEYS[0]],
+        ["BF.MEXISTS", "kept", *KEYS],
     ]
 
     def ask(port: int, *commands: list[str]) -> list[bytes]:
         with Wire(port) as wire:
             return [wire.ask(*words) for words in commands]
 
-    def ask_http(address: str) -> None:
+    def ask_http(address: str) -> list[str]:
+        told = []
         with Client(f"http://{address}") as client:
             for keys in (KEYS[:1], KEYS, KEYS * 20):
-                with pytest.raises(BloomeryError, match="load it again"):
-                    client.filter("seen").contains_many(keys)
+                try:
+                    told.append(f"{client.filter('seen').contains_many(keys)}")
+                except Exception as problem:  # noqa: BLE001 - looked at below
+                    told.append(f"{type(problem).__name__}: {problem}")
+        return told
 
     async def main() -> list[bytes]:
         async with running(tmp_path) as server:
             port = int(server.resp_address.rpartition(":")[2])
-            server.commands.create(b"kept", "cuckoo", capacity=10_000, door="cf")
-            made = ["BF.MADD", "seen", *KEYS], ["CF.INSERT", "kept", "ITEMS", *KEYS]
+            server.commands.create(b"kept", "cuckoo", capacity=10_000)
+            made = ["BF.MADD", "seen", *KEYS], ["BF.MADD", "kept", *KEYS]
             await asyncio.to_thread(ask, port, *made)
             for name in (b"seen", b"kept"):
                 panic(server.engine.state.names[name].filter, False)
-            await asyncio.to_thread(ask_http, server.http_address)
+            told = await asyncio.to_thread(ask_http, server.http_address)
+            assert all("load it again" in one for one in told), told
             return await asyncio.to_thread(ask, port, *asks)
 
     wrong = [
