@@ -1,0 +1,71 @@
+"""What a thread does to a whole filter: memory and log agree on whether it was done."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from bloomery import errors
+from bloomery.service.aside import Aside
+from bloomery.service.commands import Commands
+from bloomery.service.engine import Engine
+from bloomery.service.settings import Settings
+from bloomery.storage.recovery import recover
+from unit.storage.serving import assert_same
+
+KINDS: dict[str, dict[str, str]] = {"bloom": {}, "rotating": {"window": "1h"}}
+OPERATIONS: dict[str, tuple[str, Callable[[Commands], object]]] = {
+    "clear": ("bloom", lambda commands: commands.clear(b"large")),
+    "merge": ("bloom", lambda commands: commands.merge(b"large", b"source")),
+    "copy": ("bloom", lambda commands: commands.copy(b"large", b"copied")),
+    "rotate": ("rotating", lambda commands: commands.rotate(b"large")),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("accepted", ["before", "after"])
+@pytest.mark.parametrize("operation", OPERATIONS)
+def test_the_log_fails_while_a_thread_works(tmp_path: Path, operation: str, accepted: str) -> None:
+    """Done or refused: after the log works again, a restart has what the server has. `accepted`:
+    whether that is before the thread ends, or after."""
+    kind, work = OPERATIONS[operation]
+    found = recover(tmp_path)
+    log = found.log()
+    engine = Engine(found.state, log)
+    aside, commands = Aside(engine), Commands(engine, Settings())
+    commands.aside = aside
+
+    async def main() -> None:
+        for name, key in ((b"large", "kept"), (b"source", "merged")):
+            commands.create(name, kind, capacity=8_000_000, error_rate=0.01, **KINDS[kind])
+            assert commands.add(name, [key]) == (b"\x01", None)
+        log.write(engine.end())
+        task = asyncio.ensure_future(aside.whole([b"large", b"source"], lambda: work(commands)))
+        while not aside.holds([b"large"]) and not task.done():
+            await asyncio.sleep(0)
+        engine.refuse(errors.LogUnavailable("the disk is full"))
+        if accepted == "before":
+            engine.accept()
+        (outcome,) = await asyncio.gather(task, return_exceptions=True)
+        refused = isinstance(outcome, errors.BloomeryError)
+        assert refused or not isinstance(outcome, BaseException), outcome
+        engine.accept()
+        log.write(engine.end())
+        if refused:  # nobody was told that it is gone
+            assert commands.contains(b"large", ["kept"]) == b"\x01"
+        # Only what is new in memory goes into the log.
+        assert commands.add(b"large", ["kept", "merged", "added"])[1] is None
+        log.write(engine.end())
+
+    asyncio.run(main())
+    for entry in engine.state.filters.values():
+        engine.count(entry)
+    log.close()
+    again = recover(tmp_path)
+    assert again.problems == []
+    assert_same(again.state, engine.state)
+    entry = again.state.names[b"large"]
+    assert all(key in entry.filter for key in ("kept", "merged", "added"))
