@@ -488,7 +488,8 @@ def _arrow(kind: str) -> Callable[[Stage], bytes]:
     def make(stage: Stage) -> bytes:
         import pyarrow
 
-        rows = stage.size.stream // {"int64": 8, "short": 16, "long": 4000}[kind]
+        most = min(stage.size.stream, 15 * MIB)  # one message, about as large as it may be
+        rows = most // {"int64": 8, "short": 16, "long": 4000}[kind]
         column = {
             "int64": lambda: pyarrow.array(range(rows)),
             "short": lambda: pyarrow.array([f"{at:012d}" for at in range(rows)]),

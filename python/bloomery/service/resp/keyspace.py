@@ -217,7 +217,13 @@ def flush(client: Client, words: list[bytes]) -> str | Awaitable[str]:
 
 
 async def _flush_many(client: Client, names: list[bytes]) -> str:
-    await _drop_many(client, names)
+    """Drop all, in slices; what a thread makes meanwhile, a copy say, is dropped too."""
+    commands, engine = client.server.commands, client.server.engine
+    while len(names) > FEW or any(engine.held(engine.state.names[name]) for name in names):
+        await _drop_many(client, names)
+        client.server.turns.join()
+        names = commands.names()
+    commands.drop(*names)
     return OK
 
 
