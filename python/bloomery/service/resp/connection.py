@@ -46,6 +46,7 @@ class Connection(asyncio.Protocol):
         "held",
         "joined",
         "paused",
+        "round",
         "session",
         "since",
         "transport",
@@ -58,6 +59,7 @@ class Connection(asyncio.Protocol):
         self.busy = False  # a command of its own is under way
         self.committing = False  # its writes are not yet in the log
         self.joined = False  # it is part of this turn
+        self.round = Slice()  # its share of this turn's time
         self.paused = False  # it does not take its replies
         self.since = 0.0  # when it stopped to
         self.held: list[bytes] = []  # what came meanwhile
@@ -77,6 +79,13 @@ class Connection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Do what the client sent."""
+        if not self.joined:
+            self.round = Slice()
+        elif self.round.over and not (self.busy or self.paused or self.committing):
+            # The loop reads a socket up to 32 times before it looks at the others: not for so long.
+            self.held.append(data)
+            self._later()
+            return
         if self.busy or self.paused or self.committing:
             self.held.append(data)
             self._choose_reading()
