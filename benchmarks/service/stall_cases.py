@@ -397,8 +397,18 @@ def _flush(stage: Stage, command: str) -> Request:
 
 @case("BF.ADD", "a large table that grows")
 def _grow(stage: Stage) -> Request:
+    return _overfill(stage, "grow")
+
+
+@case("BF.ADD", "a large table that refuses")
+def _refuse(stage: Stage) -> Request:
+    return _overfill(stage, "reject")
+
+
+def _overfill(stage: Stage, on_full: str) -> Request:
     capacity = stage.size.large_bytes // 16
-    stage.call(["DEL", "grown"], ["BF.RESERVE", "grown", 0.01, capacity, "KIND", "cuckoo"])
+    kind = ("KIND", "cuckoo", "ONFULL", on_full)
+    stage.call(["DEL", "grown"], ["BF.RESERVE", "grown", 0.01, capacity, *kind])
     for start in range(0, capacity, 50_000):
         count = min(50_000, capacity - start)
         stage.resp(packed_many(["BF.MADD", "grown"], range(start, start + count)))
