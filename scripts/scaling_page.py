@@ -1,4 +1,4 @@
-"""The tables of docs/scaling.md, made from the figures of `bloomery.scaling_figures`:
+"""The tables of docs/scaling.md, made from the figures of `bloomery.sizing.cluster_figures`:
 `python scripts/scaling_page.py`.
 
 `python scripts/scaling_page.py benchmarks/results/cluster.json` shows what a run of `make
@@ -13,8 +13,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from bloomery.scaling import ClusterPlan, plan_cluster
-from bloomery.scaling_figures import FIGURES, SOURCES
+from bloomery.sizing.cluster import ClusterPlan, plan_cluster
+from bloomery.sizing.cluster_figures import FIGURES, SOURCES
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "scaling.md"
 MARK = "<!-- made by scripts/scaling_page.py -->\n"

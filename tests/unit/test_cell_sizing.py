@@ -13,7 +13,7 @@ import pytest
 
 from bloomery import CountingBloomFilter, DeletableBloomFilter, sizing
 from bloomery.errors import InvalidParameter
-from bloomery.line_rates import Line, expected_rate, line_rate
+from bloomery.sizing.blocked import Line, expected_rate, line_rate
 
 CAPACITY = 100_000
 # Each way of having cells: 64 or 128 counters in a line, or 512 bits less so many flags.

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from bloomery import sizing
 from bloomery.errors import InvalidParameter
-from bloomery.scaling import LONGEST_STRING, STREAM_ENTRIES, plan_cluster
-from bloomery.scaling_figures import FIGURES, SOURCES, Figures
+from bloomery.sizing.cluster import LONGEST_STRING, STREAM_ENTRIES, plan_cluster
+from bloomery.sizing.cluster_figures import FIGURES, SOURCES, Figures
 
 RATES = st.just(0.0) | st.floats(0.01, 1e8)
 

@@ -9,8 +9,8 @@ import typer
 from bloomery.cli.amounts import parse_count, parse_memory, show_memory, show_rate
 from bloomery.cli.terminal import emit_line, render
 from bloomery.errors import InvalidParameter
-from bloomery.scaling import ClusterPlan, Limit, plan_cluster
-from bloomery.scaling_figures import FIGURES
+from bloomery.sizing.cluster import ClusterPlan, Limit, plan_cluster
+from bloomery.sizing.cluster_figures import FIGURES
 
 if TYPE_CHECKING:
     from rich.table import Table

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from bloomery import _native, errors
 from bloomery.filters import memory
 from bloomery.filters.saved import Saved
-from bloomery.parameters import number, show
+from bloomery.sizing.limits import number, show
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer, Self

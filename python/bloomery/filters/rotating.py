@@ -10,8 +10,9 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, SupportsFloat, TypeAlias
 
-from bloomery import _native, errors, parameters, sizing
+from bloomery import _native, errors, sizing
 from bloomery.filters.filter import Filter, float_bits
+from bloomery.sizing import limits
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -146,7 +147,7 @@ class RotatingBloomFilter(Filter):
 
 def parse_window(value: object) -> float:
     """Seconds from a number, a timedelta, or text such as "15min", "12h", "7d"."""
-    seconds = parameters.number(value) or 0
+    seconds = limits.number(value) or 0
     if isinstance(value, timedelta):
         seconds = value.total_seconds()
     elif isinstance(value, str):

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from bloomery import _native, errors, parameters, sizing
+from bloomery import _native, errors, sizing
 from bloomery.filters.filter import Filter, float_bits
+from bloomery.sizing import limits
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -82,7 +83,7 @@ class ScalableBloomFilter(Filter):
 
 
 def _check_growth(value: object) -> float:
-    found = parameters.number(value)
+    found = limits.number(value)
     if found is not None and LEAST_GROWTH <= found <= MOST_GROWTH:
         return float(found)
     raise errors.InvalidParameter(

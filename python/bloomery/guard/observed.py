@@ -22,7 +22,7 @@ from typing import Any
 from bloomery.filters import BloomFilter
 from bloomery.guard.breaker import Breaker
 from bloomery.guard.unconfirmed import Unconfirmed
-from bloomery.intervals import interval
+from bloomery.sizing.intervals import interval
 
 __all__ = ["Observation", "Observed"]
 

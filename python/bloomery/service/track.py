@@ -12,11 +12,11 @@ from __future__ import annotations
 import math
 
 from bloomery.guard.observed import Observation
-from bloomery.intervals import interval
 from bloomery.service.canary import Window
 from bloomery.service.forecast import Forecast
 from bloomery.service.policy import capacity_of, part_of, policy_of
 from bloomery.service.samples import HOUR, MINUTE, Sample
+from bloomery.sizing.intervals import interval
 from bloomery.storage.state import Entry
 
 __all__ = ["Figures", "Track"]

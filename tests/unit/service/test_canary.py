@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 import bloomery
 from bloomery import _native
 from bloomery.filters.redisbloom import RedisBloomFilter, RedisCuckooFilter
-from bloomery.intervals import interval
 from bloomery.service.canary import PROBES, Window
+from bloomery.sizing.intervals import interval
 from conftest import first_fast
 
 MUST = 0.93  # of the runs, in which the interval has to cover the true rate

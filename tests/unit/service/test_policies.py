@@ -10,7 +10,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bloomery import errors
-from bloomery.intervals import interval
 from bloomery.service.alerts import Alerts
 from bloomery.service.clock import Clock
 from bloomery.service.commands import Commands
@@ -19,6 +18,7 @@ from bloomery.service.policies import _SURER, Policies
 from bloomery.service.policy import FIELDS, ON_FULL, chosen
 from bloomery.service.samples import Sample
 from bloomery.service.settings import Settings
+from bloomery.sizing.intervals import interval
 from bloomery.storage.log import Log
 from bloomery.storage.operations import Op
 from bloomery.storage.replay import replay

@@ -12,16 +12,10 @@ from dataclasses import asdict, dataclass
 from functools import lru_cache
 from typing import Literal, cast
 
-from bloomery.cell_sizing import CellPlan as CellPlan
-from bloomery.cell_sizing import cell_count_error as cell_count_error
-from bloomery.cell_sizing import counting_plan as counting_plan
-from bloomery.cell_sizing import deletable_plan as deletable_plan
-from bloomery.cell_sizing import removable_share as removable_share
-from bloomery.classic_rates import MIN_BITS, classic_rate
 from bloomery.errors import InvalidParameter
-from bloomery.line_rates import LINE_BITS as LINE_BITS
-from bloomery.line_rates import LINE_BYTES as LINE_BYTES
-from bloomery.line_rates import (
+from bloomery.sizing.blocked import LINE_BITS as LINE_BITS
+from bloomery.sizing.blocked import LINE_BYTES as LINE_BYTES
+from bloomery.sizing.blocked import (
     Line,
     clear_spread,
     expected_rate,
@@ -29,15 +23,21 @@ from bloomery.line_rates import (
     touched_by_visit,
     with_collisions,
 )
-from bloomery.line_rates import optimal_bits_per_key as optimal_bits_per_key
-from bloomery.parameters import HASHES, MAX_HASH_SHARE, check_hash_width, last_true, number
-from bloomery.parameters import MAX_CAPACITY as MAX_CAPACITY
-from bloomery.parameters import MAX_ERROR_RATE as MAX_ERROR_RATE
-from bloomery.parameters import MAX_MEMORY as MAX_MEMORY
-from bloomery.parameters import MIN_ERROR_RATE as MIN_ERROR_RATE
-from bloomery.parameters import check_capacity as check_capacity
-from bloomery.parameters import check_error_rate as check_error_rate
-from bloomery.parameters import show as show
+from bloomery.sizing.blocked import optimal_bits_per_key as optimal_bits_per_key
+from bloomery.sizing.cells import CellPlan as CellPlan
+from bloomery.sizing.cells import cell_count_error as cell_count_error
+from bloomery.sizing.cells import counting_plan as counting_plan
+from bloomery.sizing.cells import deletable_plan as deletable_plan
+from bloomery.sizing.cells import removable_share as removable_share
+from bloomery.sizing.classic import MIN_BITS, classic_rate
+from bloomery.sizing.limits import HASHES, MAX_HASH_SHARE, check_hash_width, last_true, number
+from bloomery.sizing.limits import MAX_CAPACITY as MAX_CAPACITY
+from bloomery.sizing.limits import MAX_ERROR_RATE as MAX_ERROR_RATE
+from bloomery.sizing.limits import MAX_MEMORY as MAX_MEMORY
+from bloomery.sizing.limits import MIN_ERROR_RATE as MIN_ERROR_RATE
+from bloomery.sizing.limits import check_capacity as check_capacity
+from bloomery.sizing.limits import check_error_rate as check_error_rate
+from bloomery.sizing.limits import show as show
 
 Layout = Literal["blocked", "classic"]
 

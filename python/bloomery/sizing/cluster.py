@@ -1,6 +1,6 @@
 """How many nodes, masters and bytes so many keys and requests take, and where that ends.
 
-Pure maths, from the figures of `scaling_figures`; docs/scaling.md works it through. The parts:
+Pure maths, from the figures of `cluster_figures`; docs/scaling.md works it through. The parts:
 
     keys  -> bits: every node has all of its group's, Redis has them once more
     checks -> nodes: each answers its share from its copy, on one core
@@ -16,8 +16,8 @@ from typing import Any
 
 from bloomery import sizing
 from bloomery.errors import InvalidParameter
-from bloomery.parameters import number, show
-from bloomery.scaling_figures import FIGURES, Figures
+from bloomery.sizing.cluster_figures import FIGURES, Figures
+from bloomery.sizing.limits import number, show
 
 __all__ = ["ClusterPlan", "Limit", "plan_cluster"]
 

@@ -1,4 +1,4 @@
-"""How often a classic filter errs: the maths behind `sizing` for bits that lie anywhere.
+"""How often a classic filter errs: the maths behind `bloom` for bits that lie anywhere.
 
 The textbook takes the share of bits that are set for its mean, and a key's positions for
 independent of each other. With many keys both are so; with few, or at very low rates, neither is.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 
-from bloomery.line_rates import Line, line_rate
+from bloomery.sizing.blocked import Line, line_rate
 
 # Up to so many bits the rate is counted out; beyond, the textbook's formula is within 0.5% of it.
 EXACT_BITS = 1 << 16

@@ -1,5 +1,5 @@
 """How large a filter of counters or of bits in regions must be, and which share of its keys can be
-removed; for `sizing`, which says what an error rate is."""
+removed; for `bloom`, which says what an error rate is."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from bloomery.errors import InvalidParameter
-from bloomery.line_rates import (
+from bloomery.sizing.blocked import (
     LINE_BITS,
     LINE_BYTES,
     Line,
@@ -20,7 +20,7 @@ from bloomery.line_rates import (
     stirling,
     touched_by_visit,
 )
-from bloomery.parameters import (
+from bloomery.sizing.limits import (
     MAX_MEMORY,
     check_capacity,
     check_error_rate,

@@ -1,4 +1,4 @@
-"""How often a line errs: the maths behind `sizing`, exact.
+"""How often a line errs: the maths behind `bloom`, exact.
 
 A line has cells: the bits of the blocked layout, in two halves, or the counters or bits of other
 kinds, in one piece. Each visit, by a key, sets `draws` random cells of the line, as many in either
@@ -13,7 +13,7 @@ from decimal import Context, Decimal, localcontext
 from functools import lru_cache
 from typing import NamedTuple
 
-from bloomery.parameters import HASHES
+from bloomery.sizing.limits import HASHES
 
 LINE_BITS = 512
 LINE_BYTES = 64

@@ -1,4 +1,4 @@
-"""What nodes, Redis and HAProxy can do: the figures that `scaling` computes with.
+"""What nodes, Redis and HAProxy can do: the figures that `cluster` computes with.
 
 Measured on one machine (AMD EPYC, 2 virtual cores, 25 GB, Linux 6.18, Python 3.11, Redis 7.0,
 HAProxy 2.6) by the benchmark that is named. Another machine has others: `make bench-cluster`
