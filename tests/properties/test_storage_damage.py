@@ -14,10 +14,10 @@ from pathlib import Path
 import pytest
 
 from bloomery import errors
-from bloomery.storage import quarantine
-from bloomery.storage.operations import Op
-from bloomery.storage.recovery import Recovery, recover
-from bloomery.storage.state import State
+from bloomery.service.domain.operations import Op
+from bloomery.service.domain.state import State
+from bloomery.service.durability import quarantine
+from bloomery.service.durability.recovery import Recovery, recover
 from conftest import effort
 from unit.storage.serving import REMOVING, SETTINGS, Server, assert_same, hashes
 

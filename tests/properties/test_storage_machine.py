@@ -14,8 +14,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
 from bloomery import errors
-from bloomery.storage import operations, snapshotter
-from bloomery.storage.operations import Op
+from bloomery.service.domain import operations
+from bloomery.service.domain.operations import Op
+from bloomery.service.durability import snapshotter
 from conftest import effort
 from unit.storage.serving import REMOVING, SETTINGS, Server, assert_same, missing, packed
 

@@ -10,7 +10,7 @@ use pyo3::types::PyBytes;
 use crate::held::Held;
 use crate::run::Run;
 
-/// As `storage/operations.py` numbers them.
+/// As `service/domain/operations.py` numbers them.
 pub const ADD: u8 = 1;
 pub const REMOVE: u8 = 2;
 

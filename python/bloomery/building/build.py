@@ -13,7 +13,7 @@ from bloomery.building.checkpoint import RESTART, Checkpoint, Progress
 from bloomery.building.rows import Rows
 from bloomery.errors import InvalidParameter, InvalidSource, NullKey, UnsupportedKey
 from bloomery.filters import AnyFilter
-from bloomery.storage import settings
+from bloomery.service.domain import creation
 from bloomery.types import Nulls
 
 __all__ = ["KINDS", "Built", "build"]
@@ -95,7 +95,7 @@ def _begin(rows: Rows, wanted: dict[str, Any], estimate: bool) -> tuple[AnyFilte
             f"{rows.name} cannot be counted before it is read: say for how many keys (capacity), "
             "or take the kind scalable, which grows"
         )
-    return settings.made(wanted, time.time), Progress(total=total)
+    return creation.made(wanted, time.time), Progress(total=total)
 
 
 class _Run:

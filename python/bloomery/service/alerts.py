@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from bloomery.names import printable
-from bloomery.storage.state import Entry
+from bloomery.service.domain.state import Entry
 
 __all__ = ["KINDS", "Alert", "Alerts"]
 

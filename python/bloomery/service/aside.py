@@ -12,8 +12,8 @@ from contextlib import contextmanager
 from typing import Any, TypeVar
 
 from bloomery import errors
+from bloomery.service.domain.state import Entry, Long
 from bloomery.service.engine import Engine
-from bloomery.storage.state import Entry, Long
 
 __all__ = ["Aside"]
 

@@ -23,8 +23,8 @@ from typing import Any
 
 from bloomery import errors
 from bloomery.service import users
+from bloomery.service.domain.operations import text_of
 from bloomery.service.permissions import OPERATIONS, Role
-from bloomery.storage.operations import text_of
 
 __all__ = ["AUDITED", "Audit", "append", "audit_file"]
 

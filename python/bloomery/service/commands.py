@@ -17,6 +17,9 @@ from bloomery import errors
 from bloomery.guard.answer import Answer
 from bloomery.service import policy
 from bloomery.service.cursors import Cursors
+from bloomery.service.domain import operations
+from bloomery.service.domain.operations import Op
+from bloomery.service.domain.state import Entry, Long
 from bloomery.service.engine import Engine
 from bloomery.service.lookups import Lookups
 from bloomery.service.patterns import glob
@@ -25,9 +28,7 @@ from bloomery.service.policy import Policy
 from bloomery.service.settings import Settings
 from bloomery.service.slices import batches
 from bloomery.service.store import reads
-from bloomery.storage import files, operations
-from bloomery.storage.operations import Op
-from bloomery.storage.state import Entry, Long
+from bloomery.storage import files
 
 if TYPE_CHECKING:
     from bloomery.service.aside import Aside

@@ -13,15 +13,15 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from bloomery import BloomFilter, _native, errors
 from bloomery.service.clock import Clock
+from bloomery.service.domain import operations
+from bloomery.service.domain.creation import PARAMETERS
+from bloomery.service.domain.operations import Op
+from bloomery.service.domain.state import Entry, State
 from bloomery.service.policy import limit_and_mark, refusal
-from bloomery.storage import operations
-from bloomery.storage.operations import Op
-from bloomery.storage.settings import PARAMETERS
-from bloomery.storage.state import Entry, State
 
 if TYPE_CHECKING:
+    from bloomery.service.durability.log import Log, Row
     from bloomery.service.store.writing import StoreLog
-    from bloomery.storage.log import Log, Row
 
 __all__ = ["Engine"]
 

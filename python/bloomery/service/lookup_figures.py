@@ -9,8 +9,8 @@ from prometheus_client.registry import Collector
 
 from bloomery.names import printable
 from bloomery.service.backing import Backing
+from bloomery.service.domain.state import Entry
 from bloomery.service.lookups import Lookups
-from bloomery.storage.state import Entry
 
 __all__ = ["LookupFigures"]
 

@@ -23,8 +23,8 @@ from bloomery.guard.lookups import look_up
 from bloomery.guard.observed import Observation
 from bloomery.names import printable
 from bloomery.service.backing import Backing, open_source
+from bloomery.service.domain.state import Entry
 from bloomery.service.sources import SourceSettings
-from bloomery.storage.state import Entry
 
 if TYPE_CHECKING:
     from bloomery.service.alerts import Say

@@ -20,10 +20,10 @@ from prometheus_client.registry import Collector
 
 from bloomery import __version__, _native
 from bloomery.names import printable
+from bloomery.service.domain.state import Entry
 from bloomery.service.lookup_figures import LookupFigures
 from bloomery.service.permissions import User
 from bloomery.service.policy import capacity_of
-from bloomery.storage.state import Entry
 
 if TYPE_CHECKING:
     from bloomery.service.server import Server

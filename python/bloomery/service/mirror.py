@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from bloomery.service.domain.state import Entry
 from bloomery.service.projection import Projection
 from bloomery.service.registry import Registry
 from bloomery.service.tables import FilterRow
-from bloomery.storage.state import Entry
 
 if TYPE_CHECKING:
     from bloomery.service.engine import Engine

@@ -14,10 +14,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from bloomery.service.commands import shown
+from bloomery.service.domain.operations import Op
+from bloomery.service.domain.state import Entry
 from bloomery.service.forecast import in_words
 from bloomery.service.policy import Policy, capacity_of, part_of, policy_of
-from bloomery.storage.operations import Op
-from bloomery.storage.state import Entry
 
 if TYPE_CHECKING:
     from bloomery.service.alerts import Alerts, Say

@@ -20,7 +20,7 @@ from typing import Any
 
 from bloomery import errors
 from bloomery.filters.rotating import MAX_WINDOW, parse_window
-from bloomery.storage.state import Entry
+from bloomery.service.domain.state import Entry
 
 __all__ = [
     "FIELDS",

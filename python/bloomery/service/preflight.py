@@ -15,9 +15,9 @@ from bloomery import errors
 from bloomery.integrations.redis.link import Link
 from bloomery.service import backing, binding, tls, users
 from bloomery.service.configuration import Configuration
+from bloomery.service.durability import quarantine
+from bloomery.service.durability.control import Control
 from bloomery.service.registry import Registry
-from bloomery.storage import quarantine
-from bloomery.storage.control import Control
 
 __all__ = ["examine"]
 

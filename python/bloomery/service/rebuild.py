@@ -25,10 +25,10 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 from bloomery import errors
 from bloomery.guard.workers import Workers
 from bloomery.service.commands import NO_ROOM
+from bloomery.service.domain.creation import PARAMETERS
+from bloomery.service.domain.state import Entry
 from bloomery.service.keytypes import forms
 from bloomery.service.policy import capacity_of, policy_of
-from bloomery.storage.settings import PARAMETERS
-from bloomery.storage.state import Entry
 
 if TYPE_CHECKING:
     from bloomery.service.server import Server

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from bloomery import errors
 from bloomery.service.commands import shown
+from bloomery.service.domain.state import Entry
 from bloomery.service.rebuild import PREFIX, Rebuild, Rows, Work
-from bloomery.storage.state import Entry
 
 if TYPE_CHECKING:
     from bloomery.service.server import Server

@@ -17,11 +17,11 @@ from typing import TYPE_CHECKING, Any
 
 from bloomery import errors
 from bloomery.service.canary import PROBES
+from bloomery.service.domain.state import Entry
 from bloomery.service.forecast import in_words
 from bloomery.service.retention import Retention
 from bloomery.service.samples import HOUR, MINUTE, RAW, SPANS, Sample
 from bloomery.service.track import Track
-from bloomery.storage.state import Entry
 
 if TYPE_CHECKING:
     from bloomery.service.server import Server

@@ -29,6 +29,11 @@ from bloomery.service.aside import Aside
 from bloomery.service.audit import Audit
 from bloomery.service.clock import Clock, Mark
 from bloomery.service.commands import Commands
+from bloomery.service.domain.state import State
+from bloomery.service.durability.folder import lock
+from bloomery.service.durability.log import Fsync, Log
+from bloomery.service.durability.recovery import Recovery, recover
+from bloomery.service.durability.schedule import Saving
 from bloomery.service.ending import Ending
 from bloomery.service.engine import Engine
 from bloomery.service.http.door import HttpDoor
@@ -42,7 +47,6 @@ from bloomery.service.rebuilds import Rebuilds
 from bloomery.service.resp.connection import Connection
 from bloomery.service.resp.door import Door
 from bloomery.service.sampler import Sampler
-from bloomery.service.saving import Saving
 from bloomery.service.settings import Settings
 from bloomery.service.sources import SourceSettings
 from bloomery.service.store.node import Node
@@ -50,10 +54,6 @@ from bloomery.service.tls import Tls
 from bloomery.service.turns import Turns
 from bloomery.service.webhook import Webhook
 from bloomery.storage import files
-from bloomery.storage.folder import lock
-from bloomery.storage.log import Fsync, Log
-from bloomery.storage.recovery import Recovery, recover
-from bloomery.storage.state import State
 
 __all__ = ["Server"]
 

@@ -13,11 +13,11 @@ import math
 
 from bloomery.guard.observed import Observation
 from bloomery.service.canary import Window
+from bloomery.service.domain.state import Entry
 from bloomery.service.forecast import Forecast
 from bloomery.service.policy import capacity_of, part_of, policy_of
 from bloomery.service.samples import HOUR, MINUTE, Sample
 from bloomery.sizing.intervals import interval
-from bloomery.storage.state import Entry
 
 __all__ = ["Figures", "Track"]
 

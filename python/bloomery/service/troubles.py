@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from bloomery import errors
 from bloomery.service.clock import ALARM_SECONDS
-from bloomery.storage import quarantine
+from bloomery.service.durability import quarantine
 
 if TYPE_CHECKING:
     from bloomery.service.server import Server

@@ -26,8 +26,8 @@ from typing import Protocol, TypeVar
 
 from bloomery import errors
 from bloomery.service import logs
+from bloomery.service.durability.log import Row
 from bloomery.service.engine import Engine
-from bloomery.storage.log import Row
 
 __all__ = ["Turns"]
 

@@ -22,9 +22,9 @@ from pathlib import Path
 from typing import Any
 
 from bloomery import errors
+from bloomery.service.domain.operations import name_of
 from bloomery.service.permissions import Role, User
 from bloomery.storage import files
-from bloomery.storage.operations import name_of
 
 __all__ = ["Account", "Token", "Users", "as_owner", "changing", "hasher", "load", "users_file"]
 

@@ -16,8 +16,8 @@ from typing import Any
 import pytest
 
 from bloomery.service import users
+from bloomery.service.durability.log import row_sum
 from bloomery.service.permissions import Role
-from bloomery.storage.log import row_sum
 from integration.conftest import open_folder
 from integration.durability.connection import Connection, ask
 from integration.servers import BloomeryServer, Serve, free_port, wait_until

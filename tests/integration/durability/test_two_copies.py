@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from bloomery.storage.recovery import recover
+from bloomery.service.durability.recovery import recover
 from conftest import effort
 from integration.durability.connection import Connection, Refused
 from integration.durability.folder import keys_of

@@ -8,10 +8,10 @@ import httpx
 import numpy as np
 from prometheus_client.parser import text_string_to_metric_families
 
-from bloomery.storage import operations
-from bloomery.storage.log import Row
-from bloomery.storage.operations import Op
-from bloomery.storage.recovery import recover
+from bloomery.service.domain import operations
+from bloomery.service.domain.operations import Op
+from bloomery.service.durability.log import Row
+from bloomery.service.durability.recovery import recover
 from integration.http.asking import Http, Raw, at, post, problem
 from integration.resp.wire import Wire
 from integration.servers import BloomeryServer, Serve, free_port, wait_until

@@ -5,7 +5,7 @@ from typing import Any
 
 from bloomery import BloomFilter
 from bloomery.service.alerts import KINDS, Alerts
-from bloomery.storage.state import Entry
+from bloomery.service.domain.state import Entry
 
 
 @dataclass

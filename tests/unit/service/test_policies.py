@@ -13,16 +13,16 @@ from bloomery import errors
 from bloomery.service.alerts import Alerts
 from bloomery.service.clock import Clock
 from bloomery.service.commands import Commands
+from bloomery.service.domain.operations import Op
+from bloomery.service.domain.state import Entry, State
+from bloomery.service.durability.log import Log
+from bloomery.service.durability.replay import replay
 from bloomery.service.engine import Engine
 from bloomery.service.policies import _SURER, Policies
 from bloomery.service.policy import FIELDS, ON_FULL, chosen
 from bloomery.service.samples import Sample
 from bloomery.service.settings import Settings
 from bloomery.sizing.intervals import interval
-from bloomery.storage.log import Log
-from bloomery.storage.operations import Op
-from bloomery.storage.replay import replay
-from bloomery.storage.state import Entry, State
 
 
 class House:

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from bloomery.service import saving
+from bloomery.service.durability import schedule
+from bloomery.service.durability.folder import snapshots_folder
 from bloomery.service.server import Server
-from bloomery.storage.folder import snapshots_folder
 from unit.service.inside import eventually, running
 
 pytestmark = pytest.mark.slow  # each starts the process that makes a snapshot

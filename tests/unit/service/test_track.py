@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import bloomery
+from bloomery.service.domain.state import Entry
 from bloomery.service.samples import HOUR, MINUTE, RAW, Sample
 from bloomery.service.track import Figures, Track
-from bloomery.storage.state import Entry
 from unit.service.rows import NOW, sample
 
 START = NOW // HOUR * HOUR

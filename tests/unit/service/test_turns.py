@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 
 from bloomery import errors
+from bloomery.service.domain.operations import Op, fields
+from bloomery.service.domain.state import State
+from bloomery.service.durability.log import Log
 from bloomery.service.engine import Engine
 from bloomery.service.turns import Turns
-from bloomery.storage.log import Log
-from bloomery.storage.operations import Op, fields
-from bloomery.storage.state import State
 from unit.service.follower import SOON
 from unit.service.inside import eventually
 

@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 
 from bloomery import errors
-from bloomery.storage import snapshots
-from bloomery.storage.folder import log_folder
-from bloomery.storage.log import segment_path, segments
-from bloomery.storage.operations import Op
-from bloomery.storage.recovery import recover
+from bloomery.service.domain.operations import Op
+from bloomery.service.durability import snapshots
+from bloomery.service.durability.folder import log_folder
+from bloomery.service.durability.log import segment_path, segments
+from bloomery.service.durability.recovery import recover
 from unit.storage.serving import Server, hashes
 
 Damage = Callable[[Path], None]

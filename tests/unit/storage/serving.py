@@ -8,11 +8,12 @@ import struct
 from pathlib import Path
 from typing import Any
 
-from bloomery.storage import operations, snapshotter
-from bloomery.storage.log import Fsync
-from bloomery.storage.operations import Op
-from bloomery.storage.recovery import Recovery, recover
-from bloomery.storage.state import Entry, State
+from bloomery.service.domain import operations
+from bloomery.service.domain.operations import Op
+from bloomery.service.domain.state import Entry, State
+from bloomery.service.durability import snapshotter
+from bloomery.service.durability.log import Fsync
+from bloomery.service.durability.recovery import Recovery, recover
 
 NOW = 1_000_000_000.0
 # Every kind that can be made empty, with what makes it go through its paces soon.

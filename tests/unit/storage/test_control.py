@@ -13,12 +13,12 @@ from pathlib import Path
 import pytest
 
 from bloomery import errors
-from bloomery.storage import control, quarantine, segment, snapshots
-from bloomery.storage.control import Control, control_file
-from bloomery.storage.folder import FORMAT, log_folder
-from bloomery.storage.log import segment_path, segments
-from bloomery.storage.operations import Op
-from bloomery.storage.recovery import recover
+from bloomery.service.domain.operations import Op
+from bloomery.service.durability import control, quarantine, segment, snapshots
+from bloomery.service.durability.control import Control, control_file
+from bloomery.service.durability.folder import FORMAT, log_folder
+from bloomery.service.durability.log import segment_path, segments
+from bloomery.service.durability.recovery import recover
 from unit.storage.damaging import (
     Damage,
     change,

@@ -12,12 +12,12 @@ from pathlib import Path
 import pytest
 
 from bloomery import errors
-from bloomery.storage import copies, snapshots, snapshotter
-from bloomery.storage.folder import log_folder
-from bloomery.storage.log import segments
-from bloomery.storage.operations import Op
-from bloomery.storage.recovery import recover
-from bloomery.storage.snapshots import Generation
+from bloomery.service.domain.operations import Op
+from bloomery.service.durability import copies, snapshots, snapshotter
+from bloomery.service.durability.folder import log_folder
+from bloomery.service.durability.log import segments
+from bloomery.service.durability.recovery import recover
+from bloomery.service.durability.snapshots import Generation
 from conftest import effort
 from unit.storage.serving import LARGE, SETTINGS, Server, assert_same, hashes
 

@@ -8,11 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from bloomery.storage import operations, snapshots
-from bloomery.storage.folder import log_folder
-from bloomery.storage.log import segment_path, segments
-from bloomery.storage.operations import Op
-from bloomery.storage.recovery import recover
+from bloomery.service.domain import operations
+from bloomery.service.domain.operations import Op
+from bloomery.service.durability import snapshots
+from bloomery.service.durability.folder import log_folder
+from bloomery.service.durability.log import segment_path, segments
+from bloomery.service.durability.recovery import recover
 from unit.storage.damaging import (
     DAMAGES,
     Damage,

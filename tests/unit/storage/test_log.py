@@ -18,8 +18,8 @@ from typing import Any
 import pytest
 
 from bloomery import errors
-from bloomery.storage.log import Log, segment_path, segments
-from bloomery.storage.logreader import LogReader, Row
+from bloomery.service.durability.log import Log, segment_path, segments
+from bloomery.service.durability.log_reader import LogReader, Row
 
 RECORDS = [(number % 3, 1, bytes([number % 256]) * 8 * (number % 50)) for number in range(300)]
 
@@ -228,7 +228,7 @@ def test_another_table_is_not_read(tmp_path: Path) -> None:
 def test_a_killed_log_is_whole(tmp_path: Path) -> None:
     """What a killed process appended is all there, and nothing is written while it is read."""
     program = (
-        "import os, sys; from bloomery.storage.log import Log; log = Log(sys.argv[1])\n"
+        "import os, sys; from bloomery.service.durability.log import Log; log = Log(sys.argv[1])\n"
         "for n in range(500): log.append([(1, 1, bytes(8 * n))], 1.0)\n"
         "os.kill(os.getpid(), 9)"
     )

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from bloomery.storage import quarantine, snapshots
-from bloomery.storage.recovery import recover
+from bloomery.service.durability import quarantine, snapshots
+from bloomery.service.durability.recovery import recover
 from unit.storage.damaging import (
     DAMAGES,
     Damage,

@@ -10,11 +10,12 @@ from pathlib import Path
 import pytest
 
 from bloomery import errors
-from bloomery.storage import operations, snapshots
-from bloomery.storage.folder import lock, log_folder
-from bloomery.storage.log import segment_path, segments
-from bloomery.storage.operations import Op
-from bloomery.storage.recovery import recover
+from bloomery.service.domain import operations
+from bloomery.service.domain.operations import Op
+from bloomery.service.durability import snapshots
+from bloomery.service.durability.folder import lock, log_folder
+from bloomery.service.durability.log import segment_path, segments
+from bloomery.service.durability.recovery import recover
 from unit.storage.serving import LARGE, REMOVING, SETTINGS, Server, assert_same, hashes, packed
 
 # Most of these start processes, or read and write many files.
@@ -211,7 +212,7 @@ def test_a_log_with_a_hole_makes_no_snapshot(tmp_path: Path) -> None:
 def test_one_server_a_folder(tmp_path: Path) -> None:
     """A folder that a server has is refused to a second one, with the first one's process."""
     program = (
-        "import sys; from bloomery.storage.folder import lock\n"
+        "import sys; from bloomery.service.durability.folder import lock\n"
         "held = lock(sys.argv[1]); print('held', flush=True); sys.stdin.read()"
     )
     command = [sys.executable, "-c", program, str(tmp_path / "new")]

@@ -13,11 +13,11 @@ from pathlib import Path
 import pytest
 
 from bloomery import errors
-from bloomery.storage import snapshots, snapshotter
-from bloomery.storage.folder import log_folder, snapshots_folder
-from bloomery.storage.log import segments
-from bloomery.storage.operations import Op
-from bloomery.storage.recovery import recover
+from bloomery.service.domain.operations import Op
+from bloomery.service.durability import snapshots, snapshotter
+from bloomery.service.durability.folder import log_folder, snapshots_folder
+from bloomery.service.durability.log import segments
+from bloomery.service.durability.recovery import recover
 from conftest import effort
 from unit.storage.serving import LARGE, Server, assert_same, hashes
 
@@ -27,7 +27,7 @@ pytestmark = pytest.mark.slow
 
 def run(data: Path, *arguments: object) -> subprocess.CompletedProcess[str]:
     """Run the process to its end."""
-    command = [sys.executable, "-m", "bloomery.storage.snapshotter", str(data)]
+    command = [sys.executable, "-m", "bloomery.service.durability.snapshotter", str(data)]
     return subprocess.run(
         [*command, *map(str, arguments)], capture_output=True, text=True, check=False, timeout=120
     )

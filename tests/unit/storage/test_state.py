@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from bloomery import StaticFilter, errors
-from bloomery.storage import operations
-from bloomery.storage.operations import Op
-from bloomery.storage.state import Entry, State
+from bloomery.service.domain import operations
+from bloomery.service.domain.operations import Op
+from bloomery.service.domain.state import Entry, State
 from unit.storage.serving import NOW, REMOVING, SETTINGS, hashes, missing, packed
 
 every_kind = pytest.mark.parametrize("kind", SETTINGS)

@@ -19,7 +19,7 @@ from bloomery import errors
 from bloomery.integrations.redis.link import Link
 from bloomery.service.cluster.member import Member
 from bloomery.service.cluster.members import HOST, Balancer, Node, Redis
-from bloomery.storage.folder import lock
+from bloomery.service.durability.folder import lock
 
 __all__ = ["Cluster", "data_folder"]
 

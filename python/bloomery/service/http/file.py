@@ -32,8 +32,8 @@ from bloomery.service.intake import Charge
 from bloomery.storage import bankfile, files
 
 if TYPE_CHECKING:
+    from bloomery.service.domain.state import Entry
     from bloomery.service.server import Server
-    from bloomery.storage.state import Entry
 
 __all__ = ["MEDIA", "router"]
 

@@ -9,6 +9,7 @@ from fastapi import Body, Query, Request, Response
 
 from bloomery import errors, names
 from bloomery.service.commands import check_name
+from bloomery.service.domain.state import LARGE
 from bloomery.service.http import models, problems
 from bloomery.service.http.route import (
     Answer,
@@ -23,11 +24,10 @@ from bloomery.service.http.route import (
 from bloomery.service.patterns import glob
 from bloomery.service.permissions import User
 from bloomery.service.slices import gathered
-from bloomery.storage.state import LARGE
 
 if TYPE_CHECKING:
+    from bloomery.service.domain.state import Entry
     from bloomery.service.server import Server
-    from bloomery.storage.state import Entry
 
 __all__ = ["router", "told"]
 

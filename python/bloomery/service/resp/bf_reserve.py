@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+from bloomery.service.domain.state import Entry
 from bloomery.service.resp import failures
 from bloomery.service.resp.client import Client
 from bloomery.service.resp.replies import OK, Failure
 from bloomery.service.resp.table import command, wrong_arity
 from bloomery.service.resp.words import decimal, integer, option
 from bloomery.sizing import MIN_ERROR_RATE
-from bloomery.storage.state import Entry
 
 __all__ = [
     "MOST_CAPACITY",

@@ -7,6 +7,7 @@ from functools import partial
 from typing import Any
 
 from bloomery import errors
+from bloomery.service.domain.state import LARGE, Entry
 from bloomery.service.resp import failures
 from bloomery.service.resp.bf_reserve import POLICY, filter_at, policy_value
 from bloomery.service.resp.client import Client
@@ -14,7 +15,6 @@ from bloomery.service.resp.replies import OK, Failure
 from bloomery.service.resp.table import command, wrong_arity
 from bloomery.service.resp.words import integer, option
 from bloomery.storage import files
-from bloomery.storage.state import LARGE, Entry
 
 _NAME = (1, 1, 1)
 _PIECE = 2 << 20  # bytes

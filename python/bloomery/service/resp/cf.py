@@ -7,6 +7,7 @@ from typing import Any
 
 from bloomery import errors
 from bloomery.service.commands import NO_ROOM
+from bloomery.service.domain.state import Entry
 from bloomery.service.resp import failures
 from bloomery.service.resp.bf_reserve import filter_at
 from bloomery.service.resp.client import Client
@@ -14,7 +15,6 @@ from bloomery.service.resp.replies import OK, Array, Failure, Raw
 from bloomery.service.resp.table import command, wrong_arity
 from bloomery.service.resp.words import integer, option
 from bloomery.service.slices import FEW, batches
-from bloomery.storage.state import Entry
 
 MOST_CAPACITY = 1 << 30
 _NAME = (1, 1, 1)

@@ -7,6 +7,7 @@ from collections.abc import Awaitable
 from typing import Any
 
 from bloomery import errors
+from bloomery.service.domain.state import Entry
 from bloomery.service.patterns import glob
 from bloomery.service.permissions import User
 from bloomery.service.resp.client import Client
@@ -14,7 +15,6 @@ from bloomery.service.resp.replies import OK, Failure
 from bloomery.service.resp.table import Handler, command, help_of
 from bloomery.service.resp.words import integer, option, whole
 from bloomery.service.slices import FEW, batches, gathered
-from bloomery.storage.state import Entry
 
 _NAME, _NAMES = (1, 1, 1), (1, -1, 1)
 _SYNTAX = Failure("ERR syntax error")

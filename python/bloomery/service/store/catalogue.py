@@ -23,8 +23,8 @@ from bloomery.integrations.redis.config import Config
 from bloomery.integrations.redis.failures import checked
 from bloomery.integrations.redis.planning import shards_for
 from bloomery.integrations.redis.trips import Flow, command
+from bloomery.service.domain.operations import Op, name_of, text_of
 from bloomery.service.store.stream import Record, packed_records
-from bloomery.storage.operations import Op, name_of, text_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -15,12 +15,12 @@ from bloomery.integrations.redis.flows import create
 from bloomery.integrations.redis.naming import Keys
 from bloomery.integrations.redis.planning import planned
 from bloomery.integrations.redis.trips import Flow, command
+from bloomery.service.domain import operations
+from bloomery.service.domain.operations import Op
 from bloomery.service.store.catalogue import Catalogue, Changed, Listed, dropped, new_uid
 from bloomery.service.store.leftovers import swept, taken_back, was_dropped
 from bloomery.service.store.shared import Shared
 from bloomery.service.store.stream import Record
-from bloomery.storage import operations
-from bloomery.storage.operations import Op
 
 if TYPE_CHECKING:
     from bloomery.service.store.node import Node

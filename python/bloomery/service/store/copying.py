@@ -15,10 +15,10 @@ from bloomery.integrations.redis.naming import Keys
 from bloomery.integrations.redis.pushing import Source
 from bloomery.integrations.redis.reading import copying, read_into
 from bloomery.integrations.redis.trips import Flow, command
+from bloomery.service.domain.operations import Op
 from bloomery.service.store.catalogue import Catalogue, Changed, Listed
 from bloomery.service.store.leftovers import taken_back, unsettled, was_dropped
 from bloomery.service.store.shared import Shared, strings_of
-from bloomery.storage.operations import Op
 
 __all__ = ["emptied", "empty", "loaded", "merged", "restored"]
 

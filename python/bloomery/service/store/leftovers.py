@@ -15,10 +15,10 @@ from bloomery.integrations.redis.config import Config
 from bloomery.integrations.redis.failures import checked
 from bloomery.integrations.redis.naming import Keys
 from bloomery.integrations.redis.trips import Flow, command
+from bloomery.service.domain.operations import Op
 from bloomery.service.store.catalogue import Catalogue, Changed, Listed
 from bloomery.service.store.shared import Shared
 from bloomery.service.store.stream import Record, entries_in
-from bloomery.storage.operations import Op
 
 __all__ = ["swept", "taken_back", "unsettled", "was_dropped"]
 

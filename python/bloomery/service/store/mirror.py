@@ -6,13 +6,13 @@ import time
 from typing import TYPE_CHECKING
 
 from bloomery import BloomFilter, errors
+from bloomery.service.domain import operations
+from bloomery.service.domain.operations import Op
+from bloomery.service.domain.state import Entry
 from bloomery.service.store import copying
 from bloomery.service.store.catalogue import Listed
 from bloomery.service.store.shared import Filters, Shared
 from bloomery.service.store.stream import Entry as StreamEntry
-from bloomery.storage import operations
-from bloomery.storage.operations import Op
-from bloomery.storage.state import Entry
 
 if TYPE_CHECKING:
     from bloomery.service.engine import Engine

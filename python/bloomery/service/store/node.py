@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from bloomery import errors
 from bloomery.integrations.redis.link import Link
+from bloomery.service.domain.state import Entry
 from bloomery.service.store.catalogue import Catalogue
 from bloomery.service.store.control import Control
 from bloomery.service.store.expired import Expired
@@ -28,7 +29,6 @@ from bloomery.service.store.sending import Sender
 from bloomery.service.store.shared import Filters, Recent
 from bloomery.service.store.tail import Tail
 from bloomery.service.store.writing import StoreLog
-from bloomery.storage.state import Entry
 
 if TYPE_CHECKING:
     from bloomery.service.engine import Engine

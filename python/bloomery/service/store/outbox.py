@@ -7,9 +7,9 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from bloomery.storage.log import Log, remove_segment, segment_path, segments
-from bloomery.storage.logreader import LogReader
-from bloomery.storage.operations import Op
+from bloomery.service.domain.operations import Op
+from bloomery.service.durability.log import Log, remove_segment, segment_path, segments
+from bloomery.service.durability.log_reader import LogReader
 
 __all__ = ["Outbox"]
 

@@ -16,11 +16,11 @@ from bloomery.integrations.redis.failures import checked
 from bloomery.integrations.redis.link import Link
 from bloomery.integrations.redis.scripts import STRAY
 from bloomery.integrations.redis.trips import Ask, command, commands
+from bloomery.service.domain.operations import Op
 from bloomery.service.store.catalogue import Catalogue, Listed
 from bloomery.service.store.leftovers import was_dropped
 from bloomery.service.store.shared import Filters, Recent, Shared, strings_of
 from bloomery.service.store.stream import AGAIN, Record
-from bloomery.storage.operations import Op
 
 if TYPE_CHECKING:
     from bloomery import _native

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 from bloomery.errors import CorruptData
 from bloomery.integrations.redis import telling
-from bloomery.storage.operations import Op
+from bloomery.service.domain.operations import Op
 
 __all__ = ["AGAIN", "START", "Entry", "Record", "entries_in", "later", "order", "packed_records"]
 

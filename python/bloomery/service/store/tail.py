@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 from bloomery import errors
 from bloomery.integrations.redis.failures import checked
 from bloomery.integrations.redis.trips import Flow, command
+from bloomery.service.domain.operations import Op
 from bloomery.service.store.stream import START, Entry, entries_in, later
-from bloomery.storage.operations import Op
 
 if TYPE_CHECKING:
     from bloomery.service.store.node import Node

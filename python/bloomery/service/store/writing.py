@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bloomery import errors
+from bloomery.service.domain.operations import Op
 from bloomery.service.store.sending import Sender
 from bloomery.service.store.shared import Filters
-from bloomery.storage.operations import Op
 
 if TYPE_CHECKING:
+    from bloomery.service.durability.log import Fsync, Row
     from bloomery.service.store.outbox import Outbox
-    from bloomery.storage.log import Fsync, Row
 
 __all__ = ["StoreLog"]
 

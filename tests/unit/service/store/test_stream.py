@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from bloomery.errors import CorruptData
 from bloomery.integrations.redis import telling
+from bloomery.service.domain.operations import Op
 from bloomery.service.store.stream import (
     START,
     Record,
@@ -15,7 +16,6 @@ from bloomery.service.store.stream import (
     later,
     packed_records,
 )
-from bloomery.storage.operations import Op
 
 OPS = st.sampled_from([Op.ADD, Op.CREATE, Op.DROP, Op.EXPIRE, Op.ADJUST])
 RECORDS = st.lists(

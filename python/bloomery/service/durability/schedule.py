@@ -1,5 +1,5 @@
 """When snapshots are made: when asked, when the log has become long, now and then, and at the end.
-A process of its own makes each (`storage/snapshotter.py`), when nobody else wants to run, unless
+A process of its own makes each (`service/durability/snapshotter.py`), when nobody else wants to run, unless
 somebody waits for it: on a machine that is always busy a client, or the end of the server, would
 wait for a minute and more."""
 
@@ -14,7 +14,7 @@ import time
 from typing import TYPE_CHECKING
 
 from bloomery import errors
-from bloomery.storage import snapshots
+from bloomery.service.durability import snapshots
 
 if TYPE_CHECKING:
     from bloomery.service.server import Server

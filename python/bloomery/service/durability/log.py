@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Literal, TypeAlias
 
 from bloomery import errors, sizing
-from bloomery.storage.control import ControlWriter
-from bloomery.storage.operations import Record
-from bloomery.storage.segment import (
+from bloomery.service.domain.operations import Record
+from bloomery.service.durability.control import ControlWriter
+from bloomery.service.durability.segment import (
     TABLE,
     Segment,
     remove_segment,

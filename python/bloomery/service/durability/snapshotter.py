@@ -1,6 +1,6 @@
 """The process that makes a snapshot: the one before, and what the log says happened since.
 
-    python -m bloomery.storage.snapshotter DATA GENERATION
+    python -m bloomery.service.durability.snapshotter DATA GENERATION
 
 Filters that changed are copied, and changed where the copy is mapped: the kernel can write such
 memory out, so that the filters are not held twice. Of others there are two files (`copies.py`).
@@ -20,13 +20,14 @@ from pathlib import Path
 from typing import IO, Any
 
 from bloomery import _native, errors
-from bloomery.storage import files, snapshots
-from bloomery.storage.copies import Copies
-from bloomery.storage.folder import log_folder, snapshots_folder
-from bloomery.storage.logreader import LogReader, Row
-from bloomery.storage.replay import replay
-from bloomery.storage.snapshots import Generation, Saved
-from bloomery.storage.state import Entry, State
+from bloomery.service.domain.state import Entry, State
+from bloomery.service.durability import snapshots
+from bloomery.service.durability.copies import Copies
+from bloomery.service.durability.folder import log_folder, snapshots_folder
+from bloomery.service.durability.log_reader import LogReader, Row
+from bloomery.service.durability.replay import replay
+from bloomery.service.durability.snapshots import Generation, Saved
+from bloomery.storage import files
 
 __all__ = ["main", "take"]
 
@@ -218,7 +219,10 @@ def main(arguments: list[str]) -> int:
     try:
         data, number = arguments[0], int(arguments[1])
     except (IndexError, ValueError):
-        print("usage: python -m bloomery.storage.snapshotter DATA GENERATION", file=sys.stderr)
+        print(
+            "usage: python -m bloomery.service.durability.snapshotter DATA GENERATION",
+            file=sys.stderr,
+        )
         return 1
     folder = snapshots_folder(data)
     try:

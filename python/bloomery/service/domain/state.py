@@ -10,9 +10,10 @@ from functools import partial
 from typing import Any, TypeVar
 
 from bloomery import errors
-from bloomery.storage import files, operations, settings
+from bloomery.service.domain import creation, operations
+from bloomery.service.domain.operations import Op, Record
+from bloomery.storage import files
 from bloomery.storage.loading import Loading
-from bloomery.storage.operations import Op, Record
 
 __all__ = ["LARGE", "Entry", "Long", "State"]
 
@@ -198,7 +199,7 @@ class State:
         self._new(filter_id, name)
         # A key takes a byte and more, of whatever kind.
         nbytes = int(found["settings"].get("capacity", 0))
-        made = self._long(nbytes, partial(settings.made, found["settings"], self.clock))
+        made = self._long(nbytes, partial(creation.made, found["settings"], self.clock))
         entry = Entry(filter_id, name, made, self.now, settings=found["settings"])
         entry.settings["kind"] = made.kind
         self.put(entry)
@@ -323,7 +324,7 @@ class State:
             entry.loading = Loading()
             self._load(entry, 0, part)
         else:
-            entry.filter = settings.class_of(found["format"]).from_dump(part)
+            entry.filter = creation.class_of(found["format"]).from_dump(part)
             entry.settings["kind"] = entry.filter.kind
             entry.items = entry.filter.estimated_count  # as the head says
             self.put(entry)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from bloomery import errors
-from bloomery.storage.logreader import Row
-from bloomery.storage.operations import Op
-from bloomery.storage.state import State
+from bloomery.service.domain.operations import Op
+from bloomery.service.domain.state import State
+from bloomery.service.durability.log_reader import Row
 
 __all__ = ["replay"]
 

@@ -17,8 +17,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bloomery import errors
+from bloomery.service.durability.folder import FORMAT
 from bloomery.storage import files
-from bloomery.storage.folder import FORMAT
 
 __all__ = ["Control", "ControlWriter", "control_file"]
 

@@ -9,8 +9,8 @@ import struct
 import zlib
 from pathlib import Path
 
+from bloomery.service.durability.folder import FORMAT
 from bloomery.storage import files
-from bloomery.storage.folder import FORMAT
 
 __all__ = ["TABLE", "Segment", "remove_segment", "row_sum", "segment_path", "segments", "template"]
 

@@ -15,12 +15,12 @@ from pathlib import Path
 from typing import Any, BinaryIO, cast
 
 from bloomery import _native, errors
+from bloomery.service.domain.operations import name_of, text_of
+from bloomery.service.domain.state import Entry, State
+from bloomery.service.durability.folder import log_folder, snapshots_folder
+from bloomery.service.durability.log import remove_segment, segment_path, segments
 from bloomery.storage import anyfile, bankfile, files
-from bloomery.storage.folder import log_folder, snapshots_folder
 from bloomery.storage.loading import Loading
-from bloomery.storage.log import remove_segment, segment_path, segments
-from bloomery.storage.operations import name_of, text_of
-from bloomery.storage.state import Entry, State
 
 __all__ = ["Generation", "Saved", "command", "generations", "prune", "publish", "write"]
 
@@ -291,5 +291,5 @@ def command(data: str | os.PathLike[str], number: int) -> list[str]:
     its own. It prints its progress as lines of JSON, and what it finds damaged (`problem`); if it
     fails, its exit code is not 0 and stderr says why, and all older ones are still there. DAMAGED:
     the files do not have it any more."""
-    module = "bloomery.storage.snapshotter"
+    module = "bloomery.service.durability.snapshotter"
     return [sys.executable, "-m", module, os.fspath(data), str(number)]

@@ -14,14 +14,22 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from bloomery import errors
-from bloomery.storage import files, quarantine, snapshots
-from bloomery.storage.control import Control, ControlWriter, control_file
-from bloomery.storage.folder import FORMAT, log_folder, snapshots_folder
-from bloomery.storage.log import SEGMENT_BYTES, Fsync, Log, remove_segment, segment_path, segments
-from bloomery.storage.logreader import LogReader, pages_cut_off
-from bloomery.storage.replay import replay
-from bloomery.storage.snapshots import Generation
-from bloomery.storage.state import State
+from bloomery.service.domain.state import State
+from bloomery.service.durability import quarantine, snapshots
+from bloomery.service.durability.control import Control, ControlWriter, control_file
+from bloomery.service.durability.folder import FORMAT, log_folder, snapshots_folder
+from bloomery.service.durability.log import (
+    SEGMENT_BYTES,
+    Fsync,
+    Log,
+    remove_segment,
+    segment_path,
+    segments,
+)
+from bloomery.service.durability.log_reader import LogReader, pages_cut_off
+from bloomery.service.durability.replay import replay
+from bloomery.service.durability.snapshots import Generation
+from bloomery.storage import files
 
 __all__ = ["Recovery", "recover"]
 

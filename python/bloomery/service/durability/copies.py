@@ -18,8 +18,9 @@ from pathlib import Path
 from typing import BinaryIO, cast
 
 from bloomery import _native, errors
-from bloomery.storage import files, snapshots
-from bloomery.storage.snapshots import Generation, Saved
+from bloomery.service.durability import snapshots
+from bloomery.service.durability.snapshots import Generation, Saved
+from bloomery.storage import files
 
 __all__ = ["Copies", "copy", "verify"]
 

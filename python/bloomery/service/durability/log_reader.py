@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import TypeAlias
 
 from bloomery import _native, errors
-from bloomery.storage.folder import FORMAT
-from bloomery.storage.log import TABLE, row_sum, segment_path, segments
+from bloomery.service.durability.folder import FORMAT
+from bloomery.service.durability.log import TABLE, row_sum, segment_path, segments
 
 __all__ = ["LogReader", "Row", "pages_cut_off"]
 

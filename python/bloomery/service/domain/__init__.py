@@ -1,0 +1,1 @@
+"""All filters of a server as one value, and what each logged operation does to them."""

@@ -1,0 +1,1 @@
+"""Nothing acknowledged is lost: the write-ahead log, snapshots, and recovery from both."""
