@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from bloomery.service.access.permissions import OPERATIONS, Role
 from bloomery.service.http.app import make
-from bloomery.service.permissions import OPERATIONS, Role
 from bloomery.service.resp import door
 from bloomery.service.resp.table import every
 

@@ -13,8 +13,8 @@ from benchmarks.service.rates import ANY, ERROR_RATE, QUIET, benchmark
 from benchmarks.service.servers import Running
 from benchmarks.settings import Record, Settings
 from benchmarks.timing import progress
-from bloomery.service.permissions import Role
-from bloomery.service.users import Account, changing
+from bloomery.service.access.permissions import Role
+from bloomery.service.access.users import Account, changing
 
 LEAST = 0.9  # of the rate without users
 PIPELINES = (16, 100)

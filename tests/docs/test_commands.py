@@ -5,8 +5,8 @@ import re
 from dataclasses import fields
 from typing import Any
 
-from bloomery.service.machine import SHARE
-from bloomery.service.settings import Settings
+from bloomery.service.config.machine import SHARE
+from bloomery.service.config.settings import Settings
 from docs.pages import DOCS, TREE
 
 

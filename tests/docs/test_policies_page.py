@@ -3,8 +3,8 @@
 import re
 from dataclasses import fields
 
-from bloomery.service.alerts import KINDS
-from bloomery.service.policy import FIELDS, ON_FULL, Policy
+from bloomery.service.policy.alerts import KINDS
+from bloomery.service.policy.policy import FIELDS, ON_FULL, Policy
 from bloomery.service.resp.bf_reserve import POLICY
 from docs.pages import DOCS
 

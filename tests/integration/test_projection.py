@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from bloomery.service.registry import Registry
+from bloomery.service.registry.registry import Registry
 from conftest import require
 from integration.servers import PostgresServer
 from unit.service.follower import SOON, Follower, until

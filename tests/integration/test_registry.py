@@ -12,9 +12,9 @@ import sqlalchemy as sa
 
 from bloomery.errors import RegistryUnavailable
 from bloomery.names import printable
-from bloomery.service import tables
-from bloomery.service.registry import Registry
-from bloomery.service.samples import RAW
+from bloomery.service.registry import tables
+from bloomery.service.registry.registry import Registry
+from bloomery.service.sampling.sample import RAW
 from conftest import require
 from docs.pages import DOCS, blocks
 from unit.service.rows import NOW, row, sample

@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING
 from bloomery.cli import terminal
 
 if TYPE_CHECKING:
-    from bloomery.service.configuration import Configuration
+    from bloomery.service.config.configuration import Configuration
 
 EXIT_WRONG = 2
 
 
 def show(found: "Configuration", as_json: bool) -> int:
     """Look at everything around a configuration, and print what was found; the exit code."""
-    from bloomery.service import preflight
+    from bloomery.service.config import preflight
 
     if not found.problems:  # else it would be about settings that nobody asked for
         preflight.examine(found)

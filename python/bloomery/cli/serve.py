@@ -112,7 +112,7 @@ def serve(
 ) -> int:
     """Serve named filters over the Redis protocol and HTTP, and lose nothing."""
     # Imported here: other commands start without asyncio, SQLAlchemy and the rest.
-    from bloomery.service import configuration
+    from bloomery.service.config import configuration
 
     named = {
         "data": data,
@@ -149,7 +149,7 @@ def serve(
         return checkup.show(found, as_json)
     if as_json:
         raise errors.InvalidParameter("--json is for --check: --log-format json is for the log")
-    from bloomery.service import logs
+    from bloomery.service.observe import logs
     from bloomery.service.server import Server
 
     settings = found.require()

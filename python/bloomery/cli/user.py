@@ -14,7 +14,7 @@ from bloomery.cli.userlist import FOLDER, Data, existing
 from bloomery.errors import InvalidParameter
 
 if TYPE_CHECKING:
-    from bloomery.service.users import Users
+    from bloomery.service.access.users import Users
 
 EXAMPLE = (
     "bloomery user add ann --role admin; bloomery user add crawler --role write --filters 'crawl:*'"
@@ -61,7 +61,7 @@ def add(
     data: Data = FOLDER,
 ) -> int:
     """Add a user. The password is asked for, or read from standard input."""
-    from bloomery.service.users import ROLES, Account, hash_password
+    from bloomery.service.access.users import ROLES, Account, hash_password
 
     hashed = None if no_password else hash_password(_password(password_stdin))
     data.mkdir(parents=True, exist_ok=True)
@@ -93,7 +93,7 @@ def password(
     data: Data = FOLDER,
 ) -> int:
     """Set a user's password; connections that logged in by the one before are closed."""
-    from bloomery.service.users import hash_password, load
+    from bloomery.service.access.users import hash_password, load
 
     load(existing(data)).find(name)  # before a person types one
     hashed = None if no_password else hash_password(_password(password_stdin))
@@ -148,7 +148,7 @@ def allow(
     data: Data = FOLDER,
 ) -> int:
     """Change what a user may do. It holds for open connections too, within a second."""
-    from bloomery.service.users import ROLES
+    from bloomery.service.access.users import ROLES
 
     fields: dict[str, Any] = {}
     if role is not None:
@@ -184,8 +184,8 @@ def _change(
     """Change the users, and note it in the audit log; what `change` returned."""
     import getpass
 
-    from bloomery.service import audit
-    from bloomery.service.users import as_owner, changing
+    from bloomery.service.access import audit
+    from bloomery.service.access.users import as_owner, changing
 
     try:
         who = getpass.getuser()

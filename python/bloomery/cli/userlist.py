@@ -10,7 +10,7 @@ from bloomery.cli.options import Json
 from bloomery.errors import InvalidParameter
 
 if TYPE_CHECKING:
-    from bloomery.service.users import Account, Users
+    from bloomery.service.access.users import Account, Users
 
 EXAMPLE = "bloomery user list --json"
 FOLDER = Path("bloomery-data")
@@ -21,7 +21,7 @@ Data = Annotated[
 
 def list_(data: Data = FOLDER, json: Json = False) -> int:
     """Show the users, their roles and their tokens; never a password or a token's secret."""
-    from bloomery.service.users import load
+    from bloomery.service.access.users import load
 
     users = load(existing(data))
     if json:

@@ -15,23 +15,23 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from bloomery import errors
 from bloomery.guard.answer import Answer
-from bloomery.service import policy
-from bloomery.service.cursors import Cursors
+from bloomery.service.access.cursors import Cursors
+from bloomery.service.access.glob import glob
+from bloomery.service.access.permissions import ANYBODY, User
+from bloomery.service.config.settings import Settings
 from bloomery.service.domain import operations
 from bloomery.service.domain.operations import Op
 from bloomery.service.domain.state import Entry, Long
 from bloomery.service.engine import Engine
-from bloomery.service.lookups import Lookups
-from bloomery.service.patterns import glob
-from bloomery.service.permissions import ANYBODY, User
-from bloomery.service.policy import Policy
-from bloomery.service.settings import Settings
+from bloomery.service.lookup.lookups import Lookups
+from bloomery.service.policy import policy
+from bloomery.service.policy.policy import Policy
 from bloomery.service.slices import batches
 from bloomery.service.store import reads
 from bloomery.storage import files
 
 if TYPE_CHECKING:
-    from bloomery.service.aside import Aside
+    from bloomery.service.background import Aside
     from bloomery.service.store.node import Node
 
 __all__ = ["Commands", "Outcome"]

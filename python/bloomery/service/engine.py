@@ -17,7 +17,7 @@ from bloomery.service.domain import operations
 from bloomery.service.domain.creation import PARAMETERS
 from bloomery.service.domain.operations import Op
 from bloomery.service.domain.state import Entry, State
-from bloomery.service.policy import limit_and_mark, refusal
+from bloomery.service.policy.policy import limit_and_mark, refusal
 
 if TYPE_CHECKING:
     from bloomery.service.durability.log import Log, Row

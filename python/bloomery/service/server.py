@@ -22,37 +22,40 @@ from pathlib import Path
 from typing import Any, cast
 
 from bloomery import _native, errors
-from bloomery.service import binding, logs, troubles, users
-from bloomery.service.access import Access
-from bloomery.service.alerts import Alerts
-from bloomery.service.aside import Aside
-from bloomery.service.audit import Audit
+from bloomery.service.access import users
+from bloomery.service.access.audit import Audit
+from bloomery.service.access.authentication import Access
+from bloomery.service.background import Aside
 from bloomery.service.clock import Clock, Mark
 from bloomery.service.commands import Commands
+from bloomery.service.config.settings import Settings
+from bloomery.service.config.sources import SourceSettings
 from bloomery.service.domain.state import State
 from bloomery.service.durability.folder import lock
 from bloomery.service.durability.log import Fsync, Log
 from bloomery.service.durability.recovery import Recovery, recover
 from bloomery.service.durability.schedule import Saving
-from bloomery.service.ending import Ending
 from bloomery.service.engine import Engine
 from bloomery.service.http.door import HttpDoor
-from bloomery.service.intake import Intake
-from bloomery.service.listening import Listener, listen
-from bloomery.service.lookups import Lookups
-from bloomery.service.mirror import Mirror
-from bloomery.service.notify import notify, watched
-from bloomery.service.policies import Policies
-from bloomery.service.rebuilds import Rebuilds
+from bloomery.service.lookup.lookups import Lookups
+from bloomery.service.network import binding
+from bloomery.service.network.input_budget import Intake
+from bloomery.service.network.listening import Listener, listen
+from bloomery.service.network.systemd import notify, watched
+from bloomery.service.network.tls import Tls
+from bloomery.service.observe import logs
+from bloomery.service.policy import server_alerts
+from bloomery.service.policy.alerts import Alerts
+from bloomery.service.policy.enforcer import Policies
+from bloomery.service.policy.rebuilds import Rebuilds
+from bloomery.service.policy.webhook import Webhook
+from bloomery.service.registry.publisher import Mirror
 from bloomery.service.resp.connection import Connection
 from bloomery.service.resp.door import Door
-from bloomery.service.sampler import Sampler
-from bloomery.service.settings import Settings
-from bloomery.service.sources import SourceSettings
+from bloomery.service.sampling.sampler import Sampler
+from bloomery.service.shutdown import Ending
 from bloomery.service.store.node import Node
-from bloomery.service.tls import Tls
 from bloomery.service.turns import Turns
-from bloomery.service.webhook import Webhook
 from bloomery.storage import files
 
 __all__ = ["Server"]
@@ -221,7 +224,7 @@ class Server:
         self.commands = Commands(self.engine, self.settings, lookups)
         self.commands.node = self.node
         self.commands.aside = self.aside
-        self.turns = Turns(self.engine, partial(troubles.log_unavailable, self))
+        self.turns = Turns(self.engine, partial(server_alerts.log_unavailable, self))
         self.turns.settled = self.aside.settled
         self.policies = Policies(self.engine, self.alerts, self.say)
         self.rebuilds = Rebuilds(self)
@@ -234,7 +237,7 @@ class Server:
         self.webhook = self._open_webhook()
         self.door = Door(self)
         self.audit = Audit(self.data, self.say)
-        troubles.tell_damaged(self)
+        server_alerts.tell_damaged(self)
 
     def _open_log(self, found: Recovery) -> Log:
         fsync = cast("Fsync", self.settings.fsync)
@@ -305,7 +308,7 @@ class Server:
         self.turns.join()
         await self.turns.retry()
         self.policies.pass_second()
-        troubles.look(self)
+        server_alerts.look(self)
         if await self.access.refresh():
             self.door.follow_users()
         self.audit.tick()

@@ -25,9 +25,9 @@ from concurrent.futures import Future
 from typing import Protocol, TypeVar
 
 from bloomery import errors
-from bloomery.service import logs
 from bloomery.service.durability.log import Row
 from bloomery.service.engine import Engine
+from bloomery.service.observe import logs
 
 __all__ = ["Turns"]
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from bloomery.service.users import ROLES, Account, changing, hash_password
+from bloomery.service.access.users import ROLES, Account, changing, hash_password
 from integration.conftest import open_folder
 from integration.servers import BloomeryServer
 

@@ -15,8 +15,8 @@ import httpx
 import pytest
 import redis
 
-from bloomery.service.permissions import Role
-from bloomery.service.users import Account, changing, hash_password, users_file
+from bloomery.service.access.permissions import Role
+from bloomery.service.access.users import Account, changing, hash_password, users_file
 from conftest import missing
 from integration.access.conftest import PASSWORD, Guarded, add_users
 from integration.resp.wire import Wire, request, shown

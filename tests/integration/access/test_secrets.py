@@ -7,7 +7,7 @@ from typing import Any
 import httpx
 import pytest
 
-from bloomery.service.audit import audit_file
+from bloomery.service.access.audit import audit_file
 from integration.access.conftest import PASSWORD, Guarded, add_users
 from integration.resp.wire import Wire, request
 from integration.servers import BloomeryServer, Serve, wait_until

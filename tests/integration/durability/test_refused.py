@@ -15,9 +15,9 @@ from typing import Any
 
 import pytest
 
-from bloomery.service import users
+from bloomery.service.access import users
+from bloomery.service.access.permissions import Role
 from bloomery.service.durability.log import row_sum
-from bloomery.service.permissions import Role
 from integration.conftest import open_folder
 from integration.durability.connection import Connection, ask
 from integration.servers import BloomeryServer, Serve, free_port, wait_until

@@ -5,7 +5,7 @@ import shutil
 import subprocess
 from dataclasses import fields
 
-from bloomery.service.settings import Settings
+from bloomery.service.config.settings import Settings
 from conftest import missing
 from docs.pages import DOCS, blocks
 from integration.servers import RedisServer, Serve

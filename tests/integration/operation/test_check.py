@@ -15,10 +15,10 @@ from typing import Any
 import pytest
 
 from bloomery.cli import main
+from bloomery.service.config.settings import Settings
 from bloomery.service.durability import quarantine
 from bloomery.service.durability.control import control_file
 from bloomery.service.durability.recovery import recover
-from bloomery.service.settings import Settings
 from docs.pages import TREE
 from integration.durability.connection import Connection, Refused
 from integration.servers import RedisServer, Serve

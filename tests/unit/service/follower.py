@@ -3,9 +3,9 @@
 import time
 from collections.abc import Callable, Iterable
 
-from bloomery.service.projection import Projection
-from bloomery.service.registry import Registry
-from bloomery.service.tables import FilterRow
+from bloomery.service.registry.registry import Registry
+from bloomery.service.registry.tables import FilterRow
+from bloomery.service.registry.writer import Projection
 
 SOON = 30.0  # what takes longer than this, on a busy machine too, is a hang
 

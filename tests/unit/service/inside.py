@@ -9,9 +9,9 @@ import time
 from collections.abc import AsyncIterator, Callable, Mapping
 from pathlib import Path
 
+from bloomery.service.config.settings import Settings
+from bloomery.service.config.sources import SourceSettings
 from bloomery.service.server import Server
-from bloomery.service.settings import Settings
-from bloomery.service.sources import SourceSettings
 from unit.service.follower import SOON
 
 __all__ = ["eventually", "running"]

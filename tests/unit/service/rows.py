@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from bloomery.service.samples import Sample
-from bloomery.service.tables import FilterRow
+from bloomery.service.registry.tables import FilterRow
+from bloomery.service.sampling.sample import Sample
 
 NOW = 1_700_000_000.25
 

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from bloomery import errors
-from bloomery.service.access import Access
-from bloomery.service.permissions import Role
-from bloomery.service.users import Account, changing, hash_password
+from bloomery.service.access.authentication import Access
+from bloomery.service.access.permissions import Role
+from bloomery.service.access.users import Account, changing, hash_password
 
 PASSWORD = "correct horse battery staple"
 

@@ -4,8 +4,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from bloomery import BloomFilter
-from bloomery.service.alerts import KINDS, Alerts
 from bloomery.service.domain.state import Entry
+from bloomery.service.policy.alerts import KINDS, Alerts
 
 
 @dataclass

@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from bloomery import errors
-from bloomery.service.aside import Aside
+from bloomery.service.background import Aside
 from bloomery.service.commands import Commands
+from bloomery.service.config.settings import Settings
 from bloomery.service.durability.recovery import recover
 from bloomery.service.engine import Engine
-from bloomery.service.settings import Settings
 from unit.storage.serving import assert_same
 
 KINDS: dict[str, dict[str, str]] = {"bloom": {}, "rotating": {"window": "1h"}}

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from bloomery import errors
-from bloomery.service import audit
-from bloomery.service.audit import Audit, append, audit_file, line
+from bloomery.service.access import audit
+from bloomery.service.access.audit import Audit, append, audit_file, line
 
 
 def lines(folder: Path) -> list[dict[str, Any]]:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from bloomery import errors
-from bloomery.service import binding
-from bloomery.service.settings import Settings
+from bloomery.service.config.settings import Settings
+from bloomery.service.network import binding
 
 
 @pytest.mark.parametrize(

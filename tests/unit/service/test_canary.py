@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 import bloomery
 from bloomery import _native
 from bloomery.filters.redisbloom import RedisBloomFilter, RedisCuckooFilter
-from bloomery.service.canary import PROBES, Window
+from bloomery.service.sampling.canary import PROBES, Window
 from bloomery.sizing.intervals import interval
 from conftest import first_fast
 

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bloomery import errors
-from bloomery.service.configuration import Configuration, Given, read
-from bloomery.service.settings import HIDDEN, Settings, like, plain
+from bloomery.service.config.configuration import Configuration, Given, read
+from bloomery.service.config.settings import HIDDEN, Settings, like, plain
 from docs.pages import DOCS, TREE, blocks
 
 # A value of each setting that is not its default, and how it is told.

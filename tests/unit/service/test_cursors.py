@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bloomery import errors
-from bloomery.service.cursors import Cursors
+from bloomery.service.access.cursors import Cursors
 
 CURSORS = Cursors()
 LAST = 1 << 62

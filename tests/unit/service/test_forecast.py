@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from bloomery.service.forecast import Forecast, in_words
+from bloomery.service.policy.forecast import Forecast, in_words
 
 
 def after(*paces: tuple[float, int], step: float = 5.0) -> Forecast:

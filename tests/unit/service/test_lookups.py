@@ -12,16 +12,16 @@ import pytest
 
 from bloomery import errors
 from bloomery.guard.answer import ABSENT, Answer
-from bloomery.service import lookups
-from bloomery.service.answers import for_json, for_resp
 from bloomery.service.commands import Commands
+from bloomery.service.config.settings import Settings
+from bloomery.service.config.sources import SourceSettings
 from bloomery.service.domain.state import State
 from bloomery.service.durability.folder import log_folder
 from bloomery.service.durability.log import Log
 from bloomery.service.engine import Engine
-from bloomery.service.lookups import Lookups
-from bloomery.service.settings import Settings
-from bloomery.service.sources import SourceSettings
+from bloomery.service.lookup import lookups
+from bloomery.service.lookup.answers import for_json, for_resp
+from bloomery.service.lookup.lookups import Lookups
 
 
 @pytest.fixture

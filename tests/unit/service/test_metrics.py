@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 from prometheus_client.parser import text_string_to_metric_families as parse
 
-from bloomery.service.metrics import STORE, render
-from bloomery.service.permissions import ANYBODY, Role, User
+from bloomery.service.access.permissions import ANYBODY, Role, User
+from bloomery.service.network.tls import Tls
+from bloomery.service.observe.metrics import STORE, render
 from bloomery.service.server import Server
-from bloomery.service.tls import Tls
 from docs.pages import DOCS
 from unit.service.certificates import Pairs
 from unit.service.inside import running

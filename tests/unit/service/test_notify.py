@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from bloomery.service.notify import notify, watched
+from bloomery.service.network.systemd import notify, watched
 
 
 @pytest.mark.parametrize("abstract", [False, True])

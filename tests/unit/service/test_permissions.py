@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bloomery import errors
-from bloomery.service.patterns import glob
-from bloomery.service.permissions import ANYBODY, OPERATIONS, Role, User, check
+from bloomery.service.access.glob import glob
+from bloomery.service.access.permissions import ANYBODY, OPERATIONS, Role, User, check
 from bloomery.service.resp import door
 from bloomery.service.resp.table import COMMANDS, CONTAINERS, command
 

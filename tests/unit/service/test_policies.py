@@ -10,18 +10,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bloomery import errors
-from bloomery.service.alerts import Alerts
 from bloomery.service.clock import Clock
 from bloomery.service.commands import Commands
+from bloomery.service.config.settings import Settings
 from bloomery.service.domain.operations import Op
 from bloomery.service.domain.state import Entry, State
 from bloomery.service.durability.log import Log
 from bloomery.service.durability.replay import replay
 from bloomery.service.engine import Engine
-from bloomery.service.policies import _SURER, Policies
-from bloomery.service.policy import FIELDS, ON_FULL, chosen
-from bloomery.service.samples import Sample
-from bloomery.service.settings import Settings
+from bloomery.service.policy.alerts import Alerts
+from bloomery.service.policy.enforcer import _SURER, Policies
+from bloomery.service.policy.policy import FIELDS, ON_FULL, chosen
+from bloomery.service.sampling.sample import Sample
 from bloomery.sizing.intervals import interval
 
 

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from bloomery.service import projection as module
-from bloomery.service.registry import Registry
-from bloomery.service.samples import RAW
-from bloomery.service.tables import FilterRow
+from bloomery.service.registry import writer as module
+from bloomery.service.registry.registry import Registry
+from bloomery.service.registry.tables import FilterRow
+from bloomery.service.sampling.sample import RAW
 from unit.service.follower import SOON, Follower, until
 from unit.service.rows import NOW, row, sample
 

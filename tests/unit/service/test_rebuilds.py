@@ -13,12 +13,12 @@ from uuid import UUID
 import pytest
 
 from bloomery import errors
-from bloomery.service import rebuilds
-from bloomery.service.keytypes import forms
-from bloomery.service.policy import capacity_of
-from bloomery.service.rebuild import PREFIX, Rebuild
+from bloomery.service.config.sources import SourceSettings
+from bloomery.service.lookup.keytypes import forms
+from bloomery.service.policy import rebuilds
+from bloomery.service.policy.policy import capacity_of
+from bloomery.service.policy.rebuild import PREFIX, Rebuild
 from bloomery.service.server import Server
-from bloomery.service.sources import SourceSettings
 from unit.service.inside import eventually, running
 
 pytestmark = pytest.mark.slow  # each starts a server

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from bloomery.errors import InvalidParameter, RegistryUnavailable
-from bloomery.service.registry import Registry
+from bloomery.service.registry.registry import Registry
 from conftest import require
 from unit.service.rows import row, sample
 
@@ -84,7 +84,7 @@ def test_postgresql_without_its_driver_says_what_to_install() -> None:
     program = (
         "import sys; sys.modules['psycopg'] = None\n"
         "from bloomery.errors import MissingExtra\n"
-        "from bloomery.service.registry import Registry\n"
+        "from bloomery.service.registry.registry import Registry\n"
         "try: Registry('postgresql://host/db', 'here')\n"
         "except MissingExtra as missing: print(missing)"
     )

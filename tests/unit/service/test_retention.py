@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bloomery.service.retention import Retention
+from bloomery.service.sampling.retention import Retention
 
 HOUR, DAY = 3600.0, 86400.0
 KEEP = {0: HOUR, 60: DAY, 3600: 90 * DAY}

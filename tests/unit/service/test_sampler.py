@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from bloomery import errors
+from bloomery.service.config.settings import Settings
 from bloomery.service.domain.state import Entry
-from bloomery.service.samples import HOUR, MINUTE, RAW, Sample
+from bloomery.service.sampling.sample import HOUR, MINUTE, RAW, Sample
 from bloomery.service.server import Server
-from bloomery.service.settings import Settings
 from unit.service.inside import eventually, running
 from unit.service.rows import sample
 

@@ -6,7 +6,15 @@ from typing import Any
 
 import pytest
 
-from bloomery.service.slowing import ADDRESS, PATIENCE, USER, Pace, Slowing, TooMany, network
+from bloomery.service.access.throttle import (
+    ADDRESS,
+    PATIENCE,
+    USER,
+    Pace,
+    Slowing,
+    TooMany,
+    network,
+)
 
 
 class Time:

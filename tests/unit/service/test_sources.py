@@ -7,8 +7,8 @@ from uuid import UUID
 import pytest
 
 from bloomery.cli import checkup
-from bloomery.service.configuration import Configuration, read
-from bloomery.service.keytypes import TypedSource
+from bloomery.service.config.configuration import Configuration, read
+from bloomery.service.lookup.keytypes import TypedSource
 
 RIGHT = """
 maxmemory = "1gb"

@@ -10,12 +10,12 @@ import pytest
 
 from bloomery import errors
 from bloomery.service.commands import Commands
+from bloomery.service.config.settings import Settings
 from bloomery.service.domain.operations import Op
 from bloomery.service.domain.state import Entry, State
 from bloomery.service.durability.log import Log, Row
 from bloomery.service.durability.replay import replay
 from bloomery.service.engine import Engine
-from bloomery.service.settings import Settings
 
 OLD, NEW = b"seen", b"\x00new"
 

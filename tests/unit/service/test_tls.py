@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from bloomery import errors
-from bloomery.service.tls import Tls, load
+from bloomery.service.network.tls import Tls, load
 from unit.service.certificates import Pairs
 
 NOW = datetime.now(timezone.utc)
@@ -171,7 +171,7 @@ def test_when_asked_it_looks_whether_or_not_anything_changed(pairs: Pairs) -> No
 def test_warnings_before_it_expires(pairs: Pairs, monkeypatch: pytest.MonkeyPatch) -> None:
     """From 14 days before its end on it is told once a day, and as an error when it has come."""
     told, clock = Told(), [time.time()]
-    monkeypatch.setattr("bloomery.service.tls.time.time", lambda: clock[0])
+    monkeypatch.setattr("bloomery.service.network.tls.time.time", lambda: clock[0])
     tls = Tls(*pairs.make("server", not_after=NOW + 20 * DAY), told)
     for _ in range(24 * 22):
         clock[0] += 3600

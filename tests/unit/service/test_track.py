@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 import bloomery
 from bloomery.service.domain.state import Entry
-from bloomery.service.samples import HOUR, MINUTE, RAW, Sample
-from bloomery.service.track import Figures, Track
+from bloomery.service.sampling.history import Figures, Track
+from bloomery.service.sampling.sample import HOUR, MINUTE, RAW, Sample
 from unit.service.rows import NOW, sample
 
 START = NOW // HOUR * HOUR

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from bloomery import errors
-from bloomery.service import users
-from bloomery.service.permissions import Role
-from bloomery.service.users import Account, Token, changing, load, users_file
+from bloomery.service.access import users
+from bloomery.service.access.permissions import Role
+from bloomery.service.access.users import Account, Token, changing, load, users_file
 
 
 def test_what_is_changed_is_read_again(tmp_path: Path) -> None:

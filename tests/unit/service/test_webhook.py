@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 import trustme
 
-from bloomery.service import webhook as module
-from bloomery.service.configuration import Given, read
-from bloomery.service.webhook import Webhook, signature
+from bloomery.service.config.configuration import Given, read
+from bloomery.service.policy import webhook as module
+from bloomery.service.policy.webhook import Webhook, signature
 from unit.service.receiver import Receiver, Request
 
 pytestmark = pytest.mark.slow

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from bloomery import _native, errors
 from bloomery.service.http.problems import Refused
-from bloomery.service.intake import Charge
+from bloomery.service.network.input_budget import Charge
 from bloomery.service.slices import Slice
 
 if TYPE_CHECKING:

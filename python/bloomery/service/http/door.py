@@ -15,8 +15,8 @@ from bloomery import errors
 from bloomery.service.http import app, health, keys, origin, problems
 from bloomery.service.http.bodies import Bodies, Gone
 from bloomery.service.http.protocol import Connection
-from bloomery.service.listening import Listener, listen
-from bloomery.service.sockets import allow_files
+from bloomery.service.network.listening import Listener, listen
+from bloomery.service.network.sockets import allow_files
 
 if TYPE_CHECKING:
     import ssl

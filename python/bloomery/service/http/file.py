@@ -28,7 +28,7 @@ from bloomery.service.http import bodies, models, problems
 from bloomery.service.http.filters import told
 from bloomery.service.http.login import check_again
 from bloomery.service.http.route import Answer, Name, commands_of, does, routes, server_of
-from bloomery.service.intake import Charge
+from bloomery.service.network.input_budget import Charge
 from bloomery.storage import bankfile, files
 
 if TYPE_CHECKING:

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from fastapi import Body, Query, Request, Response
 
 from bloomery import errors, names
+from bloomery.service.access.glob import glob
+from bloomery.service.access.permissions import User
 from bloomery.service.commands import check_name
 from bloomery.service.domain.state import LARGE
 from bloomery.service.http import models, problems
@@ -21,8 +23,6 @@ from bloomery.service.http.route import (
     routes,
     server_of,
 )
-from bloomery.service.patterns import glob
-from bloomery.service.permissions import User
 from bloomery.service.slices import gathered
 
 if TYPE_CHECKING:

@@ -6,9 +6,9 @@ from fastapi import Request, Response
 from fastapi.responses import PlainTextResponse
 from fastapi.routing import APIRoute
 
-from bloomery.service import metrics
 from bloomery.service.http import models, problems
 from bloomery.service.http.route import Answer, does, routes, server_of
+from bloomery.service.observe import metrics
 
 __all__ = ["ALWAYS", "router", "watching"]
 

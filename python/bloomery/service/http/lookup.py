@@ -7,10 +7,10 @@ from typing import Any, Literal
 from fastapi import Request, Response
 from pydantic import BaseModel, Field
 
-from bloomery.service import answers
 from bloomery.service.http import bodies, key_schemas, problems
 from bloomery.service.http.keys import keys_in
 from bloomery.service.http.route import JSON, Answer, Name, commands_of, does, routes, server_of
+from bloomery.service.lookup import answers
 
 __all__ = ["router"]
 

@@ -8,7 +8,7 @@ from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag
 
 from bloomery.filters.rotating import MAX_GENERATIONS
 from bloomery.filters.scalable import LEAST_GROWTH, MOST_GROWTH
-from bloomery.service.rebuilds import SETTLE
+from bloomery.service.policy.rebuilds import SETTLE
 from bloomery.sizing import MAX_CAPACITY, MAX_ERROR_RATE, MIN_ERROR_RATE
 
 __all__ = [

@@ -11,12 +11,12 @@ from fastapi.routing import APIRoute
 from pydantic_core import to_json
 
 from bloomery import errors
-from bloomery.service.audit import AUDITED
+from bloomery.service.access.audit import AUDITED
+from bloomery.service.access.permissions import check
 from bloomery.service.http import bodies
 from bloomery.service.http.login import known
 from bloomery.service.http.problems import Refused
 from bloomery.service.http.wrong import check_query
-from bloomery.service.permissions import check
 
 if TYPE_CHECKING:
     from bloomery.service.commands import Commands

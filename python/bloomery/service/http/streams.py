@@ -24,7 +24,7 @@ from bloomery.service.commands import NO_ROOM
 from bloomery.service.http import arrow, bodies, ndjson, problems
 from bloomery.service.http.consistency import consistency
 from bloomery.service.http.login import check_again
-from bloomery.service.intake import RESERVED, Charge, patience
+from bloomery.service.network.input_budget import RESERVED, Charge, patience
 from bloomery.service.slices import Slice
 
 if TYPE_CHECKING:

@@ -6,8 +6,8 @@ from collections.abc import Awaitable
 from typing import Any
 
 from bloomery import errors
-from bloomery.service import answers
-from bloomery.service.rebuilds import SETTLE
+from bloomery.service.lookup import answers
+from bloomery.service.policy.rebuilds import SETTLE
 from bloomery.service.resp.client import Client
 from bloomery.service.resp.replies import OK, Failure
 from bloomery.service.resp.table import command

@@ -183,7 +183,7 @@ def _options(client: Client, rest: list[bytes]) -> tuple[int, bool, dict[str, An
 
 
 def policy_value(word: bytes) -> float | str:
-    """A number, or else the text: `service/policy.py` says what is right."""
+    """A number, or else the text: `service/policy/policy.py` says what is right."""
     number = decimal(word)
     return word.decode("utf-8", "replace") if number is None else number
 

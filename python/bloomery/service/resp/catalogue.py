@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from bloomery.service.patterns import glob
+from bloomery.service.access.glob import glob
 from bloomery.service.resp.client import Client
 from bloomery.service.resp.replies import Failure
 from bloomery.service.resp.table import COMMANDS, CONTAINERS, Command, command, find, help_of

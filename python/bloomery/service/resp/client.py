@@ -7,12 +7,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from bloomery.service.permissions import ANYBODY, Role, User
+from bloomery.service.access.permissions import ANYBODY, Role, User
 from bloomery.service.slices import FEW
 
 if TYPE_CHECKING:
     from bloomery import _native
-    from bloomery.service.access import Login
+    from bloomery.service.access.authentication import Login
     from bloomery.service.server import Server
 
 __all__ = ["Client"]

@@ -7,13 +7,13 @@ from collections.abc import Awaitable
 from typing import TYPE_CHECKING, Any
 
 from bloomery import errors
+from bloomery.service.access.users import split_token
 from bloomery.service.resp import transactions
 from bloomery.service.resp.client import Client
 from bloomery.service.resp.info import MODULES, REDIS_VERSION
 from bloomery.service.resp.replies import OK, Failure, Text
 from bloomery.service.resp.table import command, help_of
 from bloomery.service.resp.words import integer, option, whole
-from bloomery.service.users import split_token
 
 if TYPE_CHECKING:
     from bloomery.service.resp.connection import Connection

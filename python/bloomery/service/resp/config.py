@@ -1,16 +1,16 @@
-"""CONFIG: the settings (`service/settings.py`), and those of Redis that tools ask for."""
+"""CONFIG: the settings (`service/config/settings.py`), and those of Redis that tools ask for."""
 
 from __future__ import annotations
 
 from dataclasses import fields, replace
 
 from bloomery import _native, errors
-from bloomery.service import logs
-from bloomery.service.patterns import glob
+from bloomery.service.access.glob import glob
+from bloomery.service.config.settings import Settings
+from bloomery.service.observe import logs
 from bloomery.service.resp.client import Client
 from bloomery.service.resp.replies import OK, Failure
 from bloomery.service.resp.table import command, help_of
-from bloomery.service.settings import Settings
 
 
 def _fixed(client: Client) -> dict[str, str]:

@@ -8,7 +8,7 @@ from collections.abc import Awaitable
 from typing import TYPE_CHECKING, Any, cast
 
 from bloomery import errors
-from bloomery.service.intake import RESERVED, patience
+from bloomery.service.network.input_budget import RESERVED, patience
 from bloomery.service.resp.failures import failure_of
 from bloomery.service.resp.replies import Failure, encode
 from bloomery.service.slices import Slice

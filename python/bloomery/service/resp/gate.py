@@ -4,9 +4,9 @@ noted in the audit log."""
 from __future__ import annotations
 
 from bloomery import errors
-from bloomery.service import permissions
-from bloomery.service.audit import AUDITED
-from bloomery.service.permissions import ANYBODY, OPERATIONS, Role
+from bloomery.service.access import permissions
+from bloomery.service.access.audit import AUDITED
+from bloomery.service.access.permissions import ANYBODY, OPERATIONS, Role
 from bloomery.service.resp.client import Client
 from bloomery.service.resp.replies import Failure
 from bloomery.service.resp.table import Command

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bloomery import __version__, _native
-from bloomery.service.permissions import User
+from bloomery.service.access.permissions import User
 from bloomery.service.resp.client import Client
 from bloomery.service.resp.replies import OK, Failure, Text
 from bloomery.service.resp.table import command, help_of

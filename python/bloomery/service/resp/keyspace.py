@@ -7,9 +7,9 @@ from collections.abc import Awaitable
 from typing import Any
 
 from bloomery import errors
+from bloomery.service.access.glob import glob
+from bloomery.service.access.permissions import User
 from bloomery.service.domain.state import Entry
-from bloomery.service.patterns import glob
-from bloomery.service.permissions import User
 from bloomery.service.resp.client import Client
 from bloomery.service.resp.replies import OK, Failure
 from bloomery.service.resp.table import Handler, command, help_of

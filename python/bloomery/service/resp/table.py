@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
-from bloomery.service.permissions import OPERATIONS
+from bloomery.service.access.permissions import OPERATIONS
 from bloomery.service.resp.replies import Failure
 
 if TYPE_CHECKING:

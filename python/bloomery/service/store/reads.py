@@ -13,7 +13,7 @@ from bloomery.integrations.redis.flows import Strings
 from bloomery.integrations.redis.naming import Keys
 from bloomery.integrations.redis.trips import Flow, command
 from bloomery.service.domain.operations import Op
-from bloomery.service.policy import limit_and_mark
+from bloomery.service.policy.policy import limit_and_mark
 
 if TYPE_CHECKING:
     from bloomery.service.commands import Outcome

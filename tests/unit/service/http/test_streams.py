@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
+from bloomery.service.config.settings import Settings
 from bloomery.service.http import streams
-from bloomery.service.settings import Settings
 
 
 def test_without_pyarrow(monkeypatch: pytest.MonkeyPatch) -> None:

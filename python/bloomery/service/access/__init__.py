@@ -1,0 +1,1 @@
+"""Authentication, roles and permissions, rate limits on logins, and the audit log."""

@@ -1,0 +1,242 @@
+"""Who is there: names, passwords and tokens to users, for both doors.
+
+    token ──> SHA-256, at once ──────────────────────────────────────────────> Login, or
+    password ──> seen lately? ──> its turn (`throttle`) ──> argon2, in a thread ──> NotLoggedIn
+
+Whatever is wrong, the answer is the same, and so is the work. What a flood of logins can use is
+bounded: two threads, a short queue, and tables of fixed size.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hashlib
+import hmac
+import os
+import secrets
+import threading
+import time
+from collections import OrderedDict
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, NoReturn
+
+from bloomery import errors
+from bloomery.service.access import throttle, users
+from bloomery.service.access.permissions import User
+from bloomery.service.access.users import Account, Users
+
+if TYPE_CHECKING:
+    from bloomery.service.server import Server
+
+__all__ = ["Access", "Login"]
+
+REFUSAL = "wrong name, password or token; after failed logins, wait a little before the next"
+_UNNAMED = "default"  # what clients of Redis send where only a password, or a token, is given
+_THREADS = 2
+_REMEMBERED = 300.0  # seconds for which a password that was right is not hashed again
+_MOST_REMEMBERED = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class Login:
+    """A user who is logged in, and by what."""
+
+    user: User
+    proof: str  # what is stored of the password or token: another one, and this is over
+    expires: float | None = None
+
+    def over(self) -> bool:
+        """Whether its token's time is over."""
+        return self.expires is not None and time.time() >= self.expires
+
+
+class Access:
+    """The users of a server, as of a second ago at most."""
+
+    def __init__(self, server: Server) -> None:
+        self._server = server
+        self._slowing = throttle.Slowing()
+        self._threads = ThreadPoolExecutor(_THREADS, "bloomery-login", _be_modest)
+        self._secret = secrets.token_bytes(32)
+        self._verified: OrderedDict[bytes, tuple[str, float]] = OrderedDict()
+        # From where each user came: there, failures that others have elsewhere hold nobody up.
+        self._places: OrderedDict[tuple[str, str], None] = OrderedDict()
+        self._running: dict[bytes, asyncio.Task[str | None]] = {}
+        self._nobody = ""  # a hash that is nobody's: an unknown name takes as long as a wrong word
+        self._stamp = self._look()
+        self._told: object = None
+        self.required = False
+        self._take(users.load(server.data))
+        path = users.users_file(server.data)
+        if self.required and path.stat().st_mode & 0o077:
+            server.say(f"{path}: others can read it: chmod 600 {path}", level="warning")
+
+    # Logging in.
+
+    async def log_in(self, name: str | None, word: str, address: str, *, door: str) -> Login:
+        """Log in by a token (of anybody, or of who is named) or by a name and a password."""
+        found = self.known_token(name, word)
+        if found is not None:
+            return found
+        where = f"address {throttle.network(address)}"
+        if name is None or users.split_token(word) is not None:
+            await self._refuse(where, None, address, door)
+        proof = await self._by_password(name, word, where, address, door)
+        account = self._users.get(name)
+        if account is None or proof is None or account.disabled or account.password != proof:
+            raise errors.NotLoggedIn(REFUSAL)
+        return Login(self._known[name], proof)
+
+    def current(self, login: Login) -> Login | None:
+        """Return what a login is now that users may have been changed; None: it is over."""
+        account = self._users.get(login.user.name)
+        if account is None or account.disabled:
+            return None
+        now = time.time()
+        proofs = {account.password, *(t.digest for t in account.tokens if not t.expired(now))}
+        return replace(login, user=self._known[account.name]) if login.proof in proofs else None
+
+    def known_token(self, name: str | None, word: str) -> Login | None:
+        """Log in by a token, of anybody or of who is named, without waiting; None if it is none."""
+        split = users.split_token(word)
+        if split is None:
+            return None
+        account, token = self._tokens.get(split[0], (None, None))
+        digest = users.digest_of(split[1])
+        if account is None or token is None or not hmac.compare_digest(digest, token.digest):
+            return None
+        if account.disabled or token.expired(time.time()):
+            return None
+        if name not in (None, _UNNAMED, account.name):
+            return None
+        return Login(self._known[account.name], token.digest, token.expires)
+
+    async def _by_password(
+        self, name: str, password: str, where: str, address: str, door: str
+    ) -> str | None:
+        """Return the hash that the password was right for; None if there is none."""
+        if self._slowing.blocked(where):  # what is remembered could else be guessed at any speed
+            raise errors.NotLoggedIn(REFUSAL)
+        mark = self._mark(name, password, where)
+        hashed, until = self._verified.get(mark, ("", 0.0))
+        account = self._users.get(name)
+        if account is not None and account.password == hashed and time.monotonic() < until:
+            return hashed
+        running = self._running.get(mark)
+        if running is None:  # many connections of one client at once are one try
+            running = asyncio.ensure_future(self._try(name, password, mark, where, address, door))
+            self._running[mark] = running
+            running.add_done_callback(lambda _: self._running.pop(mark, None))
+        return await asyncio.shield(running)
+
+    async def _try(
+        self, name: str, password: str, mark: bytes, where: str, address: str, door: str
+    ) -> str | None:
+        whose = f"user {name[:64]}"
+        known = name if name in self._users else None
+        try:
+            async with contextlib.AsyncExitStack() as turns:
+                await turns.enter_async_context(self._slowing.turn(where, throttle.ADDRESS))
+                if (name, where) not in self._places:
+                    await turns.enter_async_context(self._slowing.turn(whose, throttle.USER, where))
+                await turns.enter_async_context(self._slowing.turn("all", throttle.HASHING, where))
+                account = self._users.get(name)
+                right = await self._verify(account, password)
+                if account is None or account.disabled or not right:
+                    self._slowing.failed(where, throttle.ADDRESS)
+                    self._slowing.failed(whose, throttle.USER)
+                    self._note(known, address, door, "refused")
+                    return None
+        except throttle.TooMany:
+            self._note(known, address, door, "refused")
+            return None
+        assert account.password is not None
+        self._verified[mark] = (account.password, time.monotonic() + _REMEMBERED)
+        self._places[name, where] = None
+        self._places.move_to_end((name, where))
+        for remembered in (self._verified, self._places):
+            while len(remembered) > _MOST_REMEMBERED:
+                remembered.popitem(last=False)
+        self._note(known, address, door, "done")
+        return account.password
+
+    async def _verify(self, account: Account | None, password: str) -> bool:
+        stored = None if account is None else account.password
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._threads, self._compare, stored, password)
+
+    def _compare(self, stored: str | None, password: str) -> bool:
+        """In a thread: is this the password? As long a time if there is none."""
+        import argon2
+
+        raw = password.encode("utf-8", "surrogateescape")
+        if len(raw) > users.MAX_PASSWORD_BYTES:
+            raw, stored = b"", None
+        if not self._nobody:
+            self._nobody = users.hash_password(secrets.token_hex(16))
+        try:
+            users.hasher().verify(stored or self._nobody, raw)
+        except (argon2.exceptions.VerificationError, argon2.exceptions.InvalidHashError):
+            return False
+        return stored is not None
+
+    async def _refuse(self, where: str, name: str | None, address: str, door: str) -> NoReturn:
+        with contextlib.suppress(throttle.TooMany):
+            async with self._slowing.turn(where, throttle.ADDRESS):
+                self._slowing.failed(where, throttle.ADDRESS)
+        self._note(name, address, door, "refused")
+        raise errors.NotLoggedIn(REFUSAL)
+
+    def _mark(self, name: str, password: str, where: str) -> bytes:
+        """What a password that was right is remembered by; nothing can be learnt from it."""
+        text = "\0".join((name, where, password)).encode("utf-8", "surrogateescape")
+        return hashlib.blake2b(text, key=self._secret).digest()
+
+    def _note(self, name: str | None, address: str, door: str, outcome: str) -> None:
+        self._server.audit.note(name, address, door, "login", outcome)
+
+    # The file.
+
+    async def refresh(self) -> bool:
+        """Read the users again if they were changed; whether they are others now."""
+        stamp = await asyncio.to_thread(self._look)
+        if stamp == self._stamp:
+            return False
+        try:
+            if stamp is None:
+                raise errors.CorruptData(f"{users.users_file(self._server.data)}: it is gone")
+            found = await asyncio.to_thread(users.load, self._server.data)
+        except (errors.CorruptData, OSError) as problem:
+            if self._told != stamp:
+                self._server.say(f"the users stay as they were: {problem}", level="warning")
+                self._told = stamp
+            return False
+        self._stamp = stamp
+        self._take(found)
+        return True
+
+    def _look(self) -> tuple[int, int, int] | None:
+        try:
+            found = users.users_file(self._server.data).stat()
+        except OSError:
+            return None
+        return found.st_ino, found.st_mtime_ns, found.st_size
+
+    def _take(self, found: Users) -> None:
+        # Once there were users, a server is never open to all again before it is started anew.
+        self.required = self.required or bool(found)
+        self._users = found
+        self._known = {account.name: account.user for account in found.values()}
+        self._tokens = {token.id: (a, token) for a in found.values() for token in a.tokens}
+
+    def close(self) -> None:
+        """Take no more logins."""
+        self._threads.shutdown(wait=False, cancel_futures=True)
+
+
+def _be_modest() -> None:
+    """Let the loop have the processor first, where the system has priorities for threads."""
+    with contextlib.suppress(OSError, AttributeError):
+        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), 10)

@@ -1,0 +1,283 @@
+"""The users of a server: `users.json` in its data folder, changed by `bloomery user` and read again
+by the server within a second.
+
+A password is kept as its argon2id hash, a token as the SHA-256 of its secret, which has 256 random
+bits: from the file nobody can log in. The file is the owner's alone and replaced whole; those who
+change it wait for each other.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import json
+import os
+import re
+import secrets
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from bloomery import errors
+from bloomery.service.access.permissions import Role, User
+from bloomery.service.domain.operations import name_of
+from bloomery.storage import files
+
+__all__ = ["Account", "Token", "Users", "as_owner", "changing", "hasher", "load", "users_file"]
+
+ROLES = {role.name.lower(): role for role in Role if role is not Role.NOBODY}
+MIN_PASSWORD_BYTES = 8
+MAX_PASSWORD_BYTES = 1024
+_VERSION = 1
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.@-]{0,63}")
+_TOKEN = re.compile(r"bloomery_([0-9a-f]{16})_([0-9a-f]{64})")
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    """A way to log in without a password, of which there may be several."""
+
+    id: str
+    label: str
+    created: float
+    expires: float | None
+    digest: str  # SHA-256 of its secret, in hexadecimal
+
+    def expired(self, now: float) -> bool:
+        """Whether its time is over."""
+        return self.expires is not None and now >= self.expires
+
+
+@dataclass(frozen=True, slots=True)
+class Account:
+    """A user as the file has it."""
+
+    name: str
+    role: Role
+    patterns: tuple[str, ...] = ("*",)
+    password: str | None = None  # its argon2id hash
+    tokens: tuple[Token, ...] = ()
+    disabled: bool = False
+
+    @property
+    def user(self) -> User:
+        """What permissions go by."""
+        return User(self.name, self.role, tuple(name_of(one) for one in self.patterns))
+
+
+class Users(dict[str, Account]):
+    """All of them, by name."""
+
+    def find(self, name: str) -> Account:
+        """Return one; InvalidParameter if there is none."""
+        if name not in self:
+            known = ", ".join(sorted(self)[:20]) or "none"
+            raise errors.InvalidParameter(f"there is no user named {name[:64]!r}; there is {known}")
+        return self[name]
+
+    def add(self, account: Account) -> None:
+        """Take in a new one."""
+        if not _NAME.fullmatch(account.name):
+            raise errors.InvalidParameter(
+                f"the name is {account.name[:80]!r}, must be up to 64 letters, digits and _ . @ -"
+            )
+        if account.name in self:
+            raise errors.InvalidParameter(
+                f"there is a user named {account.name!r} already: `bloomery user allow` changes "
+                "what they may do, `bloomery user password` their password"
+            )
+        self[account.name] = account
+
+    def change(self, name: str, **fields: Any) -> Account:
+        """Replace some of what is known of one."""
+        self[name] = replace(self.find(name), **fields)
+        return self[name]
+
+    def add_token(self, name: str, label: str = "", expires: float | None = None) -> str:
+        """Give one a new token; its text, which nobody can tell again."""
+        number, secret = secrets.token_hex(8), secrets.token_hex(32)
+        token = Token(number, label, time.time(), expires, digest_of(secret))
+        self.change(name, tokens=(*self.find(name).tokens, token))
+        return f"bloomery_{number}_{secret}"
+
+    def revoke(self, token_id: str) -> Account:
+        """Forget a token; whose it was."""
+        for account in self.values():
+            kept = tuple(one for one in account.tokens if one.id != token_id)
+            if kept != account.tokens:
+                return self.change(account.name, tokens=kept)
+        raise errors.InvalidParameter(
+            f"there is no token {token_id[:64]!r}: `bloomery user list` shows them"
+        )
+
+    def has_admin(self) -> bool:
+        """Whether somebody may do everything."""
+        return any(
+            one.role is Role.ADMIN and not one.disabled and one.user.everything
+            for one in self.values()
+        )
+
+
+def users_file(data: str | os.PathLike[str]) -> Path:
+    """Where they are."""
+    return Path(data, "users.json")
+
+
+def _lock_file(data: str | os.PathLike[str]) -> Path:
+    """What those who change the users wait for; not empty once there were any."""
+    return Path(data, "users.lock")
+
+
+def digest_of(secret: str) -> str:
+    """What is kept of a token's secret."""
+    return hashlib.sha256(secret.encode()).hexdigest()
+
+
+def split_token(text: str) -> tuple[str, str] | None:
+    """The id and the secret of a token's text; None if it is none."""
+    found = _TOKEN.fullmatch(text)
+    return None if found is None else (found[1], found[2])
+
+
+def hasher() -> Any:
+    """What hashes and verifies passwords: argon2id with 19 MiB and two passes (OWASP's choice for
+    servers), so that two logins at once take 38 MiB and about 25 ms."""
+    from argon2 import PasswordHasher
+
+    return PasswordHasher(time_cost=2, memory_cost=19 * 1024, parallelism=1)
+
+
+def hash_password(password: str) -> str:
+    """What is kept of a password."""
+    nbytes = len(password.encode("utf-8", "surrogateescape"))
+    if not MIN_PASSWORD_BYTES <= nbytes <= MAX_PASSWORD_BYTES:
+        raise errors.InvalidParameter(
+            f"a password of {nbytes} bytes, must have {MIN_PASSWORD_BYTES} to "
+            f"{MAX_PASSWORD_BYTES:,}"
+        )
+    hashed: str = hasher().hash(password.encode("utf-8", "surrogateescape"))
+    return hashed
+
+
+def load(data: str | os.PathLike[str]) -> Users:
+    """Read the file; CorruptData says what is wrong with it. None there, and never one: no users.
+    (A server that had users is open to nobody because their file is gone.)"""
+    path = users_file(data)
+    try:
+        raw = path.read_bytes()
+    except FileNotFoundError:
+        with contextlib.suppress(FileNotFoundError):
+            if _lock_file(data).lstat().st_size:
+                raise errors.CorruptData(
+                    f"{path}: gone, and there were users: restore it, or remove users.lock too and "
+                    "add the users again with `bloomery user add`"
+                ) from None
+        return Users()
+    try:
+        found = json.loads(raw)
+        if found["version"] != _VERSION:
+            raise errors.UnsupportedVersion(
+                f"{path}: version {found['version']!r:.20}, this server knows {_VERSION}"
+            )
+        users = Users()
+        for one in found["users"]:
+            users.add(_account(one))
+    except errors.UnsupportedVersion:
+        raise
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as problem:
+        # Not its text: it may show some of the file.
+        raise errors.CorruptData(
+            f"{path}: not a whole file of users ({type(problem).__name__}): restore it, or move it "
+            "and users.lock away and add the users again with `bloomery user add`"
+        ) from None
+    return users
+
+
+def _account(fields: dict[str, Any]) -> Account:
+    account = Account(
+        name=fields["name"],
+        role=ROLES[fields["role"]],
+        patterns=tuple(fields["patterns"]),
+        password=fields["password"],
+        tokens=tuple(Token(**one) for one in fields["tokens"]),
+        disabled=fields["disabled"],
+    )
+    tokens: list[dict[str, Any]] = fields["tokens"]
+    texts = [*fields["patterns"], *(one[key] for one in tokens for key in ("id", "digest"))]
+    if (
+        not all(isinstance(one, str) for one in texts)
+        or not isinstance(fields["password"], (str, type(None)))
+        or not isinstance(fields["disabled"], bool)
+        or not all(isinstance(one["expires"], (int, float, type(None))) for one in tokens)
+    ):
+        raise TypeError
+    return account
+
+
+def _fields(account: Account) -> dict[str, Any]:
+    return {
+        "name": account.name,
+        "role": account.role.name.lower(),
+        "patterns": list(account.patterns),
+        "password": account.password,
+        "tokens": [
+            {"id": t.id, "label": t.label, "created": t.created, "expires": t.expires}
+            | {"digest": t.digest}
+            for t in account.tokens
+        ],
+        "disabled": account.disabled,
+    }
+
+
+@contextlib.contextmanager
+def changing(data: str | os.PathLike[str]) -> Iterator[Users]:
+    """Read the users, to be changed; written again when all went well. Others wait meanwhile."""
+    with open(_lock_file(data), "ab", opener=private) as lock:
+        own(lock.fileno(), data)
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        users = load(data)
+        before = dict(users)
+        yield users
+        if users == before:
+            return
+        content = {"version": _VERSION, "users": [_fields(one) for one in users.values()]}
+        with files.replacing(users_file(data), mode=0o600) as file:
+            own(file.fileno(), data)
+            file.write(json.dumps(content, indent=1).encode() + b"\n")
+        if os.fstat(lock.fileno()).st_size == 0:
+            lock.write(b"there are users\n")
+
+
+def private(path: str, flags: int) -> int:
+    """Open a file that, if it is made, is its owner's alone; not one elsewhere, by a link."""
+    return os.open(path, flags | os.O_NOFOLLOW, 0o600)
+
+
+@contextlib.contextmanager
+def as_owner(data: str | os.PathLike[str]) -> Iterator[None]:
+    """If we are root, be who owns the folder meanwhile: by a link in it, that one could else have
+    root write and give away any file."""
+    folder = os.stat(data)
+    if os.geteuid() != 0 or folder.st_uid == 0:
+        yield
+        return
+    group, groups = os.getegid(), os.getgroups()
+    os.setgroups([])
+    os.setegid(folder.st_gid)
+    os.seteuid(folder.st_uid)
+    try:
+        yield
+    finally:
+        os.seteuid(0)
+        os.setegid(group)
+        os.setgroups(groups)
+
+
+def own(file: int, data: str | os.PathLike[str]) -> None:
+    """Let a file that root makes be that of who owns the folder: the server has to read it."""
+    if os.geteuid() == 0:
+        folder = os.stat(data)
+        os.fchown(file, folder.st_uid, folder.st_gid)

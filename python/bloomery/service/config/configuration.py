@@ -1,0 +1,244 @@
+"""From a TOML file, the environment and flags to settings.
+
+Flags are strongest, then the environment, then the file, then the defaults.
+
+All that is wrong is collected, each with the place where it was written, and told at once.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from bloomery import errors
+from bloomery.service.config import sources
+from bloomery.service.config.settings import Settings, find, like, plain, secret_in_file
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+__all__ = ["FILE_VARIABLE", "Configuration", "Given", "read"]
+
+PREFIX = "BLOOMERY_"
+FILE_VARIABLE = "BLOOMERY_CONFIG"
+DEFAULT = "default"
+_MOST_FILE_BYTES = 256 << 10
+_MOST_SECRET_BYTES = 64 << 10
+_PATHS = {plain(item.name) for item in fields(Settings) if item.metadata["path"]}
+# What Kubernetes puts into the environment of everything beside a service named bloomery.
+_KUBERNETES = re.compile(r"BLOOMERY_(SERVICE_(HOST|PORT)|PORT$|PORT_\d+_(TCP|UDP|SCTP))")
+# As like a setting's name as this, an unknown variable is a slip; others may be somebody else's.
+_SLIP = 0.75
+
+
+class Given(NamedTuple):
+    """A value as somebody wrote it."""
+
+    name: str
+    text: str
+    place: str
+
+
+@dataclass
+class Configuration:
+    """Settings, where each came from, and what is wrong with what was given."""
+
+    settings: Settings = field(default_factory=Settings)
+    file: Path | None = None
+    sources: dict[str, sources.SourceSettings] = field(default_factory=dict)
+    origins: dict[str, str] = field(default_factory=dict)
+    problems: list[str] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
+
+    def origin(self, name: str) -> str:
+        """Return where a setting's value was written."""
+        return self.origins.get(name, DEFAULT)
+
+    def require(self) -> Settings:
+        """Return the settings; InvalidConfiguration if anything is wrong with them."""
+        if self.problems:
+            raise errors.InvalidConfiguration(*self.problems)
+        return self.settings
+
+    def secrets(self) -> list[str]:
+        """Return the values that nobody is to see."""
+        own = self.settings.secrets()
+        return own + [secret for one in self.sources.values() for secret in one.secrets()]
+
+    def take(self, given: Given) -> None:
+        """Set one, or note why not."""
+        try:
+            name, text = self._named(given)
+            self.settings.set(name, text, running=False)
+        except errors.InvalidParameter as problem:
+            self.problems.append(f"{given.place}: {problem}")
+        else:
+            self.origins[name] = given.place
+
+    def _named(self, given: Given) -> tuple[str, str]:
+        """Return name and text, which for NAME-file is in that file."""
+        secret = secret_in_file(given.name)
+        if secret is None:
+            find(given.name)
+            return plain(given.name), given.text
+        try:
+            text = _content(Path(given.text), _MOST_SECRET_BYTES).strip()
+        except OSError as problem:
+            raise errors.InvalidParameter(
+                f"{given.name} is {given.text[:60]!r}, must be a file that can be read: "
+                f"{problem.strerror}"
+            ) from None
+        return secret, text
+
+    def conclude(self) -> None:
+        """Note what is wrong together; make the data folder's path whole."""
+        for name, why in self.settings.conflicts():
+            self.problems.append(f"{self.origin(name)}: {why}")
+        self.settings.data = os.path.abspath(self.settings.data)
+
+
+def read(
+    flags: Iterable[Given] = (),
+    *,
+    file: str | os.PathLike[str] | None = None,
+    environment: Mapping[str, str] | None = None,
+) -> Configuration:
+    """Read everything; what is wrong is in `problems` of what is returned, and nothing is raised.
+
+    Of two flags the later is stronger. BLOOMERY_CONFIG names the file where `file` does not.
+    """
+    around = os.environ if environment is None else environment
+    found = Configuration()
+    named = file or around.get(FILE_VARIABLE)
+    if named:
+        found.file = Path(named)
+        for given in _of_file(found, around):
+            found.take(given)
+    for given in _of_environment(found, around):
+        found.take(given)
+    for given in flags:
+        found.take(given)
+    found.conclude()
+    return found
+
+
+# The file.
+
+
+def _of_file(found: Configuration, around: Mapping[str, str]) -> Iterator[Given]:
+    path = found.file
+    assert path is not None
+    try:
+        text = _content(path, _MOST_FILE_BYTES)
+        table = tomllib.loads(text)
+    except OSError as problem:
+        found.problems.append(f"{path}: {problem.strerror or problem}")
+        return
+    except errors.InvalidParameter as problem:
+        found.problems.append(f"{path}: {problem}")
+        return
+    except (tomllib.TOMLDecodeError, RecursionError, ValueError) as problem:
+        # ValueError: a number of more digits than Python reads.
+        why = "nested too deeply" if isinstance(problem, RecursionError) else problem
+        found.problems.append(f'{path}: not TOML: {why}; right is, say: maxmemory = "4gb"')
+        return
+    seen = set[str]()
+    for name, value in table.items():
+        place = f"{path}:{_line(text, name)}"
+        if name == "sources" and isinstance(value, dict):
+            _take_sources(found, text, value, around)
+        elif isinstance(value, dict):
+            found.problems.append(
+                f"{place}: {_brief(name)} is a section, must be a setting: all but sources are on "
+                f"the top level{like(name)}"
+            )
+        elif not isinstance(value, (str, int, float)):
+            found.problems.append(
+                f"{place}: {_brief(name)} is {_brief(value)}, must be a number, yes or no, or text "
+                "in quotes"
+            )
+        elif plain(name) in seen:
+            found.problems.append(f"{place}: {_brief(name)} is there twice")
+        else:
+            yield Given(name, _text(path, plain(name), value), place)
+        seen.add(plain(name))
+
+
+def _take_sources(
+    found: Configuration, text: str, sections: Mapping[str, Any], around: Mapping[str, str]
+) -> None:
+    assert found.file is not None
+    for name, given in sections.items():
+        made, wrong = sources.read(name, given, found.file.parent, around)
+        if made is not None:
+            found.sources[name] = made
+        start = _line(text, f"sources.{name}")
+        below = "\n".join(text.split("\n")[start:])
+        for problem in wrong:
+            line = start + (_line(below, problem.name) if problem.name else 0)
+            found.problems.append(f"{found.file}:{line}: sources.{name[:60]}: {problem}")
+
+
+def _content(path: Path, most: int) -> str:
+    with path.open("rb") as file:
+        data = file.read(most + 1)
+    if len(data) > most:
+        raise errors.InvalidParameter(f"has more than {most} bytes, must be a text file")
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as problem:
+        line = data.count(b"\n", 0, problem.start) + 1
+        raise errors.InvalidParameter(
+            f"line {line} has bytes that are not UTF-8, must be a text file"
+        ) from None
+
+
+def _text(path: Path, name: str, value: str | int | float) -> str:
+    """Return a TOML value as CONFIG SET would take it; a path is relative to the file's folder."""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if value and (secret_in_file(name) or (name in _PATHS)):
+        return os.path.join(os.path.abspath(path.parent), str(value))
+    return str(value)
+
+
+def _line(text: str, name: str) -> int:
+    """Return the line where a name of the top level is set."""
+    part = re.escape(name).replace(r"\-", "[-_]")
+    found = re.search(rf"^[ \t\[]*[\"']?{part}[\"']?[ \t]*[\].=]", text, re.M)
+    return text.count("\n", 0, found.start()) + 1 if found else 1
+
+
+def _brief(value: Any) -> str:
+    shown = repr(value)
+    return shown if len(shown) <= 60 else f"{shown[:57]}..."
+
+
+# The environment.
+
+
+def _of_environment(found: Configuration, around: Mapping[str, str]) -> Iterator[Given]:
+    for variable in sorted(around):
+        if not variable.startswith(PREFIX) or variable == FILE_VARIABLE:
+            continue
+        name = plain(variable.removeprefix(PREFIX))
+        if name in found.settings.names() or secret_in_file(name):
+            if around[
+                variable
+            ]:  # who passes variables on has empty ones for those that are not set
+                yield Given(name, around[variable], variable)
+        elif _KUBERNETES.match(variable):
+            continue
+        elif near := like(name, _SLIP):
+            found.problems.append(f"{variable}: there is no setting named {name[:60]!r}{near}")
+        else:
+            found.warnings.append(
+                f"{variable}: there is no setting named {name[:60]!r}{like(name)}"
+            )

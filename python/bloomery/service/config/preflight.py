@@ -1,0 +1,151 @@
+"""What could keep a server with this configuration from starting, found without starting it."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import os
+import socket
+import tempfile
+import time
+from pathlib import Path
+
+from bloomery import errors
+from bloomery.integrations.redis.link import Link
+from bloomery.service.access import users
+from bloomery.service.config.configuration import Configuration
+from bloomery.service.durability import quarantine
+from bloomery.service.durability.control import Control
+from bloomery.service.lookup import source
+from bloomery.service.network import binding, tls
+from bloomery.service.registry.registry import Registry
+
+__all__ = ["examine"]
+
+
+def examine(found: Configuration) -> None:
+    """Add to the problems and warnings of a configuration what is wrong around it. Nothing is made
+    or changed."""
+    running = _is_running(Path(found.settings.data))
+    if running:
+        found.warnings.append(f"{found.settings.data}: a server is running on this folder")
+    else:
+        _folder(found)
+    for look in (_binding, _certificate, _registry, _store, _sources):
+        try:
+            look(found)
+        except NotADirectoryError:  # the data folder: said already
+            continue
+        except OSError as problem:
+            found.problems.append(f"{problem.filename}: {problem.strerror}")
+        except errors.BloomeryError as problem:
+            found.problems.append(str(problem))
+    _ports(found, running)
+
+
+def _binding(found: Configuration) -> None:
+    bound = binding.addresses(found.settings.host)
+    there = bool(users.load(found.settings.data))
+    found.problems += binding.check(found.settings, bound, users=there)
+
+
+def _certificate(found: Configuration) -> None:
+    settings = found.settings
+    if not settings.tls_cert or not settings.tls_key:
+        return
+    now, certificate = time.time(), tls.load(settings.tls_cert, settings.tls_key)
+    if trouble := certificate.trouble(now):
+        found.problems.append(f"tls-cert is {settings.tls_cert}, which {trouble}")
+    elif certificate.expires - now < tls.WARN_SECONDS:
+        days = int((certificate.expires - now) / 86_400)
+        found.warnings.append(f"tls-cert is {settings.tls_cert}, which expires in {days} days")
+    if os.stat(settings.tls_key).st_mode & 0o077:
+        found.warnings.append(
+            f"tls-key is {settings.tls_key}, which others can read: chmod 600 {settings.tls_key}"
+        )
+
+
+def _registry(found: Configuration) -> None:
+    if found.settings.registry:
+        Registry(found.settings.registry, "").close()
+
+
+def _store(found: Configuration) -> None:
+    if not found.settings.store:
+        return
+    try:
+        link = Link(found.settings.store, timeout=found.settings.store_timeout_ms / 1000)
+        with contextlib.closing(link):
+            link.identity()
+    except errors.BloomeryError as problem:
+        found.problems.append(f"store: {problem}")
+
+
+def _sources(found: Configuration) -> None:
+    for settings in found.sources.values():
+        try:
+            source.open_source(settings).close()
+        except errors.BloomeryError as problem:
+            found.problems.append(f"sources.{settings.name}: {problem}")
+
+
+def _ports(found: Configuration, running: bool) -> None:
+    settings = found.settings
+    with contextlib.suppress(errors.InvalidParameter):  # said already
+        for name in ("resp-port", "http-port"):
+            port = int(settings.get(name))
+            for address in binding.addresses(settings.host) if port else []:
+                problem = _bound(address, port)
+                if problem is not None and not (running and problem.errno == errno.EADDRINUSE):
+                    found.problems.append(
+                        f"{name} is {port}, at {address}: {problem.strerror or problem}"
+                    )
+
+
+def _bound(address: str, port: int) -> OSError | None:
+    """Why this port cannot be had, or None."""
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    try:
+        with socket.socket(family) as tried:
+            tried.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as asyncio does
+            if family == socket.AF_INET6:
+                tried.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+            tried.bind((address, port))
+            tried.listen(1)
+    except OSError as problem:
+        return problem
+    return None
+
+
+def _is_running(data: Path) -> bool:
+    """Has a server this folder? Asked without making the folder or the lock."""
+    try:
+        with open(data / "lock", "rb") as file:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False
+    return False
+
+
+def _folder(found: Configuration) -> None:
+    data = Path(found.settings.data)
+    there = next(one for one in (data, *data.parents) if os.path.lexists(one))
+    try:
+        # A file without a name: gone when it is closed, whatever happens.
+        with tempfile.TemporaryFile(dir=there):
+            pass
+    except OSError as problem:
+        found.problems.append(
+            f"data is {data}, must be a folder that can be written: {there}: {problem.strerror}"
+        )
+        return
+    try:
+        Control.read(data)
+    except (errors.CorruptData, OSError) as wrong:  # or of a newer version
+        found.problems.append(str(wrong))
+    found.warnings += [
+        f"{one.folder}: damaged files, which were set aside" for one in quarantine.find(data)
+    ]

@@ -1,0 +1,1 @@
+"""Exact answers by a server: filters that are bound to a source, its cache and its queue."""

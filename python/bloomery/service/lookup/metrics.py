@@ -1,0 +1,67 @@
+"""What `/metrics` says of sources, and of look-ups in filters that are bound to them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from bloomery.names import printable
+from bloomery.service.domain.state import Entry
+from bloomery.service.lookup.lookups import Lookups
+from bloomery.service.lookup.source import Backing
+
+__all__ = ["LookupFigures"]
+
+_Family = type[CounterMetricFamily] | type[GaugeMetricFamily]
+# Of each source, as `bloomery_source_NAME`.
+_OF_SOURCES: tuple[tuple[str, _Family, str, Callable[[Backing], float]], ...] = (
+    (
+        "up",
+        GaugeMetricFamily,
+        "Whether it answered when it was last asked.",
+        lambda one: one.down_since is None,
+    ),
+    ("queries", CounterMetricFamily, "Questions to it.", lambda one: one.asking.queries),
+    ("failures", CounterMetricFamily, "Those without an answer.", lambda one: one.asking.failures),
+    (
+        "cache_failures",
+        CounterMetricFamily,
+        "Times that its cache did not answer.",
+        lambda one: 0 if one.caching is None else one.caching.failures,
+    ),
+    (
+        "queued",
+        GaugeMetricFamily,
+        "Look-ups that wait until it answers again.",
+        lambda one: one.queued,
+    ),
+)
+
+
+class LookupFigures(Collector):
+    """Families of metrics; most are empty where there are no sources."""
+
+    def __init__(self, lookups: Lookups, shown: list[Entry]) -> None:
+        self.lookups = lookups
+        self.shown = shown  # filters that have figures of their own
+
+    def collect(self) -> Iterator[Metric]:
+        """One family after the other."""
+        labels = ["filter", "by"]
+        answers = CounterMetricFamily(
+            "bloomery_lookups", "Keys that were looked up.", labels=labels
+        )
+        for entry in self.shown:
+            told = self.lookups.shown(entry) or {"answers": {}}
+            for by, count in told["answers"].items():
+                answers.add_metric([printable(entry.name), by], count)
+        yield answers
+        waiting = self.lookups.waiting
+        yield GaugeMetricFamily("bloomery_lookups_waiting", "Look-ups under way.", waiting)
+        for name, kind, what, value in _OF_SOURCES:
+            family = kind(f"bloomery_source_{name}", what, labels=["source"])
+            for source, backing in self.lookups.backings.items():
+                family.add_metric([source], value(backing))
+            yield family

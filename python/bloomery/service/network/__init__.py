@@ -1,0 +1,1 @@
+"""Sockets: where the server listens, TLS and its reload, and how much input may wait."""

@@ -1,0 +1,72 @@
+"""What clients have sent and is not yet done, of all connections together: one budget, so that
+requests that are begun and never ended hold no more memory than it allows.
+
+Each connection has a little to itself, and so small requests are always taken. One that would go
+past the budget is refused; what it had is given back.
+"""
+
+from __future__ import annotations
+
+from types import TracebackType
+
+from bloomery import errors
+from bloomery.service.config.settings import Settings
+
+__all__ = ["RESERVED", "Charge", "Intake", "patience"]
+
+RESERVED = 64 << 10  # bytes of each connection that do not count
+_RATE = 64 << 10  # bytes a second, in which a large request comes at least
+
+
+def patience(seconds: float, nbytes: int) -> float:
+    """How long a request may take that has so many bytes by now: the time that it may take in any
+    case, and more for a long one."""
+    return seconds + nbytes / _RATE
+
+
+class Intake:
+    """The budget."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self.taken = 0  # bytes
+        self.refused = 0  # requests for which there was no room
+
+    def move(self, before: int, after: int) -> bool:
+        """Take `after` bytes in place of `before`; False, and nothing is changed, if there is no
+        room."""
+        taken = self.taken + after - before
+        if after > before and taken > self._settings.max_input_bytes:
+            self.refused += 1
+            return False
+        self.taken = taken
+        return True
+
+
+class Charge:
+    """What one request takes of the budget, until its end."""
+
+    def __init__(self, intake: Intake) -> None:
+        self._intake = intake
+        self._taken = 0
+
+    def weigh(self, nbytes: int) -> None:
+        """Take so many bytes in all; ServerUnavailable if there is no room."""
+        after = max(nbytes - RESERVED, 0)
+        if not self._intake.move(self._taken, after):
+            raise errors.ServerUnavailable(
+                "too many large requests at once (max-input-bytes): try again soon"
+            )
+        self._taken = after
+
+    def __enter__(self) -> Charge:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        problem: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._intake.move(self._taken, 0)
+        self._taken = 0

@@ -1,0 +1,1 @@
+"""What an operator sees of the server itself: its log and its metrics."""

@@ -1,0 +1,1 @@
+"""What happens as filters fill: policies, alerts, webhooks, forecasts and rebuilds."""

@@ -1,0 +1,164 @@
+"""The policies of a running server: who is full, is nearly, or will be soon, and what is done then.
+
+    a turn's writes ──marks──> end_turn ──┐
+    the sampler ─────────────> sampled ───┼──> look: rotate, raise an alert, or end one
+    each second ─────────────> pass_second┘
+
+`end_turn` is called when a turn's commands are done and nobody has been answered: whoever is told
+of a write that came past a threshold can read of it in the log already. Keys that are refused are
+not seen here: the shelf refuses them (`limit`).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from bloomery.service.commands import shown
+from bloomery.service.domain.operations import Op
+from bloomery.service.domain.state import Entry
+from bloomery.service.policy.forecast import in_words
+from bloomery.service.policy.policy import Policy, capacity_of, part_of, policy_of
+
+if TYPE_CHECKING:
+    from bloomery.service.engine import Engine
+    from bloomery.service.policy.alerts import Alerts, Say
+    from bloomery.service.sampling.sample import Sample
+
+__all__ = ["Policies"]
+
+# An alert about a number of keys is over when there are so much fewer.
+_FEWER = 0.95
+# One about a forecast, when it is so much longer.
+_LONGER = 1.25
+# How much surer than 95% one must be: the lower bound, so many times as far from the rate that was
+# seen, is five standard errors off. A thousand filters that err exactly as often as they may then
+# raise a false alarm in years, at 95% all the time.
+_SURER = 2.5
+# Filters that can wait are looked at so many a turn, which takes some milliseconds.
+_SOME = 500
+# What follows when a filter is full.
+_THEN = {"reject": ": more are refused", "alert": ": with more it errs more often"}
+
+
+class Policies:
+    """What the filters' policies demand of a running server."""
+
+    def __init__(self, engine: Engine, alerts: Alerts, say: Say) -> None:
+        self.engine = engine
+        self.alerts = alerts
+        self._say = say
+        self._known: dict[int, tuple[int, Policy]] = {}  # policies, as of so many changes
+        self._waiting: dict[int, float] = {}  # full ones, and when each may rotate
+        engine.on_end = self.end_turn
+        # Some were full when the server went down, or would have been told of.
+        filters = engine.state.filters.items()
+        self._again = {number for number, entry in filters if "on_full" in entry.settings}
+
+    def end_turn(self) -> None:
+        """Look at all filters that came past a mark in this turn, or were changed in it."""
+        numbers = self.engine.take_touched()
+        if self._again:
+            some = [self._again.pop() for _ in range(min(len(self._again), _SOME))]
+            numbers = numbers | set(some)
+        for number in numbers:
+            entry = self.engine.state.filters.get(number)
+            if entry is None:
+                self.alerts.forget(number)
+                self._known.pop(number, None)
+                self._waiting.pop(number, None)
+            elif entry.filter is not None:
+                try:
+                    self.look(entry)
+                except Exception as problem:  # noqa: BLE001  # others wait for their answers
+                    text = f"the policy of {shown(entry.name)} failed"
+                    self._say(text, level="error", problem=problem)
+
+    def sampled(self, entry: Entry, sample: Sample) -> None:
+        """Be told of a new sample of a filter."""
+        policy = self._policy(entry)
+        if policy.on_full in ("reject", "alert"):
+            self._compare(entry, policy, sample.items)
+            self._foresee(entry, policy, sample.full_in)
+        elif policy.on_full == "rotate":
+            self._again.add(entry.id)
+        self._judge(entry, sample.observed_error_rate, sample.observed_low)
+
+    def pass_second(self) -> None:
+        """Look at filters that are full and whose grace is over by now."""
+        now = self.engine.state.now
+        self._again |= {number for number, due in self._waiting.items() if due <= now}
+
+    def look(self, entry: Entry) -> None:
+        """Do what the number of keys in a filter calls for."""
+        policy = policy_of(entry)
+        if policy.on_full == "rotate":
+            self._turn_over(entry, policy)
+        elif policy.on_full in ("reject", "alert"):
+            self._compare(entry, policy, self.engine.count(entry))
+        else:
+            for kind in ("nearly-full", "full", "full-soon"):
+                self.alerts.end(kind, f"{shown(entry.name)} grows now", entry)
+
+    def _compare(self, entry: Entry, policy: Policy, items: int) -> None:
+        """Keys against the two thresholds."""
+        capacity = capacity_of(entry)
+        for kind, share in (("nearly-full", policy.warn_at), ("full", policy.full_at)):
+            threshold = part_of(share, capacity)
+            raised = self._told(kind, entry)
+            if raised == (share > 0 and items >= threshold):
+                continue
+            text = f"{shown(entry.name)} holds {items:,} keys of {capacity:,}"
+            fields = {"items": items, "capacity": capacity, "on_full": policy.on_full}
+            if not raised:
+                then = _THEN[policy.on_full or ""] if kind == "full" else ""
+                self.alerts.begin(kind, text + then, entry, **fields)
+            elif not share or items < _FEWER * threshold:
+                self.alerts.end(kind, text, entry, **fields)
+                self.engine.renew(entry)  # its mark
+
+    def _foresee(self, entry: Entry, policy: Policy, seconds: float | None) -> None:
+        within = policy.warn_within
+        if seconds is not None and 0 < seconds <= within:
+            text = f"{shown(entry.name)} is {in_words(seconds)}"
+            self.alerts.begin("full-soon", text, entry, full_in=seconds)
+        elif self._told("full-soon", entry) and (seconds is None or seconds > _LONGER * within):
+            self.alerts.end("full-soon", f"{shown(entry.name)} is not full soon", entry)
+
+    def _judge(self, entry: Entry, rate: float, low: float) -> None:
+        """The error rate that was seen against the one that was asked for."""
+        allowed = getattr(entry.filter, "error_rate", 1.0)
+        if rate - _SURER * (rate - low) > allowed:  # not so where they are nan
+            text = f"{shown(entry.name)} errs more often than asked: {rate:.2%}, not {allowed:.2%}"
+            self.alerts.begin("error-rate", text, entry, observed=rate, error_rate=allowed)
+        elif rate <= allowed and self._told("error-rate", entry):
+            text = f"{shown(entry.name)} errs no more often than asked: {rate:.2%}"
+            self.alerts.end("error-rate", text, entry, observed=rate, error_rate=allowed)
+
+    def _told(self, kind: str, entry: Entry) -> bool:
+        """Is there such an alert? Asked before words are made: a sample comes every few seconds."""
+        return (kind, entry.id) in self.alerts.active
+
+    def _policy(self, entry: Entry) -> Policy:
+        """The policy of a filter, made anew only after the filter was changed."""
+        known = self._known.get(entry.id)
+        if known is None or known[0] != entry.changes:
+            known = self._known[entry.id] = entry.changes, policy_of(entry)
+        return known[1]
+
+    def _turn_over(self, entry: Entry, policy: Policy) -> None:
+        """A new generation, if this one is full and old enough; until it is, the filter grows."""
+        facts: dict[str, Any] = entry.filter._facts()
+        keys = facts["generation_count"]
+        self._waiting.pop(entry.id, None)
+        if keys < part_of(policy.full_at, capacity_of(entry)):
+            return
+        due = facts["generation_started"] + policy.grace
+        busy = self.engine.problem is not None or self.engine.held(entry)
+        if due > self.engine.state.now or busy:
+            self._waiting[entry.id] = due
+            return
+        before = entry.filter.estimated_count
+        self.engine.change(Op.ROTATE, entry.id)
+        forgotten = before - entry.filter.estimated_count
+        text = f"{shown(entry.name)} began a new generation after {keys:,} keys"
+        self.alerts.event("rotated", text, entry, keys=keys, forgotten=forgotten)

@@ -1,0 +1,206 @@
+"""A new filter for a live one, from its source, while clients go on: the cure for deletions and for
+saturation. This is one rebuild; `rebuilds` has all of a server.
+
+    followed: adds go to both ──settle──> the source is read ──> the new one has the name
+
+A client writes a key to the filter and then to the source. Who did the first before the new filter
+was there has `settle` seconds for the second: the reading begins only then, and finds it. The new
+filter stays under a name that nobody is told until it takes the place; a crash leaves the old one
+as it was, and what was built so far is dropped at the next start.
+
+Who takes a key out of the source and then out of the filter has the same time: the place is taken
+so late that a key that was gone before the reading began is taken out of the old filter. The new
+one never had it, and to take out of a filter what is not in it harms other keys.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import time
+from collections.abc import Callable, Generator
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+
+from bloomery import errors
+from bloomery.guard.workers import Workers
+from bloomery.service.commands import NO_ROOM
+from bloomery.service.domain.creation import PARAMETERS
+from bloomery.service.domain.state import Entry
+from bloomery.service.lookup.keytypes import forms
+from bloomery.service.policy.policy import capacity_of, policy_of
+
+if TYPE_CHECKING:
+    from bloomery.service.server import Server
+
+__all__ = ["Rebuild", "Rows", "Work"]
+
+_T = TypeVar("_T")
+PREFIX = b"\x00rebuild:"
+_BATCH = 10_000  # keys: half a millisecond of the loop
+_UNFINISHED = 3600.0  # seconds without a batch, after which what was built is forgotten
+_ROOM = 1.5  # times as many keys as there are: with a quarter more somebody is warned at once
+_SIZES = {"capacity", "initial_capacity", "error_rate"}
+
+
+class Rows(Protocol):
+    """All keys of a source."""
+
+    def count(self) -> int:
+        """How many there are."""
+
+    def batches(self, size: int) -> Generator[list[Any], None, None]:
+        """The keys, some at a time, as of one moment after this is called."""
+
+    def close(self) -> None:
+        """Let go of its connections."""
+
+
+@dataclass(slots=True)
+class Rebuild:
+    """How far one is."""
+
+    state: str  # settling, reading, done or failed
+    began_at: float
+    rows: int = 0  # that were read
+    of: int | None = None
+    ended_at: float | None = None
+    problem: str | None = None
+
+    def shown(self) -> dict[str, Any]:
+        """Ready for JSON."""
+        return asdict(self)
+
+
+class Work:
+    """One rebuild."""
+
+    def __init__(
+        self,
+        server: Server,
+        entry: Entry,
+        state: Rebuild,
+        rows: Rows,
+        capacity: int | None,
+        error_rate: float | None,
+        settle: float,
+    ) -> None:
+        self.server, self.entry, self.state, self.rows = server, entry, state, rows
+        self._capacity, self._error_rate, self._settle = capacity, error_rate, settle
+        self._name = PREFIX + secrets.token_hex(8).encode()
+        self._made: Entry | None = None
+        self._given_up: str | None = None
+        self._source = entry.settings.get("source")
+        # Not one of the event loop's threads: the source may hang, and those write the log.
+        self._thread = Workers(1, "bloomery-rebuild")
+
+    async def run(self, states: dict[int, Rebuild]) -> None:
+        """Do it; from the moment on when the new filter has the name, the state is its own."""
+        self._make(await self._asked(self._count))
+        await self.server.turns.logged()
+        await asyncio.sleep(self._settle)
+        self.state.state = "reading"
+        batches = self.rows.batches(_BATCH)
+        try:
+            batch = await self._asked(next, batches, None)
+            settled = time.monotonic() + self._settle
+            while batch is not None:
+                await self._add(batch)
+                batch = await self._asked(next, batches, None)
+        finally:
+            self._thread.submit(batches.close)  # behind what it does
+        if hasattr(self.entry.filter, "remove"):
+            await asyncio.sleep(settled - time.monotonic())
+        await self.server.aside.free(self.entry.name)
+        self.server.turns.join()
+        self.server.engine.gather()
+        self._check()
+        new = self.server.engine.succeed(self.entry)
+        states[new.id], self._made = self.state, None
+        self.server.commands.hidden.discard(self._name)
+        await self.server.turns.logged()
+
+    async def _asked(self, what: Callable[..., _T], *args: Any) -> _T:
+        """What the source says."""
+        asked = asyncio.wrap_future(self._thread.submit(what, *args))
+        try:
+            return await asyncio.wait_for(asked, _UNFINISHED)
+        except asyncio.TimeoutError:
+            text = f"the source {self._source} has not answered for {_UNFINISHED:g} s"
+            raise errors.SourceUnavailable(text) from None
+
+    def _count(self) -> int:
+        """How many keys there are to be, as far as the first rows tell: some have two forms."""
+        self.state.of = self.rows.count()
+        batches = self.rows.batches(_BATCH)
+        some = next(batches, [])
+        batches.close()
+        return self.state.of * sum(len(forms(key)) for key in some) // max(1, len(some))
+
+    def _make(self, keys: int) -> None:
+        commands, old, settings = self.server.commands, self.entry.filter, self.entry.settings
+        wanted = self._capacity
+        if wanted is None:
+            wanted = max(capacity_of(self.entry), int(_ROOM * keys))
+        rate = old.error_rate if self._error_rate is None else self._error_rate
+        names = [name for name in PARAMETERS[old.kind] if name in settings and name not in _SIZES]
+        more = {name: settings[name] for name in names}
+        more |= {"hasher": old.hasher, "seed": old.seed}
+        if old.kind == "bloom":
+            more["layout"] = old.layout
+        elif old.kind == "counting":
+            more["counter_bits"] = old.counter_bits
+        elif old.kind == "cuckoo":  # that it can grow is not to change what it does when full
+            more |= {"grow": True, "on_full": policy_of(self.entry).on_full}
+        self.server.turns.join()
+        self._check()
+        made = commands.create(self._name, old.kind, capacity=wanted, error_rate=rate, **more)
+        commands.hidden.add(self._name)
+        self._made = made
+        self._keep()
+        self.server.engine.follow(self.entry, made, self._give_up)
+
+    def _keep(self) -> None:
+        """Let it not end for a while."""
+        seconds = 2 * self._settle + _UNFINISHED
+        self.server.commands.expire(self._name, self.server.engine.state.now + seconds)
+
+    async def _add(self, batch: list[Any]) -> None:
+        keys = [form for key in batch for form in forms(key)]
+        self.server.turns.join()
+        self._check()
+        answers, refused = self.server.commands.add(self._name, keys)
+        if refused is not None:
+            raise errors.FilterFull(
+                f"the source has more keys than the new filter takes ({refused[1]}): rebuild it "
+                "with a larger capacity"
+            )
+        if NO_ROOM in answers:
+            raise errors.NotEnoughMemory("there is no memory for the new filter (maxmemory)")
+        self._keep()
+        self.state.rows += len(batch)
+        await self.server.turns.logged()
+
+    def _give_up(self, why: str) -> None:
+        self._given_up = why
+
+    def _check(self) -> None:
+        """Raise if it cannot go on."""
+        if self._given_up is not None:
+            raise errors.InvalidParameter(self._given_up)
+        if self.entry.id not in self.server.engine.state.filters:
+            raise errors.InvalidParameter("the filter was dropped")
+        if self.entry.settings.get("source") != self._source:
+            raise errors.InvalidParameter("the filter was bound to another source meanwhile")
+        if self._made is not None and self._made.id not in self.server.engine.state.filters:
+            raise errors.InvalidParameter("what was built so far was dropped")
+
+    def forget(self) -> None:
+        """Leave nothing behind."""
+        engine = self.server.engine
+        self._thread.submit(self.rows.close)
+        engine.give_up(self.entry.id, "the rebuild has ended")
+        if self._made is not None and engine.problem is None:
+            self.server.turns.join()
+            self.server.commands.drop(self._made.name)
+            self.server.commands.hidden.discard(self._name)

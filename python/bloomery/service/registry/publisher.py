@@ -1,0 +1,82 @@
+"""What the registry shows of the server: a row for each filter, as it is made, changed and dropped.
+The registry follows on a thread of its own; whether it does or not, the server goes on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from bloomery.service.domain.state import Entry
+from bloomery.service.registry.registry import Registry
+from bloomery.service.registry.tables import FilterRow
+from bloomery.service.registry.writer import Projection
+
+if TYPE_CHECKING:
+    from bloomery.service.engine import Engine
+
+__all__ = ["Mirror", "row_of"]
+
+
+class Mirror:
+    """The registry of a server."""
+
+    def __init__(self, engine: Engine, url: str | Path, server: str) -> None:
+        self.engine = engine
+        self.server = server
+        self.registry = Registry(url, server)
+        self.projection = Projection(self.registry, self._rows)
+        engine.on_change = self._changed
+        before = engine.on_drop
+
+        def dropped(entry: Entry) -> None:
+            before(entry)
+            self.projection.drop([entry.id])
+
+        engine.on_drop = dropped
+        self.projection.start()
+
+    def close(self) -> None:
+        """Write what waits, if the database is there."""
+        self.projection.close()
+
+    def _rows(self) -> Iterator[FilterRow]:
+        """Rows of all filters, on the registry's thread while the server goes on."""
+        filters = self.engine.state.filters
+        for number in list(filters):  # not the filters, which would hold the memory of dropped ones
+            entry = filters.get(number)
+            if entry is not None and entry.filter is not None:
+                yield row_of(entry)
+
+    def _changed(self, entry: Entry) -> None:
+        if entry.filter is not None:
+            self.projection.put([row_of(entry)])
+
+
+def row_of(entry: Entry) -> FilterRow:
+    """Return an entry as the registry has it."""
+    filter, settings = entry.filter, entry.settings
+
+    def known(name: str) -> Any:
+        return getattr(filter, name, settings.get(name))
+
+    window = known("window")
+    return FilterRow(
+        id=entry.id,
+        name=entry.name,
+        kind=filter.kind,
+        capacity=settings.get("capacity", getattr(filter, "capacity", 0)),
+        error_rate=known("error_rate"),
+        num_bits=known("num_bits") or 8 * filter.nbytes,
+        num_hashes=known("num_hashes"),
+        created_at=entry.created_at,
+        nbytes=filter.nbytes,
+        items=entry.items,
+        layout=known("layout"),
+        hasher=known("hasher"),
+        seed=known("seed"),
+        window_seconds=window if isinstance(window, (int, float)) else None,
+        counter_bits=known("counter_bits"),
+        expansion=settings.get("expansion"),
+        expires_at=entry.expires_at,
+    )

@@ -1,0 +1,219 @@
+"""The registry: what filters there are, in SQL tables for people and dashboards.
+
+It is a projection of the server's state, which never depends on it: whatever happens to the
+database, `replace` makes the tables right again. Every method is one transaction, or none of it;
+the database being away, or in the way, is RegistryUnavailable, with no password in the message.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import datetime
+from itertools import islice
+from pathlib import Path
+from time import time
+from typing import Any, TypeVar
+
+import sqlalchemy as sa
+from alembic import command
+from alembic.config import Config
+from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.exc import DataError, DBAPIError, IntegrityError
+
+from bloomery.service.registry.database import Database
+from bloomery.service.registry.tables import CONFIG, STATS, FilterRow, moment, seconds_of
+from bloomery.service.sampling.sample import RAW, SPANS, Sample, shown
+
+_T = TypeVar("_T")
+_BATCH = 500  # rows in one statement
+_SAMPLES = 100  # the same of samples: while they are made ready, a millisecond, nobody is served
+_KEY = ("server", "number")
+_MIGRATING = 7_236_281_904  # an advisory lock's number: two servers that start at once take turns
+# Samples that one call removes: a million at once took PostgreSQL longer than a statement may.
+MOST_PRUNED = 50_000
+
+
+class Registry(Database):
+    """The tables at a URL, and in them one server's rows."""
+
+    def __init__(self, url: str | Path, server: str) -> None:
+        """As a `Database`, which connects to nothing yet."""
+        super().__init__(url)
+        self.server = server
+        upsert: Any = postgresql.insert if self.is_postgresql else sqlite.insert
+        made = upsert(CONFIG)
+        kept = {c.name for c in CONFIG.c} - {"id", *_KEY}
+        self._upsert = made.on_conflict_do_update(
+            index_elements=_KEY, set_={name: made.excluded[name] for name in kept}
+        )
+
+        # For the driver itself: SQLAlchemy took half of the time that a sample takes to be written.
+        dialect = self._engine.dialect
+        self._insert = str(_insert_of_samples().compile(dialect=dialect))
+        self._as_time = STATS.c.sampled_at.type.dialect_impl(dialect).bind_processor(dialect)
+
+    def __repr__(self) -> str:
+        return f"<Registry at {self._place()}, server {self.server}>"
+
+    def migrate(self) -> None:
+        """Make the tables, or bring older ones to this version's schema."""
+        config = Config()
+        folder = str(Path(__file__).parent / "migrations")
+        config.set_main_option("script_location", folder.replace("%", "%%"))
+        with self._transaction() as connection:
+            if self.is_postgresql:
+                connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_MIGRATING)))
+            config.attributes["connection"] = connection
+            command.upgrade(config, "head")
+
+    def replace(self, rows: Iterable[FilterRow]) -> dict[int, str]:
+        """Make the server's rows these and no others; as `put`, the rows that cannot be there.
+
+        Samples of filters that stay are kept. Another server's rows are never touched.
+        """
+        with self._transaction() as connection:
+            refused: dict[int, str] = {}
+            given: set[int] = set()
+            for batch in _batches(rows):
+                given.update(row.id for row in batch)
+                refused |= self._put(connection, batch)
+            there = sa.select(CONFIG.c.number).where(CONFIG.c.server == self.server)
+            gone = set(connection.scalars(there)) - given
+            self._drop(connection, gone)
+        return refused
+
+    def put(self, rows: Iterable[FilterRow]) -> dict[int, str]:
+        """Write these rows; those that cannot be there (the name is another server's), and why."""
+        with self._transaction() as connection:
+            refused: dict[int, str] = {}
+            for batch in _batches(rows):
+                refused |= self._put(connection, batch)
+            return refused
+
+    def drop(self, ids: Iterable[int]) -> None:
+        """Remove filters, with their samples."""
+        with self._transaction() as connection:
+            self._drop(connection, ids)
+
+    def add_samples(self, rows: Iterable[Sample]) -> None:
+        """Write samples; those of filters that are not there are left out."""
+        with self._transaction() as connection:
+            for batch in _batches(rows, _SAMPLES):
+                connection.exec_driver_sql(self._insert, [self._sample(row) for row in batch])
+
+    def prune(self, before: Mapping[int, float]) -> None:
+        """Remove this server's samples from before a time (an epoch), for each span its own; the
+        oldest first, and no more than MOST_PRUNED of a span at once."""
+        own = sa.select(CONFIG.c.id).where(CONFIG.c.server == self.server)
+        with self._transaction() as connection:
+            for span, until in before.items():
+                old = sa.select(STATS.c.id).where(
+                    STATS.c.span == span,
+                    STATS.c.sampled_at < moment(until),
+                    STATS.c.filter_id.in_(own),
+                )
+                some = old.order_by(STATS.c.sampled_at).limit(MOST_PRUNED)
+                connection.execute(sa.delete(STATS).where(STATS.c.id.in_(some)))
+
+    def samples(
+        self, number: int, *, since: float, until: float, span: int = RAW, limit: int = 1000
+    ) -> list[dict[str, Any]]:
+        """The samples of a filter (the server's number for it) from `since` on and before `until`,
+        ready for JSON, oldest first; if there are more than `limit`, the latest of them."""
+        names = [column for column in STATS.c if column.name not in ("id", "filter_id")]
+        found = (
+            sa.select(*names)
+            .join(CONFIG, CONFIG.c.id == STATS.c.filter_id)
+            .where(CONFIG.c.server == self.server, CONFIG.c.number == number)
+            .where(STATS.c.span == span)
+            .where(STATS.c.sampled_at >= moment(since), STATS.c.sampled_at < moment(until))
+            .order_by(STATS.c.sampled_at.desc())
+            .limit(limit)
+        )
+        with self._transaction(reading=True) as connection:
+            rows = connection.execute(found).mappings().all()
+        return [
+            shown({**row, "sampled_at": seconds_of(row["sampled_at"])}) for row in reversed(rows)
+        ]
+
+    def newest(self) -> float | None:
+        """When the newest sample was taken, of whichever server; None if there is none."""
+        latest = sa.select(sa.func.max(STATS.c.sampled_at))  # of a span: the index has it
+        with self._transaction(reading=True) as connection:
+            found: list[datetime | None] = [
+                connection.scalar(latest.where(STATS.c.span == span)) for span in SPANS
+            ]
+        return max((seconds_of(at) for at in found if at is not None), default=None)
+
+    def _sample(self, row: Sample) -> dict[str, Any]:
+        values = row.values()
+        values["of_server"] = self.server
+        if self._as_time is not None:
+            values["sampled_at"] = self._as_time(values["sampled_at"])
+        return values
+
+    # ---- inside a transaction
+
+    def _put(self, connection: sa.Connection, rows: Sequence[FilterRow]) -> dict[int, str]:
+        written = {"server": self.server, "updated_at": moment(time())}
+        values = [row.values() | written for row in rows]
+        self._make_way(connection, {value["name"]: value["number"] for value in values})
+        try:
+            with connection.begin_nested():
+                connection.execute(self._upsert, values)
+            return {}
+        except (IntegrityError, DataError):  # of which row it does not say
+            pass
+        refused = {}
+        for value in values:
+            try:
+                with connection.begin_nested():
+                    connection.execute(self._upsert, value)
+            except (IntegrityError, DataError) as failure:
+                refused[value["number"]] = self._why(connection, value["name"], failure)
+        self._drop(connection, refused)  # what it was before is no longer true
+        return refused
+
+    def _make_way(self, connection: sa.Connection, names: dict[str, int]) -> None:
+        """Take from this server's other filters the names that these have now.
+
+        Two filters may have changed names, and a row is written at a time; the other one's new
+        name comes later. Until then it has one that `printable` gives to nobody.
+        """
+        # By name alone: with the server in the question too PostgreSQL, before its first ANALYZE,
+        # went through all rows of the server for each batch.
+        asked = sa.select(CONFIG.c.name, CONFIG.c.server, CONFIG.c.number)
+        for name, server, number in connection.execute(asked.where(CONFIG.c.name.in_(names))).all():
+            if server == self.server and number != names[name]:
+                connection.execute(
+                    sa.update(CONFIG)
+                    .where(CONFIG.c.server == self.server, CONFIG.c.number == number)
+                    .values(name=f"\\renamed {self.server} {number}")
+                )
+
+    def _why(self, connection: sa.Connection, name: str, failure: DBAPIError) -> str:
+        holder = connection.scalar(sa.select(CONFIG.c.server).where(CONFIG.c.name == name))
+        if holder is None:
+            return f"filter {name}: {self._said(failure)}"
+        return f"filter {name} of server {self.server} is left out: server {holder} has that name"
+
+    def _drop(self, connection: sa.Connection, ids: Iterable[int]) -> None:
+        for batch in _batches(ids):
+            these = CONFIG.c.number.in_(batch)
+            connection.execute(sa.delete(CONFIG).where(CONFIG.c.server == self.server, these))
+
+
+def _insert_of_samples() -> sa.Insert:
+    """By the numbers of their filters; what is of no filter is left out."""
+    values = [column for column in STATS.c if column.name not in ("id", "filter_id")]
+    of_filter = sa.select(
+        CONFIG.c.id, *(sa.bindparam(column.name, type_=column.type) for column in values)
+    ).where(
+        CONFIG.c.server == sa.bindparam("of_server"),
+        CONFIG.c.number == sa.bindparam("of_number"),
+    )
+    return sa.insert(STATS).from_select(["filter_id", *(one.name for one in values)], of_filter)
+
+
+def _batches(rows: Iterable[_T], most: int = _BATCH) -> Iterator[list[_T]]:
+    rows = iter(rows)
+    while batch := list(islice(rows, most)):
+        yield batch

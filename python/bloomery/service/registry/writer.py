@@ -1,0 +1,250 @@
+"""Keeps the registry in step with the server, from a thread of its own.
+
+    server thread ── put, drop, add_samples ──> what waits, by filter ──> thread ──> Registry
+                     (never waits, never fails)                │
+                                          too much, or the database is away
+                                                               └──> only: read all, and replace
+
+Of several changes of one filter only the last is written. When the database is away nothing is
+kept but that all is to be read again (samples taken meanwhile are lost), so that the memory this
+takes is bounded; when it is back, the registry is made right from what the server then has.
+"""
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+
+from bloomery.service.registry.registry import Registry
+from bloomery.service.registry.tables import FilterRow
+from bloomery.service.sampling.sample import Sample
+
+_log = logging.getLogger(__name__)
+
+# What may wait. With more filters than this, reading all again costs less than keeping them.
+MOST_FILTERS = 10_000
+MOST_SAMPLES = 100_000
+# How many of the longest retries lie between two looks at names that another server has: each look
+# reads all filters.
+_CONFLICTS = 10
+
+
+@dataclass(slots=True)
+class _Work:
+    """What is not yet in the registry."""
+
+    all: bool = False
+    rows: dict[int, FilterRow | None] = field(default_factory=dict)  # None: dropped
+    samples: list[Sample] = field(default_factory=list)
+    prune_before: dict[int, float] = field(default_factory=dict)  # by span
+
+    def __bool__(self) -> bool:
+        return bool(self.all or self.rows or self.samples or self.prune_before)
+
+
+class Projection:
+    """A registry that follows a server: `start` it, hand it changes, `close` it.
+
+    `read_all` gives a row for each filter that there is. It is called on the projection's thread,
+    at the start and whenever the registry may have missed something, while the server goes on.
+    Between two tries are `first_retry` seconds, then twice as many, up to `last_retry`.
+    """
+
+    def __init__(
+        self,
+        registry: Registry,
+        read_all: Callable[[], Iterable[FilterRow]],
+        *,
+        first_retry: float = 0.5,
+        last_retry: float = 30.0,
+    ) -> None:
+        self._registry = registry
+        self._read_all = read_all
+        self._first_retry = first_retry
+        self._last_retry = last_retry
+        self._lock = threading.Condition()  # guards all that follows, and is told of its changes
+        self._work = _Work(all=True)
+        self._since: float | None = time.monotonic()
+        self._busy = False
+        self._closing = False
+        self._refused: dict[int, str] = {}
+        self._last_error: str | None = None
+        self._lost_samples = 0
+        self._found = False
+        self._newest: float | None = None
+        self._thread = threading.Thread(target=self._run, name="bloomery-registry", daemon=True)
+
+    def start(self) -> None:
+        """Begin, with all that there is."""
+        self._thread.start()
+
+    def put(self, rows: Iterable[FilterRow]) -> None:
+        """These filters are new, or have changed."""
+        self._take({row.id: row for row in rows})
+
+    def drop(self, ids: Iterable[int]) -> None:
+        """These filters are gone."""
+        self._take(dict.fromkeys(ids))
+
+    def add_samples(self, rows: Iterable[Sample]) -> None:
+        """Samples of filters; lost if the database is away, or if too many wait."""
+        given = list(rows)
+        with self._lock:
+            room = 0 if self._work.all else MOST_SAMPLES - len(self._work.samples)
+            self._work.samples += given[:room]
+            self._lost_samples += max(0, len(given) - room)
+            self._tell()
+
+    def prune(self, before: Mapping[int, float]) -> None:
+        """Samples of these spans from before these times (epochs) may go."""
+        with self._lock:
+            self._work.prune_before |= before
+            self._tell()
+
+    @property
+    def healthy(self) -> bool:
+        """Whether the last try to write succeeded, and for every filter."""
+        return self._last_error is None
+
+    @property
+    def last_error(self) -> str | None:
+        """Why it is not healthy, in one line without secrets."""
+        return self._last_error
+
+    @property
+    def behind(self) -> float:
+        """For how many seconds the oldest change has been waiting; 0.0 when all is written."""
+        since = self._since
+        return 0.0 if since is None else time.monotonic() - since
+
+    @property
+    def lost_samples(self) -> int:
+        """How many samples never got into the registry."""
+        return self._lost_samples
+
+    @property
+    def found(self) -> bool:
+        """Whether the registry was there, at some time since the start."""
+        return self._found
+
+    @property
+    def newest(self) -> float | None:
+        """When the newest sample was taken that was there before all that this one wrote."""
+        return self._newest
+
+    def flush(self, timeout: float) -> bool:
+        """Wait until all that was handed over is written; False if it was not, in that time."""
+        with self._lock:
+            done = self._lock.wait_for(lambda: not self._busy and not self._work, timeout)
+            return done and self.healthy
+
+    def close(self, timeout: float = 5.0) -> bool:
+        """Write what waits if the database is there, and end; False if something was left."""
+        with self._lock:
+            self._closing = True
+            self._lock.notify_all()
+        if self._thread.is_alive():
+            self._thread.join(timeout)
+        return self._since is None
+
+    # ---- with the lock held
+
+    def _take(self, changes: dict[int, FilterRow | None]) -> None:
+        with self._lock:
+            if self._work.all:
+                return  # which will bring these too
+            self._work.rows |= changes
+            if len(self._work.rows) > MOST_FILTERS:
+                self._read_again()
+            self._tell()
+
+    def _read_again(self) -> None:
+        """Keep only that all is to be read."""
+        self._lost_samples += len(self._work.samples)
+        self._work = _Work(all=True, prune_before=self._work.prune_before)
+
+    def _tell(self) -> None:
+        if self._work and self._since is None:
+            self._since = time.monotonic()
+        self._lock.notify_all()
+
+    # ---- the thread
+
+    def _run(self) -> None:
+        pause = self._first_retry
+        while work := self._next():
+            began = time.monotonic()
+            try:
+                refused = self._write(work)
+            except Exception as failure:  # noqa: BLE001 - whatever it is, the server goes on
+                self._failed(work, str(failure) or type(failure).__name__, pause)
+                pause = min(2 * pause, self._last_retry)
+            else:
+                self._succeeded(work, refused, began)
+                pause = self._first_retry
+        self._registry.close()
+
+    def _next(self) -> _Work | None:
+        """Wait for work and take it; None when the thread is to end."""
+        with self._lock:
+            self._busy = False
+            self._lock.notify_all()
+            # A name that another server had may be free again.
+            wait = _CONFLICTS * self._last_retry if self._refused else None
+            if not self._lock.wait_for(lambda: self._work or self._closing, wait):
+                self._read_again()
+            away = self._work.all and not self.healthy
+            if self._closing and (away or not self._work):
+                return None
+            work, self._work = self._work, _Work()
+            self._busy = True
+            return work
+
+    def _write(self, work: _Work) -> dict[int, str]:
+        """Bring it into the registry; which filters could not be, and why."""
+        refused: dict[int, str] = {}
+        if work.all:
+            self._registry.migrate()
+            if not self._found:
+                self._newest, self._found = self._registry.newest(), True
+            refused = self._registry.replace(self._read_all())
+        if dropped := [number for number, row in work.rows.items() if row is None]:
+            self._registry.drop(dropped)
+        if rows := [row for row in work.rows.values() if row is not None]:
+            refused |= self._registry.put(rows)
+        if work.samples:
+            self._registry.add_samples(work.samples)
+        if work.prune_before:
+            self._registry.prune(work.prune_before)
+        return refused
+
+    def _succeeded(self, work: _Work, refused: dict[int, str], began: float) -> None:
+        with self._lock:
+            old = {} if work.all else {n: w for n, w in self._refused.items() if n not in work.rows}
+            self._refused = old | refused
+            if self._refused:
+                first, more = next(iter(self._refused.values())), len(self._refused) - 1
+                self._say(f"{first}; and {more} more" if more else first)
+            else:
+                self._say(None)
+                self._since = began if self._work else None
+
+    def _failed(self, work: _Work, error: str, pause: float) -> None:
+        with self._lock:
+            self._work.prune_before = work.prune_before | self._work.prune_before
+            self._lost_samples += len(work.samples)
+            self._read_again()
+            self._say(error)
+            self._busy = False
+            self._lock.notify_all()
+            self._lock.wait_for(lambda: self._closing, pause)
+
+    def _say(self, error: str | None) -> None:
+        if error == self._last_error:
+            return
+        self._last_error = error
+        if error is None:
+            _log.info("the registry is up to date again")
+        else:
+            _log.warning("the registry is late: %s", error)

@@ -1,0 +1,187 @@
+"""What is remembered of one filter from sample to sample, and what is written of it.
+
+    figures, look-ups ──> the sample ──> raw ──> minute ──> hour
+                              └──> the canary's window, the forecast
+
+A filter that nobody uses is written once, and then a raw sample each half hour and an hour's each
+day: of many filters most are at rest.
+"""
+
+from __future__ import annotations
+
+import math
+
+from bloomery.guard.observed import Observation
+from bloomery.service.domain.state import Entry
+from bloomery.service.policy.forecast import Forecast
+from bloomery.service.policy.policy import capacity_of, part_of, policy_of
+from bloomery.service.sampling.canary import Window
+from bloomery.service.sampling.sample import HOUR, MINUTE, Sample
+from bloomery.sizing.intervals import interval
+
+__all__ = ["Figures", "Track"]
+
+# As the shelf tells them: items, adds, checks, maybes, fill ratio, estimated error rate, estimated
+# count, bytes, and how many of the probes were a maybe (None: the kind cannot be probed).
+Figures = tuple[int, int, int, int, float, float, float, int, "int | None"]
+
+# How often a filter that nobody uses is written all the same, in seconds.
+_QUIET_RAW = 1800
+_QUIET_HOUR = 86400
+_ENOUGH_KEYS = 1000  # absent ones that were looked up: a rate of 1% is then known within 0.7%
+
+
+class Track:
+    """One filter: its last sample, its canary, its forecast, and the spans that are not over."""
+
+    __slots__ = (
+        "_before",
+        "_capacity",
+        "_changes",
+        "_forecast",
+        "_full",
+        "_hour",
+        "_minute",
+        "_quiet",
+        "_taken",
+        "_window",
+        "_written",
+        "_written_hour",
+        "last",
+    )
+
+    def __init__(self) -> None:
+        self.last: Sample | None = None
+        self._before = (0, 0, 0, 0)  # items, adds, checks and maybes at the last sample
+        self._changes = 0
+        self._capacity = 0
+        self._full: int | None = None  # with how many keys
+        self._taken = 0.0  # when that was, by the steady clock
+        self._window = Window()
+        self._forecast = Forecast()
+        self._minute: Sample | None = None
+        self._hour: Sample | None = None
+        self._quiet = False  # was a sample written since it was last used?
+        self._written = self._written_hour = -math.inf  # when, by the steady clock
+
+    def take(
+        self,
+        entry: Entry,
+        found: Figures,
+        probes: int,
+        at: float,
+        steady: float,
+        looked_up: Observation | None = None,
+    ) -> Sample:
+        """Make a sample of these figures, at a time of the server's clock and of the steady one.
+
+        What look-ups saw, of enough keys, tells more than the canary: these are the keys that
+        clients really ask for.
+        """
+        items, adds, checks, maybes, fill, estimate, count, nbytes, hits = found
+        seconds = steady - self._taken if self.last is not None else 0.0
+        before, self._before = self._before, (items, adds, checks, maybes)
+        self._taken = steady
+        if self.last is not None and entry.changes == self._changes:
+            self._forecast.take(items - before[0], seconds)
+        else:  # the first one; or it was cleared, merged, …, and nobody added or removed these
+            self._capacity, self._full = capacity_of(entry), full_with(entry)
+            self._changes = entry.changes
+        if self.last is None:
+            before = self._before
+        sample = Sample(
+            filter_id=entry.id,
+            sampled_at=at,
+            estimated_count=count,
+            estimated_error_rate=estimate,
+            seconds=seconds,
+            capacity=self._capacity,
+            items=items,
+            fill_ratio=fill,
+            nbytes=nbytes,
+            adds=_more(adds, before[1]),
+            checks=_more(checks, before[2]),
+            maybes=_more(maybes, before[3]),
+            full_in=None if self._full is None else self._forecast.until(self._full - items),
+        )
+        if hits is not None:
+            window = self._window
+            window.take(probes, hits, estimate)
+            sample.probes, sample.hits = probes, hits
+            sample.observed_error_rate = window.rate
+            sample.observed_low, sample.observed_high = interval(window.probes, window.hits)
+            sample.observed_by = "canary"
+        if looked_up is not None and looked_up.keys >= _ENOUGH_KEYS:
+            sample.observed_error_rate = looked_up.error_rate
+            sample.observed_low, sample.observed_high = looked_up.interval
+            sample.observed_by = "lookups"
+        self.last = sample
+        return sample
+
+    def until(self, keys: float) -> float | None:
+        """Seconds until so many keys more have come, at this rate; None if that will not be."""
+        return self._forecast.until(keys)
+
+    # What is written.
+
+    def rows(self, sample: Sample, steady: float) -> list[Sample]:
+        """What is to be written now that there is this sample: itself, and spans that are over.
+
+        A span ends with the minute or hour of the server's clock, or when it has lasted twice as
+        long: a clock that jumps, either way, ends one and begins another, and repeats none.
+        """
+        rows = []
+        if sample.active or not self._quiet or steady - self._written >= _QUIET_RAW:
+            self._written, self._quiet = steady, not sample.active
+            rows.append(sample)
+        if self._minute is not None and _over(self._minute, sample, MINUTE):
+            rows += self._end_minute(steady)
+        if self._minute is None:
+            self._minute = sample.standing_for(MINUTE)
+        else:
+            self._minute.absorb(sample)
+        return rows
+
+    def rest(self) -> list[Sample]:
+        """What is to be written at the end: the spans that are not over."""
+        rows = self._end_minute(-math.inf)
+        if self._hour is not None and self._hour.active:
+            rows.append(self._hour)
+        self._hour = None
+        return rows
+
+    def _end_minute(self, steady: float) -> list[Sample]:
+        rows: list[Sample] = []
+        minute, self._minute = self._minute, None
+        if minute is None:
+            return rows
+        if minute.active:
+            rows.append(minute)
+        if self._hour is not None and _over(self._hour, minute, HOUR):
+            if self._hour.active or steady - self._written_hour >= _QUIET_HOUR:
+                self._written_hour = steady
+                rows.append(self._hour)
+            self._hour = None
+        if self._hour is None:
+            self._hour = minute.standing_for(HOUR)
+        else:
+            self._hour.absorb(minute)
+        return rows
+
+
+def full_with(entry: Entry) -> int | None:
+    """With how many keys the filter is full; None: it grows, rotates, or takes none."""
+    policy = policy_of(entry)
+    if policy.on_full in ("reject", "alert"):
+        return part_of(policy.full_at, capacity_of(entry))
+    return None
+
+
+def _more(now: int, before: int) -> int:
+    """By how much a counter grew; one that was set back has begun anew."""
+    return now - before if now >= before else now
+
+
+def _over(begun: Sample, sample: Sample, span: int) -> bool:
+    same = sample.sampled_at // span == begun.sampled_at // span
+    return not same or begun.seconds >= 2 * span

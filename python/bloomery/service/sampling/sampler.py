@@ -1,0 +1,206 @@
+"""The sampler: every few seconds each filter is looked at, and asked for keys that nobody added.
+
+The loop serves clients too, so a round is cut into slices of a few milliseconds, spread over the
+interval, and takes at most a hundredth of the time: with very many filters a round takes longer
+than the interval. Samples go to the registry in batches; its own thread writes them, or loses them
+if the database is away.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import random
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from bloomery import errors
+from bloomery.service.domain.state import Entry
+from bloomery.service.policy.forecast import in_words
+from bloomery.service.sampling.canary import PROBES
+from bloomery.service.sampling.history import Track
+from bloomery.service.sampling.retention import Retention
+from bloomery.service.sampling.sample import HOUR, MINUTE, RAW, SPANS, Sample
+
+if TYPE_CHECKING:
+    from bloomery.service.server import Server
+
+__all__ = ["Sampler"]
+
+_SLICE = 0.003  # seconds; to begin with one costs as much as five filters
+_SHARE = 0.01  # of a core, at most
+# Rows of one filter lie together on disk: a batch of several rounds writes fewer pages.
+_FLUSH_SECONDS = 15.0
+_FLUSH_ROWS = 20_000
+_PRUNE_SECONDS = 60.0
+
+
+def _ignore(entry: Entry, sample: Sample) -> None:
+    pass
+
+
+class Sampler:
+    """Samples of all filters of a server; `on_sample` is told of each."""
+
+    def __init__(self, server: Server) -> None:
+        self.server = server
+        self.on_sample: Callable[[Entry, Sample], None] = _ignore
+        self.round_seconds = 0.0  # that the last round took
+        self._tracks: dict[int, Track] = {}
+        self._random = random.Random()
+        self._rows: list[Sample] = []
+        self._flushed, self._pruned = time.monotonic(), -_PRUNE_SECONDS
+        self._retention: Retention | None = None
+        self._task: asyncio.Task[None] | None = None
+        before = server.engine.on_drop
+
+        def forget(entry: Entry) -> None:
+            before(entry)
+            self._tracks.pop(entry.id, None)
+
+        server.engine.on_drop = forget
+
+    def start(self) -> None:
+        """Begin with the rounds."""
+        self._task = asyncio.create_task(self._run())
+
+    async def stop(self) -> None:
+        """End, and hand over what is not yet written."""
+        if self._task is not None:
+            self._task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._task
+        for track in self._tracks.values():
+            self._rows += track.rest()
+        self._flush()
+
+    # What others ask.
+
+    def last(self, entry: Entry) -> Sample | None:
+        """The last sample of a filter; None before the first."""
+        track = self._tracks.get(entry.id)
+        return None if track is None else track.last
+
+    def until(self, entry: Entry, keys: float) -> float | None:
+        """Seconds until so many keys more have come to a filter, if they go on coming as they do;
+        None if that will not be, or nothing is known."""
+        track = self._tracks.get(entry.id)
+        return None if track is None else track.until(keys)
+
+    def shown(self, entry: Entry) -> dict[str, Any]:
+        """The last sample as the doors show it, with the forecast in words; empty before it."""
+        sample = self.last(entry)
+        if sample is None:
+            return {}
+        return sample.shown() | {"forecast": in_words(sample.full_in)}
+
+    async def samples(
+        self,
+        entry: Entry,
+        since: float | None = None,
+        until: float | None = None,
+        span: int | None = None,
+        limit: int = 1000,
+    ) -> list[dict[str, Any]]:
+        """The samples of a filter from the registry, oldest first; of more than `limit` the latest.
+
+        `since` and `until` are epochs. Without a span, that which is kept since then: raw samples,
+        those of minutes (60) or of hours (3600). RegistryUnavailable if the database is away.
+        """
+        now = self.server.engine.state.now
+        since = now - self._keep()[RAW] if since is None else since
+        until = float("inf") if until is None else until
+        if span is None:
+            reach = [one for one, keep in self._keep().items() if keep and now - since <= keep]
+            span = reach[0] if reach else HOUR
+        if span not in SPANS:
+            raise errors.InvalidParameter(
+                f"span is {span}, must be 0 (raw samples), {MINUTE} or {HOUR} seconds"
+            )
+        read = self.server.mirror.registry.samples
+        return await asyncio.to_thread(
+            read, entry.id, since=since, until=until, span=span, limit=limit
+        )
+
+    # The rounds.
+
+    def take(self, entry: Entry) -> Sample | None:
+        """Sample a filter now; None if it is not yet whole, or gone."""
+        found = self.server.engine.shelf.sample(entry.name, PROBES, self._random.getrandbits(64))
+        if found is None or entry.filter is None:
+            return None
+        track = self._tracks.get(entry.id)
+        if track is None:
+            track = self._tracks[entry.id] = Track()
+        steady, now = time.monotonic(), self.server.engine.state.now
+        looked_up = self.server.commands.lookups.observed(entry)
+        sample = track.take(entry, found, PROBES, now, steady, looked_up)
+        self._rows += track.rows(sample, steady)
+        self.on_sample(entry, sample)
+        return sample
+
+    async def _run(self) -> None:
+        while True:
+            began, interval = time.monotonic(), self.server.settings.sample_seconds
+            if interval:
+                try:
+                    await self._round(interval)
+                except Exception as problem:  # noqa: BLE001  # or there would be no next round
+                    self.server.say("a round of samples failed", level="error", problem=problem)
+                self.round_seconds = time.monotonic() - began
+            rest = (interval or 1) - (time.monotonic() - began)
+            await asyncio.sleep(max(_SLICE, rest))
+
+    async def _round(self, interval: float) -> None:
+        """Sample every filter that there is when it begins."""
+        filters = self.server.engine.state.filters
+        numbers, began, at = list(filters), time.monotonic(), 0
+        while at < len(numbers):
+            self.server.turns.join()
+            start, worked = time.monotonic(), time.thread_time()
+            while at < len(numbers) and time.monotonic() - start < _SLICE:
+                # Not by a name of its own, which would hold a dropped filter until the next slice.
+                self._try(filters.get(numbers[at]))
+                at += 1
+            self._hand_over(start)
+            worked = time.thread_time() - worked
+            even = began + interval * at / len(numbers) - time.monotonic()
+            await asyncio.sleep(max(even, worked / _SHARE))
+
+    def _try(self, entry: Entry | None) -> None:
+        try:
+            if entry is not None:
+                self.take(entry)
+        except Exception as problem:  # noqa: BLE001  # one's trouble is not that of the others
+            self.server.say("a filter was not sampled", level="error", problem=problem)
+
+    # To the registry.
+
+    def _hand_over(self, steady: float) -> None:
+        late = steady - self._flushed >= _FLUSH_SECONDS
+        if self._rows and (late or len(self._rows) >= _FLUSH_ROWS):
+            self._flush()
+            self._flushed = steady
+        if steady - self._pruned >= _PRUNE_SECONDS and self.server.mirror.projection.found:
+            self._pruned = steady
+            self._prune(steady)
+
+    def _flush(self) -> None:
+        rows, self._rows = self._rows, []
+        keep = self._keep()
+        wanted = [row for row in rows if keep[row.span]]
+        wanted.sort(key=lambda row: row.filter_id)
+        self.server.mirror.projection.add_samples(wanted)
+
+    def _prune(self, steady: float) -> None:
+        projection, now = self.server.mirror.projection, self.server.engine.state.now
+        if self._retention is None:
+            self._retention = Retention(now, steady, projection.newest)
+        projection.prune(self._retention.before(self._keep(), now, steady))
+
+    def _keep(self) -> dict[int, float]:
+        """For how many seconds samples of each span are kept."""
+        settings = self.server.settings
+        kept = (settings.sample_keep, settings.sample_keep_minutes, settings.sample_keep_hours)
+        return dict(zip(SPANS, kept, strict=True))

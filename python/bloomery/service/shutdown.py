@@ -1,0 +1,37 @@
+"""The end of a server, step by step: what fails is said and keeps nothing else from its end, and
+what takes long is named, so that nobody wonders what a server that stops is waiting for."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable
+from typing import Any
+
+from bloomery import errors
+from bloomery.service.policy.alerts import Say
+
+__all__ = ["Ending"]
+
+_TELL_SECONDS = 5.0
+
+
+class Ending:
+    """The steps of an end; `code` is the exit code as far as they went."""
+
+    def __init__(self, say: Say) -> None:
+        self.code = 0
+        self._say = say
+
+    async def step(self, what: str, work: Awaitable[Any]) -> None:
+        """Wait for a step, however long it takes."""
+        began = time.monotonic()
+        task = asyncio.ensure_future(work)
+        while not (await asyncio.wait({task}, timeout=_TELL_SECONDS))[0]:
+            self._say(f"stopping: {what}: for {time.monotonic() - began:.0f} s", level="warning")
+        problem = None if task.cancelled() else task.exception()
+        if problem is not None:
+            self.code = 1
+            known = isinstance(problem, (errors.BloomeryError, OSError))
+            text = str(problem) if known else f"this failed while stopping: {what}"
+            self._say(text, level="error", problem=None if known else problem)
