@@ -26,13 +26,13 @@ from bloomery.service.engine import Engine
 from bloomery.service.lookup.lookups import Lookups
 from bloomery.service.policy import policy
 from bloomery.service.policy.policy import Policy
+from bloomery.service.replication import reads
 from bloomery.service.slices import batches
-from bloomery.service.store import reads
 from bloomery.storage import files
 
 if TYPE_CHECKING:
     from bloomery.service.background import Aside
-    from bloomery.service.store.node import Node
+    from bloomery.service.replication.node import Node
 
 __all__ = ["Commands", "Outcome"]
 

@@ -21,7 +21,7 @@ from bloomery.service.policy.policy import limit_and_mark, refusal
 
 if TYPE_CHECKING:
     from bloomery.service.durability.log import Log, Row
-    from bloomery.service.store.writing import StoreLog
+    from bloomery.service.replication.log import StoreLog
 
 __all__ = ["Engine"]
 

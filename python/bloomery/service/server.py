@@ -50,11 +50,11 @@ from bloomery.service.policy.enforcer import Policies
 from bloomery.service.policy.rebuilds import Rebuilds
 from bloomery.service.policy.webhook import Webhook
 from bloomery.service.registry.publisher import Mirror
+from bloomery.service.replication.node import Node
 from bloomery.service.resp.connection import Connection
 from bloomery.service.resp.door import Door
 from bloomery.service.sampling.sampler import Sampler
 from bloomery.service.shutdown import Ending
-from bloomery.service.store.node import Node
 from bloomery.service.turns import Turns
 from bloomery.storage import files
 

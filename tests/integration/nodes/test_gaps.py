@@ -4,10 +4,10 @@ from types import SimpleNamespace
 from typing import Any
 
 from bloomery.integrations.redis.link import Link
-from bloomery.service.store.catalogue import Catalogue
-from bloomery.service.store.shared import Recent
-from bloomery.service.store.stream import START
-from bloomery.service.store.tail import Tail
+from bloomery.service.replication.catalogue import Catalogue
+from bloomery.service.replication.shared import Recent
+from bloomery.service.replication.stream import START
+from bloomery.service.replication.tail import Tail
 from integration.servers import RedisServer
 
 

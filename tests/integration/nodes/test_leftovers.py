@@ -9,11 +9,11 @@ import pytest
 from bloomery import BloomFilter, errors
 from bloomery.integrations.redis import RedisFilter
 from bloomery.integrations.redis.link import Link
-from bloomery.service.store.catalogue import Catalogue, Listed
-from bloomery.service.store.control import Control, dropping
-from bloomery.service.store.copying import loaded, restored
-from bloomery.service.store.node import Node
-from bloomery.service.store.shared import Shared
+from bloomery.service.replication.catalogue import Catalogue, Listed
+from bloomery.service.replication.copying import loaded, restored
+from bloomery.service.replication.lifecycle import Control, dropping
+from bloomery.service.replication.node import Node
+from bloomery.service.replication.shared import Shared
 from integration.servers import RedisServer
 
 PREFIX = "leftovers"

@@ -8,7 +8,7 @@ import pytest
 from bloomery.errors import CorruptData
 from bloomery.integrations.redis import telling
 from bloomery.integrations.redis.planning import planned
-from bloomery.service.store.catalogue import Listed
+from bloomery.service.replication.catalogue import Listed
 
 WANTED = planned(1000, 0.01, "blocked", "xxh3", 0, "auto")
 LISTED = Listed(2**63, b"\xff {}", WANTED.header, WANTED.shards, {"kind": "bloom"}, 5.5, None)

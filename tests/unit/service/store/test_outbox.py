@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from bloomery.service.store.outbox import Outbox
-from bloomery.service.store.shared import Recent
+from bloomery.service.replication.outbox import Outbox
+from bloomery.service.replication.shared import Recent
 
 
 def waiting(outbox: Outbox) -> list[tuple[int, bytes]]:

@@ -9,13 +9,7 @@ from hypothesis import strategies as st
 from bloomery.errors import CorruptData
 from bloomery.integrations.redis import telling
 from bloomery.service.domain.operations import Op
-from bloomery.service.store.stream import (
-    START,
-    Record,
-    entries_in,
-    later,
-    packed_records,
-)
+from bloomery.service.replication.stream import START, Record, entries_in, later, packed_records
 
 OPS = st.sampled_from([Op.ADD, Op.CREATE, Op.DROP, Op.EXPIRE, Op.ADJUST])
 RECORDS = st.lists(

@@ -17,13 +17,13 @@ from bloomery.integrations.redis.planning import planned
 from bloomery.integrations.redis.trips import Flow, command
 from bloomery.service.domain import operations
 from bloomery.service.domain.operations import Op
-from bloomery.service.store.catalogue import Catalogue, Changed, Listed, dropped, new_uid
-from bloomery.service.store.leftovers import swept, taken_back, was_dropped
-from bloomery.service.store.shared import Shared
-from bloomery.service.store.stream import Record
+from bloomery.service.replication.catalogue import Catalogue, Changed, Listed, dropped, new_uid
+from bloomery.service.replication.leftovers import swept, taken_back, was_dropped
+from bloomery.service.replication.shared import Shared
+from bloomery.service.replication.stream import Record
 
 if TYPE_CHECKING:
-    from bloomery.service.store.node import Node
+    from bloomery.service.replication.node import Node
 
 __all__ = ["Control", "dropping"]
 

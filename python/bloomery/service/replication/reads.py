@@ -17,9 +17,9 @@ from bloomery.service.policy.policy import limit_and_mark
 
 if TYPE_CHECKING:
     from bloomery.service.commands import Outcome
-    from bloomery.service.store.catalogue import Catalogue
-    from bloomery.service.store.node import Node
-    from bloomery.service.store.shared import Shared
+    from bloomery.service.replication.catalogue import Catalogue
+    from bloomery.service.replication.node import Node
+    from bloomery.service.replication.shared import Shared
 
 __all__ = ["contains", "exact_add", "hear"]
 

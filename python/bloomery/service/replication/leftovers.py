@@ -16,9 +16,9 @@ from bloomery.integrations.redis.failures import checked
 from bloomery.integrations.redis.naming import Keys
 from bloomery.integrations.redis.trips import Flow, command
 from bloomery.service.domain.operations import Op
-from bloomery.service.store.catalogue import Catalogue, Changed, Listed
-from bloomery.service.store.shared import Shared
-from bloomery.service.store.stream import Record, entries_in
+from bloomery.service.replication.catalogue import Catalogue, Changed, Listed
+from bloomery.service.replication.shared import Shared
+from bloomery.service.replication.stream import Record, entries_in
 
 __all__ = ["swept", "taken_back", "unsettled", "was_dropped"]
 

@@ -8,11 +8,11 @@ import time
 from typing import TYPE_CHECKING
 
 from bloomery import BloomFilter, errors
-from bloomery.service.store import copying
-from bloomery.service.store.catalogue import Listed
+from bloomery.service.replication import copying
+from bloomery.service.replication.catalogue import Listed
 
 if TYPE_CHECKING:
-    from bloomery.service.store.node import Node
+    from bloomery.service.replication.node import Node
 
 __all__ = ["Loader"]
 

@@ -16,9 +16,9 @@ from bloomery.integrations.redis.pushing import Source
 from bloomery.integrations.redis.reading import copying, read_into
 from bloomery.integrations.redis.trips import Flow, command
 from bloomery.service.domain.operations import Op
-from bloomery.service.store.catalogue import Catalogue, Changed, Listed
-from bloomery.service.store.leftovers import taken_back, unsettled, was_dropped
-from bloomery.service.store.shared import Shared, strings_of
+from bloomery.service.replication.catalogue import Catalogue, Changed, Listed
+from bloomery.service.replication.leftovers import taken_back, unsettled, was_dropped
+from bloomery.service.replication.shared import Shared, strings_of
 
 __all__ = ["emptied", "empty", "loaded", "merged", "restored"]
 

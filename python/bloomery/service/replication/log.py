@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING
 
 from bloomery import errors
 from bloomery.service.domain.operations import Op
-from bloomery.service.store.sending import Sender
-from bloomery.service.store.shared import Filters
+from bloomery.service.replication.sender import Sender
+from bloomery.service.replication.shared import Filters
 
 if TYPE_CHECKING:
     from bloomery.service.durability.log import Fsync, Row
-    from bloomery.service.store.outbox import Outbox
+    from bloomery.service.replication.outbox import Outbox
 
 __all__ = ["StoreLog"]
 

@@ -17,10 +17,10 @@ from bloomery.integrations.redis.link import Link
 from bloomery.integrations.redis.scripts import STRAY
 from bloomery.integrations.redis.trips import Ask, command, commands
 from bloomery.service.domain.operations import Op
-from bloomery.service.store.catalogue import Catalogue, Listed
-from bloomery.service.store.leftovers import was_dropped
-from bloomery.service.store.shared import Filters, Recent, Shared, strings_of
-from bloomery.service.store.stream import AGAIN, Record
+from bloomery.service.replication.catalogue import Catalogue, Listed
+from bloomery.service.replication.leftovers import was_dropped
+from bloomery.service.replication.shared import Filters, Recent, Shared, strings_of
+from bloomery.service.replication.stream import AGAIN, Record
 
 if TYPE_CHECKING:
     from bloomery import _native

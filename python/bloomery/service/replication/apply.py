@@ -9,14 +9,14 @@ from bloomery import BloomFilter, errors
 from bloomery.service.domain import operations
 from bloomery.service.domain.operations import Op
 from bloomery.service.domain.state import Entry
-from bloomery.service.store import copying
-from bloomery.service.store.catalogue import Listed
-from bloomery.service.store.shared import Filters, Shared
-from bloomery.service.store.stream import Entry as StreamEntry
+from bloomery.service.replication import copying
+from bloomery.service.replication.catalogue import Listed
+from bloomery.service.replication.shared import Filters, Shared
+from bloomery.service.replication.stream import Entry as StreamEntry
 
 if TYPE_CHECKING:
     from bloomery.service.engine import Engine
-    from bloomery.service.store.node import Node
+    from bloomery.service.replication.node import Node
 
 __all__ = ["Mirror"]
 

@@ -15,10 +15,10 @@ from bloomery import errors
 from bloomery.integrations.redis.failures import checked
 from bloomery.integrations.redis.trips import Flow, command
 from bloomery.service.domain.operations import Op
-from bloomery.service.store.stream import START, Entry, entries_in, later
+from bloomery.service.replication.stream import START, Entry, entries_in, later
 
 if TYPE_CHECKING:
-    from bloomery.service.store.node import Node
+    from bloomery.service.replication.node import Node
 
 __all__ = ["Tail"]
 

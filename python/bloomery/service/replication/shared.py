@@ -9,8 +9,8 @@ from dataclasses import dataclass
 
 from bloomery.integrations.redis.flows import Strings
 from bloomery.integrations.redis.naming import Keys
-from bloomery.service.store.catalogue import Catalogue, Listed
-from bloomery.service.store.stream import START, later, order
+from bloomery.service.replication.catalogue import Catalogue, Listed
+from bloomery.service.replication.stream import START, later, order
 
 __all__ = ["Filters", "Recent", "Shared", "strings_of"]
 

@@ -19,16 +19,16 @@ from typing import TYPE_CHECKING, Any
 from bloomery import errors
 from bloomery.integrations.redis.link import Link
 from bloomery.service.domain.state import Entry
-from bloomery.service.store.catalogue import Catalogue
-from bloomery.service.store.control import Control
-from bloomery.service.store.expired import Expired
-from bloomery.service.store.loader import Loader
-from bloomery.service.store.mirror import Mirror
-from bloomery.service.store.outbox import Outbox
-from bloomery.service.store.sending import Sender
-from bloomery.service.store.shared import Filters, Recent
-from bloomery.service.store.tail import Tail
-from bloomery.service.store.writing import StoreLog
+from bloomery.service.replication.apply import Mirror
+from bloomery.service.replication.catalogue import Catalogue
+from bloomery.service.replication.expired import Expired
+from bloomery.service.replication.lifecycle import Control
+from bloomery.service.replication.loader import Loader
+from bloomery.service.replication.log import StoreLog
+from bloomery.service.replication.outbox import Outbox
+from bloomery.service.replication.sender import Sender
+from bloomery.service.replication.shared import Filters, Recent
+from bloomery.service.replication.tail import Tail
 
 if TYPE_CHECKING:
     from bloomery.service.engine import Engine

@@ -7,11 +7,11 @@ from collections import deque
 from typing import TYPE_CHECKING
 
 from bloomery import errors
-from bloomery.service.store.catalogue import Listed
-from bloomery.service.store.control import dropping
+from bloomery.service.replication.catalogue import Listed
+from bloomery.service.replication.lifecycle import dropping
 
 if TYPE_CHECKING:
-    from bloomery.service.store.node import Node
+    from bloomery.service.replication.node import Node
 
 __all__ = ["Expired"]
 

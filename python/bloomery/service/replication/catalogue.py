@@ -24,7 +24,7 @@ from bloomery.integrations.redis.failures import checked
 from bloomery.integrations.redis.planning import shards_for
 from bloomery.integrations.redis.trips import Flow, command
 from bloomery.service.domain.operations import Op, name_of, text_of
-from bloomery.service.store.stream import Record, packed_records
+from bloomery.service.replication.stream import Record, packed_records
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
