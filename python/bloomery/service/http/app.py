@@ -13,17 +13,9 @@ from starlette.responses import JSONResponse
 from starlette.routing import Match, Route
 
 from bloomery import __version__, errors
-from bloomery.service.http import (
-    file,
-    filters,
-    health,
-    key_schemas,
-    keys,
-    lookup,
-    problems,
-    whole,
-    wrong,
-)
+from bloomery.service.http import problems, validation
+from bloomery.service.http.body import key_schemas
+from bloomery.service.http.endpoints import file, filters, health, keys, lookup, maintenance
 from bloomery.service.http.problems import Refused
 
 if TYPE_CHECKING:
@@ -36,7 +28,7 @@ _ABOUT = (
 )
 # Those of keys first: they are asked for most, and found by looking through all in order.
 _ROUTERS = (
-    *(keys.router, lookup.router, filters.router, whole.router, file.router),
+    *(keys.router, lookup.router, filters.router, maintenance.router, file.router),
     *(health.watching, health.router),
 )
 
@@ -102,7 +94,7 @@ def _methods(request: Request) -> set[str]:
 
 
 async def _not_valid(request: Request, problem: RequestValidationError) -> Response:
-    found = wrong.differences(problem.errors()[:20])
+    found = validation.differences(problem.errors()[:20])
     detail = "; ".join(f"{one['where']}: {one['what']}" for one in found[:3])
     status, body = problems.document("invalid-parameter", detail, errors=found)
     return Response(body, status, media_type=problems.MEDIA)

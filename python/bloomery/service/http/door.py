@@ -12,8 +12,9 @@ from uvicorn.config import Config
 from uvicorn.server import ServerState
 
 from bloomery import errors
-from bloomery.service.http import app, health, keys, origin, problems
-from bloomery.service.http.bodies import Bodies, Gone
+from bloomery.service.http import app, origin, problems
+from bloomery.service.http.body.bodies import Bodies, Gone
+from bloomery.service.http.endpoints import health, keys
 from bloomery.service.http.protocol import Connection
 from bloomery.service.network.listening import Listener, listen
 from bloomery.service.network.sockets import allow_files

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from bloomery import errors
 from bloomery.service.access.permissions import ANYBODY, User, check
-from bloomery.service.http.bodies import header
+from bloomery.service.http.body.bodies import header
 
 if TYPE_CHECKING:
     from bloomery.service.server import Server

@@ -13,10 +13,10 @@ from pydantic_core import to_json
 from bloomery import errors
 from bloomery.service.access.audit import AUDITED
 from bloomery.service.access.permissions import check
-from bloomery.service.http import bodies
+from bloomery.service.http.body import bodies
 from bloomery.service.http.login import known
 from bloomery.service.http.problems import Refused
-from bloomery.service.http.wrong import check_query
+from bloomery.service.http.validation import check_query
 
 if TYPE_CHECKING:
     from bloomery.service.commands import Commands

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from bloomery import BloomFilter, errors
-from bloomery.service.http.arrow import Column, Messages, answers
+from bloomery.service.http.body.arrow import Column, Messages, answers
 from conftest import effort, require
 
 pa = require("pyarrow")

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bloomery import errors
-from bloomery.service.http.ndjson import Lines, answers
+from bloomery.service.http.body.ndjson import Lines, answers
 
 MOST = 10_000
 

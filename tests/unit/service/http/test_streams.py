@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from bloomery.service.config.settings import Settings
-from bloomery.service.http import streams
+from bloomery.service.http.body import streams
 
 
 def test_without_pyarrow(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,12 +17,13 @@ from starlette.responses import Response
 
 from bloomery import errors
 from bloomery.service.commands import NO_ROOM, Commands, Outcome
-from bloomery.service.http import bodies, key_schemas, problems, streams
-from bloomery.service.http.consistency import CONSISTENCY, HEADER, consistency
-from bloomery.service.http.keyforms import key_of
+from bloomery.service.http import problems
+from bloomery.service.http.body import bodies, key_schemas, streams
+from bloomery.service.http.body.keyforms import key_of
+from bloomery.service.http.endpoints.consistency import CONSISTENCY, HEADER, consistency
 from bloomery.service.http.login import admit
 from bloomery.service.http.route import JSON, does, routes
-from bloomery.service.http.wrong import check_query
+from bloomery.service.http.validation import check_query
 from bloomery.service.slices import let_go
 
 if TYPE_CHECKING:

@@ -7,8 +7,9 @@ from typing import Any, Literal
 from fastapi import Request, Response
 from pydantic import BaseModel, Field
 
-from bloomery.service.http import bodies, key_schemas, problems
-from bloomery.service.http.keys import keys_in
+from bloomery.service.http import problems
+from bloomery.service.http.body import bodies, key_schemas
+from bloomery.service.http.endpoints.keys import keys_in
 from bloomery.service.http.route import JSON, Answer, Name, commands_of, does, routes, server_of
 from bloomery.service.lookup import answers
 

@@ -8,8 +8,8 @@ from typing import Any
 from pydantic_core import from_json
 
 from bloomery import errors
-from bloomery.service.http import bodies
-from bloomery.service.http.keyforms import key_of
+from bloomery.service.http.body import bodies
+from bloomery.service.http.body.keyforms import key_of
 
 __all__ = ["Lines", "answers"]
 

@@ -1,0 +1,1 @@
+"""Bodies of requests: JSON, lines of JSON, Arrow streams, read within limits."""
