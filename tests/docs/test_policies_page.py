@@ -5,7 +5,7 @@ from dataclasses import fields
 
 from bloomery.service.policy.alerts import KINDS
 from bloomery.service.policy.policy import FIELDS, ON_FULL, Policy
-from bloomery.service.resp.bf_reserve import POLICY
+from bloomery.service.resp.handlers.bf_reserve import POLICY
 from docs.pages import DOCS
 
 TEXT = (DOCS / "policies.md").read_text("utf-8")

@@ -10,26 +10,25 @@ from collections.abc import Awaitable
 from typing import TYPE_CHECKING, Any
 
 from bloomery import _native, errors
-from bloomery.service.resp import (
+from bloomery.service.resp import authorize, table
+from bloomery.service.resp.client import Client
+from bloomery.service.resp.connection import Connection
+from bloomery.service.resp.failures import failure_of
+from bloomery.service.resp.handlers import (
     bf,
     bf_lookup,
     bf_reserve,
     bf_whole,
-    catalogue,
     cf,
-    clients,
+    command,
     config,
-    gate,
+    connection,
     info,
     keyspace,
     replication,
     restore,
-    table,
     transactions,
 )
-from bloomery.service.resp.client import Client
-from bloomery.service.resp.connection import Connection
-from bloomery.service.resp.failures import failure_of
 from bloomery.service.resp.replies import Failure, encode
 from bloomery.service.resp.table import Command
 
@@ -182,7 +181,7 @@ class Door:
         try:
             command = table.find(words)
             client.command = command.full_name
-            gate.check(client, command, words)
+            authorize.check(client, command, words)
             if client.queue is not None and command.name not in transactions.AT_ONCE:
                 value = transactions.enqueue(client, command, words)
             else:
@@ -224,10 +223,10 @@ class Door:
             names, rest = command.names(words), words[command.words :]
             value = self.server.aside.do(names, lambda: command.handler(client, rest), now)
         except Exception:
-            gate.note(client, command, words, "failed")
+            authorize.note(client, command, words, "failed")
             raise
         if not isinstance(value, Awaitable):
-            gate.note(client, command, words, "done")
+            authorize.note(client, command, words, "done")
         return value
 
     async def _later(
@@ -235,10 +234,10 @@ class Door:
     ) -> None:
         try:
             reply = await value
-            gate.note(client, command, words, "done")
+            authorize.note(client, command, words, "done")
         except Exception as problem:  # noqa: BLE001  # as above
             reply = self._failed(problem)
-            gate.note(client, command, words, "failed")
+            authorize.note(client, command, words, "failed")
         client.session.reply(encode(reply, client.session.protocol), command.write)
 
     def _failed(self, problem: Exception) -> Failure:
@@ -256,12 +255,12 @@ class Door:
         """Do a command of a transaction; its value, or its failure."""
         try:
             command = table.find(words)
-            gate.check(client, command, words)  # again: what one may can change before EXEC
+            authorize.check(client, command, words)  # again: what one may can change before EXEC
             value = self._do(client, command, words, now=True)
         except Exception as problem:  # noqa: BLE001  # as above
             return self._failed(problem)
         if isinstance(value, Awaitable):
-            gate.note(client, command, words, "failed")
+            authorize.note(client, command, words, "failed")
             getattr(value, "close", lambda: None)()
             return Failure("ERR Command not allowed inside a transaction: it takes long")
         return value

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from bloomery.service.access.glob import glob
+from bloomery.service.resp.arguments import option
 from bloomery.service.resp.client import Client
 from bloomery.service.resp.replies import Failure
 from bloomery.service.resp.table import COMMANDS, CONTAINERS, Command, command, find, help_of
-from bloomery.service.resp.words import option
 
 _CATEGORIES = {
     "bf": "@bloom",

@@ -7,10 +7,10 @@ from typing import Any
 from bloomery import errors
 from bloomery.filters import SavedFilter
 from bloomery.service.commands import MAX_EXPORT_BYTES
+from bloomery.service.resp.arguments import integer, option, whole
 from bloomery.service.resp.client import Client
 from bloomery.service.resp.replies import OK, Failure
 from bloomery.service.resp.table import command
-from bloomery.service.resp.words import integer, option, whole
 from bloomery.storage import files
 
 _NAME = (1, 1, 1)

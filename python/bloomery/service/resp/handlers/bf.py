@@ -11,7 +11,9 @@ from typing import Any
 from bloomery.errors import UnknownFilter
 from bloomery.service.commands import NO_ROOM
 from bloomery.service.resp import failures
-from bloomery.service.resp.bf_reserve import (
+from bloomery.service.resp.arguments import decimal, integer, option
+from bloomery.service.resp.client import Client
+from bloomery.service.resp.handlers.bf_reserve import (
     MOST_CAPACITY,
     MOST_EXPANSION,
     adopt,
@@ -19,10 +21,8 @@ from bloomery.service.resp.bf_reserve import (
     make,
     make_default,
 )
-from bloomery.service.resp.client import Client
 from bloomery.service.resp.replies import Array, Failure, Raw
 from bloomery.service.resp.table import command, wrong_arity
-from bloomery.service.resp.words import decimal, integer, option
 from bloomery.service.slices import batches
 
 _NAME = (1, 1, 1)

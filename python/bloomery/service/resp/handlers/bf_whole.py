@@ -9,11 +9,11 @@ from typing import Any
 from bloomery import errors
 from bloomery.service.domain.state import LARGE, Entry
 from bloomery.service.resp import failures
-from bloomery.service.resp.bf_reserve import POLICY, filter_at, policy_value
+from bloomery.service.resp.arguments import integer, option
 from bloomery.service.resp.client import Client
+from bloomery.service.resp.handlers.bf_reserve import POLICY, filter_at, policy_value
 from bloomery.service.resp.replies import OK, Failure
 from bloomery.service.resp.table import command, wrong_arity
-from bloomery.service.resp.words import integer, option
 from bloomery.storage import files
 
 _NAME = (1, 1, 1)

@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable
 
+from bloomery.service.resp.arguments import integer, whole
 from bloomery.service.resp.client import Client
 from bloomery.service.resp.replies import Failure
 from bloomery.service.resp.table import command
-from bloomery.service.resp.words import integer, whole
 
 
 @command("WAIT", "numreplicas timeout", least=2, group="connection", does="session")

@@ -9,11 +9,11 @@ from bloomery import errors
 from bloomery.service.commands import NO_ROOM
 from bloomery.service.domain.state import Entry
 from bloomery.service.resp import failures
-from bloomery.service.resp.bf_reserve import filter_at
+from bloomery.service.resp.arguments import integer, option
 from bloomery.service.resp.client import Client
+from bloomery.service.resp.handlers.bf_reserve import filter_at
 from bloomery.service.resp.replies import OK, Array, Failure, Raw
 from bloomery.service.resp.table import command, wrong_arity
-from bloomery.service.resp.words import integer, option
 from bloomery.service.slices import FEW, batches
 
 MOST_CAPACITY = 1 << 30

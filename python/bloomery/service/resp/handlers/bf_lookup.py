@@ -8,10 +8,10 @@ from typing import Any
 from bloomery import errors
 from bloomery.service.lookup import answers
 from bloomery.service.policy.rebuilds import SETTLE
+from bloomery.service.resp.arguments import decimal, integer, option
 from bloomery.service.resp.client import Client
 from bloomery.service.resp.replies import OK, Failure
 from bloomery.service.resp.table import command
-from bloomery.service.resp.words import decimal, integer, option
 
 _NAME = (1, 1, 1)
 

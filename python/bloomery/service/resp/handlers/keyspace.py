@@ -10,10 +10,10 @@ from bloomery import errors
 from bloomery.service.access.glob import glob
 from bloomery.service.access.permissions import User
 from bloomery.service.domain.state import Entry
+from bloomery.service.resp.arguments import integer, option, whole
 from bloomery.service.resp.client import Client
 from bloomery.service.resp.replies import OK, Failure
 from bloomery.service.resp.table import Handler, command, help_of
-from bloomery.service.resp.words import integer, option, whole
 from bloomery.service.slices import FEW, batches, gathered
 
 _NAME, _NAMES = (1, 1, 1), (1, -1, 1)
@@ -115,7 +115,7 @@ def object_help(client: Client, words: list[bytes]) -> list[str]:
 
 
 def _user(client: Client) -> User:
-    assert client.user is not None  # or `gate` would have refused
+    assert client.user is not None  # or `authorize` would have refused
     return client.user
 
 

@@ -6,10 +6,10 @@ from typing import Any
 
 from bloomery.service.domain.state import Entry
 from bloomery.service.resp import failures
+from bloomery.service.resp.arguments import decimal, integer, option
 from bloomery.service.resp.client import Client
 from bloomery.service.resp.replies import OK, Failure
 from bloomery.service.resp.table import command, wrong_arity
-from bloomery.service.resp.words import decimal, integer, option
 from bloomery.sizing import MIN_ERROR_RATE
 
 __all__ = [

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 from bloomery import __version__, _native
 from bloomery.service.access.permissions import User
+from bloomery.service.resp.arguments import option, whole
 from bloomery.service.resp.client import Client
 from bloomery.service.resp.replies import OK, Failure, Text
 from bloomery.service.resp.table import command, help_of
-from bloomery.service.resp.words import option, whole
 
 if TYPE_CHECKING:
     from bloomery.service.server import Server
@@ -201,7 +201,7 @@ def info(client: Client, words: list[bytes]) -> Text:
     client.server.engine.begin()
     wanted = {option(word) for word in words}
     everything = not wanted or wanted & {"ALL", "DEFAULT", "EVERYTHING"}
-    assert client.user is not None  # or `gate` would have refused
+    assert client.user is not None  # or `authorize` would have refused
     all_names = client.user.everything
     parts = []
     for name, tell in _SECTIONS.items():

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 from bloomery import errors
 from bloomery.service.access.users import split_token
-from bloomery.service.resp import transactions
+from bloomery.service.resp.arguments import integer, option, whole
 from bloomery.service.resp.client import Client
-from bloomery.service.resp.info import MODULES, REDIS_VERSION
+from bloomery.service.resp.handlers import transactions
+from bloomery.service.resp.handlers.info import MODULES, REDIS_VERSION
 from bloomery.service.resp.replies import OK, Failure, Text
 from bloomery.service.resp.table import command, help_of
-from bloomery.service.resp.words import integer, option, whole
 
 if TYPE_CHECKING:
     from bloomery.service.resp.connection import Connection

@@ -1,0 +1,1 @@
+"""The commands of the Redis protocol, by family: each handler translates one to `commands`."""
