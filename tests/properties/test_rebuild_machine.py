@@ -27,9 +27,9 @@ from bloomery import (
     errors,
 )
 from bloomery.guard import Guard
-from bloomery.guard.draining import drain
-from bloomery.guard.flow import Call
+from bloomery.guard.driver import Call
 from bloomery.guard.lookups import confirm
+from bloomery.guard.queues.draining import drain
 from bloomery.guard.rebuilding import rebuild
 from bloomery.guard.writes import add, remove
 from unit.guard.stepping import Steps

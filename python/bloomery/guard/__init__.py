@@ -2,14 +2,14 @@
 
 from bloomery.guard.aio import AsyncGuard
 from bloomery.guard.answer import Answer
+from bloomery.guard.caches.local import LocalCache
+from bloomery.guard.caches.redis import AsyncRedisCache, RedisCache
 from bloomery.guard.decorator import guarded
-from bloomery.guard.localcache import LocalCache
-from bloomery.guard.rediscache import AsyncRedisCache, RedisCache
-from bloomery.guard.redisqueue import AsyncRedisQueue, RedisQueue
-from bloomery.guard.sources import CallSource
-from bloomery.guard.sql import SqlSource
-from bloomery.guard.sqlitequeue import SqliteQueue
-from bloomery.guard.sync import Guard
+from bloomery.guard.guard import Guard
+from bloomery.guard.queues.redis import AsyncRedisQueue, RedisQueue
+from bloomery.guard.queues.sqlite import SqliteQueue
+from bloomery.guard.sources.functions import CallSource
+from bloomery.guard.sources.sql.source import SqlSource
 
 __all__ = [
     "Answer",

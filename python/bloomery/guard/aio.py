@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 from bloomery.guard.answer import ABSENT, Answer
 from bloomery.guard.core import Core
-from bloomery.guard.draining import adopt, close, drain, inform
-from bloomery.guard.flow import arun
+from bloomery.guard.driver import arun
 from bloomery.guard.lookups import confirm, listed, look_up
 from bloomery.guard.options import Options
+from bloomery.guard.queues.draining import adopt, close, drain, inform
 from bloomery.guard.rebuilding import rebuild
 from bloomery.guard.writes import add, remove
 

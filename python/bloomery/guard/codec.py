@@ -19,7 +19,7 @@ from typing import Any, NoReturn
 from uuid import UUID
 
 from bloomery.errors import InvalidParameter
-from bloomery.guard.parts import Item
+from bloomery.guard.protocols import Item
 
 __all__ = ["decode", "encode", "read_item"]
 

@@ -16,15 +16,15 @@ from typing import Any
 from bloomery import _native
 from bloomery.errors import BloomeryError, InvalidParameter
 from bloomery.guard.answer import Answer
-from bloomery.guard.asking import Asking
-from bloomery.guard.caching import Caching
-from bloomery.guard.copies import Copies
-from bloomery.guard.flights import Flights
+from bloomery.guard.caches.resilient import Caching
 from bloomery.guard.observed import Observed
 from bloomery.guard.options import Options
-from bloomery.guard.parts import Cache, Queue
-from bloomery.guard.sources import CallSource
-from bloomery.guard.turns import Turns
+from bloomery.guard.protocols import Cache, Queue
+from bloomery.guard.queues.copies import Copies
+from bloomery.guard.queues.pacing import Turns
+from bloomery.guard.singleflight import Flights
+from bloomery.guard.sources.functions import CallSource
+from bloomery.guard.sources.resilient import Asking
 from bloomery.guard.writers import Writers
 
 __all__ = ["Core"]

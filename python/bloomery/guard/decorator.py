@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from bloomery.errors import InvalidParameter
 from bloomery.guard.aio import AsyncGuard
-from bloomery.guard.sync import Guard
+from bloomery.guard.guard import Guard
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack

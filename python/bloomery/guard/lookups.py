@@ -20,9 +20,9 @@ from bloomery.errors import SourceUnavailable
 from bloomery.filters import BloomFilter
 from bloomery.guard.answer import ABSENT, Answer
 from bloomery.guard.core import Core
-from bloomery.guard.flights import Flight, Interrupted, Some
-from bloomery.guard.flow import Call, Flow
-from bloomery.guard.parts import Cached, Item
+from bloomery.guard.driver import Call, Flow
+from bloomery.guard.protocols import Cached, Item
+from bloomery.guard.singleflight import Flight, Interrupted, Some
 from bloomery.steady import steady
 
 __all__ = ["confirm", "hashable", "lease", "listed", "look_up", "store"]

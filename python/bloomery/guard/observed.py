@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from bloomery.filters import BloomFilter
-from bloomery.guard.breaker import Breaker
+from bloomery.guard.sources.breaker import Breaker
 from bloomery.guard.unconfirmed import Unconfirmed
 from bloomery.sizing.intervals import interval
 

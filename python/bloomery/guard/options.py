@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias, TypedDict, get_args
 
 from bloomery.errors import InvalidParameter
-from bloomery.guard.parts import Cached
+from bloomery.guard.protocols import Cached
 from bloomery.steady import steady
 
 __all__ = ["GuardOptions", "OnOutage", "Options"]

@@ -17,7 +17,7 @@ from typing import Any
 from bloomery import _native
 from bloomery.errors import InvalidParameter
 from bloomery.guard.core import Core
-from bloomery.guard.flow import Call, Flow
+from bloomery.guard.driver import Call, Flow
 from bloomery.guard.writes import enter, fill
 
 __all__ = ["rebuild"]

@@ -6,7 +6,7 @@ import threading
 from concurrent.futures import Future
 from typing import Any
 
-from bloomery.guard.flow import Call, Flow
+from bloomery.guard.driver import Call, Flow
 
 __all__ = ["Writers"]
 

@@ -12,10 +12,10 @@ from typing import Any
 from bloomery import _native
 from bloomery.errors import FilterFull, InvalidSource, SourceUnavailable
 from bloomery.guard.answer import Answer
-from bloomery.guard.copies import is_too_often
 from bloomery.guard.core import Core
-from bloomery.guard.flow import Call, Flow
-from bloomery.guard.parts import Item
+from bloomery.guard.driver import Call, Flow
+from bloomery.guard.protocols import Item
+from bloomery.guard.queues.copies import is_too_often
 
 __all__ = ["add", "enter", "enter_filters", "fill", "forget", "leave_filter", "remove"]
 

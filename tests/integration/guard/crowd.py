@@ -12,7 +12,8 @@ from typing import Any, TextIO
 
 from bloomery import BloomFilter
 from bloomery.errors import QueueUnavailable, SourceUnavailable
-from bloomery.guard import Answer, Guard, RedisCache, SqlSource, draining
+from bloomery.guard import Answer, Guard, RedisCache, SqlSource
+from bloomery.guard.queues import draining
 from integration.guard import doomed
 
 KEYS = 24

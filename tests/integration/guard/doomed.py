@@ -7,7 +7,8 @@ import time
 from typing import Any
 
 from bloomery import BloomFilter
-from bloomery.guard import Answer, Guard, RedisQueue, SqliteQueue, SqlSource, draining
+from bloomery.guard import Answer, Guard, RedisQueue, SqliteQueue, SqlSource
+from bloomery.guard.queues import draining
 
 KEYS = 7
 ROWS = 20

@@ -6,7 +6,8 @@ import time
 from typing import Any
 
 from bloomery import BloomFilter
-from bloomery.guard import Guard, SqlSource, draining
+from bloomery.guard import Guard, SqlSource
+from bloomery.guard.queues import draining
 from integration.guard import doomed
 
 OPTIONS: Any = {"on_outage": "queue", "timeout": None, "retry": 3600, "most_retry": 3600}

@@ -13,7 +13,7 @@ import pytest
 
 from bloomery import BloomFilter
 from bloomery.guard import Guard
-from bloomery.guard.parts import Item
+from bloomery.guard.protocols import Item
 from conftest import require
 from integration.guard import doomed, paused
 from integration.guard.changes import changes, log_changes

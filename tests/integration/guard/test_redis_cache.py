@@ -14,7 +14,7 @@ import pytest
 from bloomery import BloomFilter
 from bloomery.errors import CacheUnavailable, InvalidParameter, PoisonedCache
 from bloomery.guard import AsyncGuard, AsyncRedisCache, Guard, RedisCache
-from bloomery.guard.parts import Cached
+from bloomery.guard.protocols import Cached
 from bloomery.steady import steady
 from conftest import require
 from integration.conftest import open_folder, started

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from bloomery import BloomFilter, _native
 from bloomery.errors import InvalidParameter, QueueUnavailable
 from bloomery.guard import AsyncGuard, AsyncRedisQueue, Guard, RedisQueue, SqliteQueue
-from bloomery.guard.parts import Item
+from bloomery.guard.protocols import Item
 from conftest import effort, require
 from integration.conftest import open_folder, started
 from integration.servers import RedisServer

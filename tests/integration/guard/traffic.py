@@ -18,7 +18,7 @@ from bloomery import CountingBloomFilter
 from bloomery.errors import SourceUnavailable
 from bloomery.guard import Answer, AsyncGuard, AsyncRedisCache, Guard, RedisCache, SqliteQueue
 from bloomery.guard.options import GuardOptions, OnOutage
-from bloomery.guard.sql import SqlSource
+from bloomery.guard.sources.sql.source import SqlSource
 from integration.guard.changes import log_changes
 from integration.servers import PostgresServer, RedisServer
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from typing import Any
 
-from bloomery.guard.flow import Call, Flow
+from bloomery.guard.driver import Call, Flow
 
 
 class Steps:

@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 from bloomery import _native, errors
-from bloomery.guard.parts import Cached, Item
+from bloomery.guard.protocols import Cached, Item
 
 
 class Table:

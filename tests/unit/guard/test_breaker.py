@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from bloomery.guard.breaker import Breaker
+from bloomery.guard.sources.breaker import Breaker
 from unit.clocks import Clock
 
 

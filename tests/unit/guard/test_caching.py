@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from bloomery import BloomFilter, errors
-from bloomery.guard import caching
-from bloomery.guard.parts import Cached
+from bloomery.guard.caches import resilient
+from bloomery.guard.protocols import Cached
 from unit.clocks import Clock
 from unit.guard.table import Memory, Table
 
@@ -121,7 +121,7 @@ def test_too_much_left_undeleted_leaves_the_cache_unused(
 
 def test_a_write_while_the_cache_comes_back_is_deleted_too(clock: Clock) -> None:
     """The key was left undeleted once, and is written again while that is made up for."""
-    from bloomery.guard.caching import Caching
+    from bloomery.guard.caches.resilient import Caching
     from unit.guard.stepping import Steps
 
     cache = Memory()

@@ -45,7 +45,7 @@ def test_closing_does_not_wait_for_a_source_that_hangs(
     source: Flaky, queue: SqliteQueue, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What hangs stays in the queue, and is done again under the same idempotency key."""
-    monkeypatch.setattr("bloomery.guard.sync._SOME_SECONDS", 0.1)
+    monkeypatch.setattr("bloomery.guard.guard._SOME_SECONDS", 0.1)
     go, hangs = threading.Event(), threading.Event()
     guard = Guard(BloomFilter(100), source, queue=queue, **{**QUIET, "retry": 0.01})
     guard.add("a", 1)

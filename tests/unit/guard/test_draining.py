@@ -164,7 +164,7 @@ def test_who_loses_the_lease_stops(
     guard: Guard, source: Flaky, queue: SqliteQueue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Another took over in mid-drain: the item under way is done, and no other."""
-    monkeypatch.setattr("bloomery.guard.draining._LEASE_SECONDS", 0.0)
+    monkeypatch.setattr("bloomery.guard.queues.draining._LEASE_SECONDS", 0.0)
     for number in range(5):
         guard.add(number, 1)
     source.mode = "up"

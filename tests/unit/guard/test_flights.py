@@ -2,7 +2,7 @@
 
 import pytest
 
-from bloomery.guard.flights import Flights, Interrupted
+from bloomery.guard.singleflight import Flights, Interrupted
 
 
 def test_each_key_is_claimed_once() -> None:

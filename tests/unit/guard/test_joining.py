@@ -9,8 +9,8 @@ import pytest
 from bloomery import BloomFilter
 from bloomery.errors import SourceUnavailable
 from bloomery.guard import Answer, Guard
-from bloomery.guard.flights import Flights, Some
-from bloomery.guard.parts import Cached
+from bloomery.guard.protocols import Cached
+from bloomery.guard.singleflight import Flights, Some
 from unit.guard.table import Memory
 from unit.guard.test_stampede import until, waiting
 

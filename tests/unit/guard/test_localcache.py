@@ -6,8 +6,9 @@ import threading
 import pytest
 
 from bloomery.errors import InvalidParameter
-from bloomery.guard import LocalCache, localcache
-from bloomery.guard.parts import Cached
+from bloomery.guard import LocalCache
+from bloomery.guard.caches import local
+from bloomery.guard.protocols import Cached
 from bloomery.steady import steady
 from conftest import require
 

@@ -13,8 +13,8 @@ import pytest
 from bloomery import BloomFilter
 from bloomery.errors import SourceUnavailable
 from bloomery.guard import Guard
-from bloomery.guard.breaker import Breaker
 from bloomery.guard.observed import Observed, Tally
+from bloomery.guard.sources.breaker import Breaker
 from unit.clocks import Clock
 from unit.together import switching_often
 

@@ -17,7 +17,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from bloomery import BloomFilter, CountingBloomFilter, CuckooFilter, DeletableBloomFilter
 from bloomery.errors import QueueUnavailable
 from bloomery.guard import Answer, Guard, LocalCache, SqliteQueue
-from bloomery.guard.parts import Item
+from bloomery.guard.protocols import Item
 from conftest import effort
 from unit.guard.flaky import QUIET, Flaky
 

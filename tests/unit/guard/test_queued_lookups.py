@@ -8,7 +8,7 @@ import pytest
 
 from bloomery import BloomFilter
 from bloomery.guard import Answer, Guard, SqliteQueue
-from bloomery.guard.parts import Item
+from bloomery.guard.protocols import Item
 from unit.guard.flaky import QUIET, Flaky
 
 

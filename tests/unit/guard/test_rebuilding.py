@@ -9,7 +9,7 @@ import pytest
 
 from bloomery import BloomFilter, CountingBloomFilter, CuckooFilter, DeletableBloomFilter, errors
 from bloomery.guard import Guard
-from bloomery.guard.draining import drain
+from bloomery.guard.queues.draining import drain
 from bloomery.guard.rebuilding import rebuild
 from bloomery.guard.writes import add, remove
 from unit.guard.harness import by_hand

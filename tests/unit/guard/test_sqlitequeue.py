@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from bloomery import BloomFilter, _native
 from bloomery.errors import InvalidParameter, QueueUnavailable, UnsupportedVersion
 from bloomery.guard import Guard, SqliteQueue
-from bloomery.guard.parts import Item
+from bloomery.guard.protocols import Item
 from conftest import effort
 from unit.guard.flaky import Log
 
@@ -247,7 +247,7 @@ def test_a_locked_file_is_an_error_and_loses_nothing(
     queue: SqliteQueue, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Reading goes on; writing waits, and then says who is to be asked."""
-    monkeypatch.setattr("bloomery.guard.sqlitefile._BUSY_SECONDS", 0.05)
+    monkeypatch.setattr("bloomery.guard.queues.sqlite_file._BUSY_SECONDS", 0.05)
     waiting = SqliteQueue(path)
     queue.put([item(1)])
     other = sqlite3.connect(path, isolation_level=None)

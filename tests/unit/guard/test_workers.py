@@ -9,9 +9,9 @@ from concurrent.futures import Future
 
 import pytest
 
-from bloomery.guard import workers as module
-from bloomery.guard.flow import Call, run
-from bloomery.guard.workers import Workers
+from bloomery.guard.driver import Call, run
+from bloomery.guard.sources import workers as module
+from bloomery.guard.sources.workers import Workers
 
 
 def test_work_is_done_and_problems_come_back() -> None:

@@ -12,10 +12,10 @@ import pytest
 
 from bloomery import BloomFilter, CountingBloomFilter, CuckooFilter, DeletableBloomFilter, errors
 from bloomery.guard import AsyncGuard, Guard
-from bloomery.guard.draining import drain
-from bloomery.guard.flow import Call
+from bloomery.guard.driver import Call
 from bloomery.guard.lookups import confirm
-from bloomery.guard.parts import Item
+from bloomery.guard.protocols import Item
+from bloomery.guard.queues.draining import drain
 from bloomery.guard.writes import add, remove
 from unit.guard.harness import by_hand
 from unit.guard.stepping import Steps, every_order

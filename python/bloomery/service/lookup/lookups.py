@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from bloomery import errors
 from bloomery.guard.answer import Answer
 from bloomery.guard.core import Core
-from bloomery.guard.flow import arun
+from bloomery.guard.driver import arun
 from bloomery.guard.lookups import look_up
 from bloomery.guard.observed import Observation
 from bloomery.names import printable

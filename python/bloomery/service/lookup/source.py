@@ -11,10 +11,10 @@ from typing import Any
 
 from bloomery import errors
 from bloomery.guard.aio import AsyncGuard
-from bloomery.guard.asking import Asking
-from bloomery.guard.caching import Caching
+from bloomery.guard.caches.resilient import Caching
 from bloomery.guard.core import Core
 from bloomery.guard.options import GuardOptions, Options
+from bloomery.guard.sources.resilient import Asking
 from bloomery.service.config.sources import SourceSettings
 from bloomery.service.lookup.keytypes import TypedSource
 
@@ -99,7 +99,7 @@ class _NoFilter:
 
 def open_source(settings: SourceSettings) -> Any:
     """The source of a configuration, which connects to nothing yet."""
-    from bloomery.guard.sql import SqlSource
+    from bloomery.guard.sources.sql.source import SqlSource
 
     return SqlSource(
         settings.url,
@@ -117,10 +117,10 @@ def _open_cache(settings: SourceSettings) -> Any:
     if settings.cache == "none":
         return None
     if settings.cache == "local":
-        from bloomery.guard.localcache import LocalCache
+        from bloomery.guard.caches.local import LocalCache
 
         return LocalCache(settings.cache_capacity)
-    from bloomery.guard.rediscache import AsyncRedisCache
+    from bloomery.guard.caches.redis import AsyncRedisCache
 
     # Others may use this Redis too, with another table under the same name.
     told = {word: value for word, value in settings.shown().items() if word in _MEANING}
@@ -135,7 +135,7 @@ _MEANING = ("url", "table", "key", "value", "query", "key-type")
 def _open_queue(settings: SourceSettings, data: Path) -> Any:
     if settings.on_outage != "queue":
         return None
-    from bloomery.guard.sqlitequeue import SqliteQueue
+    from bloomery.guard.queues.sqlite import SqliteQueue
 
     folder = data / "queues"
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)

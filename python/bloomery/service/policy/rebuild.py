@@ -23,7 +23,7 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from bloomery import errors
-from bloomery.guard.workers import Workers
+from bloomery.guard.sources.workers import Workers
 from bloomery.service.commands import NO_ROOM
 from bloomery.service.domain.creation import PARAMETERS
 from bloomery.service.domain.state import Entry

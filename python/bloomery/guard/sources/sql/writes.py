@@ -10,8 +10,8 @@ from itertools import zip_longest
 from typing import TYPE_CHECKING, Any
 
 from bloomery.errors import InvalidSource
-from bloomery.guard.sqldatabase import SqlDatabase
-from bloomery.guard.sqllookup import SqlLookup
+from bloomery.guard.sources.sql.database import SqlDatabase
+from bloomery.guard.sources.sql.lookup import SqlLookup
 
 if TYPE_CHECKING:
     import sqlalchemy as sa

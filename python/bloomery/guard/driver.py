@@ -14,7 +14,7 @@ from concurrent.futures import TimeoutError as FutureTimeout
 from dataclasses import dataclass
 from typing import Any, TypeAlias, TypeVar
 
-from bloomery.guard.workers import Workers
+from bloomery.guard.sources.workers import Workers
 
 __all__ = ["Call", "Flow", "arun", "run"]
 

@@ -7,10 +7,10 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 from bloomery.errors import InvalidParameter
-from bloomery.guard.sqldatabase import SqlDatabase
-from bloomery.guard.sqlkeys import key_of
-from bloomery.guard.sqllookup import SqlLookup
-from bloomery.guard.sqlwrites import SqlWrites
+from bloomery.guard.sources.sql.database import SqlDatabase
+from bloomery.guard.sources.sql.keys import key_of
+from bloomery.guard.sources.sql.lookup import SqlLookup
+from bloomery.guard.sources.sql.writes import SqlWrites
 
 if TYPE_CHECKING:
     import sqlalchemy as sa

@@ -16,7 +16,7 @@ from bloomery.steady import steady
 if TYPE_CHECKING:
     from cachetools import TLRUCache
 
-    from bloomery.guard.parts import Cached
+    from bloomery.guard.protocols import Cached
 
 __all__ = ["LocalCache"]
 

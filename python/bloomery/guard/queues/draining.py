@@ -23,10 +23,10 @@ from bloomery import _native
 from bloomery.errors import FilterFull, QueueUnavailable, SourceUnavailable
 from bloomery.guard import writes
 from bloomery.guard.core import Core
-from bloomery.guard.flow import Call, Flow
+from bloomery.guard.driver import Call, Flow
 from bloomery.guard.lookups import hashable, lease, store
-from bloomery.guard.parts import Item, Queue
-from bloomery.guard.turns import TELLING
+from bloomery.guard.protocols import Item, Queue
+from bloomery.guard.queues.pacing import TELLING
 from bloomery.steady import steady
 
 __all__ = ["adopt", "close", "drain", "inform"]

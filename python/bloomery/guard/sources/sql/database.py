@@ -16,7 +16,7 @@ from bloomery.errors import (
     MissingExtra,
     SourceUnavailable,
 )
-from bloomery.guard.sqlengine import engine_of
+from bloomery.guard.sources.sql.engine import engine_of
 
 if TYPE_CHECKING:
     import sqlalchemy as sa

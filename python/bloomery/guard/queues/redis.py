@@ -1,4 +1,4 @@
-"""A durable queue in Redis, for threads and for asyncio; what is asked is in `redisscripts`.
+"""A durable queue in Redis, for threads and for asyncio; what is asked is in `redis_scripts`.
 
 It is as durable as that Redis: `appendonly yes` with `appendfsync always` survives a crash of the
 machine, `everysec` may lose the last second, and without a log all is lost with the process. A
@@ -12,9 +12,9 @@ from collections.abc import Sequence
 from typing import Any, TypeVar
 
 from bloomery.errors import QueueUnavailable
-from bloomery.guard.parts import Item
+from bloomery.guard.protocols import Item
+from bloomery.guard.queues.redis_scripts import Asked, RedisScripts, Script
 from bloomery.guard.redisclient import RedisClient, redis_client
-from bloomery.guard.redisscripts import Asked, RedisScripts, Script
 
 __all__ = ["AsyncRedisQueue", "RedisQueue"]
 

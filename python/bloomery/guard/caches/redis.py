@@ -1,5 +1,5 @@
 """A cache in Redis, or in a Redis Cluster: for threads, and for asyncio. A batch is one round trip;
-what is sent and what comes back is `redisentries`'."""
+what is sent and what comes back is `redis_entries`'."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from bloomery.errors import InvalidParameter
-from bloomery.guard.parts import Cached
+from bloomery.guard.caches.redis_entries import Command, RedisEntries
+from bloomery.guard.protocols import Cached
+from bloomery.guard.queues.redis_scripts import spelled
 from bloomery.guard.redisclient import RedisClient, redis_client
-from bloomery.guard.redisentries import Command, RedisEntries
-from bloomery.guard.redisscripts import spelled
 
 __all__ = ["AsyncRedisCache", "RedisCache"]
 

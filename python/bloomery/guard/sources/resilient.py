@@ -9,10 +9,10 @@ from concurrent import futures
 from typing import Any
 
 from bloomery.errors import InvalidSource, SourceUnavailable
-from bloomery.guard.breaker import Breaker
-from bloomery.guard.flow import Call, Flow
+from bloomery.guard.driver import Call, Flow
 from bloomery.guard.options import Options
-from bloomery.guard.workers import Workers
+from bloomery.guard.sources.breaker import Breaker
+from bloomery.guard.sources.workers import Workers
 
 __all__ = ["Asking"]
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from bloomery.errors import InvalidParameter, InvalidSource
-from bloomery.guard.asking import ASYNC
+from bloomery.guard.sources.resilient import ASYNC
 
 __all__ = ["CallSource"]
 

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 from bloomery.guard.answer import ABSENT, Answer
 from bloomery.guard.core import Core
-from bloomery.guard.draining import adopt, drain, inform
-from bloomery.guard.flow import run
+from bloomery.guard.driver import run
 from bloomery.guard.lookups import confirm, listed, look_up
 from bloomery.guard.options import Options
+from bloomery.guard.queues.draining import adopt, drain, inform
 from bloomery.guard.rebuilding import rebuild
 from bloomery.guard.writes import add, remove
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from typing_extensions import Self, Unpack
 
     from bloomery.guard.options import GuardOptions
-    from bloomery.guard.parts import Cache, Queue
+    from bloomery.guard.protocols import Cache, Queue
     from bloomery.types import Batch, Key
 
 __all__ = ["Guard"]

@@ -17,7 +17,7 @@ from typing import Any, TypeAlias, TypeVar
 from bloomery import _native
 from bloomery.errors import InvalidParameter, QueueUnavailable
 from bloomery.guard.codec import encode, read_item
-from bloomery.guard.parts import Item
+from bloomery.guard.protocols import Item
 
 __all__ = ["Asked", "RedisScripts", "Script", "spelled"]
 

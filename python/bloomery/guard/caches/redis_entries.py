@@ -27,8 +27,8 @@ from typing import Any, NamedTuple, TypeAlias
 
 from bloomery.errors import CacheUnavailable, InvalidParameter, PoisonedCache
 from bloomery.guard.codec import decode, encode
-from bloomery.guard.parts import Cached
-from bloomery.guard.redisscripts import Script
+from bloomery.guard.protocols import Cached
+from bloomery.guard.queues.redis_scripts import Script
 from bloomery.steady import steady
 
 __all__ = ["Command", "RedisEntries", "Replies"]

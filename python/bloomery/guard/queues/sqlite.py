@@ -18,8 +18,8 @@ from typing import Any
 from bloomery import _native
 from bloomery.errors import InvalidParameter, QueueUnavailable
 from bloomery.guard.codec import encode, read_item
-from bloomery.guard.parts import Item
-from bloomery.guard.sqlitefile import SqliteFile
+from bloomery.guard.protocols import Item
+from bloomery.guard.queues.sqlite_file import SqliteFile
 from bloomery.steady import steady
 
 __all__ = ["SqliteQueue"]

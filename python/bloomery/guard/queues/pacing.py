@@ -8,7 +8,7 @@ from collections import deque
 from concurrent.futures import Future
 from contextvars import ContextVar
 
-from bloomery.guard.flow import Call, Flow
+from bloomery.guard.driver import Call, Flow
 
 __all__ = ["TELLING", "Turns"]
 

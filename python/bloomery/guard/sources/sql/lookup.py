@@ -11,8 +11,8 @@ from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 from bloomery.errors import InvalidSource
-from bloomery.guard.sqldatabase import SqlDatabase
-from bloomery.guard.sqlkeys import Asked, KeyColumn, postgresql_column
+from bloomery.guard.sources.sql.database import SqlDatabase
+from bloomery.guard.sources.sql.keys import Asked, KeyColumn, postgresql_column
 
 if TYPE_CHECKING:
     import sqlalchemy as sa

@@ -17,10 +17,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from bloomery.errors import CacheUnavailable, PoisonedCache
-from bloomery.guard.breaker import Breaker
-from bloomery.guard.flow import Call, Flow
-from bloomery.guard.localcache import LocalCache
-from bloomery.guard.parts import Cache, Cached
+from bloomery.guard.caches.local import LocalCache
+from bloomery.guard.driver import Call, Flow
+from bloomery.guard.protocols import Cache, Cached
+from bloomery.guard.sources.breaker import Breaker
 
 __all__ = ["Caching"]
 

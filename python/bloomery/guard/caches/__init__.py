@@ -1,0 +1,1 @@
+"""Caches of confirmed answers: in the process, or in Redis."""

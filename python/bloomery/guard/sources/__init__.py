@@ -1,0 +1,1 @@
+"""Sources of truth: functions, or tables in SQL."""

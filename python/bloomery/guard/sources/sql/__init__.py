@@ -1,0 +1,1 @@
+"""A table or a query in SQL as the source of truth."""
