@@ -18,7 +18,7 @@ from benchmarks.settings import Record, Settings
 from benchmarks.timing import progress, quiet
 from bloomery import sizing
 from bloomery.integrations.redis import RedisFilter
-from bloomery.integrations.redis.flows import Strings
+from bloomery.integrations.redis.bits.strings import Strings
 
 LEAST = 500.0  # MB/s
 ERROR_RATE = 0.01

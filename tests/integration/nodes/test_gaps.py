@@ -3,7 +3,7 @@
 from types import SimpleNamespace
 from typing import Any
 
-from bloomery.integrations.redis.link import Link
+from bloomery.integrations.redis.wire.link import Link
 from bloomery.service.replication.catalogue import Catalogue
 from bloomery.service.replication.shared import Recent
 from bloomery.service.replication.stream import START

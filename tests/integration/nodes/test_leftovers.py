@@ -8,7 +8,7 @@ import pytest
 
 from bloomery import BloomFilter, errors
 from bloomery.integrations.redis import RedisFilter
-from bloomery.integrations.redis.link import Link
+from bloomery.integrations.redis.wire.link import Link
 from bloomery.service.replication.catalogue import Catalogue, Listed
 from bloomery.service.replication.copying import loaded, restored
 from bloomery.service.replication.lifecycle import Control, dropping

@@ -9,7 +9,7 @@ import pytest
 import redis
 
 from bloomery.integrations.redis import RedisFilter
-from bloomery.integrations.redis.trips import packed
+from bloomery.integrations.redis.wire.flow import packed
 from integration.nodes.conftest import StartFleet
 from integration.nodes.load import reserve
 from integration.servers import RedisServer, StartRedis, wait_until

@@ -12,9 +12,9 @@ import pytest
 import redis
 
 from bloomery.errors import StoreUnavailable
-from bloomery.integrations.redis.aiolink import AsyncLink
-from bloomery.integrations.redis.link import Link
-from bloomery.integrations.redis.trips import Ask, packed
+from bloomery.integrations.redis.wire.aiolink import AsyncLink
+from bloomery.integrations.redis.wire.flow import Ask, packed
+from bloomery.integrations.redis.wire.link import Link
 from integration.redis.either import Either
 from integration.servers import RedisCluster, RedisServer
 

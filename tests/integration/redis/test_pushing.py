@@ -12,7 +12,8 @@ import pytest
 
 from bloomery import BloomFilter
 from bloomery.errors import BloomeryError, FilterExists, IncompatibleFilters, UnknownFilter
-from bloomery.integrations.redis import AsyncRedisFilter, RedisFilter, reading
+from bloomery.integrations.redis import AsyncRedisFilter, RedisFilter
+from bloomery.integrations.redis.transfer import reading
 from bloomery.types import Layout
 from conftest import require
 from integration.servers import RedisServer, StartRedis, wait_until

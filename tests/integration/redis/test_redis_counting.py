@@ -20,12 +20,8 @@ from bloomery.errors import (
     StoreUnavailable,
     UnknownFilter,
 )
-from bloomery.integrations.redis import (
-    AsyncRedisCountingFilter,
-    RedisCountingFilter,
-    RedisFilter,
-    reading,
-)
+from bloomery.integrations.redis import AsyncRedisCountingFilter, RedisCountingFilter, RedisFilter
+from bloomery.integrations.redis.transfer import reading
 from conftest import effort, require
 from integration.servers import RedisServer
 

@@ -7,7 +7,8 @@ import pytest
 
 from bloomery import BloomFilter, CountingBloomFilter
 from bloomery.errors import IncompatibleFilters, UnknownFilter
-from bloomery.integrations.redis import RedisFilter, reading
+from bloomery.integrations.redis import RedisFilter
+from bloomery.integrations.redis.transfer import reading
 from conftest import require
 from integration.servers import RedisServer, StartRedis
 

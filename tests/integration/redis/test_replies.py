@@ -8,9 +8,10 @@ import pytest
 from redis.exceptions import ResponseError
 
 from bloomery.errors import StoreRefused
-from bloomery.integrations.redis import RedisFilter, link
-from bloomery.integrations.redis.link import Link
-from bloomery.integrations.redis.trips import Ask, commands
+from bloomery.integrations.redis import RedisFilter
+from bloomery.integrations.redis.wire import link
+from bloomery.integrations.redis.wire.flow import Ask, commands
+from bloomery.integrations.redis.wire.link import Link
 from integration.redis.either import Either
 from integration.servers import RedisServer, wait_until
 

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from bloomery import _native
 from bloomery.errors import InvalidKey, NullKey, UnsupportedBatch, UnsupportedKey
-from bloomery.integrations.redis.bf_keys import MARK, rows, sent
-from bloomery.integrations.redis.bf_making import planned_bf
+from bloomery.integrations.redis.bf.keys import MARK, rows, sent
+from bloomery.integrations.redis.bf.making import planned_bf
 from conftest import require
 
 PLACES = _native.Places(planned_bf(1000, 0.01, 1).header, 64)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from bloomery.errors import MissingExtra
-from bloomery.integrations.redis.clients import given
+from bloomery.integrations.redis.wire.clients import given
 
 URLS: list[tuple[str, str, str]] = [
     ("redis://user:secret@host:7/3", "single", "host:7"),

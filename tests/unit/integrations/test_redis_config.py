@@ -11,9 +11,9 @@ from redis import exceptions
 
 from bloomery.errors import CorruptData, FilterExists, StoreRefused
 from bloomery.integrations.redis.config import Config
-from bloomery.integrations.redis.failures import checked, refused
 from bloomery.integrations.redis.naming import Keys
 from bloomery.integrations.redis.planning import planned
+from bloomery.integrations.redis.wire.failures import checked, refused
 
 
 def plan(capacity: int = 1000, **options: Any) -> Config:

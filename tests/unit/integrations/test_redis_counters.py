@@ -3,7 +3,7 @@
 import pytest
 
 from bloomery.errors import CorruptData
-from bloomery.integrations.redis.counters import Counters, planned_counters
+from bloomery.integrations.redis.bits.counters import Counters, planned_counters
 from bloomery.integrations.redis.naming import Keys
 from conftest import require
 

@@ -19,8 +19,8 @@ from redis.exceptions import (
 )
 
 from bloomery.errors import StoreRefused, StoreUnavailable
-from bloomery.integrations.redis.round import Round, single_commands
-from bloomery.integrations.redis.trips import Ask, packed
+from bloomery.integrations.redis.wire.flow import Ask, packed
+from bloomery.integrations.redis.wire.retry import Round, single_commands
 
 GET = packed(("GET", "a"))
 SET = packed(("SET", "a", "b\r\n$1\r\n"))

@@ -6,21 +6,22 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from bloomery.errors import InvalidParameter, StoreRefused, UnknownFilter
 from bloomery.filters.redisbloom import RedisBloomFilter
-from bloomery.integrations.redis import bf_copy, bf_making, bf_replies, flows
-from bloomery.integrations.redis.bf import BfFilter
-from bloomery.integrations.redis.bf_copy import BfCopy
+from bloomery.integrations.redis.bf import copy, making, replies
+from bloomery.integrations.redis.bf.copy import BfCopy
+from bloomery.integrations.redis.bf.filter import BfFilter
+from bloomery.integrations.redis.bits import strings
+from bloomery.integrations.redis.bits.strings import Strings
 from bloomery.integrations.redis.config import Config
-from bloomery.integrations.redis.failures import checked
-from bloomery.integrations.redis.flows import Strings
 from bloomery.integrations.redis.planning import planned
-from bloomery.integrations.redis.pushing import Source, pushing
-from bloomery.integrations.redis.reading import copying
-from bloomery.integrations.redis.trips import Ask, Flow, command, packed
+from bloomery.integrations.redis.transfer.pushing import Source, pushing
+from bloomery.integrations.redis.transfer.reading import copying
+from bloomery.integrations.redis.wire.failures import checked
+from bloomery.integrations.redis.wire.flow import Ask, Flow, command, packed
 
 if TYPE_CHECKING:
     from bloomery.filters import BloomFilter
     from bloomery.integrations.redis.naming import Keys
-    from bloomery.integrations.redis.reading import Progress
+    from bloomery.integrations.redis.transfer.reading import Progress
     from bloomery.types import Hasher, Layout
 
 __all__ = ["BackendChoice", "Wish", "copied", "created", "found", "pushed", "wished"]
@@ -57,7 +58,7 @@ def wished(
     if backend != "bf":
         bits = planned(capacity, error_rate, layout, hasher, seed, shards)
     if backend != "bits" and not own:
-        bf = bf_making.planned_bf(capacity, error_rate, shards)
+        bf = making.planned_bf(capacity, error_rate, shards)
     return Wish(bits, bf)
 
 
@@ -71,9 +72,9 @@ def _create(keys: Keys, wish: Wish, ttl: float | None) -> Flow[Config]:
     if bits is not None and bf is not None:
         bf = bf if (yield from _has_bf(keys)) else None
     if bf is not None:
-        return (yield from bf_making.create(keys, bf, ttl))
+        return (yield from making.create(keys, bf, ttl))
     assert bits is not None
-    return (yield from _with_strings(flows.create(keys, bits, ttl), "take backend='bf'"))
+    return (yield from _with_strings(strings.create(keys, bits, ttl), "take backend='bf'"))
 
 
 def _with_strings(flow: Flow[Config], instead: str) -> Flow[Config]:
@@ -81,7 +82,7 @@ def _with_strings(flow: Flow[Config], instead: str) -> Flow[Config]:
     try:
         return (yield from flow)
     except StoreRefused as problem:
-        if bf_replies.unknown(problem.__cause__):
+        if replies.unknown(problem.__cause__):
             raise StoreRefused(
                 f"this server has no strings to keep bits in: if it has BF.*, {instead}"
             ) from problem
@@ -99,23 +100,23 @@ def _has_bf(keys: Keys) -> Flow[bool]:
     [[held], [reply]] = yield [command(keys.config, "GET", keys.config), Ask(bits, tried, 1)]
     if isinstance(held, bytes):
         return Config.from_json(keys.name, held).backend == "bf"
-    if bf_replies.unknown(held):
+    if replies.unknown(held):
         return True  # no strings: if anything, it has BF.*
     checked([held])
-    return not bf_replies.unknown(reply) and not bf_replies.says(reply, "permission")
+    return not replies.unknown(reply) and not replies.says(reply, "permission")
 
 
 def found(keys: Keys) -> Flow[Strings | BfFilter]:
     """Find out what a filter is that is there; UnknownFilter if it is not."""
     try:
-        return _store(keys, (yield from flows.opened(keys)))
+        return _store(keys, (yield from strings.opened(keys)))
     except (UnknownFilter, StoreRefused) as problem:
-        if isinstance(problem, StoreRefused) and not bf_replies.unknown(problem.__cause__):
+        if isinstance(problem, StoreRefused) and not replies.unknown(problem.__cause__):
             raise
         first = problem
     # Without a configuration it may be one of BF.*, which tells what it is.
     try:
-        return _store(keys, (yield from bf_making.described(keys)))
+        return _store(keys, (yield from making.described(keys)))
     except UnknownFilter:
         if isinstance(first, UnknownFilter):
             raise first from None  # which may say more: it is still on its way
@@ -136,7 +137,7 @@ def pushed(
                 f"shards is {shards!r}, must be 1: a {type(local).__name__} becomes one filter of "
                 "BF.*"
             )
-        return _store(keys, (yield from bf_copy.pushed(keys, local, ttl, progress)))
+        return _store(keys, (yield from copy.pushed(keys, local, ttl, progress)))
     flow = pushing(keys, Source.of(local, "bloom"), shards, ttl, progress)
     return _store(keys, (yield from _with_strings(flow, "add the keys to a filter of it")))
 
@@ -144,7 +145,7 @@ def pushed(
 def copied(store: Strings | BfFilter, progress: Progress | None) -> Flow[Any]:
     """Copy it: a `BloomFilter`, or a `BfCopy` of one of BF.*."""
     if isinstance(store, BfFilter):
-        return (yield from bf_copy.copied(store, progress))
+        return (yield from copy.copied(store, progress))
     return (yield from copying(store, progress))
 
 

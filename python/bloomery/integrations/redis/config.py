@@ -15,8 +15,8 @@ from bloomery.errors import (
     UnknownFilter,
     UnsupportedVersion,
 )
-from bloomery.integrations.redis import telling
 from bloomery.integrations.redis.figures import Counting
+from bloomery.integrations.redis.wire import change_feed
 
 __all__ = ["MAX_GENERATIONS", "Backend", "Config"]
 
@@ -94,7 +94,7 @@ class Config:
         loading = found["loading"]
         if loading is not None and (type(loading) is not str or len(loading) > 64):
             return "it does not say what is being loaded"
-        if not telling.right(found["told"]):
+        if not change_feed.right(found["told"]):
             return "it does not say whom to tell"
         if type(found["made"]) is not bool:
             return "it does not say whether it is made"

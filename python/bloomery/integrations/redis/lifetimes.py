@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from bloomery.errors import InvalidParameter, UnknownFilter
-from bloomery.integrations.redis.failures import checked
-from bloomery.integrations.redis.trips import Flow, command
+from bloomery.integrations.redis.wire.failures import checked
+from bloomery.integrations.redis.wire.flow import Flow, command
 
 if TYPE_CHECKING:
     from bloomery.integrations.redis.naming import Keys

@@ -9,7 +9,7 @@ from bloomery.errors import UnsupportedKey
 if TYPE_CHECKING:
     from bloomery.integrations.redis.config import Config
     from bloomery.integrations.redis.naming import Keys
-    from bloomery.integrations.redis.trips import Ask, Flow
+    from bloomery.integrations.redis.wire.flow import Ask, Flow
     from bloomery.types import Batch, Key, Mask
 
 __all__ = ["S", "Store", "one"]

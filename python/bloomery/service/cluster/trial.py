@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from bloomery import errors
-from bloomery.integrations.redis.link import Link
+from bloomery.integrations.redis.wire.link import Link
 from bloomery.service.cluster.member import Member
 from bloomery.service.cluster.members import HOST, Balancer, Node, Redis
 from bloomery.service.durability.folder import lock

@@ -12,7 +12,7 @@ import time
 from pathlib import Path
 
 from bloomery import errors
-from bloomery.integrations.redis.link import Link
+from bloomery.integrations.redis.wire.link import Link
 from bloomery.service.access import users
 from bloomery.service.config.configuration import Configuration
 from bloomery.service.durability import quarantine

@@ -18,11 +18,11 @@ from typing import TYPE_CHECKING, Any
 
 from bloomery import _native
 from bloomery.errors import BloomeryError, CorruptData
-from bloomery.integrations.redis import telling
 from bloomery.integrations.redis.config import Config
-from bloomery.integrations.redis.failures import checked
 from bloomery.integrations.redis.planning import shards_for
-from bloomery.integrations.redis.trips import Flow, command
+from bloomery.integrations.redis.wire import change_feed
+from bloomery.integrations.redis.wire.failures import checked
+from bloomery.integrations.redis.wire.flow import Flow, command
 from bloomery.service.domain.operations import Op, name_of, text_of
 from bloomery.service.replication.stream import Record, packed_records
 
@@ -138,7 +138,7 @@ class Catalogue:
 
     def config(self, listed: Listed) -> Config:
         """Return what is kept beside a filter's strings, for programs that add to it."""
-        told = telling.told(self.stream, listed.uid, self.most_entries)
+        told = change_feed.told(self.stream, listed.uid, self.most_entries)
         return replace(listed.strings, told=told)
 
     def all(self) -> Flow[list[Listed]]:

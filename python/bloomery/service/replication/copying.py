@@ -7,14 +7,14 @@ import time
 
 from bloomery import BloomFilter, _native, errors
 from bloomery.filters import memory
-from bloomery.integrations.redis import pushing
-from bloomery.integrations.redis.failures import checked
-from bloomery.integrations.redis.flows import Strings, create
-from bloomery.integrations.redis.link import Link
+from bloomery.integrations.redis.bits.strings import Strings, create
 from bloomery.integrations.redis.naming import Keys
-from bloomery.integrations.redis.pushing import Source
-from bloomery.integrations.redis.reading import copying, read_into
-from bloomery.integrations.redis.trips import Flow, command
+from bloomery.integrations.redis.transfer import pushing
+from bloomery.integrations.redis.transfer.pushing import Source
+from bloomery.integrations.redis.transfer.reading import copying, read_into
+from bloomery.integrations.redis.wire.failures import checked
+from bloomery.integrations.redis.wire.flow import Flow, command
+from bloomery.integrations.redis.wire.link import Link
 from bloomery.service.domain.operations import Op
 from bloomery.service.replication.catalogue import Catalogue, Changed, Listed
 from bloomery.service.replication.leftovers import taken_back, unsettled, was_dropped

@@ -12,9 +12,9 @@ import time
 from collections.abc import Iterable
 
 from bloomery.integrations.redis.config import Config
-from bloomery.integrations.redis.failures import checked
 from bloomery.integrations.redis.naming import Keys
-from bloomery.integrations.redis.trips import Flow, command
+from bloomery.integrations.redis.wire.failures import checked
+from bloomery.integrations.redis.wire.flow import Flow, command
 from bloomery.service.domain.operations import Op
 from bloomery.service.replication.catalogue import Catalogue, Changed, Listed
 from bloomery.service.replication.shared import Shared

@@ -10,11 +10,11 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from bloomery import errors
-from bloomery.integrations.redis.failures import checked
-from bloomery.integrations.redis.flows import create
+from bloomery.integrations.redis.bits.strings import create
 from bloomery.integrations.redis.naming import Keys
 from bloomery.integrations.redis.planning import planned
-from bloomery.integrations.redis.trips import Flow, command
+from bloomery.integrations.redis.wire.failures import checked
+from bloomery.integrations.redis.wire.flow import Flow, command
 from bloomery.service.domain import operations
 from bloomery.service.domain.operations import Op
 from bloomery.service.replication.catalogue import Catalogue, Changed, Listed, dropped, new_uid

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bloomery import errors
-from bloomery.integrations.redis.link import Link
+from bloomery.integrations.redis.wire.link import Link
 from bloomery.service.domain.state import Entry
 from bloomery.service.replication.apply import Mirror
 from bloomery.service.replication.catalogue import Catalogue

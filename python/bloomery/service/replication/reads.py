@@ -8,10 +8,10 @@ import time
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from bloomery import errors
-from bloomery.integrations.redis.failures import checked
-from bloomery.integrations.redis.flows import Strings
+from bloomery.integrations.redis.bits.strings import Strings
 from bloomery.integrations.redis.naming import Keys
-from bloomery.integrations.redis.trips import Flow, command
+from bloomery.integrations.redis.wire.failures import checked
+from bloomery.integrations.redis.wire.flow import Flow, command
 from bloomery.service.domain.operations import Op
 from bloomery.service.policy.policy import limit_and_mark
 

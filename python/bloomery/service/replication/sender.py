@@ -11,11 +11,11 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from bloomery import errors
-from bloomery.integrations.redis import telling
-from bloomery.integrations.redis.failures import checked
-from bloomery.integrations.redis.link import Link
-from bloomery.integrations.redis.scripts import STRAY
-from bloomery.integrations.redis.trips import Ask, command, commands
+from bloomery.integrations.redis.bits.scripts import STRAY
+from bloomery.integrations.redis.wire import change_feed
+from bloomery.integrations.redis.wire.failures import checked
+from bloomery.integrations.redis.wire.flow import Ask, command, commands
+from bloomery.integrations.redis.wire.link import Link
 from bloomery.service.domain.operations import Op
 from bloomery.service.replication.catalogue import Catalogue, Listed
 from bloomery.service.replication.leftovers import was_dropped
@@ -94,7 +94,7 @@ class Sender:
         writer = (writer or catalogue.writer) + (AGAIN if again else b"")
         told = commands(
             catalogue.stream,
-            telling.entry(catalogue.stream, catalogue.most_entries, writer, records),
+            change_feed.entry(catalogue.stream, catalogue.most_entries, writer, records),
             # Its name may be another's by now, of which this node has not heard: with another seed
             # the bits would be those of other keys.
             ("HMGET", catalogue.key, *(shared.listed.name for shared, _ in batch)),

@@ -7,7 +7,7 @@ import time
 from collections import deque
 from dataclasses import dataclass
 
-from bloomery.integrations.redis.flows import Strings
+from bloomery.integrations.redis.bits.strings import Strings
 from bloomery.integrations.redis.naming import Keys
 from bloomery.service.replication.catalogue import Catalogue, Listed
 from bloomery.service.replication.stream import START, later, order

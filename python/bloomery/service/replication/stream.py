@@ -17,7 +17,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 from bloomery.errors import CorruptData
-from bloomery.integrations.redis import telling
+from bloomery.integrations.redis.wire import change_feed
 from bloomery.service.domain.operations import Op
 
 __all__ = ["AGAIN", "START", "Entry", "Record", "entries_in", "later", "order", "packed_records"]
@@ -55,7 +55,7 @@ class Entry(NamedTuple):
 
 def packed_records(records: Iterable[Record]) -> bytes:
     """Return records as an entry has them."""
-    return b"".join(telling.HEAD.pack(uid, op, len(data)) + data for uid, op, data in records)
+    return b"".join(change_feed.HEAD.pack(uid, op, len(data)) + data for uid, op, data in records)
 
 
 def later(one: bytes, other: bytes) -> bool:
@@ -102,8 +102,8 @@ def _entry(number: bytes, values: Any, skip: bool) -> Entry:
 def _records(data: bytes) -> Iterator[Record]:
     at = 0
     while at < len(data):
-        uid, op, length = telling.HEAD.unpack_from(data, at)
-        at += telling.HEAD.size + length
+        uid, op, length = change_feed.HEAD.unpack_from(data, at)
+        at += change_feed.HEAD.size + length
         if op not in _OPS or at > len(data):
             raise ValueError
         yield Record(uid, op, data[at - length : at])

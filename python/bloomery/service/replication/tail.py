@@ -12,8 +12,8 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from bloomery import errors
-from bloomery.integrations.redis.failures import checked
-from bloomery.integrations.redis.trips import Flow, command
+from bloomery.integrations.redis.wire.failures import checked
+from bloomery.integrations.redis.wire.flow import Flow, command
 from bloomery.service.domain.operations import Op
 from bloomery.service.replication.stream import START, Entry, entries_in, later
 

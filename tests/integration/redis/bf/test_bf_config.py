@@ -8,7 +8,7 @@ import pytest
 
 from bloomery import errors
 from bloomery.integrations.redis import RedisFilter
-from bloomery.integrations.redis.bf import BfFilter
+from bloomery.integrations.redis.bf.filter import BfFilter
 from conftest import require
 from integration.conftest import open_folder
 from integration.redis.bf.both import Both

@@ -7,7 +7,7 @@ import pytest
 
 from bloomery import errors
 from bloomery.integrations.redis import RedisFilter
-from bloomery.integrations.redis.bf import BfFilter
+from bloomery.integrations.redis.bf.filter import BfFilter
 from conftest import require
 from integration.redis.bf.stores import store_of
 from integration.servers import RedisServer

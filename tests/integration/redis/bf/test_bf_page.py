@@ -1,7 +1,7 @@
 """What docs/redis.md says of the bytes that servers with BF.* are sent."""
 
 from bloomery import _native
-from bloomery.integrations.redis.bf_keys import sent
+from bloomery.integrations.redis.bf.keys import sent
 from docs.pages import DOCS
 
 

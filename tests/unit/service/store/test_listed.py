@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from bloomery.errors import CorruptData
-from bloomery.integrations.redis import telling
 from bloomery.integrations.redis.planning import planned
+from bloomery.integrations.redis.wire import change_feed
 from bloomery.service.replication.catalogue import Listed
 
 WANTED = planned(1000, 0.01, "blocked", "xxh3", 0, "auto")
@@ -61,7 +61,7 @@ def test_other_bytes(data: bytes) -> None:
 
 def test_whom_to_tell() -> None:
     """A configuration's number that no record can have is none."""
-    told = telling.told(b"{a}:stream", 2**64 - 1, 1000)
-    assert telling.right(told)
+    told = change_feed.told(b"{a}:stream", 2**64 - 1, 1000)
+    assert change_feed.right(told)
     for change in ({"uid": 2**64}, {"uid": -1}, {"most": 0}, {"most": True}, {"stream": 5}):
-        assert not telling.right(told | change), change
+        assert not change_feed.right(told | change), change

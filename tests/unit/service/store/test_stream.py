@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bloomery.errors import CorruptData
-from bloomery.integrations.redis import telling
+from bloomery.integrations.redis.wire import change_feed
 from bloomery.service.domain.operations import Op
 from bloomery.service.replication.stream import START, Record, entries_in, later, packed_records
 
@@ -28,7 +28,7 @@ def reply(number: bytes, writer: bytes, data: bytes, form: str) -> Any:
 @given(records=RECORDS, form=st.sampled_from(["resp2", "resp3"]))
 def test_entries_are_read_as_they_were_appended(records: list[Record], form: str) -> None:
     """Whatever the records are, and whichever protocol is spoken."""
-    words = telling.entry(b"s", 1000, b"12345678", records)
+    words = change_feed.entry(b"s", 1000, b"12345678", records)
     assert words[:5] == ("XADD", b"s", "MAXLEN", "~", 1000)
     assert words[6:9] == ("w", b"12345678", "d")
     assert isinstance(words[9], bytes)
@@ -72,6 +72,6 @@ def test_long_entries_are_fewer() -> None:
     """So that the stream does not take all of Redis's memory; never fewer than a node reads at
     once, by which it knows that none is missing."""
     for keys, kept in ((1, 100_000), (10_000, 6709), (10**6, 1000)):
-        words = telling.entry(b"s", 100_000, b"w", [Record(1, Op.ADD, bytes(8 * keys))])
+        words = change_feed.entry(b"s", 100_000, b"w", [Record(1, Op.ADD, bytes(8 * keys))])
         assert words[4] == kept
-    assert telling.entry(b"s", 1000, b"w", [Record(1, Op.ADD, bytes(8))])[4] == 1000
+    assert change_feed.entry(b"s", 1000, b"w", [Record(1, Op.ADD, bytes(8))])[4] == 1000

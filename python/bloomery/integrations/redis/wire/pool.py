@@ -8,7 +8,7 @@ import select
 import socket
 from typing import Any
 
-from bloomery.integrations.redis.failures import troubles
+from bloomery.integrations.redis.wire.failures import troubles
 
 __all__ = ["Held", "Spare"]
 

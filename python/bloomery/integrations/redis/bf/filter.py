@@ -19,11 +19,11 @@ from typing import TYPE_CHECKING, Any
 
 from bloomery import _native
 from bloomery.errors import IncompatibleFilters, UnknownFilter
-from bloomery.integrations.redis import bf_replies
-from bloomery.integrations.redis.bf_keys import rows, sent
-from bloomery.integrations.redis.failures import checked
+from bloomery.integrations.redis.bf import replies
+from bloomery.integrations.redis.bf.keys import rows, sent
 from bloomery.integrations.redis.lifetimes import ending, milliseconds
-from bloomery.integrations.redis.trips import Ask, Flow, command, commands, packed
+from bloomery.integrations.redis.wire.failures import checked
+from bloomery.integrations.redis.wire.flow import Ask, Flow, command, commands, packed
 
 if TYPE_CHECKING:
     from bloomery.integrations.redis.config import Config
@@ -111,7 +111,7 @@ class BfFilter:
         answers = bytearray()
         for replies, sizes in zip((yield asks), counts, strict=True):
             for reply, size in zip(replies, sizes, strict=False):
-                answers += bf_replies.answers(self.keys.name, reply, size)
+                answers += replies.answers(self.keys.name, reply, size)
             self._whole(replies[-1])
         if len(asks) == 1:
             return bytes(answers)
@@ -132,7 +132,7 @@ class BfFilter:
 
     def _whole(self, reply: Any) -> None:
         """Raise UnknownFilter unless this is the filter that was made."""
-        held = bf_replies.capacity(self.keys.name, reply)
+        held = replies.capacity(self.keys.name, reply)
         if held < share(self.capacity, len(self.names)):
             raise UnknownFilter(
                 f"filter {self.keys.name!r} was lost, and another is in its place, for {held} keys:"
@@ -143,7 +143,7 @@ class BfFilter:
         """Tell what it was made for and what it holds, as the server counts."""
         left = yield from self.ttl()
         asks = [command(name, "BF.INFO", name) for name in self.names]
-        told = [bf_replies.figures(self.keys.name, reply) for [reply] in (yield asks)]
+        told = [replies.figures(self.keys.name, reply) for [reply] in (yield asks)]
         return {
             "kind": self.config.kind,
             "backend": "bf",
@@ -215,8 +215,8 @@ class BfFilter:
             for mine, theirs in zip(self.names, other.names, strict=True)
         ]
         for [reply] in (yield asks):
-            if bf_replies.says(reply, "not found"):
-                raise bf_replies.failure(self.keys.name, reply) from reply
+            if replies.says(reply, "not found"):
+                raise replies.failure(self.keys.name, reply) from reply
             if isinstance(reply, Exception):
                 raise IncompatibleFilters(
                     "filters of BF.* that grow by themselves have layers of their own, and cannot "

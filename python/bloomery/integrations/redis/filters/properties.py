@@ -80,7 +80,7 @@ class PlainFacts(Facts):
 
     @property
     def backend(self) -> Backend:
-        """`bits`: strings of ours. `bf`: a server's own filters, behind BF.*."""
+        """`bits`: strings of ours. `filter`: a server's own filters, behind BF.*."""
         return self._config.backend
 
     def _own(self) -> Settings:

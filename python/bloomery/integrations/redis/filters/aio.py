@@ -1,4 +1,4 @@
-"""`RedisFilter`: a Bloom filter whose bits are in Redis, for threads."""
+"""`AsyncRedisFilter`: a Bloom filter whose bits are in Redis, for asyncio."""
 
 from __future__ import annotations
 
@@ -7,30 +7,30 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from bloomery.filters import BloomFilter
 from bloomery.integrations.redis.backends import copied, created, found, pushed, wished
-from bloomery.integrations.redis.bf import BfFilter
-from bloomery.integrations.redis.facts import PlainFacts
-from bloomery.integrations.redis.flows import Strings
-from bloomery.integrations.redis.handle import Handle
-from bloomery.integrations.redis.merging import Relay, merging
+from bloomery.integrations.redis.bf.filter import BfFilter
+from bloomery.integrations.redis.bits.strings import Strings
+from bloomery.integrations.redis.filters.aiohandle import AsyncHandle
+from bloomery.integrations.redis.filters.properties import PlainFacts
 from bloomery.integrations.redis.naming import Keys
+from bloomery.integrations.redis.transfer.merging import Relay, merging
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
     from bloomery.filters.redisbloom import RedisBloomFilter
     from bloomery.integrations.redis.backends import BackendChoice
-    from bloomery.integrations.redis.bf_copy import BfCopy
-    from bloomery.integrations.redis.reading import Progress
+    from bloomery.integrations.redis.bf.copy import BfCopy
+    from bloomery.integrations.redis.transfer.reading import Progress
     from bloomery.types import Hasher, Layout
 
-__all__ = ["RedisFilter"]
+__all__ = ["AsyncRedisFilter"]
 
 
-class RedisFilter(PlainFacts, Handle[Strings | BfFilter]):
+class AsyncRedisFilter(PlainFacts, AsyncHandle[Strings | BfFilter]):
     """A Bloom filter that every process with access to a Redis shares.
 
-    >>> seen = RedisFilter.create("redis://localhost", "seen", capacity=1_000_000)
-    >>> seen.add("alice"), "alice" in seen
+    >>> seen = await AsyncRedisFilter.create("redis://localhost", "seen", capacity=1_000_000)
+    >>> await seen.add("alice"), await seen.contains("alice")
     (True, True)
 
     `redis` is a client of redis-py, also of a cluster or by Sentinel, or a URL. Whatever is asked
@@ -39,7 +39,7 @@ class RedisFilter(PlainFacts, Handle[Strings | BfFilter]):
     """
 
     @classmethod
-    def create(
+    async def create(
         cls,
         redis: Any,
         name: str,
@@ -58,18 +58,18 @@ class RedisFilter(PlainFacts, Handle[Strings | BfFilter]):
 
         `ttl`: it ends after so many seconds. `shards`: in how many strings, which a cluster spreads
         over its nodes; `auto`: as few as can be. `backend`: `bits` of ours in strings, a server's
-        own BF.* (`bf`), or `auto`: BF.* where the server has them.
+        own BF.* (`filter`), or `auto`: BF.* where the server has them.
         """
         wish = wished(capacity, error_rate, layout, hasher, seed, shards, backend)
-        return cls._made(redis, timeout, created(Keys(name), wish, ttl))
+        return await cls._made(redis, timeout, created(Keys(name), wish, ttl))
 
     @classmethod
-    def open(cls, redis: Any, name: str, *, timeout: float = 5.0) -> Self:
+    async def open(cls, redis: Any, name: str, *, timeout: float = 5.0) -> Self:
         """Open a filter that is there; UnknownFilter if there is none."""
-        return cls._made(redis, timeout, found(Keys(name)))
+        return await cls._made(redis, timeout, found(Keys(name)))
 
     @classmethod
-    def push(
+    async def push(
         cls,
         local: BloomFilter | RedisBloomFilter | BfCopy,
         redis: Any,
@@ -87,31 +87,37 @@ class RedisFilter(PlainFacts, Handle[Strings | BfFilter]):
         of a filter of BF.*, becomes one of BF.*: FilterExists if there is one already.
         """
         flow = pushed(Keys(name), local, shards, ttl, progress)
-        return cls._made(redis, timeout, flow)
+        return await cls._made(redis, timeout, flow)
 
     @classmethod
-    def load(cls, path: str | os.PathLike[str], redis: Any, name: str, **options: Any) -> Self:
+    async def load(
+        cls, path: str | os.PathLike[str], redis: Any, name: str, **options: Any
+    ) -> Self:
         """Push a saved filter, of which little is in memory at a time; options as for `push`.
 
         The file is mapped meanwhile: another process that makes it shorter ends this one (SIGBUS).
         `push(BloomFilter.load(path), …)` reads it into memory first.
         """
-        return cls.push(BloomFilter.load(path, mmap=True, verify=True), redis, name, **options)
+        return await cls.push(
+            BloomFilter.load(path, mmap=True, verify=True), redis, name, **options
+        )
 
-    def to_local(self, progress: Progress | None = None) -> BloomFilter | Any:
+    async def to_local(self, progress: Progress | None = None) -> BloomFilter | Any:
         """Return a local filter with the same bits; of one of BF.*, a copy to be asked.
 
         It holds every key whose adding was acknowledged before; of those added meanwhile, some.
         """
-        return self._link.run(copied(self._store, progress))
+        return await self._link.run(copied(self._store, progress))
 
-    def merge(self, other: RedisFilter | BloomFilter, progress: Progress | None = None) -> None:
+    async def merge(
+        self, other: AsyncRedisFilter | BloomFilter, progress: Progress | None = None
+    ) -> None:
         """Add every key of the other filter, which lies in any Redis or here."""
         way = merging(self, other, progress)
         if not isinstance(way, Relay):
-            self._link.run(way)
+            await self._link.run(way)
             return
         while chunks := way.wanted():
-            read = way.there.run(way.read(chunks))
-            self._link.run(way.write(chunks, read))
-        self._link.run(way.end())
+            read = await way.there.run(way.read(chunks))
+            await self._link.run(way.write(chunks, read))
+        await self._link.run(way.end())

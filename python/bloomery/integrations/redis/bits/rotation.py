@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 from bloomery import sizing
 from bloomery.errors import InvalidParameter
 from bloomery.filters.rotating import parse_window
+from bloomery.integrations.redis.bits.generations import Generations
+from bloomery.integrations.redis.bits.strings import create, opened
 from bloomery.integrations.redis.config import MAX_GENERATIONS, Config
-from bloomery.integrations.redis.failures import checked
-from bloomery.integrations.redis.flows import create, opened
-from bloomery.integrations.redis.generations import Generations
 from bloomery.integrations.redis.planning import LONGEST_STRING, planned
-from bloomery.integrations.redis.trips import Flow, command
+from bloomery.integrations.redis.wire.failures import checked
+from bloomery.integrations.redis.wire.flow import Flow, command
 
 if TYPE_CHECKING:
     from bloomery.integrations.redis.naming import Keys

@@ -18,16 +18,16 @@ from typing import TYPE_CHECKING, Any
 
 from bloomery import _native
 from bloomery.errors import CorruptData, StoreUnavailable, UnknownFilter
-from bloomery.integrations.redis.failures import checked
-from bloomery.integrations.redis.lifetimes import ending, left, milliseconds
-from bloomery.integrations.redis.scripts import (
+from bloomery.integrations.redis.bits.rotation_clock import Known, Pace
+from bloomery.integrations.redis.bits.scripts import (
     CLEAR_GENERATIONS,
     LOST_GENERATION,
     MAKE_GENERATION,
     MARGIN,
 )
-from bloomery.integrations.redis.trips import Ask, Flow, command, commands, packed
-from bloomery.integrations.redis.turning import Known, Pace
+from bloomery.integrations.redis.lifetimes import ending, left, milliseconds
+from bloomery.integrations.redis.wire.failures import checked
+from bloomery.integrations.redis.wire.flow import Ask, Flow, command, commands, packed
 
 if TYPE_CHECKING:
     from bloomery.integrations.redis.config import Config

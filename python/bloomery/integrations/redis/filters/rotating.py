@@ -1,29 +1,29 @@
-"""`AsyncRedisRotatingFilter`: a filter in Redis that forgets, for asyncio."""
+"""`RedisRotatingFilter`: a filter in Redis that forgets, for threads."""
 
 from __future__ import annotations
 
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from bloomery.integrations.redis.aiohandle import AsyncHandle
-from bloomery.integrations.redis.facts import RotatingFacts
-from bloomery.integrations.redis.generations import Generations
+from bloomery.integrations.redis.bits.generations import Generations
+from bloomery.integrations.redis.bits.rotation import created, found, planned_rotating
+from bloomery.integrations.redis.filters.handle import Handle
+from bloomery.integrations.redis.filters.properties import RotatingFacts
 from bloomery.integrations.redis.naming import Keys
-from bloomery.integrations.redis.rotation import created, found, planned_rotating
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
     from bloomery.types import Hasher, Layout
 
-__all__ = ["AsyncRedisRotatingFilter"]
+__all__ = ["RedisRotatingFilter"]
 
 
-class AsyncRedisRotatingFilter(RotatingFacts, AsyncHandle[Generations]):
+class RedisRotatingFilter(RotatingFacts, Handle[Generations]):
     """Seen in the last 7 days? For every process with access to a Redis.
 
-    >>> seen = await AsyncRedisRotatingFilter.create("redis://localhost", "seen", 1_000_000)
-    >>> await seen.add("alice"), await seen.contains("alice")
+    >>> seen = RedisRotatingFilter.create("redis://localhost", "seen", 1_000_000, window="7d")
+    >>> seen.add("alice"), "alice" in seen
     (True, True)
 
     A key added within the window is certainly seen; it is forgotten at the latest after the window
@@ -31,7 +31,7 @@ class AsyncRedisRotatingFilter(RotatingFacts, AsyncHandle[Generations]):
     """
 
     @classmethod
-    async def create(
+    def create(
         cls,
         redis: Any,
         name: str,
@@ -56,9 +56,9 @@ class AsyncRedisRotatingFilter(RotatingFacts, AsyncHandle[Generations]):
         config = planned_rotating(
             capacity, error_rate, window, generations, per_generation, layout, hasher, seed
         )
-        return await cls._made(redis, timeout, created(Keys(name), config, ttl))
+        return cls._made(redis, timeout, created(Keys(name), config, ttl))
 
     @classmethod
-    async def open(cls, redis: Any, name: str, *, timeout: float = 5.0) -> Self:
+    def open(cls, redis: Any, name: str, *, timeout: float = 5.0) -> Self:
         """Open a filter that is there; UnknownFilter if there is none."""
-        return await cls._made(redis, timeout, found(Keys(name)))
+        return cls._made(redis, timeout, found(Keys(name)))

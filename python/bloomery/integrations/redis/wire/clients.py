@@ -18,7 +18,7 @@ from typing import Any, Literal
 from urllib.parse import unquote, urlsplit
 
 from bloomery.errors import InvalidParameter, MissingExtra
-from bloomery.integrations.redis.round import Kind
+from bloomery.integrations.redis.wire.retry import Kind
 
 __all__ = ["Given", "given", "watchers"]
 
@@ -134,7 +134,7 @@ def _of_url(url: str, for_asyncio: bool, timeout: float) -> Given:
     if scheme not in _SCHEMES:
         raise ValueError(scheme)
     retry: Any = _retry(for_asyncio)
-    # Tries are counted in `round`: those of the client would come on top, for each of ours.
+    # Tries are counted in `retry`: those of the client would come on top, for each of ours.
     ours = {
         "socket_timeout": timeout,
         "socket_connect_timeout": timeout,

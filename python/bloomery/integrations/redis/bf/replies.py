@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from bloomery.errors import BloomeryError, CorruptData, FilterExists, FilterFull, UnknownFilter
-from bloomery.integrations.redis.failures import refused
+from bloomery.integrations.redis.wire.failures import refused
 
 __all__ = ["answers", "capacity", "failure", "figures", "says", "unknown"]
 

@@ -11,8 +11,8 @@ import time
 from typing import Any, Literal, NoReturn, TypeAlias
 
 from bloomery.errors import BloomeryError
-from bloomery.integrations.redis.failures import refused, unavailable, unknown
-from bloomery.integrations.redis.trips import Ask, packed
+from bloomery.integrations.redis.wire.failures import refused, unavailable, unknown
+from bloomery.integrations.redis.wire.flow import Ask, packed
 
 __all__ = ["Kind", "Part", "Round", "single_commands"]
 

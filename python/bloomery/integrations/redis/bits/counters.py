@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any
 from bloomery import _native, sizing
 from bloomery.errors import CorruptData, InvalidParameter, StoreRefused
 from bloomery.filters.hashers import check_hasher
+from bloomery.integrations.redis.bits.strings import Strings
 from bloomery.integrations.redis.config import Config
-from bloomery.integrations.redis.failures import checked
 from bloomery.integrations.redis.figures import Counting
-from bloomery.integrations.redis.flows import Strings
 from bloomery.integrations.redis.planning import LONGEST_STRING
-from bloomery.integrations.redis.trips import Ask, Flow, command
+from bloomery.integrations.redis.wire.failures import checked
+from bloomery.integrations.redis.wire.flow import Ask, Flow, command
 
 if TYPE_CHECKING:
     from bloomery.integrations.redis.naming import Keys

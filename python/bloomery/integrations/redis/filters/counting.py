@@ -4,25 +4,25 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from bloomery.integrations.redis.counters import (
+from bloomery.integrations.redis.bits.counters import (
     ABSENT,
     REMOVED,
     Counters,
     counters_of,
     planned_counters,
 )
-from bloomery.integrations.redis.facts import CountingFacts
-from bloomery.integrations.redis.flows import create, opened
-from bloomery.integrations.redis.handle import Handle
+from bloomery.integrations.redis.bits.strings import create, opened
+from bloomery.integrations.redis.filters.handle import Handle
+from bloomery.integrations.redis.filters.properties import CountingFacts
 from bloomery.integrations.redis.naming import Keys
-from bloomery.integrations.redis.pushing import Source, pushing
-from bloomery.integrations.redis.reading import copying
+from bloomery.integrations.redis.transfer.pushing import Source, pushing
+from bloomery.integrations.redis.transfer.reading import copying
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
     from bloomery.filters import CountingBloomFilter
-    from bloomery.integrations.redis.reading import Progress
+    from bloomery.integrations.redis.transfer.reading import Progress
     from bloomery.types import Batch, Hasher, Key, Mask
 
 __all__ = ["RedisCountingFilter"]

@@ -8,11 +8,11 @@ from contextlib import suppress
 from typing import Any, TypeVar
 
 from bloomery.errors import CorruptData
-from bloomery.integrations.redis.clients import Given, given, watchers
-from bloomery.integrations.redis.failures import failures_of_a_reply, troubles
-from bloomery.integrations.redis.replies import parsed_by, taken
-from bloomery.integrations.redis.round import Part, Round
-from bloomery.integrations.redis.trips import Ask, Flow
+from bloomery.integrations.redis.wire.clients import Given, given, watchers
+from bloomery.integrations.redis.wire.failures import failures_of_a_reply, troubles
+from bloomery.integrations.redis.wire.flow import Ask, Flow
+from bloomery.integrations.redis.wire.replies import parsed_by, taken
+from bloomery.integrations.redis.wire.retry import Part, Round
 
 __all__ = ["AsyncLink"]
 

@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING, Any
 from bloomery import _native
 from bloomery.errors import IncompatibleFilters, StoreRefused
 from bloomery.filters import BloomFilter
-from bloomery.integrations.redis.bf import BfFilter
-from bloomery.integrations.redis.failures import checked
-from bloomery.integrations.redis.pushing import Source, merged
-from bloomery.integrations.redis.reading import Chunk, Progress, reading
-from bloomery.integrations.redis.trips import Flow, command
-from bloomery.integrations.redis.uploading import Upload
+from bloomery.integrations.redis.bf.filter import BfFilter
+from bloomery.integrations.redis.transfer.pushing import Source, merged
+from bloomery.integrations.redis.transfer.reading import Chunk, Progress, reading
+from bloomery.integrations.redis.transfer.uploading import Upload
+from bloomery.integrations.redis.wire.failures import checked
+from bloomery.integrations.redis.wire.flow import Flow, command
 
 if TYPE_CHECKING:
+    from bloomery.integrations.redis.bits.strings import Strings
     from bloomery.integrations.redis.config import Config
-    from bloomery.integrations.redis.flows import Strings
 
 __all__ = ["Relay", "merging"]
 

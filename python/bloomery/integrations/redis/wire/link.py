@@ -10,12 +10,23 @@ from contextlib import suppress
 from typing import Any, TypeVar
 
 from bloomery.errors import CorruptData
-from bloomery.integrations.redis.clients import Given, given, watchers
-from bloomery.integrations.redis.failures import failures_of_a_reply, refused, troubles, unavailable
-from bloomery.integrations.redis.replies import can_exchange, exchanged, filled_by, parsed_by, taken
-from bloomery.integrations.redis.round import Part, Round
-from bloomery.integrations.redis.spare import Held, Spare
-from bloomery.integrations.redis.trips import Ask, Flow
+from bloomery.integrations.redis.wire.clients import Given, given, watchers
+from bloomery.integrations.redis.wire.failures import (
+    failures_of_a_reply,
+    refused,
+    troubles,
+    unavailable,
+)
+from bloomery.integrations.redis.wire.flow import Ask, Flow
+from bloomery.integrations.redis.wire.pool import Held, Spare
+from bloomery.integrations.redis.wire.replies import (
+    can_exchange,
+    exchanged,
+    filled_by,
+    parsed_by,
+    taken,
+)
+from bloomery.integrations.redis.wire.retry import Part, Round
 
 __all__ = ["Link"]
 

@@ -5,15 +5,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Generic
 
 from bloomery.errors import InvalidParameter
-from bloomery.integrations.redis.aiolink import AsyncLink
 from bloomery.integrations.redis.store import S, one
+from bloomery.integrations.redis.wire.aiolink import AsyncLink
 
 if TYPE_CHECKING:
     from types import TracebackType
 
     from typing_extensions import Self
 
-    from bloomery.integrations.redis.trips import Flow
+    from bloomery.integrations.redis.wire.flow import Flow
     from bloomery.types import Batch, Key, Mask
 
 __all__ = ["AsyncHandle"]

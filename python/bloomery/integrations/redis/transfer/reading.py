@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from bloomery import _native
 from bloomery.errors import CorruptData
 from bloomery.filters import BloomFilter, CountingBloomFilter, memory
-from bloomery.integrations.redis.failures import checked
-from bloomery.integrations.redis.trips import Flow, commands
+from bloomery.integrations.redis.wire.failures import checked
+from bloomery.integrations.redis.wire.flow import Flow, commands
 
 if TYPE_CHECKING:
-    from bloomery.integrations.redis.flows import Strings
-    from bloomery.integrations.redis.link import Link
+    from bloomery.integrations.redis.bits.strings import Strings
+    from bloomery.integrations.redis.wire.link import Link
 
 __all__ = ["Chunk", "Progress", "copying", "portions", "read_into", "reading"]
 

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 from bloomery import _native
 from bloomery.errors import CorruptData, UnknownFilter
-from bloomery.integrations.redis import telling
+from bloomery.integrations.redis.bits.scripts import CLEAR, MAKE, MARGIN, SETTLE, STRAY
 from bloomery.integrations.redis.config import Config
-from bloomery.integrations.redis.failures import checked
 from bloomery.integrations.redis.figures import figures
 from bloomery.integrations.redis.lifetimes import ending, left, milliseconds
 from bloomery.integrations.redis.naming import Keys
-from bloomery.integrations.redis.scripts import CLEAR, MAKE, MARGIN, SETTLE, STRAY
-from bloomery.integrations.redis.trips import Ask, Flow, command, commands, packed
+from bloomery.integrations.redis.wire import change_feed
+from bloomery.integrations.redis.wire.failures import checked
+from bloomery.integrations.redis.wire.flow import Ask, Flow, command, commands, packed
 
 if TYPE_CHECKING:
     from bloomery.types import Batch, Key, Mask
@@ -170,14 +170,14 @@ class Strings:
             answers.append((yield from self._exchange(sent, write=True)))
             if self.config.told is not None:
                 # After the bits: who loads them now reads the stream from before.
-                [told] = yield [telling.asked(self.config.told, telling.ADD, some)]
+                [told] = yield [change_feed.asked(self.config.told, change_feed.ADD, some)]
                 checked(told)
         return b"".join(answers)
 
     def tell_merged(self) -> Flow[None]:
         """Tell nodes, if there are some, of bits whose hashes nobody has: they load them."""
         if self.config.told is not None:
-            [told] = yield [telling.asked(self.config.told, telling.RELOAD)]
+            [told] = yield [change_feed.asked(self.config.told, change_feed.RELOAD)]
             checked(told)
 
     def contains_hashes(self, hashes: bytes) -> Flow[bytes]:
@@ -235,7 +235,7 @@ class Strings:
     def delete(self) -> Flow[None]:
         """Take the filter away: its configuration last, so that it can be done again if a shard
         could not be reached, and no bits are left for the next of that name."""
-        telling.forbid(self.config.told, self.keys.name, "delete it by one of them (DEL)")
+        change_feed.forbid(self.config.told, self.keys.name, "delete it by one of them (DEL)")
         yield from self.unlinked()
 
     def unlinked(self) -> Flow[None]:
@@ -246,7 +246,7 @@ class Strings:
 
     def expire(self, seconds: float | None) -> Flow[None]:
         """Let it end in so many seconds, or never."""
-        telling.forbid(self.config.told, self.keys.name, "let one of them do it (EXPIRE)")
+        change_feed.forbid(self.config.told, self.keys.name, "let one of them do it (EXPIRE)")
         life = milliseconds(seconds, "seconds")
         ends = [(self.keys.config, 0), *((name, MARGIN) for name in self.names)]
         asks = [command(name, *ending(name, life, more)) for name, more in ends]
@@ -259,7 +259,9 @@ class Strings:
 
     def clear(self) -> Flow[None]:
         """Empty every string, each in one step."""
-        telling.forbid(self.config.told, self.keys.name, "delete it by one of them, and make it")
+        change_feed.forbid(
+            self.config.told, self.keys.name, "delete it by one of them, and make it"
+        )
         asks = []
         for shard, name in enumerate(self.names):
             asks.append(command(name, "EVAL", CLEAR, 1, name, self.lengths[shard]))

@@ -16,13 +16,13 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from bloomery.errors import CorruptData
-from bloomery.integrations.redis.failures import checked
-from bloomery.integrations.redis.reading import Chunk, portions
-from bloomery.integrations.redis.scripts import MARGIN
-from bloomery.integrations.redis.trips import Ask, Flow, command
+from bloomery.integrations.redis.bits.scripts import MARGIN
+from bloomery.integrations.redis.transfer.reading import Chunk, portions
+from bloomery.integrations.redis.wire.failures import checked
+from bloomery.integrations.redis.wire.flow import Ask, Flow, command
 
 if TYPE_CHECKING:
-    from bloomery.integrations.redis.flows import Strings
+    from bloomery.integrations.redis.bits.strings import Strings
 
 __all__ = ["LIFE", "Upload"]
 

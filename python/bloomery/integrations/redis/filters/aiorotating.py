@@ -1,29 +1,29 @@
-"""`RedisRotatingFilter`: a filter in Redis that forgets, for threads."""
+"""`AsyncRedisRotatingFilter`: a filter in Redis that forgets, for asyncio."""
 
 from __future__ import annotations
 
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from bloomery.integrations.redis.facts import RotatingFacts
-from bloomery.integrations.redis.generations import Generations
-from bloomery.integrations.redis.handle import Handle
+from bloomery.integrations.redis.bits.generations import Generations
+from bloomery.integrations.redis.bits.rotation import created, found, planned_rotating
+from bloomery.integrations.redis.filters.aiohandle import AsyncHandle
+from bloomery.integrations.redis.filters.properties import RotatingFacts
 from bloomery.integrations.redis.naming import Keys
-from bloomery.integrations.redis.rotation import created, found, planned_rotating
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
     from bloomery.types import Hasher, Layout
 
-__all__ = ["RedisRotatingFilter"]
+__all__ = ["AsyncRedisRotatingFilter"]
 
 
-class RedisRotatingFilter(RotatingFacts, Handle[Generations]):
+class AsyncRedisRotatingFilter(RotatingFacts, AsyncHandle[Generations]):
     """Seen in the last 7 days? For every process with access to a Redis.
 
-    >>> seen = RedisRotatingFilter.create("redis://localhost", "seen", 1_000_000, window="7d")
-    >>> seen.add("alice"), "alice" in seen
+    >>> seen = await AsyncRedisRotatingFilter.create("redis://localhost", "seen", 1_000_000)
+    >>> await seen.add("alice"), await seen.contains("alice")
     (True, True)
 
     A key added within the window is certainly seen; it is forgotten at the latest after the window
@@ -31,7 +31,7 @@ class RedisRotatingFilter(RotatingFacts, Handle[Generations]):
     """
 
     @classmethod
-    def create(
+    async def create(
         cls,
         redis: Any,
         name: str,
@@ -56,9 +56,9 @@ class RedisRotatingFilter(RotatingFacts, Handle[Generations]):
         config = planned_rotating(
             capacity, error_rate, window, generations, per_generation, layout, hasher, seed
         )
-        return cls._made(redis, timeout, created(Keys(name), config, ttl))
+        return await cls._made(redis, timeout, created(Keys(name), config, ttl))
 
     @classmethod
-    def open(cls, redis: Any, name: str, *, timeout: float = 5.0) -> Self:
+    async def open(cls, redis: Any, name: str, *, timeout: float = 5.0) -> Self:
         """Open a filter that is there; UnknownFilter if there is none."""
-        return cls._made(redis, timeout, found(Keys(name)))
+        return await cls._made(redis, timeout, found(Keys(name)))

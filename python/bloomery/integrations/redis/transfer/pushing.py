@@ -14,15 +14,15 @@ from typing import TYPE_CHECKING, Any, Literal
 from bloomery import _native
 from bloomery.errors import FilterExists, IncompatibleFilters, InvalidParameter, StoreRefused
 from bloomery.filters import BloomFilter, CountingBloomFilter
+from bloomery.integrations.redis.bits.counters import Counters
+from bloomery.integrations.redis.bits.strings import Strings, create
 from bloomery.integrations.redis.config import Config
-from bloomery.integrations.redis.counters import Counters
-from bloomery.integrations.redis.failures import checked
-from bloomery.integrations.redis.flows import Strings, create
 from bloomery.integrations.redis.lifetimes import milliseconds
 from bloomery.integrations.redis.planning import shards_for
-from bloomery.integrations.redis.reading import Progress
-from bloomery.integrations.redis.trips import Flow, command, commands
-from bloomery.integrations.redis.uploading import LIFE, Upload
+from bloomery.integrations.redis.transfer.reading import Progress
+from bloomery.integrations.redis.transfer.uploading import LIFE, Upload
+from bloomery.integrations.redis.wire.failures import checked
+from bloomery.integrations.redis.wire.flow import Flow, command, commands
 from bloomery.storage import files
 
 if TYPE_CHECKING:

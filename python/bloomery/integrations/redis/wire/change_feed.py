@@ -17,7 +17,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from bloomery.errors import InvalidParameter
-from bloomery.integrations.redis.trips import Ask, command
+from bloomery.integrations.redis.wire.flow import Ask, command
 
 __all__ = ["ADD", "HEAD", "RELOAD", "asked", "entry", "forbid", "right", "told"]
 

@@ -1,0 +1,1 @@
+"""Filters behind a server's own BF.* commands."""

@@ -1,0 +1,1 @@
+"""Filters whose bits, counters or generations are strings of Redis."""

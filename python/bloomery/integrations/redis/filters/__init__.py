@@ -1,0 +1,1 @@
+"""The filters in Redis as users have them, for threads and for asyncio."""

@@ -1,0 +1,1 @@
+"""Whole filters between this process and Redis."""

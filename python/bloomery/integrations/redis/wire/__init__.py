@@ -1,0 +1,1 @@
+"""Round trips to Redis: clients, connections, replies, retries and failures."""
