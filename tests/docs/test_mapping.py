@@ -14,7 +14,7 @@ import pytest
 
 import bloomery
 from bloomery import BloomFilter, CuckooFilter, FilterBank
-from bloomery.cli import filterfile, membership
+from bloomery.cli.files import info, membership
 from bloomery.integrations.redis import AsyncRedisFilter, RedisFilter
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -30,7 +30,7 @@ OFFERS: list[Any] = [
     AsyncRedisFilter.load,
     membership.contains,
     membership.add,
-    filterfile.info,
+    info.info,
 ]
 PAGES = ["README.md", *(f"docs/{page}.md" for page in ("tutorial", "family", "reference", "cli"))]
 

@@ -7,8 +7,10 @@ import typer
 from typer.main import get_command
 
 from bloomery import __version__
-from bloomery.cli import build as building
-from bloomery.cli import cluster, create, dedup, demo, filterfile, membership, plan, serve, user
+from bloomery.cli import demo, plan
+from bloomery.cli.files import build as building
+from bloomery.cli.files import create, dedup, info, membership
+from bloomery.cli.server import cluster, serve, user
 from bloomery.cli.terminal import emit_line
 
 _COMMANDS: list[tuple[str, Callable[..., int], str]] = [
@@ -18,7 +20,7 @@ _COMMANDS: list[tuple[str, Callable[..., int], str]] = [
     ("add", membership.add, membership.ADD_EXAMPLE),
     ("contains", membership.contains, membership.CONTAINS_EXAMPLE),
     ("remove", membership.remove, membership.REMOVE_EXAMPLE),
-    ("info", filterfile.info, filterfile.INFO_EXAMPLE),
+    ("info", info.info, info.INFO_EXAMPLE),
     ("dedup", dedup.dedup, dedup.EXAMPLE),
     ("serve", serve.serve, serve.EXAMPLE),
     ("demo", demo.demo, demo.EXAMPLE),

@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from bloomery.cli.app import build
-from bloomery.service.cluster.member import Member, environment, how_it_ended
-from bloomery.service.cluster.members import CONFIGURATION
+from bloomery.cli.trial.members import CONFIGURATION
+from bloomery.cli.trial.process import Member, environment, how_it_ended
 from conftest import missing
 from docs.pages import TREE
 

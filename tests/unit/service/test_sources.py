@@ -6,7 +6,7 @@ from uuid import UUID
 
 import pytest
 
-from bloomery.cli import checkup
+from bloomery.cli.server import check
 from bloomery.service.config.configuration import Configuration, read
 from bloomery.service.lookup.keytypes import TypedSource
 
@@ -166,12 +166,12 @@ key = "url"
 """
     found = configured(tmp_path, text, URL="postgresql://app:hidden@db/urls")
     assert found.problems == []
-    assert checkup.show(found, as_json=True) == 2
+    assert check.show(found, as_json=True) == 2
     told = json.loads(capfd.readouterr().out)
     assert told["sources"]["right"]["url"] == "postgresql+psycopg://db/urls"
     (problem,) = told["problems"]
     assert problem.startswith("sources.wrong: ")
-    checkup.show(found, as_json=False)
+    check.show(found, as_json=False)
     shown = "".join(capfd.readouterr())
     assert "sources.right" in shown
     assert "hidden" not in shown + str(told)

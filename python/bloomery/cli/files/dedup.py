@@ -16,8 +16,8 @@ from typing import Annotated
 import typer
 
 from bloomery import BloomFilter, sizing
-from bloomery.cli import estimate, state
 from bloomery.cli.amounts import parse_count, parse_rate, show_rate
+from bloomery.cli.files import estimate, state
 from bloomery.cli.progress import LineProgress
 from bloomery.cli.pump import Interrupted, Interrupts, LinePump
 from bloomery.cli.terminal import STDIN, emit, say, with_step

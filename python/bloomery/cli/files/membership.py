@@ -10,7 +10,8 @@ from typing import Annotated
 
 import typer
 
-from bloomery.cli import bank, options, state
+from bloomery.cli import options
+from bloomery.cli.files import bank, state
 from bloomery.cli.pump import Interrupted, Interrupts, LinePump
 from bloomery.cli.terminal import emit, emit_line, say, with_step
 from bloomery.errors import FilterFull, IncompatibleFilters, NotEnoughMemory

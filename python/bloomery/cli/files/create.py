@@ -7,8 +7,9 @@ from typing import Annotated, Any
 
 import typer
 
-from bloomery.cli import options, state
+from bloomery.cli import options
 from bloomery.cli.amounts import show_memory, show_rate
+from bloomery.cli.files import state
 from bloomery.cli.terminal import emit_line, with_step
 from bloomery.filters import COMMON_KINDS, AnyFilter, FilterBank
 from bloomery.storage.inputs import Source, lines_of

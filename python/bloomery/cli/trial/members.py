@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from bloomery import errors
-from bloomery.service.cluster.member import Member, Tell, environment
+from bloomery.cli.trial.process import Member, Tell, environment
 
 __all__ = ["CONFIGURATION", "HOST", "Balancer", "Node", "Redis", "bound", "program"]
 

@@ -10,7 +10,7 @@ import typer
 
 from bloomery.cli import options
 from bloomery.cli.amounts import show_memory, show_rate
-from bloomery.cli.create import check_fit, check_free
+from bloomery.cli.files.create import check_fit, check_free
 from bloomery.cli.progress import RowProgress
 from bloomery.cli.pump import Interrupted, Interrupts
 from bloomery.cli.terminal import emit_line, say, with_step

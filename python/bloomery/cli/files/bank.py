@@ -15,7 +15,7 @@ from typing import Any, Literal
 import typer
 
 from bloomery import FilterBank
-from bloomery.cli import state
+from bloomery.cli.files import state
 from bloomery.cli.pump import Interrupted, Interrupts, LinePump
 from bloomery.cli.terminal import emit, emit_line, say, with_step
 from bloomery.errors import BloomeryError, CorruptData, IncompatibleFilters, InvalidParameter

@@ -2,8 +2,9 @@
 
 from typing import Any
 
-from bloomery.cli import bank, options, state
+from bloomery.cli import options
 from bloomery.cli.amounts import show_memory, show_rate
+from bloomery.cli.files import bank, state
 from bloomery.cli.terminal import emit_line, render
 from bloomery.storage.anyfile import holds_a_bank
 

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from bloomery.cli import terminal, userlist
-from bloomery.cli.userlist import FOLDER, Data, existing
+from bloomery.cli import terminal
+from bloomery.cli.server import userlist
+from bloomery.cli.server.userlist import FOLDER, Data, existing
 from bloomery.errors import InvalidParameter
 
 if TYPE_CHECKING:

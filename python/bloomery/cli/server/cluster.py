@@ -56,7 +56,7 @@ def up(
     ] = None,
 ) -> int:
     """Start Redis, nodes that share it, and HAProxy in front, on this machine; Ctrl-C stops all."""
-    from bloomery.service.cluster.trial import Cluster, data_folder
+    from bloomery.cli.trial.trial import Cluster, data_folder
 
     with data_folder(data) as folder:
         cluster = Cluster(nodes, folder, show=terminal.emit_line, tell=terminal.note)

@@ -16,9 +16,9 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from bloomery import errors
+from bloomery.cli.trial.members import HOST, Balancer, Node, Redis
+from bloomery.cli.trial.process import Member
 from bloomery.integrations.redis.wire.link import Link
-from bloomery.service.cluster.member import Member
-from bloomery.service.cluster.members import HOST, Balancer, Node, Redis
 from bloomery.service.durability.folder import lock
 
 __all__ = ["Cluster", "data_folder"]
