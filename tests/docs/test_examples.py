@@ -18,7 +18,7 @@ PAGES = [pytest.param(page, id=name_of(page)) for page in pages()]
 EXAMPLES = sorted((TREE / "examples").glob("*.py"))
 # Block languages that may stand on a page; anything else is a spelling mistake or a way round. SQL
 # is run by tests/integration/test_registry.py, where its databases are; TOML is read by
-# tests/unit/service/test_configuration.py.
+# tests/unit/service/config/test_configuration.py.
 # Pages whose Python needs a server: tests/integration/http/test_client_page.py runs it, and
 # tests/integration/redis/test_redis_page.py.
 WITH_SERVER = {"docs/client.md", "docs/redis.md"}

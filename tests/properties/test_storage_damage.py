@@ -19,7 +19,7 @@ from bloomery.service.domain.state import State
 from bloomery.service.durability import quarantine
 from bloomery.service.durability.recovery import Recovery, recover
 from conftest import effort
-from unit.storage.serving import REMOVING, SETTINGS, Server, assert_same, hashes
+from unit.service.durability.serving import REMOVING, SETTINGS, Server, assert_same, hashes
 
 Case = tuple[str, Callable[[Path], None]]  # what is done, and how
 MEMORY = "/dev/shm" if Path("/dev/shm").is_dir() else None  # it syncs in no time

@@ -18,7 +18,7 @@ from bloomery.service.domain import operations
 from bloomery.service.domain.operations import Op
 from bloomery.service.durability import snapshotter
 from conftest import effort
-from unit.storage.serving import REMOVING, SETTINGS, Server, assert_same, missing, packed
+from unit.service.durability.serving import REMOVING, SETTINGS, Server, assert_same, missing, packed
 
 MAY_BE_FULL = ("cuckoo", "rediscuckoo")
 HASHES = st.lists(st.integers(0, 2**64 - 1) | st.sampled_from([1, 2**63, 12345]), max_size=40)

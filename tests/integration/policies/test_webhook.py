@@ -11,7 +11,7 @@ from docs.pages import DOCS, blocks
 from integration.durability.connection import Connection
 from integration.policies.load import CAPACITY, Load
 from integration.servers import Serve
-from unit.service.receiver import Receiver, Request
+from unit.service.policy.receiver import Receiver, Request
 
 SECRET = "a secret that nobody is to see"
 TOKEN = "token-of-the-url"

@@ -16,7 +16,7 @@ from bloomery.guard import Guard
 from bloomery.guard.observed import Observed, Tally
 from bloomery.guard.sources.breaker import Breaker
 from unit.clocks import Clock
-from unit.together import switching_often
+from unit.filters.together import switching_often
 
 
 @pytest.fixture

@@ -17,10 +17,10 @@ from bloomery.guard.lookups import confirm
 from bloomery.guard.protocols import Item
 from bloomery.guard.queues.draining import drain
 from bloomery.guard.writes import add, remove
+from unit.filters.together import switching_often
 from unit.guard.harness import by_hand
 from unit.guard.stepping import Steps, every_order
 from unit.guard.table import Line, Memory, Table, away
-from unit.together import switching_often
 
 Made = Callable[..., Any]
 REMOVING: list[Any] = [CountingBloomFilter, CuckooFilter, DeletableBloomFilter]

@@ -12,9 +12,9 @@ import pytest
 from bloomery import Client, _native
 from bloomery.errors import CorruptData
 from integration.resp.wire import Wire
+from unit.filters.test_panics import in_time, panic
 from unit.kinds import KEYS, every_other, made
 from unit.service.inside import running
-from unit.test_panics import in_time, panic
 
 
 @every_other

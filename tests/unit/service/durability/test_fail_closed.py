@@ -14,16 +14,8 @@ from bloomery.service.durability import snapshots
 from bloomery.service.durability.folder import log_folder
 from bloomery.service.durability.log import segment_path, segments
 from bloomery.service.durability.recovery import recover
-from unit.storage.damaging import (
-    DAMAGES,
-    Damage,
-    altered,
-    change,
-    filled,
-    last,
-    refused,
-)
-from unit.storage.serving import Server, assert_same, hashes
+from unit.service.durability.damaging import DAMAGES, Damage, altered, change, filled, last, refused
+from unit.service.durability.serving import Server, assert_same, hashes
 
 
 def test_an_operation_of_a_newer_bloomery(tmp_path: Path) -> None:

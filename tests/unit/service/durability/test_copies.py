@@ -19,7 +19,7 @@ from bloomery.service.durability.log import segments
 from bloomery.service.durability.recovery import recover
 from bloomery.service.durability.snapshots import Generation
 from conftest import effort
-from unit.storage.serving import LARGE, SETTINGS, Server, assert_same, hashes
+from unit.service.durability.serving import LARGE, SETTINGS, Server, assert_same, hashes
 
 pytestmark = pytest.mark.slow  # they write and read many files
 

@@ -16,7 +16,7 @@ from bloomery.service.durability import snapshots
 from bloomery.service.durability.folder import log_folder
 from bloomery.service.durability.log import segment_path, segments
 from bloomery.service.durability.recovery import recover
-from unit.storage.serving import Server, hashes
+from unit.service.durability.serving import Server, hashes
 
 Damage = Callable[[Path], None]
 

@@ -14,7 +14,7 @@ from bloomery.service.commands import Commands
 from bloomery.service.config.settings import Settings
 from bloomery.service.durability.recovery import recover
 from bloomery.service.engine import Engine
-from unit.storage.serving import assert_same
+from unit.service.durability.serving import assert_same
 
 KINDS: dict[str, dict[str, str]] = {"bloom": {}, "rotating": {"window": "1h"}}
 OPERATIONS: dict[str, tuple[str, Callable[[Commands], object]]] = {

@@ -13,7 +13,7 @@ import trustme
 from bloomery.service.config.configuration import Given, read
 from bloomery.service.policy import webhook as module
 from bloomery.service.policy.webhook import Webhook, signature
-from unit.service.receiver import Receiver, Request
+from unit.service.policy.receiver import Receiver, Request
 
 pytestmark = pytest.mark.slow
 

@@ -12,7 +12,7 @@ from bloomery import StaticFilter, errors
 from bloomery.service.domain import operations
 from bloomery.service.domain.operations import Op
 from bloomery.service.domain.state import Entry, State
-from unit.storage.serving import NOW, REMOVING, SETTINGS, hashes, missing, packed
+from unit.service.durability.serving import NOW, REMOVING, SETTINGS, hashes, missing, packed
 
 every_kind = pytest.mark.parametrize("kind", SETTINGS)
 

@@ -19,7 +19,7 @@ from bloomery.service.durability.control import Control, control_file
 from bloomery.service.durability.folder import FORMAT, log_folder
 from bloomery.service.durability.log import segment_path, segments
 from bloomery.service.durability.recovery import recover
-from unit.storage.damaging import (
+from unit.service.durability.damaging import (
     Damage,
     change,
     cut_wal,
@@ -28,7 +28,7 @@ from unit.storage.damaging import (
     refused,
     without_wal,
 )
-from unit.storage.serving import Server, assert_same, hashes
+from unit.service.durability.serving import Server, assert_same, hashes
 
 # A power cut.
 

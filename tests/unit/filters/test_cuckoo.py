@@ -13,8 +13,8 @@ import bloomery
 from bloomery import CuckooFilter
 from bloomery.errors import FilterFull, IncompatibleFilters, InvalidParameter, ReadOnlyFilter
 from conftest import effort
-from unit.colliding import int_of
-from unit.together import beside
+from unit.filters.colliding import int_of
+from unit.filters.together import beside
 
 MOST = 7  # copies of one key
 fixed_and_growing = pytest.mark.parametrize("grow", [False, True])

@@ -19,7 +19,7 @@ from bloomery.service.durability.folder import log_folder, snapshots_folder
 from bloomery.service.durability.log import segments
 from bloomery.service.durability.recovery import recover
 from conftest import effort
-from unit.storage.serving import LARGE, Server, assert_same, hashes
+from unit.service.durability.serving import LARGE, Server, assert_same, hashes
 
 # Most of these start processes, or read and write many files.
 pytestmark = pytest.mark.slow

@@ -20,7 +20,7 @@ from bloomery.errors import (
     ReadOnlyFilter,
 )
 from bloomery.filters import memory
-from unit.colliding import int_of
+from unit.filters.colliding import int_of
 
 WRONG: list[tuple[str, Any]] = [
     *(("error_rate", v) for v in [0, 1, 0.6, 2**-33, -0.1, math.nan, "0.1", None, True, []]),

@@ -16,8 +16,8 @@ import bloomery
 from bloomery import BloomFilter, ScalableBloomFilter
 from bloomery.errors import IncompatibleFilters, InvalidParameter, ReadOnlyFilter
 from conftest import effort
-from unit.colliding import int_of
-from unit.together import beside
+from unit.filters.colliding import int_of
+from unit.filters.together import beside
 
 WRONG: list[tuple[str, Any]] = [
     *(("initial_capacity", v) for v in [0, -1, 1.5, math.nan, "9", None, True, 2**41, 10**400]),

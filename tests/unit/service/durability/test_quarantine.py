@@ -8,7 +8,7 @@ import pytest
 
 from bloomery.service.durability import quarantine, snapshots
 from bloomery.service.durability.recovery import recover
-from unit.storage.damaging import (
+from unit.service.durability.damaging import (
     DAMAGES,
     Damage,
     change,
@@ -16,7 +16,7 @@ from unit.storage.damaging import (
     filled,
     without_anything,
 )
-from unit.storage.serving import Server, assert_same, hashes, missing
+from unit.service.durability.serving import Server, assert_same, hashes, missing
 
 
 @pytest.mark.slow

@@ -14,7 +14,7 @@ from bloomery.service.server import Server
 from docs.pages import DOCS
 from unit.service.certificates import Pairs
 from unit.service.inside import running
-from unit.service.test_sampler import filled
+from unit.service.sampling.test_sampler import filled
 
 HOSTILE = [
     b'quo"te',

@@ -14,7 +14,7 @@ from bloomery import RotatingBloomFilter
 from bloomery.errors import InvalidParameter, ReadOnlyFilter
 from conftest import effort
 from unit.clocks import Clock, timed
-from unit.together import beside
+from unit.filters.together import beside
 
 
 @pytest.mark.parametrize("generations", [1, 2, 3, 7, 8, 15, 16, 100, 254])

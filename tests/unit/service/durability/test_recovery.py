@@ -16,7 +16,15 @@ from bloomery.service.durability import snapshots
 from bloomery.service.durability.folder import lock, log_folder
 from bloomery.service.durability.log import segment_path, segments
 from bloomery.service.durability.recovery import recover
-from unit.storage.serving import LARGE, REMOVING, SETTINGS, Server, assert_same, hashes, packed
+from unit.service.durability.serving import (
+    LARGE,
+    REMOVING,
+    SETTINGS,
+    Server,
+    assert_same,
+    hashes,
+    packed,
+)
 
 # Most of these start processes, or read and write many files.
 pytestmark = pytest.mark.slow
