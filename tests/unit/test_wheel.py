@@ -109,8 +109,8 @@ def test_wheel_holds_the_package_and_nothing_else(wheel: Path) -> None:
     assert {"bloomery/py.typed", "bloomery/_native.pyi", "bloomery/__init__.py"} <= set(names)
     # Alembic finds revisions as files.
     for migration in ("env.py", "versions/v0001_tables.py"):
-        assert f"bloomery/service/migrations/{migration}" in names
-    assert "bloomery/service/cluster/haproxy.cfg" in names  # which `bloomery cluster up` runs
+        assert f"bloomery/service/registry/migrations/{migration}" in names
+    assert "bloomery/cli/trial/haproxy.cfg" in names  # which `bloomery cluster up` runs
     assert len([n for n in names if n.startswith("bloomery/_native.") and n[-4:] != ".pyi"]) == 1
     assert any(n.endswith(".dist-info/licenses/LICENSE") for n in names)
     tops = {name.split("/")[0] for name in names}

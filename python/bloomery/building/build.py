@@ -12,8 +12,7 @@ from typing import Any
 from bloomery.building.checkpoint import RESTART, Checkpoint, Progress
 from bloomery.building.rows import Rows
 from bloomery.errors import InvalidParameter, InvalidSource, NullKey, UnsupportedKey
-from bloomery.filters import AnyFilter
-from bloomery.service.domain import creation
+from bloomery.filters import AnyFilter, creation
 from bloomery.types import Nulls
 
 __all__ = ["KINDS", "Built", "build"]

@@ -12,9 +12,9 @@ from collections.abc import Callable, Set
 from typing import TYPE_CHECKING, NamedTuple
 
 from bloomery import BloomFilter, _native, errors
+from bloomery.filters.creation import PARAMETERS
 from bloomery.service.clock import Clock
 from bloomery.service.domain import operations
-from bloomery.service.domain.creation import PARAMETERS
 from bloomery.service.domain.operations import Op
 from bloomery.service.domain.state import Entry, State
 from bloomery.service.policy.policy import limit_and_mark, refusal

@@ -13,31 +13,32 @@ from functools import lru_cache
 from typing import Literal, cast
 
 from bloomery.errors import InvalidParameter
-from bloomery.sizing.blocked import LINE_BITS as LINE_BITS
-from bloomery.sizing.blocked import LINE_BYTES as LINE_BYTES
 from bloomery.sizing.blocked import (
+    LINE_BITS,
+    LINE_BYTES,
     Line,
     clear_spread,
     expected_rate,
     line_load,
+    optimal_bits_per_key,
     touched_by_visit,
     with_collisions,
 )
-from bloomery.sizing.blocked import optimal_bits_per_key as optimal_bits_per_key
-from bloomery.sizing.cells import CellPlan as CellPlan
-from bloomery.sizing.cells import cell_count_error as cell_count_error
-from bloomery.sizing.cells import counting_plan as counting_plan
-from bloomery.sizing.cells import deletable_plan as deletable_plan
-from bloomery.sizing.cells import removable_share as removable_share
 from bloomery.sizing.classic import MIN_BITS, classic_rate
-from bloomery.sizing.limits import HASHES, MAX_HASH_SHARE, check_hash_width, last_true, number
-from bloomery.sizing.limits import MAX_CAPACITY as MAX_CAPACITY
-from bloomery.sizing.limits import MAX_ERROR_RATE as MAX_ERROR_RATE
-from bloomery.sizing.limits import MAX_MEMORY as MAX_MEMORY
-from bloomery.sizing.limits import MIN_ERROR_RATE as MIN_ERROR_RATE
-from bloomery.sizing.limits import check_capacity as check_capacity
-from bloomery.sizing.limits import check_error_rate as check_error_rate
-from bloomery.sizing.limits import show as show
+from bloomery.sizing.limits import (
+    HASHES,
+    MAX_CAPACITY,
+    MAX_ERROR_RATE,
+    MAX_HASH_SHARE,
+    MAX_MEMORY,
+    MIN_ERROR_RATE,
+    check_capacity,
+    check_error_rate,
+    check_hash_width,
+    last_true,
+    number,
+    show,
+)
 
 Layout = Literal["blocked", "classic"]
 

@@ -14,8 +14,9 @@ import math
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from bloomery import sizing
 from bloomery.errors import InvalidParameter
+from bloomery.sizing.blocked import LINE_BYTES
+from bloomery.sizing.bloom import plan
 from bloomery.sizing.cluster_figures import FIGURES, Figures
 from bloomery.sizing.limits import number, show
 
@@ -102,9 +103,9 @@ def plan_cluster(
     sizes |= {"memory_per_master": memory_per_master, "network": network}
     for name, value in {**rates, **sizes}.items():
         _require(name, value, 0 if name in rates else 1)
-    nbytes = sizing.plan(capacity, error_rate, layout=layout).nbytes
+    nbytes = plan(capacity, error_rate, layout=layout).nbytes
     room = memory_per_node - figures.node_bytes
-    if room < sizing.LINE_BYTES:
+    if room < LINE_BYTES:
         raise InvalidParameter(
             f"memory_per_node is {memory_per_node:,.0f} bytes, of which a node takes "
             f"{figures.node_bytes:,.0f} without any filter: give it more"

@@ -191,7 +191,7 @@ def test_the_usual_refusals(plan: Any) -> None:
 
 def rows(heading: str) -> list[list[str]]:
     """The cells of the table under a heading row of docs/sizing.md."""
-    text = (Path(__file__).parents[2] / "docs" / "sizing.md").read_text("utf-8")
+    text = (Path(__file__).parents[3] / "docs" / "sizing.md").read_text("utf-8")
     table = text.partition(heading)[2].partition("\n\n")[0].splitlines()[2:]
     return [[cell.strip() for cell in line.strip("|").split("|")] for line in table]
 

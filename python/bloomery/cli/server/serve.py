@@ -144,9 +144,9 @@ def serve(
         if "=" not in pair
     ]
     if check:
-        from bloomery.cli.server import check
+        from bloomery.cli.server.check import show
 
-        return check.show(found, as_json)
+        return show(found, as_json)
     if as_json:
         raise errors.InvalidParameter("--json is for --check: --log-format json is for the log")
     from bloomery.service.observe import logs

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from bloomery.errors import InvalidParameter, StoreRefused, UnknownFilter
 from bloomery.filters.redisbloom import RedisBloomFilter
-from bloomery.integrations.redis.bf import copy, making, replies
+from bloomery.integrations.redis.bf import copy, making, parse
 from bloomery.integrations.redis.bf.copy import BfCopy
 from bloomery.integrations.redis.bf.filter import BfFilter
 from bloomery.integrations.redis.bits import strings
@@ -82,7 +82,7 @@ def _with_strings(flow: Flow[Config], instead: str) -> Flow[Config]:
     try:
         return (yield from flow)
     except StoreRefused as problem:
-        if replies.unknown(problem.__cause__):
+        if parse.unknown(problem.__cause__):
             raise StoreRefused(
                 f"this server has no strings to keep bits in: if it has BF.*, {instead}"
             ) from problem
@@ -100,10 +100,10 @@ def _has_bf(keys: Keys) -> Flow[bool]:
     [[held], [reply]] = yield [command(keys.config, "GET", keys.config), Ask(bits, tried, 1)]
     if isinstance(held, bytes):
         return Config.from_json(keys.name, held).backend == "bf"
-    if replies.unknown(held):
+    if parse.unknown(held):
         return True  # no strings: if anything, it has BF.*
     checked([held])
-    return not replies.unknown(reply) and not replies.says(reply, "permission")
+    return not parse.unknown(reply) and not parse.says(reply, "permission")
 
 
 def found(keys: Keys) -> Flow[Strings | BfFilter]:
@@ -111,7 +111,7 @@ def found(keys: Keys) -> Flow[Strings | BfFilter]:
     try:
         return _store(keys, (yield from strings.opened(keys)))
     except (UnknownFilter, StoreRefused) as problem:
-        if isinstance(problem, StoreRefused) and not replies.unknown(problem.__cause__):
+        if isinstance(problem, StoreRefused) and not parse.unknown(problem.__cause__):
             raise
         first = problem
     # Without a configuration it may be one of BF.*, which tells what it is.

@@ -10,7 +10,8 @@ from functools import partial
 from typing import Any, TypeVar
 
 from bloomery import errors
-from bloomery.service.domain import creation, operations
+from bloomery.filters import creation
+from bloomery.service.domain import operations
 from bloomery.service.domain.operations import Op, Record
 from bloomery.storage import files
 from bloomery.storage.loading import Loading

@@ -1,5 +1,5 @@
 """When snapshots are made: when asked, when the log has become long, now and then, and at the end.
-A process of its own makes each (`service/durability/snapshotter.py`), when nobody else wants to run, unless
+A process of its own makes each (`snapshotter.py`), when nobody else wants to run, unless
 somebody waits for it: on a machine that is always busy a client, or the end of the server, would
 wait for a minute and more."""
 

@@ -23,9 +23,9 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from bloomery import errors
+from bloomery.filters.creation import PARAMETERS
 from bloomery.guard.sources.workers import Workers
 from bloomery.service.commands import NO_ROOM
-from bloomery.service.domain.creation import PARAMETERS
 from bloomery.service.domain.state import Entry
 from bloomery.service.lookup.keytypes import forms
 from bloomery.service.policy.policy import capacity_of, policy_of

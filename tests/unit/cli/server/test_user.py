@@ -19,7 +19,7 @@ pytestmark = pytest.mark.slow
 require("typer")
 require("argon2")
 
-from bloomery.service.access.users import hasher, load, split_token
+from bloomery.service.access.users import hasher, load, split_token  # noqa: E402
 
 Run = Callable[..., Any]
 SECRET = b"correct horse"

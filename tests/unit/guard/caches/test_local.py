@@ -47,7 +47,7 @@ def test_the_least_recently_asked_goes_first() -> None:
 def test_an_entry_ends_with_its_time(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is past its time is not returned, and no longer counts."""
     now = [1000.0]
-    for module in (localcache, sys.modules[__name__]):
+    for module in (local, sys.modules[__name__]):
         monkeypatch.setattr(module, "steady", lambda: now[0])
     cache = LocalCache()
     cache.set_many([(b"a", held(1, 10)), (b"b", held(1, 1000))])

@@ -99,7 +99,7 @@ def test_too_much_left_undeleted_leaves_the_cache_unused(
     guard_of: Made, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Until all that it may hold is over: then it holds nothing old, whatever it missed."""
-    monkeypatch.setattr(caching, "_MOST_UNDELETED", 10)
+    monkeypatch.setattr(resilient, "_MOST_UNDELETED", 10)
     keys = [f"key {n}" for n in range(12)]
     table, cache = Table(dict.fromkeys(keys, "old")), Memory()
     guard = guard_of(filter_of(*keys), table, cache=cache, ttl=60, negative_ttl=5, timeout=None)

@@ -25,7 +25,7 @@ from conftest import effort
 from unit.guard.flaky import Log
 
 pytestmark = pytest.mark.slow
-TESTS = Path(__file__).parents[2]
+TESTS = Path(__file__).parents[3]
 
 
 def item(

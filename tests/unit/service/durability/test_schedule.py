@@ -68,7 +68,7 @@ def test_it_takes_part_when_somebody_waits(tmp_path: Path) -> None:
 def test_without_the_right_to_take_part(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where the one that gives way may not be made to take part, another makes that snapshot, and
     none has failed."""
-    monkeypatch.setattr(saving, "_take_part", lambda pid: False)
+    monkeypatch.setattr(schedule, "_take_part", lambda pid: False)
 
     async def main() -> None:
         async with running(tmp_path) as server:

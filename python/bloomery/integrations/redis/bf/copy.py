@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from bloomery import _native
 from bloomery.errors import CorruptData, FilterExists, IncompatibleFilters, StoreRefused
 from bloomery.filters.redisbloom import RedisBloomFilter
-from bloomery.integrations.redis.bf import replies
+from bloomery.integrations.redis.bf import parse
 from bloomery.integrations.redis.bf.filter import BfFilter, beside
 from bloomery.integrations.redis.bf.keys import rows, sent
 from bloomery.integrations.redis.bf.making import planned_bf
@@ -122,7 +122,7 @@ def _own(name: str, key: bytes, progress: Progress) -> Flow[Any]:
 def _part(name: str, key: bytes, iterator: int) -> Flow[tuple[int, bytes]]:
     [[reply]] = yield [command(key, "BF.SCANDUMP", key, iterator)]
     if isinstance(reply, Exception):
-        raise replies.failure(name, reply) from reply
+        raise parse.failure(name, reply) from reply
     if isinstance(reply, list) and len(reply) == 2:
         following, data = reply
         if type(following) is int and isinstance(data, bytes):
@@ -168,7 +168,7 @@ def pushed(
         raise FilterExists(f"there is a filter {keys.name!r} now: delete it, or take another name")
     end = () if life is None else ("PX", life)
     [[kept]] = yield [command(keys.config, "SET", keys.config, config.to_json(), "NX", *end)]
-    checked([] if replies.unknown(kept) else [kept])
+    checked([] if parse.unknown(kept) else [kept])
     return config
 
 
@@ -204,8 +204,8 @@ def _parts_of(source: Any) -> Iterator[tuple[int, bytes]]:
 
 
 def _not_taken(name: str, source: Any, reply: Exception) -> Exception:
-    if replies.unknown(reply) or replies.says(reply, "bad data"):
+    if parse.unknown(reply) or parse.says(reply, "bad data"):
         return StoreRefused(
             f"this server does not take a {type(source).__name__} by BF.LOADCHUNK ({reply!s:.200})"
         )
-    return replies.failure(name, reply)
+    return parse.failure(name, reply)

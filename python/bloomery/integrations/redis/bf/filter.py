@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from bloomery import _native
 from bloomery.errors import IncompatibleFilters, UnknownFilter
-from bloomery.integrations.redis.bf import replies
+from bloomery.integrations.redis.bf import parse
 from bloomery.integrations.redis.bf.keys import rows, sent
 from bloomery.integrations.redis.lifetimes import ending, milliseconds
 from bloomery.integrations.redis.wire.failures import checked
@@ -111,7 +111,7 @@ class BfFilter:
         answers = bytearray()
         for replies, sizes in zip((yield asks), counts, strict=True):
             for reply, size in zip(replies, sizes, strict=False):
-                answers += replies.answers(self.keys.name, reply, size)
+                answers += parse.answers(self.keys.name, reply, size)
             self._whole(replies[-1])
         if len(asks) == 1:
             return bytes(answers)
@@ -132,7 +132,7 @@ class BfFilter:
 
     def _whole(self, reply: Any) -> None:
         """Raise UnknownFilter unless this is the filter that was made."""
-        held = replies.capacity(self.keys.name, reply)
+        held = parse.capacity(self.keys.name, reply)
         if held < share(self.capacity, len(self.names)):
             raise UnknownFilter(
                 f"filter {self.keys.name!r} was lost, and another is in its place, for {held} keys:"
@@ -143,7 +143,7 @@ class BfFilter:
         """Tell what it was made for and what it holds, as the server counts."""
         left = yield from self.ttl()
         asks = [command(name, "BF.INFO", name) for name in self.names]
-        told = [replies.figures(self.keys.name, reply) for [reply] in (yield asks)]
+        told = [parse.figures(self.keys.name, reply) for [reply] in (yield asks)]
         return {
             "kind": self.config.kind,
             "backend": "bf",
@@ -215,8 +215,8 @@ class BfFilter:
             for mine, theirs in zip(self.names, other.names, strict=True)
         ]
         for [reply] in (yield asks):
-            if replies.says(reply, "not found"):
-                raise replies.failure(self.keys.name, reply) from reply
+            if parse.says(reply, "not found"):
+                raise parse.failure(self.keys.name, reply) from reply
             if isinstance(reply, Exception):
                 raise IncompatibleFilters(
                     "filters of BF.* that grow by themselves have layers of their own, and cannot "

@@ -18,7 +18,7 @@ from bloomery.errors import (
     InvalidParameter,
     UnknownFilter,
 )
-from bloomery.integrations.redis.bf import replies
+from bloomery.integrations.redis.bf import parse
 from bloomery.integrations.redis.bf.filter import reserve, share
 from bloomery.integrations.redis.bits.strings import proposal
 from bloomery.integrations.redis.config import Config
@@ -52,7 +52,7 @@ def create(keys: Keys, wanted: Config, ttl: float | None) -> Flow[Config]:
     """Make a filter unless there is just such a one; FilterExists if there is another."""
     life = milliseconds(ttl)
     [[mine, held, left]] = yield [proposal(keys, wanted, life)]
-    if replies.unknown(held):
+    if parse.unknown(held):
         return (yield from _create_alone(keys, wanted, life))
     found = Config.from_json(keys.name, checked([mine, held, left])[1])
     found.require_same(keys.name, wanted)
@@ -83,7 +83,7 @@ def _reserve(keys: Keys, wanted: Config, life: int | None) -> Flow[None]:
     for name, (made, held, ended) in zip(keys.bits(wanted.shards), (yield asks), strict=True):
         _check_reserved(keys, made)
         checked([ended])
-        if replies.capacity(keys.name, held) < size:
+        if parse.capacity(keys.name, held) < size:
             raise FilterExists(
                 f"another filter is at {name.decode()!r}, made for fewer keys: delete it, or take "
                 "another name"
@@ -112,14 +112,14 @@ def _create_alone(keys: Keys, wanted: Config, life: int | None) -> Flow[Config]:
 
 def _check_reserved(keys: Keys, reply: Any) -> None:
     """Raise unless a filter is there now, whoever made it."""
-    if replies.unknown(reply):
+    if parse.unknown(reply):
         raise InvalidParameter(
             "backend is 'bf', and this server has no BF.* commands: take 'bits' or 'auto'"
         ) from reply
-    if any(replies.says(reply, words) for words in ("capacity", "error rate")):
+    if any(parse.says(reply, words) for words in ("capacity", "error rate")):
         raise InvalidParameter(f"the server does not make such a filter: {reply}") from reply
-    if isinstance(reply, Exception) and not replies.says(reply, "item exists"):
-        raise replies.failure(keys.name, reply) from reply
+    if isinstance(reply, Exception) and not parse.says(reply, "item exists"):
+        raise parse.failure(keys.name, reply) from reply
 
 
 def _size(config: Config) -> tuple[int, float]:
@@ -148,11 +148,11 @@ def described(keys: Keys) -> Flow[Config]:
     asked = packed(("BF.INFO", name)) + packed(("BF.DEBUG", name))
     [[about, lines]] = yield [Ask(name, asked, 2)]
     missing = UnknownFilter(f"there is no filter {keys.name!r} in this Redis")
-    if replies.unknown(about) or replies.unknown(lines):
+    if parse.unknown(about) or parse.unknown(lines):
         raise missing
-    if replies.says(about, "not found"):
+    if parse.says(about, "not found"):
         raise missing
-    grows = replies.figures(keys.name, about).get("Expansion rate") is not None
+    grows = parse.figures(keys.name, about).get("Expansion rate") is not None
     fields: dict[str, str] = {}
     for line in checked([lines])[0] if isinstance(lines, list) else []:
         text = line.decode("latin-1") if isinstance(line, bytes) else ""

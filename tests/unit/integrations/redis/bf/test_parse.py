@@ -5,15 +5,15 @@ from typing import Any
 import pytest
 
 from bloomery.errors import CorruptData, FilterExists, FilterFull, StoreRefused, UnknownFilter
-from bloomery.integrations.redis.bf import replies
+from bloomery.integrations.redis.bf import parse
 
 INFO = [b"Capacity", 100, b"Size", 240, b"Number of filters", 1, b"Number of items inserted", 3]
 
 
 def test_answers_of_both_protocols() -> None:
     """Integers or booleans."""
-    assert replies.answers("a", [1, 0], 2) == b"\1\0"
-    assert replies.answers("a", [True, False], 2) == b"\1\0"
+    assert parse.answers("a", [1, 0], 2) == b"\1\0"
+    assert parse.answers("a", [True, False], 2) == b"\1\0"
 
 
 @pytest.mark.parametrize(
@@ -22,7 +22,7 @@ def test_answers_of_both_protocols() -> None:
 def test_what_is_no_answer_to_two_keys(reply: Any) -> None:
     """Too few, too many, not 0 or 1."""
     with pytest.raises(CorruptData):
-        replies.answers("a", reply, 2)
+        parse.answers("a", reply, 2)
 
 
 @pytest.mark.parametrize(
@@ -40,28 +40,28 @@ def test_errors(text: str, error: type[Exception]) -> None:
     """In RedisBloom's words, alone or as the last element of an array."""
     for reply in (Exception(text), [1, Exception(text)]):
         with pytest.raises(error):
-            replies.answers("a", reply, 3)
+            parse.answers("a", reply, 3)
 
 
 def test_figures_of_both_protocols() -> None:
     """A flat list or a map; more fields than RedisBloom's are let through."""
-    flat = replies.figures("a", [*INFO, b"Expansion rate", None, b"Error rate", b"0.01"])
+    flat = parse.figures("a", [*INFO, b"Expansion rate", None, b"Error rate", b"0.01"])
     assert flat["Capacity"] == 100
     assert flat["Expansion rate"] is None
     pairs = dict(zip(INFO[::2], INFO[1::2], strict=True))
-    assert replies.figures("a", pairs)["Size"] == 240
+    assert parse.figures("a", pairs)["Size"] == 240
     wrong: list[Any] = [None, 5, [1], INFO[:-1], INFO[2:], [*INFO[:-1], b"3"], [*INFO[:-1], -3], {}]
     for reply in wrong:
         with pytest.raises(CorruptData):
-            replies.figures("a", reply)
+            parse.figures("a", reply)
 
 
 def test_capacity_of_both_protocols() -> None:
     """A list of one, a map of one, or a number."""
     right: list[Any] = [[100], {b"Capacity": 100}, 100, [b"Capacity", 100]]
     for reply in right:
-        assert replies.capacity("a", reply) == 100
+        assert parse.capacity("a", reply) == 100
     wrong: list[Any] = [None, [], b"100", [True], [None], {}]
     for reply in wrong:
         with pytest.raises(CorruptData):
-            replies.capacity("a", reply)
+            parse.capacity("a", reply)

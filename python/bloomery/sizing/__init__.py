@@ -1,0 +1,70 @@
+"""How large a filter must be: pure maths, for every kind and layout (docs/sizing.md).
+
+`bloom` sizes the plain filter (`plan`, `solve`), `blocked` and `classic` have the error rates of
+its two layouts, `cells` sizes filters of counters and regions, `limits` checks what is asked for,
+`intervals` has the Wilson interval of an observed rate, `cluster` sizes nodes and masters.
+"""
+
+from bloomery.sizing.blocked import LINE_BITS, LINE_BYTES, optimal_bits_per_key
+from bloomery.sizing.bloom import (
+    MAX_HASHES,
+    ONE_LINE_HASHES,
+    TWO_LINES_HASHES,
+    Layout,
+    Plan,
+    capacity_for,
+    check_layout,
+    count_error,
+    estimated_count,
+    expected_error_rate,
+    is_beyond,
+    plan,
+    solve,
+)
+from bloomery.sizing.cells import (
+    CellPlan,
+    cell_count_error,
+    counting_plan,
+    deletable_plan,
+    removable_share,
+)
+from bloomery.sizing.limits import (
+    MAX_CAPACITY,
+    MAX_ERROR_RATE,
+    MAX_MEMORY,
+    MIN_ERROR_RATE,
+    check_capacity,
+    check_error_rate,
+    show,
+)
+
+__all__ = [
+    "LINE_BITS",
+    "LINE_BYTES",
+    "MAX_CAPACITY",
+    "MAX_ERROR_RATE",
+    "MAX_HASHES",
+    "MAX_MEMORY",
+    "MIN_ERROR_RATE",
+    "ONE_LINE_HASHES",
+    "TWO_LINES_HASHES",
+    "CellPlan",
+    "Layout",
+    "Plan",
+    "capacity_for",
+    "cell_count_error",
+    "check_capacity",
+    "check_error_rate",
+    "check_layout",
+    "count_error",
+    "counting_plan",
+    "deletable_plan",
+    "estimated_count",
+    "expected_error_rate",
+    "is_beyond",
+    "optimal_bits_per_key",
+    "plan",
+    "removable_share",
+    "show",
+    "solve",
+]
