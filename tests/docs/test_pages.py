@@ -89,3 +89,12 @@ def test_fences_are_closed(page: Path) -> None:
     """Every fence that is opened is closed."""
     fences = len(re.findall(r"^```", page.read_text("utf-8"), re.M))
     assert fences == 2 * len(list(blocks(page)))
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_lines_are_short(page: Path) -> None:
+    """No line of prose is longer than 120 characters, so that it can be read beside code and a
+    change shows as a change. A table's row, and a line that is one link, cannot be broken."""
+    unbreakable = re.compile(r"\|| *(\d+\. |- )?!?\[[^\]]*\]\([^)]*\)[.:]?$")
+    long = [line for line in prose(page).splitlines() if len(line) > 120]
+    assert [line for line in long if not unbreakable.match(line)] == []
