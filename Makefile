@@ -21,7 +21,7 @@ export PYO3_PYTHON = $(abspath $(BIN)/python)
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help run build test test-fast test-rust miri test-pythons soak bench bench-service bench-running bench-guard bench-cluster lint format wheel lock fresh-check clean
+.PHONY: help run build test test-fast test-rust miri test-pythons soak bench bench-service bench-running bench-guard bench-cluster lint format wheel tree lock fresh-check clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -83,6 +83,9 @@ format: $(STAMPS)/dev ## put Python and Rust into the house format
 
 wheel: $(STAMPS)/wheel ## an installable wheel, in dist/
 	@ls -t dist/*.whl | head -1
+
+tree: ## every module of the tree with a sentence about it (TREE=service: below folders of that name)
+	@$(PYTHON) scripts/tree.py $(TREE)
 
 lock: $(STAMPS)/venv ## resolve requirements/*.in again into the pinned, hashed *.txt
 	$(BIN)/python -m pip install --quiet uv==$(UV_VERSION)
