@@ -7,9 +7,6 @@ import os
 from collections.abc import Callable, Iterator
 from typing import IO, Any, TypeVar
 
-from bloomery.filters.files import open as loaded
-from bloomery.storage.files import replacing
-
 __all__ = ["chunks", "in_thread", "loaded", "opened", "replacing", "temporary"]
 
 T = TypeVar("T")
@@ -38,6 +35,20 @@ def temporary() -> Iterator[str]:
 
     with tempfile.TemporaryDirectory(prefix="bloomery-") as folder:
         yield os.path.join(folder, "filter.bloom")
+
+
+def replacing(path: str | os.PathLike[str]) -> contextlib.AbstractContextManager[Any]:
+    """A new file that takes the path's place when all of it is there."""
+    from bloomery.storage import files
+
+    return files.replacing(path)
+
+
+def loaded(path: str) -> Any:
+    """The saved filter at a path, of whatever kind."""
+    from bloomery.filters.files import open
+
+    return open(path)
 
 
 def chunks(file: IO[bytes]) -> Iterator[bytes]:
