@@ -11,7 +11,7 @@ from typing import Annotated, Any
 
 import typer
 
-from bloomery import BloomFilter
+from bloomery.filters import BloomFilter
 from bloomery.cli import options
 from bloomery.cli.amounts import parse_count, show_memory, show_rate
 from bloomery.cli.crawl import LINKS_ON_A_PAGE, Crawler

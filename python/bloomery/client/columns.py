@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from bloomery import _native, errors
+import bloomery._native as _native
+from bloomery import errors
 
 __all__ = [
     "ARROW",

@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 import typer
 
-from bloomery import FilterBank
+from bloomery.filters import FilterBank
 from bloomery.cli.files import state
 from bloomery.cli.pump import Interrupted, Interrupts, LinePump
 from bloomery.cli.terminal import emit, emit_line, say, with_step

@@ -15,7 +15,8 @@ from typing import Annotated
 
 import typer
 
-from bloomery import BloomFilter, sizing
+from bloomery import sizing
+from bloomery.filters import BloomFilter
 from bloomery.cli.amounts import parse_count, parse_rate, show_rate
 from bloomery.cli.files import estimate, state
 from bloomery.cli.progress import LineProgress

@@ -11,7 +11,6 @@ from bloomery.service.resp.arguments import integer, option, whole
 from bloomery.service.resp.client import Client
 from bloomery.service.resp.replies import OK, Failure
 from bloomery.service.resp.table import command
-from bloomery.storage import files
 
 _NAME = (1, 1, 1)
 _BAD_PAYLOAD = Failure("ERR DUMP payload version or checksum are wrong")
@@ -55,7 +54,7 @@ def restore(client: Client, words: list[bytes]) -> str:
     if there and "REPLACE" not in options:
         raise Failure("BUSYKEY Target key name already exists.")
     try:
-        checked: SavedFilter = files.from_bytes(None, payload)  # before anything is changed
+        checked = SavedFilter.from_bytes(payload)  # before anything is changed
     except errors.BloomeryError as problem:
         raise _BAD_PAYLOAD from problem
     if checked.nbytes > MAX_EXPORT_BYTES:

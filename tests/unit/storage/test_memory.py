@@ -13,7 +13,7 @@ import pytest
 
 from bloomery import BloomFilter
 from bloomery.errors import InvalidParameter, NotEnoughMemory
-from bloomery.filters import memory
+from bloomery.storage import memory
 from conftest import missing
 
 
