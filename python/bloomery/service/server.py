@@ -36,7 +36,7 @@ from bloomery.service.durability.log import Fsync, Log
 from bloomery.service.durability.recovery import Recovery, recover
 from bloomery.service.durability.schedule import Saving
 from bloomery.service.engine import Engine
-from bloomery.service.http.door import HttpDoor
+from bloomery.service.http.server import HttpDoor
 from bloomery.service.lookup.lookups import Lookups
 from bloomery.service.network import binding
 from bloomery.service.network.input_budget import Intake
@@ -52,7 +52,7 @@ from bloomery.service.policy.webhook import Webhook
 from bloomery.service.registry.publisher import Mirror
 from bloomery.service.replication.node import Node
 from bloomery.service.resp.connection import Connection
-from bloomery.service.resp.door import Door
+from bloomery.service.resp.server import Door
 from bloomery.service.sampling.sampler import Sampler
 from bloomery.service.shutdown import Ending
 from bloomery.service.turns import Turns

@@ -14,7 +14,7 @@ from bloomery.service.resp.replies import Failure, encode
 from bloomery.service.slices import Slice
 
 if TYPE_CHECKING:
-    from bloomery.service.resp.door import Door
+    from bloomery.service.resp.server import Door
 
 __all__ = ["Connection"]
 

@@ -17,8 +17,8 @@ from bloomery.service.resp.failures import failure_of
 from bloomery.service.resp.handlers import (
     bf,
     bf_lookup,
+    bf_maintenance,
     bf_reserve,
-    bf_whole,
     cf,
     config,
     info,
@@ -43,7 +43,7 @@ HANDLERS = (
     bf,
     bf_lookup,
     bf_reserve,
-    bf_whole,
+    bf_maintenance,
     introspection,
     cf,
     session,
