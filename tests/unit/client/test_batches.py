@@ -19,7 +19,7 @@ from bloomery import BloomFilter, errors
 from bloomery.client import batches, columns
 from bloomery.client.batches import Rows, parts
 from bloomery.service.http.body.arrow import Column, Messages, answers
-from bloomery.service.http.body.keyforms import key_of
+from bloomery.service.http.body.json_keys import key_of
 from bloomery.service.http.body.ndjson import Lines
 from bloomery.service.http.body.ndjson import answers as lines_of
 from conftest import require

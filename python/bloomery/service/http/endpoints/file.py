@@ -25,9 +25,8 @@ from starlette.responses import StreamingResponse
 from bloomery import _native, errors
 from bloomery.filters import files
 from bloomery.service.commands import check_name
-from bloomery.service.http import problems
+from bloomery.service.http import models, problems
 from bloomery.service.http.body import bodies
-from bloomery.service.http.endpoints import models
 from bloomery.service.http.endpoints.filters import told
 from bloomery.service.http.login import check_again
 from bloomery.service.http.route import Answer, Name, commands_of, does, routes, server_of

@@ -18,7 +18,7 @@ from uvicorn.protocols.http.httptools_impl import (
 )
 
 if TYPE_CHECKING:
-    from bloomery.service.http.protocol import Connection
+    from bloomery.service.http.connection import Connection
 
 __all__ = ["Cycle", "Flow"]
 

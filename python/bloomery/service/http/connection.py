@@ -20,11 +20,11 @@ from typing import TYPE_CHECKING, Any, cast
 import httptools
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from bloomery.service.http import heads, problems
-from bloomery.service.http.cycle import Cycle, Flow
+from bloomery.service.http import problems, smuggling
+from bloomery.service.http.request_cycle import Cycle, Flow
 
 if TYPE_CHECKING:
-    from bloomery.service.http.door import HttpDoor
+    from bloomery.service.http.server import HttpDoor
 
 __all__ = ["Connection"]
 
@@ -136,7 +136,7 @@ class Connection(HttpToolsProtocol):
         self._offered, self._resumed = False, True
         self.parser = httptools.HttpRequestParser(self)
         self.parser.set_dangerous_leniencies(lenient_data_after_close=True)
-        framing = (one for one in self.headers if one[0] in heads.FRAMING)
+        framing = (one for one in self.headers if one[0] in smuggling.FRAMING)
         lines = b"".join(b"%b: %b\r\n" % one for one in framing)
         self.parser.feed_data(b"POST / HTTP/1.1\r\n%b\r\n" % lines)
 
@@ -174,7 +174,7 @@ class Connection(HttpToolsProtocol):
         parser, scope = self.parser, cast("dict[str, Any]", self.scope)
         given = scope["given"] = dict(self.headers)
         method, version = parser.get_method(), parser.get_http_version()
-        self._refused = heads.refusal(method, version, given, self.headers)
+        self._refused = smuggling.refusal(method, version, given, self.headers)
         if self._refused is not None:
             raise ValueError
         url = httptools.parse_url(self.url)

@@ -14,8 +14,8 @@ from uvicorn.server import ServerState
 from bloomery import errors
 from bloomery.service.http import app, origin, problems
 from bloomery.service.http.body.bodies import Bodies, Gone
+from bloomery.service.http.connection import Connection
 from bloomery.service.http.endpoints import health, keys
-from bloomery.service.http.protocol import Connection
 from bloomery.service.network.listening import Listener, listen
 from bloomery.service.network.sockets import allow_files
 

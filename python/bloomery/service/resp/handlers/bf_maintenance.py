@@ -8,20 +8,20 @@ from typing import Any
 
 from bloomery import errors
 from bloomery.service.domain.state import LARGE, Entry
-from bloomery.service.resp import failures
+from bloomery.service.resp import failures, limits
 from bloomery.service.resp.arguments import integer, option
-from bloomery.service.resp.client import Client
-from bloomery.service.resp.handlers.bf_reserve import POLICY, filter_at, policy_value
+from bloomery.service.resp.client import ClientState
+from bloomery.service.resp.handlers.bf_reserve import POLICY, policy_value
+from bloomery.service.resp.handlers.membership import filter_at
 from bloomery.service.resp.replies import OK, Failure
 from bloomery.service.resp.table import command, wrong_arity
 from bloomery.storage import files
 
 _NAME = (1, 1, 1)
-_PIECE = 2 << 20  # bytes
 
 
 @command("BF.CARD", "key", least=1, keys=_NAME, does="info")
-def card(client: Client, words: list[bytes]) -> int:
+def card(client: ClientState, words: list[bytes]) -> int:
     """Tell how many distinct keys were added, as far as the filter could tell them apart."""
     entry = filter_at(client, words[0], "bf")
     return 0 if entry is None else entry.items
@@ -67,7 +67,7 @@ _FIELDS = {
     keys=_NAME,
     does="info",
 )
-def info(client: Client, words: list[bytes]) -> Any:
+def info(client: ClientState, words: list[bytes]) -> Any:
     """Tell what a filter was made for and what it holds."""
     entry = filter_at(client, words[0], "bf")
     if entry is None:
@@ -99,7 +99,7 @@ def _layer(layer: dict[str, float], hash_width: int) -> str:
 
 
 @command("BF.DEBUG", "key", least=1, keys=_NAME, does="info")
-def debug(client: Client, words: list[bytes]) -> Any:
+def debug(client: ClientState, words: list[bytes]) -> Any:
     """Tell how a filter is built."""
     entry = filter_at(client, words[0], "bf")
     if entry is None:
@@ -111,23 +111,23 @@ def debug(client: Client, words: list[bytes]) -> Any:
     elif entry.filter is not None and entry.filter.nbytes > LARGE:
         return _debug_large(entry)
     elif entry.filter is not None:
-        lines += _told(entry.filter.info())
+        lines += _described(entry.filter.info())
     return [line.encode("utf-8", "replace") for line in lines]
 
 
-def _told(about: dict[str, Any]) -> list[str]:
+def _described(about: dict[str, Any]) -> list[str]:
     return [f"{name}:{about[name]}" for name in _BUILT if name in about]
 
 
 async def _debug_large(entry: Entry) -> list[bytes]:
     """To count the bits of a large one takes long."""
     items, about = entry.items, await asyncio.to_thread(entry.filter.info)
-    lines = [f"size:{items}", *_told(about)]
+    lines = [f"size:{items}", *_described(about)]
     return [line.encode("utf-8", "replace") for line in lines]
 
 
 @command("BF.SCANDUMP", "key iterator", least=2, keys=_NAME, does="export")
-def scandump(client: Client, words: list[bytes]) -> list[Any]:
+def scandump(client: ClientState, words: list[bytes]) -> list[Any]:
     """Return a filter in parts: the next iterator and bytes; from 0 until it is 0 again."""
     name, iterator = words[0], integer(words[1])
     entry = filter_at(client, name, "bf")
@@ -137,7 +137,7 @@ def scandump(client: Client, words: list[bytes]) -> list[Any]:
         raise Failure("Second argument must be numeric")
     if iterator < 0:
         return [0, b""]
-    commands = client.server.commands
+    commands = client.context.commands
     if entry.filter is not None and entry.filter.kind == "redisbloom":
         return list(entry.filter.chunk(iterator))
     if iterator == 0:
@@ -147,13 +147,13 @@ def scandump(client: Client, words: list[bytes]) -> list[Any]:
 
 
 @command("BF.LOADCHUNK", "key iterator data", least=3, write=True, keys=_NAME, does="import")
-def loadchunk(client: Client, words: list[bytes]) -> Any:
+def loadchunk(client: ClientState, words: list[bytes]) -> Any:
     """Take a part of a filter as SCANDUMP gave it, with the iterator that came with it."""
     name, iterator, data = words[0], integer(words[1]), words[2]
     if iterator is None:
         raise Failure("ERR Second argument must be numeric")
     entry = filter_at(client, name, "bf")
-    commands = client.server.commands
+    commands = client.context.commands
     if entry is None:
         if iterator != 1:
             raise failures.NOT_FOUND
@@ -174,7 +174,7 @@ def loadchunk(client: Client, words: list[bytes]) -> Any:
             raise Failure(str(problem)) from None  # in RedisBloom's words already
     elif entry.filter is None:
         position = iterator - len(data) + files.HEADER_BYTES
-        if len(data) > _PIECE and not client.executing:
+        if len(data) > limits.LOAD_PIECE_BYTES and not client.executing:
             return _load_pieces(client, name, position, data)
         commands.load(name, position, data)
     else:
@@ -182,15 +182,15 @@ def loadchunk(client: Client, words: list[bytes]) -> Any:
     return OK
 
 
-async def _load_pieces(client: Client, name: bytes, position: int, data: bytes) -> str:
+async def _load_pieces(client: ClientState, name: bytes, position: int, data: bytes) -> str:
     """Take a large part in pieces: each is copied several times, and others wait."""
-    commands = client.server.commands
+    commands = client.context.commands
     loading = commands.find(name).loading
     # Some of it is there if it failed half-way, and is sent again.
     there = 0 if loading is None else min(max(loading.received - (position - 1), 0), len(data) - 1)
-    for start in range(there, len(data), _PIECE):
-        piece = data[start : start + _PIECE]
-        client.server.turns.join()
+    for start in range(there, len(data), limits.LOAD_PIECE_BYTES):
+        piece = data[start : start + limits.LOAD_PIECE_BYTES]
+        client.context.turns.join()
         await commands.apart(name, partial(commands.load, name, position + start, piece))
         await asyncio.sleep(0)
     return OK
@@ -205,21 +205,21 @@ async def _load_pieces(client: Client, name: bytes, position: int, data: bytes) 
     keys=(1, -1, 1),
     does="change",
 )
-def merge(client: Client, words: list[bytes]) -> str:
+def merge(client: ClientState, words: list[bytes]) -> str:
     """Add every key of the sources, which must be made alike, to a filter."""
     for name in words:
         if filter_at(client, name, "bf") is None:
             raise failures.NOT_FOUND
-    client.server.commands.merge(words[0], *words[1:])
+    client.context.commands.merge(words[0], *words[1:])
     return OK
 
 
 @command("BF.CLEAR", "key", least=1, write=True, keys=_NAME, does="clear")
-def clear(client: Client, words: list[bytes]) -> str:
+def clear(client: ClientState, words: list[bytes]) -> str:
     """Forget every key of a filter."""
     if filter_at(client, words[0], "bf") is None:
         raise failures.NOT_FOUND
-    client.server.commands.clear(words[0])
+    client.context.commands.clear(words[0])
     return OK
 
 
@@ -233,7 +233,7 @@ def clear(client: Client, words: list[bytes]) -> str:
     keys=_NAME,
     does="change",
 )
-def policy(client: Client, words: list[bytes]) -> dict[str, Any]:
+def policy(client: ClientState, words: list[bytes]) -> dict[str, Any]:
     """Tell what happens when a filter is full, after changing what is given."""
     name, rest = words[0], words[1:]
     if filter_at(client, name, "bf") is None:
@@ -246,7 +246,7 @@ def policy(client: Client, words: list[bytes]) -> dict[str, Any]:
         if field is None:
             raise Failure(f"ERR {option(word)[:40]!r} is none of {', '.join(POLICY)}")
         given[field] = policy_value(value)
-    commands = client.server.commands
+    commands = client.context.commands
     if given:
         commands.adjust(name, **given)
     shown = commands.policy(name).shown()
@@ -256,9 +256,9 @@ def policy(client: Client, words: list[bytes]) -> dict[str, Any]:
 
 
 @command("BF.ROTATE", "key", least=1, write=True, keys=_NAME, does="change")
-def rotate(client: Client, words: list[bytes]) -> str:
+def rotate(client: ClientState, words: list[bytes]) -> str:
     """Let a rotating filter begin a new generation now."""
     if filter_at(client, words[0], "bf") is None:
         raise failures.NOT_FOUND
-    client.server.commands.rotate(words[0])
+    client.context.commands.rotate(words[0])
     return OK
