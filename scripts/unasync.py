@@ -26,7 +26,9 @@ WORDS = {
     "__anext__": "__next__",
     "aclose": "close",
     "aiter": "iter",
+    "aiter_raw": "iter_raw",
     "anext": "next",
+    "aread": "read",
     "asynccontextmanager": "contextmanager",
     "StopAsyncIteration": "StopIteration",
 }
@@ -43,7 +45,38 @@ class Twin:
     words: Sequence[tuple[str, str]] = ()
 
 
-CLIENT: list[Twin] = []
+CLIENT = [
+    Twin(
+        "client/aio.py",
+        "client/sync.py",
+        [
+            ("The client for asyncio", "The client for threads"),
+            (", for asyncio.", "."),
+            ("many tasks", "many threads"),
+            ('await client["seen"].contains("alice")', '"alice" in client["seen"]'),
+            ("def has", "def __contains__"),
+            ("def contains", "def __contains__"),
+            ("not await self.contains(key)", "key not in self"),
+            ("await files.in_thread(files.loaded, path)", "files.loaded(path)"),
+            ("aiotransport", "transport"),
+            ("class AsyncRemoteFilter:", "class RemoteFilter(RemoteFigures):"),
+            ("`contains` says", "`key in filter` says"),
+            (
+                "from bloomery.errors",
+                "from bloomery.client.figures import RemoteFigures\nfrom bloomery.errors",
+            ),
+        ],
+    ),
+    Twin(
+        "client/aiotransport.py",
+        "client/transport.py",
+        [
+            ("requests on asyncio", "requests"),
+            ("files.opened_in_thread", "files.opened"),
+            ("files.read_in_thread(request.body)", "request.body"),
+        ],
+    ),
+]
 
 GUARD: list[Twin] = []
 
@@ -77,7 +110,7 @@ def written(twin: Twin, package: Path) -> str:
     """What the synchronous module has to be: imports sorted, unused ones left out, formatted."""
     text = synchronous((package / twin.source).read_text("utf-8"), twin)
     place = ["--quiet", "--stdin-filename", str(package / twin.target), "-"]
-    text = _ruff(["check", "--fix-only", "--select=I,F401", *place], text)
+    text = _ruff(["check", "--fix-only", "--unsafe-fixes", "--select=I,F401,UP028", *place], text)
     return _ruff(["format", *place], text)
 
 

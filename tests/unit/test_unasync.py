@@ -35,8 +35,7 @@ class AsyncShop:
         return sum([await self.price(name, part) async for part in self.parts(name)])
 
     async def parts(self, name: str) -> AsyncIterator[str]:
-        for letter in self._letters(name):
-            yield letter
+        yield from self._letters(name)
 
     def _letters(self, name: str) -> Iterator[str]:
         return iter(name)
@@ -69,8 +68,7 @@ class Shop:
         return sum([self.price(name, part) for part in self.parts(name)])
 
     def parts(self, name: str) -> Iterator[str]:
-        for letter in self._letters(name):
-            yield letter
+        yield from self._letters(name)
 
     def _letters(self, name: str) -> Iterator[str]:
         return iter(name)
