@@ -15,7 +15,7 @@ import pytest
 
 import bloomery
 from bloomery import errors
-from bloomery.client.call import problem_of
+from bloomery.client.request import error_of
 from bloomery.service.http import problems
 
 pytestmark = pytest.mark.slow
@@ -31,7 +31,7 @@ CLASSES = [
 def test_every_error_crosses_the_wire(error: type[errors.BloomeryError]) -> None:
     """Each error of the catalogue, told as a problem, is raised again as the same class."""
     answer = problems.answer(error("what is wrong"))
-    told = problem_of(httpx.Response(answer.status_code, content=bytes(answer.body)))
+    told = error_of(httpx.Response(answer.status_code, content=bytes(answer.body)))
     assert type(told) is error
     assert str(told) == "what is wrong"
     assert answer.status_code >= 400
@@ -40,7 +40,7 @@ def test_every_error_crosses_the_wire(error: type[errors.BloomeryError]) -> None
 def test_a_code_of_a_newer_server() -> None:
     """A problem whose code this client does not know is the base of all errors, with its text."""
     body = json.dumps({"code": "not-yet-known", "detail": "why"})
-    told = problem_of(httpx.Response(418, text=body))
+    told = error_of(httpx.Response(418, text=body))
     assert type(told) is errors.BloomeryError
     assert str(told) == "why"
 
@@ -57,7 +57,7 @@ def test_a_code_of_a_newer_server() -> None:
 )
 def test_answers_of_somebody_else(status: int, body: str, error: type[Exception]) -> None:
     """What a proxy, or no server of ours, answers is an error that has its status."""
-    told = problem_of(httpx.Response(status, text=body))
+    told = error_of(httpx.Response(status, text=body))
     assert type(told) is error
     assert str(status) in str(told)
 

@@ -1,4 +1,4 @@
-"""One request and how its answer is read, whoever sends it; failures become errors of ours."""
+"""A request, how its response is read, and the errors of ours that failures become."""
 
 from __future__ import annotations
 
@@ -15,14 +15,21 @@ if TYPE_CHECKING:
 
     import httpx
 
-__all__ = ["Call", "Connection", "ended_well", "load_httpx", "telling"]
+__all__ = [
+    "Request",
+    "Requests",
+    "ServerOptions",
+    "error_of",
+    "failures_as_errors",
+    "load_httpx",
+]
 
 T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
-class Call(Generic[T]):
-    """What to send, and what the answer means."""
+class Request(Generic[T]):
+    """What to send, and what the response means."""
 
     method: str
     path: str  # percent-encoded
@@ -31,7 +38,15 @@ class Call(Generic[T]):
     headers: Mapping[str, str] = field(default_factory=dict)
     query: Mapping[str, str] = field(default_factory=dict)
     # It changes nothing and can be sent again: if a connection that was kept turns out to be gone.
-    again: bool = False
+    repeatable: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Requests(Generic[T]):
+    """Requests that are sent one after the other, and what their results come to."""
+
+    each: Iterator[Request[Any]]
+    join: Callable[[list[Any]], T]
 
 
 def load_httpx() -> Any:
@@ -44,8 +59,8 @@ def load_httpx() -> Any:
 
 
 @dataclass(frozen=True, slots=True)
-class Connection:
-    """Where the server is, and who asks."""
+class ServerOptions:
+    """Where the server is, who asks, and for how long to wait."""
 
     url: str
     token: str | None = field(repr=False)
@@ -54,7 +69,7 @@ class Connection:
     timeout: float | None
     verify: bool | str | ssl.SSLContext
 
-    def options(self) -> dict[str, Any]:
+    def httpx_options(self) -> dict[str, Any]:
         """The arguments of httpx's client, of either kind."""
         httpx = load_httpx()
         if self.token is not None and self.user is not None:
@@ -95,11 +110,11 @@ class Connection:
 
 
 @contextlib.contextmanager
-def telling(call: Call[Any], client: Any) -> Iterator[None]:
+def failures_as_errors(request: Request[Any], client: Any) -> Iterator[None]:
     """Raise what a connection can fail with as ServerUnavailable, with what to do next."""
     httpx = load_httpx()
     place = f"{client.base_url.scheme}://{client.base_url.netloc.decode('ascii', 'replace')}"
-    unsure = "" if call.again else "; whether it was done is not known"
+    unsure = "" if request.repeatable else "; whether it was done is not known"
     try:
         yield
     except httpx.ConnectError as problem:
@@ -129,20 +144,15 @@ def _next_step(why: str) -> str:
     return "is `bloomery serve` running, and is this its HTTP port?"
 
 
-def ended_well(response: httpx.Response) -> bool:
-    """Whether the server did what it was asked; else its problem is to be raised."""
-    return 200 <= response.status_code < 300
-
-
-def problem_of(response: httpx.Response) -> errors.BloomeryError:
-    """The error that an answer tells: by its code, or by its status if somebody else answered."""
+def error_of(response: httpx.Response) -> errors.BloomeryError:
+    """The error that a response means: by its code, or by its status if it is no server of ours."""
     try:
-        told = loaded(response.content)
+        problem = loaded(response.content)
     except ValueError:
-        told = None
-    if isinstance(told, dict) and isinstance(told.get("code"), str):
-        detail = told.get("detail") or told.get("title") or told["code"]
-        return errors.of_code(told["code"], str(detail))
+        problem = None
+    if isinstance(problem, dict) and isinstance(problem.get("code"), str):
+        detail = problem.get("detail") or problem.get("title") or problem["code"]
+        return errors.of_code(problem["code"], str(detail))
     status = f"HTTP status {response.status_code} {response.reason_phrase}".rstrip()
     if response.status_code in {502, 503, 504}:
         return errors.ServerUnavailable(f"{status}: the server is away or not ready: try again")
