@@ -67,7 +67,8 @@ bench-guard: build $(STAMPS)/dev $(STAMPS)/servers ## measure exact answers in f
 bench-cluster: build $(STAMPS)/dev $(STAMPS)/servers ## measure filters in Redis, nodes and HAProxy (BENCH="--quick")
 	$(BIN)/python -m benchmarks --only cluster --json benchmarks/results/cluster.json $(BENCH)
 
-lint: build $(STAMPS)/dev ## ruff, mypy --strict, stubtest, rustfmt, clippy
+lint: build $(STAMPS)/dev ## ruff, generated twins, mypy --strict, stubtest, rustfmt, clippy
+	$(BIN)/python scripts/unasync.py --check
 	$(BIN)/ruff check $(LINTED)
 	$(BIN)/ruff format --check $(LINTED)
 	$(BIN)/mypy --strict
@@ -76,9 +77,10 @@ lint: build $(STAMPS)/dev ## ruff, mypy --strict, stubtest, rustfmt, clippy
 	cargo fmt --all --check
 	cargo clippy --locked --quiet --workspace --all-targets -- -D warnings
 
-format: $(STAMPS)/dev ## put Python and Rust into the house format
+format: $(STAMPS)/dev ## put Python and Rust into the house format, write the generated twins
 	$(BIN)/ruff check --fix-only --quiet $(LINTED)
 	$(BIN)/ruff format $(LINTED)
+	$(BIN)/python scripts/unasync.py
 	cargo fmt --all
 
 wheel: $(STAMPS)/wheel ## an installable wheel, in dist/

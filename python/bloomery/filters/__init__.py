@@ -40,7 +40,7 @@ from bloomery.filters.deletable import DeletableBloomFilter
 from bloomery.filters.filter import Filter, RemovingFilter
 from bloomery.filters.redisbloom import RedisBloomFilter, RedisCuckooFilter
 from bloomery.filters.rotating import RotatingBloomFilter
-from bloomery.filters.saved import Saved
+from bloomery.filters.saved import KINDS, SavedFilter
 from bloomery.filters.scalable import ScalableBloomFilter
 from bloomery.filters.static import StaticFilter
 
@@ -64,7 +64,6 @@ __all__ = [
 ]
 
 AnyFilter: TypeAlias = BloomFilter | Filter
-SavedFilter: TypeAlias = BloomFilter | Saved
 _CLASSES: tuple[type[AnyFilter], ...] = (
     BloomFilter,
     ScalableBloomFilter,
@@ -74,11 +73,6 @@ _CLASSES: tuple[type[AnyFilter], ...] = (
     RotatingBloomFilter,
     StaticFilter,
 )
-# The class of each kind with which all can be done that can be done with any, by its name.
-COMMON_KINDS = {one.kind: one for one in _CLASSES}
-# And those that speak RedisBloom's language: whatever a file may hold but banks.
-KINDS: dict[str, type[SavedFilter]] = {
-    **COMMON_KINDS,
-    RedisBloomFilter.kind: RedisBloomFilter,
-    RedisCuckooFilter.kind: RedisCuckooFilter,
-}
+# The class of each kind with which all can be done that can be done with any, by its name; KINDS
+# has those that speak RedisBloom's language too.
+COMMON_KINDS = {cls.kind: cls for cls in _CLASSES}

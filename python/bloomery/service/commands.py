@@ -14,6 +14,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from bloomery import errors
+from bloomery.filters import saved
 from bloomery.guard.answer import Answer
 from bloomery.service.access.cursors import Cursors
 from bloomery.service.access.glob import glob
@@ -368,13 +369,13 @@ class Commands:
             raise errors.InvalidParameter(
                 "a bank is not exported in parts: copy its file from a snapshot"
             )
-        return files.head(entry.filter) if start < 0 else files.part(entry.filter, start, most)
+        return saved.head(entry.filter) if start < 0 else saved.part(entry.filter, start, most)
 
     def load(self, name: bytes, position: int, data: bytes, *, form: str = "bloomery") -> Entry:
         """Take a part of a saved filter, the head (position 1) first, in order."""
         if position == 1:
             self._check_new(name)
-            kind = files.expect(data[: files.HEADER_BYTES])[0].kind if form == "bloomery" else form
+            kind = saved.expect(data[: files.HEADER_BYTES])[0].kind if form == "bloomery" else form
             settings = {"door": "cf"} if kind == "rediscuckoo" else {}
             text = operations.text_of(name)
             chunk = operations.chunk(1, data, name=text, format=form, settings=settings)

@@ -36,11 +36,11 @@ from bloomery.service.durability.log import Fsync, Log
 from bloomery.service.durability.recovery import Recovery, recover
 from bloomery.service.durability.schedule import Saving
 from bloomery.service.engine import Engine
-from bloomery.service.http.door import HttpDoor
+from bloomery.service.http.server import HttpDoor
 from bloomery.service.lookup.lookups import Lookups
 from bloomery.service.network import binding
 from bloomery.service.network.input_budget import Intake
-from bloomery.service.network.listening import Listener, listen
+from bloomery.service.network.listening import Listener
 from bloomery.service.network.systemd import notify, watched
 from bloomery.service.network.tls import Tls
 from bloomery.service.observe import logs
@@ -51,8 +51,8 @@ from bloomery.service.policy.rebuilds import Rebuilds
 from bloomery.service.policy.webhook import Webhook
 from bloomery.service.registry.publisher import Mirror
 from bloomery.service.replication.node import Node
-from bloomery.service.resp.connection import Connection
-from bloomery.service.resp.door import Door
+from bloomery.service.resp.context import RespContext
+from bloomery.service.resp.server import RespServer
 from bloomery.service.sampling.sampler import Sampler
 from bloomery.service.shutdown import Ending
 from bloomery.service.turns import Turns
@@ -101,7 +101,7 @@ class Server:
     engine: Engine
     turns: Turns
     commands: Commands
-    door: Door
+    resp: RespServer
     http: HttpDoor
     saving: Saving
     policies: Policies
@@ -235,9 +235,32 @@ class Server:
         self.sampler.on_sample = self.policies.sampled
         self.commands.sampled = self.sampler.shown
         self.webhook = self._open_webhook()
-        self.door = Door(self)
         self.audit = Audit(self.data, self.say)
+        self.resp = RespServer(self._resp_context())
         server_alerts.tell_damaged(self)
+
+    def _resp_context(self) -> RespContext:
+        return RespContext(
+            settings=self.settings,
+            config=self.config,
+            data=self.data,
+            address=lambda: self.resp_address,
+            started=self.started,
+            recovered_rows=self.recovered_rows,
+            problems=self.problems,
+            say=self.say,
+            access=self.access,
+            audit=self.audit,
+            intake=self.intake,
+            engine=self.engine,
+            commands=self.commands,
+            turns=self.turns,
+            aside=self.aside,
+            saving=self.saving,
+            rebuilds=self.rebuilds,
+            registry=self.mirror.projection,
+            node=self.node,
+        )
 
     def _open_log(self, found: Recovery) -> Log:
         fsync = cast("Fsync", self.settings.fsync)
@@ -272,14 +295,7 @@ class Server:
         return made
 
     async def _listen(self, bound: list[str]) -> Listener:
-        settings = self.settings
-        resp = await listen(
-            lambda: Connection(self.door),
-            bound,
-            settings.resp_port,
-            self.tls,
-            settings.tls_handshake_seconds,
-        )
+        resp = await self.resp.open(bound, self.settings.resp_port, self.tls)
         self.resp_address = resp.address
         return resp
 
@@ -310,9 +326,9 @@ class Server:
         self.policies.pass_second()
         server_alerts.look(self)
         if await self.access.refresh():
-            self.door.follow_users()
+            self.resp.follow_users()
         self.audit.tick()
-        self.door.sweep()
+        self.resp.sweep()
         self.saving.consider()
         if self.node is not None:
             await self.node.pass_second()
@@ -351,7 +367,7 @@ class Server:
     async def _drain(self) -> None:
         """Let commands that have begun end, and their replies go out."""
         until = time.monotonic() + _DRAIN_SECONDS
-        await asyncio.gather(self.http.drain(until), self.door.drain(until))
+        await asyncio.gather(self.http.drain(until), self.resp.drain(until))
 
     async def _close(self, ending: Ending, syncing: asyncio.Future[None] | None = None) -> int:
         """End everything, whatever of it fails; the exit code."""

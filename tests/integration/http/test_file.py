@@ -126,7 +126,7 @@ def test_a_filter_that_changes_meanwhile(client: Client, kind: str) -> None:
     stop = threading.Event()
 
     def add() -> None:
-        with Client(str(client._http.base_url)) as other:
+        with Client(client.transport.url) as other:
             for start in itertools.count(1_000_000, 20_000):
                 if stop.is_set():
                     return

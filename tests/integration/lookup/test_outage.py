@@ -79,12 +79,12 @@ def _down(client: Client) -> None:
 
 def _alerts(client: Client) -> list[str]:
     """Which sources are told to be down."""
-    found = client._http.get("/alerts").json()["alerts"]
+    found = client.transport.http.get("/alerts").json()["alerts"]
     return [one["source"] for one in found if one["kind"] == "source-unavailable"]
 
 
 def _metrics(client: Client) -> str:
-    text: str = client._http.get("/metrics").text
+    text: str = client.transport.http.get("/metrics").text
     return text
 
 
@@ -100,7 +100,9 @@ def _check_secret(one: BloomeryServer, table: PostgresServer, client: Client) ->
     with Wire(one.resp_port) as wire:
         replies = [wire.ask("CONFIG", "GET", "*"), wire.ask("INFO"), wire.ask("BF.INFO", "raise")]
         replies += [wire.ask("BF.DEBUG", "raise"), wire.ask("BF.LOOKUP", "raise", url(1))]
-    told = [client._http.get(path).text for path in ("/metrics", "/alerts", "/filters/raise")]
+    told = [
+        client.transport.http.get(path).text for path in ("/metrics", "/alerts", "/filters/raise")
+    ]
     shown = Path(f"/proc/{one.pid}/cmdline").read_bytes()
     told += [one.printed(), *(part.decode("latin-1") for part in [*replies, shown])]
     assert [text for text in told if table.password in text] == []

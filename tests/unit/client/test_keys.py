@@ -12,7 +12,7 @@ from hypothesis import given
 
 from bloomery import BloomFilter, errors
 from bloomery.client.keys import dumped, form, forms, lines
-from bloomery.service.http.body.keyforms import key_of
+from bloomery.service.http.body.json_keys import key_of
 from properties import strategies
 
 FILTER = BloomFilter(10)

@@ -14,6 +14,7 @@ import pytest
 from bloomery import BloomFilter, errors
 from bloomery.guard import AsyncGuard, Guard, lookups
 from unit.guard.table import Memory, Table
+from waiting import wait_until
 
 pytestmark = pytest.mark.slow
 CROWD = 200
@@ -51,16 +52,6 @@ def waiting(guard: Guard | AsyncGuard, most: int) -> Callable[[], bool]:
     return enough
 
 
-def until(true: Callable[[], bool]) -> None:
-    """Wait for what has no event."""
-    pause = threading.Event()
-    for _ in range(2000):
-        if true():
-            return
-        pause.wait(0.005)
-    raise AssertionError("it never came to that")
-
-
 @pytest.mark.parametrize("cache", [None, Memory()], ids=["without a cache", "with a cache"])
 @pytest.mark.parametrize("timeout", [None, 20])
 def test_200_threads_on_a_cold_key_make_one_query(cache: Memory | None, timeout: Any) -> None:
@@ -73,7 +64,7 @@ def test_200_threads_on_a_cold_key_make_one_query(cache: Memory | None, timeout:
     with ThreadPoolExecutor(CROWD) as crowd:
         answers = [crowd.submit(guard.get, "key 1") for _ in range(CROWD)]
         assert asked.wait(10)
-        until(waiting(guard, CROWD - 1))
+        assert wait_until(waiting(guard, CROWD - 1))
         go_on.set()
         assert {answer.result(10).value for answer in answers} == {"value"}
     assert table.asked == [["key 1"]] * (2 if cache is None else 1)
@@ -148,7 +139,7 @@ def test_followers_of_one_that_fails_are_told_why(problem: Exception) -> None:
     with ThreadPoolExecutor(20) as crowd:
         answers = [crowd.submit(guard.get, "key 1") for _ in range(20)]
         assert asked.wait(10)
-        until(waiting(guard, 19))
+        assert wait_until(waiting(guard, 19))
         table.problem = problem
         go_on.set()
         for answer in answers:
@@ -176,7 +167,7 @@ def test_followers_of_one_that_is_interrupted_ask_themselves() -> None:
     with ThreadPoolExecutor(5) as crowd:
         answers = [crowd.submit(guard.get, "key 1") for _ in range(5)]
         assert asked.wait(10)
-        until(waiting(guard, 4))
+        assert wait_until(waiting(guard, 4))
         go_on.set()
         problems = [answer.exception(10) for answer in answers]
     assert sorted(type(problem).__name__ for problem in problems) == (

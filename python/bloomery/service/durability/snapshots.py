@@ -15,12 +15,15 @@ from pathlib import Path
 from typing import Any, BinaryIO, cast
 
 from bloomery import _native, errors
+from bloomery.filters import bank
+from bloomery.filters import saved as saved_filter
+from bloomery.filters.files import Loading
+from bloomery.filters.files import open as open_filter
 from bloomery.service.domain.operations import name_of, text_of
 from bloomery.service.domain.state import Entry, State
 from bloomery.service.durability.folder import log_folder, snapshots_folder
 from bloomery.service.durability.log import remove_segment, segment_path, segments
-from bloomery.storage import anyfile, bankfile, files
-from bloomery.storage.loading import Loading
+from bloomery.storage import files
 
 __all__ = ["Generation", "Saved", "command", "generations", "prune", "publish", "write"]
 
@@ -143,7 +146,7 @@ class Generation:
                     for part in read_chunks(file):
                         entry.loading.take(entry.loading.received, part)
             else:
-                entry.filter = anyfile.open(path)
+                entry.filter = open_filter(path)
         except FileNotFoundError:
             raise errors.CorruptData(f"{path}: missing") from None
         return entry
@@ -218,14 +221,14 @@ def save(entry: Entry, folder: Path) -> Saved:
     with path.open("wb") as raw:
         file = cast("BinaryIO", PacedFile(raw))
         if entry.loading is None and entry.filter.kind == "bank":
-            bankfile.write(entry.filter, raw, _PACE_BYTES)
+            bank.write(entry.filter, raw, _PACE_BYTES)
         elif entry.loading is not None:
             checksum = 0
             for part in entry.loading.parts():
                 checksum = zlib.crc32(part, checksum)
                 file.write(part)
         else:
-            files.write(entry.filter, file)
+            saved_filter.write(entry.filter, file)
         raw.flush()
         os.fsync(raw.fileno())
     if entry.loading is None:

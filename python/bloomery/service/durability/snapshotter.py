@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from bloomery import _native, errors
+from bloomery.filters.saved import expect
 from bloomery.service.domain.state import Entry, State
 from bloomery.service.durability import snapshots
 from bloomery.service.durability.copies import Copies
@@ -85,7 +86,7 @@ class Working(State):
         with path.open("r+b") as file:
             mapped = mmap.mmap(file.fileno(), 0)
         head = mapped[: files.HEADER_BYTES]
-        cls, _, _ = files.expect(head)
+        cls, _, _ = expect(head)
         entry.filter = cls._open(head, mapped, files.HEADER_BYTES, writable=True)
         self.maps[entry.id] = mapped
 

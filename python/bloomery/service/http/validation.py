@@ -13,7 +13,7 @@ from typing import Any
 from starlette.datastructures import QueryParams
 
 from bloomery import errors
-from bloomery.service.http.endpoints.models import KINDS, Changes, Merge
+from bloomery.service.http.models import KINDS, Changes, Merge
 
 __all__ = ["check_query", "differences"]
 

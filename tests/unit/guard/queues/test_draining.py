@@ -3,7 +3,6 @@ asked meanwhile."""
 
 import threading
 import time
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -12,14 +11,7 @@ from bloomery import BloomFilter
 from bloomery.guard import Answer, Guard, SqliteQueue
 from unit.guard.flaky import QUIET, Flaky
 from unit.guard.table import Memory
-
-
-def wait_for(happens: Callable[[], object], seconds: float = 20.0) -> None:
-    """Until it is so."""
-    until = time.monotonic() + seconds
-    while not happens():
-        assert time.monotonic() < until, "it does not happen"
-        time.sleep(0.002)
+from waiting import wait_until
 
 
 def test_what_the_source_refuses_is_set_aside(
@@ -208,7 +200,7 @@ def test_the_queue_ends_however_many_write(source: Flaky, queue: SqliteQueue) ->
         assert ended.wait(60), f"{queue.writes()} still wait"
         for thread in threads:
             thread.join()
-        wait_for(lambda: queue.waiting() == 0)
+        assert wait_until(lambda: queue.waiting() == 0)
         assert longest < 20.0
         assert len(source.rows) == 200 + len(written)
 
@@ -251,6 +243,6 @@ def test_a_source_that_is_back_is_noticed_by_itself(source: Flaky, queue: Sqlite
         guard.add("a", 1)
         guard.get("a")
         source.mode = "up"
-        wait_for(lambda: told == ["a"])
+        assert wait_until(lambda: told == ["a"])
         assert source.rows == {"a": 1}
-        wait_for(lambda: guard.add("b", 1).by == "source")
+        assert wait_until(lambda: guard.add("b", 1).by == "source")

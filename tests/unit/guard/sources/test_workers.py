@@ -12,6 +12,7 @@ import pytest
 from bloomery.guard.driver import Call, run
 from bloomery.guard.sources import workers as module
 from bloomery.guard.sources.workers import Workers
+from waiting import wait_until
 
 
 def test_work_is_done_and_problems_come_back() -> None:
@@ -59,10 +60,7 @@ def test_idle_threads_end(monkeypatch: pytest.MonkeyPatch) -> None:
     workers = Workers(4)
     for future in [workers.submit(time.sleep, 0) for _ in range(20)]:
         future.result(10)
-    for _ in range(1000):
-        if workers._threads == 0:
-            break
-        time.sleep(0.005)
+    assert wait_until(lambda: workers._threads == 0)
     assert (workers._threads, workers._waiting) == (0, 0)
     for n in range(50):  # at the very moment others end
         assert workers.submit(lambda n=n: n).result(10) == n

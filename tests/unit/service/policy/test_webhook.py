@@ -14,6 +14,7 @@ from bloomery.service.config.configuration import Given, read
 from bloomery.service.policy import webhook as module
 from bloomery.service.policy.webhook import Webhook, signature
 from unit.service.policy.receiver import Receiver, Request
+from waiting import wait_until
 
 pytestmark = pytest.mark.slow
 
@@ -40,10 +41,7 @@ class Sender:
 
     def wait(self, done: Callable[[Webhook], bool], seconds: float = 60.0) -> bool:
         """Whether that came true."""
-        until = time.monotonic() + seconds
-        while not done(self.webhook) and time.monotonic() < until:
-            time.sleep(0.01)
-        return done(self.webhook)
+        return wait_until(lambda: done(self.webhook), seconds)
 
 
 Sending = Callable[..., Sender]

@@ -14,8 +14,9 @@ from bloomery.service.config.settings import Settings
 from bloomery.service.domain.state import Entry
 from bloomery.service.sampling.sample import HOUR, MINUTE, RAW, Sample
 from bloomery.service.server import Server
-from unit.service.inside import eventually, running
+from unit.service.inside import running
 from unit.service.rows import sample
+from waiting import wait_until_async
 
 pytestmark = pytest.mark.slow
 
@@ -46,7 +47,7 @@ def test_each_filter_is_sampled_again_and_again(tmp_path: Path) -> None:
             entries = [filled(server, name) for name in (b"a", b"b", b"c")]
             assert server.sampler.last(entries[0]) is None
             server.commands.contains(b"a", [b"key 1", b"absent"])
-            await eventually(lambda: len(told) >= 6)
+            assert await wait_until_async(lambda: len(told) >= 6)
             assert {name for name, _ in told} == {b"a", b"b", b"c"}
             last = server.sampler.last(entries[0])
             assert last is not None
@@ -121,7 +122,7 @@ def test_a_registry_that_is_away(tmp_path: Path) -> None:
             with pytest.raises(errors.RegistryUnavailable):
                 await server.sampler.samples(entry)
             assert server.sampler.take(entry) is not None
-            await eventually(lambda: not server.mirror.projection.healthy)
+            assert await wait_until_async(lambda: not server.mirror.projection.healthy)
             server.sampler._flush()
             assert server.mirror.projection.lost_samples == 1
 

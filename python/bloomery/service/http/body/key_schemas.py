@@ -1,4 +1,4 @@
-"""Keys in the OpenAPI document: exactly what `keys`, `keyforms` and `streams` take and answer."""
+"""Keys in the OpenAPI document: exactly what `keys`, `json_keys` and `streams` take and answer."""
 
 from __future__ import annotations
 

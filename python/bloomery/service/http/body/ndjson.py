@@ -9,7 +9,7 @@ from pydantic_core import from_json
 
 from bloomery import errors
 from bloomery.service.http.body import bodies
-from bloomery.service.http.body.keyforms import key_of
+from bloomery.service.http.body.json_keys import key_of
 
 __all__ = ["Lines", "answers"]
 

@@ -23,7 +23,7 @@ from bloomery import errors
 from bloomery.service.commands import NO_ROOM
 from bloomery.service.http import problems
 from bloomery.service.http.body import arrow, bodies, ndjson
-from bloomery.service.http.endpoints.consistency import consistency
+from bloomery.service.http.consistency import consistency
 from bloomery.service.http.login import check_again
 from bloomery.service.network.input_budget import RESERVED, Charge, patience
 from bloomery.service.slices import Slice

@@ -23,15 +23,14 @@ from fastapi import Query, Request, Response
 from starlette.responses import StreamingResponse
 
 from bloomery import _native, errors
+from bloomery.filters import files
 from bloomery.service.commands import check_name
-from bloomery.service.http import problems
+from bloomery.service.http import models, problems
 from bloomery.service.http.body import bodies
-from bloomery.service.http.endpoints import models
 from bloomery.service.http.endpoints.filters import told
 from bloomery.service.http.login import check_again
 from bloomery.service.http.route import Answer, Name, commands_of, does, routes, server_of
 from bloomery.service.network.input_budget import Charge
-from bloomery.storage import bankfile, files
 
 if TYPE_CHECKING:
     from bloomery.service.domain.state import Entry
@@ -96,7 +95,7 @@ def _check_disk(server: Server, nbytes: int) -> None:
 def _written(filter: Any, file: Any) -> int:
     """Write the filter's file, which has no name; its length."""
     try:
-        (bankfile if filter.kind == "bank" else files).write(filter, file)
+        files.write(filter, file)
         file.seek(0, 2)
         nbytes: int = file.tell()
         file.seek(0)
@@ -209,7 +208,7 @@ class _Upload:
     async def _load(self) -> None:
         data = bytes(self._buffer)
         self._buffer.clear()
-        if self._entry is None and _is_bank(data):
+        if self._entry is None and files.is_bank(data):
             raise errors.InvalidParameter(
                 "a bank cannot be put in by way of HTTP: create one and add its keys"
             )
@@ -228,10 +227,3 @@ class _Upload:
         if self._entry is not None and self._server.engine.problem is None:
             self._server.turns.join()
             self._server.commands.drop(self.name)
-
-
-def _is_bank(data: bytes) -> bool:
-    try:
-        return _native.read_header(data[: files.HEADER_BYTES], None)[0] == "bank"
-    except errors.CorruptData:
-        return False  # whoever loads it says what is wrong

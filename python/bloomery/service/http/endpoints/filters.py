@@ -12,8 +12,7 @@ from bloomery.service.access.glob import glob
 from bloomery.service.access.permissions import User
 from bloomery.service.commands import check_name
 from bloomery.service.domain.state import LARGE
-from bloomery.service.http import problems
-from bloomery.service.http.endpoints import models
+from bloomery.service.http import models, problems
 from bloomery.service.http.route import (
     Answer,
     Name,

@@ -6,8 +6,7 @@ from fastapi import Request, Response
 from fastapi.responses import PlainTextResponse
 from fastapi.routing import APIRoute
 
-from bloomery.service.http import problems
-from bloomery.service.http.endpoints import models
+from bloomery.service.http import models, problems
 from bloomery.service.http.route import Answer, does, routes, server_of
 from bloomery.service.observe import metrics
 

@@ -19,8 +19,8 @@ from bloomery import errors
 from bloomery.service.commands import NO_ROOM, Commands, Outcome
 from bloomery.service.http import problems
 from bloomery.service.http.body import bodies, key_schemas, streams
-from bloomery.service.http.body.keyforms import key_of
-from bloomery.service.http.endpoints.consistency import CONSISTENCY, HEADER, consistency
+from bloomery.service.http.body.json_keys import key_of
+from bloomery.service.http.consistency import CONSISTENCY, HEADER, consistency
 from bloomery.service.http.login import admit
 from bloomery.service.http.route import JSON, does, routes
 from bloomery.service.http.validation import check_query

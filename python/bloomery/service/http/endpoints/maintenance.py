@@ -5,8 +5,7 @@ from __future__ import annotations
 from fastapi import Request, Response
 
 from bloomery import names
-from bloomery.service.http import problems
-from bloomery.service.http.endpoints import models
+from bloomery.service.http import models, problems
 from bloomery.service.http.endpoints.filters import told
 from bloomery.service.http.route import Answer, Name, also, does, done_to, routes, server_of
 

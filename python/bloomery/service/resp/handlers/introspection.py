@@ -6,7 +6,7 @@ from typing import Any
 
 from bloomery.service.access.glob import glob
 from bloomery.service.resp.arguments import option
-from bloomery.service.resp.client import Client
+from bloomery.service.resp.client import ClientState
 from bloomery.service.resp.replies import Failure
 from bloomery.service.resp.table import COMMANDS, CONTAINERS, Command, command, find, help_of
 
@@ -97,13 +97,13 @@ def _named(words: list[bytes]) -> list[Command | None]:
 
 
 @command("COMMAND", most=None, group="connection", does="session")
-def everything(client: Client, words: list[bytes]) -> list[Any]:
+def everything(client: ClientState, words: list[bytes]) -> list[Any]:
     """Describe every command."""
     return [_described(entry) for entry in _all().values()]
 
 
 @command("COMMAND COUNT", group="connection", does="session")
-def count(client: Client, words: list[bytes]) -> int:
+def count(client: ClientState, words: list[bytes]) -> int:
     """Tell how many commands there are."""
     return len(_all())
 
@@ -115,7 +115,7 @@ def count(client: Client, words: list[bytes]) -> int:
     group="connection",
     does="session",
 )
-def info(client: Client, words: list[bytes]) -> list[Any]:
+def info(client: ClientState, words: list[bytes]) -> list[Any]:
     """Describe some commands; null for what is none."""
     if not words:
         return everything(client, [])
@@ -125,7 +125,7 @@ def info(client: Client, words: list[bytes]) -> list[Any]:
 @command(
     "COMMAND GETKEYS", "command [arg ...]", least=1, most=None, group="connection", does="session"
 )
-def getkeys(client: Client, words: list[bytes]) -> list[bytes]:
+def getkeys(client: ClientState, words: list[bytes]) -> list[bytes]:
     """Tell which words of a command are names of filters."""
     try:
         entry = find(words)
@@ -159,7 +159,7 @@ def _documented(entry: Command) -> dict[bytes, Any]:
     group="connection",
     does="session",
 )
-def docs(client: Client, words: list[bytes]) -> dict[bytes, Any]:
+def docs(client: ClientState, words: list[bytes]) -> dict[bytes, Any]:
     """Tell what commands do."""
     wanted = _named(words) if words else _all().values()
     return {entry.full_name.encode(): _documented(entry) for entry in wanted if entry is not None}
@@ -172,7 +172,7 @@ def docs(client: Client, words: list[bytes]) -> dict[bytes, Any]:
     group="connection",
     does="session",
 )
-def list_(client: Client, words: list[bytes]) -> list[bytes]:
+def list_(client: ClientState, words: list[bytes]) -> list[bytes]:
     """Tell the names of commands."""
     entries = list(_all().values())
     if words:
@@ -193,6 +193,6 @@ def list_(client: Client, words: list[bytes]) -> list[bytes]:
 
 
 @command("COMMAND HELP", group="connection", does="session")
-def help_(client: Client, words: list[bytes]) -> list[str]:
+def help_(client: ClientState, words: list[bytes]) -> list[str]:
     """Tell what COMMAND can do."""
     return help_of("COMMAND")
