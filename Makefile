@@ -77,10 +77,12 @@ lint: build $(STAMPS)/dev ## ruff, generated twins, mypy --strict, stubtest, rus
 	cargo fmt --all --check
 	cargo clippy --locked --quiet --workspace --all-targets -- -D warnings
 
-format: $(STAMPS)/dev ## put Python and Rust into the house format, write the generated twins
+format: $(STAMPS)/dev ## put Python, Rust and the pages into the house format, write the generated twins
 	$(BIN)/ruff check --fix-only --quiet $(LINTED)
 	$(BIN)/ruff format $(LINTED)
 	$(BIN)/python scripts/unasync.py
+	$(BIN)/python scripts/wrap_pages.py
+	$(BIN)/python scripts/tree.py --page
 	cargo fmt --all
 
 wheel: $(STAMPS)/wheel ## an installable wheel, in dist/
