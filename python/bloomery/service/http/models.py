@@ -123,7 +123,8 @@ class Scalable(_Hashed):
 class NewCounting(_Hashed):
     """Removal, and duplicates counted."""
 
-    __qualname__ = "Counting"  # its name in the OpenAPI document
+    __qualname__ = "Counting"  # its name in the OpenAPI document, with the title
+    model_config = ConfigDict(title="Counting")
 
     kind: Literal["counting"]
     counter_bits: Literal[4, 8] = 4
@@ -239,7 +240,8 @@ class NewRebuild(_Strict):
 class ListedFilter(BaseModel):
     """A filter in a list."""
 
-    __qualname__ = "FilterRow"  # its name in the OpenAPI document
+    __qualname__ = "FilterRow"  # its name in the OpenAPI document, with the title
+    model_config = ConfigDict(title="FilterRow")
 
     name: str
     kind: str | None = Field(description="null while it is being loaded")
@@ -259,7 +261,7 @@ class FilterList(BaseModel):
 class FilterInfo(ListedFilter):
     """All that is known about a filter; each kind has more of its own."""
 
-    model_config = ConfigDict(extra="allow")
+    model_config = ConfigDict(extra="allow", title="FilterInfo")
 
     adds: int = Field(description="keys added since the server started")
     checks: int = Field(description="keys asked for since the server started")

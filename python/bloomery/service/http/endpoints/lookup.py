@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Literal
 
 from fastapi import Request, Response
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, ConfigDict, Field
 
 from bloomery.service.http import problems
 from bloomery.service.http.body import bodies, key_schemas
@@ -29,7 +29,8 @@ router = routes()
 class LookupAnswer(BaseModel):
     """What is known of a key."""
 
-    __qualname__ = "Found"  # its name in the OpenAPI document
+    __qualname__ = "Found"  # its name in the OpenAPI document, with the title
+    model_config = ConfigDict(title="Found")
 
     found: bool
     value: Any = Field(description="null where the key is not there, or nobody could be asked")
@@ -42,6 +43,7 @@ class LookupAnswers(BaseModel):
     """The same for each of many keys, in order."""
 
     __qualname__ = "FoundMany"
+    model_config = ConfigDict(title="FoundMany")
 
     answers: list[LookupAnswer]
 
