@@ -3,9 +3,9 @@
     nothing ──first byte──> head ──> body ──> answering ──> nothing (kept alive)
             header seconds: the head is there    body seconds: something more of it came
 
-Who has no request under way is a stranger: when there are too many connections the one that has
-been so for longest makes room. That an answer was had before does not help: anybody has one from
-/healthz.
+A client without a request under way is a stranger: when there are too many connections the one that
+has been so for longest is hung up on. That it had an answer before does not help: anybody gets one
+from /healthz.
 
 Requests that are sent ahead of their answers (pipelined) are answered in order. While enough of
 them wait, what else has come is held back unparsed, and no more is read. An offer to upgrade the
@@ -185,9 +185,9 @@ class HttpConnection(HttpToolsProtocol):
                 self._refused = (431, f"the head of a request may have {MAX_HEAD:,} bytes")
                 raise ValueError
         parser, scope = self.parser, cast("dict[str, Any]", self.scope)
-        given = scope["given"] = dict(self.headers)
+        by_name = scope["headers_by_name"] = dict(self.headers)
         method, version = parser.get_method(), parser.get_http_version()
-        self._refused = smuggling.refusal(method, version, given, self.headers)
+        self._refused = smuggling.refusal(method, version, by_name, self.headers)
         if self._refused is not None:
             raise ValueError
         url = httptools.parse_url(self.url)

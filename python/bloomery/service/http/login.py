@@ -40,13 +40,13 @@ async def authenticate(context: HttpContext, scope: Scope) -> User | None:
         return None
     client = scope.get("client")
     address = client[0] if client else ""
-    scheme, _, given = value.partition(b" ")
+    scheme, _, credentials = value.partition(b" ")
     if scheme.lower() == b"bearer":
-        token = given.strip().decode("latin-1")
+        token = credentials.strip().decode("latin-1")
         login = await context.access.log_in(None, token, address, door="http")
     elif scheme.lower() == b"basic":
         try:
-            pair = base64.b64decode(given.strip(), validate=True).decode()
+            pair = base64.b64decode(credentials.strip(), validate=True).decode()
         except (binascii.Error, UnicodeDecodeError):
             raise errors.NotLoggedIn("the Basic credentials are not base64 of UTF-8") from None
         user, _, password = pair.partition(":")

@@ -114,13 +114,13 @@ def phrase(status: int) -> str:
 
 def describe(*codes: str, statuses: tuple[int, ...] = ()) -> dict[int | str, dict[str, Any]]:
     """The problems that a route may answer with, for the OpenAPI document."""
-    found: dict[int, list[str]] = {status: ["invalid-request"] for status in statuses}
+    by_status: dict[int, list[str]] = {status: ["invalid-request"] for status in statuses}
     for code in codes:
-        found.setdefault(STATUSES[code], []).append(code)
+        by_status.setdefault(STATUSES[code], []).append(code)
     return {
         status: {
             "description": f"{phrase(status)}: {', '.join(named)}",
             "content": {MEDIA: {"schema": {"$ref": "#/components/schemas/Problem"}}},
         }
-        for status, named in sorted(found.items())
+        for status, named in sorted(by_status.items())
     }

@@ -1,7 +1,7 @@
-"""What is wrong with a request, in words that say what would be right.
+"""Say what is wrong with a request, in words that say what would be right.
 
-pydantic finds it; `Extra inputs are not permitted` helps nobody who wrote `error_rte`. Nothing of
-what was given is told but the names of fields: it may be a key.
+pydantic finds it; `Extra inputs are not permitted` helps nobody who wrote `error_rte`. The words
+have names of fields in them, and nothing else of the request: it may be a key.
 """
 
 from __future__ import annotations
@@ -67,8 +67,8 @@ def _unknown(field: str, kind: str | None) -> str:
     return f"there is no such field{_like(field, KINDS[kind].model_fields)}"
 
 
-def _like(given: str, known: Iterable[str]) -> str:
-    near = get_close_matches(given[:60], list(known), 1)
+def _like(name: str, known: Iterable[str]) -> str:
+    near = get_close_matches(name[:60], list(known), 1)
     return f"; did you mean {near[0]}?" if near else ""
 
 

@@ -262,13 +262,13 @@ def _view_bytes(column: Any) -> int:
     return sum(map(abs, lengths[: len(column)]))
 
 
-def answers(given: bytes) -> Iterator[bytes]:
+def answers(results: bytes) -> Iterator[bytes]:
     """A byte an answer as an Arrow IPC stream of one boolean column."""
     arrow = load_pyarrow()
     schema = arrow.schema([("answer", arrow.bool_())])
     yield schema.serialize().to_pybytes()
-    for start in range(0, len(given), _ANSWER_ROWS):
-        part = arrow.py_buffer(memoryview(given)[start : start + _ANSWER_ROWS])
+    for start in range(0, len(results), _ANSWER_ROWS):
+        part = arrow.py_buffer(memoryview(results)[start : start + _ANSWER_ROWS])
         column = arrow.Array.from_buffers(arrow.uint8(), part.size, [None, part])
         rows = arrow.record_batch([column.cast(arrow.bool_())], schema=schema)
         yield rows.serialize().to_pybytes()

@@ -90,8 +90,8 @@ def header(scope: Any, wanted: bytes) -> bytes | None:
     """The value of a header; None if it was not sent."""
     for name, value in scope["headers"]:
         if name == wanted:
-            found: bytes = value
-            return found
+            text: bytes = value
+            return text
     return None
 
 
@@ -180,10 +180,10 @@ def _invalid(why: str) -> errors.InvalidRequest:
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) != len(pairs):
+    members = dict(pairs)
+    if len(members) != len(pairs):
         raise ValueError("a member comes twice in one object")
-    return found
+    return members
 
 
 def _no_constant(name: str) -> None:

@@ -123,8 +123,8 @@ def _plain(text: bytes) -> list[Any] | None:
     return keys if plain else None
 
 
-def answers(given: bytes) -> Iterator[bytes]:
+def answers(results: bytes) -> Iterator[bytes]:
     """A byte an answer as lines of true and false."""
-    for start in range(0, len(given), _ANSWERS):
-        part = given[start : start + _ANSWERS]
+    for start in range(0, len(results), _ANSWERS):
+        part = results[start : start + _ANSWERS]
         yield part.replace(b"\1", b"true\n").replace(b"\0", b"false\n")

@@ -2,8 +2,8 @@
 
     body ──> batches of keys ──> commands ──> logged ──> the next
 
-What is answered is answered after the last key: a client that sends everything before it reads
-anything would else never end. Other clients have their turn after each batch.
+The response comes after the last key: a client that sends everything before it reads anything would
+else never end. Other clients have their turn after each batch.
 """
 
 from __future__ import annotations
@@ -127,8 +127,8 @@ _FORMS: dict[str, Callable[[bytes], Iterator[bytes]]] = {
 
 def _accepted(scope: Any) -> str:
     """How the client wants its answers; "" for a summary."""
-    given = (bodies.header(scope, b"accept") or b"").decode("latin-1").lower()
-    return next((form for form in _FORMS if form in given), "")
+    accept = (bodies.header(scope, b"accept") or b"").decode("latin-1").lower()
+    return next((form for form in _FORMS if form in accept), "")
 
 
 def _reader(context: HttpContext, media: str, scope: Any) -> KeyReader:

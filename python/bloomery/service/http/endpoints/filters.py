@@ -46,16 +46,16 @@ _BODY = {"statuses": (408, 415)}
 )
 async def create(request: Request, new: Annotated[models.NewFilter, Body()]) -> Response:
     """Make an empty filter."""
-    given = new.model_dump(exclude_unset=True)
-    name = names.typed(given.pop("name"))
+    options = new.model_dump(exclude_unset=True)
+    name = names.typed(options.pop("name"))
     authorize_also(request, "create", name)
-    if given.get("source") is None:
-        given.pop("source", None)
+    if options.get("source") is None:
+        options.pop("source", None)
     else:
         authorize_also(request, "change", name)
-    if given.get("kind") == "rediscuckoo":
-        given["door"] = "cf"  # CF commands are for these
-    await apply_to_filters(request, lambda commands: commands.create(name, **given), name)
+    if options.get("kind") == "rediscuckoo":
+        options["door"] = "cf"  # CF commands are for these
+    await apply_to_filters(request, lambda commands: commands.create(name, **options), name)
     context = context_of(request)
     await context.turns.logged()
     return ApiResponse(await filter_info(context, name), 201)
@@ -117,7 +117,7 @@ async def change(request: Request, name: Name, changes: models.Changes) -> Respo
     context = context_of(request)
     await context.aside.free(name)
     commands = commands_of(request)
-    given = changes.model_fields_set
+    fields = changes.model_fields_set
     commands.find(name)
     to = None
     if changes.name is not None:
@@ -126,12 +126,12 @@ async def change(request: Request, name: Name, changes: models.Changes) -> Respo
         check_name(to)
         if to != name and commands.engine.find(to) is not None:
             raise errors.FilterExists("there is a filter of the new name already")
-    policy = changes.model_dump(include=models.POLICY & given)
+    policy = changes.model_dump(include=models.POLICY & fields)
     if policy:
         commands.adjust(name, **policy)
-    if "source" in given:
+    if "source" in fields:
         commands.bind(name, changes.source)
-    if "expires_at" in given:
+    if "expires_at" in fields:
         commands.expire(name, changes.expires_at)
     there = commands.engine.find(name) is not None
     if to is not None and there:

@@ -59,9 +59,9 @@ async def rotate(request: Request, name: Name) -> Response:
         statuses=(408, 415),
     ),
 )
-async def merge(request: Request, name: Name, given: models.Merge) -> Response:
+async def merge(request: Request, name: Name, body: models.Merge) -> Response:
     """Add every key of other filters, which must be made alike."""
-    sources = [names.typed(source) for source in given.sources]
+    sources = [names.typed(source) for source in body.sources]
     authorize_also(request, "change", *sources)
     await apply_to_filters(request, lambda commands: commands.merge(name, *sources), name, *sources)
     return await _done(request, name)
@@ -74,11 +74,11 @@ async def merge(request: Request, name: Name, given: models.Merge) -> Response:
     openapi_extra=does("change"),
     responses=problems.describe(*_ONE, "request-too-large", statuses=(408, 415)),
 )
-async def rebuild(request: Request, name: Name, given: models.NewRebuild) -> Response:
+async def rebuild(request: Request, name: Name, body: models.NewRebuild) -> Response:
     """Begin to build a filter anew from the source it is bound to; it answers meanwhile."""
     context = context_of(request)
     context.turns.join()
-    context.rebuilds.start(name, **given.model_dump())
+    context.rebuilds.start(name, **body.model_dump())
     return ApiResponse(await filter_info(context, name), 202)
 
 
