@@ -36,14 +36,15 @@ from bloomery.service.durability.log import Fsync, Log
 from bloomery.service.durability.recovery import Recovery, recover
 from bloomery.service.durability.schedule import Saving
 from bloomery.service.engine import Engine
-from bloomery.service.http.server import HttpDoor
+from bloomery.service.http.context import HttpContext
+from bloomery.service.http.server import HttpServer
 from bloomery.service.lookup.lookups import Lookups
 from bloomery.service.network import binding
 from bloomery.service.network.input_budget import Intake
 from bloomery.service.network.listening import Listener
 from bloomery.service.network.systemd import notify, watched
 from bloomery.service.network.tls import Tls
-from bloomery.service.observe import logs
+from bloomery.service.observe import logs, metrics
 from bloomery.service.policy import server_alerts
 from bloomery.service.policy.alerts import Alerts
 from bloomery.service.policy.enforcer import Policies
@@ -102,7 +103,7 @@ class Server:
     turns: Turns
     commands: Commands
     resp: RespServer
-    http: HttpDoor
+    http: HttpServer
     saving: Saving
     policies: Policies
     rebuilds: Rebuilds
@@ -132,12 +133,13 @@ class Server:
         if self.settings.tls_cert:
             self.certificate = Tls(self.settings.tls_cert, self.settings.tls_key, self.say)
         with contextlib.closing(lock(self.data)):
-            self.http = HttpDoor(self)
-            http = await self.http.open(bound, self.settings.http_port, self.tls)
+            self.http = HttpServer(self.settings, self.say, self.certificate, self.not_ready)
+            http = await self.http.open(bound, self.settings.http_port)
             self.http_address = http.address
             sweeping = asyncio.ensure_future(self._sweep_http())
             if not await self._load(stop):
                 return 0
+            self.http.serve(self._http_context())
             await self.commands.lookups.start(self.say)
             resp = await self._listen(bound)
             background = [sweeping, asyncio.ensure_future(self._tick())]
@@ -192,7 +194,15 @@ class Server:
     @property
     def ready(self) -> bool:
         """May clients ask it?"""
-        return self.serving and (self.node is None or self.node.unfit() is None)
+        return not self.not_ready()
+
+    def not_ready(self) -> str:
+        """Why clients may not ask it: loading, draining or unfit; "" if they may."""
+        if not self.serving:
+            return "draining" if self.loaded else "loading"
+        # Who balances cuts clients off a node that is unfit, which at "draining" it does not.
+        why = None if self.node is None else self.node.unfit()
+        return "" if why is None else f"unfit: {why}"
 
     @property
     def tls(self) -> ssl.SSLContext | None:
@@ -238,6 +248,25 @@ class Server:
         self.audit = Audit(self.data, self.say)
         self.resp = RespServer(self._resp_context())
         server_alerts.tell_damaged(self)
+
+    def _http_context(self) -> HttpContext:
+        return HttpContext(
+            settings=self.settings,
+            data=self.data,
+            access=self.access,
+            audit=self.audit,
+            intake=self.intake,
+            engine=self.engine,
+            commands=self.commands,
+            turns=self.turns,
+            aside=self.aside,
+            saving=self.saving,
+            rebuilds=self.rebuilds,
+            sampler=self.sampler,
+            alerts=self.alerts,
+            node=self.node,
+            metrics=partial(metrics.render, self),
+        )
 
     def _resp_context(self) -> RespContext:
         return RespContext(

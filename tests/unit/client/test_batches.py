@@ -20,7 +20,7 @@ from bloomery.client import batches, columns
 from bloomery.client.batches import SentRows, request_bodies
 from bloomery.service.http.body.arrow import Column, Messages, answers
 from bloomery.service.http.body.json_keys import key_of
-from bloomery.service.http.body.ndjson import Lines
+from bloomery.service.http.body.ndjson import NdjsonReader
 from bloomery.service.http.body.ndjson import answers as lines_of
 from conftest import require
 
@@ -33,7 +33,7 @@ def received(part: Any) -> Iterator[Any]:
     """The batches of keys that a server reads from a request."""
     assert part.content_type != "application/json"
     if part.content_type == "application/x-ndjson":
-        reader = Lines(1 << 20)
+        reader = NdjsonReader(1 << 20)
         for data in part.body:
             yield from reader.feed(data)
         yield from reader.end()

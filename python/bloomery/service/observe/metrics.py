@@ -28,9 +28,8 @@ from bloomery.service.policy.policy import capacity_of
 if TYPE_CHECKING:
     from bloomery.service.server import Server
 
-__all__ = ["CONTENT_TYPE", "FILTER_FIGURES", "render"]
+__all__ = ["FILTER_FIGURES", "render"]
 
-CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 # Names that are looked at for one who may see only some of them: a tenth of a second.
 _MOST_NAMES = 200_000
 

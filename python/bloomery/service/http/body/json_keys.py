@@ -19,14 +19,12 @@ from typing import Any
 from uuid import UUID
 
 from bloomery import errors
+from bloomery.service.http.limits import MAX_ARRAY_KEY_DEPTH, MAX_ARRAY_KEY_PARTS
 
-__all__ = ["decoded", "key_of"]
-
-_MOST_DEEP = 64  # as the library has it
-MOST_PARTS = 4096  # of an array that is a key, those of arrays in it too
+__all__ = ["key_of"]
 
 
-def decoded(text: str) -> bytes:
+def _decoded(text: str) -> bytes:
     """Bytes that came as base64."""
     try:
         return base64.b64decode(text, validate=True)
@@ -44,7 +42,7 @@ _EXAMPLES = {
     "datetime": "2026-01-31T12:00:00+00:00",
 }
 _FORMS: dict[str, Callable[[str], Any]] = {
-    "base64": decoded,
+    "base64": _decoded,
     "uuid": UUID,
     "datetime": datetime.fromisoformat,
 }
@@ -54,12 +52,12 @@ def key_of(value: Any, *, encoded: bool = False) -> Any:
     """The key that a JSON value stands for; `encoded`: its strings are base64."""
     kind = type(value)
     if kind is str:
-        return decoded(value) if encoded else value
+        return _decoded(value) if encoded else value
     if kind is int:
         return value
     if kind is list:
         try:
-            return _tuple(value, encoded, [MOST_PARTS], _MOST_DEEP)
+            return _tuple(value, encoded, [MAX_ARRAY_KEY_PARTS], MAX_ARRAY_KEY_DEPTH)
         except RecursionError:
             raise errors.InvalidKey("a key is nested too deeply") from None
     if kind is dict:
@@ -76,9 +74,9 @@ def _tuple(value: list[Any], encoded: bool, left: list[int], deeper: int) -> tup
     """An array's key; `left`: how many parts it may still have, `deeper`: arrays in arrays."""
     left[0] -= len(value) + 1
     if left[0] < 0:
-        raise errors.InvalidKey(f"a key has more than {MOST_PARTS:,} parts")
+        raise errors.InvalidKey(f"a key has more than {MAX_ARRAY_KEY_PARTS:,} parts")
     if deeper == 0:
-        raise errors.InvalidKey(f"a key is nested more than {_MOST_DEEP} deep")
+        raise errors.InvalidKey(f"a key is nested more than {MAX_ARRAY_KEY_DEPTH} deep")
     return tuple(
         _tuple(part, encoded, left, deeper - 1)
         if type(part) is list

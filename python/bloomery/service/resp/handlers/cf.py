@@ -85,9 +85,9 @@ _FULL = "Filter is full"
 async def _insert_many(client: ClientState, name: bytes, keys: list[bytes], new: bool) -> Raw:
     """As `_insert`, in slices between which others have their turn; the reply."""
     replies = ArrayReply(client.protocol)
-    async for some in client.context.commands.batches(name, keys):
+    async for batch in client.context.commands.batches(name, keys):
         client.context.turns.join()
-        replies.extend(_as_replies(client, _insert(client, name, list(some), new), new))
+        replies.extend(_as_replies(client, _insert(client, name, list(batch), new), new))
     return replies.whole()
 
 
