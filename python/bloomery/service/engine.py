@@ -8,7 +8,8 @@ until the log has what is in memory.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Set
+from collections.abc import Callable, Iterable, Iterator, Set
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, NamedTuple
 
 from bloomery import BloomFilter, _native, errors
@@ -45,10 +46,6 @@ class Successor(NamedTuple):
     on_failure: Callable[[str], None]
 
 
-def _ignore(entry: Entry) -> None:
-    pass
-
-
 class Engine:
     """The state of a server, its hot path, and its log."""
 
@@ -59,14 +56,15 @@ class Engine:
         self.shelf = _native.Shelf()
         self.problem: errors.LogUnavailable | None = None  # why writes are refused
         self.frozen = False  # time stands still: nothing expires or is forgotten
-        self.on_change: Callable[[Entry], None] = _ignore
-        self.on_drop: Callable[[Entry], None] = _ignore
-        self.on_begin: Callable[[], None] = lambda: None
-        self.on_end: Callable[[], None] = lambda: None
-        # What has to be done elsewhere before anything is done here; it may refuse.
-        self.before: Callable[[Op, int, bytes], None] = lambda op, filter_id, data: None
-        # Does a thread work on all of a filter?
-        self.held: Callable[[Entry], bool] = lambda entry: False
+        # Subscribers, each called in the order in which they came.
+        self.on_change: list[Callable[[Entry], object]] = []
+        self.on_drop: list[Callable[[Entry], object]] = []
+        self.on_begin: list[Callable[[], None]] = []
+        self.on_end: list[Callable[[], None]] = []
+        # Called before an operation is done; they may refuse it.
+        self.before_change: list[Callable[[Op, int, bytes], None]] = []
+        self._locked: set[bytes] = set()  # names of filters that a thread or a transaction works on
+        self._owner = False  # is it the one that works on them who asks now?
         self._shelved: dict[int, bytes] = {}  # under which name each filter is on the shelf
         self._touched: set[int] = set()  # filters that were changed or dropped in this turn
         self._open = False  # has this turn begun?
@@ -82,12 +80,14 @@ class Engine:
         """Let the time be that of this turn, if it has not begun: what is due happens now."""
         if not self._open:
             self._open = True
-            self.on_begin()
+            for begun in self.on_begin:
+                begun()
             self._pass_time()
 
     def end(self) -> list[Row]:
         """End the turn; what was noted in it, to be logged with its time."""
-        self.on_end()
+        for ending in self.on_end:
+            ending()
         self.gather()
         self._open = False
         rows, self._rows = self._rows, []
@@ -112,29 +112,60 @@ class Engine:
         if self.problem is not None and self.state.outcome is None:
             raise self.problem
         self.begin()
-        self._check_free(self.state.filters.get(filter_id))
+        self._check_unlocked(self.state.filters.get(filter_id))
         if op == Op.RENAME:
             to = operations.name_of(operations.read_fields(data)["name"])
-            self._check_free(self.state.names.get(to))
+            self._check_unlocked(self.state.names.get(to))
         if op in _OTHER_KEYS and filter_id in self._successors:
             self.give_up(filter_id, f"the filter was changed meanwhile ({op.name.lower()})")
         self._count(filter_id)
-        self.before(op, filter_id, data)
+        for before in self.before_change:
+            before(op, filter_id, data)
         entry = self.state.apply(op, filter_id, data, self.state.now)
         self.shelf.note(filter_id, op, data)
         if entry is not None:
             self._changed(entry)
         return entry
 
-    def _check_free(self, entry: Entry | None) -> None:
-        if entry is not None and self.held(entry):
+    def _check_unlocked(self, entry: Entry | None) -> None:
+        if entry is not None and self.is_locked(entry):
             raise errors.ServerUnavailable("this filter is worked on: try again in a moment")
 
     def _changed(self, entry: Entry) -> None:
         entry.changes += 1
         self._touched.add(entry.id)
         self._shelve(entry)
-        self.on_change(entry)
+        for changed in self.on_change:
+            changed(entry)
+
+    # Locks: a filter that a thread works on as a whole, or a transaction has begun with, is changed
+    # by nobody else. Who waits for one does so in `background`.
+
+    def lock(self, names: Iterable[bytes]) -> None:
+        """Let nobody else change filters of these names; the native path hands their commands to
+        Python."""
+        for name in names:
+            self._locked.add(name)
+            self.shelf.set_busy(name, True)
+
+    def unlock(self, names: Iterable[bytes]) -> None:
+        """Let everybody change them again."""
+        for name in names:
+            self._locked.remove(name)
+            self.shelf.set_busy(name, False)
+
+    @contextmanager
+    def as_owner(self) -> Iterator[None]:
+        """Let locked filters be changed by who has locked them; without an await inside."""
+        self._owner = True
+        try:
+            yield
+        finally:
+            self._owner = False
+
+    def is_locked(self, entry: Entry) -> bool:
+        """Is a filter locked, for who asks now?"""
+        return not self._owner and entry.name in self._locked
 
     # What another server did, to a filter that both have.
 
@@ -199,7 +230,7 @@ class Engine:
     def _pass_time(self) -> None:
         if self.frozen:
             return
-        for record in self.state.pass_time(self.clock.now()):
+        for record in self.state.pass_time(self.clock.now(), self.is_locked):
             self.shelf.note(*record)
             entry = self.state.filters.get(record[0])
             if entry is not None:  # it holds fewer keys now
@@ -229,7 +260,7 @@ class Engine:
 
     def succeed(self, entry: Entry) -> Entry:
         """Put the successor in a filter's place, under its name, with its settings and its end."""
-        self._check_free(entry)
+        self._check_unlocked(entry)
         self.gather()  # so that it has what was added in this turn too
         successor = self._successors.pop(entry.id, None)
         if successor is None:
@@ -302,4 +333,5 @@ class Engine:
         if name is not None:
             self.shelf.drop(name)
         self._touched.add(entry.id)
-        self.on_drop(entry)
+        for dropped in self.on_drop:
+            dropped(entry)

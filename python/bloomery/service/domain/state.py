@@ -82,7 +82,6 @@ class State:
         # put here, and the operation is done again.
         self.hurried = False
         self.outcome: tuple[Any] | None = None
-        self.held: Callable[[Entry], bool] = lambda entry: False  # does a thread work on it?
 
     def clock(self) -> float:
         """The time that filters go by."""
@@ -106,19 +105,21 @@ class State:
         except (AttributeError, KeyError, TypeError, ValueError) as problem:  # fields that are not
             raise errors.CorruptData(f"{Op(op).name} has not the fields it needs") from problem
 
-    def pass_time(self, now: float) -> list[Record]:
+    def pass_time(
+        self, now: float, is_locked: Callable[[Entry], bool] = lambda entry: False
+    ) -> list[Record]:
         """Let the time be `now`: drop what has expired, rotate what is due. Returns the records of
-        it, which belong in the log with that time."""
+        it, which belong in the log with that time. What is locked waits until it no longer is."""
         self.now = now
         records: list[Record] = []
-        held: list[tuple[float, int]] = []
+        locked: list[tuple[float, int]] = []
         while self._waiting and self._waiting[0][0] <= now:
             due = heapq.heappop(self._waiting)
             entry = self.filters.get(due[1])
             if entry is None:
                 continue
-            if self.held(entry):  # it is looked at when the thread is done with it
-                held.append(due)
+            if is_locked(entry):
+                locked.append(due)
                 continue
             if entry.expires_at is not None and entry.expires_at <= now:
                 records.append((entry.id, Op.DROP, b""))
@@ -127,7 +128,7 @@ class State:
             else:
                 continue  # what it waited for is no more
             self.apply(records[-1][1], entry.id, b"", now)
-        for due in held:
+        for due in locked:
             heapq.heappush(self._waiting, due)
         return records
 

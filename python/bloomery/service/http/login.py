@@ -22,7 +22,7 @@ async def admit(server: Server, scope: Scope, operation: str, *names: bytes) -> 
     """Raise unless whoever asks may do this to filters of these names; and hear of those that
     another node has just made."""
     check(await known(server, scope), operation, *names)
-    await server.commands.hear(*names)
+    await server.commands.discover(*names)
 
 
 def check_again(server: Server, scope: Scope, operation: str, *names: bytes) -> None:

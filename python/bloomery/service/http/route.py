@@ -94,7 +94,7 @@ class Route(APIRoute):
                 server = server_of(request)
                 state.user = await known(server, scope)
                 check(state.user, operation, *state.names)
-                await server.commands.hear(*state.names)
+                await server.commands.discover(*state.names)
                 response = await answered(request)
             except (errors.NotAllowed, errors.NotLoggedIn):
                 _note(request, "refused")

@@ -49,7 +49,7 @@ class Policies:
         self._say = say
         self._known: dict[int, tuple[int, Policy]] = {}  # policies, as of so many changes
         self._waiting: dict[int, float] = {}  # full ones, and when each may rotate
-        engine.on_end = self.end_turn
+        engine.on_end.append(self.end_turn)
         # Some were full when the server went down, or would have been told of.
         filters = engine.state.filters.items()
         self._again = {number for number, entry in filters if "on_full" in entry.settings}
@@ -153,7 +153,7 @@ class Policies:
         if keys < part_of(policy.full_at, capacity_of(entry)):
             return
         due = facts["generation_started"] + policy.grace
-        busy = self.engine.problem is not None or self.engine.held(entry)
+        busy = self.engine.problem is not None or self.engine.is_locked(entry)
         if due > self.engine.state.now or busy:
             self._waiting[entry.id] = due
             return

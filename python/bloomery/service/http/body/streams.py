@@ -161,13 +161,12 @@ async def _take(
     shared: bool | None,
 ) -> None:
     """Do an operation with every key of some batches; `keep`: the answers are wanted."""
-    server.turns.join()
-    if operation != "contains" or not server.commands.asks_store(shared):  # it knows of others'
-        server.commands.find(name)
     work: _Asking | _Writing
     if operation == "contains":
+        await server.commands.read(name, [], shared)  # UnknownFilter, whether keys come or not
         work = _Asking(server, name, taken, shared)
     else:
+        server.commands.find(name)
         work = _Writing(server, operation, name, taken)
     most = server.settings.http_max_answers if keep else None
     asked = 0
@@ -231,15 +230,8 @@ class _Asking:
 
     async def take(self, keys: Any) -> None:
         """Ask for some."""
-        await self._server.aside.free(self._name)
-        self._server.turns.join()
-        commands = self._server.commands
-        if commands.asks_store(self._shared):
-            found = await commands.contained(self._name, list(keys), self._shared)
-        else:
-            found = commands.contains(self._name, keys)
-            await asyncio.sleep(0)
-        self._taken.count(found)
+        self._taken.count(await self._server.commands.read(self._name, keys, self._shared))
+        await asyncio.sleep(0)
 
     async def settle(self) -> None:
         """Have nothing left to do."""
@@ -251,14 +243,12 @@ class _Writing:
 
     def __init__(self, server: Server, operation: str, name: bytes, taken: Taken) -> None:
         self._server, self._name, self._taken = server, name, taken
-        self._change = getattr(server.commands, operation)
+        self._operation = getattr(server.commands, operation)
         self._waiting: deque[tuple[asyncio.Future[None], bytes]] = deque()
 
     async def take(self, keys: Any) -> None:
         """Add or remove some; raises at a key that is refused."""
-        self._server.turns.join()
-        change = partial(self._change, self._name, keys)
-        done, refusal = await self._server.commands.apart(self._name, change)
+        done, refusal = await self._server.commands.change(self._operation, self._name, keys)
         missing = done.find(NO_ROOM)
         if missing >= 0:
             done, refusal = done[:missing], ("not-enough-memory", "there is no memory for this key")

@@ -4,12 +4,10 @@ usual cases of ADD, MADD, EXISTS, MEXISTS and DEL never come here: native code a
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
-from functools import partial
 from typing import Any
 
 from bloomery.errors import UnknownFilter
-from bloomery.service.commands import NO_ROOM
+from bloomery.service.commands import NO_ROOM, Outcome
 from bloomery.service.resp import failures
 from bloomery.service.resp.arguments import decimal, integer, option
 from bloomery.service.resp.client import Client
@@ -28,7 +26,7 @@ from bloomery.service.slices import batches
 _NAME = (1, 1, 1)
 
 
-def answers(outcome: tuple[bytes, tuple[str, str] | None], door: str) -> list[Any]:
+def answers(outcome: Outcome, door: str) -> list[Any]:
     """Return the answers to an array's keys; the one that was refused is the last."""
     done, refused = outcome
     no_room = failures.refusal(door, ("not-enough-memory", ""))
@@ -40,8 +38,8 @@ def answers(outcome: tuple[bytes, tuple[str, str] | None], door: str) -> list[An
 def add(client: Client, words: list[bytes]) -> Any:
     """Add a key: 1 if it is definitely new, 0 if it may have been there."""
     if client.asks_store:
-        return _first(_exactly(client, words))
-    (answer,) = _few(client, words)
+        return _write_first(client, words)
+    (answer,) = _write_few(client, words)
     if isinstance(answer, Failure):
         raise answer
     return answer
@@ -50,43 +48,36 @@ def add(client: Client, words: list[bytes]) -> Any:
 @command("BF.MADD", "key item [item ...]", least=2, most=None, write=True, keys=_NAME, does="add")
 def madd(client: Client, words: list[bytes]) -> Any:
     """Add keys: for each, 1 if it is definitely new, 0 if it may have been there."""
-    return _exactly(client, words) if client.asks_store else _madd(client, words)
+    return _write_many(client, words) if client.waits(words) else _write_few(client, words)
 
 
-def _madd(client: Client, words: list[bytes]) -> Any:
-    return _many(client, words) if client.slices(words) else _few(client, words)
-
-
-def _few(client: Client, words: list[bytes]) -> list[Any]:
+def _write_few(client: Client, words: list[bytes]) -> list[Any]:
     name, *keys = words
     if filter_at(client, name, "bf") is None:
         make_default(client, name)
     return answers(client.server.commands.add(name, keys), "bf")
 
 
-async def _many(client: Client, words: list[bytes]) -> Raw:
-    name, commands, replies = words[0], client.server.commands, Array(client.protocol)
-    if filter_at(client, name, "bf") is None:
-        make_default(client, name)
-    async for keys in commands.batches(name, words[1:]):
-        client.server.turns.join()
-        done, refused = await commands.apart(name, partial(commands.add, name, list(keys)))
-        replies.extend(answers((done, refused), "bf"))
-        if refused is not None:
-            break
-    return replies.whole()
-
-
-async def _exactly(client: Client, words: list[bytes]) -> list[Any]:
-    """As Redis answers, for all nodes."""
+async def _write(client: Client, words: list[bytes]) -> Outcome:
     name, *keys = words
     if filter_at(client, name, "bf") is None:
         make_default(client, name)
-    return answers(await client.server.commands.added(name, keys, client.shared), "bf")
+    return await client.server.commands.write(name, keys, client.shared)
 
 
-async def _first(several: Awaitable[list[Any]]) -> Any:
-    return (await several)[0]
+async def _write_first(client: Client, words: list[bytes]) -> Any:
+    (answer,) = answers(await _write(client, words), "bf")
+    return answer
+
+
+async def _write_many(client: Client, words: list[bytes]) -> Raw:
+    done, refused = await _write(client, words)
+    replies = Array(client.protocol)
+    async for part in batches(done):
+        replies.extend(answers((bytes(part), None), "bf"))
+    if refused is not None:
+        replies.extend([failures.refusal("bf", refused)])
+    return replies.whole()
 
 
 @command(
@@ -144,52 +135,63 @@ def insert(client: Client, words: list[bytes]) -> Any:
         if not create:
             raise failures.NOT_FOUND
         make(client, name, rate, capacity, expansion, nonscaling=nonscaling)
-    if client.asks_store:
-        return _exactly(client, [name, *keys])
-    return _madd(client, [name, *keys])
+    return madd(client, [name, *keys])
 
 
 @command("BF.EXISTS", "key item", least=2, keys=_NAME, does="contains")
 def exists(client: Client, words: list[bytes]) -> Any:
     """Tell whether a key may have been added: 0 is certain."""
-    return _first(_everywhere(client, words)) if client.asks_store else _asked(client, words)[0]
+    if client.asks_store:
+        return _read_first(client, words)
+    return _read_few(client, words)[0]
 
 
 @command("BF.MEXISTS", "key item [item ...]", least=2, most=None, keys=_NAME, does="contains")
 def mexists(client: Client, words: list[bytes]) -> Any:
     """Tell of each key whether it may have been added: 0 is certain."""
-    return _everywhere(client, words) if client.asks_store else _mexists(client, words)
+    return _read_many(client, words) if client.waits(words) else _read_few(client, words)
 
 
-async def _everywhere(client: Client, words: list[bytes]) -> list[bool]:
+async def _read(client: Client, words: list[bytes]) -> bytes:
     name, *keys = words
+    if _is_other(client, name):
+        return bytes(len(keys))
     try:
-        found = await client.server.commands.contained(name, keys, client.shared)
+        return await client.server.commands.read(name, keys, client.shared)
     except UnknownFilter:
-        return [False] * len(keys)
-    return [bool(answer) for answer in found]
+        return bytes(len(keys))
 
 
-def _mexists(client: Client, words: list[bytes]) -> Any:
-    return _asked_many(client, words) if client.slices(words) else _asked(client, words)
+async def _read_first(client: Client, words: list[bytes]) -> bool:
+    return bool((await _read(client, words))[0])
 
 
-async def _asked_many(client: Client, words: list[bytes]) -> Raw:
+async def _read_many(client: Client, words: list[bytes]) -> Raw:
+    return await booleans(client, await _read(client, words))
+
+
+async def booleans(client: Client, found: bytes) -> Raw:
+    """Return the reply to an array's keys; others have their turn while it is put together."""
     replies = Array(client.protocol)
-    async for keys in batches(words[1:]):
-        await client.server.aside.free(words[0])
-        replies.extend(_asked(client, [words[0], *keys]))
+    async for part in batches(found):
+        replies.extend([bool(answer) for answer in part])
     return replies.whole()
 
 
-def _asked(client: Client, words: list[bytes]) -> list[bool]:
-    name, *keys = words
+def _is_other(client: Client, name: bytes) -> bool:
+    """Is there a filter of this name that answers to other commands? It holds no key of these."""
     try:
-        if filter_at(client, name, "bf") is None:
-            return [False] * len(keys)
+        filter_at(client, name, "bf")
     except Failure as failure:
         failure.with_traceback(None)  # see Door._failed
-        return [False] * len(keys)  # what is no such filter holds none
+        return True
+    return False
+
+
+def _read_few(client: Client, words: list[bytes]) -> list[bool]:
+    name, *keys = words
+    if _is_other(client, name) or client.server.engine.find(name) is None:
+        return [False] * len(keys)
     return [bool(answer) for answer in client.server.commands.contains(name, keys)]
 
 

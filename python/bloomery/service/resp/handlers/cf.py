@@ -3,6 +3,7 @@ DEL and COUNT never come here: native code answers them (`_native.Session`)."""
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any
 
 from bloomery import errors
@@ -11,10 +12,11 @@ from bloomery.service.domain.state import Entry
 from bloomery.service.resp import failures
 from bloomery.service.resp.arguments import integer, option
 from bloomery.service.resp.client import Client
+from bloomery.service.resp.handlers.bf import booleans
 from bloomery.service.resp.handlers.bf_reserve import filter_at
 from bloomery.service.resp.replies import OK, Array, Failure, Raw
 from bloomery.service.resp.table import command, wrong_arity
-from bloomery.service.slices import FEW, batches
+from bloomery.service.slices import FEW
 
 MOST_CAPACITY = 1 << 30
 _NAME = (1, 1, 1)
@@ -109,10 +111,7 @@ def _insert(client: Client, name: bytes, keys: list[bytes], new: bool) -> list[i
     """Add keys, with `new` only those that are definitely not there: 1, 0, or -1 where there is no
     room."""
     commands = client.server.commands
-    if new:
-        done, refused = commands.add_new(name, keys)
-    else:
-        done, refused = commands.add(name, keys, more=True)
+    done, refused = commands.add(name, keys, only_new=new, more=True)
     replies = [-1 if answer == NO_ROOM else int(answer) for answer in done]
     if refused is not None:
         failure = failures.refusal("cf", refused)
@@ -129,7 +128,7 @@ def _one(client: Client, words: list[bytes], new: bool) -> bool:
     if filter_at(client, words[0], "cf") is None:
         _make(client, words[0], client.server.settings.cf_initial_size)
     _check_layers(client, words[0])
-    done, refused = (commands.add_new if new else commands.add)(words[0], words[1:])
+    done, refused = commands.add(words[0], words[1:], only_new=new)
     if refused is not None:
         raise failures.refusal("cf", refused)
     if done[0] == NO_ROOM:
@@ -245,15 +244,16 @@ def exists(client: Client, words: list[bytes]) -> bool:
 )
 def mexists(client: Client, words: list[bytes]) -> Any:
     """Tell of each key whether it may have been added: 0 is certain."""
-    return _asked_many(client, words) if client.slices(words) else _mexists(client, words)
+    return _read_many(client, words) if client.slices(words) else _mexists(client, words)
 
 
-async def _asked_many(client: Client, words: list[bytes]) -> Raw:
-    replies = Array(client.protocol)
-    async for keys in batches(words[1:]):
-        await client.server.aside.free(words[0])
-        replies.extend(_mexists(client, [words[0], *keys]))
-    return replies.whole()
+async def _read_many(client: Client, words: list[bytes]) -> Raw:
+    name, *keys = words
+    found = bytes(len(keys))
+    if _here(client, name) is not None:
+        with contextlib.suppress(errors.UnknownFilter):
+            found = await client.server.commands.read(name, keys, shared=False)
+    return await booleans(client, found)
 
 
 def _mexists(client: Client, words: list[bytes]) -> list[bool]:

@@ -207,7 +207,7 @@ def flush(client: Client, words: list[bytes]) -> str | Awaitable[str]:
     if words and option(words[0]) not in ("ASYNC", "SYNC"):
         raise _SYNTAX
     names, engine = client.server.commands.names(), client.server.engine
-    held = any(engine.held(engine.state.names[name]) for name in names)
+    held = any(engine.is_locked(engine.state.names[name]) for name in names)
     if held and client.executing:
         raise Failure("ERR a filter is worked on: try again in a moment")
     if held or client.slices(names):
@@ -219,7 +219,7 @@ def flush(client: Client, words: list[bytes]) -> str | Awaitable[str]:
 async def _flush_many(client: Client, names: list[bytes]) -> str:
     """Drop all, in slices; what a thread makes meanwhile, a copy say, is dropped too."""
     commands, engine = client.server.commands, client.server.engine
-    while len(names) > FEW or any(engine.held(engine.state.names[name]) for name in names):
+    while len(names) > FEW or any(engine.is_locked(engine.state.names[name]) for name in names):
         await _drop_many(client, names)
         client.server.turns.join()
         names = commands.names()

@@ -98,7 +98,7 @@ async def _in_slices(
     replies, share = _Replies(client, len(queue)), Slice()
     with aside.hold(names):
         for queued in queue:
-            with aside.own():
+            with client.server.engine.as_owner():
                 replies.perform(queued)
             if share.over:
                 client.server.turns.join()
