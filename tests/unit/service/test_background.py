@@ -62,7 +62,7 @@ def test_the_log_fails_while_a_thread_works(tmp_path: Path, operation: str, acce
 
     asyncio.run(main())
     for entry in engine.state.filters.values():
-        engine.count(entry)
+        engine.state.count(entry)
     log.close()
     again = recover(tmp_path)
     assert again.problems == []

@@ -94,7 +94,7 @@ class Policies:
         if policy.on_full == "rotate":
             self._turn_over(entry, policy)
         elif policy.on_full in ("reject", "alert"):
-            self._compare(entry, policy, self.engine.count(entry))
+            self._compare(entry, policy, self.engine.state.count(entry))
         else:
             for kind in ("nearly-full", "full", "full-soon"):
                 self.alerts.end(kind, f"{shown(entry.name)} grows now", entry)
@@ -114,7 +114,7 @@ class Policies:
                 self.alerts.begin(kind, text + then, entry, **fields)
             elif not share or items < _FEWER * threshold:
                 self.alerts.end(kind, text, entry, **fields)
-                self.engine.renew(entry)  # its mark
+                self.engine.state.refresh(entry)  # its mark
 
     def _foresee(self, entry: Entry, policy: Policy, seconds: float | None) -> None:
         within = policy.warn_within
