@@ -52,6 +52,7 @@ from bloomery.service.policy.rebuilds import Rebuilds
 from bloomery.service.policy.webhook import Webhook
 from bloomery.service.registry.publisher import Mirror
 from bloomery.service.replication.node import Node
+from bloomery.service.replication.reads import StoreReads
 from bloomery.service.resp.context import RespContext
 from bloomery.service.resp.server import RespServer
 from bloomery.service.sampling.sampler import Sampler
@@ -231,11 +232,17 @@ class Server:
             self.node.follow(self.engine)
         self.engine.shelf.most_layers = self.settings.cf_max_expansions
         lookups = Lookups(self.engine, self.settings, self.sources)
-        self.commands = Commands(self.engine, self.settings, lookups)
-        self.commands.node = self.node
-        self.commands.aside = self.aside
-        self.turns = Turns(self.engine, partial(server_alerts.log_unavailable, self))
-        self.turns.settled = self.aside.settled
+        self.commands = Commands(
+            self.engine,
+            self.settings,
+            lookups,
+            self.aside,
+            None if self.node is None else StoreReads(self.node),
+            lambda entry: self.sampler.shown(entry),
+        )
+        self.turns = Turns(
+            self.engine, partial(server_alerts.log_unavailable, self), self.aside.settled
+        )
         self.policies = Policies(self.engine, self.alerts, self.say)
         self.rebuilds = Rebuilds(self)
         self.saving = Saving(self, found.generation)
@@ -243,7 +250,6 @@ class Server:
         self.mirror = Mirror(self.engine, registry, self._server_id(new=found.segment == 1))
         self.sampler = Sampler(self)
         self.sampler.on_sample = self.policies.sampled
-        self.commands.sampled = self.sampler.shown
         self.webhook = self._open_webhook()
         self.audit = Audit(self.data, self.say)
         self.resp = RespServer(self._resp_context())

@@ -20,7 +20,7 @@ async def authorize(context: HttpContext, scope: Scope, operation: str, *names: 
     """Raise unless whoever asks may do this to filters of these names; and hear of those that
     another node has just made."""
     check(await authenticate(context, scope), operation, *names)
-    await context.commands.hear(*names)
+    await context.commands.discover(*names)
 
 
 def reauthorize(context: HttpContext, scope: Scope, operation: str, *names: bytes) -> None:

@@ -95,7 +95,7 @@ class Route(APIRoute):
                 context = context_of(request)
                 state.user = await authenticate(context, scope)
                 check(state.user, operation, *state.names)
-                await context.commands.hear(*state.names)
+                await context.commands.discover(*state.names)
                 response = await parsed_and_handled(request)
             except (errors.NotAllowed, errors.NotLoggedIn):
                 _audit(request, "refused")

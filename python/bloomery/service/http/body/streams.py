@@ -163,13 +163,12 @@ async def _take(
     shared: bool | None,
 ) -> None:
     """Do an operation with every key of some batches; `keep`: the answers are wanted."""
-    context.turns.join()
-    if operation != "contains" or not context.commands.asks_store(shared):  # it knows of others'
-        context.commands.find(name)
     work: _Queries | _Writes
     if operation == "contains":
+        await context.commands.read(name, [], shared)  # UnknownFilter, whether keys come or not
         work = _Queries(context, name, taken, shared)
     else:
+        context.commands.find(name)
         work = _Writes(context, operation, name, taken)
     most = context.settings.http_max_answers if keep else None
     asked = 0
@@ -235,15 +234,8 @@ class _Queries:
 
     async def take(self, keys: Any) -> None:
         """Ask for some."""
-        await self._context.aside.free(self._name)
-        self._context.turns.join()
-        commands = self._context.commands
-        if commands.asks_store(self._shared):
-            answers = await commands.contained(self._name, list(keys), self._shared)
-        else:
-            answers = commands.contains(self._name, keys)
-            await asyncio.sleep(0)
-        self._taken.count(answers)
+        self._taken.count(await self._context.commands.read(self._name, keys, self._shared))
+        await asyncio.sleep(0)
 
     async def settle(self) -> None:
         """Have nothing left to do."""
@@ -257,14 +249,12 @@ class _Writes:
         self, context: HttpContext, operation: str, name: bytes, taken: StreamResult
     ) -> None:
         self._context, self._name, self._taken = context, name, taken
-        self._change = getattr(context.commands, operation)
+        self._operation = getattr(context.commands, operation)
         self._waiting: deque[tuple[asyncio.Future[None], bytes]] = deque()
 
     async def take(self, keys: Any) -> None:
         """Add or remove some; raises at a key that is refused."""
-        self._context.turns.join()
-        change = partial(self._change, self._name, keys)
-        done, refusal = await self._context.commands.apart(self._name, change)
+        done, refusal = await self._context.commands.change(self._operation, self._name, keys)
         missing = done.find(NO_ROOM)
         if missing >= 0:
             done, refusal = done[:missing], ("not-enough-memory", "there is no memory for this key")

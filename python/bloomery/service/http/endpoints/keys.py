@@ -8,7 +8,6 @@ themselves. The server finds them by `find`, past the middleware, which would be
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 from typing import Any
 from urllib.parse import unquote_to_bytes
 
@@ -16,7 +15,7 @@ from fastapi.routing import APIRoute
 from starlette.responses import Response
 
 from bloomery import errors
-from bloomery.service.commands import NO_ROOM, Commands, Outcome
+from bloomery.service.commands import AT_ONCE, NO_ROOM, Outcome
 from bloomery.service.http import problems
 from bloomery.service.http.body import bodies, key_schemas, streams
 from bloomery.service.http.body.json_keys import key_of
@@ -31,7 +30,6 @@ __all__ = ["find", "keys_in", "router"]
 
 _START = "http.response.start"
 _BODY = "http.response.body"
-_MANY = 4096  # keys: of fewer, in one go, it is a matter of a millisecond
 _PLAIN = {str, int}  # keys as they are; a look at their types costs least
 _FIELDS = {"key", "keys", "encoding"}
 _QUERY = ("column", "consistency")
@@ -52,31 +50,22 @@ def _answering(operation: str) -> Any:
             await response(scope, receive, send)
             return
         keys, single = await keys_in(await bodies.read(context, scope, receive))
-        await context.aside.free(name)
-        context.turns.join()
         shared = consistency(scope) if scope["query_string"] else None
-        exactly = context.node is not None and context.commands.asks_store(shared)
-        many = len(keys) > _MANY and not exactly
+        commands = context.commands
+        exactly = commands.asks_store(shared)
         if operation == "contains":
-            if many:
-                answers = await context.commands.contains_all(name, keys)
-            else:
-                answers = await context.commands.contained(name, keys, shared)
+            answers = await commands.read(name, keys, shared)
         else:
-            if exactly and operation == "add":
-                answers, refused = await context.commands.added(name, keys, shared)
-            elif many:
-                answers, refused = await _change_all(context.commands, operation, name, keys)
-                context.turns.join()
+            if operation == "add":
+                answers, refused = await commands.write(name, keys, shared)
             else:
-                change = partial(_change, context.commands, operation, name, keys)
-                answers, refused = await context.commands.apart(name, change)
-            refused = refused and context.commands.explain(name, refused)
+                answers, refused = await commands.change(commands.remove, name, keys)
+            refused = refused and commands.explain(name, refused)
             await context.turns.logged()
             if refused is not None or NO_ROOM in answers:
                 await _refusal(word, (answers, refused), single)(scope, receive, send)
                 return
-        if many:
+        if len(keys) > AT_ONCE:
             await let_go(keys)
         body = _encode(word, answers, single)
         length = (b"content-length", b"%d" % len(body))
@@ -104,15 +93,6 @@ def find(scope: Any) -> Any:
 
 
 _JSON_HEADER = (b"content-type", JSON)
-
-
-def _change(commands: Commands, operation: str, name: bytes, keys: list[Any]) -> Outcome:
-    return commands.add(name, keys) if operation == "add" else commands.remove(name, keys)
-
-
-async def _change_all(commands: Commands, operation: str, name: bytes, keys: list[Any]) -> Outcome:
-    work = commands.add_all if operation == "add" else commands.remove_all
-    return await work(name, keys)
 
 
 def _encode(word: str, answers: bytes, single: bool) -> bytes:

@@ -207,7 +207,7 @@ def flush(client: ClientState, words: list[bytes]) -> str | Awaitable[str]:
     if words and option(words[0]) not in ("ASYNC", "SYNC"):
         raise _SYNTAX
     names, engine = client.context.commands.names(), client.context.engine
-    busy = any(engine.held(engine.state.names[name]) for name in names)
+    busy = any(engine.is_locked(engine.state.names[name]) for name in names)
     if busy and client.executing:
         raise Failure("ERR a filter is worked on: try again in a moment")
     if busy or client.slices(names):
@@ -219,7 +219,7 @@ def flush(client: ClientState, words: list[bytes]) -> str | Awaitable[str]:
 async def _flush_many(client: ClientState, names: list[bytes]) -> str:
     """Drop all, in slices; what a thread makes meanwhile, a copy say, is dropped too."""
     commands, engine = client.context.commands, client.context.engine
-    while len(names) > FEW or any(engine.held(engine.state.names[name]) for name in names):
+    while len(names) > FEW or any(engine.is_locked(engine.state.names[name]) for name in names):
         await _drop_many(client, names)
         client.context.turns.join()
         names = commands.names()

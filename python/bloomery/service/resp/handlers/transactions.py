@@ -99,7 +99,7 @@ async def _in_slices(
     replies, share = _TransactionReplies(client, len(queue)), Slice()
     with aside.hold(names):
         for queued in queue:
-            with aside.own():
+            with client.context.engine.as_owner():
                 replies.run(queued)
             if share.over:
                 client.context.turns.join()
