@@ -25,7 +25,7 @@ RedisBloom, and one class, `Family`, for all other kinds (docs/decisions/0010-on
 hash: equal keys meet in one thread, so that a duplicate is new once.
 
 **Memory.** Bits lie in whole lines; from 1 MiB on they come from the kernel with huge pages. From
-64 MiB on `memory` asks first whether there is room. `save` and `load` go by chunks of 1 MiB;
+64 MiB on it is asked first whether there is room. `save` and `load` go by chunks of 1 MiB;
 `to_bytes`, `copy` and pickle double the memory, and so does `save` of a kind other than the plain
 one that is changed meanwhile: it sees that by a count of changes, and saves a copy.
 """
