@@ -28,9 +28,10 @@ MAY_IMPORT = {
     "sizing": {"_native", "errors", "types"},
     "storage": _BASE,
     "filters": _BASE | {"storage"},
+    "json_keys": {"_native", "errors"},
     "names": {"errors"},
     "guard": _BASE | {"filters", "steady", "storage"},
-    "client": _BASE | {"filters", "guard", "names", "storage"},
+    "client": _BASE | {"filters", "guard", "json_keys", "names", "storage"},
     "bloomery": _BASE | {"client", "filters"},
     "building": _BASE | {"filters", "storage"},
     "integrations": _BASE | {"filters", "storage", "guard"},
@@ -38,6 +39,7 @@ MAY_IMPORT = {
     | {
         "bloomery",
         "filters",
+        "json_keys",
         "names",
         "storage",
         "guard",
@@ -194,7 +196,7 @@ def test_import_brings_no_optional_package() -> None:
     loaded = done.stdout.decode().split()
     assert not {name.partition(".")[0] for name in loaded} & OPTIONAL
     ours = {part_of(name) for name in loaded if name.partition(".")[0] == "bloomery"}
-    assert ours <= _BASE | {"bloomery", "client", "filters", "names", "storage"}
+    assert ours <= _BASE | {"bloomery", "client", "filters", "json_keys", "names", "storage"}
 
 
 def test_no_file_names_a_machine() -> None:

@@ -10,7 +10,8 @@ from urllib.parse import quote
 from bloomery import errors
 from bloomery.client.batches import JSON, Part, parts
 from bloomery.client.call import Call
-from bloomery.client.keys import dumped, form, forms, loaded
+from bloomery.client.keys import dumped, loaded
+from bloomery.json_keys import encode_key, encode_keys
 from bloomery.names import printable, unprintable
 
 if TYPE_CHECKING:
@@ -122,7 +123,7 @@ class FilterCalls:
             "POST",
             f"{self._path}/{operation}",
             _member(_WORDS[operation]),
-            dumped({"key": form(key)}),
+            dumped({"key": encode_key(key)}),
             _SENT,
             again=operation == "contains",
         )
@@ -151,13 +152,13 @@ class FilterCalls:
 
     def lookup(self, key: Key) -> Call[Answer]:
         """Look one key up."""
-        return self._lookup({"key": form(key)}, _answer)
+        return self._lookup({"key": encode_key(key)}, _answer)
 
     def lookups(self, keys: Batch) -> Many[list[Answer]]:
         """Look keys up, some at a time."""
         listed = _listed(keys)
         some = (listed[at : at + _LOOKED_UP] for at in range(0, len(listed), _LOOKED_UP))
-        calls = (self._lookup({"keys": forms(part)}, _answers) for part in some)
+        calls = (self._lookup({"keys": encode_keys(part)}, _answers) for part in some)
         return Many(calls, lambda results: [answer for part in results for answer in part])
 
     def _lookup(self, body: dict[str, Any], read: Callable[[Any], T]) -> Call[T]:
