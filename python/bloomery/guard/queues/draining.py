@@ -20,6 +20,7 @@ from itertools import groupby
 from typing import Any
 
 from bloomery import _native
+from bloomery.boottime import boottime
 from bloomery.errors import FilterFull, QueueUnavailable, SourceUnavailable
 from bloomery.guard import writes
 from bloomery.guard.core import Core
@@ -27,7 +28,6 @@ from bloomery.guard.driver import Call, Flow
 from bloomery.guard.lookups import hashable, lease, store
 from bloomery.guard.protocols import Item, Queue
 from bloomery.guard.queues.pacing import TELLING
-from bloomery.steady import steady
 
 __all__ = ["adopt", "close", "drain", "inform"]
 
@@ -99,7 +99,7 @@ class _Drain:
 
     def _hold(self) -> Flow[None]:
         """Go on only while it is for us to drain."""
-        now = steady()
+        now = boottime()
         if self.core.closing:
             raise _Stop
         if now - self._leased > _LEASE_SECONDS / 3:

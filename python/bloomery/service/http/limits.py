@@ -8,7 +8,7 @@ Some are settings: `http-max-body-bytes` of a body that is read whole, `max-requ
 from __future__ import annotations
 
 __all__ = [
-    *("MAX_ARRAY_KEY_DEPTH", "MAX_ARRAY_KEY_PARTS", "MAX_ARROW_MESSAGE", "MAX_ARROW_METADATA"),
+    *("MAX_ARROW_MESSAGE", "MAX_ARROW_METADATA"),
     *("MAX_DISCARDED", "MAX_EXPORTS", "MAX_HEAD", "MAX_JSON_AT_ONCE", "MAX_JSON_DEPTH"),
     *("MAX_JSON_KEY", "MAX_JSON_KEYS", "MAX_JSON_PARTS", "MAX_JSON_VALUES", "MAX_NDJSON_VALUE"),
     *("MAX_PIPELINED", "MAX_PLAIN_BODY", "MAX_SCANNED"),
@@ -35,8 +35,6 @@ MAX_ARROW_METADATA = 1 << 20  # bytes of a message's head (422)
 MAX_DISCARDED = 256 << 20  # bytes that are read behind what was wrong, so that the client hears it
 
 # 422, of a key that is an array.
-MAX_ARRAY_KEY_PARTS = 4096  # those of arrays in it too
-MAX_ARRAY_KEY_DEPTH = 64  # as the library has it
 
 # 503, of files that are sent at once: each may take as much disk as its filter has bytes.
 MAX_EXPORTS = 8

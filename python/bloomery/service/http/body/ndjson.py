@@ -8,8 +8,8 @@ from typing import Any
 from pydantic_core import from_json
 
 from bloomery import errors
+from bloomery.json_keys import decode_key
 from bloomery.service.http.body import bodies
-from bloomery.service.http.body.json_keys import key_of
 from bloomery.service.http.limits import MAX_NDJSON_VALUE
 
 __all__ = ["NdjsonReader", "answers"]
@@ -86,7 +86,7 @@ class NdjsonReader:
             for line in lines:
                 self._lines += 1
                 if line and not line.isspace():
-                    keys.append(key_of(_value(line)))
+                    keys.append(decode_key(_value(line)))
         except errors.BloomeryError as problem:
             yield keys
             raise type(problem)(f"line {self._lines}: {problem}") from None

@@ -15,10 +15,10 @@ from fastapi.routing import APIRoute
 from starlette.responses import Response
 
 from bloomery import errors
+from bloomery.json_keys import decode_key
 from bloomery.service.commands import AT_ONCE, NO_ROOM, Outcome
 from bloomery.service.http import problems
 from bloomery.service.http.body import bodies, key_schemas, streams
-from bloomery.service.http.body.json_keys import key_of
 from bloomery.service.http.consistency import CONSISTENCY, HEADER, consistency
 from bloomery.service.http.context import HttpContext
 from bloomery.service.http.login import authorize
@@ -162,7 +162,7 @@ def _keys(values: list[Any], before: int, encoded: bool) -> list[Any]:
 def _key(at: int, value: Any, single: bool, encoded: bool) -> Any:
     """One key; what is wrong with it says which it is."""
     try:
-        return key_of(value, encoded=encoded)
+        return decode_key(value, encoded=encoded)
     except errors.BloomeryError as problem:
         if single:
             raise
