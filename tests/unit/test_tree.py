@@ -23,6 +23,7 @@ MAY_IMPORT = {
     "errors": set(),
     "_native": {"errors", "types"},
     "types": set(),
+    "flow": set(),
     "steady": set(),
     "sizing": {"_native", "errors", "types"},
     "filters": _BASE,
@@ -30,9 +31,9 @@ MAY_IMPORT = {
     "names": {"errors"},
     "client": {"_native", "errors", "names", "types"},
     "bloomery": _BASE | {"client", "filters", "storage"},
-    "guard": _BASE | {"bloomery", "filters", "steady", "storage"},
+    "guard": _BASE | {"bloomery", "filters", "flow", "steady", "storage"},
     "building": _BASE | {"bloomery", "filters", "storage"},
-    "integrations": _BASE | {"bloomery", "filters", "storage", "guard"},
+    "integrations": _BASE | {"bloomery", "filters", "flow", "storage", "guard"},
     "service": _BASE
     | {
         "bloomery",

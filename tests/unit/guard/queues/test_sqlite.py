@@ -344,7 +344,7 @@ def start(script: str, *arguments: object) -> subprocess.Popen[str]:
 _PUT = """
 import sys
 from bloomery.guard import SqliteQueue
-from bloomery.guard.parts import Item
+from bloomery.guard.protocols import Item
 queue = SqliteQueue(sys.argv[1])
 for number in range(1_000_000):
     queue.put([Item("add", f"{sys.argv[2]}-{number}", number, f"{sys.argv[2]}-{number}", 0.0)])
@@ -425,7 +425,7 @@ def test_a_process_killed_while_it_drains_loses_nothing(
 _FORK = """
 import os, sys
 from bloomery.guard import SqliteQueue
-from bloomery.guard.parts import Item
+from bloomery.guard.protocols import Item
 queue = SqliteQueue(sys.argv[1])
 def put(name):
     for number in range(50):
