@@ -34,8 +34,6 @@ MAX_ARROW_MESSAGE = 16 << 20  # bytes, which are copied in one go before the fir
 MAX_ARROW_METADATA = 1 << 20  # bytes of a message's head (422)
 MAX_DISCARDED = 256 << 20  # bytes that are read behind what was wrong, so that the client hears it
 
-# 422, of a key that is an array.
-
 # 503, of files that are sent at once: each may take as much disk as its filter has bytes.
 MAX_EXPORTS = 8
 # Filters that one request of a list looks at, however few it shows.

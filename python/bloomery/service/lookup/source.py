@@ -120,7 +120,7 @@ def _open_cache(settings: SourceSettings) -> Any:
         from bloomery.guard.caches.local import LocalCache
 
         return LocalCache(settings.cache_capacity)
-    from bloomery.guard.caches.redis import AsyncRedisCache
+    from bloomery.guard.caches.aioredis import AsyncRedisCache
 
     # Others may use this Redis too, with another table under the same name.
     told = {word: value for word, value in settings.shown().items() if word in _MEANING}
