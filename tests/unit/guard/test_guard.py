@@ -14,6 +14,7 @@ from bloomery.boottime import boottime
 from bloomery.guard import AsyncGuard, CallSource, Guard, guarded
 from bloomery.guard.options import Options
 from conftest import require
+from privates import core_of
 from unit.guard.table import Coroutines, Line, Memory, Table
 
 Made = Callable[..., Any]
@@ -112,7 +113,7 @@ def test_what_is_no_key_is_refused(guard_of: Made) -> None:
     for ask, given in ((guard.get, 1.5), (guard.get_many, ["a", 1.5]), (guard.add, [])):
         with pytest.raises(errors.UnsupportedKey, match="cannot be a key"):
             ask(given)
-    assert guard._core.writers.under_way() == []
+    assert core_of(guard).writers.under_way() == []
 
 
 def test_a_cached_answer_is_served_for_its_ttl(guard_of: Made) -> None:

@@ -16,7 +16,7 @@ class Follower:
         self.filters: dict[int, FilterRow] = {}
         self.reads = 0
         self.projection = Projection(
-            Registry(url, server), self.read, first_retry=0.02, last_retry=0.1
+            Registry(url, server), lambda: self.read(), first_retry=0.02, last_retry=0.1
         )
 
     def read(self) -> Iterable[FilterRow]:

@@ -34,7 +34,7 @@ __all__ = ["adopt", "close", "drain", "inform"]
 _LOG = logging.getLogger("bloomery.guard")
 _SOME = 100  # items at a time: the queue is told once for all of them, which costs an fsync
 # How long nobody drains after one was killed, besides the time of one question to the source.
-_LEASE_SECONDS = 5.0
+LEASE_SECONDS = 5.0
 
 
 def drain(core: Core) -> Flow[int]:
@@ -65,7 +65,7 @@ class _Drain:
         self._owner = secrets.token_hex(8)
         # Longer than what is done between two looks at the clock: one question to the source.
         timeout = core.options.timeout
-        self._lease = _LEASE_SECONDS + (5 * _LEASE_SECONDS if timeout is None else timeout)
+        self._lease = LEASE_SECONDS + (5 * LEASE_SECONDS if timeout is None else timeout)
         self._leased = -math.inf
 
     def run(self) -> Flow[int]:
@@ -102,7 +102,7 @@ class _Drain:
         now = boottime()
         if self.core.closing:
             raise _Stop
-        if now - self._leased > _LEASE_SECONDS / 3:
+        if now - self._leased > LEASE_SECONDS / 3:
             renew = getattr(self.queue, "renew", self.queue.lease)
             take = self.queue.lease if self._leased == -math.inf else renew
             if not (yield Call(take, (self._owner, self._lease))):

@@ -102,7 +102,7 @@ class Generation:
         try:
             found = json.loads(path.read_bytes())
             body = found["manifest"]
-            if found["checksum"] != _sum(body):
+            if found["checksum"] != manifest_sum(body):
                 raise errors.CorruptData(f"{path}: damaged: its checksum does not hold")
             if body["format"] != _FORMAT:
                 raise errors.UnsupportedVersion(
@@ -129,7 +129,7 @@ class Generation:
         """Write the manifest, which makes the folder a snapshot."""
         body = {"format": _FORMAT, **asdict(self)}
         with (folder / MANIFEST).open("w", encoding="ascii") as file:
-            json.dump({"manifest": body, "checksum": _sum(body)}, file)
+            json.dump({"manifest": body, "checksum": manifest_sum(body)}, file)
             file.flush()
             os.fsync(file.fileno())
         files.sync_folder(str(folder))
@@ -192,7 +192,7 @@ def generations(data: str | os.PathLike[str]) -> list[int]:
     return sorted(int(path.name) for path in found if path.name.isdecimal())
 
 
-def _sum(body: dict[str, Any]) -> int:
+def manifest_sum(body: dict[str, Any]) -> int:
     return _native.checksum(json.dumps(body, sort_keys=True).encode())
 
 

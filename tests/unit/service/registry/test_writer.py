@@ -223,7 +223,7 @@ def test_whatever_fails_is_survived(follow: Follow) -> None:
             raise ZeroDivisionError("of the server")
         return rows()
 
-    one.projection._read_all = read
+    one.read = read  # type: ignore[method-assign]
     one.put(row(1, b"a"))
     one.projection.start()
     assert wait_until(lambda: one.projection.last_error == "of the server")
