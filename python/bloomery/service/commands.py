@@ -47,17 +47,29 @@ MAX_EXPORT_BYTES = 4 << 20  # of one chunk: it is copied several times, and all 
 Outcome = tuple[bytes, tuple[str, str] | None]
 
 
+def _no_sample(entry: Entry) -> dict[str, Any]:
+    return {}
+
+
 class Commands:
     """What can be done to the filters of a server."""
 
-    def __init__(self, engine: Engine, settings: Settings, lookups: Lookups | None = None) -> None:
+    def __init__(
+        self,
+        engine: Engine,
+        settings: Settings,
+        lookups: Lookups | None = None,
+        *,
+        node: Node | None = None,
+        aside: Aside | None = None,
+        sampled: Callable[[Entry], dict[str, Any]] = _no_sample,
+    ) -> None:
+        """`node`: with a store. `aside`: of a running server. `sampled` returns the last sample of
+        a filter, empty if there is none."""
         self.engine = engine
         self.settings = settings
         self.lookups = lookups or Lookups(engine, settings)  # without sources
-        # What the last sample of a filter told; empty if there is none.
-        self.sampled: Callable[[Entry], dict[str, Any]] = lambda entry: {}
-        self.node: Node | None = None  # with a store
-        self.aside: Aside | None = None  # of a running server
+        self.node, self.aside, self._sampled = node, aside, sampled
         self.hidden: set[bytes] = set()  # names that nobody is told: they are not for clients
         # Numbers of filters, in order, by patterns of names; some may be gone.
         self._numbers: OrderedDict[tuple[bytes, ...], list[int]] = OrderedDict()
@@ -189,7 +201,7 @@ class Commands:
             "adds": adds,
             "checks": checks,
             "maybes": maybes,
-            "sample": self.sampled(entry) or None,
+            "sample": self._sampled(entry) or None,
             "source": entry.settings.get("source"),
             "lookups": self.lookups.shown(entry),
         }
@@ -277,7 +289,7 @@ class Commands:
     async def added(self, name: bytes, keys: list[Any], shared: bool | None) -> Outcome:
         """As `add`; of a node that is to ask Redis, new is what no node had added."""
         if self.node is not None and self.asks_store(shared):
-            return await reads.exact_add(self.node, name, keys)
+            return await reads.exact_add(self.node, name, keys, self.add)
         return self.add(name, keys)
 
     async def lookup(self, name: bytes, keys: list[Any]) -> list[Answer]:

@@ -17,6 +17,7 @@ from bloomery.service.clock import Clock
 from bloomery.service.domain import operations
 from bloomery.service.domain.operations import Op
 from bloomery.service.domain.state import Entry, State
+from bloomery.service.events import Event
 from bloomery.service.policy.policy import limit_and_mark, refusal
 
 if TYPE_CHECKING:
@@ -45,26 +46,33 @@ class Successor(NamedTuple):
     on_failure: Callable[[str], None]
 
 
-def _ignore(entry: Entry) -> None:
-    pass
+def _allow(op: Op, filter_id: int, data: bytes) -> None:
+    """Refuse nothing."""
 
 
 class Engine:
     """The state of a server, its hot path, and its log."""
 
-    def __init__(self, state: State, log: Log | StoreLog, clock: Clock | None = None) -> None:
+    def __init__(
+        self,
+        state: State,
+        log: Log | StoreLog,
+        clock: Clock | None = None,
+        before: Callable[[Op, int, bytes], None] = _allow,
+    ) -> None:
+        """`before` is called before an operation is done, and may refuse it by raising: a node
+        does it in Redis first."""
         self.state = state
         self.log = log
         self.clock = clock or Clock(state.now)
         self.shelf = _native.Shelf()
         self.problem: errors.LogUnavailable | None = None  # why writes are refused
         self.frozen = False  # time stands still: nothing expires or is forgotten
-        self.on_change: Callable[[Entry], None] = _ignore
-        self.on_drop: Callable[[Entry], None] = _ignore
-        self.on_begin: Callable[[], None] = lambda: None
-        self.on_end: Callable[[], None] = lambda: None
-        # What has to be done elsewhere before anything is done here; it may refuse.
-        self.before: Callable[[Op, int, bytes], None] = lambda op, filter_id, data: None
+        self.on_change: Event[[Entry]] = Event()  # a filter is new, or was changed
+        self.on_drop: Event[[Entry]] = Event()
+        self.on_begin: Event[[]] = Event()  # of a turn
+        self.on_end: Event[[]] = Event()
+        self._before = before
         # Does a thread work on all of a filter?
         self.held: Callable[[Entry], bool] = lambda entry: False
         self._shelved: dict[int, bytes] = {}  # under which name each filter is on the shelf
@@ -119,7 +127,7 @@ class Engine:
         if op in _OTHER_KEYS and filter_id in self._successors:
             self.give_up(filter_id, f"the filter was changed meanwhile ({op.name.lower()})")
         self._count(filter_id)
-        self.before(op, filter_id, data)
+        self._before(op, filter_id, data)
         entry = self.state.apply(op, filter_id, data, self.state.now)
         self.shelf.note(filter_id, op, data)
         if entry is not None:

@@ -10,16 +10,13 @@ import asyncio
 import contextlib
 import gc
 import os
-import re
-import secrets
 import signal
 import ssl
 import time
 from collections.abc import Mapping
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
-from typing import Any, cast
+from typing import cast
 
 from bloomery import _native, errors
 from bloomery.service.access import users
@@ -31,6 +28,7 @@ from bloomery.service.commands import Commands
 from bloomery.service.config.settings import Settings
 from bloomery.service.config.sources import SourceSettings
 from bloomery.service.domain.state import State
+from bloomery.service.durability.flusher import flush_each_second
 from bloomery.service.durability.folder import lock
 from bloomery.service.durability.log import Fsync, Log
 from bloomery.service.durability.recovery import Recovery, recover
@@ -44,25 +42,25 @@ from bloomery.service.network.listening import Listener, listen
 from bloomery.service.network.systemd import notify, watched
 from bloomery.service.network.tls import Tls
 from bloomery.service.observe import logs
-from bloomery.service.policy import server_alerts
+from bloomery.service.observe.metrics import Metrics, ServerFigures
 from bloomery.service.policy.alerts import Alerts
 from bloomery.service.policy.enforcer import Policies
 from bloomery.service.policy.rebuilds import Rebuilds
+from bloomery.service.policy.server_alerts import ServerAlerts, log_unavailable
 from bloomery.service.policy.webhook import Webhook
 from bloomery.service.registry.publisher import Mirror
+from bloomery.service.registry.server_id import LOCAL_REGISTRY, server_id
 from bloomery.service.replication.node import Node
 from bloomery.service.resp.connection import Connection
 from bloomery.service.resp.door import Door
 from bloomery.service.sampling.sampler import Sampler
 from bloomery.service.shutdown import Ending
 from bloomery.service.turns import Turns
-from bloomery.storage import files
 
 __all__ = ["Server"]
 
 _DRAIN_SECONDS = 5.0
 _OLDEST = 1000  # collections of the younger objects, before the oldest are looked at too
-_REGISTRY = "registry.sqlite"
 
 
 class Server:
@@ -108,17 +106,10 @@ class Server:
     rebuilds: Rebuilds
     mirror: Mirror
     sampler: Sampler
+    server_alerts: ServerAlerts
+    metrics: Metrics
 
-    def say(
-        self,
-        text: str,
-        level: str = "info",
-        problem: BaseException | None = None,
-        **fields: Any,
-    ) -> None:
-        """Tell the operator: debug, info, warning or error. Neither text nor fields have a key or a
-        secret in them; `problem` is an exception that nobody expected."""
-        logs.tell(text, level, problem, **fields)
+    say = staticmethod(logs.tell)
 
     async def run(self) -> int:
         """Serve until a signal says to stop; the exit code."""
@@ -141,7 +132,7 @@ class Server:
             await self.commands.lookups.start(self.say)
             resp = await self._listen(bound)
             background = [sweeping, asyncio.ensure_future(self._tick())]
-            syncing = asyncio.ensure_future(self._flush_each_second())
+            syncing = asyncio.ensure_future(flush_each_second(self.turns, self.say))
             if self.certificate is not None:
                 background.append(asyncio.ensure_future(self.certificate.watch(self._reload)))
             self.sampler.start()
@@ -175,7 +166,7 @@ class Server:
             gc.set_threshold(*gc.get_threshold()[:2], _OLDEST)
             self.loaded = True
             return True
-        self.node = Node(self)
+        self.node = Node(self.settings, self.say, self.alerts, accept_loss=self.accept_loss)
         self._open(Recovery(self.data, State(), 1, 0, 0, 0))
         started = asyncio.ensure_future(self.node.start())
         stopped = asyncio.ensure_future(stop.wait())
@@ -205,71 +196,95 @@ class Server:
         return self.certificate.expires if self.certificate else None
 
     def _open(self, found: Recovery) -> None:
-        self.access = Access(self)
         self.problems, self.recovered_rows = found.problems, found.rows
-        for problem in found.problems:
+        number = server_id(self.data, new=found.segment == 1, problems=self.problems)
+        for problem in self.problems:
             self.say(f"recovery: {problem}", level="warning")
-        log = self.node.log if self.node is not None else self._open_log(found)
+        self._open_engine(found)
+        self._open_commands(found, number)
+        self.audit = Audit(self.data, self.say)
+        self.access = Access(self.data, self.say, self.audit.note)
+        self.door = Door(self)
+        self.metrics = Metrics(
+            self.commands,
+            self.turns,
+            self.saving,
+            self.mirror,
+            self.sampler,
+            self.alerts,
+            self._figures,
+        )
+        self.server_alerts.start()
+
+    def _open_engine(self, found: Recovery) -> None:
+        """The filters in memory, their log and their time."""
+        node = self.node
+        log = self._open_log(found) if node is None else node.log
         # Only now: a lower limit than before must not keep the server from its own data.
         _native.set_memory_limit(self.settings.maxmemory or None)
         _native.unmap_aside()
         clock = Clock(found.state.now, mark=Mark(self.data / "clock"))
-        self.engine = Engine(found.state, log, clock)
-        self.aside = Aside(self.engine)
-        if self.node is not None:
-            self.aside.hurries = False
-            self.node.follow(self.engine)
+        if node is None:
+            self.engine = Engine(found.state, log, clock)
+        else:
+            self.engine = Engine(found.state, log, clock, node.control.before)
         self.engine.shelf.most_layers = self.settings.cf_max_expansions
-        lookups = Lookups(self.engine, self.settings, self.sources)
-        self.commands = Commands(self.engine, self.settings, lookups)
-        self.commands.node = self.node
-        self.commands.aside = self.aside
-        self.turns = Turns(self.engine, partial(server_alerts.log_unavailable, self))
-        self.turns.settled = self.aside.settled
-        self.policies = Policies(self.engine, self.alerts, self.say)
-        self.rebuilds = Rebuilds(self)
-        self.saving = Saving(self, found.generation)
-        registry = self.settings.registry or self.data / _REGISTRY
-        self.mirror = Mirror(self.engine, registry, self._server_id(new=found.segment == 1))
-        self.sampler = Sampler(self)
-        self.sampler.on_sample = self.policies.sampled
-        self.commands.sampled = self.sampler.shown
-        self.webhook = self._open_webhook()
-        self.door = Door(self)
-        self.audit = Audit(self.data, self.say)
-        server_alerts.tell_damaged(self)
+        self.aside = Aside(self.engine, hurries=node is None)
+        on_refuse = partial(log_unavailable, self.alerts)
+        self.turns = Turns(self.engine, on_refuse, self.aside.settled)
+        if node is not None:
+            node.follow(self.engine, self.turns)
+
+    def _open_commands(self, found: Recovery, number: str) -> None:
+        """What clients can do, and what is done without them."""
+        engine, turns, settings = self.engine, self.turns, self.settings
+        lookups = Lookups(engine, settings, self.sources)
+        self.mirror = Mirror(engine, settings.registry or self.data / LOCAL_REGISTRY, number)
+        self.policies = Policies(engine, self.alerts, self.say)
+        self.sampler = Sampler(engine, turns, lookups, self.mirror, settings, self.say)
+        self.sampler.on_sample.subscribe(self.policies.sampled)
+        self.commands = Commands(
+            engine,
+            settings,
+            lookups,
+            node=self.node,
+            aside=self.aside,
+            sampled=self.sampler.shown,
+        )
+        self.rebuilds = Rebuilds(self.commands, turns, self.aside, self.say)
+        self.saving = Saving(
+            engine,
+            turns,
+            self.alerts,
+            settings,
+            generation=found.generation,
+            replayed=found.rows,
+            disabled=self.node is not None,
+        )
+        if settings.webhook_url:
+            secret = settings.webhook_secret.encode()
+            self.webhook = Webhook(settings.webhook_url, secret, self.say, number)
+            self.alerts.on_alert.subscribe(self.webhook.deliver)
+        self.server_alerts = ServerAlerts(
+            self.alerts, self.data, engine, turns, self.mirror, lookups
+        )
 
     def _open_log(self, found: Recovery) -> Log:
         fsync = cast("Fsync", self.settings.fsync)
         return found.log(fsync, self.settings.snapshot_log_bytes)
 
-    def _open_webhook(self) -> Webhook | None:
-        settings = self.settings
-        if not settings.webhook_url:
-            return None
-        secret = settings.webhook_secret.encode()
-        webhook = Webhook(settings.webhook_url, secret, self.say, self.mirror.server)
-        self.alerts.deliver = webhook.deliver
-        return webhook
-
-    def _server_id(self, new: bool) -> str:
-        """Which server this is, in a registry that others use too: made once and kept."""
-        path = self.data / "id"
-        known = path.read_bytes().strip() if path.exists() else b""
-        if re.fullmatch(rb"[0-9a-f]{16}", known):
-            return known.decode()
-        if not new:
-            self.problems.append(
-                f"{path}: {'damaged' if known else 'missing'}: to a registry this is now another "
-                "server, which cannot have the names of the one before"
-            )
-            self.say(f"recovery: {self.problems[-1]}", level="warning")
-            for left in self.data.glob(f"{_REGISTRY}*"):
-                left.unlink()  # our own one is made anew
-        made = secrets.token_hex(8)
-        with files.replacing(path) as file:
-            file.write(made.encode())
-        return made
+    def _figures(self) -> ServerFigures:
+        _, refused, native, rare = self.door.figures()
+        return ServerFigures(
+            ready=self.ready,
+            started=self.started,
+            recovery_problems=len(self.problems),
+            tls_expires=self.tls_expires,
+            connections={"resp": len(self.door.connections), "http": len(self.http.connections)},
+            connections_refused={"resp": refused, "http": self.http.refused},
+            commands={"native": native, "python": rare},
+            store={} if self.node is None else self.node.figures(),
+        )
 
     async def _listen(self, bound: list[str]) -> Listener:
         settings = self.settings
@@ -308,7 +323,7 @@ class Server:
         self.turns.join()
         await self.turns.retry()
         self.policies.pass_second()
-        server_alerts.look(self)
+        self.server_alerts.check()
         if await self.access.refresh():
             self.door.follow_users()
         self.audit.tick()
@@ -325,26 +340,6 @@ class Server:
                 self.http.sweep()
             except Exception as problem:  # noqa: BLE001  # as above
                 self.say("the limits of HTTP could not be kept", level="error", problem=problem)
-
-    async def _flush_each_second(self) -> None:
-        """Bring the log to the disk, beside everything else. In a thread of its own: replies may
-        wait for it, which must not wait for other threads' work."""
-        log, folding = self.engine.log, None
-        thread = ThreadPoolExecutor(1, "bloomery-flush")
-        try:
-            while True:
-                await asyncio.sleep(1)
-                try:
-                    await asyncio.get_running_loop().run_in_executor(thread, log.flush)
-                except errors.LogUnavailable as problem:
-                    self.turns.refuse(problem)
-                except Exception as problem:  # noqa: BLE001  # there is a next second
-                    self.say("the log was not brought to the disk", level="error", problem=problem)
-                self.turns.flushed()
-                if log.unclosed and (folding is None or folding.done()):
-                    folding = asyncio.ensure_future(asyncio.to_thread(log.fold))
-        finally:
-            thread.shutdown(wait=False)  # who closes the log waits for it
 
     # The end.
 

@@ -9,7 +9,7 @@ from collections.abc import Awaitable
 from typing import Any
 
 from bloomery import errors
-from bloomery.service.policy.alerts import Say
+from bloomery.service.observe.logs import Say
 
 __all__ = ["Ending"]
 

@@ -87,8 +87,14 @@ async def _at_once() -> None:
 class Turns:
     """The turns of a server, and the thread that writes its log."""
 
-    def __init__(self, engine: Engine, on_refuse: Callable[[errors.LogUnavailable], None]) -> None:
-        """`on_refuse` is told why writes are refused, when that begins."""
+    def __init__(
+        self,
+        engine: Engine,
+        on_refuse: Callable[[errors.LogUnavailable], None],
+        settled: Callable[[], Awaitable[None]] = _at_once,
+    ) -> None:
+        """`on_refuse` is told why writes are refused, when that begins; `settled` returns when no
+        thread works on a filter."""
         self.engine = engine
         self._on_refuse = on_refuse
         self._loop = asyncio.get_running_loop()
@@ -99,8 +105,7 @@ class Turns:
         self._committing = False
         self.late_since: float | None = None  # replies are held for the disk, since then
         self.delayed = 0  # how often that began
-        # Waits until no thread works on a filter.
-        self.settled: Callable[[], Awaitable[None]] = _at_once
+        self._settled = settled
         self._snapshot = False  # is one being made?
         self._slow_until = 0.0
         self._calls = 0
@@ -274,7 +279,7 @@ class Turns:
         """Meanwhile writes are refused, and time stands still: what is in memory is in the log, and
         stays as it is. LogUnavailable if the log lacks something."""
         self._raise_unless(None)
-        await self.settled()  # no thread changes a filter from now on: to begin is refused
+        await self._settled()  # no thread changes a filter from now on: to begin is refused
         self._raise_unless(None)
         self.engine.frozen = True
         self.engine.refuse(why)

@@ -35,8 +35,8 @@ def test_the_log_fails_while_a_thread_works(tmp_path: Path, operation: str, acce
     found = recover(tmp_path)
     log = found.log()
     engine = Engine(found.state, log)
-    aside, commands = Aside(engine), Commands(engine, Settings())
-    commands.aside = aside
+    aside = Aside(engine)
+    commands = Commands(engine, Settings(), aside=aside)
 
     async def main() -> None:
         for name, key in ((b"large", "kept"), (b"source", "merged")):

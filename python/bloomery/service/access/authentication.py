@@ -20,15 +20,14 @@ import time
 from collections import OrderedDict
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, NoReturn
+from pathlib import Path
+from typing import NoReturn, Protocol
 
 from bloomery import errors
 from bloomery.service.access import throttle, users
 from bloomery.service.access.permissions import User
 from bloomery.service.access.users import Account, Users
-
-if TYPE_CHECKING:
-    from bloomery.service.server import Server
+from bloomery.service.observe.logs import Say
 
 __all__ = ["Access", "Login"]
 
@@ -52,11 +51,19 @@ class Login:
         return self.expires is not None and time.time() >= self.expires
 
 
+class Note(Protocol):
+    """A function that writes a line to the audit log (`Audit.note`)."""
+
+    def __call__(
+        self, user: str | None, address: str, door: str, operation: str, outcome: str
+    ) -> None: ...
+
+
 class Access:
     """The users of a server, as of a second ago at most."""
 
-    def __init__(self, server: Server) -> None:
-        self._server = server
+    def __init__(self, data: Path, say: Say, note: Note) -> None:
+        self._data, self._say, self._audit = data, say, note
         self._slowing = throttle.Slowing()
         self._threads = ThreadPoolExecutor(_THREADS, "bloomery-login", _be_modest)
         self._secret = secrets.token_bytes(32)
@@ -68,10 +75,10 @@ class Access:
         self._stamp = self._look()
         self._told: object = None
         self.required = False
-        self._take(users.load(server.data))
-        path = users.users_file(server.data)
+        self._take(users.load(data))
+        path = users.users_file(data)
         if self.required and path.stat().st_mode & 0o077:
-            server.say(f"{path}: others can read it: chmod 600 {path}", level="warning")
+            say(f"{path}: others can read it: chmod 600 {path}", level="warning")
 
     # Logging in.
 
@@ -195,7 +202,7 @@ class Access:
         return hashlib.blake2b(text, key=self._secret).digest()
 
     def _note(self, name: str | None, address: str, door: str, outcome: str) -> None:
-        self._server.audit.note(name, address, door, "login", outcome)
+        self._audit(name, address, door, "login", outcome)
 
     # The file.
 
@@ -206,11 +213,11 @@ class Access:
             return False
         try:
             if stamp is None:
-                raise errors.CorruptData(f"{users.users_file(self._server.data)}: it is gone")
-            found = await asyncio.to_thread(users.load, self._server.data)
+                raise errors.CorruptData(f"{users.users_file(self._data)}: it is gone")
+            found = await asyncio.to_thread(users.load, self._data)
         except (errors.CorruptData, OSError) as problem:
             if self._told != stamp:
-                self._server.say(f"the users stay as they were: {problem}", level="warning")
+                self._say(f"the users stay as they were: {problem}", level="warning")
                 self._told = stamp
             return False
         self._stamp = stamp
@@ -219,7 +226,7 @@ class Access:
 
     def _look(self) -> tuple[int, int, int] | None:
         try:
-            found = users.users_file(self._server.data).stat()
+            found = users.users_file(self._data).stat()
         except OSError:
             return None
         return found.st_ino, found.st_mtime_ns, found.st_size

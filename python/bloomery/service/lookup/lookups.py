@@ -13,7 +13,7 @@ from collections import Counter, OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from bloomery import errors
 from bloomery.guard.answer import Answer
@@ -22,14 +22,12 @@ from bloomery.guard.driver import arun
 from bloomery.guard.lookups import look_up
 from bloomery.guard.observed import Observation
 from bloomery.names import printable
+from bloomery.service.config.settings import Settings
 from bloomery.service.config.sources import SourceSettings
 from bloomery.service.domain.state import Entry
+from bloomery.service.engine import Engine
 from bloomery.service.lookup.source import Backing, open_source
-
-if TYPE_CHECKING:
-    from bloomery.service.config.settings import Settings
-    from bloomery.service.engine import Engine
-    from bloomery.service.policy.alerts import Say
+from bloomery.service.observe.logs import Say
 
 __all__ = ["MOST_KEYS", "Lookups"]
 
@@ -65,13 +63,7 @@ class Lookups:
         self.backings = {name: Backing(one, data) for name, one in (sources or {}).items()}
         self._bound: OrderedDict[int, _Bound] = OrderedDict()  # those asked last at the end
         self._watching: asyncio.Task[None] | None = None
-        before = engine.on_drop
-
-        def forget(entry: Entry) -> None:
-            before(entry)
-            self._bound.pop(entry.id, None)
-
-        engine.on_drop = forget
+        engine.on_drop.subscribe(lambda entry: self._bound.pop(entry.id, None))
 
     async def start(self, say: Say) -> None:
         """Begin; and tell of filters that are bound to what is not there."""

@@ -16,13 +16,13 @@ import threading
 import time
 import traceback
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Protocol
 from urllib.parse import unquote, urlsplit
 
 from bloomery import errors
 from bloomery.service.config.settings import HIDDEN
 
-__all__ = ["complain", "hide", "set_level", "set_up", "tell"]
+__all__ = ["Say", "complain", "hide", "set_level", "set_up", "tell"]
 
 LOGGER = logging.getLogger("bloomery")
 _COLOURS = {"debug": "2", "warning": "33", "error": "31", "critical": "31"}
@@ -34,6 +34,13 @@ _LEVELS = {
 }
 _SHORTEST_SECRET = 4  # a shorter one would blot out half of every line
 _secrets: list[str] = []
+
+
+class Say(Protocol):
+    """A function that writes a line to the operator's log, as `tell` does. Neither its text nor its
+    fields have a key or a secret in them; `problem` is an exception that nobody expected."""
+
+    def __call__(self, text: str, level: str = ..., **fields: Any) -> None: ...
 
 
 def set_up(form: str = "text", level: str = "info") -> None:

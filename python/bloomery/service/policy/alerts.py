@@ -7,10 +7,12 @@ import time
 from collections import Counter, OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 from bloomery.names import printable
 from bloomery.service.domain.state import Entry
+from bloomery.service.events import Event
+from bloomery.service.observe.logs import Say
 
 __all__ = ["KINDS", "Alert", "Alerts"]
 
@@ -34,12 +36,6 @@ KINDS = {
 }
 # Something that happens again and again to one filter is told once in so many seconds.
 _QUIET = 10.0
-
-
-class Say(Protocol):
-    """How the operator is told."""
-
-    def __call__(self, text: str, level: str = ..., **fields: Any) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +69,7 @@ class Alerts:
         # By kind and filter, source or folder; 0: the server itself.
         self.active: dict[tuple[str, int | str], Alert] = {}
         self.counts: Counter[str] = Counter()  # how often each kind began
-        self.deliver: Callable[[dict[str, Any]], None] | None = None  # to the webhook
+        self.on_alert: Event[[dict[str, Any]]] = Event()  # each that is told, ready for JSON
         self._say = say
         self._now = now
         self._told: OrderedDict[tuple[str, int | str], float] = (
@@ -125,8 +121,7 @@ class Alerts:
         self._say(
             alert.text, level=alert.level, alert=alert.kind, state=state, **about, **alert.fields
         )
-        if self.deliver is not None:
-            self.deliver(alert.shown(state))
+        self.on_alert(alert.shown(state))
 
 
 def _key(kind: str, entry: Entry | None, fields: dict[str, Any]) -> tuple[str, int | str]:

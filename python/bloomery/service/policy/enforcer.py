@@ -11,18 +11,17 @@ not seen here: the shelf refuses them (`limit`).
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from bloomery.service.commands import shown
 from bloomery.service.domain.operations import Op
 from bloomery.service.domain.state import Entry
+from bloomery.service.engine import Engine
+from bloomery.service.observe.logs import Say
+from bloomery.service.policy.alerts import Alerts
 from bloomery.service.policy.forecast import in_words
 from bloomery.service.policy.policy import Policy, capacity_of, part_of, policy_of
-
-if TYPE_CHECKING:
-    from bloomery.service.engine import Engine
-    from bloomery.service.policy.alerts import Alerts, Say
-    from bloomery.service.sampling.sample import Sample
+from bloomery.service.sampling.sample import Sample
 
 __all__ = ["Policies"]
 
@@ -49,7 +48,7 @@ class Policies:
         self._say = say
         self._known: dict[int, tuple[int, Policy]] = {}  # policies, as of so many changes
         self._waiting: dict[int, float] = {}  # full ones, and when each may rotate
-        engine.on_end = self.end_turn
+        engine.on_end.subscribe(self.end_turn)
         # Some were full when the server went down, or would have been told of.
         filters = engine.state.filters.items()
         self._again = {number for number, entry in filters if "on_full" in entry.settings}

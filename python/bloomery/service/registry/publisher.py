@@ -5,15 +5,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from bloomery.service.domain.state import Entry
+from bloomery.service.engine import Engine
 from bloomery.service.registry.registry import Registry
 from bloomery.service.registry.tables import FilterRow
 from bloomery.service.registry.writer import Projection
-
-if TYPE_CHECKING:
-    from bloomery.service.engine import Engine
 
 __all__ = ["Mirror", "row_of"]
 
@@ -26,14 +24,8 @@ class Mirror:
         self.server = server
         self.registry = Registry(url, server)
         self.projection = Projection(self.registry, self._rows)
-        engine.on_change = self._changed
-        before = engine.on_drop
-
-        def dropped(entry: Entry) -> None:
-            before(entry)
-            self.projection.drop([entry.id])
-
-        engine.on_drop = dropped
+        engine.on_change.subscribe(self._changed)
+        engine.on_drop.subscribe(lambda entry: self.projection.drop([entry.id]))
         self.projection.start()
 
     def close(self) -> None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from typing import TYPE_CHECKING, Any, TypeVar
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 from bloomery import errors
 from bloomery.integrations.redis.bits.strings import Strings
@@ -14,16 +15,14 @@ from bloomery.integrations.redis.wire.failures import checked
 from bloomery.integrations.redis.wire.flow import Flow, command
 from bloomery.service.domain.operations import Op
 from bloomery.service.policy.policy import limit_and_mark
-
-if TYPE_CHECKING:
-    from bloomery.service.commands import Outcome
-    from bloomery.service.replication.catalogue import Catalogue
-    from bloomery.service.replication.node import Node
-    from bloomery.service.replication.shared import Shared
+from bloomery.service.replication.catalogue import Catalogue
+from bloomery.service.replication.node import Node
+from bloomery.service.replication.shared import Shared
 
 __all__ = ["contains", "exact_add", "hear"]
 
 T = TypeVar("T")
+_Outcome = tuple[bytes, tuple[str, str] | None]  # as of `Commands.add`
 _DAMAGED = "the filter is not whole in Redis: nodes restore it, try again in a moment"
 
 
@@ -123,7 +122,12 @@ def _whole(strings: Strings, hashes: bytes) -> Flow[bytes | None]:
         return None
 
 
-async def exact_add(node: Node, name: bytes, keys: list[Any]) -> Outcome:
+async def exact_add(
+    node: Node,
+    name: bytes,
+    keys: list[Any],
+    add_here: Callable[[bytes, list[Any]], _Outcome],
+) -> _Outcome:
     """Add keys; new is what no node had added, not only this one."""
     entry = node.engine.find(name)
     shared = None if entry is None else node.filters.by_id.get(entry.id)
@@ -135,13 +139,12 @@ async def exact_add(node: Node, name: bytes, keys: list[Any]) -> Outcome:
     limit, _ = limit_and_mark(entry)
     if limit is not None and entry.items + len(keys) > limit:
         # It is nearly full, by what this node knows: it refuses what is beyond.
-        turns = node.server.turns
-        turns.join()
-        outcome = node.server.commands.add(name, keys)
-        await turns.logged()
+        node.turns.join()
+        outcome = add_here(name, keys)
+        await node.turns.logged()
         return outcome
     hashes = node.engine.shelf.hashes(name, keys)
-    answers: bytes = await node.server.turns.call(lambda: node.log.add(shared.listed.uid, hashes))
+    answers: bytes = await node.turns.call(lambda: node.log.add(shared.listed.uid, hashes))
     if entry.id in node.engine.state.filters:
         node.engine.mirror(Op.ADD, entry.id, hashes)
     return answers, None

@@ -42,7 +42,9 @@ def test_each_filter_is_sampled_again_and_again(tmp_path: Path) -> None:
     async def main() -> None:
         async with running(tmp_path, sample_seconds=1) as server:
             told: list[tuple[bytes, Sample]] = []
-            server.sampler.on_sample = lambda entry, sample: told.append((entry.name, sample))
+            server.sampler.on_sample.subscribe(
+                lambda entry, sample: told.append((entry.name, sample))
+            )
             entries = [filled(server, name) for name in (b"a", b"b", b"c")]
             assert server.sampler.last(entries[0]) is None
             server.commands.contains(b"a", [b"key 1", b"absent"])
@@ -235,24 +237,24 @@ def test_many_filters_degrade_and_do_not_stall(tmp_path: Path) -> None:
     asyncio.run(main())
 
 
-def test_trouble_with_one_filter_is_not_that_of_the_others(tmp_path: Path) -> None:
+def test_trouble_with_one_filter_is_not_that_of_the_others(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     """Whoever is told of a sample may fail: that is told to the operator, and the round goes on."""
 
     async def main() -> None:
         async with running(tmp_path, sample_seconds=0) as server:
             entries = [filled(server, name) for name in (b"a", b"b")]
-            said: list[str] = []
-            server.say = lambda text, **more: said.append(text)  # type: ignore[method-assign]
 
             def fail(entry: Entry, sample: Sample) -> None:
                 if entry is entries[0]:
                     raise ZeroDivisionError
 
-            server.sampler.on_sample = fail
+            server.sampler.on_sample.subscribe(fail)
             await server.sampler._round(0.01)
             assert server.sampler.last(entries[1]) is not None
+            said = [line.message for line in caplog.records if line.levelname == "ERROR"]
             assert said == ["a filter was not sampled"]
-            del server.say
 
     asyncio.run(main())
 

@@ -61,7 +61,7 @@ _ANY = ("invalid-request", "not-logged-in", "not-allowed", "server-unavailable")
 )
 async def figures(request: Request) -> Response:
     """The server's figures, and those of filters that one may use, as Prometheus reads them."""
-    shown = metrics.render(server_of(request), request.state.user)
+    shown = server_of(request).metrics.render(request.state.user)
     return Response(shown, media_type=metrics.CONTENT_TYPE)
 
 
