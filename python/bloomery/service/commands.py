@@ -25,7 +25,7 @@ from bloomery.service.domain.state import Entry, Long
 from bloomery.service.engine import Engine
 from bloomery.service.lookup.lookups import Lookups
 from bloomery.service.policy import policy
-from bloomery.service.policy.policy import Policy
+from bloomery.service.policy.policy import FilterPolicy
 from bloomery.service.replication import reads
 from bloomery.service.slices import batches
 from bloomery.storage import files
@@ -102,12 +102,12 @@ class Commands:
         fields = operations.fields(name=operations.text_of(name), settings=given)
         return self.engine.create(Op.CREATE, fields)
 
-    def policy(self, name: bytes) -> Policy:
+    def policy(self, name: bytes) -> FilterPolicy:
         """Return what happens when a filter is full."""
         return policy.policy_of(self._whole(name))
 
     def adjust(self, name: bytes, **given: Any) -> Entry:
-        """Change a filter's policy, by the fields of `Policy`; None: back to the default."""
+        """Change a filter's policy, by the fields of `FilterPolicy`; None: back to the default."""
         entry = self._whole(name)
         changes = policy.adjusted(entry, given)
         self.engine.change(Op.ADJUST, entry.id, operations.fields(**changes))
@@ -197,13 +197,13 @@ class Commands:
             "expires_at": entry.expires_at,
             "loading": entry.filter is None,
             "settings": dict(entry.settings),
-            "policy": {} if entry.filter is None else policy.policy_of(entry).shown(),
+            "policy": {} if entry.filter is None else policy.policy_of(entry).as_dict(),
             "adds": adds,
             "checks": checks,
             "maybes": maybes,
             "sample": self._sampled(entry) or None,
             "source": entry.settings.get("source"),
-            "lookups": self.lookups.shown(entry),
+            "lookups": self.lookups.info(entry),
         }
 
     def rename(self, name: bytes, to: bytes) -> Entry:

@@ -23,7 +23,7 @@ from bloomery.service.access import users
 from bloomery.service.access.audit import Audit
 from bloomery.service.access.authentication import Access
 from bloomery.service.background import Aside
-from bloomery.service.clock import Clock, Mark
+from bloomery.service.clock import Clock, HighWaterMark
 from bloomery.service.commands import Commands
 from bloomery.service.config.settings import Settings
 from bloomery.service.config.sources import SourceSettings
@@ -32,29 +32,29 @@ from bloomery.service.durability.flusher import flush_each_second
 from bloomery.service.durability.folder import lock
 from bloomery.service.durability.log import Fsync, Log
 from bloomery.service.durability.recovery import Recovery, recover
-from bloomery.service.durability.schedule import Saving
+from bloomery.service.durability.schedule import SnapshotSchedule
 from bloomery.service.engine import Engine
 from bloomery.service.http.door import HttpDoor
 from bloomery.service.lookup.lookups import Lookups
 from bloomery.service.network import binding
-from bloomery.service.network.input_budget import Intake
+from bloomery.service.network.input_budget import InputBudget
 from bloomery.service.network.listening import Listener, listen
 from bloomery.service.network.systemd import notify, watched
 from bloomery.service.network.tls import Tls
 from bloomery.service.observe import logs
 from bloomery.service.observe.metrics import Metrics, ServerFigures
 from bloomery.service.policy.alerts import Alerts
-from bloomery.service.policy.enforcer import Policies
+from bloomery.service.policy.enforcer import PolicyEnforcer
 from bloomery.service.policy.rebuilds import Rebuilds
 from bloomery.service.policy.server_alerts import ServerAlerts, log_unavailable
 from bloomery.service.policy.webhook import Webhook
-from bloomery.service.registry.publisher import Mirror
+from bloomery.service.registry.publisher import Publisher
 from bloomery.service.registry.server_id import LOCAL_REGISTRY, server_id
 from bloomery.service.replication.node import Node
 from bloomery.service.resp.connection import Connection
 from bloomery.service.resp.door import Door
 from bloomery.service.sampling.sampler import Sampler
-from bloomery.service.shutdown import Ending
+from bloomery.service.shutdown import Shutdown
 from bloomery.service.turns import Turns
 
 __all__ = ["Server"]
@@ -83,7 +83,7 @@ class Server:
         self.loaded = False  # the filters are there
         self.serving = False  # clients: not before, and not when it is about to end
         self.resp_address = self.http_address = ""
-        self.intake = Intake(settings)
+        self.intake = InputBudget(settings)
         self.alerts = Alerts(self.say)
         self.webhook: Webhook | None = None
         self.problems: list[str] = []  # that were found when it started
@@ -101,10 +101,10 @@ class Server:
     commands: Commands
     door: Door
     http: HttpDoor
-    saving: Saving
-    policies: Policies
+    snapshots: SnapshotSchedule
+    enforcer: PolicyEnforcer
     rebuilds: Rebuilds
-    mirror: Mirror
+    publisher: Publisher
     sampler: Sampler
     server_alerts: ServerAlerts
     metrics: Metrics
@@ -150,10 +150,10 @@ class Server:
                 http.close()
                 for task in background:
                     task.cancel()
-                ending = Ending(self.say)
-                await ending.step("requests that have begun are answered", self._drain())
-                await ending.step("rebuilds are stopped", self.rebuilds.stop())
-            return await self._close(ending, syncing)
+                shutdown = Shutdown(self.say)
+                await shutdown.step("requests that have begun are answered", self._drain())
+                await shutdown.step("rebuilds are stopped", self.rebuilds.stop())
+            return await self._close(shutdown, syncing)
 
     async def _load(self, stop: asyncio.Event) -> bool:
         """Have the filters; False if it was told to stop before. HTTP says meanwhile that the
@@ -177,7 +177,7 @@ class Server:
             self.loaded = True
             return True
         started.cancel()
-        await self._close(Ending(self.say))
+        await self._close(Shutdown(self.say))
         return False
 
     @property
@@ -208,8 +208,8 @@ class Server:
         self.metrics = Metrics(
             self.commands,
             self.turns,
-            self.saving,
-            self.mirror,
+            self.snapshots,
+            self.publisher,
             self.sampler,
             self.alerts,
             self._figures,
@@ -223,7 +223,7 @@ class Server:
         # Only now: a lower limit than before must not keep the server from its own data.
         _native.set_memory_limit(self.settings.maxmemory or None)
         _native.unmap_aside()
-        clock = Clock(found.state.now, mark=Mark(self.data / "clock"))
+        clock = Clock(found.state.now, mark=HighWaterMark(self.data / "clock"))
         if node is None:
             self.engine = Engine(found.state, log, clock)
         else:
@@ -239,20 +239,20 @@ class Server:
         """What clients can do, and what is done without them."""
         engine, turns, settings = self.engine, self.turns, self.settings
         lookups = Lookups(engine, settings, self.sources)
-        self.mirror = Mirror(engine, settings.registry or self.data / LOCAL_REGISTRY, number)
-        self.policies = Policies(engine, self.alerts, self.say)
-        self.sampler = Sampler(engine, turns, lookups, self.mirror, settings, self.say)
-        self.sampler.on_sample.subscribe(self.policies.sampled)
+        self.publisher = Publisher(engine, settings.registry or self.data / LOCAL_REGISTRY, number)
+        self.enforcer = PolicyEnforcer(engine, self.alerts, self.say)
+        self.sampler = Sampler(engine, turns, lookups, self.publisher, settings, self.say)
+        self.sampler.on_sample.subscribe(self.enforcer.sampled)
         self.commands = Commands(
             engine,
             settings,
             lookups,
             node=self.node,
             aside=self.aside,
-            sampled=self.sampler.shown,
+            sampled=self.sampler.last_as_dict,
         )
         self.rebuilds = Rebuilds(self.commands, turns, self.aside, self.say)
-        self.saving = Saving(
+        self.snapshots = SnapshotSchedule(
             engine,
             turns,
             self.alerts,
@@ -266,7 +266,7 @@ class Server:
             self.webhook = Webhook(settings.webhook_url, secret, self.say, number)
             self.alerts.on_alert.subscribe(self.webhook.deliver)
         self.server_alerts = ServerAlerts(
-            self.alerts, self.data, engine, turns, self.mirror, lookups
+            self.alerts, self.data, engine, turns, self.publisher, lookups
         )
 
     def _open_log(self, found: Recovery) -> Log:
@@ -322,13 +322,13 @@ class Server:
             notify("WATCHDOG=1")
         self.turns.join()
         await self.turns.retry()
-        self.policies.pass_second()
+        self.enforcer.pass_second()
         self.server_alerts.check()
         if await self.access.refresh():
             self.door.follow_users()
         self.audit.tick()
         self.door.sweep()
-        self.saving.consider()
+        self.snapshots.consider()
         if self.node is not None:
             await self.node.pass_second()
 
@@ -348,32 +348,32 @@ class Server:
         until = time.monotonic() + _DRAIN_SECONDS
         await asyncio.gather(self.http.drain(until), self.door.drain(until))
 
-    async def _close(self, ending: Ending, syncing: asyncio.Future[None] | None = None) -> int:
+    async def _close(self, shutdown: Shutdown, syncing: asyncio.Future[None] | None = None) -> int:
         """End everything, whatever of it fails; the exit code."""
         self.access.close()
-        await ending.step("what was written last is logged", self.turns.close())
+        await shutdown.step("what was written last is logged", self.turns.close())
         if syncing is not None:
             syncing.cancel()
-        await ending.step("samples are handed over", self.sampler.stop())
-        await ending.step("look-ups end", self.commands.lookups.stop())
-        await ending.step("the last snapshot is made", self._last_snapshot())
-        await ending.step("the registry is closed", asyncio.to_thread(self.mirror.close))
+        await shutdown.step("samples are handed over", self.sampler.stop())
+        await shutdown.step("look-ups end", self.commands.lookups.stop())
+        await shutdown.step("the last snapshot is made", self._last_snapshot())
+        await shutdown.step("the registry is closed", asyncio.to_thread(self.publisher.close))
         if self.webhook is not None:
-            await ending.step("the webhook is closed", asyncio.to_thread(self.webhook.close))
+            await shutdown.step("the webhook is closed", asyncio.to_thread(self.webhook.close))
         if self.node is not None:  # first: what it does may need the thread of the log
-            await ending.step("the node leaves", self.node.stop())
-        await ending.step("the log's thread ends", asyncio.to_thread(self.turns.stop))
-        await ending.step("the log is closed", asyncio.to_thread(self.engine.log.close))
+            await shutdown.step("the node leaves", self.node.stop())
+        await shutdown.step("the log's thread ends", asyncio.to_thread(self.turns.stop))
+        await shutdown.step("the log is closed", asyncio.to_thread(self.engine.log.close))
         if self.node is not None:
-            await ending.step("the node lets go", asyncio.to_thread(self.node.close))
-        await ending.step("the time is kept", asyncio.to_thread(self.engine.clock.close))
-        outcome = "done" if ending.code == 0 else "failed"
-        await ending.step("the audit log is closed", asyncio.to_thread(self.audit.close, outcome))
-        return ending.code
+            await shutdown.step("the node lets go", asyncio.to_thread(self.node.close))
+        await shutdown.step("the time is kept", asyncio.to_thread(self.engine.clock.close))
+        outcome = "done" if shutdown.code == 0 else "failed"
+        await shutdown.step("the audit log is closed", asyncio.to_thread(self.audit.close, outcome))
+        return shutdown.code
 
     async def _last_snapshot(self) -> None:
         try:
-            await self.saving.last()
+            await self.snapshots.last()
         except errors.BloomeryError as problem:
             raise errors.SnapshotFailed(
                 f"no snapshot was made: {problem}; the log has all that was acknowledged"

@@ -1,9 +1,9 @@
-"""Who is there: names, passwords and tokens to users, for both doors.
+"""Authentication: from names, passwords and tokens to users, for both protocols.
 
     token ──> SHA-256, at once ──────────────────────────────────────────────> Login, or
-    password ──> seen lately? ──> its turn (`throttle`) ──> argon2, in a thread ──> NotLoggedIn
+    password ──> seen lately? ──> rate limit (`throttle`) ──> argon2, in a thread ──> NotLoggedIn
 
-Whatever is wrong, the answer is the same, and so is the work. What a flood of logins can use is
+Whatever is wrong, the error is the same and takes as long. What a flood of logins can use is
 bounded: two threads, a short queue, and tables of fixed size.
 """
 
@@ -64,7 +64,7 @@ class Access:
 
     def __init__(self, data: Path, say: Say, note: Note) -> None:
         self._data, self._say, self._audit = data, say, note
-        self._slowing = throttle.Slowing()
+        self._throttle = throttle.LoginThrottle()
         self._threads = ThreadPoolExecutor(_THREADS, "bloomery-login", _be_modest)
         self._secret = secrets.token_bytes(32)
         self._verified: OrderedDict[bytes, tuple[str, float]] = OrderedDict()
@@ -84,9 +84,9 @@ class Access:
 
     async def log_in(self, name: str | None, word: str, address: str, *, door: str) -> Login:
         """Log in by a token (of anybody, or of who is named) or by a name and a password."""
-        found = self.known_token(name, word)
-        if found is not None:
-            return found
+        login = self.known_token(name, word)
+        if login is not None:
+            return login
         where = f"address {throttle.network(address)}"
         if name is None or users.split_token(word) is not None:
             await self._refuse(where, None, address, door)
@@ -124,7 +124,7 @@ class Access:
         self, name: str, password: str, where: str, address: str, door: str
     ) -> str | None:
         """Return the hash that the password was right for; None if there is none."""
-        if self._slowing.blocked(where):  # what is remembered could else be guessed at any speed
+        if self._throttle.blocked(where):  # what is remembered could else be guessed at any speed
             raise errors.NotLoggedIn(REFUSAL)
         mark = self._mark(name, password, where)
         hashed, until = self._verified.get(mark, ("", 0.0))
@@ -145,18 +145,20 @@ class Access:
         known = name if name in self._users else None
         try:
             async with contextlib.AsyncExitStack() as turns:
-                await turns.enter_async_context(self._slowing.turn(where, throttle.ADDRESS))
+                await turns.enter_async_context(self._throttle.turn(where, throttle.ADDRESS))
                 if (name, where) not in self._places:
-                    await turns.enter_async_context(self._slowing.turn(whose, throttle.USER, where))
-                await turns.enter_async_context(self._slowing.turn("all", throttle.HASHING, where))
+                    await turns.enter_async_context(
+                        self._throttle.turn(whose, throttle.USER, where)
+                    )
+                await turns.enter_async_context(self._throttle.turn("all", throttle.HASHING, where))
                 account = self._users.get(name)
                 right = await self._verify(account, password)
                 if account is None or account.disabled or not right:
-                    self._slowing.failed(where, throttle.ADDRESS)
-                    self._slowing.failed(whose, throttle.USER)
+                    self._throttle.failed(where, throttle.ADDRESS)
+                    self._throttle.failed(whose, throttle.USER)
                     self._note(known, address, door, "refused")
                     return None
-        except throttle.TooMany:
+        except throttle.TooManyLogins:
             self._note(known, address, door, "refused")
             return None
         assert account.password is not None
@@ -190,9 +192,9 @@ class Access:
         return stored is not None
 
     async def _refuse(self, where: str, name: str | None, address: str, door: str) -> NoReturn:
-        with contextlib.suppress(throttle.TooMany):
-            async with self._slowing.turn(where, throttle.ADDRESS):
-                self._slowing.failed(where, throttle.ADDRESS)
+        with contextlib.suppress(throttle.TooManyLogins):
+            async with self._throttle.turn(where, throttle.ADDRESS):
+                self._throttle.failed(where, throttle.ADDRESS)
         self._note(name, address, door, "refused")
         raise errors.NotLoggedIn(REFUSAL)
 

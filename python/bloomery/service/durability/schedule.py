@@ -20,14 +20,14 @@ from bloomery.service.engine import Engine
 from bloomery.service.policy.alerts import Alerts
 from bloomery.service.turns import Turns
 
-__all__ = ["Saving"]
+__all__ = ["SnapshotSchedule"]
 
 _NICE = 10
 _IDLE_SECONDS = 60.0
 _MOST_TOLD = 5  # files of one snapshot
 
 
-class Saving:
+class SnapshotSchedule:
     """The snapshots of a running server; one at a time."""
 
     def __init__(

@@ -49,7 +49,7 @@ def set_up(form: str = "text", level: str = "info") -> None:
     # Python has no stderr where the shell closed it.
     handler = logging.StreamHandler(sys.stderr) if sys.stderr else logging.NullHandler()
     colour = os.isatty(2) and not os.environ.get("NO_COLOR")
-    handler.setFormatter(_Json() if form == "json" else _Text(colour))
+    handler.setFormatter(_JsonFormatter() if form == "json" else _TextFormatter(colour))
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(logging.WARNING)  # of libraries; httpx, say, tells whole URLs below that
@@ -102,7 +102,7 @@ def complain(loop: object, context: Mapping[str, Any]) -> None:
     tell(text or "an error that nobody waited for", level="error", problem=problem)
 
 
-class _Text(logging.Formatter):
+class _TextFormatter(logging.Formatter):
     """`2026-01-31 12:00:00.123 warning  text  name=value`; a traceback on lines of its own."""
 
     def __init__(self, colour: bool) -> None:
@@ -125,7 +125,7 @@ class _Text(logging.Formatter):
         )
 
 
-class _Json(logging.Formatter):
+class _JsonFormatter(logging.Formatter):
     """One object a line: ts, level, logger, message, and the fields; traceback as a list."""
 
     def format(self, record: logging.LogRecord) -> str:

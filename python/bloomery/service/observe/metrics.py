@@ -24,11 +24,11 @@ from bloomery.names import printable
 from bloomery.service.access.permissions import User
 from bloomery.service.commands import Commands
 from bloomery.service.domain.state import Entry
-from bloomery.service.durability.schedule import Saving
+from bloomery.service.durability.schedule import SnapshotSchedule
 from bloomery.service.lookup.metrics import LookupFigures
 from bloomery.service.policy.alerts import Alerts
 from bloomery.service.policy.policy import capacity_of
-from bloomery.service.registry.publisher import Mirror
+from bloomery.service.registry.publisher import Publisher
 from bloomery.service.sampling.sampler import Sampler
 from bloomery.service.turns import Turns
 
@@ -86,8 +86,8 @@ class Metrics:
         self,
         commands: Commands,
         turns: Turns,
-        snapshots: Saving,
-        publisher: Mirror,
+        snapshots: SnapshotSchedule,
+        publisher: Publisher,
         sampler: Sampler,
         alerts: Alerts,
         server_figures: Callable[[], ServerFigures],
@@ -191,7 +191,7 @@ class _ServerCollector(Collector):
 
     def _gauges(self) -> Iterator[tuple[str, str, float | None]]:
         metrics, server = self.metrics, self.server
-        snapshots, registry = metrics.snapshots, metrics.publisher.projection
+        snapshots, registry = metrics.snapshots, metrics.publisher.writer
         filters, log = metrics.commands.number(self.user), metrics.engine.log
         yield "ready", "Whether the server takes requests.", server.ready
         yield "start_time_seconds", "When it started, as Unix time.", server.started
@@ -232,7 +232,7 @@ class _ServerCollector(Collector):
         yield "log_rows", "Rows of the log, ever.", "", {"": metrics.engine.log.seq}
         delayed = {"": metrics.turns.delayed}
         yield "log_delayed_fsync", "How often replies began to wait for the disk.", "", delayed
-        lost = metrics.publisher.projection.lost_samples
+        lost = metrics.publisher.writer.lost_samples
         yield "samples_lost", "Samples that never got into the registry.", "", {"": lost}
 
     def _doors(self) -> Iterator[Metric]:

@@ -49,7 +49,7 @@ class Alert:
     name: bytes | None  # of the filter that it is about
     fields: dict[str, Any]
 
-    def shown(self, state: str = "active") -> dict[str, Any]:
+    def as_dict(self, state: str = "active") -> dict[str, Any]:
         """All of it, ready for JSON."""
         return {
             "kind": self.kind,
@@ -108,7 +108,7 @@ class Alerts:
 
     def list(self) -> list[dict[str, Any]]:
         """All that is active, the oldest first, ready for JSON."""
-        return [alert.shown() for alert in self.active.values()]
+        return [alert.as_dict() for alert in self.active.values()]
 
     def _made(self, kind: str, text: str, entry: Entry | None, fields: dict[str, Any]) -> Alert:
         name = None if entry is None else entry.name
@@ -121,7 +121,7 @@ class Alerts:
         self._say(
             alert.text, level=alert.level, alert=alert.kind, state=state, **about, **alert.fields
         )
-        self.on_alert(alert.shown(state))
+        self.on_alert(alert.as_dict(state))
 
 
 def _key(kind: str, entry: Entry | None, fields: dict[str, Any]) -> tuple[str, int | str]:

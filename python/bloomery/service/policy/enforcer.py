@@ -20,10 +20,10 @@ from bloomery.service.engine import Engine
 from bloomery.service.observe.logs import Say
 from bloomery.service.policy.alerts import Alerts
 from bloomery.service.policy.forecast import in_words
-from bloomery.service.policy.policy import Policy, capacity_of, part_of, policy_of
+from bloomery.service.policy.policy import FilterPolicy, capacity_of, part_of, policy_of
 from bloomery.service.sampling.sample import Sample
 
-__all__ = ["Policies"]
+__all__ = ["PolicyEnforcer"]
 
 # An alert about a number of keys is over when there are so much fewer.
 _FEWER = 0.95
@@ -39,14 +39,14 @@ _SOME = 500
 _THEN = {"reject": ": more are refused", "alert": ": with more it errs more often"}
 
 
-class Policies:
+class PolicyEnforcer:
     """What the filters' policies demand of a running server."""
 
     def __init__(self, engine: Engine, alerts: Alerts, say: Say) -> None:
         self.engine = engine
         self.alerts = alerts
         self._say = say
-        self._known: dict[int, tuple[int, Policy]] = {}  # policies, as of so many changes
+        self._known: dict[int, tuple[int, FilterPolicy]] = {}  # policies, as of so many changes
         self._waiting: dict[int, float] = {}  # full ones, and when each may rotate
         engine.on_end.subscribe(self.end_turn)
         # Some were full when the server went down, or would have been told of.
@@ -98,7 +98,7 @@ class Policies:
             for kind in ("nearly-full", "full", "full-soon"):
                 self.alerts.end(kind, f"{shown(entry.name)} grows now", entry)
 
-    def _compare(self, entry: Entry, policy: Policy, items: int) -> None:
+    def _compare(self, entry: Entry, policy: FilterPolicy, items: int) -> None:
         """Keys against the two thresholds."""
         capacity = capacity_of(entry)
         for kind, share in (("nearly-full", policy.warn_at), ("full", policy.full_at)):
@@ -115,7 +115,7 @@ class Policies:
                 self.alerts.end(kind, text, entry, **fields)
                 self.engine.renew(entry)  # its mark
 
-    def _foresee(self, entry: Entry, policy: Policy, seconds: float | None) -> None:
+    def _foresee(self, entry: Entry, policy: FilterPolicy, seconds: float | None) -> None:
         within = policy.warn_within
         if seconds is not None and 0 < seconds <= within:
             text = f"{shown(entry.name)} is {in_words(seconds)}"
@@ -137,14 +137,14 @@ class Policies:
         """Is there such an alert? Asked before words are made: a sample comes every few seconds."""
         return (kind, entry.id) in self.alerts.active
 
-    def _policy(self, entry: Entry) -> Policy:
+    def _policy(self, entry: Entry) -> FilterPolicy:
         """The policy of a filter, made anew only after the filter was changed."""
         known = self._known.get(entry.id)
         if known is None or known[0] != entry.changes:
             known = self._known[entry.id] = entry.changes, policy_of(entry)
         return known[1]
 
-    def _turn_over(self, entry: Entry, policy: Policy) -> None:
+    def _turn_over(self, entry: Entry, policy: FilterPolicy) -> None:
         """A new generation, if this one is full and old enough; until it is, the filter grows."""
         facts: dict[str, Any] = entry.filter._facts()
         keys = facts["generation_count"]

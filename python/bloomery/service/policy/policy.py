@@ -24,7 +24,7 @@ from bloomery.service.domain.state import Entry
 
 __all__ = [
     "FIELDS",
-    "Policy",
+    "FilterPolicy",
     "adjusted",
     "capacity_of",
     "chosen",
@@ -48,7 +48,7 @@ _THRESHOLDS = {
 
 
 @dataclass(frozen=True, slots=True)
-class Policy:
+class FilterPolicy:
     """What holds for one filter."""
 
     on_full: str | None  # None: it never changes
@@ -57,19 +57,19 @@ class Policy:
     warn_within: float = 3600.0  # seconds: told if it is full so soon at this rate; 0: nobody is
     grace: float = 3600.0  # seconds for which a generation stays at least, with rotate
 
-    def shown(self) -> dict[str, Any]:
+    def as_dict(self) -> dict[str, Any]:
         """The fields that mean something, ready for JSON."""
         named = ("on_full", *_THRESHOLDS.get(self.on_full or "", ()))
         return {name: value for name, value in asdict(self).items() if name in named}
 
 
-def policy_of(entry: Entry) -> Policy:
+def policy_of(entry: Entry) -> FilterPolicy:
     """Return the policy of a filter: its settings, and defaults that go by its kind."""
     given = {name: entry.settings[name] for name in FIELDS if name in entry.settings}
     if "on_full" not in given:
         able = _able(entry.settings | _facts(entry))
         given["on_full"] = able[0] if able else None
-    return Policy(**given)
+    return FilterPolicy(**given)
 
 
 def capacity_of(entry: Entry) -> int:

@@ -32,7 +32,7 @@ from bloomery.service.lookup.keytypes import forms
 from bloomery.service.policy.policy import capacity_of, policy_of
 from bloomery.service.turns import Turns
 
-__all__ = ["Rebuild", "Rows", "Work"]
+__all__ = ["KeySource", "Rebuild", "RebuildTask"]
 
 _T = TypeVar("_T")
 PREFIX = b"\x00rebuild:"
@@ -42,7 +42,7 @@ _ROOM = 1.5  # times as many keys as there are: with a quarter more somebody is 
 _SIZES = {"capacity", "initial_capacity", "error_rate"}
 
 
-class Rows(Protocol):
+class KeySource(Protocol):
     """All keys of a source."""
 
     def count(self) -> int:
@@ -66,12 +66,12 @@ class Rebuild:
     ended_at: float | None = None
     problem: str | None = None
 
-    def shown(self) -> dict[str, Any]:
+    def as_dict(self) -> dict[str, Any]:
         """Ready for JSON."""
         return asdict(self)
 
 
-class Work:
+class RebuildTask:
     """One rebuild."""
 
     def __init__(
@@ -81,7 +81,7 @@ class Work:
         aside: Aside,
         entry: Entry,
         state: Rebuild,
-        rows: Rows,
+        rows: KeySource,
         capacity: int | None,
         error_rate: float | None,
         settle: float,

@@ -10,7 +10,7 @@ from bloomery.service.background import Aside
 from bloomery.service.commands import Commands, shown
 from bloomery.service.domain.state import Entry
 from bloomery.service.observe.logs import Say
-from bloomery.service.policy.rebuild import PREFIX, Rebuild, Rows, Work
+from bloomery.service.policy.rebuild import PREFIX, KeySource, Rebuild, RebuildTask
 from bloomery.service.turns import Turns
 
 __all__ = ["Rebuilds"]
@@ -59,16 +59,16 @@ class Rebuilds:
             raise errors.InvalidParameter(f"{shown(name)} is being rebuilt already")
         if len(self._tasks) >= _MOST:
             raise errors.ServerUnavailable(f"{_MOST} filters are being rebuilt: try again later")
-        rows: Rows = self._commands.lookups.rows(entry)
+        rows: KeySource = self._commands.lookups.rows(entry)
         state = self._states[entry.id] = Rebuild("settling", time.time())
         parts = (self._commands, self._turns, self._aside)
-        work = Work(*parts, entry, state, rows, capacity, error_rate, settle)
+        work = RebuildTask(*parts, entry, state, rows, capacity, error_rate, settle)
         task = asyncio.create_task(self._run(work))
         self._tasks[entry.id] = task
         task.add_done_callback(lambda _: self._tasks.pop(entry.id, None))
         return state
 
-    async def _run(self, work: Work) -> None:
+    async def _run(self, work: RebuildTask) -> None:
         state, name = work.state, shown(work.entry.name)
         try:
             await work.run(self._states)

@@ -11,7 +11,7 @@ from bloomery.service.durability import quarantine
 from bloomery.service.engine import Engine
 from bloomery.service.lookup.lookups import Lookups
 from bloomery.service.policy.alerts import Alerts
-from bloomery.service.registry.publisher import Mirror
+from bloomery.service.registry.publisher import Publisher
 from bloomery.service.turns import Turns
 
 __all__ = ["ServerAlerts", "log_unavailable"]
@@ -34,7 +34,7 @@ class ServerAlerts:
         data: Path,
         engine: Engine,
         turns: Turns,
-        publisher: Mirror,
+        publisher: Publisher,
         lookups: Lookups,
     ) -> None:
         self._alerts, self._data, self._engine, self._turns = alerts, data, engine, turns
@@ -82,7 +82,7 @@ class ServerAlerts:
             alerts.end("log-unfolded", "old segments of the log are closed")
 
     def _check_registry(self) -> None:
-        registry = self._publisher.projection
+        registry = self._publisher.writer
         behind = registry.behind
         if behind > _REGISTRY_SECONDS:
             why = registry.last_error or "its database is slow"
@@ -92,8 +92,8 @@ class ServerAlerts:
             self._alerts.end("registry-late", "the registry is up to date again")
 
     def _check_sources(self) -> None:
-        for name, backing in self._lookups.backings.items():
-            if backing.down_since is None:
+        for name, source in self._lookups.sources.items():
+            if source.down_since is None:
                 text = f"the source {name} answers again"
                 self._alerts.end("source-unavailable", text, source=name)
             else:

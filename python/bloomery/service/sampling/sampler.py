@@ -22,9 +22,9 @@ from bloomery.service.events import Event
 from bloomery.service.lookup.lookups import Lookups
 from bloomery.service.observe.logs import Say
 from bloomery.service.policy.forecast import in_words
-from bloomery.service.registry.publisher import Mirror
+from bloomery.service.registry.publisher import Publisher
 from bloomery.service.sampling.canary import PROBES
-from bloomery.service.sampling.history import Track
+from bloomery.service.sampling.history import FilterHistory
 from bloomery.service.sampling.retention import Retention
 from bloomery.service.sampling.sample import HOUR, MINUTE, RAW, SPANS, Sample
 from bloomery.service.turns import Turns
@@ -47,7 +47,7 @@ class Sampler:
         engine: Engine,
         turns: Turns,
         lookups: Lookups,
-        publisher: Mirror,
+        publisher: Publisher,
         settings: Settings,
         say: Say,
     ) -> None:
@@ -55,13 +55,13 @@ class Sampler:
         self._publisher, self._settings, self._say = publisher, settings, say
         self.on_sample: Event[[Entry, Sample]] = Event()
         self.round_seconds = 0.0  # that the last round took
-        self._tracks: dict[int, Track] = {}
+        self._histories: dict[int, FilterHistory] = {}
         self._random = random.Random()
         self._rows: list[Sample] = []
         self._flushed, self._pruned = time.monotonic(), -_PRUNE_SECONDS
         self._retention: Retention | None = None
         self._task: asyncio.Task[None] | None = None
-        engine.on_drop.subscribe(lambda entry: self._tracks.pop(entry.id, None))
+        engine.on_drop.subscribe(lambda entry: self._histories.pop(entry.id, None))
 
     def start(self) -> None:
         """Begin with the rounds."""
@@ -73,29 +73,29 @@ class Sampler:
             self._task.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await self._task
-        for track in self._tracks.values():
-            self._rows += track.rest()
+        for history in self._histories.values():
+            self._rows += history.rest()
         self._flush()
 
     # What others ask.
 
     def last(self, entry: Entry) -> Sample | None:
         """The last sample of a filter; None before the first."""
-        track = self._tracks.get(entry.id)
-        return None if track is None else track.last
+        history = self._histories.get(entry.id)
+        return None if history is None else history.last
 
     def until(self, entry: Entry, keys: float) -> float | None:
         """Seconds until so many keys more have come to a filter, if they go on coming as they do;
         None if that will not be, or nothing is known."""
-        track = self._tracks.get(entry.id)
-        return None if track is None else track.until(keys)
+        history = self._histories.get(entry.id)
+        return None if history is None else history.until(keys)
 
-    def shown(self, entry: Entry) -> dict[str, Any]:
-        """The last sample as the doors show it, with the forecast in words; empty before it."""
+    def last_as_dict(self, entry: Entry) -> dict[str, Any]:
+        """The last sample as clients get it, with the forecast in words; empty before the first."""
         sample = self.last(entry)
         if sample is None:
             return {}
-        return sample.shown() | {"forecast": in_words(sample.full_in)}
+        return sample.as_dict() | {"forecast": in_words(sample.full_in)}
 
     async def samples(
         self,
@@ -132,13 +132,13 @@ class Sampler:
         found = self._engine.shelf.sample(entry.name, PROBES, self._random.getrandbits(64))
         if found is None or entry.filter is None:
             return None
-        track = self._tracks.get(entry.id)
-        if track is None:
-            track = self._tracks[entry.id] = Track()
+        history = self._histories.get(entry.id)
+        if history is None:
+            history = self._histories[entry.id] = FilterHistory()
         steady, now = time.monotonic(), self._engine.state.now
         looked_up = self._lookups.observed(entry)
-        sample = track.take(entry, found, PROBES, now, steady, looked_up)
-        self._rows += track.rows(sample, steady)
+        sample = history.take(entry, found, PROBES, now, steady, looked_up)
+        self._rows += history.rows(sample, steady)
         self.on_sample(entry, sample)
         return sample
 
@@ -184,7 +184,7 @@ class Sampler:
         if self._rows and (late or len(self._rows) >= _FLUSH_ROWS):
             self._flush()
             self._flushed = steady
-        if steady - self._pruned >= _PRUNE_SECONDS and self._publisher.projection.found:
+        if steady - self._pruned >= _PRUNE_SECONDS and self._publisher.writer.found:
             self._pruned = steady
             self._prune(steady)
 
@@ -193,13 +193,13 @@ class Sampler:
         keep = self._keep()
         wanted = [row for row in rows if keep[row.span]]
         wanted.sort(key=lambda row: row.filter_id)
-        self._publisher.projection.add_samples(wanted)
+        self._publisher.writer.add_samples(wanted)
 
     def _prune(self, steady: float) -> None:
-        projection, now = self._publisher.projection, self._engine.state.now
+        writer, now = self._publisher.writer, self._engine.state.now
         if self._retention is None:
-            self._retention = Retention(now, steady, projection.newest)
-        projection.prune(self._retention.before(self._keep(), now, steady))
+            self._retention = Retention(now, steady, writer.newest)
+        writer.prune(self._retention.before(self._keep(), now, steady))
 
     def _keep(self) -> dict[int, float]:
         """For how many seconds samples of each span are kept."""

@@ -31,7 +31,7 @@ def held(data: Path) -> Iterator[None]:
 
 def gives_way(server: Server) -> str:
     """How the process that makes the snapshot gives way to others; "" if there is none."""
-    process = server.saving._process
+    process = server.snapshots._process
     if process is None:
         return ""
     try:
@@ -50,15 +50,15 @@ def test_it_takes_part_when_somebody_waits(tmp_path: Path) -> None:
     async def main() -> None:
         async with running(tmp_path) as server:
             with held(tmp_path):
-                server.saving.start()
+                server.snapshots.start()
                 await eventually(lambda: gives_way(server) == "idle")
-                first = server.saving._process
-                waiting = asyncio.ensure_future(server.saving.save())
+                first = server.snapshots._process
+                waiting = asyncio.ensure_future(server.snapshots.save())
                 await eventually(lambda: gives_way(server) == "nice")
-                assert server.saving._process is first
+                assert server.snapshots._process is first
             await waiting
             with held(tmp_path):
-                waiting = asyncio.ensure_future(server.saving.save())
+                waiting = asyncio.ensure_future(server.snapshots.save())
                 await eventually(lambda: gives_way(server) == "nice")
             await waiting
 
@@ -73,15 +73,15 @@ def test_without_the_right_to_take_part(tmp_path: Path, monkeypatch: pytest.Monk
     async def main() -> None:
         async with running(tmp_path) as server:
             with held(tmp_path):
-                task = server.saving.start()
+                task = server.snapshots.start()
                 await eventually(lambda: gives_way(server) == "idle")
-                first = server.saving._process
-                waiting = asyncio.ensure_future(server.saving.save())
+                first = server.snapshots._process
+                waiting = asyncio.ensure_future(server.snapshots.save())
                 await eventually(lambda: gives_way(server) == "nice")
-                assert server.saving._process is not first
+                assert server.snapshots._process is not first
             await task
             await waiting
-            assert server.saving.problem is None
+            assert server.snapshots.problem is None
 
     asyncio.run(main())
 
@@ -92,8 +92,8 @@ def test_the_last_one_gives_way_to_nobody(tmp_path: Path) -> None:
     async def main() -> None:
         async with running(tmp_path) as server:
             with held(tmp_path):
-                ending = asyncio.ensure_future(server.saving.last())
-                await eventually(lambda: server.saving._process is not None)
+                ending = asyncio.ensure_future(server.snapshots.last())
+                await eventually(lambda: server.snapshots._process is not None)
                 assert gives_way(server) == "no"
             await ending
 

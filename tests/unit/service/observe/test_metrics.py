@@ -142,7 +142,7 @@ def test_the_page_has_every_metric(tmp_path: Path) -> None:
         async with running(tmp_path, sample_seconds=0, maxmemory="1gb") as server:
             entry = filled(server)
             server.certificate = Tls(*Pairs(tmp_path).make("server"), server.say)
-            await server.saving.save()
+            await server.snapshots.save()
             server.sampler.take(entry)
             server.commands.add(b"users", [b"one more"])
             server.sampler.take(entry)

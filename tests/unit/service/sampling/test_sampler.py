@@ -32,7 +32,7 @@ def filled(server: Server, name: bytes = b"users", keys: int = 500, **settings: 
 async def flushed(server: Server) -> None:
     """Let the registry have all samples that were taken."""
     server.sampler._flush()
-    assert await asyncio.to_thread(server.mirror.projection.flush, 30)
+    assert await asyncio.to_thread(server.publisher.writer.flush, 30)
 
 
 @pytest.mark.slow
@@ -123,9 +123,9 @@ def test_a_registry_that_is_away(tmp_path: Path) -> None:
             with pytest.raises(errors.RegistryUnavailable):
                 await server.sampler.samples(entry)
             assert server.sampler.take(entry) is not None
-            await eventually(lambda: not server.mirror.projection.healthy)
+            await eventually(lambda: not server.publisher.writer.healthy)
             server.sampler._flush()
-            assert server.mirror.projection.lost_samples == 1
+            assert server.publisher.writer.lost_samples == 1
 
     asyncio.run(main())
 

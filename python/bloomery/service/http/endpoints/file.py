@@ -154,7 +154,7 @@ async def put(
         there = _check(server, name, replace)
         source = server.commands.find(name).settings.get("source") if there else None
         server.commands.rename(upload.name, name)
-        if source in server.commands.lookups.backings:  # it is the same to those who look keys up
+        if source in server.commands.lookups.sources:  # it is the same to those who look keys up
             server.commands.bind(name, source)
         server.commands.expire(name, None)
     except BaseException:

@@ -196,7 +196,7 @@ async def told(server: Server, name: bytes) -> dict[str, Any]:
     found = server.commands.info(name, about)
     del found["settings"]  # a seed may be a secret; what can be shown is there anyway
     rebuild = server.rebuilds.of(server.commands.find(name))
-    found["rebuild"] = None if rebuild is None else rebuild.shown()
+    found["rebuild"] = None if rebuild is None else rebuild.as_dict()
     return found | _row(server.commands.find(name))
 
 

@@ -74,5 +74,5 @@ async def figures(request: Request) -> Response:
 async def alerts(request: Request) -> Response:
     """What is wrong now: the server's own, and those of filters that one may use."""
     covers, active = request.state.user.covers, server_of(request).alerts.active.values()
-    found = [alert.shown() for alert in active if alert.name is None or covers(alert.name)]
+    found = [alert.as_dict() for alert in active if alert.name is None or covers(alert.name)]
     return Answer({"alerts": found})

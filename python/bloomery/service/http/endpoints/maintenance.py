@@ -83,7 +83,7 @@ async def rebuild(request: Request, name: Name, given: models.NewRebuild) -> Res
 )
 async def snapshot(request: Request) -> Response:
     """Make a snapshot of all filters, and wait for it."""
-    saving = server_of(request).saving
+    saving = server_of(request).snapshots
     await saving.save()
     return Answer({"generation": saving.generation, "seconds": saving.seconds})
 

@@ -99,4 +99,4 @@ def _status(client: Client, name: bytes) -> dict[str, Any]:
     state = client.server.rebuilds.of(client.server.commands.find(name))
     if state is None:
         raise errors.InvalidParameter("this filter was not rebuilt since the server started")
-    return state.shown()
+    return state.as_dict()

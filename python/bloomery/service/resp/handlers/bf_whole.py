@@ -249,7 +249,7 @@ def policy(client: Client, words: list[bytes]) -> dict[str, Any]:
     commands = client.server.commands
     if given:
         commands.adjust(name, **given)
-    shown = commands.policy(name).shown()
+    shown = commands.policy(name).as_dict()
     return {
         name: f"{value:g}" if isinstance(value, float) else value for name, value in shown.items()
     }

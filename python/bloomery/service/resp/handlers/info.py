@@ -91,7 +91,7 @@ def _resident() -> int:
 
 
 def _persistence(server: Server, user: User) -> Facts:
-    saving, engine = server.saving, server.engine
+    saving, engine = server.snapshots, server.engine
     return {
         "loading": 0,
         "rdb_bgsave_in_progress": int(saving.running),
@@ -133,7 +133,7 @@ def _keyspace(server: Server, user: User) -> Facts:
 
 
 def _own(server: Server, user: User) -> Facts:
-    engine, saving, registry = server.engine, server.saving, server.mirror.projection
+    engine, saving, registry = server.engine, server.snapshots, server.publisher.writer
     _, _, native, rare = server.door.figures()
     return {
         "filters": server.commands.number(user),
@@ -225,7 +225,7 @@ def _line(value: Any) -> str:
 @command("SAVE", group="server", does="server")
 def save(client: Client, words: list[bytes]) -> Awaitable[str]:
     """Make a snapshot and wait for it; others are served meanwhile."""
-    saving = client.server.saving
+    saving = client.server.snapshots
     if saving.running:
         raise _SAVING
 
@@ -241,16 +241,16 @@ def bgsave(client: Client, words: list[bytes]) -> str:
     """Begin a snapshot; LASTSAVE tells when it is made."""
     if words and option(words[0]) != "SCHEDULE":
         raise Failure("ERR syntax error")
-    if client.server.saving.running:
+    if client.server.snapshots.running:
         raise _SAVING
-    client.server.saving.start()
+    client.server.snapshots.start()
     return "Background saving started"
 
 
 @command("LASTSAVE", group="server", does="look")
 def lastsave(client: Client, words: list[bytes]) -> int:
     """Tell the Unix time of the last snapshot."""
-    return int(client.server.saving.last_save)
+    return int(client.server.snapshots.last_save)
 
 
 @command(
