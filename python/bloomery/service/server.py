@@ -1,7 +1,7 @@
-"""The server: a folder of data, the filters in it, and the doors to them.
+"""The server: makes its parts, hands each what it uses, and runs them from start to shutdown.
 
 run: lock the folder ─> open HTTP (not ready) ─> recover ─> open RESP ─> ready ─> SIGTERM
-     ─> not ready ─> close the doors ─> drain ─> snapshot ─> end
+     ─> not ready ─> take no more connections ─> drain ─> snapshot ─> end
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import os
 import signal
 import ssl
 import time
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import cast
@@ -30,7 +30,7 @@ from bloomery.service.config.sources import SourceSettings
 from bloomery.service.domain.state import State
 from bloomery.service.durability.flusher import flush_each_second
 from bloomery.service.durability.folder import lock
-from bloomery.service.durability.log import Fsync, Log
+from bloomery.service.durability.log import Fsync
 from bloomery.service.durability.recovery import Recovery, recover
 from bloomery.service.durability.schedule import SnapshotSchedule
 from bloomery.service.engine import Engine
@@ -81,13 +81,13 @@ class Server:
         self.accept_loss = accept_loss
         self.started = time.time()
         self.loaded = False  # the filters are there
-        self.serving = False  # clients: not before, and not when it is about to end
+        self.serving = False  # does it take requests?
         self.resp_address = self.http_address = ""
-        self.intake = InputBudget(settings)
+        self.input_budget = InputBudget(settings)
         self.alerts = Alerts(self.say)
         self.webhook: Webhook | None = None
-        self.problems: list[str] = []  # that were found when it started
-        self.recovered_rows = 0  # of the log, that were done again
+        self.problems: list[str] = []  # that recovery found
+        self.recovered_rows = 0  # of the log, that were replayed
         self.certificate: Tls | None = None
         self.node: Node | None = None  # with a store
         self._reload = asyncio.Event()
@@ -126,15 +126,15 @@ class Server:
             self.http = HttpDoor(self)
             http = await self.http.open(bound, self.settings.http_port, self.tls)
             self.http_address = http.address
-            sweeping = asyncio.ensure_future(self._sweep_http())
+            background = [self._repeat(self._sweep_http, "the limits of HTTP could not be kept")]
             if not await self._load(stop):
                 return 0
             await self.commands.lookups.start(self.say)
             resp = await self._listen(bound)
-            background = [sweeping, asyncio.ensure_future(self._tick())]
+            background.append(self._repeat(self._tick, "what is due each second failed"))
             syncing = asyncio.ensure_future(flush_each_second(self.turns, self.say))
             if self.certificate is not None:
-                background.append(asyncio.ensure_future(self.certificate.watch(self._reload)))
+                background.append(asyncio.create_task(self.certificate.watch(self._reload)))
             self.sampler.start()
             self.serving = True
             self._print_ready()
@@ -156,8 +156,8 @@ class Server:
             return await self._close(shutdown, syncing)
 
     async def _load(self, stop: asyncio.Event) -> bool:
-        """Have the filters; False if it was told to stop before. HTTP says meanwhile that the
-        server is not ready."""
+        """Load the filters; False if the server is to stop before they are there. HTTP answers
+        meanwhile that the server is not ready."""
         if not self.settings.store:
             found = await asyncio.to_thread(recover, self.data, accept_loss=self.accept_loss)
             self._open(found)
@@ -182,17 +182,17 @@ class Server:
 
     @property
     def ready(self) -> bool:
-        """May clients ask it?"""
+        """Should clients use it?"""
         return self.serving and (self.node is None or self.node.unfit() is None)
 
     @property
     def tls(self) -> ssl.SSLContext | None:
-        """For the doors; None: they speak in the clear."""
+        """What both protocols encrypt with; None: they do not."""
         return self.certificate.context if self.certificate else None
 
     @property
     def tls_expires(self) -> float | None:
-        """When the certificate runs out, as Unix time; None without one."""
+        """When the certificate expires, as Unix time; None without one."""
         return self.certificate.expires if self.certificate else None
 
     def _open(self, found: Recovery) -> None:
@@ -217,9 +217,10 @@ class Server:
         self.server_alerts.start()
 
     def _open_engine(self, found: Recovery) -> None:
-        """The filters in memory, their log and their time."""
+        """Make the filters in memory, their log and their clock."""
         node = self.node
-        log = self._open_log(found) if node is None else node.log
+        fsync, segment_bytes = cast("Fsync", self.settings.fsync), self.settings.snapshot_log_bytes
+        log = found.log(fsync, segment_bytes) if node is None else node.log
         # Only now: a lower limit than before must not keep the server from its own data.
         _native.set_memory_limit(self.settings.maxmemory or None)
         _native.unmap_aside()
@@ -236,7 +237,7 @@ class Server:
             node.follow(self.engine, self.turns)
 
     def _open_commands(self, found: Recovery, number: str) -> None:
-        """What clients can do, and what is done without them."""
+        """Make what clients can do, and what the server does by itself."""
         engine, turns, settings = self.engine, self.turns, self.settings
         lookups = Lookups(engine, settings, self.sources)
         self.publisher = Publisher(engine, settings.registry or self.data / LOCAL_REGISTRY, number)
@@ -268,10 +269,6 @@ class Server:
         self.server_alerts = ServerAlerts(
             self.alerts, self.data, engine, turns, self.publisher, lookups
         )
-
-    def _open_log(self, found: Recovery) -> Log:
-        fsync = cast("Fsync", self.settings.fsync)
-        return found.log(fsync, self.settings.snapshot_log_bytes)
 
     def _figures(self) -> ServerFigures:
         _, refused, native, rare = self.door.figures()
@@ -308,16 +305,21 @@ class Server:
 
     # While it runs.
 
-    async def _tick(self) -> None:
-        """Each second: what time brings, and what could not be done before."""
-        while True:
-            await asyncio.sleep(1)
-            try:
-                await self._pass_second()
-            except Exception as problem:  # noqa: BLE001  # or there would be no next second
-                self.say("what is due each second failed", level="error", problem=problem)
+    def _repeat(self, work: Callable[[], Awaitable[None]], failure: str) -> asyncio.Task[None]:
+        """Start a task that does something each second; one that fails is logged."""
 
-    async def _pass_second(self) -> None:
+        async def each_second() -> None:
+            while True:
+                await asyncio.sleep(1)
+                try:
+                    await work()
+                except Exception as problem:  # noqa: BLE001  # or there would be no next second
+                    self.say(failure, level="error", problem=problem)
+
+        return asyncio.create_task(each_second())
+
+    async def _tick(self) -> None:
+        """What is due each second, and what could not be done before."""
         if watched():
             notify("WATCHDOG=1")
         self.turns.join()
@@ -333,23 +335,18 @@ class Server:
             await self.node.pass_second()
 
     async def _sweep_http(self) -> None:
-        """Each second, also while the server is loading."""
-        while True:
-            await asyncio.sleep(1)
-            try:
-                self.http.sweep()
-            except Exception as problem:  # noqa: BLE001  # as above
-                self.say("the limits of HTTP could not be kept", level="error", problem=problem)
+        """Keep the limits of HTTP, also while the server is loading."""
+        self.http.sweep()
 
-    # The end.
+    # Shutdown.
 
     async def _drain(self) -> None:
-        """Let commands that have begun end, and their replies go out."""
+        """Let requests that have begun end, and their replies go out."""
         until = time.monotonic() + _DRAIN_SECONDS
         await asyncio.gather(self.http.drain(until), self.door.drain(until))
 
     async def _close(self, shutdown: Shutdown, syncing: asyncio.Future[None] | None = None) -> int:
-        """End everything, whatever of it fails; the exit code."""
+        """Close all parts, whichever of them fails; return the exit code."""
         self.access.close()
         await shutdown.step("what was written last is logged", self.turns.close())
         if syncing is not None:

@@ -73,7 +73,7 @@ class Access:
         self._running: dict[bytes, asyncio.Task[str | None]] = {}
         self._nobody = ""  # a hash that is nobody's: an unknown name takes as long as a wrong word
         self._stamp = self._look()
-        self._told: object = None
+        self._warned_of: object = None
         self.required = False
         self._take(users.load(data))
         path = users.users_file(data)
@@ -218,9 +218,9 @@ class Access:
                 raise errors.CorruptData(f"{users.users_file(self._data)}: it is gone")
             found = await asyncio.to_thread(users.load, self._data)
         except (errors.CorruptData, OSError) as problem:
-            if self._told != stamp:
+            if self._warned_of != stamp:
                 self._say(f"the users stay as they were: {problem}", level="warning")
-                self._told = stamp
+                self._warned_of = stamp
             return False
         self._stamp = stamp
         self._take(found)

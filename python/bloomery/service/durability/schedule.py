@@ -1,7 +1,9 @@
-"""When snapshots are made: when asked, when the log has become long, now and then, and at the end.
-A process of its own makes each (`snapshotter.py`), when nobody else wants to run, unless
-somebody waits for it: on a machine that is always busy a client, or the end of the server, would
-wait for a minute and more."""
+"""When snapshots are made: on request, when the log has become long, at intervals, and at shutdown.
+
+A process of its own makes each (`snapshotter.py`), at the lowest priority, unless somebody waits
+for it: on a machine that is always busy a client, or the shutdown, would wait for a minute and
+more.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,7 @@ __all__ = ["SnapshotSchedule"]
 
 _NICE = 10
 _IDLE_SECONDS = 60.0
-_MOST_TOLD = 5  # files of one snapshot
+_MOST_LISTED = 5  # files of one snapshot
 
 
 class SnapshotSchedule:
@@ -72,27 +74,27 @@ class SnapshotSchedule:
             self._waited_for = self._ending
             self._turns.snapshot(running=True)
             self._task = asyncio.create_task(self._make())
-            self._task.add_done_callback(self._told)
+            self._task.add_done_callback(self._finished)
         return self._task
 
     async def save(self) -> None:
         """Make a snapshot of everything until now, and wait for it."""
         if self.running:
             with contextlib.suppress(errors.BloomeryError):
-                await asyncio.shield(self._hurried())
-        await asyncio.shield(self._hurried())
+                await asyncio.shield(self._hurry())
+        await asyncio.shield(self._hurry())
 
     async def last(self) -> None:
         """Make the last snapshot, unless nothing has changed since the one before."""
         self._ending = True
         if self.running:
             with contextlib.suppress(errors.BloomeryError):
-                await self._hurried()
+                await self._hurry()
         if self._engine.log.seq != self._seq:
-            await self._hurried()
+            await self._hurry()
 
     def consider(self) -> None:
-        """Begin one if it is time; after one that failed, not before a minute."""
+        """Begin a snapshot if it is due; after one that failed, not before a minute."""
         settings, log = self._settings, self._engine.log
         waited = time.monotonic() - self._tried
         if self.running or log.seq == self._seq or waited < (60 if self.problem else 1):
@@ -179,7 +181,7 @@ class SnapshotSchedule:
                 said = printed.decode("utf-8", "replace").strip().splitlines()
                 return code, said[-1] if said else f"exit code {code}", _problems(progress)
 
-    def _hurried(self) -> asyncio.Task[None]:
+    def _hurry(self) -> asyncio.Task[None]:
         """As `start`, for one who waits. Where a process may not be given more of the machine than
         it has (that takes rights), another begins anew."""
         task, process = self.start(), self._process
@@ -189,7 +191,7 @@ class SnapshotSchedule:
             process.kill()
         return task
 
-    def _told(self, task: asyncio.Task[None]) -> None:
+    def _finished(self, task: asyncio.Task[None]) -> None:
         self._turns.snapshot(running=False)
         if task.cancelled():
             return
@@ -208,8 +210,8 @@ def _problems(progress: bytes) -> list[str]:
     for line in progress.splitlines():
         with contextlib.suppress(ValueError):  # cut off, by a kill
             found += [one] if (one := json.loads(line).get("problem")) else []
-    more = [f"and {len(found) - _MOST_TOLD} more"] if len(found) > _MOST_TOLD else []
-    return found[:_MOST_TOLD] + more
+    more = [f"and {len(found) - _MOST_LISTED} more"] if len(found) > _MOST_LISTED else []
+    return found[:_MOST_LISTED] + more
 
 
 def _give_way(pid: int, idle: bool) -> None:

@@ -16,8 +16,7 @@ from bloomery.service.http import app, origin, problems
 from bloomery.service.http.body.bodies import Bodies, Gone
 from bloomery.service.http.endpoints import health, keys
 from bloomery.service.http.protocol import Connection
-from bloomery.service.network.listening import Listener, listen
-from bloomery.service.network.sockets import allow_files
+from bloomery.service.network.listening import Listener, allow_files, listen
 
 if TYPE_CHECKING:
     import ssl

@@ -1,9 +1,9 @@
-"""What the server tells its operator, on stderr: text for people, or a line of JSON for machines.
+"""The server's log, on stderr: text for people, or a line of JSON for machines.
 
 Everything goes through the logger `bloomery`; what libraries warn of goes the same way. Neither a
 key nor a secret comes into it: of an exception that nobody expected its type and its place in the
-code are told and not its text, which may quote either; and secrets that are known (`hide`) are
-blotted out of every line.
+code are logged and not its text, which may quote either; and secrets that are known (`hide`) are
+redacted from every line.
 """
 
 from __future__ import annotations
@@ -67,12 +67,12 @@ def set_up(form: str = "text", level: str = "info") -> None:
 
 
 def set_level(level: str) -> None:
-    """Tell no less than this: debug, info, warning or error."""
+    """Log no less than this: debug, info, warning or error."""
     LOGGER.setLevel(_LEVELS[level])
 
 
 def hide(secret: str) -> None:
-    """Blot a secret out of all that is told from now on; of a URL, its password."""
+    """Redact a secret from all lines from now on; of a URL, its password."""
     parts = [secret]
     if "://" in secret:
         try:
@@ -90,7 +90,7 @@ def hide(secret: str) -> None:
 def tell(
     text: str, level: str = "info", problem: BaseException | None = None, **fields: Any
 ) -> None:
-    """Tell one thing; `problem` adds where in the code it was raised."""
+    """Log a line; `problem` adds where in the code an exception was raised."""
     LOGGER.log(_LEVELS[level], "%s", text, exc_info=problem, extra={"fields": fields})
 
 
@@ -118,9 +118,9 @@ class _TextFormatter(logging.Formatter):
             shown = f"\x1b[{_COLOURS[level]}m{shown}\x1b[0m"
         line = f"{at}.{int(record.msecs):03d} {shown} {_printable(record.getMessage())}"
         for name, value in _fields(record).items():
-            line += f" {name}={_shown(value)}"
+            line += f" {name}={_field_text(value)}"
         frames = _frames(record)
-        return _blotted(
+        return _redact(
             "\n".join([line, "Traceback, the last call at its end:", *frames] if frames else [line])
         )
 
@@ -131,17 +131,17 @@ class _JsonFormatter(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         """Make a record JSON."""
         at = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created))
-        told: dict[str, Any] = {
+        fields: dict[str, Any] = {
             "ts": f"{at}.{int(record.msecs):03d}Z",
             "level": record.levelname.lower(),
             "logger": record.name,
             "message": record.getMessage(),
         }
         for name, value in _fields(record).items():
-            told.setdefault(name, value)
+            fields.setdefault(name, value)
         if frames := _frames(record):
-            told["traceback"] = frames
-        return _blotted(json.dumps(told, default=str))
+            fields["traceback"] = frames
+        return _redact(json.dumps(fields, default=str))
 
 
 def _fields(record: logging.LogRecord) -> dict[str, Any]:
@@ -165,7 +165,7 @@ def _frames(record: logging.LogRecord) -> list[str]:
     return [f"  {frame.filename}:{frame.lineno} in {frame.name}" for frame in frames]
 
 
-def _shown(value: Any) -> str:
+def _field_text(value: Any) -> str:
     text = f"{value:g}" if isinstance(value, float) else str(value)
     return text if text.isprintable() and " " not in text and text else json.dumps(text)
 
@@ -175,7 +175,7 @@ def _printable(text: str) -> str:
     return text if text.isprintable() else json.dumps(text, ensure_ascii=False)[1:-1]
 
 
-def _blotted(line: str) -> str:
+def _redact(line: str) -> str:
     for secret in _secrets:
         line = line.replace(secret, HIDDEN)
     return line

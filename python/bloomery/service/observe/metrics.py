@@ -100,14 +100,14 @@ class Metrics:
     def render(self, user: User) -> bytes:
         """The figures of the server, and of filters whose names the one who asks may use."""
         self.turns.join()
-        entries = list(self._chosen(user.covers))
+        entries = list(self._visible_entries(user.covers))
         registry = CollectorRegistry(auto_describe=False)
         registry.register(_ServerCollector(self, len(entries), user))
         registry.register(LookupFigures(self.commands.lookups, entries))
         ProcessCollector(registry=registry)
         return generate_latest(registry) + self._filter_lines(entries).encode()
 
-    def _chosen(self, covers: Callable[[bytes], bool]) -> Iterator[Entry]:
+    def _visible_entries(self, covers: Callable[[bytes], bool]) -> Iterator[Entry]:
         entries = itertools.islice(self.engine.state.filters.values(), _MOST_NAMES)
         hidden = self.commands.hidden
         known = (entry for entry in entries if entry.name not in hidden and covers(entry.name))

@@ -28,6 +28,7 @@ __all__ = [
     "adjusted",
     "capacity_of",
     "chosen",
+    "generation_of",
     "limit_and_mark",
     "part_of",
     "policy_of",
@@ -78,6 +79,12 @@ def capacity_of(entry: Entry) -> int:
     return int(entry.settings.get("capacity", 0) if made is None else made)
 
 
+def generation_of(entry: Entry) -> tuple[int, float]:
+    """How many keys the current generation of a rotating filter has, and when it began."""
+    facts = entry.filter._facts()
+    return int(facts["generation_count"]), float(facts["generation_started"])
+
+
 def limit_and_mark(entry: Entry) -> tuple[int | None, int | None]:
     """How many keys a filter takes at most; and with how many its policy is to be looked at next.
     None: any number, never."""
@@ -86,7 +93,7 @@ def limit_and_mark(entry: Entry) -> tuple[int | None, int | None]:
     policy, capacity = policy_of(entry), capacity_of(entry)
     full = part_of(policy.full_at, capacity)
     if policy.on_full == "rotate":
-        left = full - int(entry.filter._facts()["generation_count"])
+        left = full - generation_of(entry)[0]
         return None, entry.items + left if left > 0 else None
     if policy.on_full not in ("reject", "alert"):
         return None, None

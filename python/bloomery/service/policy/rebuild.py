@@ -1,4 +1,4 @@
-"""A new filter for a live one, from its source, while clients go on: the cure for deletions and for
+"""Rebuilds a filter from its source while clients go on using it: the cure for deletions and for
 saturation. This is one rebuild; `rebuilds` has all of a server.
 
     followed: adds go to both ──settle──> the source is read ──> the new one has the name
@@ -57,7 +57,7 @@ class KeySource(Protocol):
 
 @dataclass(slots=True)
 class Rebuild:
-    """How far one is."""
+    """The progress of a rebuild."""
 
     state: str  # settling, reading, done or failed
     began_at: float
@@ -72,7 +72,7 @@ class Rebuild:
 
 
 class RebuildTask:
-    """One rebuild."""
+    """One rebuild, to be run as a task."""
 
     def __init__(
         self,
@@ -91,7 +91,7 @@ class RebuildTask:
         self._turns, self._aside = turns, aside
         self._capacity, self._error_rate, self._settle = capacity, error_rate, settle
         self._name = PREFIX + secrets.token_hex(8).encode()
-        self._made: Entry | None = None
+        self._new: Entry | None = None
         self._given_up: str | None = None
         self._source = entry.settings.get("source")
         # Not one of the event loop's threads: the source may hang, and those write the log.
@@ -99,17 +99,17 @@ class RebuildTask:
 
     async def run(self, states: dict[int, Rebuild]) -> None:
         """Do it; from the moment on when the new filter has the name, the state is its own."""
-        self._make(await self._asked(self._count))
+        self._create(await self._ask_source(self._count))
         await self._turns.logged()
         await asyncio.sleep(self._settle)
         self.state.state = "reading"
         batches = self.rows.batches(_BATCH)
         try:
-            batch = await self._asked(next, batches, None)
+            batch = await self._ask_source(next, batches, None)
             settled = time.monotonic() + self._settle
             while batch is not None:
                 await self._add(batch)
-                batch = await self._asked(next, batches, None)
+                batch = await self._ask_source(next, batches, None)
         finally:
             self._thread.submit(batches.close)  # behind what it does
         if hasattr(self.entry.filter, "remove"):
@@ -119,12 +119,12 @@ class RebuildTask:
         self._engine.gather()
         self._check()
         new = self._engine.succeed(self.entry)
-        states[new.id], self._made = self.state, None
+        states[new.id], self._new = self.state, None
         self._commands.hidden.discard(self._name)
         await self._turns.logged()
 
-    async def _asked(self, what: Callable[..., _T], *args: Any) -> _T:
-        """What the source says."""
+    async def _ask_source(self, what: Callable[..., _T], *args: Any) -> _T:
+        """Call the source, in its thread."""
         asked = asyncio.wrap_future(self._thread.submit(what, *args))
         try:
             return await asyncio.wait_for(asked, _UNFINISHED)
@@ -140,7 +140,7 @@ class RebuildTask:
         batches.close()
         return self.state.of * sum(len(forms(key)) for key in some) // max(1, len(some))
 
-    def _make(self, keys: int) -> None:
+    def _create(self, keys: int) -> None:
         commands, old, settings = self._commands, self.entry.filter, self.entry.settings
         wanted = self._capacity
         if wanted is None:
@@ -159,12 +159,12 @@ class RebuildTask:
         self._check()
         made = commands.create(self._name, old.kind, capacity=wanted, error_rate=rate, **more)
         commands.hidden.add(self._name)
-        self._made = made
-        self._keep()
+        self._new = made
+        self._postpone_expiry()
         self._engine.follow(self.entry, made, self._give_up)
 
-    def _keep(self) -> None:
-        """Let it not end for a while."""
+    def _postpone_expiry(self) -> None:
+        """Let the new filter expire later than it would: a crash must not leave it for ever."""
         seconds = 2 * self._settle + _UNFINISHED
         self._commands.expire(self._name, self._engine.state.now + seconds)
 
@@ -180,7 +180,7 @@ class RebuildTask:
             )
         if NO_ROOM in answers:
             raise errors.NotEnoughMemory("there is no memory for the new filter (maxmemory)")
-        self._keep()
+        self._postpone_expiry()
         self.state.rows += len(batch)
         await self._turns.logged()
 
@@ -195,15 +195,15 @@ class RebuildTask:
             raise errors.InvalidParameter("the filter was dropped")
         if self.entry.settings.get("source") != self._source:
             raise errors.InvalidParameter("the filter was bound to another source meanwhile")
-        if self._made is not None and self._made.id not in self._engine.state.filters:
+        if self._new is not None and self._new.id not in self._engine.state.filters:
             raise errors.InvalidParameter("what was built so far was dropped")
 
     def forget(self) -> None:
-        """Leave nothing behind."""
+        """Release the source, and drop the new filter if it did not take the place."""
         engine = self._engine
         self._thread.submit(self.rows.close)
         engine.give_up(self.entry.id, "the rebuild has ended")
-        if self._made is not None and engine.problem is None:
+        if self._new is not None and engine.problem is None:
             self._turns.join()
-            self._commands.drop(self._made.name)
+            self._commands.drop(self._new.name)
             self._commands.hidden.discard(self._name)

@@ -1,4 +1,4 @@
-"""The filters of a server that are built anew: which can be, how many at once, how each ended."""
+"""The rebuilds of a server: which filters can be rebuilt, how many at once, how each ended."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _MOST = 8  # at once: each has a connection and a filter of its own
 
 
 class Rebuilds:
-    """The filters of a server that are built anew, and those that were."""
+    """The rebuilds that are under way, and how the last one of each filter ended."""
 
     def __init__(self, commands: Commands, turns: Turns, aside: Aside, say: Say) -> None:
         self._commands, self._turns, self._aside, self._say = commands, turns, aside, say

@@ -73,7 +73,7 @@ class Connection(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Forget the client."""
-        self.door.server.intake.move(self.charged, 0)
+        self.door.server.input_budget.move(self.charged, 0)
         self.charged = 0
         self.door.farewell(self)
 
@@ -113,7 +113,7 @@ class Connection(asyncio.Protocol):
         if waiting < before:  # a command was whole: what is left began just now
             self.begun = time.monotonic()
         after = max(waiting + self.client.queued_bytes - RESERVED, 0)
-        if self.door.server.intake.move(self.charged, after):
+        if self.door.server.input_budget.move(self.charged, after):
             self.charged = after
         elif self.busy or self.committing:
             self.transport.abort()

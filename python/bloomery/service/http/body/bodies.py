@@ -63,7 +63,7 @@ class Bodies:
 
     async def _rest(self, body: bytes, receive: Any, most: int) -> bytes:
         parts, size = [body], len(body)
-        with Charge(self.server.intake) as charge:
+        with Charge(self.server.input_budget) as charge:
             while True:
                 if size > most:
                     raise self._too_large(most)

@@ -209,7 +209,7 @@ class Held:
     def __init__(self, server: Server, taken: Taken) -> None:
         self._seconds = server.settings.http_body_seconds
         self._taken = taken
-        self.charge = Charge(server.intake)
+        self.charge = Charge(server.input_budget)
         self._since = time.monotonic()
 
     def weigh(self, pending: int) -> None:

@@ -144,7 +144,7 @@ async def put(
     there = _check(server, name, replace)
     upload = _Upload(server)
     try:
-        with Charge(server.intake) as charge:
+        with Charge(server.input_budget) as charge:
             async for data in bodies.parts(request.receive):
                 check_again(server, request.scope, "import", name)
                 await upload.take(data)
