@@ -151,7 +151,7 @@ async def put(
         there = _check(context, name, replace)
         source = context.commands.find(name).settings.get("source") if there else None
         context.commands.rename(upload.name, name)
-        if source in context.commands.lookups.backings:  # it is the same to those who look keys up
+        if source in context.commands.lookups.sources:  # it is the same to those who look keys up
             context.commands.bind(name, source)
         context.commands.expire(name, None)
     except BaseException:

@@ -194,7 +194,7 @@ async def filter_info(context: HttpContext, name: bytes) -> dict[str, Any]:
     facts = context.commands.info(name, about)
     del facts["settings"]  # a seed may be a secret; what can be shown is there anyway
     rebuild = context.rebuilds.of(context.commands.find(name))
-    facts["rebuild"] = None if rebuild is None else rebuild.shown()
+    facts["rebuild"] = None if rebuild is None else rebuild.as_dict()
     return facts | _row(context.commands.find(name))
 
 

@@ -70,5 +70,5 @@ async def figures(request: Request) -> Response:
 async def alerts(request: Request) -> Response:
     """What is wrong now: the server's own, and those of filters that one may use."""
     covers, active = request.state.user.covers, context_of(request).alerts.active.values()
-    rows = [alert.shown() for alert in active if alert.name is None or covers(alert.name)]
+    rows = [alert.as_dict() for alert in active if alert.name is None or covers(alert.name)]
     return ApiResponse({"alerts": rows})

@@ -249,7 +249,7 @@ def policy(client: ClientState, words: list[bytes]) -> dict[str, Any]:
     commands = client.context.commands
     if changes:
         commands.adjust(name, **changes)
-    fields = commands.policy(name).shown()
+    fields = commands.policy(name).as_dict()
     return {
         name: f"{value:g}" if isinstance(value, float) else value for name, value in fields.items()
     }
