@@ -40,7 +40,7 @@ def _commands() -> str:
 
 def routes() -> list[tuple[str, str]]:
     """Each route of HTTP, as GET /path, and its operation."""
-    paths = make(None).openapi()["paths"]
+    paths = make().openapi()["paths"]
     found = [
         (f"{method.upper()} {path}", about.get("x-operation", "connect"))
         for path, methods in paths.items()

@@ -28,8 +28,10 @@ WORDS = {
     "aiter": "iter",
     "aiter_raw": "iter_raw",
     "anext": "next",
+    "arun": "run",
     "aread": "read",
     "asynccontextmanager": "contextmanager",
+    "drive_async": "drive",
     "StopAsyncIteration": "StopIteration",
 }
 
@@ -78,7 +80,37 @@ CLIENT = [
     ),
 ]
 
-GUARD: list[Twin] = []
+GUARD = [
+    Twin(
+        "guard/caches/aioredis.py",
+        "guard/caches/redis.py",
+        [
+            ("Cluster, for asyncio.", "Cluster, for threads."),
+            (
+                "Redis, for asyncio, shared by all who use the same prefix.",
+                ("Redis, shared by all who use the same prefix; any thread may use it."),
+            ),
+            ("`redis.asyncio`", "redis-py"),
+            ("for_asyncio=True", "for_asyncio=False"),
+        ],
+    ),
+    Twin(
+        "guard/queues/aioredis.py",
+        "guard/queues/redis.py",
+        [
+            ("Redis, for asyncio;", "Redis, for threads;"),
+            ("Stream, for asyncio", "Stream, for any thread"),
+            ("`redis.asyncio`", "redis-py"),
+            ("for_asyncio=True", "for_asyncio=False"),
+            # A thread may wait for the check where the queue is made; a constructor on a loop not.
+            (
+                "self._checked = self._closed = False",
+                "self._checked = self._closed = False\n        self._check()",
+            ),
+            (", asyncio.TimeoutError", ""),
+        ],
+    ),
+]
 
 REDIS: list[Twin] = []
 

@@ -56,7 +56,7 @@ def test_every_command_and_route_is_tried() -> None:
     commands = {command.name for command in table.every()}
     routes = {
         f"{method} {route.path}"
-        for route in app.make(None).routes
+        for route in app.make().routes
         if isinstance(route, Route)
         for method in (route.methods or set()) - {"HEAD"}
     }

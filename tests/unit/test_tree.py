@@ -24,26 +24,31 @@ MAY_IMPORT = {
     "errors": set(),
     "_native": {"errors", "types"},
     "types": set(),
-    "steady": set(),
+    "boottime": set(),
+    "flow": set(),
     "sizing": {"_native", "errors", "types"},
     "storage": _BASE,
     "filters": _BASE | {"storage"},
+    "database_errors": {"errors"},
+    "json_keys": {"_native", "errors"},
     "names": {"errors"},
-    "guard": _BASE | {"filters", "steady", "storage"},
-    "client": _BASE | {"filters", "guard", "names", "storage"},
+    "guard": _BASE | {"boottime", "database_errors", "filters", "flow", "storage"},
+    "client": _BASE | {"filters", "guard", "json_keys", "names", "storage"},
     "bloomery": _BASE | {"client", "filters"},
-    "building": _BASE | {"filters", "storage"},
-    "integrations": _BASE | {"filters", "storage", "guard"},
+    "building": _BASE | {"database_errors", "filters", "storage"},
+    "integrations": _BASE | {"filters", "flow", "guard", "storage"},
     "service": _BASE
     | {
         "bloomery",
+        "database_errors",
         "filters",
+        "json_keys",
         "names",
         "storage",
         "guard",
         "integrations",
         "building",
-        "steady",
+        "boottime",
     },
     "dashboard": {"bloomery", "errors", "service", "sizing", "types"},
     "cli": _BASE | {"filters", "storage", "guard", "integrations", "service", "building"},
@@ -194,7 +199,7 @@ def test_import_brings_no_optional_package() -> None:
     loaded = done.stdout.decode().split()
     assert not {name.partition(".")[0] for name in loaded} & OPTIONAL
     ours = {part_of(name) for name in loaded if name.partition(".")[0] == "bloomery"}
-    assert ours <= _BASE | {"bloomery", "client", "filters", "names", "storage"}
+    assert ours <= _BASE | {"bloomery", "client", "filters", "json_keys", "names", "storage"}
 
 
 def test_no_file_names_a_machine() -> None:

@@ -11,6 +11,7 @@ from bloomery.errors import SourceUnavailable
 from bloomery.guard import Answer, Guard
 from bloomery.guard.protocols import Cached
 from bloomery.guard.singleflight import Flights, Some
+from privates import core_of
 from unit.guard.table import Memory
 from unit.guard.test_stampede import waiting
 from waiting import wait_until
@@ -92,7 +93,7 @@ def test_what_is_cached_does_not_wait_for_the_source(source: Hanging) -> None:
     source.go_on.set()
     batch.join(30)
     assert [type(one) for one in failed] == [SourceUnavailable]
-    assert guard._core.flights.table == {}
+    assert core_of(guard).flights.table == {}
 
 
 def test_what_is_stale_is_not_lost_with_the_batch(source: Hanging) -> None:
@@ -110,7 +111,7 @@ def test_what_is_stale_is_not_lost_with_the_batch(source: Hanging) -> None:
         thread.join(30)
     assert heard == [Answer(True, 1, "stale")]
     assert [type(one) for one in failed + failed_too] == [SourceUnavailable] * 2
-    assert guard._core.flights.table == {}
+    assert core_of(guard).flights.table == {}
 
 
 def test_some_land_and_the_rest_waits_on() -> None:

@@ -1,11 +1,11 @@
-"""One connection of HTTP: uvicorn's, with limits.
+"""One connection of HTTP: uvicorn's protocol, with limits.
 
     nothing ──first byte──> head ──> body ──> answering ──> nothing (kept alive)
             header seconds: the head is there    body seconds: something more of it came
 
-Who has no request under way is a stranger: when there are too many connections the one that has
-been so for longest makes room. That an answer was had before does not help: anybody has one from
-/healthz.
+A client without a request under way is a stranger: when there are too many connections the one that
+has been so for longest is hung up on. That it had an answer before does not help: anybody gets one
+from /healthz.
 
 Requests that are sent ahead of their answers (pipelined) are answered in order. While enough of
 them wait, what else has come is held back unparsed, and no more is read. An offer to upgrade the
@@ -14,95 +14,108 @@ protocol (`Upgrade: h2c`, by Java's client and curl --http2) is ignored, as RFC 
 
 from __future__ import annotations
 
+import asyncio
 import logging
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, Protocol, cast
 
 import httptools
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn import Config
 
+from bloomery.service.config.settings import Settings
 from bloomery.service.http import problems, smuggling
-from bloomery.service.http.request_cycle import Cycle, Flow
+from bloomery.service.http.limits import MAX_HEAD, MAX_PIPELINED
+from bloomery.service.http.request_cycle import ReadFlow, RequestCycle
+from bloomery.service.http.uvicorn_internals import HttpToolsProtocol, ServerState
 
-if TYPE_CHECKING:
-    from bloomery.service.http.server import HttpDoor
+__all__ = ["HttpConnection"]
 
-__all__ = ["Connection"]
-
-MOST_HEAD = 16 << 10
-_MOST_WAITING = 64  # requests sent ahead of their answers; those behind them are held back
 _AT_ONCE = 8 << 10  # bytes that are parsed in one go: no more than 300 requests
 _HEAD, _BODY, _NOTHING = "head", "body", ""
 # uvicorn would warn of each client that sends something else than HTTP.
 _QUIET = logging.Logger("bloomery.http", logging.CRITICAL + 1)
 
 
-class Connection(HttpToolsProtocol):
+class Owner(Protocol):
+    """What a connection uses of the server that accepted it."""
+
+    settings: Settings
+    config: Config
+    state: ServerState
+    loop: asyncio.AbstractEventLoop
+    strangers: dict[HttpConnection, None]
+    header_lines: bytes  # of every response
+
+    def welcome(self, connection: HttpConnection) -> None:
+        """Make room for a new client, or turn it away."""
+
+    def farewell(self, connection: HttpConnection) -> None:
+        """Forget a client that is gone."""
+
+
+class HttpConnection(HttpToolsProtocol):
     """A connection that keeps to the limits, or ends."""
 
-    door: HttpDoor
-
-    def __init__(self, door: HttpDoor) -> None:
-        super().__init__(door.config, door.state, {}, door.loop)
+    def __init__(self, owner: Owner) -> None:
+        super().__init__(owner.config, owner.state, {}, owner.loop)
         self.logger = _QUIET
-        self.door = door
+        self.owner = owner
         self.waits = _HEAD  # for what
         self.since = 0.0  # the head began, or something of the body came
         self.head = 0  # bytes of it so far; then, those since the last of the body: trailers
         self.dropped = 0  # bytes of a body that nobody wants
         self.stuck: float | None = None  # since when the client takes no answers
         self._owed = 0  # answers
-        self._held = b""  # has come, and is not parsed yet
+        self._unparsed = b""  # has come, and is held back
         self._offered = False  # this request offers an upgrade: the parser stops behind its head
         self._resumed = False  # it gets that head again, without the offer
         self._refused: tuple[int, str] | None = None
-        self._last_words: bytes | None = None  # when all that is owed is answered
+        self._last_response: bytes | None = None  # when all that is owed is answered
 
     # Who comes and goes.
 
     def connection_made(self, transport: Any) -> None:
         """Take in a client, if there is room."""
         super().connection_made(transport)
-        self.flow = Flow(self)
+        self.flow = ReadFlow(transport, self._is_held_back)
         self.since = self.loop.time()
-        self.door.welcome(self)
+        self.owner.welcome(self)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Forget it."""
-        self.door.farewell(self)
-        self._held = b""
+        self.owner.farewell(self)
+        self._unparsed = b""
         super().connection_lost(exc)
 
     def shutdown(self) -> None:
         """Answer what has begun, and end."""
-        self._held = b""
+        self._unparsed = b""
         super().shutdown()
 
     # What it sends.
 
-    @property
-    def holding(self) -> bool:
+    def _is_held_back(self) -> bool:
         """Whether there is more to parse, or nothing is to be parsed any more."""
-        return bool(self._held) or self._last_words is not None
+        return bool(self._unparsed) or self._last_response is not None
 
     def data_received(self, data: bytes) -> None:
         """Take bytes: a little at a time, and not while too many requests wait."""
-        if self._last_words is not None:
+        if self._last_response is not None:
             return
-        if self._held or len(data) > _AT_ONCE or len(self.pipeline) >= _MOST_WAITING:
-            self._held += data
+        if self._unparsed or len(data) > _AT_ONCE or len(self.pipeline) >= MAX_PIPELINED:
+            self._unparsed += data
             self._go_on()
         else:
             self._parse(data)
 
     def _go_on(self) -> None:
         """Parse what was held back, as far as requests may wait."""
-        while self._held and len(self.pipeline) < _MOST_WAITING:
+        while self._unparsed and len(self.pipeline) < MAX_PIPELINED:
             if self.transport.is_closing():
-                self._held = b""
+                self._unparsed = b""
                 return
-            data, self._held = self._held[:_AT_ONCE], self._held[_AT_ONCE:]
+            data, self._unparsed = self._unparsed[:_AT_ONCE], self._unparsed[_AT_ONCE:]
             self._parse(data)
-        if self._held:
+        if self._unparsed:
             self.flow.pause_reading()
         elif self._owed == 0:  # else who is answered reads on, when it needs more
             self.flow.resume_reading()
@@ -127,8 +140,8 @@ class Connection(HttpToolsProtocol):
                 self.send_400_response("")
                 return
         waits = self.waits is not _NOTHING
-        if waits and self.head > MOST_HEAD and not self.transport.is_closing():
-            self.refuse(431, f"the head of a request may have {MOST_HEAD:,} bytes")
+        if waits and self.head > MAX_HEAD and not self.transport.is_closing():
+            self.refuse(431, f"the head of a request may have {MAX_HEAD:,} bytes")
 
     def _ignore_upgrade(self) -> None:
         """Go on behind a head that offers an upgrade. httptools takes what follows for another
@@ -136,8 +149,8 @@ class Connection(HttpToolsProtocol):
         self._offered, self._resumed = False, True
         self.parser = httptools.HttpRequestParser(self)
         self.parser.set_dangerous_leniencies(lenient_data_after_close=True)
-        framing = (one for one in self.headers if one[0] in smuggling.FRAMING)
-        lines = b"".join(b"%b: %b\r\n" % one for one in framing)
+        framing = (header for header in self.headers if header[0] in smuggling.FRAMING)
+        lines = b"".join(b"%b: %b\r\n" % header for header in framing)
         self.parser.feed_data(b"POST / HTTP/1.1\r\n%b\r\n" % lines)
 
     def on_message_begin(self) -> None:
@@ -160,21 +173,21 @@ class Connection(HttpToolsProtocol):
         else:
             self._take_head()
             self._offered = self.parser.should_upgrade()
-            self.door.strangers.pop(self, None)
+            self.owner.strangers.pop(self, None)
         self.head = 0
         self.waits = _BODY
 
     def _take_head(self) -> None:
         """Begin with a request, or let it wait; raises if one with this head cannot be read."""
-        if self.head > MOST_HEAD:  # or all that came with it is: count
+        if self.head > MAX_HEAD:  # or all that came with it is: count
             size = len(self.url) + sum(len(name) + len(value) + 4 for name, value in self.headers)
-            if size > MOST_HEAD:
-                self._refused = (431, f"the head of a request may have {MOST_HEAD:,} bytes")
+            if size > MAX_HEAD:
+                self._refused = (431, f"the head of a request may have {MAX_HEAD:,} bytes")
                 raise ValueError
         parser, scope = self.parser, cast("dict[str, Any]", self.scope)
-        given = scope["given"] = dict(self.headers)
+        by_name = scope["headers_by_name"] = dict(self.headers)
         method, version = parser.get_method(), parser.get_http_version()
-        self._refused = smuggling.refusal(method, version, given, self.headers)
+        self._refused = smuggling.refusal(method, version, by_name, self.headers)
         if self._refused is not None:
             raise ValueError
         url = httptools.parse_url(self.url)
@@ -183,7 +196,17 @@ class Connection(HttpToolsProtocol):
         scope["path"], scope["raw_path"] = url.path.decode("ascii"), url.path
         scope["query_string"] = url.query or b""
         scope["http_version"] = version
-        self.cycle = Cycle(self, version != "1.0" and parser.should_keep_alive())
+        self.cycle = RequestCycle(
+            self.owner.header_lines,
+            scope=self.scope,
+            transport=self.transport,
+            flow=self.flow,
+            logger=self.logger,
+            access_logger=self.access_logger,
+            expect_100_continue=self.expect_100_continue,
+            keep_alive=version != "1.0" and parser.should_keep_alive(),
+            on_response=self.on_response_complete,
+        )
         if self._owed == 0:
             self._start_asgi_task(self.cycle, self.app)
         else:
@@ -196,7 +219,7 @@ class Connection(HttpToolsProtocol):
         self.head = 0
         if self.cycle.response_complete:
             self.dropped += len(body)
-            if self.dropped > self.door.server.settings.http_max_body_bytes:
+            if self.dropped > self.owner.settings.http_max_body_bytes:
                 self.transport.abort()
             return
         super().on_body(body)
@@ -213,10 +236,10 @@ class Connection(HttpToolsProtocol):
         """One answer less is owed: the next request has its turn, if it is there."""
         self._owed -= 1
         super().on_response_complete()
-        if self._held:
+        if self._unparsed:
             self._go_on()
         if self._owed == 0:
-            self.door.strangers[self] = None
+            self.owner.strangers[self] = None
             self._end()
 
     # Limits.
@@ -233,7 +256,7 @@ class Connection(HttpToolsProtocol):
 
     def sweep(self, now: float) -> None:
         """End it if it is too slow."""
-        settings = self.door.server.settings
+        settings = self.owner.settings
         if self.transport.is_closing():
             return
         if self.stuck is not None and now - self.stuck > settings.slow_client_seconds:
@@ -271,14 +294,14 @@ class Connection(HttpToolsProtocol):
             if self.pipeline:
                 self.pipeline.popleft()
             self._owed -= 1
-        self._held = b""
-        self._last_words = self._problem(*(self._refused or (400, "that is no request of HTTP")))
+        self._unparsed = b""
+        self._last_response = self._problem(*(self._refused or (400, "that is no request of HTTP")))
         self.flow.pause_reading()
         self._end()
 
     def _end(self) -> None:
-        if self._last_words is not None and self._owed == 0 and not self.transport.is_closing():
-            self.transport.write(self._last_words)
+        if self._last_response is not None and self._owed == 0 and not self.transport.is_closing():
+            self.transport.write(self._last_response)
             self.transport.close()
 
     def _problem(self, status: int, detail: str) -> bytes:
@@ -290,4 +313,4 @@ class Connection(HttpToolsProtocol):
             f"content-length: {len(body)}\r\nconnection: close\r\n"
         )
         retry = f"retry-after: {problems.RETRY_SECONDS}\r\n" if status == 503 else ""
-        return f"{head}{retry}".encode() + self.door.lines + b"\r\n" + body
+        return f"{head}{retry}".encode() + self.owner.header_lines + b"\r\n" + body

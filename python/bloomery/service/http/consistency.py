@@ -22,9 +22,9 @@ CONSISTENCY = {
 
 def consistency(scope: Any) -> bool | None:
     """Whether a request wants Redis to be asked; None: it does not say."""
-    given = QueryParams(scope["query_string"]).get("consistency")
-    if given not in (None, "local", "shared"):
+    wanted = QueryParams(scope["query_string"]).get("consistency")
+    if wanted not in (None, "local", "shared"):
         raise errors.InvalidRequest(
-            f"consistency is {given[:60]!r}, must be local (this node's copy) or shared (Redis)"
+            f"consistency is {wanted[:60]!r}, must be local (this node's copy) or shared (Redis)"
         )
-    return None if given is None else given == "shared"
+    return None if wanted is None else wanted == "shared"

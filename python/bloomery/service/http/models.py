@@ -18,7 +18,7 @@ __all__ = [
     "Changes",
     "FilterInfo",
     "FilterList",
-    "FilterRow",
+    "ListedFilter",
     "Merge",
     "NewFilter",
     "Samples",
@@ -62,7 +62,7 @@ Share = Annotated[float, Field(gt=0, le=1)]
 Seconds = Annotated[float, Field(ge=0, le=1e9)] | Annotated[str, Field(pattern=_WINDOW)]
 
 
-class _Policy(_Strict):
+class _PolicyFields(_Strict):
     """What happens when a filter is full, and from when on somebody is told (docs/policies.md)."""
 
     on_full: Literal["grow", "rotate", "reject", "alert"] | None = None
@@ -78,7 +78,7 @@ class _Policy(_Strict):
     )
 
 
-POLICY = set(_Policy.model_fields)
+POLICY = set(_PolicyFields.model_fields)
 
 
 Source = Annotated[
@@ -87,7 +87,7 @@ Source = Annotated[
 ]
 
 
-class _New(_Policy):
+class _New(_PolicyFields):
     name: FilterName
     source: Source | None = Field(None, description="Where keys are looked up (role admin).")
 
@@ -120,8 +120,11 @@ class Scalable(_Hashed):
     growth: float = Field(1.125, ge=LEAST_GROWTH, le=MOST_GROWTH)
 
 
-class Counting(_Hashed):
+class NewCounting(_Hashed):
     """Removal, and duplicates counted."""
+
+    __qualname__ = "Counting"  # its name in the OpenAPI document, with the title
+    model_config = ConfigDict(title="Counting")
 
     kind: Literal["counting"]
     counter_bits: Literal[4, 8] = 4
@@ -175,15 +178,15 @@ class RedisCuckoo(_New):
 
 
 def _kind(value: Any) -> str:
-    found = value.get("kind", "") if isinstance(value, dict) else getattr(value, "kind", "")
-    return found if isinstance(found, str) else "?"
+    kind = value.get("kind", "") if isinstance(value, dict) else getattr(value, "kind", "")
+    return kind if isinstance(kind, str) else "?"
 
 
 NewFilter = Annotated[
     Annotated[AnyKind, Tag("")]
     | Annotated[Bloom, Tag("bloom")]
     | Annotated[Scalable, Tag("scalable")]
-    | Annotated[Counting, Tag("counting")]
+    | Annotated[NewCounting, Tag("counting")]
     | Annotated[Deletable, Tag("deletable")]
     | Annotated[Cuckoo, Tag("cuckoo")]
     | Annotated[Rotating, Tag("rotating")]
@@ -198,7 +201,7 @@ KINDS: dict[str, type[BaseModel]] = {
 }
 
 
-class Changes(_Policy):
+class Changes(_PolicyFields):
     """What is to change about a filter; what is left out stays. A policy's null: the default."""
 
     name: FilterName | None = Field(None, description="Its new name.")
@@ -234,8 +237,11 @@ class NewRebuild(_Strict):
     )
 
 
-class FilterRow(BaseModel):
+class ListedFilter(BaseModel):
     """A filter in a list."""
+
+    __qualname__ = "FilterRow"  # its name in the OpenAPI document, with the title
+    model_config = ConfigDict(title="FilterRow")
 
     name: str
     kind: str | None = Field(description="null while it is being loaded")
@@ -248,14 +254,14 @@ class FilterRow(BaseModel):
 class FilterList(BaseModel):
     """Some of the filters."""
 
-    filters: list[FilterRow]
+    filters: list[ListedFilter]
     cursor: int | None = Field(description="for the next ones; null: that was all")
 
 
-class FilterInfo(FilterRow):
+class FilterInfo(ListedFilter):
     """All that is known about a filter; each kind has more of its own."""
 
-    model_config = ConfigDict(extra="allow")
+    model_config = ConfigDict(extra="allow", title="FilterInfo")
 
     adds: int = Field(description="keys added since the server started")
     checks: int = Field(description="keys asked for since the server started")

@@ -1,63 +1,58 @@
-"""A request and its answer: uvicorn's, but an answer goes out in one piece where it can, behind
-headers that were put together before.
+"""A request and its response: uvicorn's cycle, but a response is written in one piece where it can
+be, behind headers that were put together before.
 
-uvicorn writes a head and a body each by itself, and looks at each header of each answer: with the
+uvicorn writes a head and a body each by itself, and looks at each header of each response: with the
 security headers that all of them have, this here takes a tenth less of the server's time.
 """
 
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+import re
+from collections.abc import Callable
+from http import HTTPStatus
+from typing import Any
 
-from uvicorn.protocols.http.flow_control import FlowControl
-from uvicorn.protocols.http.httptools_impl import (
-    HEADER_VALUE_RE,
-    STATUS_LINE,
-    RequestResponseCycle,
-)
+from bloomery.service.http.uvicorn_internals import FlowControl, RequestResponseCycle
 
-if TYPE_CHECKING:
-    from bloomery.service.http.connection import Connection
+__all__ = ["ReadFlow", "RequestCycle"]
 
-__all__ = ["Cycle", "Flow"]
+_STATUS_LINES = {
+    status.value: f"HTTP/1.1 {status.value} {status.phrase}\r\n".encode() for status in HTTPStatus
+}
+_CONTROL = re.compile(b"[\x00-\x08\x0a-\x1f\x7f]")  # what no header's value may have
 
 
-class Flow(FlowControl):
-    """Reads on when the application wants more of a body, but not past what is held back."""
+class ReadFlow(FlowControl):
+    """Reads on when the application wants more of a body, unless bytes that have come are still
+    held back."""
 
-    def __init__(self, connection: Connection) -> None:
-        super().__init__(connection.transport)
-        self._connection = connection
+    def __init__(self, transport: asyncio.Transport, is_held_back: Callable[[], bool]) -> None:
+        super().__init__(transport)
+        self._is_held_back = is_held_back
 
     def resume_reading(self) -> None:
         """Read on, if nothing that has come is yet to be parsed."""
-        if self.read_paused and not self._connection.holding:
+        if self.read_paused and not self._is_held_back():
             super().resume_reading()
 
 
-class Cycle(RequestResponseCycle):
-    """One request, from its head to the end of its answer."""
+class RequestCycle(RequestResponseCycle):
+    """One request, from its head to the end of its response."""
 
-    def __init__(self, connection: Connection, keep_alive: bool) -> None:
+    def __init__(self, header_lines: bytes, **of_uvicorn: Any) -> None:
+        """`header_lines`: the headers that every response has, as they are written."""
         super().__init__(
-            scope=connection.scope,
-            transport=connection.transport,
-            flow=connection.flow,
-            logger=connection.logger,
-            access_logger=connection.access_logger,
+            **of_uvicorn,
             access_log=False,
             default_headers=[],  # they are lines already
             message_event=asyncio.Event(),
-            expect_100_continue=connection.expect_100_continue,
-            keep_alive=keep_alive,
-            on_response=connection.on_response_complete,
         )
-        self._lines = connection.door.lines
+        self._header_lines = header_lines
         self._head = b""  # what is not yet written of it
 
     async def send(self, message: Any) -> None:
-        """Take a part of the answer."""
+        """Take a part of the response."""
         if self.response_started and not self._head:
             await super().send(message)
             return
@@ -92,10 +87,10 @@ class Cycle(RequestResponseCycle):
         )
 
     def _heading(self, status: int, headers: list[tuple[bytes, bytes]]) -> bytes:
-        """The head of the answer, of headers in lower case."""
-        parts = [STATUS_LINE[status], self._lines]
+        """The head of the response, of headers in lower case."""
+        parts = [_STATUS_LINES[status], self._header_lines]
         for name, value in headers:
-            if HEADER_VALUE_RE.search(value):
+            if _CONTROL.search(value):
                 raise RuntimeError(f"a line's end in the header {name.decode()}")
             if name == b"content-length":
                 self.expected_content_length, self.chunked_encoding = int(value), False

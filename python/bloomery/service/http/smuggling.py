@@ -1,7 +1,8 @@
-"""Heads of requests that two readers could understand differently are refused, before anything of
-them is done: it is by those that one request is smuggled past a proxy in another's body.
+"""Refuse request smuggling: heads that a proxy and this server could understand differently, by
+which one request passes a proxy hidden in the body of another.
 
-httptools refuses most: two lengths, a length beside chunks, spaces before a colon. Not these.
+httptools refuses most of them: two lengths, a length beside chunks, spaces before a colon. What it
+lets pass is refused here, before anything of the request is done.
 """
 
 from __future__ import annotations
@@ -20,20 +21,20 @@ _ONCE = frozenset(
 
 
 def refusal(
-    method: bytes, version: str, given: dict[bytes, bytes], headers: list[tuple[bytes, bytes]]
+    method: bytes, version: str, by_name: dict[bytes, bytes], headers: list[tuple[bytes, bytes]]
 ) -> tuple[int, str] | None:
     """The status and the reason if a request with these headers is not read; None if it is."""
-    if len(given) < len(headers):
+    if len(by_name) < len(headers):
         names = [name for name, _ in headers]
-        twice = sorted(name.decode() for name in _ONCE & given.keys() if names.count(name) > 1)
+        twice = sorted(name.decode() for name in _ONCE & by_name.keys() if names.count(name) > 1)
         if twice:
             return 400, f"the header {twice[0]} comes twice"
-    if b"transfer-encoding" in given:
+    if b"transfer-encoding" in by_name:
         codings = b",".join(value for name, value in headers if name == b"transfer-encoding")
         if codings.strip().lower() != b"chunked":
             return 501, "Transfer-Encoding must be chunked, and no more: send the body as it is"
     if method == b"CONNECT":
         return 400, "CONNECT is for proxies, which this server is not"
-    if b"host" not in given and version != "1.0":
+    if b"host" not in by_name and version != "1.0":
         return 400, "there must be a Host header"
     return None

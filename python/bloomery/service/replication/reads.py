@@ -5,29 +5,57 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from bloomery import errors
 from bloomery.integrations.redis.bits.strings import Strings
 from bloomery.integrations.redis.naming import Keys
 from bloomery.integrations.redis.wire.failures import checked
 from bloomery.integrations.redis.wire.flow import Flow, command
+from bloomery.service.commands import AddHere, Outcome
 from bloomery.service.domain.operations import Op
 from bloomery.service.policy.policy import limit_and_mark
+from bloomery.service.replication.catalogue import Catalogue
+from bloomery.service.replication.node import Node
+from bloomery.service.replication.shared import Shared
 
-if TYPE_CHECKING:
-    from bloomery.service.commands import Outcome
-    from bloomery.service.replication.catalogue import Catalogue
-    from bloomery.service.replication.node import Node
-    from bloomery.service.replication.shared import Shared
-
-__all__ = ["contains", "exact_add", "hear"]
+__all__ = ["StoreReads"]
 
 T = TypeVar("T")
 _DAMAGED = "the filter is not whole in Redis: nodes restore it, try again in a moment"
 
 
-async def contains(node: Node, name: bytes, keys: list[Any], *, sure: bool) -> bytes:
+class StoreReads:
+    """The store as commands ask it (`commands.Store`)."""
+
+    def __init__(self, node: Node) -> None:
+        self._node = node
+
+    @property
+    def preferred(self) -> bool:
+        """Is it to be asked, since this node's copy is too old?"""
+        return self._node.aside
+
+    async def contains(self, name: bytes, keys: Any, *, sure: bool) -> bytes:
+        """Return a byte for each key, as `_contains`."""
+        # A column of Arrow has scalars of its own, which are no keys.
+        listed = keys if isinstance(keys, list) else keys.to_pylist()
+        return await _contains(self._node, name, listed, sure=sure)
+
+    async def add(self, name: bytes, keys: list[Any], add_here: AddHere) -> Outcome:
+        """Add keys; new is what no node had added."""
+        return await _exact_add(self._node, name, keys, add_here)
+
+    async def discover(self, name: bytes) -> None:
+        """Take in a filter of this name before the stream tells of it, if there is one."""
+        node = self._node
+        with contextlib.suppress(errors.BloomeryError):  # then this node knows of none
+            listed = await _asked(node, node.catalogue.find(name))
+            if listed is not None and not listed.is_over(time.time()):
+                node.mirror.adopted(listed)
+
+
+async def _contains(node: Node, name: bytes, keys: list[Any], *, sure: bool) -> bytes:
     """Return a byte for each key: 0 it was definitely not added by anybody, 1 maybe.
 
     What the copy knows Redis is not asked for. If Redis does not answer, who wants to be `sure` is
@@ -62,14 +90,6 @@ async def contains(node: Node, name: bytes, keys: list[Any], *, sure: bool) -> b
     for at, answer in zip(missing, found, strict=True):
         answers[at] = min(answer, 1)
     return bytes(answers)
-
-
-async def hear(node: Node, name: bytes) -> None:
-    """Take in a filter of this name before the stream tells of it, if Redis says there is one."""
-    with contextlib.suppress(errors.BloomeryError):  # then this node knows of none
-        listed = await _asked(node, node.catalogue.find(name))
-        if listed is not None and not listed.is_over(time.time()):
-            node.mirror.adopted(listed)
 
 
 async def _unknown(node: Node, name: bytes, keys: list[Any]) -> bytes:
@@ -123,7 +143,12 @@ def _whole(strings: Strings, hashes: bytes) -> Flow[bytes | None]:
         return None
 
 
-async def exact_add(node: Node, name: bytes, keys: list[Any]) -> Outcome:
+async def _exact_add(
+    node: Node,
+    name: bytes,
+    keys: list[Any],
+    add_here: AddHere,
+) -> Outcome:
     """Add keys; new is what no node had added, not only this one."""
     entry = node.engine.find(name)
     shared = None if entry is None else node.filters.by_id.get(entry.id)
@@ -135,13 +160,12 @@ async def exact_add(node: Node, name: bytes, keys: list[Any]) -> Outcome:
     limit, _ = limit_and_mark(entry)
     if limit is not None and entry.items + len(keys) > limit:
         # It is nearly full, by what this node knows: it refuses what is beyond.
-        turns = node.server.turns
-        turns.join()
-        outcome = node.server.commands.add(name, keys)
-        await turns.logged()
+        node.turns.join()
+        outcome = add_here(name, keys)
+        await node.turns.logged()
         return outcome
     hashes = node.engine.shelf.hashes(name, keys)
-    answers: bytes = await node.server.turns.call(lambda: node.log.add(shared.listed.uid, hashes))
+    answers: bytes = await node.turns.call(lambda: node.log.add(shared.listed.uid, hashes))
     if entry.id in node.engine.state.filters:
         node.engine.mirror(Op.ADD, entry.id, hashes)
     return answers, None

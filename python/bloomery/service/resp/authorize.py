@@ -1,5 +1,5 @@
-"""Who may: each command is checked before it is done or queued, and what is administrative is
-noted in the audit log."""
+"""Authorization: each command is checked before it is run or queued, and those that are
+administrative are written to the audit log."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from bloomery.service.resp.table import Command
 __all__ = ["NO_LOGIN", "check", "note"]
 
 NO_LOGIN = Failure("NOAUTH Authentication required.")
-_NATIVE = ("contains", "add", "remove")  # what the native path does, for names it is told
+_NATIVE = ("contains", "add", "remove")  # what native code does, for names that it is permitted
 _NOT_THAT_NAME = Failure("NOPERM No permissions to access a key")
 
 

@@ -192,6 +192,10 @@ class ClientState:
         """Are its questions for Redis, and not for this node's copy?"""
         return self.context.commands.asks_store(self.shared)
 
+    def waits(self, items: Sequence[object]) -> bool:
+        """Is a command about these to be waited for? Else it is done at once."""
+        return self.asks_store or self.slices(items)
+
     def slices(self, items: Sequence[object]) -> bool:
         """Are these so many that others are to have their turn in between? Not in a transaction,
         which is short as a whole."""

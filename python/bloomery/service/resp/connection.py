@@ -1,4 +1,5 @@
-"""One connection: bytes in, commands done in order, replies out at the end of the turn."""
+"""One connection of the Redis protocol: bytes in, commands run in order, replies out at the end of
+the turn, when the log has what was written."""
 
 from __future__ import annotations
 

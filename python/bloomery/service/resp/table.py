@@ -1,5 +1,5 @@
-"""The table of commands: each handler stands once, with its grammar, and COMMAND tells of it. A
-name of two words is a subcommand: CONFIG GET."""
+"""The table of commands: each stands here once, with its handler and its grammar, for dispatch and
+for COMMAND. A name of two words is a subcommand: CONFIG GET."""
 
 from __future__ import annotations
 
@@ -113,8 +113,11 @@ def command(
 
 def every() -> list[Command]:
     """Every command, subcommands too, in order."""
-    own = [*COMMANDS.values(), *(one for each in CONTAINERS.values() for one in each.values())]
-    return sorted({command.name: command for command in own}.values(), key=lambda one: one.name)
+    own = [
+        *COMMANDS.values(),
+        *(entry for inner in CONTAINERS.values() for entry in inner.values()),
+    ]
+    return sorted({command.name: command for command in own}.values(), key=lambda entry: entry.name)
 
 
 def find(arguments: list[bytes]) -> Command:

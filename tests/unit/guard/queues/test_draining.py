@@ -9,6 +9,7 @@ import pytest
 
 from bloomery import BloomFilter
 from bloomery.guard import Answer, Guard, SqliteQueue
+from privates import drainer_of
 from unit.guard.flaky import QUIET, Flaky
 from unit.guard.table import Memory
 from waiting import wait_until
@@ -156,7 +157,7 @@ def test_who_loses_the_lease_stops(
     guard: Guard, source: Flaky, queue: SqliteQueue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Another took over in mid-drain: the item under way is done, and no other."""
-    monkeypatch.setattr("bloomery.guard.queues.draining._LEASE_SECONDS", 0.0)
+    monkeypatch.setattr("bloomery.guard.queues.draining.LEASE_SECONDS", 0.0)
     for number in range(5):
         guard.add(number, 1)
     source.mode = "up"
@@ -220,9 +221,8 @@ def test_on_answer_may_use_the_guard(source: Flaky, queue: SqliteQueue) -> None:
     there = Guard(filter, source, queue=queue, on_answer=on_answer, **{**QUIET, "retry": 0.01})
     there.get_many([0, 1])
     source.mode = "up"
-    assert there._drainer is not None
-    there._drainer.join(20)
-    assert not there._drainer.is_alive()
+    drainer_of(there).join(20)
+    assert not drainer_of(there).is_alive()
     assert ("heard", 1) in source.rows
 
 

@@ -4,19 +4,17 @@ usual cases of ADD, MADD, EXISTS, MEXISTS and DEL never come here: native code a
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
-from functools import partial
 from typing import Any
 
-from bloomery.errors import UnknownFilter
 from bloomery.service.commands import NO_ROOM, Outcome
 from bloomery.service.resp import failures, limits
 from bloomery.service.resp.arguments import decimal, integer, option
 from bloomery.service.resp.client import ClientState
 from bloomery.service.resp.handlers.bf_reserve import adopt, make, make_default
-from bloomery.service.resp.handlers.membership import contains, contains_many, filter_at
+from bloomery.service.resp.handlers.membership import contains, contains_many, filter_at, read
 from bloomery.service.resp.replies import ArrayReply, Failure, Raw
 from bloomery.service.resp.table import command, wrong_arity
+from bloomery.service.slices import batches
 
 _NAME = (1, 1, 1)
 
@@ -33,8 +31,8 @@ def _replies(outcome: Outcome) -> list[Any]:
 def add(client: ClientState, words: list[bytes]) -> Any:
     """Add a key: 1 if it is definitely new, 0 if it may have been there."""
     if client.asks_store:
-        return _first(_added(client, words))
-    (answer,) = _few(client, words)
+        return _write_first(client, words)
+    (answer,) = _write_few(client, words)
     if isinstance(answer, Failure):
         raise answer
     return answer
@@ -43,43 +41,36 @@ def add(client: ClientState, words: list[bytes]) -> Any:
 @command("BF.MADD", "key item [item ...]", least=2, most=None, write=True, keys=_NAME, does="add")
 def madd(client: ClientState, words: list[bytes]) -> Any:
     """Add keys: for each, 1 if it is definitely new, 0 if it may have been there."""
-    return _added(client, words) if client.asks_store else _madd(client, words)
+    return _write_many(client, words) if client.waits(words) else _write_few(client, words)
 
 
-def _madd(client: ClientState, words: list[bytes]) -> Any:
-    return _many(client, words) if client.slices(words) else _few(client, words)
-
-
-def _few(client: ClientState, words: list[bytes]) -> list[Any]:
+def _write_few(client: ClientState, words: list[bytes]) -> list[Any]:
     name, *keys = words
     if filter_at(client, name, "bf") is None:
         make_default(client, name)
     return _replies(client.context.commands.add(name, keys))
 
 
-async def _many(client: ClientState, words: list[bytes]) -> Raw:
-    name, commands, replies = words[0], client.context.commands, ArrayReply(client.protocol)
-    if filter_at(client, name, "bf") is None:
-        make_default(client, name)
-    async for keys in commands.batches(name, words[1:]):
-        client.context.turns.join()
-        outcome = await commands.apart(name, partial(commands.add, name, list(keys)))
-        replies.extend(_replies(outcome))
-        if outcome[1] is not None:
-            break
-    return replies.whole()
-
-
-async def _added(client: ClientState, words: list[bytes]) -> list[Any]:
-    """As Redis answers, for all nodes."""
+async def _write(client: ClientState, words: list[bytes]) -> Outcome:
     name, *keys = words
     if filter_at(client, name, "bf") is None:
         make_default(client, name)
-    return _replies(await client.context.commands.added(name, keys, client.shared))
+    return await client.context.commands.write(name, keys, client.shared)
 
 
-async def _first(several: Awaitable[list[Any]]) -> Any:
-    return (await several)[0]
+async def _write_first(client: ClientState, words: list[bytes]) -> Any:
+    (answer,) = _replies(await _write(client, words))
+    return answer
+
+
+async def _write_many(client: ClientState, words: list[bytes]) -> Raw:
+    done, refused = await _write(client, words)
+    replies = ArrayReply(client.protocol)
+    async for part in batches(done):
+        replies.extend(_replies((bytes(part), None)))
+    if refused is not None:
+        replies.extend([failures.refusal("bf", refused)])
+    return replies.whole()
 
 
 @command(
@@ -137,35 +128,25 @@ def insert(client: ClientState, words: list[bytes]) -> Any:
         if not create:
             raise failures.NOT_FOUND
         make(client, name, rate, capacity, expansion, nonscaling=nonscaling)
-    if client.asks_store:
-        return _added(client, [name, *keys])
-    return _madd(client, [name, *keys])
+    return madd(client, [name, *keys])
 
 
 @command("BF.EXISTS", "key item", least=2, keys=_NAME, does="contains")
 def exists(client: ClientState, words: list[bytes]) -> Any:
     """Tell whether a key may have been added: 0 is certain."""
     if client.asks_store:
-        return _first(_contained(client, words))
+        return _read_first(client, words)
     return contains(client, words, "bf")[0]
 
 
 @command("BF.MEXISTS", "key item [item ...]", least=2, most=None, keys=_NAME, does="contains")
 def mexists(client: ClientState, words: list[bytes]) -> Any:
     """Tell of each key whether it may have been added: 0 is certain."""
-    if client.asks_store:
-        return _contained(client, words)
     return contains_many(client, words, "bf")
 
 
-async def _contained(client: ClientState, words: list[bytes]) -> list[bool]:
-    """As Redis answers, for all nodes."""
-    name, *keys = words
-    try:
-        answers = await client.context.commands.contained(name, keys, client.shared)
-    except UnknownFilter:
-        return [False] * len(keys)
-    return [bool(answer) for answer in answers]
+async def _read_first(client: ClientState, words: list[bytes]) -> bool:
+    return bool((await read(client, words, "bf"))[0])
 
 
 @command("BF.DEL", "key item", least=2, write=True, keys=_NAME, does="remove")

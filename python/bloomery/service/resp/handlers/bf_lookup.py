@@ -99,4 +99,4 @@ def _status(client: ClientState, name: bytes) -> dict[str, Any]:
     state = client.context.rebuilds.of(client.context.commands.find(name))
     if state is None:
         raise errors.InvalidParameter("this filter was not rebuilt since the server started")
-    return state.shown()
+    return state.as_dict()

@@ -120,7 +120,7 @@ def _described(about: dict[str, Any]) -> list[str]:
 
 
 async def _debug_large(entry: Entry) -> list[bytes]:
-    """To count the bits of a large one takes long."""
+    """Describe a large filter, whose bits take long to count, in a thread."""
     items, about = entry.items, await asyncio.to_thread(entry.filter.info)
     lines = [f"size:{items}", *_described(about)]
     return [line.encode("utf-8", "replace") for line in lines]
@@ -240,18 +240,18 @@ def policy(client: ClientState, words: list[bytes]) -> dict[str, Any]:
         raise failures.NOT_FOUND
     if len(rest) % 2:
         raise wrong_arity("BF.POLICY")
-    given: dict[str, Any] = {}
+    changes: dict[str, Any] = {}
     for word, value in zip(rest[::2], rest[1::2], strict=True):
         field = POLICY.get(option(word))
         if field is None:
             raise Failure(f"ERR {option(word)[:40]!r} is none of {', '.join(POLICY)}")
-        given[field] = policy_value(value)
+        changes[field] = policy_value(value)
     commands = client.context.commands
-    if given:
-        commands.adjust(name, **given)
-    shown = commands.policy(name).shown()
+    if changes:
+        commands.adjust(name, **changes)
+    fields = commands.policy(name).as_dict()
     return {
-        name: f"{value:g}" if isinstance(value, float) else value for name, value in shown.items()
+        name: f"{value:g}" if isinstance(value, float) else value for name, value in fields.items()
     }
 
 

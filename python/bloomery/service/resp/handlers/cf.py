@@ -85,9 +85,9 @@ _FULL = "Filter is full"
 async def _insert_many(client: ClientState, name: bytes, keys: list[bytes], new: bool) -> Raw:
     """As `_insert`, in slices between which others have their turn; the reply."""
     replies = ArrayReply(client.protocol)
-    async for some in client.context.commands.batches(name, keys):
+    async for batch in client.context.commands.batches(name, keys):
         client.context.turns.join()
-        replies.extend(_as_replies(client, _insert(client, name, list(some), new), new))
+        replies.extend(_as_replies(client, _insert(client, name, list(batch), new), new))
     return replies.whole()
 
 
@@ -103,10 +103,7 @@ def _insert(client: ClientState, name: bytes, keys: list[bytes], new: bool) -> l
     """Add keys, with `new` only those that are definitely not there: 1, 0, or -1 where there is no
     room."""
     commands = client.context.commands
-    if new:
-        done, refused = commands.add_new(name, keys)
-    else:
-        done, refused = commands.add(name, keys, more=True)
+    done, refused = commands.add(name, keys, only_new=new, more=True)
     replies = [-1 if answer == NO_ROOM else int(answer) for answer in done]
     if refused is not None:
         failure = failures.refusal("cf", refused)
@@ -123,7 +120,7 @@ def _add_one(client: ClientState, words: list[bytes], new: bool) -> bool:
     if filter_at(client, words[0], "cf") is None:
         _make(client, words[0], client.context.settings.cf_initial_size)
     _check_layers(client, words[0])
-    done, refused = (commands.add_new if new else commands.add)(words[0], words[1:])
+    done, refused = commands.add(words[0], words[1:], only_new=new)
     if refused is not None:
         raise failures.refusal("cf", refused)
     if done[0] == NO_ROOM:

@@ -58,10 +58,11 @@ def _server(client: ClientState, user: User) -> Facts:
 
 
 def _clients(client: ClientState, user: User) -> Facts:
+    connections = client.clients.connections
     return {
-        "connected_clients": len(client.clients.connections),
+        "connected_clients": len(connections),
         "maxclients": client.context.settings.maxclients,
-        "blocked_clients": sum(one.busy for one in client.clients.connections.values()),
+        "blocked_clients": sum(connection.busy for connection in connections.values()),
     }
 
 
@@ -160,9 +161,9 @@ def _own(client: ClientState, user: User) -> Facts:
 def _log_bytes(path: Path) -> int:
     """Of the segment that is written to."""
     total = 0
-    for one in (path, Path(f"{path}-wal")):
+    for file in (path, Path(f"{path}-wal")):
         try:
-            total += one.stat().st_size
+            total += file.stat().st_size
         except OSError:  # it was closed meanwhile
             continue
     return total
@@ -206,8 +207,11 @@ def info(client: ClientState, words: list[bytes]) -> TextReply:
             facts = tell(client, client.user).items()
             if not facts and name == "Store":
                 continue
-            shown = [one for one in facts if all_names or not one[0].startswith(_NAMING)]
-            lines = [f"{key}:{_line(value)}\r\n" for key, value in shown]
+            lines = [
+                f"{key}:{_line(value)}\r\n"
+                for key, value in facts
+                if all_names or not key.startswith(_NAMING)
+            ]
             parts.append(f"# {name}\r\n" + "".join(lines))
     return TextReply("\r\n".join(parts))
 

@@ -19,12 +19,12 @@ _CATEGORIES = {
 
 
 def _categories(entry: Command) -> frozenset[str]:
-    found = {_CATEGORIES.get(entry.group, f"@{entry.group}")}
+    categories = {_CATEGORIES.get(entry.group, f"@{entry.group}")}
     if entry.write:
-        found.add("@write")
+        categories.add("@write")
     elif entry.keys[0]:
-        found.add("@read")
-    return frozenset(found)
+        categories.add("@read")
+    return frozenset(categories)
 
 
 def _flags(entry: Command) -> frozenset[str]:
@@ -62,7 +62,7 @@ def _described(entry: Command) -> list[Any]:
     """As COMMAND INFO has it: name, arity, flags, where names stand, categories, subcommands."""
     first = entry.name.encode()
     inner = CONTAINERS.get(first, {}) if entry.words == 1 else {}
-    subcommands = [_described(one) for one in inner.values()]
+    subcommands = [_described(subcommand) for subcommand in inner.values()]
     name = entry.full_name.encode()
     return [
         *(name, entry.arity, _flags(entry), *entry.keys),
@@ -71,12 +71,12 @@ def _described(entry: Command) -> list[Any]:
 
 
 def _container(name: bytes) -> Command:
-    """One that only has subcommands, as if it were a command."""
-    some = next(iter(CONTAINERS[name].values()))
-    shown = name.decode()
-    summary = f"A container for {shown} subcommands"
+    """Describe what only has subcommands, as if it were a command."""
+    first = next(iter(CONTAINERS[name].values()))
+    text = name.decode()
+    summary = f"A container for {text} subcommands"
     return Command(
-        shown, some.handler, "", summary, 1, None, False, some.group, (0, 0, 0), some.does
+        text, first.handler, "", summary, 1, None, False, first.group, (0, 0, 0), first.does
     )
 
 
@@ -85,15 +85,15 @@ def _all() -> dict[bytes, Command]:
 
 
 def _named(words: list[bytes]) -> list[Command | None]:
-    """The commands of these names: no more than there are, since each may be told at length."""
+    """The commands of these names, which must not be more than there are: each may be long."""
     known = _all()
     if len(words) > len(known):
         raise Failure(f"ERR {len(words)} names, and there are {len(known)} commands")
-    found = []
+    entries = []
     for word in words:
         first, _, second = word.upper().partition(b"|")
-        found.append(CONTAINERS.get(first, {}).get(second) if second else known.get(first))
-    return found
+        entries.append(CONTAINERS.get(first, {}).get(second) if second else known.get(first))
+    return entries
 
 
 @command("COMMAND", most=None, group="connection", does="session")
@@ -148,7 +148,9 @@ def _documented(entry: Command) -> dict[bytes, Any]:
     }
     inner = CONTAINERS.get(entry.name.encode(), {})
     if inner:
-        facts[b"subcommands"] = {one.full_name.encode(): _documented(one) for one in inner.values()}
+        facts[b"subcommands"] = {
+            subcommand.full_name.encode(): _documented(subcommand) for subcommand in inner.values()
+        }
     return facts
 
 
@@ -180,16 +182,16 @@ def list_(client: ClientState, words: list[bytes]) -> list[bytes]:
             raise Failure("ERR syntax error")
         which, value = option(words[1]), words[2].lower()
         if which == "MODULE":
-            entries = [one for one in entries if value == b"bf" and one.group in ("bf", "cf")]
+            entries = [entry for entry in entries if value == b"bf" and entry.group in ("bf", "cf")]
         elif which == "ACLCAT":
             category = "@" + value.decode("utf-8", "replace")
-            entries = [one for one in entries if category in _categories(one)]
+            entries = [entry for entry in entries if category in _categories(entry)]
         elif which == "PATTERN":
             match = glob(value)
-            entries = [one for one in entries if match(one.full_name.encode())]
+            entries = [entry for entry in entries if match(entry.full_name.encode())]
         else:
             raise Failure("ERR syntax error")
-    return [one.full_name.encode() for one in entries]
+    return [entry.full_name.encode() for entry in entries]
 
 
 @command("COMMAND HELP", group="connection", does="session")

@@ -55,12 +55,12 @@ def delete(client: ClientState, words: list[bytes]) -> int | Awaitable[int]:
 
 
 async def _drop_many(client: ClientState, names: list[bytes]) -> int:
-    """Drop so many filters that others would have to wait: some, and then it is others' turn."""
+    """Drop many filters, in batches between which others have their turn."""
     dropped = 0
-    async for some in batches(names):
-        await client.context.aside.free(*some)
+    async for batch in batches(names):
+        await client.context.aside.free(*batch)
         client.context.turns.join()
-        dropped += client.context.commands.drop(*some)
+        dropped += client.context.commands.drop(*batch)
     return dropped
 
 
@@ -124,13 +124,13 @@ def keys(client: ClientState, words: list[bytes]) -> Any:
     """Tell every name that matches a pattern and is one's own to use."""
     user, match, names = _user(client), glob(words[0]), client.context.commands.names()
 
-    def shown(name: bytes) -> bool:
+    def matches(name: bytes) -> bool:
         # In this order: how long it takes then tells nothing of names that are others'.
         return user.covers(name) and match(name)
 
     if len(names) <= FEW:
-        return [name for name in names if shown(name)]
-    return gathered(names, shown)
+        return [name for name in names if matches(name)]
+    return gathered(names, matches)
 
 
 @command(
@@ -164,12 +164,12 @@ def scan(client: ClientState, words: list[bytes]) -> Any:
     count = min(count, limits.MAX_SCANNED)
     following, entries = client.context.commands.scan(cursor, count, _user(client))
 
-    def shown(entry: Entry) -> bool:
+    def matches(entry: Entry) -> bool:
         return (kind is None or _type(entry).upper() == kind) and match(entry.name)
 
     if count <= FEW:
-        return [b"%d" % following, [entry.name for entry in entries if shown(entry)]]
-    return _scanned(following, gathered(entries, shown))
+        return [b"%d" % following, [entry.name for entry in entries if matches(entry)]]
+    return _scanned(following, gathered(entries, matches))
 
 
 async def _scanned(following: int, found: Awaitable[list[Entry]]) -> list[Any]:
@@ -207,10 +207,10 @@ def flush(client: ClientState, words: list[bytes]) -> str | Awaitable[str]:
     if words and option(words[0]) not in ("ASYNC", "SYNC"):
         raise _SYNTAX
     names, engine = client.context.commands.names(), client.context.engine
-    held = any(engine.held(engine.state.names[name]) for name in names)
-    if held and client.executing:
+    busy = any(engine.is_locked(engine.state.names[name]) for name in names)
+    if busy and client.executing:
         raise Failure("ERR a filter is worked on: try again in a moment")
-    if held or client.slices(names):
+    if busy or client.slices(names):
         return _flush_many(client, names)
     client.context.commands.drop(*names)
     return OK
@@ -219,7 +219,7 @@ def flush(client: ClientState, words: list[bytes]) -> str | Awaitable[str]:
 async def _flush_many(client: ClientState, names: list[bytes]) -> str:
     """Drop all, in slices; what a thread makes meanwhile, a copy say, is dropped too."""
     commands, engine = client.context.commands, client.context.engine
-    while len(names) > FEW or any(engine.held(engine.state.names[name]) for name in names):
+    while len(names) > FEW or any(engine.is_locked(engine.state.names[name]) for name in names):
         await _drop_many(client, names)
         client.context.turns.join()
         names = commands.names()

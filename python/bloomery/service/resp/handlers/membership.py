@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
+from bloomery.errors import UnknownFilter
 from bloomery.service.domain.state import Entry
 from bloomery.service.resp import failures
 from bloomery.service.resp.client import ClientState
 from bloomery.service.resp.replies import ArrayReply, Failure, Raw
 from bloomery.service.slices import batches
 
-__all__ = ["contains", "contains_many", "filter_at", "filter_if_any"]
+__all__ = ["contains", "contains_many", "filter_at", "filter_if_any", "read"]
 
 
 def filter_at(client: ClientState, name: bytes, family: str) -> Entry | None:
@@ -42,14 +43,25 @@ def contains(client: ClientState, words: list[bytes], family: str) -> list[bool]
 def contains_many(client: ClientState, words: list[bytes], family: str) -> Any:
     """The same for any number of keys: many are asked for in slices, between which others have
     their turn."""
-    if client.slices(words):
-        return _contains_in_slices(client, words, family)
-    return contains(client, words, family)
+    waits = client.waits(words) if family == "bf" else client.slices(words)
+    return _contains_many(client, words, family) if waits else contains(client, words, family)
 
 
-async def _contains_in_slices(client: ClientState, words: list[bytes], family: str) -> Raw:
+async def read(client: ClientState, words: list[bytes], family: str) -> bytes:
+    """Return a byte for each key, from this node's copy or from what nodes share."""
+    name, *keys = words
+    try:
+        filter_at(client, name, family)
+        return await client.context.commands.read(name, keys, family == "bf" and client.shared)
+    except UnknownFilter:
+        return bytes(len(keys))
+    except Failure as failure:  # a filter of another family: it has none of these keys
+        failure.with_traceback(None)  # see invoke.error_reply
+        return bytes(len(keys))
+
+
+async def _contains_many(client: ClientState, words: list[bytes], family: str) -> Raw:
     replies = ArrayReply(client.protocol)
-    async for keys in batches(words[1:]):
-        await client.context.aside.free(words[0])
-        replies.extend(contains(client, [words[0], *keys], family))
+    async for answers in batches(await read(client, words, family)):
+        replies.extend([bool(answer) for answer in answers])
     return replies.whole()

@@ -214,28 +214,28 @@ def reset(client: ClientState, words: list[bytes]) -> str:
 # CLIENT
 
 
-def _line(one: ClientState, connection: Connected) -> str:
-    now = time.monotonic()
-    multi = -1 if one.queue is None else len(one.queue)
+def _line(connection: Connected) -> str:
+    client, now = connection.client, time.monotonic()
+    multi = -1 if client.queue is None else len(client.queue)
     facts = {
-        "id": one.id,
-        "addr": one.address,
-        "laddr": one.local,
-        "name": one.name.decode(),
-        "age": int(now - one.since),
-        "idle": int(now - one.last),
-        "flags": "x" if one.queue is not None else "N",
+        "id": client.id,
+        "addr": client.address,
+        "laddr": client.local,
+        "name": client.name.decode(),
+        "age": int(now - client.since),
+        "idle": int(now - client.last),
+        "flags": "x" if client.queue is not None else "N",
         "db": 0,
         "multi": multi,
-        "watch": len(one.watching),
-        "qbuf": one.session.waiting,
-        "multi-mem": one.queued_bytes,
-        "omem": one.session.pending + connection.transport.get_write_buffer_size(),
-        "cmd": one.command or "NULL",
-        "user": _user(one),
-        "resp": one.protocol,
-        "lib-name": one.library.decode(),
-        "lib-ver": one.library_version.decode(),
+        "watch": len(client.watching),
+        "qbuf": client.session.waiting,
+        "multi-mem": client.queued_bytes,
+        "omem": client.session.pending + connection.transport.get_write_buffer_size(),
+        "cmd": client.command or "NULL",
+        "user": _user(client),
+        "resp": client.protocol,
+        "lib-name": client.library.decode(),
+        "lib-ver": client.library_version.decode(),
     }
     return " ".join(f"{name}={value}" for name, value in facts.items()) + "\n"
 
@@ -249,7 +249,7 @@ def client_id(client: ClientState, words: list[bytes]) -> int:
 @command("CLIENT INFO", group="connection", does="session")
 def client_info(client: ClientState, words: list[bytes]) -> TextReply:
     """Tell about this connection."""
-    return TextReply(_line(client, client.clients.connections[client.id]))
+    return TextReply(_line(client.clients.connections[client.id]))
 
 
 @command(
@@ -271,11 +271,11 @@ def client_list(client: ClientState, words: list[bytes]) -> TextReply:
                 raise Failure(f"ERR Unknown client type '{shown}'")
             chosen = chosen if option(words[1]) == "NORMAL" else []
         elif word == "ID" and len(words) > 1:
-            chosen = [_number(one) for one in words[1:]]
+            chosen = [_number(word) for word in words[1:]]
         else:
             raise _SYNTAX
-    found = [connections[one] for one in chosen if one in connections]
-    return TextReply("".join(_line(one.client, one) for one in found))
+    lines = [_line(connections[number]) for number in chosen if number in connections]
+    return TextReply("".join(lines))
 
 
 def _number(word: bytes) -> int:
@@ -364,10 +364,10 @@ def _text(word: bytes) -> str:
 def _close(client: ClientState, wanted: dict[str, object], *, skip_me: bool) -> int:
     closed = 0
     for connection in list(client.clients.connections.values()):
-        one = connection.client
-        if any(getattr(one, name) != value for name, value in wanted.items()):
+        other = connection.client
+        if any(getattr(other, name) != value for name, value in wanted.items()):
             continue
-        if one is not client:
+        if other is not client:
             connection.transport.abort()
         elif skip_me:
             continue

@@ -1,6 +1,6 @@
-"""MULTI and EXEC: commands that are done together. Nothing comes between: a few are done in one go,
-and while many are done nobody else is let to their filters. WATCH tells whether something came
-before."""
+"""Transactions: MULTI, EXEC and WATCH. Nothing comes between the commands of one: a few are done in
+one go, and while many are done nobody else may use their filters. With WATCH, EXEC does nothing if
+a filter was changed before it."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ async def _in_slices(
     """Do many commands. Others have their turn in between; who asks for one of these filters waits
     until all are done, so that nothing comes between."""
     aside = client.context.aside
-    names = {name for one in queue for name in find(one).names(one)}
+    names = {name for queued in queue for name in find(queued).names(queued)}
     await aside.free(*names)  # somebody may have come before this began
     client.context.turns.join()
     if _is_changed(client, watching):
@@ -99,7 +99,7 @@ async def _in_slices(
     replies, share = _TransactionReplies(client, len(queue)), Slice()
     with aside.hold(names):
         for queued in queue:
-            with aside.own():
+            with client.context.engine.as_owner():
                 replies.run(queued)
             if share.over:
                 client.context.turns.join()

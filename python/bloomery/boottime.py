@@ -1,15 +1,16 @@
-"""A clock that nobody sets: for whatever lasts so many seconds, whatever the wall clock does."""
+"""The boot-time clock, which nobody sets: for what lasts so many seconds, whatever the wall clock
+does."""
 
 from __future__ import annotations
 
 import functools
 import time
 
-__all__ = ["steady"]
+__all__ = ["boottime"]
 
 # Seconds since the machine started. They go on while it is suspended, where it can tell; all
 # processes of a machine read the same.
-steady = (
+boottime = (
     functools.partial(time.clock_gettime, time.CLOCK_BOOTTIME)
     if hasattr(time, "CLOCK_BOOTTIME")
     else time.monotonic
