@@ -78,7 +78,7 @@ class RedundantFiles:
     def __init__(
         self, data: Path, base: Manifest, folder: Path, say: Callable[[str], None]
     ) -> None:
-        """`folder` is where the new generation is made; `say` is told what is damaged."""
+        """`folder` is where the new generation is made; `say` is called with what is damaged."""
         self.data, self.base, self.folder, self.say = data, base, folder, say
         self.verified: dict[str, list[int]] = {}  # of the new generation (see Manifest)
         self._spare = self._before()

@@ -1,4 +1,4 @@
-"""What is remembered of one filter from sample to sample, and what is written of it.
+"""The recent history of one filter, from sample to sample, and which samples of it are written.
 
     figures, look-ups ──> the sample ──> raw ──> minute ──> hour
                               └──> the canary's window, the forecast
