@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import time
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -48,7 +47,6 @@ class Recovery:
     seq: int  # of the last row
     generation: int = 0  # of the snapshot; 0: the log alone
     rows: int = 0
-    seconds: float = 0.0
     problems: list[str] = field(default_factory=list)
 
     def log(self, fsync: Fsync = "everysec", segment_bytes: int = SEGMENT_BYTES) -> Log:
@@ -86,7 +84,6 @@ def recover(data: str | os.PathLike[str], *, accept_loss: bool = False) -> Recov
     the log have everything. `problems` has all that was wrong; a new snapshot was then written, so
     that nothing is built on damaged files again.
     """
-    began = time.monotonic()
     path = Path(data)
     lost: list[str] = []
     control = _control(path, lost)
@@ -118,7 +115,6 @@ def recover(data: str | os.PathLike[str], *, accept_loss: bool = False) -> Recov
     recovery.problems = [*dict.fromkeys([*bad.values(), *lost, *torn])]
     if recovery.problems:
         _write_snapshot(recovery, bad, bool(lost))
-    recovery.seconds = time.monotonic() - began
     return recovery
 
 

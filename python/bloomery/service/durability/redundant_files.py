@@ -60,13 +60,13 @@ def _read(path: Path, saved: ManifestEntry, target: BinaryIO | None) -> None:
                 nbytes += len(part)
                 if target is not None:
                     target.write(part)
-        if head:
-            _native.read_header(head, None)  # it has a checksum of its own
     except FileNotFoundError:
         raise errors.CorruptData(f"{path}: missing") from None
-    except errors.CorruptData as problem:
-        text = str(problem)
-        raise errors.CorruptData(text if str(path) in text else f"{path}: {text}") from None
+    if head:
+        try:
+            _native.read_header(head, None)  # it has a checksum of its own
+        except errors.CorruptData as problem:
+            raise errors.CorruptData(f"{path}: {problem}") from None
     if nbytes != saved.nbytes or found != saved.checksum:
         raise errors.CorruptData(f"{path}: damaged: its checksum does not hold")
 

@@ -41,8 +41,8 @@ def segments(folder: str | os.PathLike[str]) -> list[int]:
 
 
 def template(folder: Path) -> bytes:
-    """Return the bytes of an empty segment. A new one is a copy that gets its name when it is
-    whole: a segment without a table is then a damaged one, and never one that a kill left half made."""
+    """Return the bytes of an empty segment. A new segment is a copy that gets its name when it is
+    whole: one without a table is then damaged, and never one that a kill left half made."""
     path = folder / ".template.tmp"
     path.unlink(missing_ok=True)
     try:

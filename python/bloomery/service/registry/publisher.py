@@ -21,7 +21,6 @@ class Publisher:
 
     def __init__(self, engine: Engine, url: str | Path, server: str) -> None:
         self.engine = engine
-        self.server = server
         self.registry = Registry(url, server)
         self.writer = RegistryWriter(self.registry, self._rows)
         engine.on_change.subscribe(self._changed)

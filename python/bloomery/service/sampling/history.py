@@ -118,10 +118,6 @@ class FilterHistory:
         self.last = sample
         return sample
 
-    def until(self, keys: float) -> float | None:
-        """Seconds until so many keys more have come, at this rate; None if that will not be."""
-        return self._forecast.until(keys)
-
     # What is written.
 
     def rows(self, sample: Sample, steady: float) -> list[Sample]:

@@ -84,12 +84,6 @@ class Sampler:
         history = self._histories.get(entry.id)
         return None if history is None else history.last
 
-    def until(self, entry: Entry, keys: float) -> float | None:
-        """Seconds until so many keys more have come to a filter, if they go on coming as they do;
-        None if that will not be, or nothing is known."""
-        history = self._histories.get(entry.id)
-        return None if history is None else history.until(keys)
-
     def last_as_dict(self, entry: Entry) -> dict[str, Any]:
         """The last sample as clients get it, with the forecast in words; empty before the first."""
         sample = self.last(entry)
