@@ -18,8 +18,6 @@ from bloomery.service.resp.handlers.membership import contains, contains_many, f
 from bloomery.service.resp.replies import ArrayReply, Failure, Raw
 from bloomery.service.resp.table import command, wrong_arity
 
-_NAME = (1, 1, 1)
-
 
 def _replies(outcome: Outcome) -> list[Any]:
     """Return the replies to keys that were added; the one that was refused is the last."""
@@ -29,7 +27,7 @@ def _replies(outcome: Outcome) -> list[Any]:
     return replies if refused is None else [*replies, failures.refusal("bf", refused)]
 
 
-@command("BF.ADD", "key item", least=2, write=True, keys=_NAME, does="add")
+@command("BF.ADD", "key item", write=True, does="add")
 def add(client: ClientState, words: list[bytes]) -> Any:
     """Add a key: 1 if it is definitely new, 0 if it may have been there."""
     if client.asks_store:
@@ -40,7 +38,7 @@ def add(client: ClientState, words: list[bytes]) -> Any:
     return answer
 
 
-@command("BF.MADD", "key item [item ...]", least=2, most=None, write=True, keys=_NAME, does="add")
+@command("BF.MADD", "key item [item ...]", write=True, does="add")
 def madd(client: ClientState, words: list[bytes]) -> Any:
     """Add keys: for each, 1 if it is definitely new, 0 if it may have been there."""
     return _added(client, words) if client.asks_store else _madd(client, words)
@@ -85,10 +83,7 @@ async def _first(several: Awaitable[list[Any]]) -> Any:
 @command(
     "BF.INSERT",
     "key [CAPACITY n] [ERROR rate] [EXPANSION n] [NOCREATE] [NONSCALING] ITEMS item [item ...]",
-    least=3,
-    most=None,
     write=True,
-    keys=_NAME,
     does="add",
 )
 def insert(client: ClientState, words: list[bytes]) -> Any:
@@ -142,7 +137,7 @@ def insert(client: ClientState, words: list[bytes]) -> Any:
     return _madd(client, [name, *keys])
 
 
-@command("BF.EXISTS", "key item", least=2, keys=_NAME, does="contains")
+@command("BF.EXISTS", "key item", does="contains")
 def exists(client: ClientState, words: list[bytes]) -> Any:
     """Tell whether a key may have been added: 0 is certain."""
     if client.asks_store:
@@ -150,7 +145,7 @@ def exists(client: ClientState, words: list[bytes]) -> Any:
     return contains(client, words, "bf")[0]
 
 
-@command("BF.MEXISTS", "key item [item ...]", least=2, most=None, keys=_NAME, does="contains")
+@command("BF.MEXISTS", "key item [item ...]", does="contains")
 def mexists(client: ClientState, words: list[bytes]) -> Any:
     """Tell of each key whether it may have been added: 0 is certain."""
     if client.asks_store:
@@ -168,7 +163,7 @@ async def _contained(client: ClientState, words: list[bytes]) -> list[bool]:
     return [bool(answer) for answer in answers]
 
 
-@command("BF.DEL", "key item", least=2, write=True, keys=_NAME, does="remove")
+@command("BF.DEL", "key item", write=True, does="remove")
 def delete(client: ClientState, words: list[bytes]) -> bool:
     """Take one copy of a key out, of a counting, deletable or cuckoo filter: 1 if there was one."""
     name, key = words

@@ -27,9 +27,7 @@ def _fixed(client: ClientState) -> dict[str, str]:
     }
 
 
-@command(
-    "CONFIG GET", "parameter [parameter ...]", least=1, most=None, group="server", does="server"
-)
+@command("CONFIG GET", "parameter [parameter ...]", group="server", does="server")
 def get(client: ClientState, words: list[bytes]) -> dict[bytes, bytes]:
     """Tell the settings whose names match."""
     matches = [glob(word.lower()) for word in words]
@@ -42,14 +40,7 @@ def get(client: ClientState, words: list[bytes]) -> dict[bytes, bytes]:
     }
 
 
-@command(
-    "CONFIG SET",
-    "parameter value [parameter value ...]",
-    least=2,
-    most=None,
-    group="server",
-    does="server",
-)
+@command("CONFIG SET", "parameter value [parameter value ...]", group="server", does="server")
 def set_(client: ClientState, words: list[bytes]) -> str:
     """Change settings: all of them, or none if one is wrong."""
     if len(words) % 2:

@@ -127,7 +127,7 @@ def _greet(client: ClientState, protocol: int, name: bytes) -> dict[bytes, Any]:
     }
 
 
-@command("AUTH", "[username] password", least=1, most=None, group="connection", does="connect")
+@command("AUTH", "[username] password", most=None, group="connection", does="connect")
 def auth(client: ClientState, words: list[bytes]) -> str | Awaitable[str]:
     """Log in: a name and a password or token, a token, or the password of the user `default`."""
     if len(words) > 2:
@@ -175,19 +175,19 @@ def _message(word: bytes) -> bytes:
     return word
 
 
-@command("PING", "[message]", most=1, group="connection", does="session")
+@command("PING", "[message]", group="connection", does="session")
 def ping(client: ClientState, words: list[bytes]) -> str | bytes:
     """Answer PONG, or the message."""
     return _message(words[0]) if words else "PONG"
 
 
-@command("ECHO", "message", least=1, group="connection", does="session")
+@command("ECHO", "message", group="connection", does="session")
 def echo(client: ClientState, words: list[bytes]) -> bytes:
     """Answer the message."""
     return _message(words[0])
 
 
-@command("SELECT", "index", least=1, group="connection", does="session")
+@command("SELECT", "index", group="connection", does="session")
 def select(client: ClientState, words: list[bytes]) -> str:
     """Choose a database: there is one, 0."""
     if whole(words[0]) != 0:
@@ -195,7 +195,7 @@ def select(client: ClientState, words: list[bytes]) -> str:
     return OK
 
 
-@command("QUIT", group="connection", most=None, does="connect")
+@command("QUIT", most=None, group="connection", does="connect")
 def quit(client: ClientState, words: list[bytes]) -> str:
     """Close the connection after this reply."""
     client.closing = True
@@ -253,11 +253,7 @@ def client_info(client: ClientState, words: list[bytes]) -> TextReply:
 
 
 @command(
-    "CLIENT LIST",
-    "[TYPE type] [ID client-id [client-id ...]]",
-    most=None,
-    group="connection",
-    does="server",
+    "CLIENT LIST", "[TYPE type] [ID client-id [client-id ...]]", group="connection", does="server"
 )
 def client_list(client: ClientState, words: list[bytes]) -> TextReply:
     """Tell about every connection."""
@@ -285,7 +281,7 @@ def _number(word: bytes) -> int:
     return number
 
 
-@command("CLIENT SETNAME", "connection-name", least=1, group="connection", does="session")
+@command("CLIENT SETNAME", "connection-name", group="connection", does="session")
 def client_setname(client: ClientState, words: list[bytes]) -> str:
     """Give this connection a name."""
     client.name = _label(words[0], "Client names")
@@ -298,7 +294,7 @@ def client_getname(client: ClientState, words: list[bytes]) -> bytes | None:
     return client.name or None
 
 
-@command("CLIENT SETINFO", "LIB-NAME|LIB-VER value", least=2, group="connection", does="session")
+@command("CLIENT SETINFO", "LIB-NAME|LIB-VER value", group="connection", does="session")
 def client_setinfo(client: ClientState, words: list[bytes]) -> str:
     """Tell which library the client uses."""
     which = option(words[0])
@@ -312,8 +308,8 @@ def client_setinfo(client: ClientState, words: list[bytes]) -> str:
     return OK
 
 
-@command("CLIENT NO-EVICT", "ON|OFF", least=1, group="connection", does="session")
-@command("CLIENT NO-TOUCH", "ON|OFF", least=1, group="connection", does="session")
+@command("CLIENT NO-EVICT", "ON|OFF", group="connection", does="session")
+@command("CLIENT NO-TOUCH", "ON|OFF", group="connection", does="session")
 def client_no(client: ClientState, words: list[bytes]) -> str:
     """Accepted: nothing is evicted here, and no filter knows when it was asked last."""
     if option(words[0]) not in ("ON", "OFF"):
