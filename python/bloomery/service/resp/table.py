@@ -20,7 +20,7 @@ __all__ = [
     "command",
     "every",
     "find",
-    "help_of",
+    "help_command",
     "wrong_arity",
 ]
 
@@ -175,12 +175,17 @@ def _subcommand(first: bytes, arguments: list[bytes]) -> Command:
     return found
 
 
-def help_of(container: str) -> list[str]:
-    """Return what HELP says of a command that has subcommands."""
-    lines = [f"{container} <subcommand> [<arg> [value] [opt] ...]. Subcommands are:"]
-    for name, entry in sorted(CONTAINERS[container.encode()].items()):
-        lines += [f"{name.decode()} {entry.grammar}".rstrip(), f"    {entry.summary}"]
-    return lines
+def help_command(container: str, group: str) -> None:
+    """Enter HELP for a command that has subcommands."""
+
+    def handler(client: ClientState, words: list[bytes]) -> list[str]:
+        lines = [f"{container} <subcommand> [<arg> [value] [opt] ...]. Subcommands are:"]
+        for name, entry in sorted(CONTAINERS[container.encode()].items()):
+            lines += [f"{name.decode()} {entry.grammar}".rstrip(), f"    {entry.summary}"]
+        return lines
+
+    handler.__doc__ = f"Tell what {container} can do."
+    command(f"{container} HELP", group=group, does="session")(handler)
 
 
 def wrong_arity(name: str) -> Failure:

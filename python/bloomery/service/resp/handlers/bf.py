@@ -14,7 +14,12 @@ from bloomery.service.resp import failures, limits
 from bloomery.service.resp.arguments import decimal, integer, option
 from bloomery.service.resp.client import ClientState
 from bloomery.service.resp.handlers.bf_reserve import adopt, make, make_default
-from bloomery.service.resp.handlers.membership import contains, contains_many, filter_at
+from bloomery.service.resp.handlers.membership import (
+    contains,
+    contains_many,
+    existing_filter,
+    filter_at,
+)
 from bloomery.service.resp.replies import ArrayReply, Failure, Raw
 from bloomery.service.resp.table import command, wrong_arity
 
@@ -167,8 +172,7 @@ async def _contained(client: ClientState, words: list[bytes]) -> list[bool]:
 def delete(client: ClientState, words: list[bytes]) -> bool:
     """Take one copy of a key out, of a counting, deletable or cuckoo filter: 1 if there was one."""
     name, key = words
-    if filter_at(client, name, "bf") is None:
-        raise failures.NOT_FOUND
+    existing_filter(client, name, "bf")
     done, refused = client.context.commands.remove(name, [key])
     if refused is not None:
         raise failures.refusal("bf", refused)

@@ -12,7 +12,7 @@ from bloomery.service.resp import failures, limits
 from bloomery.service.resp.arguments import integer, option
 from bloomery.service.resp.client import ClientState
 from bloomery.service.resp.handlers.bf_reserve import POLICY, policy_value
-from bloomery.service.resp.handlers.membership import filter_at
+from bloomery.service.resp.handlers.membership import existing_filter, filter_at
 from bloomery.service.resp.replies import OK, Failure
 from bloomery.service.resp.table import command, wrong_arity
 from bloomery.storage import files
@@ -60,9 +60,7 @@ _FIELDS = {
 @command("BF.INFO", "key [CAPACITY|SIZE|FILTERS|ITEMS|EXPANSION]", does="info")
 def info(client: ClientState, words: list[bytes]) -> Any:
     """Tell what a filter was made for and what it holds."""
-    entry = filter_at(client, words[0], "bf")
-    if entry is None:
-        raise failures.NOT_FOUND
+    entry = existing_filter(client, words[0], "bf")
     facts = _facts(entry)
     if len(words) == 1:
         return facts
@@ -92,9 +90,7 @@ def _layer(layer: dict[str, float], hash_width: int) -> str:
 @command("BF.DEBUG", "key", does="info")
 def debug(client: ClientState, words: list[bytes]) -> Any:
     """Tell how a filter is built."""
-    entry = filter_at(client, words[0], "bf")
-    if entry is None:
-        raise failures.NOT_FOUND
+    entry = existing_filter(client, words[0], "bf")
     lines = [f"size:{entry.items}"]
     if entry.filter is not None and entry.filter.kind == "redisbloom":
         width = entry.filter.hash_width
@@ -121,9 +117,7 @@ async def _debug_large(entry: Entry) -> list[bytes]:
 def scandump(client: ClientState, words: list[bytes]) -> list[Any]:
     """Return a filter in parts: the next iterator and bytes; from 0 until it is 0 again."""
     name, iterator = words[0], integer(words[1])
-    entry = filter_at(client, name, "bf")
-    if entry is None:
-        raise failures.NOT_FOUND
+    entry = existing_filter(client, name, "bf")
     if iterator is None:
         raise Failure("Second argument must be numeric")
     if iterator < 0:
@@ -191,8 +185,7 @@ async def _load_pieces(client: ClientState, name: bytes, position: int, data: by
 def merge(client: ClientState, words: list[bytes]) -> str:
     """Add every key of the sources, which must be made alike, to a filter."""
     for name in words:
-        if filter_at(client, name, "bf") is None:
-            raise failures.NOT_FOUND
+        existing_filter(client, name, "bf")
     client.context.commands.merge(words[0], *words[1:])
     return OK
 
@@ -200,8 +193,7 @@ def merge(client: ClientState, words: list[bytes]) -> str:
 @command("BF.CLEAR", "key", write=True, does="clear")
 def clear(client: ClientState, words: list[bytes]) -> str:
     """Forget every key of a filter."""
-    if filter_at(client, words[0], "bf") is None:
-        raise failures.NOT_FOUND
+    existing_filter(client, words[0], "bf")
     client.context.commands.clear(words[0])
     return OK
 
@@ -217,8 +209,7 @@ def clear(client: ClientState, words: list[bytes]) -> str:
 def policy(client: ClientState, words: list[bytes]) -> dict[str, Any]:
     """Tell what happens when a filter is full, after changing what is given."""
     name, rest = words[0], words[1:]
-    if filter_at(client, name, "bf") is None:
-        raise failures.NOT_FOUND
+    existing_filter(client, name, "bf")
     if len(rest) % 2:
         raise wrong_arity("BF.POLICY")
     changes: dict[str, Any] = {}
@@ -239,7 +230,6 @@ def policy(client: ClientState, words: list[bytes]) -> dict[str, Any]:
 @command("BF.ROTATE", "key", write=True, does="change")
 def rotate(client: ClientState, words: list[bytes]) -> str:
     """Let a rotating filter begin a new generation now."""
-    if filter_at(client, words[0], "bf") is None:
-        raise failures.NOT_FOUND
+    existing_filter(client, words[0], "bf")
     client.context.commands.rotate(words[0])
     return OK

@@ -13,6 +13,7 @@ from bloomery.service.resp.client import ClientState
 from bloomery.service.resp.handlers.membership import (
     contains,
     contains_many,
+    existing_filter,
     filter_at,
     filter_if_any,
 )
@@ -236,9 +237,7 @@ def delete(client: ClientState, words: list[bytes]) -> bool:
 @command("CF.INFO", "key", does="info")
 def info(client: ClientState, words: list[bytes]) -> dict[str, int]:
     """Tell how a filter is built and what it holds."""
-    entry = filter_at(client, words[0], "cf")
-    if entry is None:
-        raise failures.NOT_FOUND
+    entry = existing_filter(client, words[0], "cf")
     cuckoo = entry.filter
     return {
         "Size": cuckoo.redis_size,
@@ -255,9 +254,7 @@ def info(client: ClientState, words: list[bytes]) -> dict[str, int]:
 @command("CF.DEBUG", "key", does="info")
 def debug(client: ClientState, words: list[bytes]) -> bytes:
     """Tell how a filter is built, in one line."""
-    entry = filter_at(client, words[0], "cf")
-    if entry is None:
-        raise failures.NOT_FOUND
+    entry = existing_filter(client, words[0], "cf")
     cuckoo = entry.filter
     return (
         f"bktsize:{cuckoo.bucket_size} buckets:{cuckoo.num_buckets} items:{cuckoo.estimated_count} "
@@ -281,9 +278,7 @@ def scandump(client: ClientState, words: list[bytes]) -> list[Any]:
     iterator = integer(words[1])
     if iterator is None or iterator < 0:
         raise Failure("Invalid position")
-    entry = filter_at(client, words[0], "cf")
-    if entry is None:
-        raise failures.NOT_FOUND
+    entry = existing_filter(client, words[0], "cf")
     following, data = entry.filter.chunk(iterator)
     return [following, data or None]
 

@@ -10,7 +10,7 @@ from bloomery.service.config.settings import Settings
 from bloomery.service.observe import logs
 from bloomery.service.resp.client import ClientState
 from bloomery.service.resp.replies import OK, Failure
-from bloomery.service.resp.table import command, help_of
+from bloomery.service.resp.table import command, help_command
 
 
 def _fixed(client: ClientState) -> dict[str, str]:
@@ -96,7 +96,4 @@ def rewrite(client: ClientState, words: list[bytes]) -> str:
     raise Failure(f"ERR Rewriting config file: change {client.context.config} by hand")
 
 
-@command("CONFIG HELP", group="server", does="session")
-def help_(client: ClientState, words: list[bytes]) -> list[str]:
-    """Tell what CONFIG can do."""
-    return help_of("CONFIG")
+help_command("CONFIG", "server")

@@ -15,7 +15,7 @@ from bloomery.service.access.permissions import User
 from bloomery.service.resp.arguments import option, whole
 from bloomery.service.resp.client import ClientState
 from bloomery.service.resp.replies import OK, Failure, TextReply
-from bloomery.service.resp.table import command, help_of
+from bloomery.service.resp.table import command, help_command
 
 __all__ = ["MODULES", "REDIS_VERSION"]
 
@@ -273,7 +273,4 @@ def memory_usage(client: ClientState, words: list[bytes]) -> int | None:
     return size + _KEY_OVERHEAD + len(words[0])
 
 
-@command("MEMORY HELP", group="server", does="session")
-def memory_help(client: ClientState, words: list[bytes]) -> list[str]:
-    """Tell what MEMORY can do."""
-    return help_of("MEMORY")
+help_command("MEMORY", "server")

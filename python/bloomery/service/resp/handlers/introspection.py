@@ -8,7 +8,7 @@ from bloomery.service.access.glob import glob
 from bloomery.service.resp.arguments import option
 from bloomery.service.resp.client import ClientState
 from bloomery.service.resp.replies import Failure
-from bloomery.service.resp.table import COMMANDS, CONTAINERS, Command, command, find, help_of
+from bloomery.service.resp.table import COMMANDS, CONTAINERS, Command, command, find, help_command
 
 _CATEGORIES = {
     "bf": "@bloom",
@@ -180,7 +180,4 @@ def list_(client: ClientState, words: list[bytes]) -> list[bytes]:
     return [entry.full_name.encode() for entry in entries]
 
 
-@command("COMMAND HELP", group="connection", does="session")
-def help_(client: ClientState, words: list[bytes]) -> list[str]:
-    """Tell what COMMAND can do."""
-    return help_of("COMMAND")
+help_command("COMMAND", "connection")

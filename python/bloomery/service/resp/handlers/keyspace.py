@@ -14,7 +14,7 @@ from bloomery.service.resp import limits
 from bloomery.service.resp.arguments import integer, option, whole
 from bloomery.service.resp.client import ClientState
 from bloomery.service.resp.replies import OK, Failure
-from bloomery.service.resp.table import command, help_of
+from bloomery.service.resp.table import command, help_command
 from bloomery.service.slices import FEW, batches, gathered
 
 _SYNTAX = Failure("ERR syntax error")
@@ -86,10 +86,7 @@ def idletime(client: ClientState, words: list[bytes]) -> None:
         raise Failure("ERR when a filter was last used is not kept: none is ever evicted")
 
 
-@command("OBJECT HELP", group="generic", does="session")
-def object_help(client: ClientState, words: list[bytes]) -> list[str]:
-    """Tell what OBJECT can do."""
-    return help_of("OBJECT")
+help_command("OBJECT", "generic")
 
 
 # Which there are: those that are one's own to use.

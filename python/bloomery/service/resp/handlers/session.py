@@ -14,7 +14,7 @@ from bloomery.service.resp.client import ClientState, Connected
 from bloomery.service.resp.handlers import transactions
 from bloomery.service.resp.handlers.info import MODULES, REDIS_VERSION
 from bloomery.service.resp.replies import OK, Failure, TextReply
-from bloomery.service.resp.table import command, help_of
+from bloomery.service.resp.table import command, help_command
 
 _SYNTAX = Failure("ERR syntax error")
 _NO_LOGIN = Failure(
@@ -30,10 +30,7 @@ def modules(client: ClientState, words: list[bytes]) -> list[dict[bytes, Any]]:
     return MODULES
 
 
-@command("MODULE HELP", group="server", does="session")
-def module_help(client: ClientState, words: list[bytes]) -> list[str]:
-    """Tell what MODULE can do."""
-    return help_of("MODULE")
+help_command("MODULE", "server")
 
 
 def _label(word: bytes, what: str) -> bytes:
@@ -158,10 +155,7 @@ def whoami(client: ClientState, words: list[bytes]) -> bytes:
     return _user(client).encode()
 
 
-@command("ACL HELP", group="connection", does="session")
-def acl_help(client: ClientState, words: list[bytes]) -> list[str]:
-    """Tell what ACL can do."""
-    return help_of("ACL")
+help_command("ACL", "connection")
 
 
 def _user(client: ClientState) -> str:
@@ -373,7 +367,4 @@ def _close(client: ClientState, wanted: dict[str, object], *, skip_me: bool) -> 
     return closed
 
 
-@command("CLIENT HELP", group="connection", does="session")
-def client_help(client: ClientState, words: list[bytes]) -> list[str]:
-    """Tell what CLIENT can do."""
-    return help_of("CLIENT")
+help_command("CLIENT", "connection")
