@@ -20,11 +20,11 @@ use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
+use crate::any_filter::fill;
 use crate::batch::{self, Inside, Options, Target, Threads, column_hashes, in_order};
 use crate::buffer::Held;
 use crate::column::Column;
 use crate::errors::{invalid, no_memory, read_only};
-use crate::held::fill;
 use crate::key::{hash_key, hasher_of};
 use crate::lines::{self, Lines};
 use crate::memory::{Memory, fill_view};

@@ -1,6 +1,7 @@
 //! `bloomery._native`: Python objects in, the core's work with the interpreter lock released,
 //! Python objects and errors out. No algorithms.
 
+mod any_filter;
 mod arrow;
 mod arrow_rows;
 mod arrow_type;
@@ -17,10 +18,8 @@ mod fuse;
 mod gate;
 mod hashes;
 mod header;
-mod held;
 mod key;
 mod lines;
-mod long;
 mod mapped;
 mod mask;
 mod memory;
@@ -35,6 +34,7 @@ mod run;
 mod sections;
 mod session;
 mod shelf;
+mod sliced;
 mod slots;
 mod source;
 mod tables;
