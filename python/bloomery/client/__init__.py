@@ -1,11 +1,11 @@
 """A server's filters over HTTP, used as local ones are: one client waits, the other is asyncio's.
 
-operation ──calls──> Call (what to send, how to read the answer) ──Client or AsyncClient──> sent
+operation ──operations──> Request (what to send, how to read the response) ──transport──> the server
+
+The modules for asyncio are written; `sync` and `transport` are generated from them.
 """
 
-from bloomery.client.aio import AsyncClient
-from bloomery.client.aioremote import AsyncRemoteFilter
-from bloomery.client.remote import RemoteFilter
-from bloomery.client.sync import Client
+from bloomery.client.aio import AsyncClient, AsyncRemoteFilter
+from bloomery.client.sync import Client, RemoteFilter
 
 __all__ = ["AsyncClient", "AsyncRemoteFilter", "Client", "RemoteFilter"]

@@ -1,15 +1,15 @@
-"""The client for asyncio: what `sync` has, awaited."""
+"""The client for asyncio: a server's filters by name, and what each of them can do."""
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import AsyncIterator, Iterator
-from typing import TYPE_CHECKING, Any, TypeVar
+import os
+from collections.abc import AsyncIterator
+from typing import TYPE_CHECKING, Any
 
-from bloomery.client import calls, files
-from bloomery.client.aioremote import AsyncRemoteFilter
-from bloomery.client.call import Call, Connection, ended_well, load_httpx, problem_of, telling
-from bloomery.client.calls import FilterCalls, Many, Name
+from bloomery.client import files, operations
+from bloomery.client.aiotransport import AsyncTransport
+from bloomery.client.operations import FilterRequests, Name
+from bloomery.client.request import ServerOptions
 from bloomery.errors import UnknownFilter
 
 if TYPE_CHECKING:
@@ -17,19 +17,21 @@ if TYPE_CHECKING:
 
     from typing_extensions import Self
 
+    from bloomery.guard.answer import Answer
+    from bloomery.types import Batch, Key, Mask, Nulls
 
-__all__ = ["AsyncClient"]
-
-T = TypeVar("T")
+__all__ = ["AsyncClient", "AsyncRemoteFilter"]
 
 
 class AsyncClient:
     """The filters of a server, by name, for asyncio.
 
-    async with AsyncClient("http://127.0.0.1:8100") as client:
-        seen = await client.create("seen", capacity=1_000_000, error_rate=0.01)
-        await seen.add("alice")
-        await client["seen"].contains("alice")
+        async with AsyncClient("http://127.0.0.1:8100") as client:
+            seen = await client.create("seen", capacity=1_000_000, error_rate=0.01)
+            await seen.add("alice")
+            await client["seen"].contains("alice")
+
+    One client may be used by many tasks.
     """
 
     def __init__(
@@ -42,9 +44,10 @@ class AsyncClient:
         timeout: float | None = 30.0,
         verify: bool | str | ssl.SSLContext = True,
     ) -> None:
-        """Connect with the first request; the arguments are `Client`'s."""
-        connection = Connection(url, token, user, password, timeout, verify)
-        self._http = load_httpx().AsyncClient(**connection.options())
+        """Connect with the first request. `timeout`: seconds without a sign of the server.
+        `verify`: whether, or by which file of certificates, its own is checked."""
+        server = ServerOptions(url, token, user, password, timeout, verify)
+        self.transport = AsyncTransport(server)
 
     async def __aenter__(self) -> Self:
         """Be closed at the end of the block."""
@@ -56,11 +59,11 @@ class AsyncClient:
 
     async def close(self) -> None:
         """Close all connections."""
-        await self._http.aclose()
+        await self.transport.close()
 
     def __repr__(self) -> str:
         """Show where the server is."""
-        return f"<{type(self).__name__}({str(self._http.base_url.copy_with(userinfo=b''))!r})>"
+        return f"<{type(self).__name__}({self.transport.url!r})>"
 
     # Filters.
 
@@ -74,9 +77,12 @@ class AsyncClient:
         on_full: str | None = None,
         **parameters: Any,
     ) -> AsyncRemoteFilter:
-        """Make a filter, as `Client.create` does."""
+        """Make a filter; FilterExists if the name is taken. What is not given the server chooses;
+        `parameters` are those of the kind, and of the policy."""
         settings = {"capacity": capacity, "error_rate": error_rate, "kind": kind}
-        await self._send(calls.create(name, {**settings, "on_full": on_full, **parameters}))
+        await self.transport.send(
+            operations.create(name, {**settings, "on_full": on_full, **parameters})
+        )
         return AsyncRemoteFilter(self, name)
 
     def filter(self, name: Name) -> AsyncRemoteFilter:
@@ -88,7 +94,7 @@ class AsyncClient:
     async def has(self, name: Name) -> bool:
         """Whether there is a filter of that name."""
         try:
-            await self._send(FilterCalls(name).info())
+            await self.transport.send(FilterRequests(name).info())
         except UnknownFilter:
             return False
         return True
@@ -101,66 +107,144 @@ class AsyncClient:
         """The names that match a pattern (* ? [a-z])."""
         cursor, more = "", True
         while more:
-            names, cursor = await self._send(calls.listing(pattern, cursor))
+            names, cursor = await self.transport.send(operations.listing(pattern, cursor))
             for name in names:
                 yield name
             more = bool(cursor)
 
     async def drop(self, name: Name) -> None:
         """Forget a filter; UnknownFilter if there is none."""
-        await self._send(FilterCalls(name).drop())
+        await self.transport.send(FilterRequests(name).drop())
 
     async def load(self, name: Name, source: Any, *, replace: bool = False) -> AsyncRemoteFilter:
         """Make a filter of a saved one (a path), or of a local one."""
-        with contextlib.ExitStack() as stack:
-            # A local filter is written to a file first: by a thread, for it may be large.
-            file, nbytes = await files.in_thread(stack.enter_context, files.opened(source))
-            body = files.chunks(file)
-            await self._send(FilterCalls(name).upload(body, nbytes, replace=replace))
+        await self.transport.upload(name, source, replace=replace)
         return AsyncRemoteFilter(self, name)
 
     async def snapshot(self) -> None:
         """Return when the server has made a snapshot of all filters."""
-        await self._send(calls.snapshot())
-
-    # Sending.
-
-    def _request(self, call: Call[Any]) -> Any:
-        body = call.body
-        content = body if body is None or isinstance(body, bytes) else _awaited(body)
-        return self._http.build_request(
-            call.method, call.path, content=content, headers=call.headers, params=call.query
-        )
-
-    async def _send(self, call: Call[T]) -> T:
-        with telling(call, self._http):
-            try:
-                response = await self._http.send(self._request(call))
-            except load_httpx().RemoteProtocolError:
-                if not call.again:
-                    raise
-                response = await self._http.send(self._request(call))
-        if not ended_well(response):
-            raise problem_of(response)
-        return call.read(response.content)
-
-    async def _send_all(self, many: Many[T]) -> T:
-        return many.join([await self._send(call) for call in many.calls])
-
-    async def _download(self, call: Call[Any], file: Any) -> None:
-        with telling(call, self._http):
-            response = await self._http.send(self._request(call), stream=True)
-            try:
-                if not ended_well(response):
-                    await response.aread()
-                    raise problem_of(response)
-                async for chunk in response.aiter_raw():
-                    file.write(chunk)
-            finally:
-                await response.aclose()
+        await self.transport.send(operations.snapshot())
 
 
-async def _awaited(chunks: Iterator[bytes]) -> AsyncIterator[bytes]:
-    """A body's parts, each made in a thread: it may be read from a disk, or take a while."""
-    while chunk := await files.in_thread(next, chunks, b""):
-        yield chunk
+class AsyncRemoteFilter:
+    """A filter of a server, for asyncio. `contains` says False: definitely not; True: maybe."""
+
+    def __init__(self, client: AsyncClient, name: Name) -> None:
+        """Ask nothing of the server yet."""
+        self._client, self._transport = client, client.transport
+        self._requests = FilterRequests(name)
+
+    @property
+    def name(self) -> Name:
+        """Its name: str, or bytes if it is no UTF-8."""
+        return operations.readable_name(self._requests.name)
+
+    def __repr__(self) -> str:
+        """Show its name and its server."""
+        return f"<{type(self).__name__} {self.name!r} of {self._client!r}>"
+
+    # Keys.
+
+    async def add(self, key: Key) -> bool:
+        """Add the key; True if it is definitely new, False if it may have been there."""
+        return await self._transport.send(self._requests.one("add", key))
+
+    async def contains(self, key: Key) -> bool:
+        """False: definitely not there. True: maybe."""
+        return await self._transport.send(self._requests.one("contains", key))
+
+    async def add_many(self, keys: Batch, *, nulls: Nulls = "error") -> Mask:
+        """Add every key; a mask that is True where a key is definitely new."""
+        return await self._transport.send_all(self._requests.many("add", keys, nulls))
+
+    async def contains_many(self, keys: Batch, *, nulls: Nulls = "error") -> Mask:
+        """Ask for every key: False is certain, True is maybe."""
+        return await self._transport.send_all(self._requests.many("contains", keys, nulls))
+
+    async def update(self, keys: Batch, *, nulls: Nulls = "error") -> None:
+        """Add every key and say nothing about which were new; of any number, in one stream."""
+        await self._transport.send_all(self._requests.update(keys, nulls))
+
+    async def remove(self, key: Key) -> bool:
+        """Take one copy of the key out; KeyError if it is definitely not there.
+
+        True: it was taken out. False: it may be there and cannot be.
+        """
+        removed = await self.discard(key)
+        if not removed and not await self.contains(key):
+            raise KeyError(key)
+        return removed
+
+    async def discard(self, key: Key) -> bool:
+        """Take one copy of the key out if it is there; True if it was."""
+        return await self._transport.send(self._requests.one("remove", key))
+
+    async def remove_many(self, keys: Batch, *, nulls: Nulls = "error") -> Mask:
+        """Take one copy of each key out; a mask that is True where there was one."""
+        return await self._transport.send_all(self._requests.many("remove", keys, nulls))
+
+    async def lookup(self, key: Key) -> Answer:
+        """Is the key there, and what is its value? Of a filter that is bound to a source."""
+        return await self._transport.send(self._requests.lookup(key))
+
+    async def lookup_many(self, keys: Batch) -> list[Answer]:
+        """The same for many keys, 1,000 a request."""
+        return await self._transport.send_all(self._requests.lookups(keys))
+
+    # The whole filter.
+
+    async def info(self) -> dict[str, Any]:
+        """All that the server knows about it: capacity, error_rate, fill_ratio, …"""
+        return await self._transport.send(self._requests.info())
+
+    async def samples(self, **query: Any) -> list[dict[str, Any]]:
+        """How it was over time; `query`: since, until, span and limit, as docs/http.md has them."""
+        return await self._transport.send(self._requests.samples(**query))
+
+    async def change(self, **settings: Any) -> None:
+        """Change its policy (on_full, …) or when it ends (expires_at, Unix time)."""
+        await self._transport.send(self._requests.change(**settings))
+
+    async def rename(self, to: Name) -> None:
+        """Give it another name, under which this object goes on."""
+        renamed = FilterRequests(to)
+        await self._transport.send(self._requests.renamed(renamed))
+        self._requests = renamed
+
+    async def clear(self) -> None:
+        """Forget every key."""
+        await self._transport.send(self._requests.act("clear"))
+
+    async def rotate(self) -> None:
+        """Begin a new generation now, in a filter that rotates."""
+        await self._transport.send(self._requests.act("rotate"))
+
+    async def rebuild(self, **how: Any) -> None:
+        """Begin to build it anew from the source that it is bound to (capacity, error_rate,
+        settle); `info()["rebuild"]` says how far that is."""
+        await self._transport.send(self._requests.rebuild(**how))
+
+    async def merge(self, *others: AsyncRemoteFilter | Name) -> None:
+        """Add every key of other filters of the server, which must be made alike."""
+        await self._transport.send(self._requests.merge(others))
+
+    async def drop(self) -> None:
+        """Let the server forget it."""
+        await self._transport.send(self._requests.drop())
+
+    # Its file.
+
+    async def save(self, path: str | os.PathLike[str]) -> None:
+        """Write it to a file of this machine, which `bloomery.open` loads: all of it or nothing."""
+        with files.replacing(path) as file:
+            await self._transport.download(self._requests.download(), file)
+
+    async def load(self, source: Any) -> None:
+        """Put a saved filter (a path), or a local one, in its place."""
+        await self._transport.upload(self._requests.name, source, replace=True)
+
+    async def copy_to_local(self) -> Any:
+        """A local filter of the same kind with the same keys."""
+        with files.temporary() as path:
+            await self.save(path)
+            return await files.in_thread(files.loaded, path)

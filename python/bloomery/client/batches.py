@@ -16,14 +16,16 @@ from dataclasses import dataclass, field
 from itertools import chain, islice
 from typing import TYPE_CHECKING, Any
 
-from bloomery import _native, errors
+import bloomery._native as _native
+from bloomery import errors
 from bloomery.client import columns
-from bloomery.client.keys import dumped, form, forms, lines
+from bloomery.client.keys import dumped, lines
+from bloomery.json_keys import encode_key, encode_keys
 
 if TYPE_CHECKING:
     from bloomery.types import Batch, Mask, Nulls
 
-__all__ = ["JSON", "Part", "Rows", "parts"]
+__all__ = ["JSON", "RequestBody", "SentRows", "request_bodies"]
 
 JSON = "application/json"
 NDJSON = "application/x-ndjson"
@@ -34,8 +36,8 @@ _BLOCK = 4096  # lines that are sent together
 
 
 @dataclass(slots=True)
-class Rows:
-    """The rows of a batch, as far as they were sent."""
+class SentRows:
+    """The rows of a batch, counted as they are sent."""
 
     array: bool  # is the mask to be an array?
     count: int = 0
@@ -44,13 +46,13 @@ class Rows:
     def mask(self, answers: list[Any]) -> Mask:
         """The answers of all parts as one mask, False where a row was left out."""
         if not self.array:
-            found = chain.from_iterable(answers)
+            flat = chain.from_iterable(answers)
             left_out = set(self.nulls)
-            return [row not in left_out and next(found) for row in range(self.count)]
+            return [row not in left_out and next(flat) for row in range(self.count)]
         try:
             import numpy
         except ImportError:
-            return Rows(False, self.count, self.nulls).mask(answers)
+            return SentRows(False, self.count, self.nulls).mask(answers)
         whole = numpy.zeros(self.count, dtype=bool)
         kept = numpy.ones(self.count, dtype=bool)
         kept[self.nulls] = False
@@ -59,21 +61,23 @@ class Rows:
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class RequestBody:
     """One request's body, and how its answers are read."""
 
-    content: str
+    content_type: str
     body: bytes | Iterator[bytes]
     accept: str
     read: Callable[[bytes], Any] | None  # None: answers in the body's own JSON
 
 
-def parts(keys: Batch, nulls: Nulls, *, answers: bool) -> tuple[Rows, Iterator[Part]]:
-    """The requests of a batch, made as they are sent; `answers`: a mask is wanted."""
+def request_bodies(
+    keys: Batch, nulls: Nulls, *, answers: bool
+) -> tuple[SentRows, Iterator[RequestBody]]:
+    """The bodies of a batch's requests, made as they are sent; `answers`: a mask is wanted."""
     if nulls not in ("error", "skip"):
         raise errors.InvalidParameter(f"nulls is {nulls!r}, must be 'error' or 'skip'")
     arrow = columns.load_pyarrow()
-    rows = Rows(array=columns.is_column(keys))
+    rows = SentRows(array=columns.is_column(keys))
     listed = _native.column_objects(keys)
     if rows.array and arrow is not None and listed is None:
         column = columns.column_of(keys, arrow)
@@ -92,7 +96,9 @@ def parts(keys: Batch, nulls: Nulls, *, answers: bool) -> tuple[Rows, Iterator[P
     return rows, _of_objects(rows, iter(objects), nulls, answers)
 
 
-def _of_column(rows: Rows, column: Any, arrow: Any, nulls: Nulls, answers: bool) -> Iterator[Part]:
+def _of_column(
+    rows: SentRows, column: Any, arrow: Any, nulls: Nulls, answers: bool
+) -> Iterator[RequestBody]:
     rows.count = len(column)
     if column.null_count:
         empty = column.is_null().to_pylist()
@@ -103,36 +109,40 @@ def _of_column(rows: Rows, column: Any, arrow: Any, nulls: Nulls, answers: bool)
     most = _MOST if answers else max(1, len(column))
 
     def read(content: bytes) -> Any:
-        found = arrow.ipc.open_stream(content).read_all().column(0)
-        return found.to_numpy() if rows.array else found.to_pylist()
+        answers = arrow.ipc.open_stream(content).read_all().column(0)
+        return answers.to_numpy() if rows.array else answers.to_pylist()
 
     for start in range(0, len(column), most):
         body = columns.messages(column.slice(start, most), arrow)
-        yield Part(columns.ARROW, body, columns.ARROW if answers else JSON, read)
+        yield RequestBody(columns.ARROW, body, columns.ARROW if answers else JSON, read)
 
 
-def _of_objects(rows: Rows, keys: Iterator[Any], nulls: Nulls, answers: bool) -> Iterator[Part]:
+def _of_objects(
+    rows: SentRows, keys: Iterator[Any], nulls: Nulls, answers: bool
+) -> Iterator[RequestBody]:
     block = list(islice(keys, _FEW + 1))
     if len(block) <= _FEW:
         kept = [key for key in block if key is not None] if nulls == "skip" else block
-        body = dumped({"keys": forms(kept)})
+        body = dumped({"keys": encode_keys(kept)})
         if len(body) <= _SMALL:
             rows.count = len(block)
             if len(kept) < len(block):
                 rows.nulls = [row for row, key in enumerate(block) if key is None]
             if kept:
-                yield Part(JSON, body, JSON, None)
+                yield RequestBody(JSON, body, JSON, None)
             return
     left: Iterator[Any] = chain(block, keys)
     while (first := next(left, _NOTHING)) is not _NOTHING:
         some = chain([first], islice(left, _MOST - 1) if answers else left)
-        yield Part(NDJSON, _lines(rows, some, nulls), NDJSON if answers else JSON, _read_lines)
+        yield RequestBody(
+            NDJSON, _lines(rows, some, nulls), NDJSON if answers else JSON, _read_lines
+        )
 
 
 _NOTHING = object()
 
 
-def _lines(rows: Rows, keys: Iterator[Any], nulls: Nulls) -> Iterator[bytes]:
+def _lines(rows: SentRows, keys: Iterator[Any], nulls: Nulls) -> Iterator[bytes]:
     while block := list(islice(keys, _BLOCK)):
         if set(map(type, block)) <= {str, int}:
             rows.count += len(block)
@@ -141,7 +151,7 @@ def _lines(rows: Rows, keys: Iterator[Any], nulls: Nulls) -> Iterator[bytes]:
         made = []
         for key in block:
             if key is not None:
-                made.append(dumped(key if type(key) in (str, int) else form(key)))
+                made.append(dumped(key if type(key) in (str, int) else encode_key(key)))
             elif nulls == "skip":
                 rows.nulls.append(rows.count)
             else:

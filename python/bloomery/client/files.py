@@ -1,13 +1,22 @@
-"""Saved filters on their way to and from a server."""
+"""Saved filters on their way to and from a server; on asyncio a thread reads and writes them."""
 
 from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from typing import IO, Any, TypeVar
 
-__all__ = ["chunks", "in_thread", "loaded", "opened", "replacing", "temporary"]
+__all__ = [
+    "chunks",
+    "in_thread",
+    "loaded",
+    "opened",
+    "opened_in_thread",
+    "read_in_thread",
+    "replacing",
+    "temporary",
+]
 
 T = TypeVar("T")
 
@@ -24,8 +33,8 @@ def opened(source: Any) -> Iterator[tuple[IO[bytes], int]]:
     # By way of a file: in memory it would be there twice.
     with temporary() as path:
         source.save(path)
-        with opened(path) as found:
-            yield found
+        with opened(path) as file_and_length:
+            yield file_and_length
 
 
 @contextlib.contextmanager
@@ -46,9 +55,9 @@ def replacing(path: str | os.PathLike[str]) -> contextlib.AbstractContextManager
 
 def loaded(path: str) -> Any:
     """The saved filter at a path, of whatever kind."""
-    from bloomery.storage import anyfile
+    from bloomery.filters.files import open
 
-    return anyfile.open(path)
+    return open(path)
 
 
 def chunks(file: IO[bytes]) -> Iterator[bytes]:
@@ -57,8 +66,25 @@ def chunks(file: IO[bytes]) -> Iterator[bytes]:
         yield chunk
 
 
-async def in_thread(work: Callable[..., T], *given: Any) -> T:
-    """Do what may take a while, and let others go on."""
+async def in_thread(work: Callable[..., T], *arguments: Any) -> T:
+    """Call a function in a thread, since it may take a while: the event loop goes on."""
     import asyncio  # which takes longer than all of bloomery, and most never need
 
-    return await asyncio.to_thread(work, *given)
+    return await asyncio.to_thread(work, *arguments)
+
+
+@contextlib.asynccontextmanager
+async def opened_in_thread(source: Any) -> AsyncIterator[tuple[IO[bytes], int]]:
+    """As `opened`: a local filter is written to a file first, by a thread, for it may be large."""
+    with contextlib.ExitStack() as stack:
+        yield await in_thread(stack.enter_context, opened(source))
+
+
+def read_in_thread(body: bytes | Iterator[bytes] | None) -> bytes | AsyncIterator[bytes] | None:
+    """A body as asyncio's client takes it: its parts, if it has any, are each made in a thread."""
+    return body if body is None or isinstance(body, bytes) else _chunks_in_thread(body)
+
+
+async def _chunks_in_thread(chunks: Iterator[bytes]) -> AsyncIterator[bytes]:
+    while chunk := await in_thread(next, chunks, b""):
+        yield chunk

@@ -1,7 +1,7 @@
-"""What a guard does, written once for threads and for asyncio.
+"""What a guard does, written once for threads and for asyncio, and run by `bloomery.flow`.
 
-A flow is a generator: it yields what must be waited for as a `Call`, and is sent what came of it. A
-driver does the waiting: `run` in the caller's thread, `arun` on an event loop.
+A flow of a guard yields what must be waited for as a `Call`, and is sent what came of it: `run`
+makes the calls from the caller's thread, `arun` from an event loop.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from concurrent.futures import TimeoutError as FutureTimeout
 from dataclasses import dataclass
 from typing import Any, TypeAlias, TypeVar
 
+from bloomery.flow import drive, drive_async
 from bloomery.guard.sources.workers import Workers
 
 __all__ = ["Call", "Flow", "arun", "run"]
@@ -40,7 +41,7 @@ Flow: TypeAlias = Generator[Call, Any, T]
 
 def run(flow: Flow[T], workers: Workers) -> T:
     """Do all of it here and now."""
-    return _drive(flow, lambda call: _call(call, workers))
+    return drive(flow, lambda call: _call(call, workers))
 
 
 def _call(call: Call, workers: Workers) -> Any:
@@ -66,35 +67,9 @@ def _wait(future: Future[Any], call: Call) -> Any:
         raise TimeoutError(f"no answer within {call.timeout:g} s") from None
 
 
-def _drive(flow: Flow[T], call: Callable[[Call], Any]) -> T:
-    try:
-        wanted = next(flow)
-        while True:
-            try:
-                result = call(wanted)
-            except BaseException as problem:  # noqa: BLE001  # the flow's to judge
-                wanted = flow.throw(problem)
-            else:
-                wanted = flow.send(result)
-    except StopIteration as end:
-        value: T = end.value
-        return value
-
-
 async def arun(flow: Flow[T], workers: Workers) -> T:
     """Do all of it, and let others run while it waits."""
-    try:
-        wanted = next(flow)
-        while True:
-            try:
-                result = await _acall(wanted, workers)
-            except BaseException as problem:  # noqa: BLE001  # as above; a cancellation too
-                wanted = flow.throw(problem)
-            else:
-                wanted = flow.send(result)
-    except StopIteration as end:
-        value: T = end.value
-        return value
+    return await drive_async(flow, lambda call: _acall(call, workers))
 
 
 async def _acall(call: Call, workers: Workers) -> Any:

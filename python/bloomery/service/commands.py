@@ -14,6 +14,7 @@ from functools import partial
 from typing import Any, Protocol, TypeVar
 
 from bloomery import errors
+from bloomery.filters import saved
 from bloomery.guard.answer import Answer
 from bloomery.service.access.cursors import Cursors
 from bloomery.service.access.glob import glob
@@ -26,7 +27,7 @@ from bloomery.service.domain.state import Entry, Long
 from bloomery.service.engine import Engine
 from bloomery.service.lookup.lookups import Lookups
 from bloomery.service.policy import policy
-from bloomery.service.policy.policy import Policy
+from bloomery.service.policy.policy import FilterPolicy
 from bloomery.service.slices import batches
 from bloomery.storage import files
 
@@ -42,6 +43,7 @@ MAX_EXPORT_BYTES = 4 << 20  # of one chunk: it is copied several times, and all 
 # A byte for each key: 0 or 1, or NO_ROOM if there was no memory for it; and the refusal (code,
 # message) of one that was refused, and with it all behind it.
 Outcome = tuple[bytes, tuple[str, str] | None]
+AddHere = Callable[[bytes, list[Any]], Outcome]
 
 
 class Store(Protocol):
@@ -55,8 +57,9 @@ class Store(Protocol):
         """Return a byte for each key; if the store does not answer, raise if the client wants to be
         `sure`, else answer from this node's copy."""
 
-    async def add(self, name: bytes, keys: list[Any]) -> Outcome:
-        """Add keys; new is what no node had added."""
+    async def add(self, name: bytes, keys: list[Any], add_here: AddHere) -> Outcome:
+        """Add keys; new is what no node had added. `add_here` adds on this node alone: to a filter
+        that is nearly full, which refuses what is beyond."""
 
     async def discover(self, name: bytes) -> None:
         """Take in a filter of this name, if another node has just made one."""
@@ -114,12 +117,12 @@ class Commands:
         fields = operations.fields(name=operations.text_of(name), settings=given)
         return self.engine.create(Op.CREATE, fields)
 
-    def policy(self, name: bytes) -> Policy:
+    def policy(self, name: bytes) -> FilterPolicy:
         """Return what happens when a filter is full."""
         return policy.policy_of(self._whole(name))
 
     def adjust(self, name: bytes, **given: Any) -> Entry:
-        """Change a filter's policy, by the fields of `Policy`; None: back to the default."""
+        """Change a filter's policy, by the fields of `FilterPolicy`; None: back to the default."""
         entry = self._whole(name)
         changes = policy.adjusted(entry, given)
         self.engine.change(Op.ADJUST, entry.id, operations.fields(**changes))
@@ -209,13 +212,13 @@ class Commands:
             "expires_at": entry.expires_at,
             "loading": entry.filter is None,
             "settings": dict(entry.settings),
-            "policy": {} if entry.filter is None else policy.policy_of(entry).shown(),
+            "policy": {} if entry.filter is None else policy.policy_of(entry).as_dict(),
             "adds": adds,
             "checks": checks,
             "maybes": maybes,
             "sample": self._sample(entry) or None,
             "source": entry.settings.get("source"),
-            "lookups": self.lookups.shown(entry),
+            "lookups": self.lookups.info(entry),
         }
 
     def rename(self, name: bytes, to: bytes) -> Entry:
@@ -320,7 +323,7 @@ class Commands:
     async def write(self, name: bytes, keys: list[Any], shared: bool | None = None) -> Outcome:
         """As `add`. If the store is asked, new is what no node had added."""
         if self._store is not None and self.asks_store(shared):
-            return await self._store.add(name, keys)
+            return await self._store.add(name, keys, self.add)
         return await self.change(self.add, name, keys)
 
     async def change(
@@ -396,13 +399,13 @@ class Commands:
             raise errors.InvalidParameter(
                 "a bank is not exported in parts: copy its file from a snapshot"
             )
-        return files.head(entry.filter) if start < 0 else files.part(entry.filter, start, most)
+        return saved.head(entry.filter) if start < 0 else saved.part(entry.filter, start, most)
 
     def load(self, name: bytes, position: int, data: bytes, *, form: str = "bloomery") -> Entry:
         """Take a part of a saved filter, the head (position 1) first, in order."""
         if position == 1:
             self._check_new(name)
-            kind = files.expect(data[: files.HEADER_BYTES])[0].kind if form == "bloomery" else form
+            kind = saved.expect(data[: files.HEADER_BYTES])[0].kind if form == "bloomery" else form
             settings = {"door": "cf"} if kind == "rediscuckoo" else {}
             text = operations.text_of(name)
             chunk = operations.chunk(1, data, name=text, format=form, settings=settings)

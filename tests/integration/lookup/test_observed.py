@@ -3,7 +3,7 @@
 from typing import Any
 
 from bloomery import Client
-from bloomery.client.remote import RemoteFilter
+from bloomery.client import RemoteFilter
 from integration.http.asking import Http
 from integration.lookup.places import ROWS, url
 from integration.servers import wait_until

@@ -17,10 +17,10 @@ import pytest
 
 from bloomery import BloomFilter, errors
 from bloomery.client import batches, columns
-from bloomery.client.batches import Rows, parts
+from bloomery.client.batches import SentRows, request_bodies
+from bloomery.json_keys import decode_key
 from bloomery.service.http.body.arrow import Column, Messages, answers
-from bloomery.service.http.body.keyforms import key_of
-from bloomery.service.http.body.ndjson import Lines
+from bloomery.service.http.body.ndjson import NdjsonReader
 from bloomery.service.http.body.ndjson import answers as lines_of
 from conftest import require
 
@@ -31,9 +31,9 @@ WORDS = {"application/vnd.apache.arrow.stream": answers, "application/x-ndjson":
 
 def received(part: Any) -> Iterator[Any]:
     """The batches of keys that a server reads from a request."""
-    assert part.content != "application/json"
-    if part.content == "application/x-ndjson":
-        reader = Lines(1 << 20)
+    assert part.content_type != "application/json"
+    if part.content_type == "application/x-ndjson":
+        reader = NdjsonReader(1 << 20)
         for data in part.body:
             yield from reader.feed(data)
         yield from reader.end()
@@ -47,11 +47,11 @@ def received(part: Any) -> Iterator[Any]:
 
 def asked(batch: Any, filter: BloomFilter, nulls: Any = "error") -> Any:
     """What a client says about a batch, whose server holds this filter."""
-    rows, bodies = parts(batch, nulls, answers=True)
+    rows, bodies = request_bodies(batch, nulls, answers=True)
     told = []
     for part in bodies:
         if part.read is None:
-            keys = [key_of(key) for key in json.loads(cast("bytes", part.body))["keys"]]
+            keys = [decode_key(key) for key in json.loads(cast("bytes", part.body))["keys"]]
             told.append(filter.contains_many(keys))
         else:
             found = [np.asarray(filter.contains_many(keys), bool) for keys in received(part)]
@@ -247,22 +247,22 @@ def test_a_long_batch_is_several_requests(monkeypatch: pytest.MonkeyPatch) -> No
     expected = (keys % 2 == 0).tolist()
     for batch in (keys, iter(keys.tolist()), keys.tolist()):
         assert list(asked(batch, filter)) == expected
-    assert len(list(parts(keys, "error", answers=True)[1])) == 7
-    assert len(list(parts(keys, "error", answers=False)[1])) == 1
+    assert len(list(request_bodies(keys, "error", answers=True)[1])) == 7
+    assert len(list(request_bodies(keys, "error", answers=False)[1])) == 1
 
 
 def test_wrong_nulls() -> None:
     """`nulls` is one of two words."""
     nulls: Any = "ignore"
     with pytest.raises(errors.InvalidParameter, match="'error' or 'skip'"):
-        parts([], nulls, answers=True)
+        request_bodies([], nulls, answers=True)
 
 
 def test_masks_of_rows_that_were_left_out() -> None:
     """A mask has a row for each of the batch, however many were left out."""
-    rows = Rows(array=False, count=5, nulls=[0, 2, 4])
+    rows = SentRows(array=False, count=5, nulls=[0, 2, 4])
     assert rows.mask([[True], [True]]) == [False, True, False, True, False]
-    rows = Rows(array=True, count=5, nulls=[0, 2, 4])
+    rows = SentRows(array=True, count=5, nulls=[0, 2, 4])
     assert rows.mask([np.array([True, True])]).tolist() == [False, True, False, True, False]  # type: ignore[union-attr]
 
 

@@ -13,7 +13,8 @@ import pytest
 from bloomery import BloomFilter
 from bloomery.errors import QueueUnavailable
 from bloomery.guard import Answer, AsyncGuard, Guard, SqliteQueue
-from unit.guard.flaky import QUIET, Flaky
+from privates import core_of, drainer_of
+from unit.guard.flaky import QUIET, Flaky, end_lease
 
 pytestmark = pytest.mark.slow
 
@@ -27,7 +28,7 @@ def test_closing_stops_after_the_item_under_way(
     source.mode = "up"
 
     def close(what: str, key: Any) -> None:
-        guard._core.closing = key == 1
+        core_of(guard).closing = key == 1
 
     source.before = close
     assert guard.drain() == 2
@@ -60,11 +61,10 @@ def test_closing_does_not_wait_for_a_source_that_hangs(
     guard.close()
     assert time.monotonic() - began < 15.0  # it hangs for 20
     go.set()
-    assert guard._drainer is not None
-    guard._drainer.join(20)
+    drainer_of(guard).join(20)
     again = SqliteQueue(tmp_path / "q")
     assert again.waiting() == 1
-    again._file._connections[0].execute("UPDATE lease SET until = 0")  # time passes
+    end_lease(tmp_path / "q")
     with Guard(BloomFilter(100), source, queue=again, **QUIET) as following:
         following.drain()
     assert len(source.calls) == 2

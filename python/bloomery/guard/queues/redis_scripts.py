@@ -5,7 +5,7 @@
     {name}:tokens    idempotency key -> entry; and {name}:parkedtokens     {name}:lease
 
 All of it changes together, in scripts; the braces put it into one slot of a cluster. A method is a
-generator that yields commands and is sent the replies.
+flow (`bloomery.flow`) that yields commands and is sent the replies.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from bloomery.errors import InvalidParameter, QueueUnavailable
 from bloomery.guard.codec import encode, read_item
 from bloomery.guard.protocols import Item
 
-__all__ = ["Asked", "RedisScripts", "Script", "spelled"]
+__all__ = ["RedisFlow", "RedisScripts", "Script", "as_sent"]
 
 T = TypeVar("T")
-Asked: TypeAlias = Generator[tuple[Any, ...], Any, T]
+RedisFlow: TypeAlias = Generator[tuple[Any, ...], Any, T]
 _SOME = 1000  # entries at a time
 
 _PUT = """
@@ -124,7 +124,7 @@ class Script(str):
         return hashlib.sha1(self.encode(), usedforsecurity=False).hexdigest()
 
 
-def spelled(commands: Sequence[tuple[Any, ...]], *, whole: bool) -> list[tuple[Any, ...]]:
+def as_sent(commands: Sequence[tuple[Any, ...]], *, whole: bool) -> list[tuple[Any, ...]]:
     """Commands as they are sent, scripts by their digests, or as a whole."""
     return [
         command
@@ -149,7 +149,7 @@ class RedisScripts:
         self._keys = [f"{{{name}}}:{part}" for part in parts]
         self._waiting, self._names, self._writes, _, self._parked, _, _ = self._keys
 
-    def check(self) -> Asked[None]:
+    def check(self) -> RedisFlow[None]:
         """Raise if this Redis may drop what waits. Its keys never expire, so only a policy for all
         keys does."""
         memory = yield ("INFO", "memory")
@@ -160,7 +160,7 @@ class RedisScripts:
                 "and a queue loses what waits: use one with noeviction"
             )
 
-    def put(self, items: Sequence[Item]) -> Asked[None]:
+    def put(self, items: Sequence[Item]) -> RedisFlow[None]:
         """Write them down."""
         values: list[Any] = [self.max_items]
         for item in items:
@@ -175,59 +175,59 @@ class RedisScripts:
                 f"{looks}): let the source answer again, or give a larger max_items"
             )
 
-    def pending(self, keys: Sequence[bytes]) -> Asked[set[bytes]]:
+    def pending(self, keys: Sequence[bytes]) -> RedisFlow[set[bytes]]:
         """Which of these have a write that waits."""
         held = (yield ("HMGET", self._names, *keys)) if keys else []
         return {key for key, count in zip(keys, held, strict=True) if count is not None}
 
-    def writes(self) -> Asked[int]:
+    def writes(self) -> RedisFlow[int]:
         """How many writes wait."""
         return int((yield ("GET", self._writes)) or 0)
 
-    def waiting(self) -> Asked[int]:
+    def waiting(self) -> RedisFlow[int]:
         """How many items wait."""
         return int((yield ("XLEN", self._waiting)))
 
-    def keys(self) -> Asked[list[Any]]:
+    def keys(self) -> RedisFlow[list[Any]]:
         """The keys of all adds that wait."""
         items = yield from self._all(self._waiting)
         return [item.key for item, _ in items if item.what == "add"]
 
-    def head(self, most: int) -> Asked[list[Item]]:
+    def head(self, most: int) -> RedisFlow[list[Item]]:
         """The first items."""
         rows = yield ("XRANGE", self._waiting, "-", "+", "COUNT", most)
         return [_item(*row)[0] for row in rows or ()]
 
-    def done(self, items: Sequence[Item]) -> Asked[int]:
+    def done(self, items: Sequence[Item]) -> RedisFlow[int]:
         """They wait no more; how many did."""
         if not items:
             return 0
         return int((yield self._script(_DONE, *(item.id for item in items))))
 
-    def park(self, item: Item, why: str) -> Asked[None]:
+    def park(self, item: Item, why: str) -> RedisFlow[None]:
         """Set it aside."""
         yield self._script(_PARK, item.id, why)
 
-    def parked(self) -> Asked[list[tuple[Item, str]]]:
+    def parked(self) -> RedisFlow[list[tuple[Item, str]]]:
         """What was set aside, and why."""
         return (yield from self._all(self._parked, b"p"))
 
-    def lease(self, owner: str, seconds: float) -> Asked[bool]:
+    def lease(self, owner: str, seconds: float) -> RedisFlow[bool]:
         """May this one drain?"""
         return bool((yield self._script(_LEASE, owner, max(1, int(seconds * 1000)))))
 
-    def renew(self, owner: str, seconds: float) -> Asked[bool]:
+    def renew(self, owner: str, seconds: float) -> RedisFlow[bool]:
         """May this one go on?"""
         return bool((yield self._script(_RENEW, owner, max(1, int(seconds * 1000)))))
 
-    def release(self, owner: str) -> Asked[None]:
+    def release(self, owner: str) -> RedisFlow[None]:
         """Drain no longer."""
         yield self._script(_RELEASE, owner)
 
     def _script(self, text: str, *values: Any) -> tuple[Any, ...]:
         return (Script(text), len(self._keys), *self._keys, *values)
 
-    def _all(self, stream: str, mark: bytes = b"") -> Asked[list[tuple[Item, str]]]:
+    def _all(self, stream: str, mark: bytes = b"") -> RedisFlow[list[tuple[Item, str]]]:
         found: list[tuple[Item, str]] = []
         start: Any = "-"
         while rows := (yield ("XRANGE", stream, start, "+", "COUNT", _SOME)):

@@ -11,11 +11,11 @@ from types import MappingProxyType
 from typing import Any, Protocol, TypeVar
 
 from bloomery import errors
-from bloomery.filters import creation
+from bloomery.filters import creation, saved
+from bloomery.filters.files import Loading
 from bloomery.service.domain import operations
 from bloomery.service.domain.operations import Op, Record
 from bloomery.storage import files
-from bloomery.storage.loading import Loading
 
 __all__ = ["LARGE", "Entry", "Long", "Shelf", "State"]
 
@@ -434,7 +434,7 @@ def _compacted(filter: Any) -> Any:
 def _announced(head: bytes) -> int:
     """How large the filter will be whose head this is; 0 if it is none."""
     try:
-        return files.expect(head[: files.HEADER_BYTES])[1]
+        return saved.expect(head[: files.HEADER_BYTES])[1]
     except errors.BloomeryError:
         return 0
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from bloomery import errors
 from bloomery.service.domain.state import State
 from bloomery.service.durability import quarantine, snapshots
-from bloomery.service.durability.control import Control, ControlWriter, control_file
+from bloomery.service.durability.control import ControlFile, ControlWriter, control_file
 from bloomery.service.durability.folder import FORMAT, log_folder, snapshots_folder
 from bloomery.service.durability.log import (
     SEGMENT_BYTES,
@@ -28,7 +28,7 @@ from bloomery.service.durability.log import (
 )
 from bloomery.service.durability.log_reader import LogReader, pages_cut_off
 from bloomery.service.durability.replay import replay
-from bloomery.service.durability.snapshots import Generation
+from bloomery.service.durability.snapshots import Manifest
 from bloomery.storage import files
 
 __all__ = ["Recovery", "recover"]
@@ -120,9 +120,9 @@ def recover(data: str | os.PathLike[str], *, accept_loss: bool = False) -> Recov
     return recovery
 
 
-def _control(data: Path, lost: list[str]) -> Control | None:
+def _control(data: Path, lost: list[str]) -> ControlFile | None:
     try:
-        return Control.read(data)
+        return ControlFile.read(data)
     except errors.UnsupportedVersion:
         raise  # whatever is accepted: nothing is lost for the one who wrote it
     except errors.CorruptData as problem:
@@ -139,7 +139,7 @@ def _cut_off(rows: LogReader) -> list[str]:
 
 
 def _judged(
-    data: Path, control: Control | None, rows: LogReader, failed: list[str], lost: list[str]
+    data: Path, control: ControlFile | None, rows: LogReader, failed: list[str], lost: list[str]
 ) -> list[str]:
     """Add to what is lost; what remains is the end of the log that a power cut may take."""
     if control is None:
@@ -216,12 +216,12 @@ def _numbers(folder: Path) -> set[int]:
 
 def _from_snapshot(
     data: Path, bad: dict[int, str], lost: list[str]
-) -> tuple[State, Generation] | None:
+) -> tuple[State, Manifest] | None:
     """The newest generation that is whole; and newer ones that are not."""
     for number in reversed(snapshots.generations(data)):
         state = State()
         try:
-            generation = Generation.read(data, number)
+            generation = Manifest.read(data, number)
             for saved in generation.entries:
                 state.put(generation.load(data, saved))
         except errors.CorruptData as problem:
@@ -234,21 +234,21 @@ def _from_snapshot(
     return None
 
 
-def _from_nothing(data: Path, bad: dict[int, str]) -> tuple[State, Generation] | None:
+def _from_nothing(data: Path, bad: dict[int, str]) -> tuple[State, Manifest] | None:
     """No filters, if the log has everything that was ever done."""
     found = segments(log_folder(data))
     if (found and found[0] != 1) or (bad and not found):
         return None
-    return State(), Generation(0, 0, 1, 0.0)
+    return State(), Manifest(0, 0, 1, 0.0)
 
 
-def _from_remains(data: Path, problems: list[str]) -> tuple[State, Generation]:
+def _from_remains(data: Path, problems: list[str]) -> tuple[State, Manifest]:
     """The filters that can still be read, of the newest generation that has a manifest; else what
     is left of the log."""
     for number in reversed(snapshots.generations(data)):
         state = State()
         try:
-            generation = Generation.read(data, number)
+            generation = Manifest.read(data, number)
         except errors.CorruptData:
             continue
         for saved in generation.entries:
@@ -259,9 +259,9 @@ def _from_remains(data: Path, problems: list[str]) -> tuple[State, Generation]:
         _set(state, generation)
         return state, generation
     first = min(segments(log_folder(data)), default=1)
-    return State(), Generation(first, 0, 1, 0.0)
+    return State(), Manifest(first, 0, 1, 0.0)
 
 
-def _set(state: State, generation: Generation) -> None:
+def _set(state: State, generation: Manifest) -> None:
     state.next_id = generation.next_id
     state.now = generation.now

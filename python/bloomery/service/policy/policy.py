@@ -24,10 +24,11 @@ from bloomery.service.domain.state import Entry
 
 __all__ = [
     "FIELDS",
-    "Policy",
+    "FilterPolicy",
     "adjusted",
     "capacity_of",
     "chosen",
+    "generation_of",
     "limit_and_mark",
     "part_of",
     "policy_of",
@@ -48,7 +49,7 @@ _THRESHOLDS = {
 
 
 @dataclass(frozen=True, slots=True)
-class Policy:
+class FilterPolicy:
     """What holds for one filter."""
 
     on_full: str | None  # None: it never changes
@@ -57,25 +58,31 @@ class Policy:
     warn_within: float = 3600.0  # seconds: told if it is full so soon at this rate; 0: nobody is
     grace: float = 3600.0  # seconds for which a generation stays at least, with rotate
 
-    def shown(self) -> dict[str, Any]:
+    def as_dict(self) -> dict[str, Any]:
         """The fields that mean something, ready for JSON."""
         named = ("on_full", *_THRESHOLDS.get(self.on_full or "", ()))
         return {name: value for name, value in asdict(self).items() if name in named}
 
 
-def policy_of(entry: Entry) -> Policy:
+def policy_of(entry: Entry) -> FilterPolicy:
     """Return the policy of a filter: its settings, and defaults that go by its kind."""
     given = {name: entry.settings[name] for name in FIELDS if name in entry.settings}
     if "on_full" not in given:
         able = _able(entry.settings | _facts(entry))
         given["on_full"] = able[0] if able else None
-    return Policy(**given)
+    return FilterPolicy(**given)
 
 
 def capacity_of(entry: Entry) -> int:
     """How many keys a filter was made for."""
     made = getattr(entry.filter, "capacity", None)
     return int(entry.settings.get("capacity", 0) if made is None else made)
+
+
+def generation_of(entry: Entry) -> tuple[int, float]:
+    """How many keys the current generation of a rotating filter has, and when it began."""
+    facts = entry.filter._facts()
+    return int(facts["generation_count"]), float(facts["generation_started"])
 
 
 def limit_and_mark(entry: Entry) -> tuple[int | None, int | None]:
@@ -86,7 +93,7 @@ def limit_and_mark(entry: Entry) -> tuple[int | None, int | None]:
     policy, capacity = policy_of(entry), capacity_of(entry)
     full = part_of(policy.full_at, capacity)
     if policy.on_full == "rotate":
-        left = full - int(entry.filter._facts()["generation_count"])
+        left = full - generation_of(entry)[0]
         return None, entry.items + left if left > 0 else None
     if policy.on_full not in ("reject", "alert"):
         return None, None

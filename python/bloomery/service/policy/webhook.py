@@ -28,7 +28,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from bloomery.service.policy.alerts import Say
+from bloomery.service.observe.logs import Say
 
 if TYPE_CHECKING:
     import httpx

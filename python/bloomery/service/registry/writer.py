@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from bloomery.service.registry.registry import Registry
-from bloomery.service.registry.tables import FilterRow
+from bloomery.service.registry.tables import RegistryRow
 from bloomery.service.sampling.sample import Sample
 
 _log = logging.getLogger(__name__)
@@ -31,11 +31,11 @@ _CONFLICTS = 10
 
 
 @dataclass(slots=True)
-class _Work:
+class _PendingWrites:
     """What is not yet in the registry."""
 
     all: bool = False
-    rows: dict[int, FilterRow | None] = field(default_factory=dict)  # None: dropped
+    rows: dict[int, RegistryRow | None] = field(default_factory=dict)  # None: dropped
     samples: list[Sample] = field(default_factory=list)
     prune_before: dict[int, float] = field(default_factory=dict)  # by span
 
@@ -43,7 +43,7 @@ class _Work:
         return bool(self.all or self.rows or self.samples or self.prune_before)
 
 
-class Projection:
+class RegistryWriter:
     """A registry that follows a server: `start` it, hand it changes, `close` it.
 
     `read_all` gives a row for each filter that there is. It is called on the projection's thread,
@@ -54,7 +54,7 @@ class Projection:
     def __init__(
         self,
         registry: Registry,
-        read_all: Callable[[], Iterable[FilterRow]],
+        read_all: Callable[[], Iterable[RegistryRow]],
         *,
         first_retry: float = 0.5,
         last_retry: float = 30.0,
@@ -64,7 +64,7 @@ class Projection:
         self._first_retry = first_retry
         self._last_retry = last_retry
         self._lock = threading.Condition()  # guards all that follows, and is told of its changes
-        self._work = _Work(all=True)
+        self._work = _PendingWrites(all=True)
         self._since: float | None = time.monotonic()
         self._busy = False
         self._closing = False
@@ -79,7 +79,7 @@ class Projection:
         """Begin, with all that there is."""
         self._thread.start()
 
-    def put(self, rows: Iterable[FilterRow]) -> None:
+    def put(self, rows: Iterable[RegistryRow]) -> None:
         """These filters are new, or have changed."""
         self._take({row.id: row for row in rows})
 
@@ -150,7 +150,7 @@ class Projection:
 
     # ---- with the lock held
 
-    def _take(self, changes: dict[int, FilterRow | None]) -> None:
+    def _take(self, changes: dict[int, RegistryRow | None]) -> None:
         with self._lock:
             if self._work.all:
                 return  # which will bring these too
@@ -162,7 +162,7 @@ class Projection:
     def _read_again(self) -> None:
         """Keep only that all is to be read."""
         self._lost_samples += len(self._work.samples)
-        self._work = _Work(all=True, prune_before=self._work.prune_before)
+        self._work = _PendingWrites(all=True, prune_before=self._work.prune_before)
 
     def _tell(self) -> None:
         if self._work and self._since is None:
@@ -185,7 +185,7 @@ class Projection:
                 pause = self._first_retry
         self._registry.close()
 
-    def _next(self) -> _Work | None:
+    def _next(self) -> _PendingWrites | None:
         """Wait for work and take it; None when the thread is to end."""
         with self._lock:
             self._busy = False
@@ -197,11 +197,11 @@ class Projection:
             away = self._work.all and not self.healthy
             if self._closing and (away or not self._work):
                 return None
-            work, self._work = self._work, _Work()
+            work, self._work = self._work, _PendingWrites()
             self._busy = True
             return work
 
-    def _write(self, work: _Work) -> dict[int, str]:
+    def _write(self, work: _PendingWrites) -> dict[int, str]:
         """Bring it into the registry; which filters could not be, and why."""
         refused: dict[int, str] = {}
         if work.all:
@@ -219,7 +219,7 @@ class Projection:
             self._registry.prune(work.prune_before)
         return refused
 
-    def _succeeded(self, work: _Work, refused: dict[int, str], began: float) -> None:
+    def _succeeded(self, work: _PendingWrites, refused: dict[int, str], began: float) -> None:
         with self._lock:
             old = {} if work.all else {n: w for n, w in self._refused.items() if n not in work.rows}
             self._refused = old | refused
@@ -230,7 +230,7 @@ class Projection:
                 self._say(None)
                 self._since = began if self._work else None
 
-    def _failed(self, work: _Work, error: str, pause: float) -> None:
+    def _failed(self, work: _PendingWrites, error: str, pause: float) -> None:
         with self._lock:
             self._work.prune_before = work.prune_before | self._work.prune_before
             self._lost_samples += len(work.samples)

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 from bloomery import errors
 from bloomery.service.replication.catalogue import Listed
+from bloomery.service.replication.context import NodeContext
 from bloomery.service.replication.lifecycle import dropping
-
-if TYPE_CHECKING:
-    from bloomery.service.replication.node import Node
 
 __all__ = ["Expired"]
 
@@ -19,8 +17,9 @@ __all__ = ["Expired"]
 class Expired:
     """Whoever is first takes one away, for all nodes; if nobody can, Redis forgets the strings."""
 
-    def __init__(self, node: Node) -> None:
+    def __init__(self, node: NodeContext, load_again: Callable[[], None]) -> None:
         self.node = node
+        self._load_again = load_again
         self._over: deque[Listed] = deque()
         self._thread: threading.Thread | None = None
 
@@ -42,9 +41,9 @@ class Expired:
             listed = self._over[0]
             try:
                 if not node.link.run(dropping(node.catalogue, listed, expired=True)):
-                    node.tail.load_again()  # another node gave it more time, and we had not heard
+                    self._load_again()  # another node gave it more time, and we had not heard
             except errors.StoreUnavailable:
                 return  # each second it is tried again
             except errors.BloomeryError as problem:
-                node.call(node.server.say, f"an expired filter stays in Redis: {problem}", "error")
+                node.call(node.say, f"an expired filter stays in Redis: {problem}", "error")
             self._over.popleft()

@@ -6,8 +6,9 @@ from __future__ import annotations
 
 import contextlib
 import time
+from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from bloomery import errors
 from bloomery.integrations.redis.bits.strings import create
@@ -18,12 +19,10 @@ from bloomery.integrations.redis.wire.flow import Flow, command
 from bloomery.service.domain import operations
 from bloomery.service.domain.operations import Op
 from bloomery.service.replication.catalogue import Catalogue, Changed, Listed, dropped, new_uid
+from bloomery.service.replication.context import NodeContext
 from bloomery.service.replication.leftovers import swept, taken_back, was_dropped
 from bloomery.service.replication.shared import Shared
 from bloomery.service.replication.stream import Record
-
-if TYPE_CHECKING:
-    from bloomery.service.replication.node import Node
 
 __all__ = ["Control", "dropping"]
 
@@ -45,8 +44,10 @@ _REASONS = {
 class Control:
     """What is done to a filter as a whole."""
 
-    def __init__(self, node: Node) -> None:
+    def __init__(self, node: NodeContext, take_in: Callable[[Listed], bool]) -> None:
+        """`take_in`: have a filter of the catalogue here too (`Mirror.adopted`)."""
         self.node = node
+        self._take_in = take_in
 
     def before(self, op: Op, id: int, data: bytes) -> None:
         """Do it in Redis, before it is done here; what is raised refuses it."""
@@ -76,9 +77,7 @@ class Control:
         added to it comes by the stream, behind the news that it was made."""
         self.node.require_link()
         found = self._run(self.node.catalogue.find(name))
-        return (
-            found is not None and not found.is_over(time.time()) and self.node.mirror.adopted(found)
-        )
+        return found is not None and not found.is_over(time.time()) and self._take_in(found)
 
     def _run(self, flow: Flow[Any]) -> Any:
         try:

@@ -22,7 +22,7 @@ class Told:
     def alerts(self) -> Alerts:
         """Alerts that are told here."""
         made = Alerts(self.say, now=lambda: 1000.0)
-        made.deliver = self.sent.append
+        made.on_alert.subscribe(self.sent.append)
         return made
 
 

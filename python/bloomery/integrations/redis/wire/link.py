@@ -10,6 +10,7 @@ from contextlib import suppress
 from typing import Any, TypeVar
 
 from bloomery.errors import CorruptData
+from bloomery.flow import drive
 from bloomery.integrations.redis.wire.clients import Given, given, watchers
 from bloomery.integrations.redis.wire.failures import (
     failures_of_a_reply,
@@ -106,18 +107,7 @@ class Link:
 
     def run(self, flow: Flow[T]) -> T:
         """Make the round trips of a flow."""
-        try:
-            asks = next(flow)
-            while True:
-                try:
-                    replies = self.exchange(asks)
-                except BaseException as problem:  # noqa: BLE001  # the flow's to judge
-                    asks = flow.throw(problem)
-                else:
-                    asks = flow.send(replies)
-        except StopIteration as end:
-            value: T = end.value
-            return value
+        return drive(flow, self.exchange)
 
     def exchange(self, asks: list[Ask]) -> list[list[Any]]:
         """Send everything, then read the replies to each; try again where that may help."""

@@ -6,36 +6,29 @@ from __future__ import annotations
 
 from typing import Any
 
-from bloomery.errors import UnknownFilter
 from bloomery.service.commands import NO_ROOM, Outcome
-from bloomery.service.resp import failures
+from bloomery.service.resp import failures, limits
 from bloomery.service.resp.arguments import decimal, integer, option
-from bloomery.service.resp.client import Client
-from bloomery.service.resp.handlers.bf_reserve import (
-    MOST_CAPACITY,
-    MOST_EXPANSION,
-    adopt,
-    filter_at,
-    make,
-    make_default,
-)
-from bloomery.service.resp.replies import Array, Failure, Raw
+from bloomery.service.resp.client import ClientState
+from bloomery.service.resp.handlers.bf_reserve import adopt, make, make_default
+from bloomery.service.resp.handlers.membership import contains, contains_many, filter_at, read
+from bloomery.service.resp.replies import ArrayReply, Failure, Raw
 from bloomery.service.resp.table import command, wrong_arity
 from bloomery.service.slices import batches
 
 _NAME = (1, 1, 1)
 
 
-def answers(outcome: Outcome, door: str) -> list[Any]:
-    """Return the answers to an array's keys; the one that was refused is the last."""
+def _replies(outcome: Outcome) -> list[Any]:
+    """Return the replies to keys that were added; the one that was refused is the last."""
     done, refused = outcome
-    no_room = failures.refusal(door, ("not-enough-memory", ""))
+    no_room = failures.refusal("bf", ("not-enough-memory", ""))
     replies: list[Any] = [no_room if answer == NO_ROOM else answer == 1 for answer in done]
-    return replies if refused is None else [*replies, failures.refusal(door, refused)]
+    return replies if refused is None else [*replies, failures.refusal("bf", refused)]
 
 
 @command("BF.ADD", "key item", least=2, write=True, keys=_NAME, does="add")
-def add(client: Client, words: list[bytes]) -> Any:
+def add(client: ClientState, words: list[bytes]) -> Any:
     """Add a key: 1 if it is definitely new, 0 if it may have been there."""
     if client.asks_store:
         return _write_first(client, words)
@@ -46,35 +39,35 @@ def add(client: Client, words: list[bytes]) -> Any:
 
 
 @command("BF.MADD", "key item [item ...]", least=2, most=None, write=True, keys=_NAME, does="add")
-def madd(client: Client, words: list[bytes]) -> Any:
+def madd(client: ClientState, words: list[bytes]) -> Any:
     """Add keys: for each, 1 if it is definitely new, 0 if it may have been there."""
     return _write_many(client, words) if client.waits(words) else _write_few(client, words)
 
 
-def _write_few(client: Client, words: list[bytes]) -> list[Any]:
+def _write_few(client: ClientState, words: list[bytes]) -> list[Any]:
     name, *keys = words
     if filter_at(client, name, "bf") is None:
         make_default(client, name)
-    return answers(client.server.commands.add(name, keys), "bf")
+    return _replies(client.context.commands.add(name, keys))
 
 
-async def _write(client: Client, words: list[bytes]) -> Outcome:
+async def _write(client: ClientState, words: list[bytes]) -> Outcome:
     name, *keys = words
     if filter_at(client, name, "bf") is None:
         make_default(client, name)
-    return await client.server.commands.write(name, keys, client.shared)
+    return await client.context.commands.write(name, keys, client.shared)
 
 
-async def _write_first(client: Client, words: list[bytes]) -> Any:
-    (answer,) = answers(await _write(client, words), "bf")
+async def _write_first(client: ClientState, words: list[bytes]) -> Any:
+    (answer,) = _replies(await _write(client, words))
     return answer
 
 
-async def _write_many(client: Client, words: list[bytes]) -> Raw:
+async def _write_many(client: ClientState, words: list[bytes]) -> Raw:
     done, refused = await _write(client, words)
-    replies = Array(client.protocol)
+    replies = ArrayReply(client.protocol)
     async for part in batches(done):
-        replies.extend(answers((bytes(part), None), "bf"))
+        replies.extend(_replies((bytes(part), None)))
     if refused is not None:
         replies.extend([failures.refusal("bf", refused)])
     return replies.whole()
@@ -89,9 +82,9 @@ async def _write_many(client: Client, words: list[bytes]) -> Raw:
     keys=_NAME,
     does="add",
 )
-def insert(client: Client, words: list[bytes]) -> Any:
+def insert(client: ClientState, words: list[bytes]) -> Any:
     """Add keys, and make the filter as told if there is none."""
-    settings = client.server.settings
+    settings = client.context.settings
     name, rate, capacity = words[0], settings.bf_error_rate, settings.bf_initial_size
     expansion, nonscaling, create = settings.bf_expansion_factor, False, True
     at = 1
@@ -107,18 +100,18 @@ def insert(client: Client, words: list[bytes]) -> Any:
             raise wrong_arity("BF.INSERT")
         value = words[at] if at < len(words) else b""
         if word.startswith("ER"):
-            found = decimal(value)
-            if found is None or not 0 < found < 1:
+            error_rate = decimal(value)
+            if error_rate is None or not 0 < error_rate < 1:
                 raise Failure("Bad error rate")
-            rate, at = found, at + 1
+            rate, at = error_rate, at + 1
         elif word.startswith("E"):
             number = integer(value)
-            if number is None or not 0 <= number <= MOST_EXPANSION:
+            if number is None or not 0 <= number <= limits.MAX_EXPANSION:
                 raise Failure("Bad expansion")
             expansion, at = number, at + 1
         elif word.startswith("C"):
             number = integer(value)
-            if number is None or not 1 <= number <= MOST_CAPACITY:
+            if number is None or not 1 <= number <= limits.MAX_CAPACITY:
                 raise Failure("Bad capacity")
             capacity, at = number, at + 1
         elif word.startswith("N"):
@@ -139,69 +132,30 @@ def insert(client: Client, words: list[bytes]) -> Any:
 
 
 @command("BF.EXISTS", "key item", least=2, keys=_NAME, does="contains")
-def exists(client: Client, words: list[bytes]) -> Any:
+def exists(client: ClientState, words: list[bytes]) -> Any:
     """Tell whether a key may have been added: 0 is certain."""
     if client.asks_store:
         return _read_first(client, words)
-    return _read_few(client, words)[0]
+    return contains(client, words, "bf")[0]
 
 
 @command("BF.MEXISTS", "key item [item ...]", least=2, most=None, keys=_NAME, does="contains")
-def mexists(client: Client, words: list[bytes]) -> Any:
+def mexists(client: ClientState, words: list[bytes]) -> Any:
     """Tell of each key whether it may have been added: 0 is certain."""
-    return _read_many(client, words) if client.waits(words) else _read_few(client, words)
+    return contains_many(client, words, "bf")
 
 
-async def _read(client: Client, words: list[bytes]) -> bytes:
-    name, *keys = words
-    if _is_other(client, name):
-        return bytes(len(keys))
-    try:
-        return await client.server.commands.read(name, keys, client.shared)
-    except UnknownFilter:
-        return bytes(len(keys))
-
-
-async def _read_first(client: Client, words: list[bytes]) -> bool:
-    return bool((await _read(client, words))[0])
-
-
-async def _read_many(client: Client, words: list[bytes]) -> Raw:
-    return await booleans(client, await _read(client, words))
-
-
-async def booleans(client: Client, found: bytes) -> Raw:
-    """Return the reply to an array's keys; others have their turn while it is put together."""
-    replies = Array(client.protocol)
-    async for part in batches(found):
-        replies.extend([bool(answer) for answer in part])
-    return replies.whole()
-
-
-def _is_other(client: Client, name: bytes) -> bool:
-    """Is there a filter of this name that answers to other commands? It holds no key of these."""
-    try:
-        filter_at(client, name, "bf")
-    except Failure as failure:
-        failure.with_traceback(None)  # see Door._failed
-        return True
-    return False
-
-
-def _read_few(client: Client, words: list[bytes]) -> list[bool]:
-    name, *keys = words
-    if _is_other(client, name) or client.server.engine.find(name) is None:
-        return [False] * len(keys)
-    return [bool(answer) for answer in client.server.commands.contains(name, keys)]
+async def _read_first(client: ClientState, words: list[bytes]) -> bool:
+    return bool((await read(client, words, "bf"))[0])
 
 
 @command("BF.DEL", "key item", least=2, write=True, keys=_NAME, does="remove")
-def delete(client: Client, words: list[bytes]) -> bool:
+def delete(client: ClientState, words: list[bytes]) -> bool:
     """Take one copy of a key out, of a counting, deletable or cuckoo filter: 1 if there was one."""
     name, key = words
     if filter_at(client, name, "bf") is None:
         raise failures.NOT_FOUND
-    done, refused = client.server.commands.remove(name, [key])
+    done, refused = client.context.commands.remove(name, [key])
     if refused is not None:
         raise failures.refusal("bf", refused)
     return bool(done[0])
