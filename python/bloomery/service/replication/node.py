@@ -191,8 +191,8 @@ class Node:
         While Redis is known to be away nobody writes, and the copy is all there is."""
         self.aside = self.stale and self.down_since is None
         aside = self.aside or self.settings.store_consistency == "shared"
-        if aside is not self.engine.shelf.aside:
-            self.engine.shelf.aside = aside
+        if aside is not self.engine.shelf.bypassed:
+            self.engine.shelf.bypassed = aside
 
     # Between the event loop and the other threads.
 
