@@ -62,7 +62,7 @@ class RebuildingBesideWrites(RuleBasedStateMachine):
             options |= {"queue": Line(), "on_outage": "queue"}
         guard = Guard(made(self.kind), self.table, cache=self.cache, **options)
         guard.close()  # draining is a rule
-        self.core = guard._core
+        self.core = guard.core
 
     @initialize(keys=st.sets(st.sampled_from(KEYS)))
     def fill(self, keys: set[str]) -> None:

@@ -16,7 +16,8 @@ from dataclasses import dataclass, field
 from itertools import chain, islice
 from typing import TYPE_CHECKING, Any
 
-from bloomery import _native, errors
+import bloomery._native as _native
+from bloomery import errors
 from bloomery.client import columns
 from bloomery.client.keys import dumped, form, forms, lines
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from bloomery import _native, errors
+import bloomery._native as _native
+from bloomery import errors
 
 __all__ = [
     "ARROW",
@@ -49,7 +50,7 @@ def _has_buffer(keys: Any) -> bool:
     return True
 
 
-class _ArrowStream:
+class _StreamCapsule:
     """A stream that was handed over, for pyarrow to take."""
 
     def __init__(self, capsule: Any) -> None:
@@ -59,7 +60,7 @@ class _ArrowStream:
         return self._capsule
 
 
-class _ArrowArray:
+class _ArrayCapsules:
     """An array that was handed over, for pyarrow to take."""
 
     def __init__(self, capsules: Any) -> None:
@@ -88,9 +89,9 @@ def column_of(keys: Any, arrow: Any) -> Any:
             return None  # pandas: of more than one type, say
         raise
     if isinstance(handed, tuple):
-        column = arrow.chunked_array([arrow.array(_ArrowArray(handed))])
+        column = arrow.chunked_array([arrow.array(_ArrayCapsules(handed))])
     elif handed is not None:
-        column = arrow.chunked_array(_ArrowStream(handed))  # a table's rows are structs
+        column = arrow.chunked_array(_StreamCapsule(handed))  # a table's rows are structs
     else:
         array = _of_array(keys, arrow)
         if array is None:

@@ -10,7 +10,8 @@ from functools import lru_cache
 from typing import Any
 from uuid import UUID
 
-from bloomery import _native, errors
+import bloomery._native as _native
+from bloomery import errors
 
 __all__ = ["dumped", "form", "forms", "lines", "loaded"]
 

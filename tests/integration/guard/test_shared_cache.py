@@ -167,7 +167,7 @@ def test_a_write_that_is_known_is_not_denied_by_an_older_look_up(guards: Guards)
         assert guards.source.read.wait(30)
         guards.first("add", "new", "now")
         late = pool.submit(guards.second, "get", "new")
-        flights = guards.made[1]._core.flights
+        flights = guards.made[1].core.flights
         assert wait_until(lambda: flights.begun == 2)
         guards.source.go_on.set()
         early.result(30)

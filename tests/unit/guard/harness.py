@@ -27,7 +27,7 @@ class Asked:
 def by_hand(guard: Any) -> None:
     """Let nobody but the test drain the queue."""
     guard.close()
-    guard._core.closing = False
+    guard.core.closing = False
 
 
 @contextmanager

@@ -27,7 +27,7 @@ def test_closing_stops_after_the_item_under_way(
     source.mode = "up"
 
     def close(what: str, key: Any) -> None:
-        guard._core.closing = key == 1
+        guard.core.closing = key == 1
 
     source.before = close
     assert guard.drain() == 2
@@ -45,7 +45,7 @@ def test_closing_does_not_wait_for_a_source_that_hangs(
     source: Flaky, queue: SqliteQueue, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What hangs stays in the queue, and is done again under the same idempotency key."""
-    monkeypatch.setattr("bloomery.guard.guard._SOME_SECONDS", 0.1)
+    monkeypatch.setattr("bloomery.guard.queues.drainer._JOIN_SECONDS", 0.1)
     go, hangs = threading.Event(), threading.Event()
     guard = Guard(BloomFilter(100), source, queue=queue, **{**QUIET, "retry": 0.01})
     guard.add("a", 1)
@@ -60,8 +60,8 @@ def test_closing_does_not_wait_for_a_source_that_hangs(
     guard.close()
     assert time.monotonic() - began < 15.0  # it hangs for 20
     go.set()
-    assert guard._drainer is not None
-    guard._drainer.join(20)
+    assert guard.drainer.thread is not None
+    guard.drainer.thread.join(20)
     again = SqliteQueue(tmp_path / "q")
     assert again.waiting() == 1
     again._file._connections[0].execute("UPDATE lease SET until = 0")  # time passes
@@ -84,11 +84,11 @@ guard.add("a", 1)
 child = os.fork()
 if child == 0:
     source.mode = "up"  # for the child: its memory is its own
-    while guard._core.queue.waiting():
+    while guard.core.queue.waiting():
         time.sleep(0.01)
     os._exit(source.rows != {"a": 1})
 assert os.waitpid(child, 0)[1] == 0
-assert guard._core.queue.waiting() == 0
+assert guard.core.queue.waiting() == 0
 assert source.rows == {}
 guard.close()
 """
@@ -111,12 +111,12 @@ from bloomery.guard import Guard, LocalCache
 from unit.guard.table import Table
 guard = Guard(BloomFilter(100), Table(), cache=LocalCache(10))
 guard.add("a", 1)
-core = guard._core
+core = guard.core
 
 def batches():
     # As other threads may hold them at that moment.
-    locks = [core._lock, core.rebuild_lock, core.observed._lock, core.asking.breaker._lock,
-             core.caching._lock, core.caching.breaker._lock, core.caching.cache._lock]
+    locks = [core._lock, core.rebuild_lock, core.observed._lock, core.source.breaker._lock,
+             core.cache._lock, core.cache.breaker._lock, core.cache.cache._lock]
     for lock in locks:
         lock.acquire()
     child = os.fork()

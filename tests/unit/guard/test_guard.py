@@ -112,7 +112,7 @@ def test_what_is_no_key_is_refused(guard_of: Made) -> None:
     for ask, given in ((guard.get, 1.5), (guard.get_many, ["a", 1.5]), (guard.add, [])):
         with pytest.raises(errors.UnsupportedKey, match="cannot be a key"):
             ask(given)
-    assert guard._core.writers.under_way() == []
+    assert guard.core.writers.under_way() == []
 
 
 def test_a_cached_answer_is_served_for_its_ttl(guard_of: Made) -> None:

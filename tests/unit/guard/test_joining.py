@@ -10,7 +10,7 @@ from bloomery import BloomFilter
 from bloomery.errors import SourceUnavailable
 from bloomery.guard import Answer, Guard
 from bloomery.guard.protocols import Cached
-from bloomery.guard.singleflight import Flights, Some
+from bloomery.guard.singleflight import Flights, PartialAnswers
 from unit.guard.table import Memory
 from unit.guard.test_stampede import until, waiting
 
@@ -91,7 +91,7 @@ def test_what_is_cached_does_not_wait_for_the_source(source: Hanging) -> None:
     source.go_on.set()
     batch.join(30)
     assert [type(one) for one in failed] == [SourceUnavailable]
-    assert guard._core.flights.table == {}
+    assert guard.core.flights.table == {}
 
 
 def test_what_is_stale_is_not_lost_with_the_batch(source: Hanging) -> None:
@@ -109,7 +109,7 @@ def test_what_is_stale_is_not_lost_with_the_batch(source: Hanging) -> None:
         thread.join(30)
     assert heard == [Answer(True, 1, "stale")]
     assert [type(one) for one in failed + failed_too] == [SourceUnavailable] * 2
-    assert guard._core.flights.table == {}
+    assert guard.core.flights.table == {}
 
 
 def test_some_land_and_the_rest_waits_on() -> None:
@@ -122,7 +122,7 @@ def test_some_land_and_the_rest_waits_on() -> None:
     (landed,) = second.theirs
     first.land_some({b"a": 1})
     some = landed.result(0)
-    assert isinstance(some, Some)
+    assert isinstance(some, PartialAnswers)
     assert some == {b"a": 1}
     assert list(flights.claim(dict.fromkeys([b"a"])).mine) == [b"a"]
     (rest,) = flights.claim(dict.fromkeys([b"b"])).theirs

@@ -13,7 +13,7 @@ import pytest
 from bloomery import BloomFilter
 from bloomery.errors import SourceUnavailable
 from bloomery.guard import Guard
-from bloomery.guard.observed import Observed, Tally
+from bloomery.guard.observed import LockFreeCount, Observed
 from bloomery.guard.sources.breaker import Breaker
 from unit.clocks import Clock
 from unit.filters.together import switching_often
@@ -143,7 +143,7 @@ def test_a_new_filter_begins_anew() -> None:
 
 def test_threads_lose_no_count() -> None:
     """Those who count and those who look."""
-    observed, tally = Observed(), Tally()
+    observed, tally = Observed(), LockFreeCount()
     seen: list[int] = []
 
     def work(number: int) -> None:
@@ -175,7 +175,7 @@ def test_a_filter_that_errs_too_often_is_warned_of_once(caplog: pytest.LogCaptur
         filter = BloomFilter(1000, 0.01)
         filter.update(range(keys))
         guard = Guard(filter, lambda key: key if key < 5000 else None)
-        guard._core.deny("one that is unlucky")
+        guard.core.deny("one that is unlucky")
         for start in range(10**6, 10**6 + 20_000, 500):
             guard.get_many(range(start, start + 500))
         assert len(caplog.messages) == warnings

@@ -76,11 +76,11 @@ class Outages(RuleBasedStateMachine):
 
     def hold(self, guard: Guard) -> None:
         """Let it drain when it is told to: two at once have no order that a model could know."""
-        guard._core.closing = True
-        guard._wake.set()
-        assert guard._drainer is not None
-        guard._drainer.join()
-        guard._core.closing = False
+        guard.core.closing = True
+        guard.drainer.stop()
+        assert guard.drainer.thread is not None
+        guard.drainer.thread.join()
+        guard.core.closing = False
 
     @rule(mode=st.sampled_from(["up", "down", "late"]))
     def turn(self, mode: str) -> None:

@@ -161,7 +161,7 @@ def test_a_write_that_returns_garbage_is_refused(guard_of: Made, what: str) -> N
     guard = guard_of(filter_of("a"), Garbage())
     with pytest.raises(errors.InvalidSource, match=f"{what} of the source table returned a int"):
         guard.add("a", 1) if what == "add" else guard.remove("a")
-    assert guard._core.writers.under_way() == []
+    assert guard.core.writers.under_way() == []
 
 
 @pytest.mark.parametrize("how", ["threads", "asyncio"])

@@ -43,7 +43,7 @@ def waiting(guard: Guard | AsyncGuard, most: int) -> Callable[[], bool]:
     """Do so many wait for the look-ups that are under way?"""
 
     def enough() -> bool:
-        flights = set(guard._core.flights.table.values())
+        flights = set(guard.core.flights.table.values())
         flights |= {one for flight in flights for one in flight.following.values()}
         futures: list[Any] = [flight._landed for flight in flights if flight._landed is not None]
         return sum(len(future._condition._waiters) for future in futures) >= most
@@ -77,7 +77,7 @@ def test_200_threads_on_a_cold_key_make_one_query(cache: Memory | None, timeout:
         go_on.set()
         assert {answer.result(10).value for answer in answers} == {"value"}
     assert table.asked == [["key 1"]] * (2 if cache is None else 1)
-    assert guard._core.flights.table == {}
+    assert guard.core.flights.table == {}
 
 
 def test_200_tasks_on_a_cold_key_make_one_query() -> None:
@@ -99,7 +99,7 @@ def test_200_tasks_on_a_cold_key_make_one_query() -> None:
         go_on.set()
         assert {answer.value for answer in await asyncio.gather(*tasks)} == {"value"}
         assert count == 1
-        assert guard._core.flights.table == {}
+        assert guard.core.flights.table == {}
 
     asyncio.run(main())
 
@@ -136,7 +136,7 @@ def test_batches_that_overlap_in_both_directions_do_not_wait_for_each_other() ->
     with ThreadPoolExecutor(16) as crowd:
         assert all(crowd.map(ask, range(400), timeout=60))
     assert twice == []
-    assert guard._core.flights.table == {}
+    assert guard.core.flights.table == {}
 
 
 @pytest.mark.parametrize("problem", [ConnectionError("refused"), ValueError("a bug")])
@@ -155,7 +155,7 @@ def test_followers_of_one_that_fails_are_told_why(problem: Exception) -> None:
             with pytest.raises((errors.SourceUnavailable, ValueError), match=r"refused|a bug"):
                 answer.result(10)
     assert len(table.asked) == 1
-    assert guard._core.flights.table == {}
+    assert guard.core.flights.table == {}
     table.problem = None
     assert guard.get("key 1").value == "value"
 
@@ -207,7 +207,7 @@ def test_followers_of_a_task_that_is_cancelled_ask_themselves(on_outage: Any) ->
         answers = await asyncio.gather(*others)
         assert {(answer.value, answer.by) for answer in answers} == {("value", "source")}
         assert len(asked) == 2
-        assert guard._core.flights.table == {}
+        assert guard.core.flights.table == {}
 
     asyncio.run(asyncio.wait_for(crowd(), 20))
 
@@ -234,7 +234,7 @@ def test_a_cancelled_leader_and_a_cancelled_follower_leave_nobody_waiting() -> N
         assert [type(problem).__name__ for problem in done] == 2 * ["CancelledError"] + 3 * [
             "SourceUnavailable"
         ]
-        assert guard._core.flights.table == {}
+        assert guard.core.flights.table == {}
         go_on.set()
         assert (await guard.get("key 1")).value == "value"
 
@@ -247,7 +247,7 @@ def test_a_look_up_that_never_ends_is_not_waited_for_by_everybody(
     """Whoever led it is gone without a word: who waited is told, and the next one asks anew."""
     monkeypatch.setattr(lookups, "_SOME_SECONDS", 0.01)
     guard = Guard(filter_of_keys(), Table({"key 1": "value"}), timeout=1)
-    guard._core.flights.claim(dict.fromkeys([b"\0key 1"]))
+    guard.core.flights.claim(dict.fromkeys([b"\0key 1"]))
     with pytest.raises(errors.SourceUnavailable, match="does not end"):
         guard.get("key 1")
     assert guard.get("key 1").value == "value"

@@ -121,11 +121,11 @@ def test_too_much_left_undeleted_leaves_the_cache_unused(
 
 def test_a_write_while_the_cache_comes_back_is_deleted_too(clock: Clock) -> None:
     """The key was left undeleted once, and is written again while that is made up for."""
-    from bloomery.guard.caches.resilient import Caching
+    from bloomery.guard.caches.resilient import ResilientCache
     from unit.guard.stepping import Steps
 
     cache = Memory()
-    used = Caching(cache, 60)
+    used = ResilientCache(cache, 60)
     used.outdate([b"a"])
     deleting = Steps(used.delete([b"b"]))
     deleting.step()
@@ -155,5 +155,5 @@ def test_a_poisoned_value_is_one_error_then_healed(guard_of: Made) -> None:
     with pytest.raises(errors.PoisonedCache, match="not written by a guard"):
         guard.get("a")
     assert (guard.get("a").value, guard.get("a").by) == (1, "cache")
-    assert guard._core.flights.table == {}
+    assert guard.core.flights.table == {}
     assert guard.info()["cache_failures"] == 0

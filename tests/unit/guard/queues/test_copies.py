@@ -29,11 +29,11 @@ def kind(request: pytest.FixtureRequest) -> Any:
 def made(filter: Any, source: Flaky, queue: Any) -> Guard:
     """A guard that drains when it is told to."""
     guard = Guard(filter, source, queue=queue, **QUIET)
-    guard._core.closing = True
-    guard._wake.set()
-    assert guard._drainer is not None
-    guard._drainer.join()
-    guard._core.closing = False
+    guard.core.closing = True
+    guard.drainer.stop()
+    assert guard.drainer.thread is not None
+    guard.drainer.thread.join()
+    guard.core.closing = False
     return guard
 
 

@@ -228,9 +228,9 @@ def test_on_answer_may_use_the_guard(source: Flaky, queue: SqliteQueue) -> None:
     there = Guard(filter, source, queue=queue, on_answer=on_answer, **{**QUIET, "retry": 0.01})
     there.get_many([0, 1])
     source.mode = "up"
-    assert there._drainer is not None
-    there._drainer.join(20)
-    assert not there._drainer.is_alive()
+    assert there.drainer.thread is not None
+    there.drainer.thread.join(20)
+    assert not there.drainer.thread.is_alive()
     assert ("heard", 1) in source.rows
 
 
