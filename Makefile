@@ -21,7 +21,7 @@ export PYO3_PYTHON = $(abspath $(BIN)/python)
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help run build test test-fast test-rust miri test-pythons soak bench bench-service bench-running bench-guard bench-cluster lint format wheel lock fresh-check clean
+.PHONY: help run build test test-fast test-rust miri test-pythons soak bench bench-service bench-running bench-guard bench-cluster lint format wheel tree docs lock fresh-check clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -32,7 +32,7 @@ run: build ## set up, build, and serve filters over the Redis protocol and HTTP 
 build: $(STAMPS)/run $(STAMPS)/build ## set up .venv and build the extension in release mode
 
 test: export CI = true
-test: lint test-rust $(STAMPS)/wheel $(STAMPS)/servers $(STAMPS)/client-tests ## everything CI runs: set-up, lint, Rust tests, Python tests
+test: lint test-rust $(STAMPS)/wheel $(STAMPS)/servers $(STAMPS)/client-tests $(STAMPS)/docs ## everything CI runs: set-up, lint, Rust tests, Python tests
 	HYPOTHESIS_PROFILE=ci $(BIN)/python -m pytest -n $(WORKERS)
 
 test-fast: build $(STAMPS)/dev ## the tests to run while working: under a minute once built
@@ -49,7 +49,7 @@ miri: ## the core's reads and writes of memory, checked by Miri (needs a nightly
 test-pythons: build $(STAMPS)/dev ## the wheel and its tests on every other CPython found (PATH, pyenv, PYTHONS=...)
 	$(BIN)/python scripts/test_pythons.py
 
-soak: build $(STAMPS)/dev $(STAMPS)/wheel $(STAMPS)/servers $(STAMPS)/client-tests ## the long runs: many more examples, more hostile bytes
+soak: build $(STAMPS)/dev $(STAMPS)/wheel $(STAMPS)/servers $(STAMPS)/client-tests $(STAMPS)/docs ## the long runs: many more examples, more hostile bytes
 	HYPOTHESIS_PROFILE=soak $(BIN)/python -m pytest -n $(WORKERS) --timeout 3600
 
 bench: build $(STAMPS)/dev $(STAMPS)/bench $(STAMPS)/servers ## measure against the peers (BENCH="--help" for what it can do)
@@ -77,14 +77,23 @@ lint: build $(STAMPS)/dev ## ruff, generated twins, mypy --strict, stubtest, rus
 	cargo fmt --all --check
 	cargo clippy --locked --quiet --workspace --all-targets -- -D warnings
 
-format: $(STAMPS)/dev ## put Python and Rust into the house format, write the generated twins
+format: $(STAMPS)/dev ## put Python, Rust and the pages into the house format, write the generated twins
 	$(BIN)/ruff check --fix-only --quiet $(LINTED)
 	$(BIN)/ruff format $(LINTED)
 	$(BIN)/python scripts/unasync.py
+	$(BIN)/python scripts/wrap_pages.py
+	$(BIN)/python scripts/tree.py --page
 	cargo fmt --all
 
 wheel: $(STAMPS)/wheel ## an installable wheel, in dist/
 	@ls -t dist/*.whl | head -1
+
+tree: ## every module of the tree with a sentence about it (TREE=service: below folders of that name)
+	@$(PYTHON) scripts/tree.py $(TREE)
+
+docs: $(STAMPS)/docs ## the pages as a site that can be searched, with the API, in dist/site; links are checked
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs --quiet build --strict
+	@echo "dist/site/index.html; to search in it: $(BIN)/python -m http.server --directory dist/site"
 
 lock: $(STAMPS)/venv ## resolve requirements/*.in again into the pinned, hashed *.txt
 	$(BIN)/python -m pip install --quiet uv==$(UV_VERSION)
@@ -94,6 +103,7 @@ lock: $(STAMPS)/venv ## resolve requirements/*.in again into the pinned, hashed 
 	$(call compile,bench,-c requirements/dev.txt)
 	$(call compile,bench-build,-c requirements/bench.txt)
 	$(call compile,client-tests,--no-deps -c requirements/dev.txt)
+	$(call compile,docs,-c requirements/dev.txt)
 
 fresh-check: ## clone HEAD into an empty folder with an empty HOME; run `make run` and `make test` there
 	PYTHON="$(PYTHON)" scripts/fresh-check
@@ -133,6 +143,10 @@ $(STAMPS)/client-tests: requirements/client-tests.txt | $(STAMPS)/dev
 	rm -rf $(VENV)/client-tests
 	$(BIN)/python -m pip download --quiet --disable-pip-version-check --require-hashes --no-deps --no-binary :all: \
 		--dest $(VENV)/client-tests -r requirements/client-tests.txt
+	@touch $@
+
+$(STAMPS)/docs: requirements/docs.txt | $(STAMPS)/dev
+	$(PIP_INSTALL) -r requirements/docs.txt
 	@touch $@
 
 # Without build isolation: what builds a peer is pinned too.

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from bloomery.service.access.permissions import OPERATIONS, Role
 from bloomery.service.http.app import make
-from bloomery.service.resp import door
+from bloomery.service.resp import dispatch
 from bloomery.service.resp.table import every
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "access.md"
@@ -33,14 +33,14 @@ def _operations() -> str:
 
 
 def _commands() -> str:
-    assert door.HANDLERS  # importing them has filled the table
+    assert dispatch.HANDLERS  # importing them has filled the table
     rows = [f"| `{one.name}` | {one.does} | {_role(one.does)} |\n" for one in every()]
     return "\n## Commands\n\n| command | operation | takes |\n|---|---|---|\n" + "".join(rows)
 
 
 def routes() -> list[tuple[str, str]]:
     """Each route of HTTP, as GET /path, and its operation."""
-    paths = make(None).openapi()["paths"]
+    paths = make().openapi()["paths"]
     found = [
         (f"{method.upper()} {path}", about.get("x-operation", "connect"))
         for path, methods in paths.items()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from bloomery.service.resp import door
+from bloomery.service.resp import dispatch
 from bloomery.service.resp.table import Command, every
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "commands.md"
@@ -25,7 +25,7 @@ As in Redis's documentation, *key* is the name of a filter and *item* what is ad
 
 def page() -> str:
     """The whole page."""
-    assert door.HANDLERS  # importing them has filled the table
+    assert dispatch.HANDLERS  # importing them has filled the table
     parts = [HEAD]
     for group, title in GROUPS.items():
         rows = [_row(command) for command in every() if command.group == group]

@@ -105,9 +105,9 @@ GUARD = [
             ),
             # A thread may wait where the guard is made; a constructor on a loop cannot.
             (
-                "        self.drainer = AsyncDrainer(self.core, self.drain)\n",
-                "        self.core.check_sync()\n"
-                "        self.drainer = Drainer(self.core, self.drain)\n"
+                "        self._drainer = AsyncDrainer(self._core, self.drain)\n",
+                "        self._core.check_sync()\n"
+                "        self._drainer = Drainer(self._core, self.drain)\n"
                 "        self._start()\n",
             ),
             ("        await self._start()\n", ""),

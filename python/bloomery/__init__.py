@@ -13,7 +13,7 @@ from bloomery.filters import (
     ScalableBloomFilter,
     StaticFilter,
 )
-from bloomery.storage.anyfile import open
+from bloomery.filters.files import open
 
 __all__ = [
     "AsyncClient",

@@ -1,24 +1,11 @@
 """The server's pages say what the server does: every command and every setting is there."""
 
-import importlib.util
 import re
 from dataclasses import fields
-from typing import Any
 
 from bloomery.service.config.machine import SHARE
 from bloomery.service.config.settings import Settings
-from docs.pages import DOCS, TREE
-
-
-def script(name: str) -> Any:
-    """A script that makes a page, as a module."""
-    path = TREE / "scripts" / f"{name}.py"
-    spec = importlib.util.spec_from_file_location(name, path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+from docs.pages import DOCS, script
 
 
 def test_the_access_page_is_made_from_the_tables() -> None:

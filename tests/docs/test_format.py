@@ -11,6 +11,7 @@ import pytest
 from bloomery import BloomFilter, _native, errors
 from bloomery.types import Hasher, Key, Layout
 from docs import reader
+from privates import header as header_of
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "format.md"
 NAMES = {"UUID": UUID, "datetime": datetime, "timezone": timezone}
@@ -85,7 +86,7 @@ def test_every_number_of_hashes(lines_per_key: int, each: int) -> None:
     hashes = each * lines_per_key
     made = _native.Bloom(10, 0.01, "blocked", 512 * 7, hashes, lines_per_key, "xxh3", 9)
     made.update(INTS[:20])
-    header = reader.read(made._header(0) + bytes(memoryview(made)))
+    header = reader.read(header_of(made) + bytes(memoryview(made)))
     expected = bytearray(made.nbytes)
     for key in INTS[:20]:
         for p in header.positions(reader.hash_key(key, "xxh3", 9)):

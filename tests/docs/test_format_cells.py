@@ -6,6 +6,7 @@ from bloomery import CountingBloomFilter, DeletableBloomFilter, _native
 from bloomery.filters import RemovingFilter
 from docs import reader, reader_family
 from docs.reader_family import Cells
+from privates import open_filter
 
 # (kind, bits of a counter or regions of a line)
 CELLS = [("counting", 4), ("counting", 8), *(("deletable", r) for r in (16, 32, 64, 128))]
@@ -26,7 +27,8 @@ def cells(kind: str, each: int, lines: int, per_key: int, hashes: int) -> Removi
         extra=(each,),
     )
     one = CountingBloomFilter if kind == "counting" else DeletableBloomFilter
-    return one._open(head)
+    filter: RemovingFilter = open_filter(one, head)
+    return filter
 
 
 def read_cells(filter: RemovingFilter) -> Cells:
@@ -75,7 +77,8 @@ def test_every_cell_is_as_the_page_says(kind: str, each: int, per_key: int, hash
     saved = read_cells(filter)
     assert saved.body == body
     assert all((key in filter) == saved.might_contain(key) for key in range(500))
-    assert all(filter._count(key) == saved.count_of(key) for key in range(500))
+    if isinstance(filter, CountingBloomFilter):
+        assert all(filter.count(key) == saved.count_of(key) for key in range(500))
     if isinstance(filter, DeletableBloomFilter):
         free = [
             saved.might_contain(key)

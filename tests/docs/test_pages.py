@@ -1,11 +1,11 @@
-"""The documentation is whole: links resolve, every module and decision is there."""
+"""The documentation is whole: links resolve, every page, module and decision is there."""
 
 import re
 from pathlib import Path
 
 import pytest
 
-from docs.pages import DOCS, TREE, blocks, name_of, pages, prose
+from docs.pages import DOCS, TREE, blocks, links, name_of, pages, prose, script
 
 PAGES = [pytest.param(page, id=name_of(page)) for page in pages()]
 
@@ -31,46 +31,61 @@ def test_relative_links_resolve(page: Path) -> None:
         assert not anchor or anchor in anchors(there), target
 
 
-@pytest.mark.parametrize("page", [p for p in pages() if p.name != "README.md"], ids=name_of)
-def test_every_page_is_linked(page: Path) -> None:
-    """Each page can be reached from the README or from the list it belongs to."""
-    lists = [TREE / "README.md", DOCS / "decisions" / "README.md"]
-    linked = {
-        (one.parent / target.partition("#")[0]).resolve()
-        for one in lists
-        for target in re.findall(r"\]\(([^)\s]+)\)", one.read_text("utf-8"))
-    }
-    assert page in linked
+def test_every_page_can_be_reached() -> None:
+    """Whoever begins at docs/README.md and follows links comes to every page, which the README at
+    the top leads to."""
+    start = DOCS / "README.md"
+    reached, left = {start}, [start]
+    while left:
+        page = left.pop()
+        for target in links(page):
+            there = (page.parent / target.partition("#")[0]).resolve()
+            if there.suffix == ".md" and there not in reached:
+                reached.add(there)
+                left.append(there)
+    assert set(pages()) - {TREE / "README.md"} <= reached
+    assert "docs/README.md" in links(TREE / "README.md")
 
 
-def modules() -> list[Path]:
-    """Every module of the crates and of the package."""
-    return [
-        path
-        for folder in ("crates", "python/bloomery")
-        for path in sorted((TREE / folder).rglob("*"))
-        if path.suffix in {".rs", ".py", ".pyi"} and "target" not in path.parts
-    ]
+def test_the_first_page_has_few_links() -> None:
+    """The README leads to five places, and docs/README.md gives each reader at most five."""
+    assert len(links(TREE / "README.md")) <= 5
+    for part in re.split(r"^## ", prose(DOCS / "README.md"), flags=re.M)[1:]:
+        assert len(re.findall(r"\]\(", part)) <= 5, part.splitlines()[0]
 
 
-def test_architecture_names_what_is_there() -> None:
-    """Every path that the architecture page names exists."""
-    text = prose(DOCS / "architecture.md")
+@pytest.mark.parametrize("name", ["docs/architecture.md", "docs/promise.md", "CONTRIBUTING.md"])
+def test_named_paths_are_there(name: str) -> None:
+    """Every path of the tree that these pages name exists."""
+    text = prose(TREE / name)
     named = re.findall(r"`((?:crates|python|tests|benchmarks|examples|scripts)/[\w./-]*)`", text)
-    assert len(named) > 30
+    assert len(named) > 15
     assert [path for path in named if not (TREE / path).exists()] == []
 
 
-@pytest.mark.parametrize("module", modules(), ids=name_of)
-def test_architecture_names_every_module(module: Path) -> None:
-    """Every module of the two crates and of the package has its place on the page."""
+def test_the_glossary_says_where_things_are() -> None:
+    """The rooms and modules that the glossary names exist."""
+    text = prose(DOCS / "glossary.md")
+    named = re.findall(r"`((?:crates|service|guard|integrations)/[\w./-]*)`", text)
+    package = TREE / "python" / "bloomery"
+    assert len(named) > 15
+    assert [path for path in named if not (TREE / path).exists() | (package / path).exists()] == []
+
+
+def test_the_architecture_is_short_and_has_every_room() -> None:
+    """docs/architecture.md is read in five minutes, and its table of rooms is what
+    `scripts/tree.py --page` makes of the docstrings."""
     text = (DOCS / "architecture.md").read_text("utf-8")
-    command = TREE / "python" / "bloomery" / "cli"
-    if module.parent == command:
-        (listed,) = re.findall(r"^In `python/bloomery/cli/`:(.*?)^$", text, re.M | re.S)
-        assert f"`{module.name}`" in listed
-    else:
-        assert f"`{name_of(module)}`" in text
+    assert len(text.splitlines()) <= 200
+    assert text == script("tree").page()
+
+
+def test_every_module_says_what_it_is() -> None:
+    """Each module begins with a sentence about itself, which `make tree` prints."""
+    tree = script("tree")
+    wordless = [name_of(path) for path in tree.modules() if len(tree.sentence(path).split()) < 3]
+    assert tree.modules()
+    assert wordless == []
 
 
 def test_decisions_are_listed_in_order() -> None:
@@ -89,3 +104,12 @@ def test_fences_are_closed(page: Path) -> None:
     """Every fence that is opened is closed."""
     fences = len(re.findall(r"^```", page.read_text("utf-8"), re.M))
     assert fences == 2 * len(list(blocks(page)))
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_lines_are_short(page: Path) -> None:
+    """No line of prose is longer than 120 characters, so that it can be read beside code and a
+    change shows as a change. A table's row, and a line that is one link, cannot be broken."""
+    unbreakable = re.compile(r"\|| *(\d+\. |- )?!?\[[^\]]*\]\([^)]*\)[.:]?$")
+    long = [line for line in prose(page).splitlines() if len(line) > 120]
+    assert [line for line in long if not unbreakable.match(line)] == []

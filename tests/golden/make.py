@@ -18,6 +18,7 @@ from uuid import UUID
 
 from bloomery import BloomFilter
 from bloomery.types import Hasher, Layout
+from privates import bloom_of
 
 FOLDER = Path(__file__).resolve().parent
 ANSWERS = FOLDER / "golden.json"
@@ -96,7 +97,7 @@ class Case(NamedTuple):
             # The textbook's size, which small filters had when these files were made.
             shape = {0.01: (1918, 7), 1e-9: (2588, 30)}[self.error_rate]
             made = (self.capacity, self.error_rate, self.layout, *shape, 0, self.hasher, seed)
-            filter = BloomFilter._with(*made)
+            filter = bloom_of(*made)
         else:
             filter = BloomFilter(self.capacity, self.error_rate, hasher=self.hasher, seed=seed)
         filter.update(KEYS.values())

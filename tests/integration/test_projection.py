@@ -10,8 +10,9 @@ import pytest
 from bloomery.service.registry.registry import Registry
 from conftest import require
 from integration.servers import PostgresServer
-from unit.service.follower import SOON, Follower, until
+from unit.service.follower import SOON, Follower
 from unit.service.rows import row, sample
+from waiting import wait_until
 
 psycopg = require("psycopg")
 
@@ -50,11 +51,11 @@ def test_postgresql_killed_in_mid_run(
     one.drop(2)
     one.projection.add_samples([sample(1)])
     assert time.perf_counter() - began < 5
-    until(lambda: not one.projection.healthy)
+    assert wait_until(lambda: not one.projection.healthy)
     assert postgres.password not in str(one.projection.last_error)
     assert one.projection.behind > 0
     postgres.start()
-    until(lambda: one.projection.flush(SOON))
+    assert wait_until(lambda: one.projection.flush(SOON))
     assert shown(postgres_url) == expected(one)
     assert one.projection.last_error is None
     one.put(row(5, b"and on it goes"))
@@ -79,7 +80,7 @@ def test_killed_again_and_again(one: Follower, postgres: PostgresServer, postgre
         postgres.kill()
         one.put(row(0, b"while it is away"))
         postgres.start()
-    until(lambda: one.projection.flush(SOON))
+    assert wait_until(lambda: one.projection.flush(SOON))
     assert shown(postgres_url) == expected(one)
 
 
@@ -118,7 +119,7 @@ def test_tables_that_somebody_dropped_are_made_again(one: Follower, postgres_url
         other.execute("DROP SCHEMA public CASCADE")
         other.execute("CREATE SCHEMA public")
     one.put(row(2))
-    until(lambda: one.projection.flush(SOON))
+    assert wait_until(lambda: one.projection.flush(SOON))
     assert shown(postgres_url) == expected(one)
 
 
@@ -127,7 +128,7 @@ def test_a_wrong_password_is_said_but_not_shown(postgres: PostgresServer) -> Non
     url = postgres.url("postgres").replace(postgres.password, "hunter2hunter2")
     one = Follower(url)
     one.projection.start()
-    until(lambda: not one.projection.healthy)
+    assert wait_until(lambda: not one.projection.healthy)
     assert "password authentication failed" in str(one.projection.last_error)
     assert "hunter2" not in str(one.projection.last_error)
     assert not one.projection.close()

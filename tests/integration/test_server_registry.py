@@ -9,7 +9,7 @@ import redis
 
 from conftest import require
 from integration.servers import BloomeryServer, PostgresServer, Serve
-from unit.service.follower import until
+from waiting import wait_until
 
 psycopg = require("psycopg")
 
@@ -33,7 +33,7 @@ def names_in(file: Path) -> list[str]:
 
 def when(expected: list[str], names: Callable[[], list[str]]) -> None:
     """Wait until the registry shows these names."""
-    until(lambda: names() == expected)
+    assert wait_until(lambda: names() == expected)
 
 
 def test_the_tables_follow_the_server(serve: Serve, tmp_path: Path) -> None:
@@ -75,7 +75,9 @@ def test_the_server_goes_on_without_postgresql(
 
     with client_of(server) as client:
         client.execute_command("BF.ADD", "before", "a")
-        until(lambda: bool(postgres.run("SELECT to_regclass('bloomfilterconfig')")[0][0]))
+        assert wait_until(
+            lambda: bool(postgres.run("SELECT to_regclass('bloomfilterconfig')")[0][0])
+        )
         when(["before"], names)
         postgres.kill()
         client.execute_command("BF.ADD", "meanwhile", "a")

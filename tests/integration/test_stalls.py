@@ -13,7 +13,7 @@ from benchmarks.service.stall_cases import CASES, Case
 from benchmarks.service.stalls import LIMIT, MIB, Size, Stage, measure
 from benchmarks.service.wire import packed, packed_many
 from bloomery.service.http import app
-from bloomery.service.resp import door, table
+from bloomery.service.resp import dispatch, table
 from conftest import effort
 from integration.conftest import open_folder, started
 from integration.servers import BloomeryServer
@@ -52,11 +52,11 @@ def held(stage: Stage, case: Case) -> str | None:
 
 def test_every_command_and_route_is_tried() -> None:
     """A command or a route that is new has a largest request too."""
-    assert door.HANDLERS
+    assert dispatch.HANDLERS
     commands = {command.name for command in table.every()}
     routes = {
         f"{method} {route.path}"
-        for route in app.make(None).routes
+        for route in app.make().routes
         if isinstance(route, Route)
         for method in (route.methods or set()) - {"HEAD"}
     }

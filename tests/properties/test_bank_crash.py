@@ -14,6 +14,7 @@ import pytest
 
 from bloomery import FilterBank, errors
 from conftest import effort
+from privates import verify
 
 # Adds without end, and writes the number of each key to the pipe once its add has returned.
 _WRITER = """if True:
@@ -78,7 +79,7 @@ def test_a_copy_of_a_live_file_has_what_was_flushed(tmp_path: Path) -> None:
     for copy in (FilterBank.load(other), FilterBank.open(other)):
         assert len(copy) == 9
         assert all(copy.contains_many(np.arange(2000) % 9, np.arange(2000)))
-        copy._verify()
+        verify(copy)
 
 
 def test_a_full_disk_is_an_error_and_harms_nothing(tmp_path: Path) -> None:
@@ -101,7 +102,7 @@ def test_a_full_disk_is_an_error_and_harms_nothing(tmp_path: Path) -> None:
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
         signal.signal(signal.SIGXFSZ, ignored)
-    bank._verify()
+    verify(bank)
     for user in range(1, len(bank)):
         assert all(bank.contains_many(user, range(100)))
     bank.update(9999, range(100))

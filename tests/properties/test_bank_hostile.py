@@ -14,6 +14,7 @@ import pytest
 from bloomery import FilterBank, _native
 from bloomery.errors import CorruptData, UnsupportedVersion
 from conftest import effort
+from privates import verify
 from properties.forgery import FIELDS, signed
 
 PAGE_LINES, CELLS = (64, "<Q"), (72, "<Q")
@@ -56,7 +57,7 @@ def survives(door: Callable[[bytes], FilterBank], data: bytes) -> None:
         lambda: bank.info(2),
         lambda: bank.update([n % 6 for n in range(80)], range(1000, 1080)),
         lambda: bank.drop(1),
-        bank._verify,
+        lambda: verify(bank),
         bank.to_bytes,
         bank.flush,
         bank.clear,

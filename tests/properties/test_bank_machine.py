@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from bloomery import FilterBank
+from privates import verify
 from properties.strategies import HASHERS, members
 
 # Few users, so that some of them outgrow what was planned.
@@ -119,7 +120,7 @@ class BankBesideSets(RuleBasedStateMachine):
 
     @invariant()
     def the_bank_is_whole(self) -> None:
-        self.bank._verify()
+        verify(self.bank)
 
 
 TestBankBesideSets = BankBesideSets.TestCase

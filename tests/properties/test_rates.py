@@ -11,6 +11,7 @@ import pytest
 
 from bloomery import BloomFilter, sizing
 from bloomery.filters import AnyFilter
+from privates import bloom_of, fold_from
 from properties.strategies import HASHERS, LAYOUTS
 
 CAPACITY = 500_000
@@ -169,10 +170,10 @@ def test_folding_to_a_divisor_is_building_smaller() -> None:
     """Where the size divides, the folded filter is bit for bit the one built at that size."""
     for layout in LAYOUTS:
         parts = (64_000, 0.01, layout, 512 * 1200, 6, 1 if layout == "blocked" else 0, "xxh3", 0)
-        large = BloomFilter._with(*parts)
-        small = BloomFilter._with(*parts[:3], 512 * 300, *parts[4:])
+        large = bloom_of(*parts)
+        small = bloom_of(*parts[:3], 512 * 300, *parts[4:])
         large.update(np.arange(9000))
         small.update(np.arange(9000))
-        folded = BloomFilter._with(*parts[:3], 512 * 300, *parts[4:])
-        folded._fold_from(large)
+        folded = bloom_of(*parts[:3], 512 * 300, *parts[4:])
+        fold_from(folded, large)
         assert folded == small

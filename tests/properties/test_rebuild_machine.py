@@ -32,6 +32,7 @@ from bloomery.guard.lookups import confirm
 from bloomery.guard.queues.draining import drain
 from bloomery.guard.rebuilding import rebuild
 from bloomery.guard.writes import add, remove
+from privates import core_of
 from unit.guard.stepping import Steps
 from unit.guard.table import Line, Memory, Table
 
@@ -62,7 +63,7 @@ class RebuildingBesideWrites(RuleBasedStateMachine):
             options |= {"queue": Line(), "on_outage": "queue"}
         guard = Guard(made(self.kind), self.table, cache=self.cache, **options)
         guard.close()  # draining is a rule
-        self.core = guard.core
+        self.core = core_of(guard)
 
     @initialize(keys=st.sets(st.sampled_from(KEYS)))
     def fill(self, keys: set[str]) -> None:

@@ -13,6 +13,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from bloomery.errors import FilterFull
 from bloomery.filters import RedisBloomFilter, RedisCuckooFilter
+from privates import add_hashes, hashes_of, remove_hashes
 from properties import redisbloom_model as model
 from properties.removing import driven
 
@@ -72,6 +73,10 @@ class BesideTheModel(RuleBasedStateMachine):
         super().__init__()
         self.held: list[bytes] = []
 
+    def hashes(self, keys: list[bytes]) -> bytes:
+        """Those of all of them, as in a log."""
+        return b"".join(hashes_of(self.filter, key) for key in keys)
+
     def add(self, key: bytes) -> None:
         """Add to both: the same answer, or both are full."""
         try:
@@ -102,7 +107,7 @@ class BesideTheModel(RuleBasedStateMachine):
                 self.held.append(key)
             except model.Full:
                 pass
-        assert self.filter._add_hashes(b"".join(map(self.filter._hashes_of, batch))) == new
+        assert add_hashes(self.filter, self.hashes(batch)) == new
 
     @rule(key=keys)
     def ask(self, key: bytes) -> None:
@@ -191,9 +196,9 @@ class CuckooBesideTheModel(BesideTheModel):
         for key in gone[::2]:
             assert self.model.remove(key)
             assert self.filter.discard(key)
-        hashes = b"".join(map(self.filter._hashes_of, gone[1::2]))
+        hashes = self.hashes(gone[1::2])
         assert all(self.model.remove(key) for key in gone[1::2])
-        assert self.filter._remove_hashes(hashes) == len(gone[1::2])
+        assert remove_hashes(self.filter, hashes) == len(gone[1::2])
 
     @rule(key=st.binary(min_size=50, max_size=60))
     def remove_what_is_not_there(self, key: bytes) -> None:

@@ -25,7 +25,7 @@ HASHES = st.lists(st.integers(0, 2**64 - 1) | st.sampled_from([1, 2**63, 12345])
 NUMBERS = st.integers(0, 5)
 MEMORY = "/dev/shm" if Path("/dev/shm").is_dir() else None  # it syncs in no time
 # Every filter is changed in a mapped file, however small.
-snapshotter._MAP_FROM = 0
+snapshotter.MAP_FROM = 0
 
 
 class ServerMachine(RuleBasedStateMachine):

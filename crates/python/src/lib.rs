@@ -1,59 +1,26 @@
 //! `bloomery._native`: Python objects in, the core's work with the interpreter lock released,
 //! Python objects and errors out. No algorithms.
 
-mod arrow;
-mod arrow_rows;
-mod arrow_type;
-mod bank;
-mod batch;
-mod bloom;
-mod buffer;
-mod column;
-mod column_check;
 mod errors;
-mod family;
-mod family_batch;
-mod fuse;
-mod gate;
-mod hashes;
-mod header;
-mod held;
-mod key;
-mod lines;
-mod long;
-mod mapped;
-mod mask;
-mod memory;
-mod names;
-mod output;
-mod pattern;
-mod permits;
-mod redisbloom;
+mod filters;
+mod keys;
 mod remote;
-mod replay;
-mod run;
-mod sections;
-mod session;
-mod shelf;
-mod slots;
-mod source;
-mod tables;
-mod usual;
+mod server;
 
 use bloomery_core::format::{CHUNK_BYTES, HEADER_BYTES, LIVE, MAGIC};
 use bloomery_core::hash::HashKind;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyTuple};
 
-use crate::bank::Bank;
-use crate::bloom::Bloom;
-use crate::family::Family;
-use crate::memory::{Memory, Section};
-use crate::pattern::Pattern;
-use crate::redisbloom::{Chain, Cuckoo};
+use crate::filters::bank::Bank;
+use crate::filters::bloom::Bloom;
+use crate::filters::family::Family;
+use crate::filters::memory::{Memory, Section};
+use crate::filters::redisbloom::{Chain, Cuckoo};
 use crate::remote::{Commands, Places};
-use crate::session::Session;
-use crate::shelf::Shelf;
+use crate::server::pattern::Pattern;
+use crate::server::session::Session;
+use crate::server::shelf::Shelf;
 
 #[pymodule(gil_used = false)]
 fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
@@ -70,33 +37,33 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<Section>()?;
     module.add_class::<Session>()?;
     module.add_class::<Shelf>()?;
-    sections::register(module)?;
-    slots::install::<Bloom>(py)?;
-    slots::install::<Family>(py)?;
-    slots::install_remove::<Family>(py)?;
+    filters::sections::register(module)?;
+    filters::slots::install::<Bloom>(py)?;
+    filters::slots::install::<Family>(py)?;
+    filters::slots::install_remove::<Family>(py)?;
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
     module.add("HEADER_BYTES", HEADER_BYTES)?;
     module.add("CHUNK_BYTES", CHUNK_BYTES)?;
     module.add("LIVE", LIVE)?;
     module.add("MAGIC", PyBytes::new(py, &MAGIC))?;
     module.add("HASHERS", PyTuple::new(py, HashKind::ALL.map(|(_, name)| name))?)?;
-    module.add_function(wrap_pyfunction!(arrow::check_arrow_type, module)?)?;
-    module.add_function(wrap_pyfunction!(bank::bank_pages, module)?)?;
-    module.add_function(wrap_pyfunction!(header::make_header, module)?)?;
-    module.add_function(wrap_pyfunction!(header::read_header, module)?)?;
-    module.add_function(wrap_pyfunction!(header::parse_header, module)?)?;
-    module.add_function(wrap_pyfunction!(header::checksum, module)?)?;
-    module.add_function(wrap_pyfunction!(key::canonical, module)?)?;
-    module.add_function(wrap_pyfunction!(memory::memory_used, module)?)?;
-    module.add_function(wrap_pyfunction!(memory::set_memory_limit, module)?)?;
-    module.add_function(wrap_pyfunction!(memory::unmap_aside, module)?)?;
-    module.add_function(wrap_pyfunction!(pattern::cut_json, module)?)?;
+    module.add_function(wrap_pyfunction!(keys::arrow::check_arrow_type, module)?)?;
+    module.add_function(wrap_pyfunction!(filters::bank::bank_pages, module)?)?;
+    module.add_function(wrap_pyfunction!(filters::header::make_header, module)?)?;
+    module.add_function(wrap_pyfunction!(filters::header::read_header, module)?)?;
+    module.add_function(wrap_pyfunction!(filters::header::parse_header, module)?)?;
+    module.add_function(wrap_pyfunction!(filters::header::checksum, module)?)?;
+    module.add_function(wrap_pyfunction!(keys::key::canonical, module)?)?;
+    module.add_function(wrap_pyfunction!(filters::memory::memory_used, module)?)?;
+    module.add_function(wrap_pyfunction!(filters::memory::set_memory_limit, module)?)?;
+    module.add_function(wrap_pyfunction!(filters::memory::unmap_aside, module)?)?;
+    module.add_function(wrap_pyfunction!(server::pattern::cut_json, module)?)?;
     module.add_function(wrap_pyfunction!(remote::mask, module)?)?;
-    module.add_function(wrap_pyfunction!(replay::lost_frames, module)?)?;
-    module.add_function(wrap_pyfunction!(fuse::build_static, module)?)?;
-    module.add_function(wrap_pyfunction!(source::checked_arrow, module)?)?;
-    module.add_function(wrap_pyfunction!(source::column_objects, module)?)?;
-    module.add_function(wrap_pyfunction!(tables::growing_table, module)?)?;
-    module.add_function(wrap_pyfunction!(tables::fixed_table, module)?)?;
-    module.add_function(wrap_pyfunction!(tables::rotating_table, module)?)
+    module.add_function(wrap_pyfunction!(server::replay::lost_frames, module)?)?;
+    module.add_function(wrap_pyfunction!(filters::fuse::build_static, module)?)?;
+    module.add_function(wrap_pyfunction!(keys::source::checked_arrow, module)?)?;
+    module.add_function(wrap_pyfunction!(keys::source::column_objects, module)?)?;
+    module.add_function(wrap_pyfunction!(filters::tables::growing_table, module)?)?;
+    module.add_function(wrap_pyfunction!(filters::tables::fixed_table, module)?)?;
+    module.add_function(wrap_pyfunction!(filters::tables::rotating_table, module)?)
 }

@@ -10,8 +10,8 @@ use pyo3::sync::MutexExt;
 use pyo3::types::{PyBytes, PyList};
 
 use crate::errors::{error, format, invalid};
-use crate::mask::Mask;
-use crate::replay;
+use crate::keys::mask::Mask;
+use crate::server::replay;
 
 /// Where the cells of keys lie in strings of Redis.
 #[pyclass(frozen, module = "bloomery._native")]
@@ -55,7 +55,7 @@ impl Places {
         py: Python<'py>,
         keys: &Bound<'py, PyAny>,
     ) -> PyResult<(Bound<'py, PyBytes>, bool)> {
-        let (hashes, array) = crate::hashes::hashes(keys, self.0.header.hasher, false)?;
+        let (hashes, array) = crate::keys::hashes::hashes(keys, self.0.header.hasher, false)?;
         let bytes: Vec<u8> = hashes.iter().flat_map(|hash| hash.to_le_bytes()).collect();
         Ok((PyBytes::new(py, &bytes), array))
     }

@@ -19,9 +19,9 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import Any
 
-import bloomery
 from bloomery.errors import CorruptData, FolderInUse, InvalidParameter
 from bloomery.filters import AnyFilter
+from bloomery.filters.files import open as open_filter
 from bloomery.storage import files
 
 __all__ = ["RESTART", "Checkpoint", "Progress"]
@@ -75,7 +75,7 @@ class Checkpoint:
                 f"then; say the same as then to go on, or {RESTART}"
             )
         try:
-            filter: Any = bloomery.open(os.path.join(os.path.dirname(self._out), part))
+            filter: Any = open_filter(os.path.join(os.path.dirname(self._out), part))
         except FileNotFoundError:
             raise CorruptData(f"{self.resume} names {part}, which is gone: {RESTART}") from None
         self._turn = 1 - int(part[-1] == "1")

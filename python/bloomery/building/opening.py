@@ -9,7 +9,7 @@ from typing import Any, Literal
 from bloomery.building.lines import LineRows
 from bloomery.building.postgres import Postgres
 from bloomery.building.rows import Rows
-from bloomery.building.sql import Database, SqlRows
+from bloomery.building.sql import Dialect, SqlRows
 from bloomery.building.sqlite import Sqlite
 from bloomery.building.table_files import CsvRows, ParquetRows
 from bloomery.errors import InvalidParameter
@@ -55,7 +55,7 @@ def open_rows(source: str | Sequence[str], *, format: Format | None = None, **op
         if len(sources) != 1:
             raise InvalidParameter("rows come from one database at a time")
         password = given.pop("password", None)
-        return SqlRows(_database(sources[0], password), **given)
+        return SqlRows(_dialect(sources[0], password), **given)
     if kind == "lines":
         return LineRows(sources)
     if "columns" not in given:
@@ -88,7 +88,7 @@ def _kind_of(source: str) -> str:
     return next((kind for end, kind in _SUFFIXES.items() if plain.endswith(end)), "lines")
 
 
-def _database(url: str, password: str | None) -> Database:
+def _dialect(url: str, password: str | None) -> Dialect:
     scheme, _, rest = url.partition("://")
     if scheme in _POSTGRES:
         return Postgres(url, password)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from bloomery.building.rows import needs
 from bloomery.building.sql import MARK, quoted
-from bloomery.errors import BloomeryError, InvalidParameter, InvalidSource, SourceUnavailable
+from bloomery.errors import InvalidParameter
 
 __all__ = ["Postgres"]
 
@@ -43,6 +43,8 @@ class Postgres:
         if password is not None:
             self._options["password"] = password
         self._psycopg = psycopg
+        hidden = ("password", "sslpassword")
+        self.secrets: Sequence[object] = [self._options.get(name) for name in hidden]
         self.lost: tuple[type[Exception], ...] = (psycopg.OperationalError,)
         self.errors: tuple[type[Exception], ...] = (psycopg.Error,)
         given = {name: str(self._options.get(name) or "") for name in ("user", "host", "port")}
@@ -94,14 +96,6 @@ class Postgres:
             cursor.execute(sql, values or None)
             while rows := cursor.fetchmany(size):
                 yield rows
-
-    def error(self, failure: Exception) -> BloomeryError:
-        """Away, or wrong; only the first line, which says what."""
-        diagnosed = getattr(failure, "diag", None)
-        primary = diagnosed.message_primary if diagnosed else None
-        text = primary or " ".join(str(failure).split("\n")[0].split()) or type(failure).__name__
-        away = isinstance(failure, self.lost)
-        return (SourceUnavailable if away else InvalidSource)(f"{self.name}: {text}")
 
 
 def _advice(column: str, kind: str) -> str:

@@ -18,9 +18,10 @@ from typing import Any, Protocol
 
 from bloomery.building import positions
 from bloomery.building.rows import Batch
+from bloomery.database_errors import source_error
 from bloomery.errors import BloomeryError, InvalidParameter, InvalidSource
 
-__all__ = ["MARK", "Database", "SqlRows", "quoted"]
+__all__ = ["MARK", "Dialect", "SqlRows", "quoted"]
 
 MARK = "\0"  # a parameter in a query: the one character that no query has
 
@@ -31,11 +32,12 @@ _BATCH = 10_000
 _WAITS = (0.5, 1, 2, 4, 8, 16)
 
 
-class Database(Protocol):
+class Dialect(Protocol):
     """What differs between databases."""
 
     name: str  # its URL, without secrets
-    lost: tuple[type[Exception], ...]  # errors that may pass
+    secrets: Sequence[object]  # what its errors must not show
+    lost: tuple[type[Exception], ...]  # errors after which reading is tried again
     errors: tuple[type[Exception], ...]  # all of the driver's
 
     def connect(self) -> Any:
@@ -53,16 +55,13 @@ class Database(Protocol):
     def fetch(self, connection: Any, sql: str, values: list[Any], size: int) -> Iterator[list[Any]]:
         """The rows of a query, some at a time, without holding all."""
 
-    def error(self, failure: Exception) -> BloomeryError:
-        """A driver's error as ours."""
-
 
 class SqlRows:
     """The rows of a query or a table; several columns are a tuple."""
 
     def __init__(
         self,
-        database: Database,
+        dialect: Dialect,
         *,
         query: str | None = None,
         table: str | None = None,
@@ -73,8 +72,8 @@ class SqlRows:
             raise InvalidParameter("a database takes a query, or a table with its column")
         if table is not None and not columns:
             raise InvalidParameter(f"say which column of the table {table} holds the keys")
-        self.name = database.name
-        self._database = database
+        self.name = dialect.name
+        self._dialect = dialect
         self._asked = {"query": query, "table": table, "columns": list(columns)}
         self._columns = list(columns)
         self._order = order_by
@@ -87,7 +86,7 @@ class SqlRows:
             self._from = f"(\n{query.strip().rstrip(';')}\n) AS bloomery_rows"
         self._connection: Any = None
         with self._translated():
-            self._connection = database.connect()
+            self._connection = dialect.connect()
             try:
                 self._check(table)
             except BaseException:
@@ -96,9 +95,9 @@ class SqlRows:
 
     def _check(self, table: str | None) -> None:
         """Every mistake that can be seen before rows are read."""
-        found = self._database.columns(self._connection, f"SELECT * FROM {self._from} LIMIT 0")
+        found = self._dialect.columns(self._connection, f"SELECT * FROM {self._from} LIMIT 0")
         if self._order is None and table is not None:
-            self._order = self._database.primary_key(self._connection, table)
+            self._order = self._dialect.primary_key(self._connection, table)
             self._unique = self._order is not None
         elif self._order in found and len(found) > 1 and not self._columns:
             raise InvalidParameter(
@@ -126,13 +125,13 @@ class SqlRows:
         """Ask for the number, at the same moment as the rows will be read."""
         with self._translated():
             sql = f"SELECT count(*) FROM {self._from}"
-            ((number,),) = next(self._database.fetch(self._connection, sql, [], 1))
+            ((number,),) = next(self._dialect.fetch(self._connection, sql, [], 1))
         return int(number)
 
     def estimate(self) -> int | None:
         """What the planner believes; an exact count where there is no such thing."""
         with self._translated():
-            found = self._database.estimate(self._connection, f"SELECT * FROM {self._from}")
+            found = self._dialect.estimate(self._connection, f"SELECT * FROM {self._from}")
         return self.count() if found is None else found
 
     def batches(self, after: Any = None) -> Generator[Batch, None, None]:
@@ -141,18 +140,18 @@ class SqlRows:
         while True:
             try:
                 if self._connection is None:
-                    self._connection = self._database.connect()
+                    self._connection = self._dialect.connect()
                 for batch in self._read(position):
                     position, left = batch.position, list(_WAITS)
                     yield batch
                 return
-            except self._database.lost as failure:
+            except self._dialect.lost as failure:
                 self.close()
                 if not self._order or not left:
-                    raise self._database.error(failure) from None
+                    raise self._error(failure) from None
                 time.sleep(left.pop(0))
-            except self._database.errors as failure:
-                raise self._database.error(failure) from None
+            except self._dialect.errors as failure:
+                raise self._error(failure) from None
 
     def _read(self, position: Any) -> Iterator[Batch]:
         keys = ", ".join(map(_column, self._columns))
@@ -176,7 +175,7 @@ class SqlRows:
 
     def _fetch(self, sql: str, values: list[Any], position: Any) -> Iterator[Batch]:
         width = len(self._columns)
-        for rows in self._database.fetch(self._connection, sql, values, _BATCH):
+        for rows in self._dialect.fetch(self._connection, sql, values, _BATCH):
             if self._order is not None and rows[-1][-1] is not None:
                 position = positions.encode(self._order, rows[-1][-1])
             if width == 1:
@@ -193,14 +192,17 @@ class SqlRows:
     def _translated(self) -> Iterator[None]:
         try:
             yield
-        except self._database.errors as failure:
-            raise self._database.error(failure) from None
+        except self._dialect.errors as failure:
+            raise self._error(failure) from None
+
+    def _error(self, failure: Exception) -> BloomeryError:
+        return source_error(self.name, failure, self._dialect.secrets)
 
     def close(self) -> None:
         """Close the connection."""
         connection, self._connection = self._connection, None
         if connection is not None:
-            with contextlib.suppress(*self._database.errors):
+            with contextlib.suppress(*self._dialect.errors):
                 connection.close()
 
 

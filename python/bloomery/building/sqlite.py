@@ -5,12 +5,11 @@ from __future__ import annotations
 import errno
 import os
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 from urllib.parse import quote
 
 from bloomery.building.sql import MARK
-from bloomery.errors import BloomeryError, InvalidSource
 
 __all__ = ["Sqlite"]
 
@@ -20,6 +19,7 @@ class Sqlite:
 
     lost: tuple[type[Exception], ...] = ()  # what is on a disk does not come back by itself
     errors: tuple[type[Exception], ...] = (sqlite3.Error,)
+    secrets: Sequence[object] = ()
 
     def __init__(self, path: str) -> None:
         if not os.path.exists(path):  # connecting would only say that it is unable to
@@ -54,7 +54,3 @@ class Sqlite:
         cursor = connection.execute(sql.replace(MARK, "?"), values)
         while rows := cursor.fetchmany(size):
             yield rows
-
-    def error(self, failure: Exception) -> BloomeryError:
-        """It is wrong, or locked, or no database."""
-        return InvalidSource(f"{self.name}: {failure}")

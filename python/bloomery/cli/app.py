@@ -6,7 +6,7 @@ from typing import Annotated, Any
 import typer
 from typer.main import get_command
 
-from bloomery import __version__
+from bloomery._native import __version__
 from bloomery.cli import demo, plan
 from bloomery.cli.files import build as building
 from bloomery.cli.files import create, dedup, info, membership

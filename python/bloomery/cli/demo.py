@@ -11,11 +11,11 @@ from typing import Annotated, Any
 
 import typer
 
-from bloomery import BloomFilter
 from bloomery.cli import options
 from bloomery.cli.amounts import parse_count, show_memory, show_rate
 from bloomery.cli.crawl import LINKS_ON_A_PAGE, Crawler
 from bloomery.cli.terminal import STDOUT, emit_line, is_terminal, render
+from bloomery.filters import BloomFilter
 
 EXAMPLE = "bloomery demo --capacity 2M --error-rate 0.1%"
 

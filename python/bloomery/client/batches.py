@@ -19,7 +19,8 @@ from typing import TYPE_CHECKING, Any
 import bloomery._native as _native
 from bloomery import errors
 from bloomery.client import columns
-from bloomery.client.keys import dumped, form, forms, lines
+from bloomery.client.keys import dumped, lines
+from bloomery.json_keys import encode_key, encode_keys
 
 if TYPE_CHECKING:
     from bloomery.types import Batch, Mask, Nulls
@@ -122,7 +123,7 @@ def _of_objects(
     block = list(islice(keys, _FEW + 1))
     if len(block) <= _FEW:
         kept = [key for key in block if key is not None] if nulls == "skip" else block
-        body = dumped({"keys": forms(kept)})
+        body = dumped({"keys": encode_keys(kept)})
         if len(body) <= _SMALL:
             rows.count = len(block)
             if len(kept) < len(block):
@@ -150,7 +151,7 @@ def _lines(rows: SentRows, keys: Iterator[Any], nulls: Nulls) -> Iterator[bytes]
         made = []
         for key in block:
             if key is not None:
-                made.append(dumped(key if type(key) in (str, int) else form(key)))
+                made.append(dumped(key if type(key) in (str, int) else encode_key(key)))
             elif nulls == "skip":
                 rows.nulls.append(rows.count)
             else:

@@ -55,9 +55,9 @@ def replacing(path: str | os.PathLike[str]) -> contextlib.AbstractContextManager
 
 def loaded(path: str) -> Any:
     """The saved filter at a path, of whatever kind."""
-    from bloomery.storage import anyfile
+    from bloomery.filters.files import open
 
-    return anyfile.open(path)
+    return open(path)
 
 
 def chunks(file: IO[bytes]) -> Iterator[bytes]:

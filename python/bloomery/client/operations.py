@@ -8,8 +8,9 @@ from urllib.parse import quote
 
 from bloomery import errors
 from bloomery.client.batches import JSON, RequestBody, request_bodies
-from bloomery.client.keys import dumped, form, forms, loaded
+from bloomery.client.keys import dumped, loaded
 from bloomery.client.request import Request, Requests
+from bloomery.json_keys import encode_key, encode_keys
 from bloomery.names import printable, unprintable
 
 if TYPE_CHECKING:
@@ -113,7 +114,7 @@ class FilterRequests:
             "POST",
             f"{self._path}/{operation}",
             _member(_RESULT_MEMBER[operation]),
-            dumped({"key": form(key)}),
+            dumped({"key": encode_key(key)}),
             _JSON_BODY,
             repeatable=operation == "contains",
         )
@@ -144,14 +145,14 @@ class FilterRequests:
 
     def lookup(self, key: Key) -> Request[Answer]:
         """Look one key up."""
-        return self._lookup({"key": form(key)}, _answer)
+        return self._lookup({"key": encode_key(key)}, _answer)
 
     def lookups(self, keys: Batch) -> Requests[list[Answer]]:
         """Look keys up, some at a time."""
         listed = _listed(keys)
         starts = range(0, len(listed), _LOOKUP_KEYS)
         batches = (listed[start : start + _LOOKUP_KEYS] for start in starts)
-        requests = (self._lookup({"keys": forms(batch)}, _answers) for batch in batches)
+        requests = (self._lookup({"keys": encode_keys(batch)}, _answers) for batch in batches)
         return Requests(requests, lambda results: [answer for batch in results for answer in batch])
 
     def _lookup(self, body: dict[str, Any], read: Callable[[Any], T]) -> Request[T]:

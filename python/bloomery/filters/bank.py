@@ -3,12 +3,15 @@
 
 from __future__ import annotations
 
+import builtins
 import os
-from typing import TYPE_CHECKING, Any, Literal, NoReturn, overload
+import stat
+from typing import TYPE_CHECKING, Any, BinaryIO, Literal, NoReturn, overload
 
-from bloomery import _native, errors, sizing
-from bloomery.filters import memory
+import bloomery._native as _native
+from bloomery import errors, sizing
 from bloomery.filters.hashers import check_hasher, shown_seed
+from bloomery.storage import bankfile, files, memory
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -67,9 +70,9 @@ class FilterBank(_native.Bank):
         header = _native.make_header(cls.kind, keys, rate, hasher, seed, extra=extra)
         if path is None:
             return cls._with(header, None, "new", 0)
-        from bloomery.storage import bankfile
-
-        return bankfile.create(cls, header, path)._at(path)
+        with bankfile.creating(path) as temporary:
+            bank = cls._with(header, temporary, "new", bankfile.boot())
+        return bank._at(path)
 
     @classmethod
     def _with(
@@ -79,9 +82,9 @@ class FilterBank(_native.Bank):
         mode: str,
         boot: int,
     ) -> Self:
-        made = _native.Bank.__new__(cls, source, path, mode, boot)
-        made._path = None
-        return made
+        bank = _native.Bank.__new__(cls, source, path, mode, boot)
+        bank._path = None
+        return bank
 
     def _at(self, path: str | os.PathLike[str]) -> Self:
         self._path = os.path.abspath(path)
@@ -98,9 +101,19 @@ class FilterBank(_native.Bank):
         reads and checks everything. The file is mapped, with what that means if another process
         makes it shorter (SIGBUS); `load` reads it into memory instead.
         """
-        from bloomery.storage import bankfile
+        if mode not in ("r", "r+"):
+            raise errors.InvalidParameter(f"mode is {mode!r}, must be 'r' or 'r+'")
+        with builtins.open(path, "rb" if mode == "r" else "r+b") as file:
+            bankfile.check_kind(file.read(_native.HEADER_BYTES), path)
+        return cls._from_file(path, mode, verify)._at(path)
 
-        return bankfile.open_bank(cls, path, mode, verify)._at(path)
+    @classmethod
+    def _from_file(cls, path: str | os.PathLike[str], mode: str, verify: bool | None) -> Self:
+        with bankfile.naming(path):
+            bank = cls._with(None, path, mode, bankfile.boot())
+            if verify:
+                bank._verify()
+        return bank
 
     @property
     def path(self) -> str | None:
@@ -220,17 +233,16 @@ class FilterBank(_native.Bank):
     @classmethod
     def from_bytes(cls, data: Buffer) -> Self:
         """Make the bank that `to_bytes` gave, in memory; CorruptData if the bytes are not that."""
-        from bloomery.storage import bankfile
-
         view = memoryview(data).cast("B")
         memory.check(len(view))
         return cls._with(view, None, "load", bankfile.boot())
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write a copy to a file: checksummed, and all of it or nothing. `open` takes that too."""
-        from bloomery.storage import bankfile
-
-        bankfile.save(self, path)
+        if self.path is not None and os.path.exists(path) and os.path.samefile(self.path, path):
+            raise errors.InvalidParameter("the bank lives in that file: flush() is what saves it")
+        with files.replacing(path) as file:
+            write(self, file)
 
     @classmethod
     def load(
@@ -246,15 +258,20 @@ class FilterBank(_native.Bank):
         Without `mmap`, the default, nothing that happens to the file later matters; a mapped file
         that another process makes shorter ends this process by the signal SIGBUS.
         """
-        from bloomery.storage import bankfile
-
         if mmap:
             return cls.open(path, mode="r+" if writable else "r", verify=bool(verify))
         if writable:
             raise errors.InvalidParameter(
                 "writable=True needs mmap=True: without it, load and save"
             )
-        return bankfile.load(cls, path, verify)
+        with builtins.open(path, "rb") as file:
+            status = os.fstat(file.fileno())
+            head = file.read(_native.HEADER_BYTES)
+            bankfile.check_kind(head, path)
+            if not stat.S_ISREG(status.st_mode):
+                return cls.from_bytes(head + file.read())
+        memory.check(status.st_size)
+        return cls._from_file(path, "load", verify)
 
     def copy(self) -> Self:
         """Return a bank with the same users and keys, in memory."""
@@ -271,3 +288,15 @@ class FilterBank(_native.Bank):
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle as the bytes."""
         return type(self).from_bytes, (self.to_bytes(),)
+
+
+def write(bank: FilterBank, file: BinaryIO, pace: int = 0) -> None:
+    """Write to an empty file that can seek; with a `pace`, wait for the disk every so often."""
+    if os.name != "posix":
+        file.write(bank.to_bytes())
+        return
+    file.seek(_native.HEADER_BYTES)
+    file.flush()
+    head = bank._save(file.fileno(), pace)
+    file.seek(0)
+    file.write(head)

@@ -3,13 +3,14 @@ of what a filter can do."""
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterable, Sized
+from collections.abc import Iterable, Iterator, Sized
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from bloomery import _native, errors, sizing
-from bloomery.filters import memory
+import bloomery._native as _native
+from bloomery import errors, sizing
 from bloomery.filters.hashers import check_hasher, shown_seed
+from bloomery.filters.saved import SavedFilter
+from bloomery.storage import memory
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer, Self
@@ -20,9 +21,11 @@ __all__ = ["BloomFilter"]
 
 # What two filters must share for their bits to mean the same.
 _SHAPE = ("layout", "num_bits", "num_hashes", "lines_per_key", "hasher", "seed")
+# A fold that errs a little too often is tried again this much larger.
+_FOLD_STEP = 1.03
 
 
-class BloomFilter(_native.Bloom):
+class BloomFilter(SavedFilter, _native.Bloom):
     """Have I seen this key before? `key in filter` is False: definitely not; True: maybe.
 
     >>> seen = BloomFilter(capacity=1_000_000, error_rate=0.01)
@@ -71,15 +74,19 @@ class BloomFilter(_native.Bloom):
 
     @classmethod
     def _open(
-        cls, head: bytes, body: _native.Memory | Buffer, offset: int = 0, writable: bool = False
+        cls,
+        head: bytes,
+        body: _native.Memory | Buffer | None = None,
+        offset: int = 0,
+        writable: bool = False,
     ) -> Self:
         """Make one from its head and its bits. `writable` is for other kinds: here the buffer says
         it."""
         *parts, _ = _native.parse_header(head, None)
-        made = cls._with(*parts, body, offset)
-        if not made._padding_is_clear():
+        filter = cls._with(*parts, body, offset)
+        if not filter._padding_is_clear():
             raise errors.CorruptData("bits are set in the padding behind the last bit")
-        return made
+        return filter
 
     @classmethod
     def from_keys(
@@ -279,14 +286,6 @@ class BloomFilter(_native.Bloom):
         made._or(self)
         return made
 
-    def __copy__(self) -> Self:
-        """Return a copy."""
-        return self.copy()
-
-    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
-        """Return a copy."""
-        return self.copy()
-
     def fold(self) -> Self:
         """Return a filter with the same keys in the fewest bits that keep the error rate.
 
@@ -294,9 +293,7 @@ class BloomFilter(_native.Bloom):
         size does not divide the old one, the two lines a boundary runs through share their keys, so
         `estimated_count` comes out higher, at most by the ratio of new size to old.
         """
-        from bloomery.filters.folding import smaller_sizes
-
-        for num_bits in smaller_sizes(self):
+        for num_bits in _smaller_sizes(self):
             shape = (num_bits, self.num_hashes, self.lines_per_key)
             capacity = max(1, sizing.capacity_for(*shape, self.error_rate, self.layout))
             parts = (capacity, self.error_rate, self.layout, *shape, self.hasher, self.seed)
@@ -319,46 +316,39 @@ class BloomFilter(_native.Bloom):
         body = bytes(memoryview(self))
         return self._header(_native.checksum(body)) + body
 
-    @classmethod
-    def from_bytes(cls, data: Buffer) -> Self:
-        """Make the filter that `to_bytes` gave; CorruptData if the bytes are not that."""
-        from bloomery.storage import files
 
-        return files.from_bytes(cls, data)
+def _smaller_sizes(filter: BloomFilter) -> Iterator[int]:
+    """Yield the sizes in bits to try to fold a filter to, the smallest first."""
+    unit = 1 if filter.layout == "classic" else sizing.LINE_BITS
+    old = filter.num_bits // unit
+    need = _places_needed(filter, max(1, filter.estimated_count), unit, old)
+    # Memory comes in lines: fewer bits than one holds save nothing, and a classic filter of a few
+    # dozen bits has too few places for its probes to be independent.
+    need = max(need, sizing.LINE_BITS // unit)
+    if need >= old:
+        return
+    # A size that divides the old one folds exactly; another lets each new place share a boundary
+    # with its neighbour, which costs the load of one old place more: new = need * (1 + new / old).
+    # From 64 parts on that is so little that the size needed may do as it is.
+    sizes = {old // by for by in range(2, min(old // need, 64) + 1) if old % by == 0}
+    if need * 64 <= old:
+        sizes.add(need)
+    shared = need / (1 - need / old)
+    while shared < old - 1:
+        sizes.add(int(shared) + 1)
+        shared = max(shared * _FOLD_STEP, shared + 1)
+    for size in sorted(sizes):
+        yield size * unit
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle as the bytes."""
-        return type(self).from_bytes, (self.to_bytes(),)
 
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the filter to a file: checksummed, and all of it or nothing.
-
-        Keys added by other threads while it is written may or may not be in the file.
-        """
-        from bloomery.storage import files
-
-        files.save(self, path)
-
-    @classmethod
-    def load(
-        cls,
-        path: str | os.PathLike[str],
-        *,
-        mmap: bool = False,
-        writable: bool = False,
-        verify: bool | None = None,
-    ) -> Self:
-        """Read a saved filter.
-
-        With `mmap` the file itself is the memory: it opens at once, and processes that map the same
-        file share it. It is read-only, unless `writable`: then every process sees what any of them
-        adds. `verify` compares the checksum of the bits, which reads all of them (the default
-        without mmap).
-
-        Without `mmap`, the default, nothing that happens to the file later matters. A mapped file
-        that another process makes shorter ends this process by the signal SIGBUS as soon as it
-        touches what is gone: no exception can be raised for that.
-        """
-        from bloomery.storage import files
-
-        return files.load(cls, path, mmap=mmap, writable=writable, verify=verify)
+def _places_needed(filter: BloomFilter, count: int, unit: int, most: int) -> int:
+    """Return the fewest lines (classic: bits) that hold `count` keys within the error rate."""
+    low, high = 1, most
+    while low < high:
+        middle = (low + high) // 2
+        shape = (middle * unit, filter.num_hashes, filter.lines_per_key)
+        if sizing.capacity_for(*shape, filter.error_rate, filter.layout) >= count:
+            high = middle
+        else:
+            low = middle + 1
+    return low

@@ -6,7 +6,8 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from bloomery import errors
-from bloomery.filters import KINDS, FilterBank
+from bloomery.filters.bank import FilterBank
+from bloomery.filters.saved import KINDS
 
 __all__ = ["class_of", "made"]
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from bloomery import _native, errors, sizing
+import bloomery._native as _native
+from bloomery import errors, sizing
 from bloomery.filters.filter import RemovingFilter
 
 if TYPE_CHECKING:

@@ -6,10 +6,11 @@ from __future__ import annotations
 import struct
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from bloomery import _native, errors, sizing
-from bloomery.filters import memory
+import bloomery._native as _native
+from bloomery import errors, sizing
 from bloomery.filters.hashers import check_hasher, shown_seed
-from bloomery.filters.saved import Saved
+from bloomery.filters.saved import SavedFilter
+from bloomery.storage import memory
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer, Self
@@ -24,7 +25,7 @@ def float_bits(value: float) -> int:
     return int.from_bytes(struct.pack("<d", value), "little")
 
 
-class Filter(Saved, _native.Family):
+class Filter(SavedFilter, _native.Family):
     """A filter of any kind: `key in filter` is False: definitely not there; True: maybe."""
 
     __slots__ = ()

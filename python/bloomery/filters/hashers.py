@@ -5,7 +5,8 @@ from __future__ import annotations
 import operator
 from typing import Protocol, SupportsIndex
 
-from bloomery import _native, errors, sizing
+import bloomery._native as _native
+from bloomery import errors, sizing
 
 
 class Hashing(Protocol):

@@ -5,10 +5,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from bloomery import _native, errors
-from bloomery.filters import memory
-from bloomery.filters.saved import Saved
+import bloomery._native as _native
+from bloomery import errors
+from bloomery.filters.saved import SavedFilter
 from bloomery.sizing.limits import number, show
+from bloomery.storage import memory
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer, Self
@@ -29,7 +30,7 @@ def _within(name: str, value: object, least: int, most: int) -> int:
     )
 
 
-class _RedisFilter(Saved):
+class RedisModuleFilter(SavedFilter):
     """What both have in common."""
 
     __slots__ = ()
@@ -81,7 +82,7 @@ class _RedisFilter(Saved):
         """Forget every key: as it was when it was made."""
         self._clear()
 
-    def _check_compatible(self, other: object, operation: str) -> _RedisFilter:
+    def _check_compatible(self, other: object, operation: str) -> RedisModuleFilter:
         raise errors.IncompatibleFilters(
             f"{operation} with a {type(self).__name__} cannot be made: add the keys to one filter"
         )
@@ -110,7 +111,7 @@ class _RedisFilter(Saved):
         )
 
 
-class RedisBloomFilter(_RedisFilter, _native.Chain):
+class RedisBloomFilter(RedisModuleFilter, _native.Chain):
     """The filter behind BF: layers of Bloom filters, each `expansion` times larger than the last.
 
     It is not to grow if `expansion` is 0, or `nonscaling` True; the header of such a filter keeps
@@ -161,7 +162,7 @@ class RedisBloomFilter(_RedisFilter, _native.Chain):
         return {**super().info(), "expansion": self.expansion}
 
 
-class RedisCuckooFilter(_RedisFilter, _native.Cuckoo):
+class RedisCuckooFilter(RedisModuleFilter, _native.Cuckoo):
     """The filter behind CF: fingerprints of 8 bits in buckets, from which keys can be removed.
 
     A key that is added twice is there twice. It is not to grow if `expansion` is 0; else each layer

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, SupportsFloat, TypeAlias
 
-from bloomery import _native, errors, sizing
+import bloomery._native as _native
+from bloomery import errors, sizing
 from bloomery.filters.filter import Filter, float_bits
 from bloomery.sizing import limits
 

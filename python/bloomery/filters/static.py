@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Sized
 from typing import TYPE_CHECKING, Any
 
-from bloomery import _native, errors, sizing
-from bloomery.filters import memory
+import bloomery._native as _native
+from bloomery import errors, sizing
 from bloomery.filters.filter import Filter
 from bloomery.filters.hashers import check_hasher
+from bloomery.storage import memory
 
 if TYPE_CHECKING:
     from typing_extensions import Self

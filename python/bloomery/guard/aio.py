@@ -49,13 +49,13 @@ class AsyncGuard:
         """`source` is a function of a key, or anything with `get_many`. With on_outage="queue" a
         `queue` keeps what the source could not be asked, and `on_answer` is told the answers of
         look-ups that waited in it. The other options: docs/guard.md."""
-        self.core = Core(filter, source, cache, queue, Options(**options), on_answer)
-        self.drainer = AsyncDrainer(self.core, self.drain)
+        self._core = Core(filter, source, cache, queue, Options(**options), on_answer)
+        self._drainer = AsyncDrainer(self._core, self.drain)
 
     @property
     def filter(self) -> Any:
         """The filter that answers now."""
-        return self.core.filters[0]
+        return self._core.filters[0]
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} of {self.filter!r}>"
@@ -64,7 +64,7 @@ class AsyncGuard:
 
     async def get(self, key: Key) -> Answer:
         """Is the key there, and what is its value?"""
-        core = self.core
+        core = self._core
         if core.blocks(core.filter):
             return (await self.get_many([key]))[0]
         if key not in core.filters[0]:
@@ -76,7 +76,7 @@ class AsyncGuard:
 
     async def get_many(self, keys: Batch) -> list[Answer]:
         """The same for many keys, with one question to each of filter, cache and source."""
-        return await arun(look_up(self.core, listed(keys)), self.core.workers)
+        return await arun(look_up(self._core, listed(keys)), self._core.workers)
 
     # An answer is true where the key is there: the same question in other words.
     contains = get
@@ -92,20 +92,20 @@ class AsyncGuard:
         Trying again after SourceUnavailable, give the same idempotency key: the first try may have
         come through.
         """
-        return await arun(add(self.core, key, value, idempotency_key), self.core.workers)
+        return await arun(add(self._core, key, value, idempotency_key), self._core.workers)
 
     async def remove(self, key: Key, *, idempotency_key: str | None = None) -> Answer:
         """Take a key out of the source, the cache, and the filter where its kind can."""
-        return await arun(remove(self.core, key, idempotency_key), self.core.workers)
+        return await arun(remove(self._core, key, idempotency_key), self._core.workers)
 
     # The queue.
 
     async def drain(self) -> int:
         """Do now what waits in the queue; how many items were done. It happens by itself too, as
         soon as the source answers again."""
-        if self.core.queue is None:
+        if self._core.queue is None:
             return 0
-        return await arun(drain(self.core), self.core.workers)
+        return await arun(drain(self._core), self._core.workers)
 
     # The whole.
 
@@ -123,23 +123,23 @@ class AsyncGuard:
         begin: not before. A SqlSource of a table has its own. `on_batch` is told how many keys each
         had.
         """
-        return await arun(rebuild(self.core, new, batches, on_batch), self.core.workers)
+        return await arun(rebuild(self._core, new, batches, on_batch), self._core.workers)
 
     async def info(self) -> dict[str, Any]:
         """The observed error rate, who answered how often, how the source is; ready for JSON."""
-        return await arun(inform(self.core), self.core.workers)
+        return await arun(inform(self._core), self._core.workers)
 
     async def _start(self) -> None:
-        self.core.closing = False
-        if self.core.queue is not None:
-            await arun(adopt(self.core), self.core.workers)
-            self.drainer.start()
+        self._core.closing = False
+        if self._core.queue is not None:
+            await arun(adopt(self._core), self._core.workers)
+            self._drainer.start()
 
     async def close(self) -> None:
         """Stop draining the queue; what waits in it stays there."""
-        self.core.closing = True
-        await self.drainer.stop()
-        await arun(close(self.core), self.core.workers)
+        self._core.closing = True
+        await self._drainer.stop()
+        await arun(close(self._core), self._core.workers)
 
     async def __aenter__(self) -> Self:
         await self._start()

@@ -1,8 +1,10 @@
-"""Values and keys as bytes, for Redis and for queues: JSON, with a tag for what JSON has not.
+"""Values and keys as bytes, for caches in Redis and for queues: JSON, with tags for other types.
 
-Not pickle: whoever can write into a cache could then run code here. What is read is hostile, and
-each way of being wrong is a ValueError that says which; what was written comes back equal and of
-the same type, but for subclasses, bytearray and memoryview, which come back as their plain kind.
+Not pickle: whoever can write into a cache could then run code here. The bytes to be read may be
+hostile, and each way of being wrong is a ValueError that says which. A value comes back equal and
+of the same type, but for subclasses, bytearray and memoryview, which come back as their plain type.
+Entries and queues outlive a version: the bytes of a value never change. (Keys in requests have a
+format of their own, `json_keys`: it has fewer types, and people write it.)
 """
 
 from __future__ import annotations
@@ -29,7 +31,7 @@ _PLAIN_INT = 2**63  # larger ones as hex: Python limits the digits that it reads
 
 def encode(value: Any) -> bytes:
     """A value as bytes; InvalidParameter names the type that cannot be written."""
-    text = json.dumps(_written(value, 0), ensure_ascii=False, separators=(",", ":"))
+    text = json.dumps(_encode(value, 0), ensure_ascii=False, separators=(",", ":"))
     return text.encode("utf-8", "surrogatepass")
 
 
@@ -42,7 +44,7 @@ def decode(data: bytes) -> Any:
             parse_constant=_constant,
             parse_int=_int,
         )
-        return _read(parsed, 0)
+        return _decode(parsed, 0)
     except RecursionError:
         raise ValueError(f"nested more than {_DEEPEST} deep") from None
     except (UnicodeDecodeError, json.JSONDecodeError):
@@ -53,13 +55,13 @@ def read_item(what: Any, key: Any, value: Any, idempotency_key: Any, at: Any, id
     """An item as a queue holds it; ValueError for one that nobody of us wrote."""
     if what not in ("look", "add", "remove"):
         raise ValueError("it is no look-up, add or remove")
-    held = (key, bytes), (value, bytes), (idempotency_key, str), (at, float)
-    if not all(isinstance(one, kind) for one, kind in held):
+    fields = (key, bytes), (value, bytes), (idempotency_key, str), (at, float)
+    if not all(isinstance(field, kind) for field, kind in fields):
         raise ValueError("a part of it is missing, or of another type")
     return Item(what, decode(key), decode(value), idempotency_key, at, id)
 
 
-def _written(value: Any, depth: int) -> Any:
+def _encode(value: Any, depth: int) -> Any:
     if value is None or isinstance(value, bool):
         return value
     if depth > _DEEPEST:
@@ -70,17 +72,17 @@ def _written(value: Any, depth: int) -> Any:
     if isinstance(value, float):
         return float(value) if math.isfinite(value) else {"$float": str(float(value))}
     if isinstance(value, list):
-        return [_written(one, deeper) for one in value]
+        return [_encode(item, deeper) for item in value]
     if isinstance(value, tuple):
-        return {"$tuple": [_written(one, deeper) for one in value]}
+        return {"$tuple": [_encode(item, deeper) for item in value]}
     if isinstance(value, dict):
         if all(isinstance(key, str) and not key.startswith("$") for key in value):
-            return {_text(key): _written(one, deeper) for key, one in value.items()}
+            return {_text(key): _encode(item, deeper) for key, item in value.items()}
         pairs = value.items()
-        return {"$dict": [[_written(key, deeper), _written(one, deeper)] for key, one in pairs]}
-    for kinds, tag, write in _WRITE:
+        return {"$dict": [[_encode(key, deeper), _encode(item, deeper)] for key, item in pairs]}
+    for kinds, tag, encoder in _ENCODERS:
         if isinstance(value, kinds):
-            return {tag: write(value)}
+            return {tag: encoder(value)}
     with contextlib.suppress(TypeError):  # arrays have __index__ too
         number = operator.index(value)  # of int, and what stands for one
         return number if abs(number) < _PLAIN_INT else {"$int": f"{number:x}"}
@@ -94,51 +96,51 @@ def _written(value: Any, depth: int) -> Any:
 _text = str.__str__
 
 
-def _read(parsed: Any, depth: int) -> Any:
+def _decode(parsed: Any, depth: int) -> Any:
     if depth > _DEEPEST:
         raise ValueError(f"nested more than {_DEEPEST} deep")
     deeper = depth + 1
     if isinstance(parsed, list):
-        return [_read(one, deeper) for one in parsed]
+        return [_decode(item, deeper) for item in parsed]
     if not isinstance(parsed, dict):
         return parsed
     tag = next(iter(parsed), "")
     if not tag.startswith("$"):
         if any(key.startswith("$") for key in parsed):
             raise ValueError("a tag beside other names")
-        return {key: _read(one, deeper) for key, one in parsed.items()}
-    held = parsed[tag]
+        return {key: _decode(item, deeper) for key, item in parsed.items()}
+    content = parsed[tag]
     if len(parsed) > 1:
         raise ValueError("a tag beside other names")
-    if tag == "$tuple" and isinstance(held, list):
-        return tuple(_read(one, deeper) for one in held)
-    if tag == "$dict" and isinstance(held, list):
-        return _read_pairs(held, deeper)
-    if tag not in _READ:
+    if tag == "$tuple" and isinstance(content, list):
+        return tuple(_decode(item, deeper) for item in content)
+    if tag == "$dict" and isinstance(content, list):
+        return _decode_pairs(content, deeper)
+    if tag not in _DECODERS:
         raise ValueError(f"an unknown tag of {len(tag)} characters")
     try:
-        return _READ[tag](held)
+        return _DECODERS[tag](content)
     except (ValueError, TypeError, ArithmeticError, AttributeError):
         raise ValueError(f"no {tag[1:]} behind its tag") from None
 
 
-def _read_pairs(held: list[Any], depth: int) -> dict[Any, Any]:
-    if not all(isinstance(pair, list) and len(pair) == 2 for pair in held):
+def _decode_pairs(pairs: list[Any], depth: int) -> dict[Any, Any]:
+    if not all(isinstance(pair, list) and len(pair) == 2 for pair in pairs):
         raise ValueError("no dict behind its tag")
     try:
-        read = {_read(key, depth): _read(one, depth) for key, one in held}
+        decoded = {_decode(key, depth): _decode(item, depth) for key, item in pairs}
     except TypeError:
         raise ValueError("a dict's key that cannot be one") from None
-    if len(read) != len(held):
+    if len(decoded) != len(pairs):
         raise ValueError("a name twice")
-    return read
+    return decoded
 
 
 def _pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    held = dict(pairs)
-    if len(held) != len(pairs):
+    names = dict(pairs)
+    if len(names) != len(pairs):
         raise ValueError("a name twice")
-    return held
+    return names
 
 
 def _constant(_: str) -> NoReturn:
@@ -164,7 +166,7 @@ def _float(text: str) -> float:
 
 
 # datetime is a date: it comes first.
-_WRITE: list[tuple[type | tuple[type, ...], str, Callable[[Any], Any]]] = [
+_ENCODERS: list[tuple[type | tuple[type, ...], str, Callable[[Any], Any]]] = [
     (
         (bytes, bytearray, memoryview),
         "$bytes",
@@ -177,7 +179,7 @@ _WRITE: list[tuple[type | tuple[type, ...], str, Callable[[Any], Any]]] = [
     (Decimal, "$decimal", str),
     (UUID, "$uuid", lambda value: value.hex),
 ]
-_READ: dict[str, Callable[[Any], Any]] = {
+_DECODERS: dict[str, Callable[[Any], Any]] = {
     "$bytes": lambda text: base64.b64decode(text, validate=True),
     "$datetime": datetime.fromisoformat,
     "$date": date.fromisoformat,

@@ -50,15 +50,15 @@ class Guard:
         """`source` is a function of a key, or anything with `get_many`. With on_outage="queue" a
         `queue` keeps what the source could not be asked, and `on_answer` is told the answers of
         look-ups that waited in it. The other options: docs/guard.md."""
-        self.core = Core(filter, source, cache, queue, Options(**options), on_answer)
-        self.core.check_sync()
-        self.drainer = Drainer(self.core, self.drain)
+        self._core = Core(filter, source, cache, queue, Options(**options), on_answer)
+        self._core.check_sync()
+        self._drainer = Drainer(self._core, self.drain)
         self._start()
 
     @property
     def filter(self) -> Any:
         """The filter that answers now."""
-        return self.core.filters[0]
+        return self._core.filters[0]
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} of {self.filter!r}>"
@@ -67,7 +67,7 @@ class Guard:
 
     def get(self, key: Key) -> Answer:
         """Is the key there, and what is its value?"""
-        core = self.core
+        core = self._core
         # A no costs a filter's `in` and its count, and nothing else.
         if key not in core.filters[0]:
             core.observed.no(key)
@@ -78,7 +78,7 @@ class Guard:
 
     def get_many(self, keys: Batch) -> list[Answer]:
         """The same for many keys, with one question to each of filter, cache and source."""
-        return run(look_up(self.core, listed(keys)), self.core.workers)
+        return run(look_up(self._core, listed(keys)), self._core.workers)
 
     # An answer is true where the key is there: the same question in other words.
     contains = get
@@ -92,20 +92,20 @@ class Guard:
         Trying again after SourceUnavailable, give the same idempotency key: the first try may have
         come through.
         """
-        return run(add(self.core, key, value, idempotency_key), self.core.workers)
+        return run(add(self._core, key, value, idempotency_key), self._core.workers)
 
     def remove(self, key: Key, *, idempotency_key: str | None = None) -> Answer:
         """Take a key out of the source, the cache, and the filter where its kind can."""
-        return run(remove(self.core, key, idempotency_key), self.core.workers)
+        return run(remove(self._core, key, idempotency_key), self._core.workers)
 
     # The queue.
 
     def drain(self) -> int:
         """Do now what waits in the queue; how many items were done. It happens by itself too, as
         soon as the source answers again."""
-        if self.core.queue is None:
+        if self._core.queue is None:
             return 0
-        return run(drain(self.core), self.core.workers)
+        return run(drain(self._core), self._core.workers)
 
     # The whole.
 
@@ -123,23 +123,23 @@ class Guard:
         begin: not before. A SqlSource of a table has its own. `on_batch` is told how many keys each
         had.
         """
-        return run(rebuild(self.core, new, batches, on_batch), self.core.workers)
+        return run(rebuild(self._core, new, batches, on_batch), self._core.workers)
 
     def info(self) -> dict[str, Any]:
         """The observed error rate, who answered how often, how the source is; ready for JSON."""
-        return run(inform(self.core), self.core.workers)
+        return run(inform(self._core), self._core.workers)
 
     def _start(self) -> None:
-        self.core.closing = False
-        if self.core.queue is not None:
-            run(adopt(self.core), self.core.workers)
-            self.drainer.start()
+        self._core.closing = False
+        if self._core.queue is not None:
+            run(adopt(self._core), self._core.workers)
+            self._drainer.start()
 
     def close(self) -> None:
         """Stop draining the queue; what waits in it stays there."""
-        self.core.closing = True
-        self.drainer.stop()
-        run(close(self.core), self.core.workers)
+        self._core.closing = True
+        self._drainer.stop()
+        run(close(self._core), self._core.workers)
 
     def __enter__(self) -> Self:
         return self

@@ -16,6 +16,7 @@ from concurrent.futures import Future
 from typing import Any
 
 import bloomery._native as _native
+from bloomery.boottime import boottime
 from bloomery.errors import SourceUnavailable
 from bloomery.filters.bloom import BloomFilter
 from bloomery.guard.answer import ABSENT, Answer
@@ -23,7 +24,6 @@ from bloomery.guard.core import Core
 from bloomery.guard.driver import Call, Flow
 from bloomery.guard.protocols import Cached, Item
 from bloomery.guard.singleflight import Flight, LookupInterrupted, PartialAnswers
-from bloomery.steady import steady
 
 __all__ = ["confirm", "hashable", "lease", "listed", "look_up", "store"]
 
@@ -143,7 +143,7 @@ def _resolve(core: Core, flight: Flight, wanted: dict[bytes, Any]) -> Flow[dict[
     cached: Mapping[bytes, Cached] = {}
     if core.cache is not None:
         cached = yield from core.cache.get(list(wanted))
-    now = steady()
+    now = boottime()
     counting = core.observed.counting
     answers: dict[bytes, Answer] = {}
     left: dict[bytes, Any] = {}

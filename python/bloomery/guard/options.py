@@ -6,9 +6,9 @@ import random
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias, TypedDict, get_args
 
+from bloomery.boottime import boottime
 from bloomery.errors import InvalidParameter
 from bloomery.guard.protocols import Cached
-from bloomery.steady import steady
 
 __all__ = ["GuardOptions", "OnOutage", "Options"]
 
@@ -86,7 +86,7 @@ class Options:
         if ttl <= 0:
             return None
         # Only ever shorter: a TTL is a promise of how old an answer can be.
-        fresh = steady() + ttl * (1 - self.jitter * random.random())
+        fresh = boottime() + ttl * (1 - self.jitter * random.random())
         return Cached(found, value, fresh, fresh + self.stale, token)
 
 

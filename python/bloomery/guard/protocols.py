@@ -30,7 +30,7 @@ class Source(Protocol):
 
 
 class Cached(NamedTuple):
-    """What a cache holds for a key. Times are of `bloomery.steady`, in this process: a cache that
+    """What a cache holds for a key. Times are of `bloomery.boottime`, in this process: a cache that
     others share keeps how long it is until then, by a clock of its own."""
 
     found: bool

@@ -30,7 +30,7 @@ class Flight:
     """The keys that one look-up takes upon itself, and those that others are looking up."""
 
     __slots__ = (
-        *("_flights", "_landed", "ended", "following", "leads", "mine", "number"),
+        *("_flights", "ended", "following", "landed", "leads", "mine", "number"),
         *("spoiled", "storing", "theirs"),
     )
 
@@ -40,7 +40,7 @@ class Flight:
         self.ended = False
         self.following: dict[bytes, Flight] = {}  # what begins when this has landed
         # Made when somebody waits: a future for each key took half of a look-up in a warm cache.
-        self._landed: Future[Mapping[bytes, Any]] | None = None
+        self.landed: Future[Mapping[bytes, Any]] | None = None
         self.mine: dict[bytes, Any] = {}  # by canonical key: the key as it was given
         self.theirs: dict[Future[Mapping[bytes, Any]], list[bytes]] = {}
         # Those that whoever has this one leads too, each with what it begins after.
@@ -67,15 +67,15 @@ class Flight:
 
     def join(self) -> Future[Mapping[bytes, Any]]:
         """Its answers, in time; for whoever has the lock."""
-        if self._landed is None:
-            self._landed = Future()
-        return self._landed
+        if self.landed is None:
+            self.landed = Future()
+        return self.landed
 
     def land_some(self, answers: Mapping[bytes, Any]) -> None:
         """Give those who wait for these keys their answers; who waits for others waits on."""
         with self._flights.lock:
             self._release(answers)
-            landed, self._landed = self._landed, None
+            landed, self.landed = self.landed, None
             if landed is None:
                 return
             rest = self.join()
@@ -84,20 +84,20 @@ class Flight:
     def land(self, answers: Mapping[bytes, Any]) -> None:
         """Give those who wait their answers."""
         self._leave()
-        if self._landed is None:
+        if self.landed is None:
             return
         if self.mine.keys() <= answers.keys():
-            self._landed.set_result(answers)
+            self.landed.set_result(answers)
         else:
-            self._landed.set_exception(LookupInterrupted())
+            self.landed.set_exception(LookupInterrupted())
 
     def crash(self, problem: BaseException) -> None:
         """Tell them that there are none."""
         self._leave()
-        if self._landed is not None:
+        if self.landed is not None:
             # Ctrl-C here, or a task that was cancelled, is not theirs.
             theirs = problem if isinstance(problem, Exception) else LookupInterrupted()
-            self._landed.set_exception(theirs)
+            self.landed.set_exception(theirs)
 
     def _leave(self) -> None:
         """From here on nobody joins."""

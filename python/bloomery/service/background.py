@@ -28,11 +28,6 @@ class Aside:
         self.hurries = True  # not with a store, where an operation is done in Redis first
         self._tasks: set[asyncio.Task[Any]] = set()
         self._held: dict[bytes, asyncio.Future[None]] = {}  # done when it is free again
-        self._own = False
-        engine.state.held = engine.held = self._is_held
-
-    def _is_held(self, entry: Entry) -> bool:
-        return not self._own and entry.name in self._held
 
     def holds(self, names: Iterable[bytes]) -> bool:
         """Is one of these held?"""
@@ -108,15 +103,6 @@ class Aside:
             state.outcome = None
 
     @contextmanager
-    def own(self) -> Iterator[None]:
-        """Let what is held be changed, by the one that holds it; without an await inside."""
-        self._own = True
-        try:
-            yield
-        finally:
-            self._own = False
-
-    @contextmanager
     def hold(self, names: set[bytes]) -> Iterator[None]:
         """Let nobody else ask for filters of these names, which are free."""
         free = self._take(names)
@@ -129,13 +115,12 @@ class Aside:
         if self.holds(names):
             raise errors.ServerUnavailable("this filter is worked on: try again in a moment")
         free = asyncio.get_running_loop().create_future()
-        for name in names:
-            self._held[name] = free
-            self._engine.shelf.set_busy(name, True)
+        self._held.update(dict.fromkeys(names, free))
+        self._engine.lock(names)
         return free
 
     def _give_back(self, names: set[bytes], free: asyncio.Future[None]) -> None:
         for name in names:
             del self._held[name]
-            self._engine.shelf.set_busy(name, False)
+        self._engine.unlock(names)
         free.set_result(None)

@@ -16,7 +16,7 @@ import zlib
 from collections.abc import Callable
 from pathlib import Path
 
-from bloomery.steady import steady as _steady
+from bloomery.boottime import boottime
 
 __all__ = ["ALARM_SECONDS", "Clock", "Mark"]
 
@@ -69,7 +69,7 @@ class Clock:
         self,
         since: float = 0.0,
         wall: Callable[[], float] = time.time,
-        steady: Callable[[], float] = _steady,
+        steady: Callable[[], float] = boottime,
         mark: Mark | None = None,
     ) -> None:
         """Begin with the wall clock's time, or with `since` or the mark, the last that are known,

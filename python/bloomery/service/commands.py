@@ -11,13 +11,15 @@ import bisect
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from bloomery import errors
+from bloomery.filters import saved
 from bloomery.guard.answer import Answer
 from bloomery.service.access.cursors import Cursors
 from bloomery.service.access.glob import glob
 from bloomery.service.access.permissions import ANYBODY, User
+from bloomery.service.background import Aside
 from bloomery.service.config.settings import Settings
 from bloomery.service.domain import operations
 from bloomery.service.domain.operations import Op
@@ -26,19 +28,15 @@ from bloomery.service.engine import Engine
 from bloomery.service.lookup.lookups import Lookups
 from bloomery.service.policy import policy
 from bloomery.service.policy.policy import Policy
-from bloomery.service.replication import reads
 from bloomery.service.slices import batches
 from bloomery.storage import files
-
-if TYPE_CHECKING:
-    from bloomery.service.background import Aside
-    from bloomery.service.replication.node import Node
 
 __all__ = ["Commands", "Outcome"]
 
 _T = TypeVar("_T")
 MAX_NAME_BYTES = 1024
 NO_ROOM = 2
+AT_ONCE = 4096  # keys: of fewer, in one go, it is a matter of a millisecond
 _ITERATIONS = 16  # for as many different patterns: past that an iteration takes longer
 MAX_EXPORT_BYTES = 4 << 20  # of one chunk: it is copied several times, and all others wait
 
@@ -47,17 +45,44 @@ MAX_EXPORT_BYTES = 4 << 20  # of one chunk: it is copied several times, and all 
 Outcome = tuple[bytes, tuple[str, str] | None]
 
 
+class Store(Protocol):
+    """What the nodes of a service share, as far as keys are asked of it."""
+
+    @property
+    def preferred(self) -> bool:
+        """Is it to be asked even by who wants this node's answers, since they are too old?"""
+
+    async def contains(self, name: bytes, keys: Any, *, sure: bool) -> bytes:
+        """Return a byte for each key; if the store does not answer, raise if the client wants to be
+        `sure`, else answer from this node's copy."""
+
+    async def add(self, name: bytes, keys: list[Any]) -> Outcome:
+        """Add keys; new is what no node had added."""
+
+    async def discover(self, name: bytes) -> None:
+        """Take in a filter of this name, if another node has just made one."""
+
+
 class Commands:
     """What can be done to the filters of a server."""
 
-    def __init__(self, engine: Engine, settings: Settings, lookups: Lookups | None = None) -> None:
+    def __init__(
+        self,
+        engine: Engine,
+        settings: Settings,
+        lookups: Lookups | None = None,
+        aside: Aside | None = None,
+        store: Store | None = None,
+        sample: Callable[[Entry], dict[str, Any]] = lambda entry: {},
+    ) -> None:
+        """`aside` does in threads what takes long, in a running server; `store` is what several
+        nodes share; `sample` returns the last sample of a filter, empty if there is none."""
         self.engine = engine
         self.settings = settings
         self.lookups = lookups or Lookups(engine, settings)  # without sources
-        # What the last sample of a filter told; empty if there is none.
-        self.sampled: Callable[[Entry], dict[str, Any]] = lambda entry: {}
-        self.node: Node | None = None  # with a store
-        self.aside: Aside | None = None  # of a running server
+        self.aside = aside
+        self._store = store
+        self._sample = sample
         self.hidden: set[bytes] = set()  # names that nobody is told: they are not for clients
         # Numbers of filters, in order, by patterns of names; some may be gone.
         self._numbers: OrderedDict[tuple[bytes, ...], list[int]] = OrderedDict()
@@ -72,12 +97,12 @@ class Commands:
             raise errors.UnknownFilter(f"there is no filter named {shown(name)}: make it first")
         return entry
 
-    async def hear(self, *names: bytes) -> None:
-        """With a store: have filters of these names that another node has just made."""
-        if self.node is not None:
+    async def discover(self, *names: bytes) -> None:
+        """With a store: take in filters of these names that another node has just made."""
+        if self._store is not None:
             for name in names:
                 if name not in self.engine.state.names:
-                    await reads.hear(self.node, name)
+                    await self._store.discover(name)
 
     def create(self, name: bytes, kind: str | None = None, **settings: Any) -> Entry:
         """Make an empty filter; FilterExists if the name is taken. Without a kind it is the one
@@ -189,7 +214,7 @@ class Commands:
             "adds": adds,
             "checks": checks,
             "maybes": maybes,
-            "sample": self.sampled(entry) or None,
+            "sample": self._sample(entry) or None,
             "source": entry.settings.get("source"),
             "lookups": self.lookups.shown(entry),
         }
@@ -221,13 +246,18 @@ class Commands:
             self.engine.change(Op.EXPIRE, entry.id, operations.fields(at=at))
         return entry
 
-    # Keys.
+    # Keys, of one batch: done here, and at once.
 
-    def add(self, name: bytes, keys: list[Any], *, more: bool = False) -> Outcome:
+    def add(self, name: bytes, keys: Any, *, only_new: bool = False, more: bool = False) -> Outcome:
         """Add keys: a byte for each, 1 where it is definitely new, NO_ROOM where it is not in.
-        `more`: whether the filter may grow further was looked at before."""
+
+        `only_new`: a key that may be there is not added again. `more`: whether the filter may grow
+        further was looked at before.
+        """
         self._check_writable()
         entry, shelf = self._whole(name), self.engine.shelf
+        if only_new:
+            return shelf.add_new(name, keys)
         if self.engine.state.hurried and shelf.needs_room(name, len(keys)):
             raise Long(partial(self._make_room, entry, len(keys)), grows=True)
         return shelf.add(name, keys, more)
@@ -239,12 +269,21 @@ class Commands:
         except errors.BloomeryError:  # each key is told
             self.engine.shelf.starve(entry.name)
 
-    def add_new(self, name: bytes, keys: list[Any]) -> Outcome:
-        """Add those keys that are definitely not there: a byte for each, 1 added, 0 maybe there,
-        NO_ROOM where there was no room."""
+    def contains(self, name: bytes, keys: Any) -> bytes:
+        """Return a byte for each key: 0 it was definitely not added, 1 maybe."""
+        self._whole(name)
+        return self.engine.shelf.contains(name, keys)
+
+    def remove(self, name: bytes, keys: Any) -> Outcome:
+        """Take one copy of each key out: a byte for each, 1 where there was one."""
         self._check_writable()
         self._whole(name)
-        return self.engine.shelf.add_new(name, keys)
+        return self.engine.shelf.remove(name, keys)
+
+    def count(self, name: bytes, key: Any) -> int:
+        """How often the key was added, at most."""
+        self._whole(name)
+        return self.engine.shelf.count(name, key)
 
     def explain(self, name: bytes, refused: tuple[str, str]) -> tuple[str, str]:
         """Return a refusal in words that say which policy refused. RESP has RedisBloom's,
@@ -255,89 +294,79 @@ class Commands:
             return refused
         return refused[0], f"{shown(name)} {policy.refusal(entry)}"
 
-    def contains(self, name: bytes, keys: list[Any]) -> bytes:
-        """Return a byte for each key: 0 it was definitely not added, 1 maybe."""
-        self._whole(name)
-        return self.engine.shelf.contains(name, keys)
-
-    def wants_store(self, shared: bool | None) -> bool:
-        """Does who asks want to know what Redis knows? None: as the server is set."""
-        return self.settings.store_consistency == "shared" if shared is None else shared
+    # Any number of keys: this node's filter or the store answers, and others have their turn.
 
     def asks_store(self, shared: bool | None) -> bool:
-        """Is a question for Redis, and not for this node's copy?"""
-        return self.node is not None and (self.wants_store(shared) or self.node.aside)
+        """Is the store asked, and not this node's copy? `shared`: whether the client wants answers
+        that hold for all nodes; None: as the server is set."""
+        return self._store is not None and (self._wants_store(shared) or self._store.preferred)
 
-    async def contained(self, name: bytes, keys: list[Any], shared: bool | None) -> bytes:
-        """As `contains`, by Redis if it is to be asked."""
-        if self.node is not None and self.asks_store(shared):
-            return await reads.contains(self.node, name, keys, sure=self.wants_store(shared))
-        return self.contains(name, keys)
+    def _wants_store(self, shared: bool | None) -> bool:
+        return self.settings.store_consistency == "shared" if shared is None else shared
 
-    async def added(self, name: bytes, keys: list[Any], shared: bool | None) -> Outcome:
-        """As `add`; of a node that is to ask Redis, new is what no node had added."""
-        if self.node is not None and self.asks_store(shared):
-            return await reads.exact_add(self.node, name, keys)
-        return self.add(name, keys)
+    async def read(self, name: bytes, keys: Any, shared: bool | None = None) -> bytes:
+        """As `contains`. Each slice of the keys is answered by the filter that has the name by
+        then."""
+        if self._store is not None and self.asks_store(shared):
+            return await self._store.contains(name, keys, sure=self._wants_store(shared))
+        await self._free(name)
+        if len(keys) <= AT_ONCE:
+            return self.contains(name, keys)
+        answers = bytearray()
+        async for part in batches(keys, AT_ONCE):
+            await self._free(name)
+            answers += self.contains(name, part)
+        return bytes(answers)
 
-    async def lookup(self, name: bytes, keys: list[Any]) -> list[Answer]:
-        """Return an exact answer for each key: of the filter, or of the source it is bound to."""
-        if self.node is not None and self.node.aside:
-            raise errors.StoreUnavailable(
-                "this node has not heard of the others for too long: ask again in a moment"
-            )
-        return await self.lookups.ask(self._whole(name), keys)
+    async def write(self, name: bytes, keys: list[Any], shared: bool | None = None) -> Outcome:
+        """As `add`. If the store is asked, new is what no node had added."""
+        if self._store is not None and self.asks_store(shared):
+            return await self._store.add(name, keys)
+        return await self.change(self.add, name, keys)
 
-    def remove(self, name: bytes, keys: list[Any]) -> Outcome:
-        """Take one copy of each key out: a byte for each, 1 where there was one."""
-        self._check_writable()
-        self._whole(name)
-        return self.engine.shelf.remove(name, keys)
-
-    # Many keys: in slices, between which others have their turn.
-
-    async def add_all(self, name: bytes, keys: Sequence[Any]) -> Outcome:
-        """As `add`."""
-        return await self._all(name, keys, self.add)
-
-    async def remove_all(self, name: bytes, keys: Sequence[Any]) -> Outcome:
-        """As `remove`."""
-        return await self._all(name, keys, self.remove)
-
-    async def contains_all(self, name: bytes, keys: Sequence[Any]) -> bytes:
-        """As `contains`."""
-        asked = await self._all(name, keys, lambda name, some: (self.contains(name, some), None))
-        return asked[0]
-
-    async def apart(self, name: bytes, work: Callable[[], _T]) -> _T:
-        """Do something to a filter; if it takes long, others are served meanwhile."""
-        return work() if self.aside is None else await self.aside.whole([name], work)
-
-    async def batches(self, name: bytes, keys: Sequence[Any]) -> AsyncIterator[Sequence[Any]]:
-        """Keys for a filter, in batches; UnknownFilter if it is dropped before the last."""
-        number = self.find(name).id
-        async for some in batches(keys):
-            if self.aside is not None:
-                await self.aside.free(name)
-            if self.find(name).id != number:
-                raise errors.UnknownFilter(f"{shown(name)} was dropped before all keys were done")
-            yield some
-
-    async def _all(
-        self, name: bytes, keys: Sequence[Any], work: Callable[[bytes, Any], Outcome]
+    async def change(
+        self, operation: Callable[[bytes, Any], Outcome], name: bytes, keys: Any
     ) -> Outcome:
+        """Do an operation (`add`, `remove`) on this node with any number of keys; up to the first
+        that is refused."""
+        if len(keys) <= AT_ONCE:
+            return await self.apart(name, partial(operation, name, keys))
         done = bytearray()
-        async for some in self.batches(name, keys):
-            answers, refused = await self.apart(name, partial(work, name, some))
+        async for part in self.batches(name, keys, AT_ONCE):
+            answers, refused = await self.apart(name, partial(operation, name, part))
             done += answers
             if refused is not None:
                 return bytes(done), refused
         return bytes(done), None
 
-    def count(self, name: bytes, key: Any) -> int:
-        """How often the key was added, at most."""
-        self._whole(name)
-        return self.engine.shelf.count(name, key)
+    async def batches(
+        self, name: bytes, keys: Sequence[Any], first: int = 4
+    ) -> AsyncIterator[Sequence[Any]]:
+        """Cut keys for a filter into batches (see `slices.batches`); UnknownFilter if the filter is
+        dropped before the last."""
+        number = self.find(name).id
+        async for part in batches(keys, first):
+            await self._free(name)
+            if self.find(name).id != number:
+                raise errors.UnknownFilter(f"{shown(name)} was dropped before all keys were done")
+            yield part
+
+    async def apart(self, name: bytes, work: Callable[[], _T]) -> _T:
+        """Do something to a filter; if it takes long, others are served meanwhile."""
+        return work() if self.aside is None else await self.aside.whole([name], work)
+
+    async def _free(self, name: bytes) -> None:
+        """Return when no thread works on the filter."""
+        if self.aside is not None:
+            await self.aside.free(name)
+
+    async def lookup(self, name: bytes, keys: list[Any]) -> list[Answer]:
+        """Return an exact answer for each key: of the filter, or of the source it is bound to."""
+        if self._store is not None and self._store.preferred:
+            raise errors.StoreUnavailable(
+                "this node has not heard of the others for too long: ask again in a moment"
+            )
+        return await self.lookups.ask(self._whole(name), keys)
 
     # Whole filters.
 
@@ -368,13 +397,13 @@ class Commands:
             raise errors.InvalidParameter(
                 "a bank is not exported in parts: copy its file from a snapshot"
             )
-        return files.head(entry.filter) if start < 0 else files.part(entry.filter, start, most)
+        return saved.head(entry.filter) if start < 0 else saved.part(entry.filter, start, most)
 
     def load(self, name: bytes, position: int, data: bytes, *, form: str = "bloomery") -> Entry:
         """Take a part of a saved filter, the head (position 1) first, in order."""
         if position == 1:
             self._check_new(name)
-            kind = files.expect(data[: files.HEADER_BYTES])[0].kind if form == "bloomery" else form
+            kind = saved.expect(data[: files.HEADER_BYTES])[0].kind if form == "bloomery" else form
             settings = {"door": "cf"} if kind == "rediscuckoo" else {}
             text = operations.text_of(name)
             chunk = operations.chunk(1, data, name=text, format=form, settings=settings)

@@ -8,7 +8,8 @@ until the log has what is in memory.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Set
+from collections.abc import Callable, Iterable, Iterator, Set
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, NamedTuple
 
 from bloomery import BloomFilter, _native, errors
@@ -45,10 +46,6 @@ class Successor(NamedTuple):
     on_failure: Callable[[str], None]
 
 
-def _ignore(entry: Entry) -> None:
-    pass
-
-
 class Engine:
     """The state of a server, its hot path, and its log."""
 
@@ -59,22 +56,21 @@ class Engine:
         self.shelf = _native.Shelf()
         self.problem: errors.LogUnavailable | None = None  # why writes are refused
         self.frozen = False  # time stands still: nothing expires or is forgotten
-        self.on_change: Callable[[Entry], None] = _ignore
-        self.on_drop: Callable[[Entry], None] = _ignore
-        self.on_begin: Callable[[], None] = lambda: None
-        self.on_end: Callable[[], None] = lambda: None
-        # What has to be done elsewhere before anything is done here; it may refuse.
-        self.before: Callable[[Op, int, bytes], None] = lambda op, filter_id, data: None
-        # Does a thread work on all of a filter?
-        self.held: Callable[[Entry], bool] = lambda entry: False
-        self._shelved: dict[int, bytes] = {}  # under which name each filter is on the shelf
+        # Subscribers, each called in the order in which they came.
+        self.on_change: list[Callable[[Entry], object]] = []
+        self.on_drop: list[Callable[[Entry], object]] = []
+        self.on_begin: list[Callable[[], None]] = []
+        self.on_end: list[Callable[[], None]] = []
+        # Called before an operation is done; they may refuse it.
+        self.before_change: list[Callable[[Op, int, bytes], None]] = []
+        self._locked: set[bytes] = set()  # names of filters that a thread or a transaction works on
+        self._owner = False  # is it the one that works on them who asks now?
         self._touched: set[int] = set()  # filters that were changed or dropped in this turn
         self._open = False  # has this turn begun?
         self._rows: list[Row] = []  # of this turn, as far as they were gathered
         self._successors: dict[int, Successor] = {}  # by the number of what each is to replace
-        state.on_put, state.on_drop = self._shelve, self._unshelve
-        for entry in state.filters.values():
-            self._shelve(entry)
+        state.on_drop = self._dropped
+        state.attach(_EntryShelf(self.shelf))
 
     # Turns.
 
@@ -82,12 +78,14 @@ class Engine:
         """Let the time be that of this turn, if it has not begun: what is due happens now."""
         if not self._open:
             self._open = True
-            self.on_begin()
+            for begun in self.on_begin:
+                begun()
             self._pass_time()
 
     def end(self) -> list[Row]:
         """End the turn; what was noted in it, to be logged with its time."""
-        self.on_end()
+        for ending in self.on_end:
+            ending()
         self.gather()
         self._open = False
         rows, self._rows = self._rows, []
@@ -112,39 +110,65 @@ class Engine:
         if self.problem is not None and self.state.outcome is None:
             raise self.problem
         self.begin()
-        self._check_free(self.state.filters.get(filter_id))
+        self._check_unlocked(self.state.filters.get(filter_id))
         if op == Op.RENAME:
             to = operations.name_of(operations.read_fields(data)["name"])
-            self._check_free(self.state.names.get(to))
+            self._check_unlocked(self.state.names.get(to))
         if op in _OTHER_KEYS and filter_id in self._successors:
             self.give_up(filter_id, f"the filter was changed meanwhile ({op.name.lower()})")
-        self._count(filter_id)
-        self.before(op, filter_id, data)
+        for before in self.before_change:
+            before(op, filter_id, data)
         entry = self.state.apply(op, filter_id, data, self.state.now)
         self.shelf.note(filter_id, op, data)
         if entry is not None:
             self._changed(entry)
         return entry
 
-    def _check_free(self, entry: Entry | None) -> None:
-        if entry is not None and self.held(entry):
+    def _check_unlocked(self, entry: Entry | None) -> None:
+        if entry is not None and self.is_locked(entry):
             raise errors.ServerUnavailable("this filter is worked on: try again in a moment")
 
     def _changed(self, entry: Entry) -> None:
         entry.changes += 1
         self._touched.add(entry.id)
-        self._shelve(entry)
-        self.on_change(entry)
+        for changed in self.on_change:
+            changed(entry)
+
+    # Locks: a filter that a thread works on as a whole, or a transaction has begun with, is changed
+    # by nobody else. Who waits for one does so in `background`.
+
+    def lock(self, names: Iterable[bytes]) -> None:
+        """Let nobody else change filters of these names; the native path hands their commands to
+        Python."""
+        for name in names:
+            self._locked.add(name)
+            self.shelf.set_busy(name, True)
+
+    def unlock(self, names: Iterable[bytes]) -> None:
+        """Let everybody change them again."""
+        for name in names:
+            self._locked.remove(name)
+            self.shelf.set_busy(name, False)
+
+    @contextmanager
+    def as_owner(self) -> Iterator[None]:
+        """Let locked filters be changed by who has locked them; without an await inside."""
+        self._owner = True
+        try:
+            yield
+        finally:
+            self._owner = False
+
+    def is_locked(self, entry: Entry) -> bool:
+        """Is a filter locked, for who asks now?"""
+        return not self._owner and entry.name in self._locked
 
     # What another server did, to a filter that both have.
 
     def mirror(self, op: Op, filter_id: int, data: bytes = b"") -> None:
         """Do it here too; it is not noted for the log."""
-        self._count(filter_id)
         entry = self.state.apply(op, filter_id, data, self.state.now)
-        if entry is not None and op == Op.ADD:
-            self._shelve(entry)
-        elif entry is not None:
+        if entry is not None and op != Op.ADD:
             self._changed(entry)
 
     def take_in(self, entry: Entry) -> None:
@@ -166,7 +190,7 @@ class Engine:
             self._pass_time()  # its time may have come since the turn began
             entry = self.state.names.get(name)
         if entry is not None:
-            self._count(entry.id)
+            self.state.count(entry)
         return entry
 
     def take_touched(self) -> Set[int]:
@@ -177,19 +201,9 @@ class Engine:
             return _NONE
         for number in marked:
             if number in self.state.filters:
-                self.renew(self.state.filters[number])
+                self.state.refresh(self.state.filters[number])
         touched, self._touched = self._touched, set()
         return touched.union(marked)
-
-    def renew(self, entry: Entry) -> None:
-        """Let the shelf have a filter's limit and mark as they are now."""
-        self._count(entry.id)
-        self._shelve(entry)
-
-    def count(self, entry: Entry) -> int:
-        """How many keys a filter holds."""
-        self._count(entry.id)
-        return entry.items
 
     def figures(self, entry: Entry) -> tuple[int, int, int]:
         """Adds, checks and maybes since the server started."""
@@ -199,11 +213,8 @@ class Engine:
     def _pass_time(self) -> None:
         if self.frozen:
             return
-        for record in self.state.pass_time(self.clock.now()):
+        for record in self.state.pass_time(self.clock.now(), self.is_locked):
             self.shelf.note(*record)
-            entry = self.state.filters.get(record[0])
-            if entry is not None:  # it holds fewer keys now
-                self._shelve(entry)
 
     # A filter that is built anew, while the one it is to replace goes on.
 
@@ -216,7 +227,7 @@ class Engine:
         if other.kind == "cuckoo" and not other._facts()["grow"]:
             raise errors.InvalidParameter("a successor must have room: a cuckoo filter must grow")
         self._successors[entry.id] = Successor(successor.id, on_failure)
-        self._shelve(entry)
+        self._set_followed(entry, True)
 
     def give_up(self, filter_id: int, why: str) -> None:
         """Let a filter have no successor."""
@@ -224,12 +235,16 @@ class Engine:
         if found is not None:
             entry = self.state.filters.get(filter_id)
             if entry is not None:
-                self.renew(entry)
+                self._set_followed(entry, False)
             found.on_failure(why)
+
+    def _set_followed(self, entry: Entry, followed: bool) -> None:
+        entry.followed = followed
+        self.state.refresh(entry)
 
     def succeed(self, entry: Entry) -> Entry:
         """Put the successor in a filter's place, under its name, with its settings and its end."""
-        self._check_free(entry)
+        self._check_unlocked(entry)
         self.gather()  # so that it has what was added in this turn too
         successor = self._successors.pop(entry.id, None)
         if successor is None:
@@ -261,29 +276,27 @@ class Engine:
         and the registry was written for each."""
         if self.problem is not None:
             raise self.problem
-        self._count(filter_id)
-        entry = self.state.apply(Op.ADD, filter_id, data, self.state.now)
-        assert entry is not None
+        self.state.apply(Op.ADD, filter_id, data, self.state.now)
         self.shelf.note(filter_id, Op.ADD, data)
-        self._shelve(entry)
 
-    # The shelf follows the state.
+    def _dropped(self, entry: Entry) -> None:
+        self.give_up(entry.id, "the filter was dropped")
+        self._touched.add(entry.id)
+        for dropped in self.on_drop:
+            dropped(entry)
 
-    def _count(self, filter_id: int) -> None:
-        entry = self.state.filters.get(filter_id)
-        if entry is not None and filter_id in self._shelved:
-            found = self.shelf.figures(self._shelved[filter_id])
-            if found is not None:
-                entry.items = found[0]
 
-    def _shelve(self, entry: Entry) -> None:
-        before = self._shelved.get(entry.id)
-        if before is not None and before != entry.name:
-            self.shelf.drop(before)
-        self._shelved[entry.id] = entry.name
+class _EntryShelf:
+    """The native shelf as `State` writes it."""
+
+    def __init__(self, shelf: _native.Shelf) -> None:
+        self._shelf = shelf
+
+    def put(self, entry: Entry) -> None:
+        """Show a filter as it is now."""
         filter, (limit, mark) = entry.filter, limit_and_mark(entry)
         asked = limit is not None and "on_full" in entry.settings
-        self.shelf.put(
+        self._shelf.put(
             entry.name,
             _UNREADY if filter is None else filter,
             entry.id,
@@ -293,13 +306,14 @@ class Engine:
             full=f"this filter {refusal(entry)}" if asked else _NON_SCALING,
             mark=mark,
             loading=filter is None,
-            mirrored=entry.id in self._successors,
+            mirrored=entry.followed,
         )
 
-    def _unshelve(self, entry: Entry) -> None:
-        self.give_up(entry.id, "the filter was dropped")
-        name = self._shelved.pop(entry.id, None)
-        if name is not None:
-            self.shelf.drop(name)
-        self._touched.add(entry.id)
-        self.on_drop(entry)
+    def drop(self, name: bytes) -> None:
+        """Show none of this name."""
+        self._shelf.drop(name)
+
+    def items(self, entry: Entry) -> int:
+        """How many keys a filter holds; one that is not shown yet holds what its entry says."""
+        figures = self._shelf.figures(entry.name)
+        return entry.items if figures is None else figures[0]

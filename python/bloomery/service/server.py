@@ -36,14 +36,15 @@ from bloomery.service.durability.log import Fsync, Log
 from bloomery.service.durability.recovery import Recovery, recover
 from bloomery.service.durability.schedule import Saving
 from bloomery.service.engine import Engine
-from bloomery.service.http.door import HttpDoor
+from bloomery.service.http.context import HttpContext
+from bloomery.service.http.server import HttpServer
 from bloomery.service.lookup.lookups import Lookups
 from bloomery.service.network import binding
 from bloomery.service.network.input_budget import Intake
-from bloomery.service.network.listening import Listener, listen
+from bloomery.service.network.listening import Listener
 from bloomery.service.network.systemd import notify, watched
 from bloomery.service.network.tls import Tls
-from bloomery.service.observe import logs
+from bloomery.service.observe import logs, metrics
 from bloomery.service.policy import server_alerts
 from bloomery.service.policy.alerts import Alerts
 from bloomery.service.policy.enforcer import Policies
@@ -51,8 +52,9 @@ from bloomery.service.policy.rebuilds import Rebuilds
 from bloomery.service.policy.webhook import Webhook
 from bloomery.service.registry.publisher import Mirror
 from bloomery.service.replication.node import Node
-from bloomery.service.resp.connection import Connection
-from bloomery.service.resp.door import Door
+from bloomery.service.replication.reads import StoreReads
+from bloomery.service.resp.context import RespContext
+from bloomery.service.resp.server import RespServer
 from bloomery.service.sampling.sampler import Sampler
 from bloomery.service.shutdown import Ending
 from bloomery.service.turns import Turns
@@ -101,8 +103,8 @@ class Server:
     engine: Engine
     turns: Turns
     commands: Commands
-    door: Door
-    http: HttpDoor
+    resp: RespServer
+    http: HttpServer
     saving: Saving
     policies: Policies
     rebuilds: Rebuilds
@@ -132,12 +134,13 @@ class Server:
         if self.settings.tls_cert:
             self.certificate = Tls(self.settings.tls_cert, self.settings.tls_key, self.say)
         with contextlib.closing(lock(self.data)):
-            self.http = HttpDoor(self)
-            http = await self.http.open(bound, self.settings.http_port, self.tls)
+            self.http = HttpServer(self.settings, self.say, self.certificate, self.not_ready)
+            http = await self.http.open(bound, self.settings.http_port)
             self.http_address = http.address
             sweeping = asyncio.ensure_future(self._sweep_http())
             if not await self._load(stop):
                 return 0
+            self.http.serve(self._http_context())
             await self.commands.lookups.start(self.say)
             resp = await self._listen(bound)
             background = [sweeping, asyncio.ensure_future(self._tick())]
@@ -192,7 +195,15 @@ class Server:
     @property
     def ready(self) -> bool:
         """May clients ask it?"""
-        return self.serving and (self.node is None or self.node.unfit() is None)
+        return not self.not_ready()
+
+    def not_ready(self) -> str:
+        """Why clients may not ask it: loading, draining or unfit; "" if they may."""
+        if not self.serving:
+            return "draining" if self.loaded else "loading"
+        # Who balances cuts clients off a node that is unfit, which at "draining" it does not.
+        why = None if self.node is None else self.node.unfit()
+        return "" if why is None else f"unfit: {why}"
 
     @property
     def tls(self) -> ssl.SSLContext | None:
@@ -221,11 +232,17 @@ class Server:
             self.node.follow(self.engine)
         self.engine.shelf.most_layers = self.settings.cf_max_expansions
         lookups = Lookups(self.engine, self.settings, self.sources)
-        self.commands = Commands(self.engine, self.settings, lookups)
-        self.commands.node = self.node
-        self.commands.aside = self.aside
-        self.turns = Turns(self.engine, partial(server_alerts.log_unavailable, self))
-        self.turns.settled = self.aside.settled
+        self.commands = Commands(
+            self.engine,
+            self.settings,
+            lookups,
+            self.aside,
+            None if self.node is None else StoreReads(self.node),
+            lambda entry: self.sampler.shown(entry),
+        )
+        self.turns = Turns(
+            self.engine, partial(server_alerts.log_unavailable, self), self.aside.settled
+        )
         self.policies = Policies(self.engine, self.alerts, self.say)
         self.rebuilds = Rebuilds(self)
         self.saving = Saving(self, found.generation)
@@ -233,11 +250,52 @@ class Server:
         self.mirror = Mirror(self.engine, registry, self._server_id(new=found.segment == 1))
         self.sampler = Sampler(self)
         self.sampler.on_sample = self.policies.sampled
-        self.commands.sampled = self.sampler.shown
         self.webhook = self._open_webhook()
-        self.door = Door(self)
         self.audit = Audit(self.data, self.say)
+        self.resp = RespServer(self._resp_context())
         server_alerts.tell_damaged(self)
+
+    def _http_context(self) -> HttpContext:
+        return HttpContext(
+            settings=self.settings,
+            data=self.data,
+            access=self.access,
+            audit=self.audit,
+            intake=self.intake,
+            engine=self.engine,
+            commands=self.commands,
+            turns=self.turns,
+            aside=self.aside,
+            saving=self.saving,
+            rebuilds=self.rebuilds,
+            sampler=self.sampler,
+            alerts=self.alerts,
+            node=self.node,
+            metrics=partial(metrics.render, self),
+        )
+
+    def _resp_context(self) -> RespContext:
+        return RespContext(
+            settings=self.settings,
+            config=self.config,
+            data=self.data,
+            address=lambda: self.resp_address,
+            started=self.started,
+            recovered_rows=self.recovered_rows,
+            problems=self.problems,
+            say=self.say,
+            access=self.access,
+            audit=self.audit,
+            intake=self.intake,
+            engine=self.engine,
+            commands=self.commands,
+            turns=self.turns,
+            aside=self.aside,
+            saving=self.saving,
+            rebuilds=self.rebuilds,
+            registry=self.mirror.projection,
+            node=self.node,
+        )
 
     def _open_log(self, found: Recovery) -> Log:
         fsync = cast("Fsync", self.settings.fsync)
@@ -272,14 +330,7 @@ class Server:
         return made
 
     async def _listen(self, bound: list[str]) -> Listener:
-        settings = self.settings
-        resp = await listen(
-            lambda: Connection(self.door),
-            bound,
-            settings.resp_port,
-            self.tls,
-            settings.tls_handshake_seconds,
-        )
+        resp = await self.resp.open(bound, self.settings.resp_port, self.tls)
         self.resp_address = resp.address
         return resp
 
@@ -310,9 +361,9 @@ class Server:
         self.policies.pass_second()
         server_alerts.look(self)
         if await self.access.refresh():
-            self.door.follow_users()
+            self.resp.follow_users()
         self.audit.tick()
-        self.door.sweep()
+        self.resp.sweep()
         self.saving.consider()
         if self.node is not None:
             await self.node.pass_second()
@@ -351,7 +402,7 @@ class Server:
     async def _drain(self) -> None:
         """Let commands that have begun end, and their replies go out."""
         until = time.monotonic() + _DRAIN_SECONDS
-        await asyncio.gather(self.http.drain(until), self.door.drain(until))
+        await asyncio.gather(self.http.drain(until), self.resp.drain(until))
 
     async def _close(self, ending: Ending, syncing: asyncio.Future[None] | None = None) -> int:
         """End everything, whatever of it fails; the exit code."""

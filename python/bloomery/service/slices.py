@@ -41,10 +41,10 @@ class Slice:
             self._until = time.perf_counter() + SECONDS
 
 
-async def batches(items: Sequence[_T]) -> AsyncIterator[Sequence[_T]]:
-    """Cut items into batches, as many in one as were done quickly before; others have their turn
-    in between."""
-    at, size, share = 0, 4, Slice()
+async def batches(items: Sequence[_T], first: int = 4) -> AsyncIterator[Sequence[_T]]:
+    """Cut items into batches: `first` so many, then as many as were done quickly before; others
+    have their turn in between."""
+    at, size, share = 0, first, Slice()
     while at < len(items):
         began = time.perf_counter()
         yield items[at : at + size]

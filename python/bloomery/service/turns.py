@@ -87,10 +87,17 @@ async def _at_once() -> None:
 class Turns:
     """The turns of a server, and the thread that writes its log."""
 
-    def __init__(self, engine: Engine, on_refuse: Callable[[errors.LogUnavailable], None]) -> None:
-        """`on_refuse` is told why writes are refused, when that begins."""
+    def __init__(
+        self,
+        engine: Engine,
+        on_refuse: Callable[[errors.LogUnavailable], None],
+        idle: Callable[[], Awaitable[None]] = _at_once,
+    ) -> None:
+        """`on_refuse` is told why writes are refused, when that begins; `idle` waits until no
+        thread works on a filter."""
         self.engine = engine
         self._on_refuse = on_refuse
+        self._idle = idle
         self._loop = asyncio.get_running_loop()
         self._turn: list[Member] = []
         self._begun = False
@@ -99,21 +106,24 @@ class Turns:
         self._committing = False
         self.late_since: float | None = None  # replies are held for the disk, since then
         self.delayed = 0  # how often that began
-        # Waits until no thread works on a filter.
-        self.settled: Callable[[], Awaitable[None]] = _at_once
         self._snapshot = False  # is one being made?
         self._slow_until = 0.0
         self._calls = 0
         self._work: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._run, name="bloomery-log", daemon=True)
         self._thread.start()
+        engine.on_begin.append(self._begin)
+
+    def _begin(self) -> None:
+        """Let the turn end when this round of the event loop is over."""
+        if not self._begun:
+            self._begun = True
+            self._loop.call_soon(self._end)
 
     def join(self, member: Member | None = None) -> None:
         """Be part of this turn; a new one begins if there is none."""
-        if not self._begun:
-            self._begun = True
-            self.engine.begin()
-            self._loop.call_soon(self._end)
+        self._begin()
+        self.engine.begin()
         if member is not None:
             self._turn.append(member)
 
@@ -274,7 +284,7 @@ class Turns:
         """Meanwhile writes are refused, and time stands still: what is in memory is in the log, and
         stays as it is. LogUnavailable if the log lacks something."""
         self._raise_unless(None)
-        await self.settled()  # no thread changes a filter from now on: to begin is refused
+        await self._idle()  # no thread changes a filter from now on: to begin is refused
         self._raise_unless(None)
         self.engine.frozen = True
         self.engine.refuse(why)

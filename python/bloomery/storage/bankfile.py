@@ -1,4 +1,4 @@
-"""A bank's own file: made in one step, opened by one process that writes or by many that read."""
+"""A bank's own file: made in one step, and what its first bytes and its errors say."""
 
 from __future__ import annotations
 
@@ -6,20 +6,13 @@ import contextlib
 import errno
 import os
 import secrets
-import stat
 from collections.abc import Iterator
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO, TypeVar
 
-from bloomery import _native, errors
-from bloomery.filters import memory
+import bloomery._native as _native
+from bloomery import errors
 from bloomery.storage import files
-
-if TYPE_CHECKING:
-    from bloomery.filters.bank import FilterBank
-
-    B = TypeVar("B", bound=FilterBank)
 
 # What the kernel calls this start of the machine: on Linux, and on macOS.
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
@@ -47,8 +40,9 @@ def boot() -> int:
         return 0
 
 
-def create(cls: type[B], header: bytes, path: str | os.PathLike[str]) -> B:
-    """Make a bank in a new file, which appears under its name when it is whole."""
+@contextlib.contextmanager
+def creating(path: str | os.PathLike[str]) -> Iterator[str]:
+    """Give a name to make a new file under, which gets its own name when it is whole."""
     target = os.fspath(path)
     folder, name = os.path.split(os.path.abspath(target))
     temporary = os.path.join(folder, f".{name}.{secrets.token_hex(8)}.tmp")
@@ -58,8 +52,8 @@ def create(cls: type[B], header: bytes, path: str | os.PathLike[str]) -> B:
         pass
     try:
         os.unlink(temporary)
-        with _named(path):
-            made = cls._with(header, temporary, "new", boot())
+        with naming(path):
+            yield temporary
         try:
             os.link(temporary, target)
         except FileExistsError:
@@ -70,61 +64,11 @@ def create(cls: type[B], header: bytes, path: str | os.PathLike[str]) -> B:
         with contextlib.suppress(OSError):
             os.unlink(temporary)
     files.sync_folder(folder)
-    return made
-
-
-def open_bank(cls: type[B], path: str | os.PathLike[str], mode: str, verify: bool) -> B:
-    """Open the bank in a file, to be read ("r") or to be written too ("r+")."""
-    if mode not in ("r", "r+"):
-        raise errors.InvalidParameter(f"mode is {mode!r}, must be 'r' or 'r+'")
-    with open(path, "rb" if mode == "r" else "r+b") as file:
-        check_kind(file.read(_native.HEADER_BYTES), path)
-    with _named(path):
-        made = cls._with(None, path, mode, boot())
-        if verify:
-            made._verify()
-    return made
-
-
-def load(cls: type[B], path: str | os.PathLike[str], verify: bool | None) -> B:
-    """Read a bank into memory."""
-    with open(path, "rb") as file:
-        status = os.fstat(file.fileno())
-        head = file.read(_native.HEADER_BYTES)
-        check_kind(head, path)
-        if not stat.S_ISREG(status.st_mode):
-            return cls.from_bytes(head + file.read())
-    memory.check(status.st_size)
-    with _named(path):
-        made = cls._with(None, path, "load", boot())
-        if verify:
-            made._verify()
-    return made
-
-
-def save(bank: FilterBank, path: str | os.PathLike[str]) -> None:
-    """Write a copy to a new file beside the old one, then put it in its place."""
-    if bank.path is not None and os.path.exists(path) and os.path.samefile(bank.path, path):
-        raise errors.InvalidParameter("the bank lives in that file: flush() is what saves it")
-    with files.replacing(path) as file:
-        write(bank, file)
-
-
-def write(bank: FilterBank, file: BinaryIO, pace: int = 0) -> None:
-    """Write to an empty file that can seek; with a `pace`, wait for the disk every so often."""
-    if os.name != "posix":
-        file.write(bank.to_bytes())
-        return
-    file.seek(_native.HEADER_BYTES)
-    file.flush()
-    head = bank._save(file.fileno(), pace)
-    file.seek(0)
-    file.write(head)
 
 
 def check_kind(head: bytes, path: str | os.PathLike[str]) -> None:
     """Raise unless a head is a bank's."""
-    with _named(path):
+    with naming(path):
         kind = _native.read_header(head, None)[0]
         if kind != "bank":
             raise errors.IncompatibleFilters(
@@ -133,13 +77,11 @@ def check_kind(head: bytes, path: str | os.PathLike[str]) -> None:
 
 
 @contextlib.contextmanager
-def _named(path: str | os.PathLike[str]) -> Iterator[None]:
-    """Say in every complaint which file it is about."""
-    name = os.fspath(path)
+def naming(path: str | os.PathLike[str]) -> Iterator[None]:
+    """Say in every error of the bytes and of the system which file it is about."""
     try:
-        yield
-    except (errors.CorruptData, errors.IncompatibleFilters) as problem:
-        raise type(problem)(f"{name}: {problem}") from None
+        with files.naming(path):
+            yield
     except OSError as problem:
         code = problem.errno or errno.EWOULDBLOCK
-        raise OSError(code, problem.strerror or str(problem), name) from None
+        raise OSError(code, problem.strerror or str(problem), os.fspath(path)) from None

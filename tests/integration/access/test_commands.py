@@ -5,7 +5,7 @@ from itertools import product
 
 import pytest
 
-from bloomery.service.resp import door
+from bloomery.service.resp import dispatch
 from bloomery.service.resp.table import every
 from docs.pages import DOCS
 from integration.access.conftest import Guarded, Someone
@@ -144,7 +144,7 @@ def command_of(line: str) -> str:
 
 def test_every_command_is_tried() -> None:
     """The requests of this test are those of all commands there are, each on the page."""
-    assert door.HANDLERS
+    assert dispatch.HANDLERS
     names = {command.name for command in every()}
     assert {command_of(line) for line in REQUESTS.split("\n") if line} == names
     assert documented().keys() == names

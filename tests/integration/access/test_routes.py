@@ -52,7 +52,7 @@ def documented() -> dict[str, str]:
 
 def test_every_route_is_tried() -> None:
     """The requests of this test are those of all routes there are, each on the page."""
-    paths = make(None).openapi()["paths"]
+    paths = make().openapi()["paths"]
     every = {f"{method.upper()} {path}" for path, one in paths.items() for method in one}
     assert REQUESTS.keys() == documented().keys() == every | {"GET /openapi.json"}
 

@@ -99,7 +99,7 @@ def write(guard: Guard, key: str, value: int | None, token: str) -> Answer:
 
 def main(url: str, cache: str, queue: str, path: str, number: int, of: int) -> None:
     """Until the file is there that ends it."""
-    draining._LEASE_SECONDS = 0.5
+    draining.LEASE_SECONDS = 0.5
     filter = BloomFilter(100)
     filter.update(map(key, range(KEYS)))
     with open(path, "w") as log:

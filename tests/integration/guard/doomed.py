@@ -46,7 +46,7 @@ def told(_key: str, answer: Answer) -> None:
 
 def main(url: str, where: str, first: int, fast: int) -> None:
     """Write from the first number on; so many without a pause."""
-    draining._LEASE_SECONDS = 0.3  # for the one who comes after us
+    draining.LEASE_SECONDS = 0.3  # for the one who comes after us
     guard = made(table(url), where, told)
     for number in itertools.count(first):
         key, value = written(number)

@@ -47,7 +47,7 @@ class Pausing:
 
 def main(url: str, where: str, when: str, once: bool) -> None:
     """Drain what is there."""
-    draining._LEASE_SECONDS = LEASE_SECONDS
+    draining.LEASE_SECONDS = LEASE_SECONDS
     source = Pausing(table(url, once), when)
     guard = Guard(BloomFilter(100), source, queue=doomed.queue(where), **OPTIONS)
     guard.drain()

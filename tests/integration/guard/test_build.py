@@ -4,7 +4,6 @@ import json
 import signal
 import subprocess
 import sys
-import time
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ import pytest
 import bloomery
 from bloomery import building, errors
 from integration.servers import PostgresServer
+from waiting import wait_until
 
 ROWS = 200_000
 
@@ -202,13 +202,12 @@ def test_without_an_order_a_lost_connection_ends_it(
 
 def wait_until_kept(path: Path, rows: int, process: subprocess.Popen[bytes]) -> None:
     """Until more rows than so many are kept."""
-    until = time.monotonic() + 60
-    while time.monotonic() < until:
-        if path.exists() and json.loads(path.read_text())["progress"]["rows"] > rows:
-            return
+
+    def kept() -> bool:
         assert process.poll() is None, process.communicate()
-        time.sleep(0.002)
-    raise AssertionError("nothing was kept")
+        return path.exists() and json.loads(path.read_text())["progress"]["rows"] > rows
+
+    assert wait_until(kept, pause=0.002), "nothing was kept"
 
 
 def test_killed_in_mid_build_it_goes_on(

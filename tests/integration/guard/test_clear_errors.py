@@ -54,7 +54,7 @@ def guarded(
         guard.close()
         if server is not None:
             closed = options["cache"].close()
-            closed is None or guard._loop.run_until_complete(closed)
+            closed is None or guard.loop.run_until_complete(closed)
 
 
 def test_a_slow_source_is_told_with_its_seconds(

@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 
 from bloomery import BloomFilter
+from bloomery.boottime import boottime
 from bloomery.errors import CacheUnavailable, InvalidParameter, PoisonedCache
 from bloomery.guard import AsyncGuard, AsyncRedisCache, Guard, RedisCache
 from bloomery.guard.protocols import Cached
-from bloomery.steady import steady
 from conftest import require
 from integration.conftest import open_folder, started
 from integration.servers import RedisServer, free_port, wait_until
@@ -72,7 +72,7 @@ def other(redis_server: RedisServer) -> Iterator[Any]:
 
 def held(value: Any, seconds: float = 60.0) -> Cached:
     """An entry that is kept for so long."""
-    return Cached(True, value, steady() + seconds / 2, steady() + seconds)
+    return Cached(True, value, boottime() + seconds / 2, boottime() + seconds)
 
 
 def said(entries: list[Cached | None]) -> list[tuple[bool, Any] | None]:
@@ -80,7 +80,7 @@ def said(entries: list[Cached | None]) -> list[tuple[bool, Any] | None]:
     return [entry and (entry.found, entry.value) for entry in entries]
 
 
-ABSENT = Cached(False, None, steady() + 600, steady() + 600)
+ABSENT = Cached(False, None, boottime() + 600, boottime() + 600)
 LONG = b"\0" + b"k" * 5000
 
 

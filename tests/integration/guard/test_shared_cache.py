@@ -13,6 +13,7 @@ from bloomery import BloomFilter
 from bloomery.guard import AsyncGuard, AsyncRedisCache, Guard, LocalCache, RedisCache
 from conftest import require
 from integration.servers import RedisServer, wait_until
+from privates import core_of
 
 redis = require("redis")
 
@@ -167,7 +168,7 @@ def test_a_write_that_is_known_is_not_denied_by_an_older_look_up(guards: Guards)
         assert guards.source.read.wait(30)
         guards.first("add", "new", "now")
         late = pool.submit(guards.second, "get", "new")
-        flights = guards.made[1].core.flights
+        flights = core_of(guards.made[1]).flights
         assert wait_until(lambda: flights.begun == 2)
         guards.source.go_on.set()
         early.result(30)

@@ -17,6 +17,7 @@ from bloomery.errors import InvalidSource, SourceUnavailable
 from bloomery.guard import SqlSource
 from conftest import require
 from integration.servers import PostgresServer, wait_until
+from privates import database_of
 
 require("sqlalchemy")
 psycopg = require("psycopg")
@@ -261,7 +262,7 @@ def test_what_is_slow_or_ended_by_the_server_is_away(
     with closing(SqlSource(postgres_url, query=query, timeout=0.1, pool_size=1)) as slow:
         with pytest.raises(SourceUnavailable, match="statement timeout"):
             slow.get_many(["user1"])
-        with slow._database.reading(), pytest.raises(SourceUnavailable, match="QueuePool"):
+        with database_of(slow).reading(), pytest.raises(SourceUnavailable, match="QueuePool"):
             slow.get_many(["user1"])
     ended: list[BaseException] = []
     query = "SELECT name, pg_sleep(60)::text FROM users WHERE name IN :keys"

@@ -61,7 +61,7 @@ class Raw:
 
     def __init__(self, port: int, timeout: float = 30) -> None:
         self.socket = socket.create_connection(("127.0.0.1", port), timeout=timeout)
-        self._rest = b""
+        self.rest = b""
 
     def __enter__(self) -> "Raw":
         return self
@@ -79,28 +79,28 @@ class Raw:
 
     def answer(self) -> tuple[int, dict[str, str], bytes]:
         """Status, headers and body of the next answer."""
-        while b"\r\n\r\n" not in self._rest:
-            self._more()
-        head, _, self._rest = self._rest.partition(b"\r\n\r\n")
+        while b"\r\n\r\n" not in self.rest:
+            self.more()
+        head, _, self.rest = self.rest.partition(b"\r\n\r\n")
         first, *lines = head.decode("latin-1").split("\r\n")
         headers = dict(line.lower().split(": ", 1) for line in lines)
         length = int(headers.get("content-length", "0"))
-        while len(self._rest) < length:
-            self._more()
-        body, self._rest = self._rest[:length], self._rest[length:]
+        while len(self.rest) < length:
+            self.more()
+        body, self.rest = self.rest[:length], self.rest[length:]
         return int(first.split(" ")[1]), headers, body
 
     def ended(self) -> bool:
         """Whether the server closes the connection, and says no more before."""
         try:
-            return self._rest == b"" and self.socket.recv(1) == b""
+            return self.rest == b"" and self.socket.recv(1) == b""
         except ConnectionError:
             return True
 
-    def _more(self) -> None:
+    def more(self) -> None:
         data = self.socket.recv(65_536)
-        assert data, f"the connection ended after {self._rest!r}"
-        self._rest += data
+        assert data, f"the connection ended after {self.rest!r}"
+        self.rest += data
 
 
 def post(path: str, body: bytes, **headers: str) -> bytes:

@@ -117,7 +117,7 @@ def test_names_that_are_taken(server: BloomeryServer, client: Client) -> None:
 
 
 @pytest.mark.parametrize("kind", ["bloom", "scalable", "counting"])
-def test_a_filter_that_changes_meanwhile(client: Client, kind: str) -> None:
+def test_a_filter_that_changes_meanwhile(server: BloomeryServer, client: Client, kind: str) -> None:
     """What was added before a filter is taken out is in the file, whose checksum holds, however
     many keys are added meanwhile."""
     filter = client.create(new_name(), 3_000_000, kind=kind)
@@ -126,7 +126,7 @@ def test_a_filter_that_changes_meanwhile(client: Client, kind: str) -> None:
     stop = threading.Event()
 
     def add() -> None:
-        with Client(client.transport.url) as other:
+        with Client(server.url) as other:
             for start in itertools.count(1_000_000, 20_000):
                 if stop.is_set():
                     return

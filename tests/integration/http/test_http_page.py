@@ -56,7 +56,7 @@ def test_the_page_has_every_endpoint() -> None:
     }
     there = {
         f"{method} {route.path}": (route.openapi_extra or {}).get("x-operation", "")
-        for route in app.make(None).routes
+        for route in app.make().routes
         if isinstance(route, APIRoute)
         for method in route.methods or ()
     }

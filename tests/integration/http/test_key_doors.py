@@ -11,8 +11,8 @@ from uuid import UUID
 import pytest
 
 from bloomery import Client, _native
-from bloomery.client.keys import form
 from bloomery.errors import BloomeryError
+from bloomery.json_keys import encode_key
 from conftest import require
 from integration.http.asking import Http, at
 from integration.servers import BloomeryServer
@@ -61,8 +61,8 @@ def test_json_lines_and_single_keys_are_the_same(http: Http, client: Client) -> 
     name = new_name()
     http.create(name, error_rate=1e-9)
     distinct = set(map(_native.canonical, SCALARS))
-    assert http.keys(name, "add", *map(form, SCALARS)).count(True) == len(distinct)
-    lines = b"".join(json.dumps(form(key)).encode() + b"\n" for key in SCALARS)
+    assert http.keys(name, "add", *map(encode_key, SCALARS)).count(True) == len(distinct)
+    lines = b"".join(json.dumps(encode_key(key)).encode() + b"\n" for key in SCALARS)
     told = http.client.post(f"{at(name)}/contains", content=lines, headers={"Content-Type": NDJSON})
     assert told.json()["maybe"] == len(SCALARS)
     remote = client.filter(name)
@@ -98,5 +98,5 @@ def test_the_redis_protocol_knows_text_and_bytes(server: BloomeryServer, http: H
     given: list[Any] = ["a", "é", b"\xff\0", "5", str(UUIDS[0])]
     with redis.Redis(port=server.resp_port) as wire:
         assert wire.bf().madd(name, *given) == [1] * len(given)
-    assert http.keys(name, "contains", *map(form, given)) == [True] * len(given)
-    assert http.keys(name, "contains", 5, form(UUID(str(UUIDS[0])))) == [False, False]
+    assert http.keys(name, "contains", *map(encode_key, given)) == [True] * len(given)
+    assert http.keys(name, "contains", 5, encode_key(UUID(str(UUIDS[0])))) == [False, False]

@@ -57,7 +57,7 @@ def foreign(port: int) -> list[dict[str, str]]:
 @cache
 def routes() -> list[tuple[str, str]]:
     """Every method and path there is, of a filter, and one that there is not."""
-    paths = make(None).openapi()["paths"]
+    paths = make().openapi()["paths"]
     every = [(method.upper(), path) for path, one in paths.items() for method in one]
     named = [(method, path.replace("{name}", "not%20a%20page%27s")) for method, path in every]
     return [*named, ("GET", "/openapi.json"), ("GET", "/nowhere"), ("OPTIONS", "/filters")]

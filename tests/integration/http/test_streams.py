@@ -6,7 +6,6 @@ import io
 import itertools
 import json
 import threading
-import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -18,6 +17,7 @@ from bloomery import Client
 from conftest import require
 from integration.durability.connection import Connection
 from integration.servers import BloomeryServer, Serve
+from waiting import wait_until
 
 pa = require("pyarrow")
 NUMBERS = itertools.count()
@@ -201,9 +201,7 @@ def test_others_are_served_meanwhile(server: BloomeryServer, client: Client, nam
     thread.start()
     try:
         assert told.wait(60)
-        until = time.monotonic() + 30
-        while 19_999 not in client[name] and time.monotonic() < until:
-            time.sleep(0.01)
+        assert wait_until(lambda: 19_999 in client[name])
         assert np.asarray(client[name].contains_many(range(20_000))).all()
         with Connection(server.resp_port) as resp:
             assert resp.ask("BF.ADD", f"{name}-other", "a") == 1
@@ -257,9 +255,7 @@ def test_killed_in_mid_stream(serve: Serve) -> None:
         thread = threading.Thread(target=run)
         thread.start()
         assert told.wait(60)
-        until = time.monotonic() + 30
-        while 49_999 not in filter and time.monotonic() < until:
-            time.sleep(0.01)
+        assert wait_until(lambda: 49_999 in filter)
         seen = filter.info()["items"]
         server.kill()
         go.set()
@@ -280,8 +276,6 @@ def test_a_client_that_goes_away(server: BloomeryServer, client: Client, name: s
 
     with pytest.raises(InterruptedError):
         sent(server, f"/filters/{name}/add", broken())
-    until = time.monotonic() + 30
-    while 2_999 not in client[name] and time.monotonic() < until:
-        time.sleep(0.01)
+    assert wait_until(lambda: 2_999 in client[name])
     assert all(client[name].contains_many(range(3_000)))
     assert client[name].add("after")

@@ -95,9 +95,9 @@ def test_a_body_is_never_a_request(server: BloomeryServer, http: Http) -> None:
 
 def bare(raw: Raw) -> int:
     """The status of an answer without a body, whatever its Content-Length says."""
-    while b"\r\n\r\n" not in raw._rest:
-        raw._more()
-    head, _, raw._rest = raw._rest.partition(b"\r\n\r\n")
+    while b"\r\n\r\n" not in raw.rest:
+        raw.more()
+    head, _, raw.rest = raw.rest.partition(b"\r\n\r\n")
     return int(head.split(b" ")[1])
 
 

@@ -50,6 +50,16 @@ def test_as_one_by_one(
     assert sum(isinstance(one, ResponseError) for one in quick[0]) == 600
 
 
+def spare_of(link: Link) -> list[Any]:
+    """Its connections that nobody uses."""
+    return list(link._spare._held)
+
+
+def socket_of(connection: Any) -> Any:
+    """What it reads and writes."""
+    return connection._sock
+
+
 @pytest.mark.parametrize("protocol", [2, 3])
 def test_by_the_connection_at_hand(redis_server: RedisServer, protocol: int) -> None:
     """A single ask of one who gave a URL goes by a shorter way, with the same replies; a
@@ -64,15 +74,15 @@ def test_by_the_connection_at_hand(redis_server: RedisServer, protocol: int) -> 
                 assert shown(one.exchange([ASKED])) == right
                 assert shown(one.exchange([plain])) == [None, b"OK", b"v"]
             assert one._quick
-            [kept] = one._spare._held
+            [kept] = spare_of(one)
             client.execute_command("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
             assert shown(one.exchange([plain])) == [None, b"OK", b"v"]
-            [held] = one._spare._held
+            [held] = spare_of(one)
             other = held.connection
-            other._sock.sendall(b"*1\r\n$4\r\nPING\r\n")
+            socket_of(other).sendall(b"*1\r\n$4\r\nPING\r\n")
             assert wait_until(lambda: other.can_read())
             assert shown(one.exchange([plain])) == [None, b"OK", b"v"]
-            assert kept.connection._sock is not kept._sock
+            assert socket_of(kept.connection) is not socket_of(kept)
         finally:
             one.close()
 
@@ -111,12 +121,12 @@ def test_without_hiredis(
     either: Either, redis_server: RedisServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """redis-py's own parser works as well."""
-    import redis._parsers.resp2 as own
     import redis.asyncio.connection
     import redis.connection
+    from redis._parsers.resp2 import _AsyncRESP2Parser, _RESP2Parser
 
     kind: Any = redis.asyncio.connection if either.loop else redis.connection
-    parser = own._AsyncRESP2Parser if either.loop else own._RESP2Parser
+    parser = _AsyncRESP2Parser if either.loop else _RESP2Parser
     monkeypatch.setattr(kind, "DefaultParser", parser)
     client = either.client(redis_server.url, protocol=2, parser_class=parser)
     made = either.create(client, "seen", 1000, shards=2)

@@ -94,7 +94,8 @@ def test_a_thread_that_is_interrupted(redis_server: RedisServer) -> None:
         made.update(range(1000))
         connection = client.connection_pool.get_connection()
         client.connection_pool.release(connection)
-        left, read = [3], connection._parser.read_from_socket
+        parser = connection._parser
+        left, read = [3], parser.read_from_socket
 
         def interrupted(**options: Any) -> Any:
             left[0] -= 1
@@ -102,7 +103,7 @@ def test_a_thread_that_is_interrupted(redis_server: RedisServer) -> None:
                 raise Stopped
             return read(**options)
 
-        connection._parser.read_from_socket = interrupted
+        parser.read_from_socket = interrupted
         with pytest.raises(Stopped):
             made.contains_many(range(5000, 12_000))
         assert all(made.contains_many(range(1000)))

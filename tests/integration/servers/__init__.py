@@ -7,10 +7,11 @@ server prints goes to `log` in its folder, and into the message when it does not
 from integration.servers.bloomery_server import BloomeryServer, Serve
 from integration.servers.haproxy import HaProxy
 from integration.servers.postgres import PostgresServer
-from integration.servers.process import PATIENCE, Server, free_port, free_ports, wait_until
+from integration.servers.process import Server, free_port, free_ports
 from integration.servers.redis_cluster import RedisCluster
 from integration.servers.redis_sentinel import Sentinel
 from integration.servers.redis_server import RedisServer, StartRedis
+from waiting import PATIENCE, wait_until
 
 __all__ = [
     "PATIENCE",

@@ -6,7 +6,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from integration.nursery import Forked
-from integration.servers.process import PATIENCE, Server, wait_until
+from integration.servers.process import Server
+from waiting import PATIENCE, wait_until
 
 
 class BloomeryServer(Server):

@@ -10,7 +10,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from conftest import missing
-from integration.servers.process import Server, free_ports, wait_until
+from integration.servers.process import Server, free_ports
+from waiting import wait_until
 
 CONFIGURATION = Path(__file__).parents[3] / "deploy" / "haproxy.cfg"
 

@@ -8,13 +8,11 @@ import signal
 import socket
 import subprocess
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 from integration.nursery import Forked
-
-# On two cores shared with a build, a server that is ready in one second alone may take ten.
-PATIENCE = 60.0
+from waiting import PATIENCE, wait_until
 
 
 def free_port() -> int:
@@ -48,16 +46,6 @@ def _own_ports() -> Iterator[int]:
 
 
 _PORTS = _own_ports()
-
-
-def wait_until(ready: Callable[[], bool], seconds: float = PATIENCE) -> bool:
-    """Whether `ready` came true within so many seconds."""
-    until = time.monotonic() + seconds
-    while not ready():
-        if time.monotonic() > until:
-            return False
-        time.sleep(0.02)
-    return True
 
 
 class Server:

@@ -11,7 +11,8 @@ from redis.cluster import RedisCluster as ClusterClient
 from redis.crc import key_slot
 
 from integration.servers.cluster_member import ClusterMember, Key
-from integration.servers.process import free_ports, wait_until
+from integration.servers.process import free_ports
+from waiting import wait_until
 
 SLOTS = 16_384
 MASTERS = 3

@@ -9,8 +9,9 @@ from typing import Any
 import redis
 import redis.sentinel
 
-from integration.servers.process import free_ports, wait_until
+from integration.servers.process import free_ports
 from integration.servers.redis_server import RedisServer
+from waiting import wait_until
 
 NAME = "bloomery"
 # Milliseconds of silence after which a server is held to be down: Sentinel's own is 30 seconds.

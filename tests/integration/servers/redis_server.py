@@ -13,8 +13,9 @@ from redis.backoff import NoBackoff
 from redis.retry import Retry
 
 from conftest import missing
-from integration.servers.process import PATIENCE, Server, free_port, wait_until
+from integration.servers.process import Server, free_port
 from unit.service.certificates import Pairs
+from waiting import PATIENCE, wait_until
 
 # In memory only. Replication begins at once, and a server that is stopped waits for no replica:
 # Redis's own figures are 5 and 10 seconds.

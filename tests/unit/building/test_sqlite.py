@@ -138,6 +138,11 @@ def test_positions_keep_value_and_type() -> None:
     for value in values:
         back = positions.decode(positions.encode("c", value))
         assert (back, type(back)) == (value, type(value))
+    stored = [["int", "0"], ["int", "-1180591620717411303424"], ["str", "ä\n"], ["bytes", "00ff"]]
+    stored += [["UUID", "00000000-0000-0000-0000-000000000003"], ["date", "2026-01-02"]]
+    stored += [["datetime", "2026-01-02T03:04:05.000006"]]
+    stored += [["datetime", "2026-01-02T00:00:00+02:00"], ["Decimal", "1.50"]]
+    assert [positions.encode("c", value) for value in values] == stored  # on people's disks
     for refused in (0.5, True, object()):
         with pytest.raises(errors.InvalidSource, match="cannot order by the column 'c'"):
             positions.encode("c", refused)

@@ -6,7 +6,6 @@ import signal
 import subprocess
 import sys
 import termios
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,7 @@ from typing import Any
 import pytest
 
 from conftest import require
+from waiting import wait_until
 
 psutil = require("psutil")
 
@@ -32,14 +32,6 @@ PRINTS += [["contains", "-c", "f.bloom", "a"], ["add", "f.bloom", "--new", "x"]]
 def unread(pipe: Any) -> int:
     """Bytes in a pipe that nobody has read yet."""
     return int.from_bytes(fcntl.ioctl(pipe.fileno(), termios.FIONREAD, bytes(4)), sys.byteorder)
-
-
-def wait_until(true: Callable[[], bool]) -> None:
-    """To start the command takes seconds on a busy machine."""
-    until = time.monotonic() + 60
-    while not true():
-        assert time.monotonic() < until
-        time.sleep(0.01)
 
 
 def files(folder: Path) -> list[str]:
@@ -150,7 +142,7 @@ def test_ctrl_c(
     if args[0] != "add":
         process.stdout.readline()
     else:
-        wait_until(lambda: unread(process.stdin) == 0)
+        assert wait_until(lambda: unread(process.stdin) == 0)
     process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=60)
     assert process.returncode == 130
@@ -163,7 +155,7 @@ def test_ctrl_c_in_demo(start: Callable[..., Any], one_line: OneLine) -> None:
     """Ctrl-C in the demo is one line and 130 too."""
     process = start("demo", "--capacity", "50M")
     # It says nothing before its end; that much memory it has only when it crawls.
-    wait_until(lambda: psutil.Process(process.pid).memory_info().rss > 140 << 20)
+    assert wait_until(lambda: psutil.Process(process.pid).memory_info().rss > 140 << 20)
     process.send_signal(signal.SIGINT)
     _, err = process.communicate(timeout=60)
     assert process.returncode == 130

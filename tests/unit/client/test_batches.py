@@ -18,9 +18,9 @@ import pytest
 from bloomery import BloomFilter, errors
 from bloomery.client import batches, columns
 from bloomery.client.batches import SentRows, request_bodies
+from bloomery.json_keys import decode_key
 from bloomery.service.http.body.arrow import Column, Messages, answers
-from bloomery.service.http.body.keyforms import key_of
-from bloomery.service.http.body.ndjson import Lines
+from bloomery.service.http.body.ndjson import NdjsonReader
 from bloomery.service.http.body.ndjson import answers as lines_of
 from conftest import require
 
@@ -33,7 +33,7 @@ def received(part: Any) -> Iterator[Any]:
     """The batches of keys that a server reads from a request."""
     assert part.content_type != "application/json"
     if part.content_type == "application/x-ndjson":
-        reader = Lines(1 << 20)
+        reader = NdjsonReader(1 << 20)
         for data in part.body:
             yield from reader.feed(data)
         yield from reader.end()
@@ -51,7 +51,7 @@ def asked(batch: Any, filter: BloomFilter, nulls: Any = "error") -> Any:
     told = []
     for part in bodies:
         if part.read is None:
-            keys = [key_of(key) for key in json.loads(cast("bytes", part.body))["keys"]]
+            keys = [decode_key(key) for key in json.loads(cast("bytes", part.body))["keys"]]
             told.append(filter.contains_many(keys))
         else:
             found = [np.asarray(filter.contains_many(keys), bool) for keys in received(part)]

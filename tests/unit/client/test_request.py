@@ -30,7 +30,7 @@ CLASSES = [
 @pytest.mark.parametrize("error", CLASSES, ids=lambda error: error.code)
 def test_every_error_crosses_the_wire(error: type[errors.BloomeryError]) -> None:
     """Each error of the catalogue, told as a problem, is raised again as the same class."""
-    answer = problems.answer(error("what is wrong"))
+    answer = problems.response(error("what is wrong"))
     told = error_of(httpx.Response(answer.status_code, content=bytes(answer.body)))
     assert type(told) is error
     assert str(told) == "what is wrong"

@@ -19,6 +19,7 @@ import pytest
 import bloomery
 from bloomery import BloomFilter, FilterBank, errors
 from conftest import require
+from privates import verify
 
 
 @pytest.fixture
@@ -398,4 +399,4 @@ def test_threads_share_a_bank() -> None:
         thread.join()
     assert not wrong
     assert len(bank) == 10
-    bank._verify()
+    verify(bank)

@@ -36,12 +36,13 @@ def in_child(work: Callable[[], object]) -> None:
     """Run it in the child of a fork; fail if it fails there, or hangs."""
     child = os.fork()
     if child == 0:
+        code = 1
         try:
             work()
-            os._exit(0)
+            code = 0
         except BaseException:  # noqa: BLE001 - it must not get into the parent's code
             traceback.print_exc()
-        os._exit(1)
+        os._exit(code)
     end = time.monotonic() + LONG
     while (ended := os.waitpid(child, os.WNOHANG))[0] == 0:
         if time.monotonic() > end:

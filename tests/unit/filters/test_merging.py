@@ -9,6 +9,7 @@ import pytest
 
 from bloomery import BloomFilter
 from bloomery.errors import IncompatibleFilters
+from privates import bloom_of
 
 
 def filled(*keys: Any, **options: Any) -> BloomFilter:
@@ -88,9 +89,9 @@ def test_incompatible_filters(options: dict[str, Any], name: str, operation: Any
 def test_incompatible_hashes_and_lines() -> None:
     """Filters of the same size but other hashes or lines a key cannot be combined either."""
     parts = ("xxh3", 0)
-    four = BloomFilter._with(100, 0.01, "blocked", 5120, 4, 1, *parts)
-    six = BloomFilter._with(100, 0.01, "blocked", 5120, 6, 1, *parts)
-    two_lines = BloomFilter._with(100, 0.01, "blocked", 5120, 4, 2, *parts)
+    four = bloom_of(100, 0.01, "blocked", 5120, 4, 1, *parts)
+    six = bloom_of(100, 0.01, "blocked", 5120, 6, 1, *parts)
+    two_lines = bloom_of(100, 0.01, "blocked", 5120, 4, 2, *parts)
     with pytest.raises(IncompatibleFilters, match="num_hashes: this one has 4, the other 6"):
         four | six
     with pytest.raises(IncompatibleFilters, match="lines_per_key: this one has 1, the other 2"):

@@ -14,6 +14,7 @@ import pytest
 import bloomery
 from bloomery import CuckooFilter, _native, errors
 from bloomery.filters import KINDS, RedisBloomFilter, RedisCuckooFilter
+from privates import add_hashes, hashes_of, header, open_filter
 from properties.redisbloom_model import Bloom, Cuckoo, Link, murmur64a
 
 KEYS = [b"key %d" % n for n in range(500)]
@@ -38,9 +39,9 @@ def test_the_hash_is_the_published_one() -> None:
     hashes = b"".join(murmur64a(bytes(range(n)), 256 - n).to_bytes(8, "little") for n in range(256))
     assert murmur64a(hashes, 0) & 0xFFFFFFFF == 0x1F0D3804
     for key in (b"", b"a", b"12345678", b"123456789", bytes(range(256))):
-        assert RedisCuckooFilter._hashes_of(key) == murmur64a(key, 0).to_bytes(8, "little")
+        assert hashes_of(RedisCuckooFilter, key) == murmur64a(key, 0).to_bytes(8, "little")
         pair = struct.pack("<QQ", *Bloom(0.01, 1, 2).hashes(key))
-        assert RedisBloomFilter()._hashes_of(key) == pair
+        assert hashes_of(RedisBloomFilter(), key) == pair
 
 
 @pytest.mark.parametrize(
@@ -217,6 +218,11 @@ def test_a_mapped_filter_is_read_only(one: Any, tmp_path: Path) -> None:
     assert path.read_bytes() == filter.to_bytes()
 
 
+def shares(filter: Any, mapped: mmap.mmap) -> bool:
+    """Whether these are the bytes of the filter, as in its file."""
+    return bool(filter._shares(mapped, _native.HEADER_BYTES))
+
+
 @both
 def test_a_writable_map_is_changed_in_place(one: Any, tmp_path: Path) -> None:
     """Over a writable map the file changes with the filter, until that needs another layer."""
@@ -225,21 +231,21 @@ def test_a_writable_map_is_changed_in_place(one: Any, tmp_path: Path) -> None:
     with path.open("r+b") as file:
         mapped = mmap.mmap(file.fileno(), 0)
     head = mapped[: _native.HEADER_BYTES]
-    live = one._open(head, mapped, _native.HEADER_BYTES, writable=True)
+    live = open_filter(one, head, mapped, _native.HEADER_BYTES, writable=True)
     assert not live.read_only
     for target in (live, filter):
         for key in (b"one more", b"and another"):
             target.add(key)
-    assert live._shares(mapped, _native.HEADER_BYTES)
-    assert not filter._shares(mapped, _native.HEADER_BYTES)
+    assert shares(live, mapped)
+    assert not shares(filter, mapped)
     body = mapped[_native.HEADER_BYTES :]
-    assert live._header(_native.checksum(body)) + body == filter.to_bytes()
+    assert header(live, _native.checksum(body)) + body == filter.to_bytes()
     for number in range(2000):
         live.add(b"%d" % number)
     assert live.num_layers > filter.num_layers
-    assert not live._shares(mapped, _native.HEADER_BYTES)
+    assert not shares(live, mapped)
     with pytest.raises(errors.InvalidParameter):
-        one._open(head, bytes(body), 0, writable=True)
+        open_filter(one, head, bytes(body), 0, writable=True)
 
 
 def test_chunks_do_not_cross_layers() -> None:
@@ -287,9 +293,9 @@ def test_cuckoo_chunks_that_do_not_fit() -> None:
         with pytest.raises(errors.CorruptData, match=r"^Couldn't load chunk!$"):
             filter.load_chunk(iterator, b"\1" * size)
     assert filter.to_bytes() == before
-    for header in (b"", bytes(37), bytes(39)):
+    for head in (b"", bytes(37), bytes(39)):
         with pytest.raises(errors.CorruptData, match=r"^Invalid header$"):
-            RedisCuckooFilter.from_dump(header)
+            RedisCuckooFilter.from_dump(head)
     with pytest.raises(errors.CorruptData, match=r"^Couldn't create filter!$"):
         RedisCuckooFilter.from_dump(bytes(38))
 
@@ -319,7 +325,7 @@ def test_threads_share_a_filter(one: Any) -> None:
     parts = [[b"%d %d" % (n, i) for i in range(5000)] for n in range(4)]
 
     def add(keys: list[bytes]) -> None:
-        filter._add_hashes(b"".join(map(filter._hashes_of, keys[:4000])))
+        add_hashes(filter, b"".join(hashes_of(filter, key) for key in keys[:4000]))
         for key in keys[4000:]:
             filter.add(key)
 
@@ -336,7 +342,7 @@ def test_hashes_of_the_wrong_length() -> None:
     """Half a hash is refused, and nothing is added."""
     for one, size in ((RedisBloomFilter, 24), (RedisBloomFilter, 7), (RedisCuckooFilter, 7)):
         with pytest.raises(errors.InvalidParameter, match=f"{size} bytes are no hashes"):
-            one()._add_hashes(bytes(size))
+            add_hashes(one(), bytes(size))
 
 
 def test_compaction_gives_layers_back() -> None:

@@ -75,10 +75,10 @@ def test_the_standard_error_is_the_spread(kind: str, count: int) -> None:
     """Estimates of many filters of one size are as far apart as `sizing` says."""
     found = list(filled(MAKERS[kind], 1000, count, 150))
     one = found[0]
+    shape = (one.num_bits, one.num_hashes, one.lines_per_key)
     if isinstance(one, BloomFilter):
-        said = sizing.count_error(*one._sizes(), count)
+        said = sizing.count_error(one.layout, *shape, count)
     else:
-        shape = (one.num_bits, one.num_hashes, one.lines_per_key)
         plan: Any = sizing.deletable_plan(1000, 1e-4)
         if isinstance(one, CountingBloomFilter):
             plan = sizing.counting_plan(1000, 0.01, counter_bits=one.counter_bits)
@@ -106,5 +106,5 @@ def test_a_filter_in_redis_says_the_same(layout: Any) -> None:
             lambda n, seed: BloomFilter(n, 0.01, layout=layout, seed=seed), 5000, count, 10
         ):
             assert isinstance(filter, BloomFilter)
-            told = figures(config, filter._fill()[0])
+            told = figures(config, round(filter.fill_ratio * filter.num_bits))
             assert told["saturated"] == filter.saturated == saturated

@@ -19,7 +19,7 @@ from bloomery.errors import (
     NotEnoughMemory,
     ReadOnlyFilter,
 )
-from bloomery.filters import memory
+from bloomery.storage import memory
 from unit.filters.colliding import int_of
 
 WRONG: list[tuple[str, Any]] = [

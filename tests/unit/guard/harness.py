@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from bloomery.guard import AsyncGuard, Guard
+from privates import core_of
 from unit.guard.table import Coroutines, Table
 
 
@@ -15,19 +16,19 @@ class Asked:
     """An AsyncGuard whose coroutines are run at once, on a loop of its own."""
 
     def __init__(self, guard: AsyncGuard, loop: asyncio.AbstractEventLoop) -> None:
-        self._guard, self._loop = guard, loop
+        self._guard, self.loop = guard, loop
 
     def __getattr__(self, name: str) -> Any:
         what = getattr(self._guard, name)
         if not asyncio.iscoroutinefunction(what):
             return what
-        return lambda *args, **options: self._loop.run_until_complete(what(*args, **options))
+        return lambda *args, **options: self.loop.run_until_complete(what(*args, **options))
 
 
 def by_hand(guard: Any) -> None:
     """Let nobody but the test drain the queue."""
     guard.close()
-    guard.core.closing = False
+    core_of(guard).closing = False
 
 
 @contextmanager

@@ -114,8 +114,8 @@ class Memory:
     def age(self, seconds: float) -> None:
         """Let time pass for all that is held."""
         for key, entry in self.held.items():
-            self.held[key] = entry._replace(
-                fresh_until=entry.fresh_until - seconds, keep_until=entry.keep_until - seconds
+            self.held[key] = Cached(
+                *entry[:2], entry.fresh_until - seconds, entry.keep_until - seconds, *entry[4:]
             )
 
     def of(self, key: Any) -> Cached | None:

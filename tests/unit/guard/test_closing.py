@@ -13,7 +13,8 @@ import pytest
 from bloomery import BloomFilter
 from bloomery.errors import QueueUnavailable
 from bloomery.guard import Answer, AsyncGuard, Guard, SqliteQueue
-from unit.guard.flaky import QUIET, Flaky
+from privates import core_of, drainer_of
+from unit.guard.flaky import QUIET, Flaky, end_lease
 
 pytestmark = pytest.mark.slow
 
@@ -27,7 +28,7 @@ def test_closing_stops_after_the_item_under_way(
     source.mode = "up"
 
     def close(what: str, key: Any) -> None:
-        guard.core.closing = key == 1
+        core_of(guard).closing = key == 1
 
     source.before = close
     assert guard.drain() == 2
@@ -60,11 +61,10 @@ def test_closing_does_not_wait_for_a_source_that_hangs(
     guard.close()
     assert time.monotonic() - began < 15.0  # it hangs for 20
     go.set()
-    assert guard.drainer.thread is not None
-    guard.drainer.thread.join(20)
+    drainer_of(guard).join(20)
     again = SqliteQueue(tmp_path / "q")
     assert again.waiting() == 1
-    again._file._connections[0].execute("UPDATE lease SET until = 0")  # time passes
+    end_lease(tmp_path / "q")
     with Guard(BloomFilter(100), source, queue=again, **QUIET) as following:
         following.drain()
     assert len(source.calls) == 2
@@ -84,11 +84,11 @@ guard.add("a", 1)
 child = os.fork()
 if child == 0:
     source.mode = "up"  # for the child: its memory is its own
-    while guard.core.queue.waiting():
+    while guard._core.queue.waiting():
         time.sleep(0.01)
     os._exit(source.rows != {"a": 1})
 assert os.waitpid(child, 0)[1] == 0
-assert guard.core.queue.waiting() == 0
+assert guard._core.queue.waiting() == 0
 assert source.rows == {}
 guard.close()
 """
@@ -111,7 +111,7 @@ from bloomery.guard import Guard, LocalCache
 from unit.guard.table import Table
 guard = Guard(BloomFilter(100), Table(), cache=LocalCache(10))
 guard.add("a", 1)
-core = guard.core
+core = guard._core
 
 def batches():
     # As other threads may hold them at that moment.

@@ -10,10 +10,11 @@ from typing import Any
 import pytest
 
 from bloomery import BloomFilter, FilterBank, errors
+from bloomery.boottime import boottime
 from bloomery.guard import AsyncGuard, CallSource, Guard, guarded
 from bloomery.guard.options import Options
-from bloomery.steady import steady
 from conftest import require
+from privates import core_of
 from unit.guard.table import Coroutines, Line, Memory, Table
 
 Made = Callable[..., Any]
@@ -112,7 +113,7 @@ def test_what_is_no_key_is_refused(guard_of: Made) -> None:
     for ask, given in ((guard.get, 1.5), (guard.get_many, ["a", 1.5]), (guard.add, [])):
         with pytest.raises(errors.UnsupportedKey, match="cannot be a key"):
             ask(given)
-    assert guard.core.writers.under_way() == []
+    assert core_of(guard).writers.under_way() == []
 
 
 def test_a_cached_answer_is_served_for_its_ttl(guard_of: Made) -> None:
@@ -142,9 +143,9 @@ def test_a_ttl_of_0_caches_nothing(guard_of: Made, option: str) -> None:
 
 def test_jitter_only_ever_shortens() -> None:
     """The ends of TTLs are spread over a tenth, none later than promised; stale ones are kept."""
-    options, now = Options(ttl=100, jitter=0.1, on_outage="stale", stale_for=50), steady()
+    options, now = Options(ttl=100, jitter=0.1, on_outage="stale", stale_for=50), boottime()
     entries = [entry for _ in range(200) if (entry := options.cached(True, 1)) is not None]
-    took = steady() - now
+    took = boottime() - now
     ends = [entry.fresh_until - now for entry in entries]
     assert 90 <= min(ends) < 92 + took
     assert 98 < max(ends) <= 100 + took

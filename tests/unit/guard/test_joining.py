@@ -11,8 +11,10 @@ from bloomery.errors import SourceUnavailable
 from bloomery.guard import Answer, Guard
 from bloomery.guard.protocols import Cached
 from bloomery.guard.singleflight import Flights, PartialAnswers
+from privates import core_of
 from unit.guard.table import Memory
-from unit.guard.test_stampede import until, waiting
+from unit.guard.test_stampede import waiting
+from waiting import wait_until
 
 
 class Hanging:
@@ -81,7 +83,7 @@ def test_what_is_cached_does_not_wait_for_the_source(source: Hanging) -> None:
     batch, failed = asked(guard, ["cached", "missing"])
     assert cache.began.wait(30)
     early, heard = asked(guard, ["cached"])
-    until(waiting(guard, 1))
+    assert wait_until(waiting(guard, 1))
     cache.joined.set()
     assert source.asked.wait(30)
     early.join(30)
@@ -91,7 +93,7 @@ def test_what_is_cached_does_not_wait_for_the_source(source: Hanging) -> None:
     source.go_on.set()
     batch.join(30)
     assert [type(one) for one in failed] == [SourceUnavailable]
-    assert guard.core.flights.table == {}
+    assert core_of(guard).flights.table == {}
 
 
 def test_what_is_stale_is_not_lost_with_the_batch(source: Hanging) -> None:
@@ -103,13 +105,13 @@ def test_what_is_stale_is_not_lost_with_the_batch(source: Hanging) -> None:
     assert source.asked.wait(30)
     joiner, heard = asked(guard, ["old"])
     both, failed_too = asked(guard, ["old", "missing"])
-    until(waiting(guard, 2))
+    assert wait_until(waiting(guard, 2))
     source.go_on.set()
     for thread in (batch, joiner, both):
         thread.join(30)
     assert heard == [Answer(True, 1, "stale")]
     assert [type(one) for one in failed + failed_too] == [SourceUnavailable] * 2
-    assert guard.core.flights.table == {}
+    assert core_of(guard).flights.table == {}
 
 
 def test_some_land_and_the_rest_waits_on() -> None:

@@ -15,6 +15,7 @@ from bloomery.errors import SourceUnavailable
 from bloomery.guard import Guard
 from bloomery.guard.observed import LockFreeCount, Observed
 from bloomery.guard.sources.breaker import Breaker
+from privates import core_of
 from unit.clocks import Clock
 from unit.filters.together import switching_often
 
@@ -175,7 +176,7 @@ def test_a_filter_that_errs_too_often_is_warned_of_once(caplog: pytest.LogCaptur
         filter = BloomFilter(1000, 0.01)
         filter.update(range(keys))
         guard = Guard(filter, lambda key: key if key < 5000 else None)
-        guard.core.deny("one that is unlucky")
+        core_of(guard).deny("one that is unlucky")
         for start in range(10**6, 10**6 + 20_000, 500):
             guard.get_many(range(start, start + 500))
         assert len(caplog.messages) == warnings

@@ -3,7 +3,6 @@ and one queue: every write once and in order, every look-up answered, nothing de
 there."""
 
 import contextlib
-import sqlite3
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
@@ -19,7 +18,8 @@ from bloomery.errors import QueueUnavailable
 from bloomery.guard import Answer, Guard, LocalCache, SqliteQueue
 from bloomery.guard.protocols import Item
 from conftest import effort
-from unit.guard.flaky import QUIET, Flaky
+from privates import end_drainer
+from unit.guard.flaky import QUIET, Flaky, end_lease
 
 
 class Unsure(SqliteQueue):
@@ -76,11 +76,7 @@ class Outages(RuleBasedStateMachine):
 
     def hold(self, guard: Guard) -> None:
         """Let it drain when it is told to: two at once have no order that a model could know."""
-        guard.core.closing = True
-        guard.drainer.stop()
-        assert guard.drainer.thread is not None
-        guard.drainer.thread.join()
-        guard.core.closing = False
+        end_drainer(guard)
 
     @rule(mode=st.sampled_from(["up", "down", "late"]))
     def turn(self, mode: str) -> None:
@@ -129,8 +125,7 @@ class Outages(RuleBasedStateMachine):
         with contextlib.suppress(QueueUnavailable):
             self.guards[which].drain()
         self.queue.fails = False
-        with contextlib.closing(sqlite3.connect(self.queue._file.path)) as file, file:
-            file.execute("UPDATE lease SET until = 0")  # time passes
+        end_lease(Path(self.folder.name) / "q")
         self.hear()
 
     @rule(which=which)

@@ -12,6 +12,7 @@ import pytest
 
 from bloomery import BloomFilter, errors
 from bloomery.guard import AsyncGuard, CallSource, Guard
+from privates import core_of
 from unit.clocks import Clock
 from unit.guard.harness import by_hand, guards
 from unit.guard.table import Line, Memory, Table, away
@@ -161,7 +162,7 @@ def test_a_write_that_returns_garbage_is_refused(guard_of: Made, what: str) -> N
     guard = guard_of(filter_of("a"), Garbage())
     with pytest.raises(errors.InvalidSource, match=f"{what} of the source table returned a int"):
         guard.add("a", 1) if what == "add" else guard.remove("a")
-    assert guard.core.writers.under_way() == []
+    assert core_of(guard).writers.under_way() == []
 
 
 @pytest.mark.parametrize("how", ["threads", "asyncio"])

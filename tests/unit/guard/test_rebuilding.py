@@ -12,6 +12,7 @@ from bloomery.guard import Guard
 from bloomery.guard.queues.draining import drain
 from bloomery.guard.rebuilding import rebuild
 from bloomery.guard.writes import add, remove
+from privates import core_of
 from unit.guard.harness import by_hand
 from unit.guard.stepping import Steps
 from unit.guard.table import Line, Table, away
@@ -31,7 +32,7 @@ def test_a_new_filter_takes_the_place_of_the_old(guard_of: Made) -> None:
     new = BloomFilter(1000, 1e-6)
 
     def batches() -> Iterator[list[int]]:
-        assert guard.core.info()["rebuilding"] is True
+        assert core_of(guard).info()["rebuilding"] is True
         yield list(range(60))
         yield list(range(60, 100))
 
@@ -70,7 +71,7 @@ def test_one_rebuild_at_a_time(guard_of: Made) -> None:
         guard.rebuild(BloomFilter(100), [["a"]])
     with pytest.raises(errors.InvalidParameter, match="new is the filter itself"):
         guard.rebuild(guard.filter, list)
-    core, new = guard.core, BloomFilter(100)
+    core, new = core_of(guard), BloomFilter(100)
     first = Steps(rebuild(core, new, lambda: [["a"]], None))
     first.step()
     second = Steps(rebuild(core, BloomFilter(100), list, None))
@@ -84,7 +85,7 @@ def test_one_rebuild_at_a_time(guard_of: Made) -> None:
 def test_a_write_that_began_before_is_waited_for(kind: Any) -> None:
     """It knows of one filter only: the source is read when it has ended."""
     table = Table()
-    core = Guard(kind(100, 1e-6), table).core
+    core = core_of(Guard(kind(100, 1e-6), table))
     write = Steps(add(core, "a", 1, None))
     for _ in range(3):  # into the filter; the source is next
         write.step()
@@ -149,7 +150,7 @@ def test_a_removal_meanwhile_takes_nothing_out_of_the_new_filter(kind: Any) -> N
     table = Table({n: n for n in range(40)})
     filter = kind(40, 0.3)
     filter.update(table.rows)
-    core, new = Guard(filter, table).core, kind(40, 0.3)
+    core, new = core_of(Guard(filter, table)), kind(40, 0.3)
     new.update(range(20, 40))  # as far as the reading got
     core.filters = (filter, new)
     for key in range(20):
@@ -165,7 +166,7 @@ def test_a_write_across_the_swap_takes_nothing_out_of_the_new_filter(kind: Any, 
     table = Table({n: n for n in range(40)})
     filter, new = kind(40, 0.3), kind(40, 0.3)
     filter.update(table.rows)
-    core = Guard(filter, table).core
+    core = core_of(Guard(filter, table))
     writes = [
         Steps(remove(core, key, None) if what == "remove" else add(core, key, 0, None))
         for key in range(20)
@@ -191,7 +192,7 @@ def test_a_write_that_is_drained_again_and_again_has_one_copy() -> None:
     after = Guard(CuckooFilter(100, 1e-6), table, queue=queue, on_outage="queue", failures=10**6)
     by_hand(after)
     for _ in range(20):
-        Steps(drain(after.core)).finish()
+        Steps(drain(core_of(after))).finish()
     assert after.filter.count("a") == 1
     table.problem = None
     assert after.drain() == 1

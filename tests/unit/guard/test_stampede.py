@@ -13,7 +13,9 @@ import pytest
 
 from bloomery import BloomFilter, errors
 from bloomery.guard import AsyncGuard, Guard, lookups
+from privates import core_of
 from unit.guard.table import Memory, Table
+from waiting import wait_until
 
 pytestmark = pytest.mark.slow
 CROWD = 200
@@ -43,22 +45,12 @@ def waiting(guard: Guard | AsyncGuard, most: int) -> Callable[[], bool]:
     """Do so many wait for the look-ups that are under way?"""
 
     def enough() -> bool:
-        flights = set(guard.core.flights.table.values())
+        flights = set(core_of(guard).flights.table.values())
         flights |= {one for flight in flights for one in flight.following.values()}
-        futures: list[Any] = [flight._landed for flight in flights if flight._landed is not None]
+        futures: list[Any] = [future for flight in flights if (future := flight.landed)]
         return sum(len(future._condition._waiters) for future in futures) >= most
 
     return enough
-
-
-def until(true: Callable[[], bool]) -> None:
-    """Wait for what has no event."""
-    pause = threading.Event()
-    for _ in range(2000):
-        if true():
-            return
-        pause.wait(0.005)
-    raise AssertionError("it never came to that")
 
 
 @pytest.mark.parametrize("cache", [None, Memory()], ids=["without a cache", "with a cache"])
@@ -73,11 +65,11 @@ def test_200_threads_on_a_cold_key_make_one_query(cache: Memory | None, timeout:
     with ThreadPoolExecutor(CROWD) as crowd:
         answers = [crowd.submit(guard.get, "key 1") for _ in range(CROWD)]
         assert asked.wait(10)
-        until(waiting(guard, CROWD - 1))
+        assert wait_until(waiting(guard, CROWD - 1))
         go_on.set()
         assert {answer.result(10).value for answer in answers} == {"value"}
     assert table.asked == [["key 1"]] * (2 if cache is None else 1)
-    assert guard.core.flights.table == {}
+    assert core_of(guard).flights.table == {}
 
 
 def test_200_tasks_on_a_cold_key_make_one_query() -> None:
@@ -99,7 +91,7 @@ def test_200_tasks_on_a_cold_key_make_one_query() -> None:
         go_on.set()
         assert {answer.value for answer in await asyncio.gather(*tasks)} == {"value"}
         assert count == 1
-        assert guard.core.flights.table == {}
+        assert core_of(guard).flights.table == {}
 
     asyncio.run(main())
 
@@ -136,7 +128,7 @@ def test_batches_that_overlap_in_both_directions_do_not_wait_for_each_other() ->
     with ThreadPoolExecutor(16) as crowd:
         assert all(crowd.map(ask, range(400), timeout=60))
     assert twice == []
-    assert guard.core.flights.table == {}
+    assert core_of(guard).flights.table == {}
 
 
 @pytest.mark.parametrize("problem", [ConnectionError("refused"), ValueError("a bug")])
@@ -148,14 +140,14 @@ def test_followers_of_one_that_fails_are_told_why(problem: Exception) -> None:
     with ThreadPoolExecutor(20) as crowd:
         answers = [crowd.submit(guard.get, "key 1") for _ in range(20)]
         assert asked.wait(10)
-        until(waiting(guard, 19))
+        assert wait_until(waiting(guard, 19))
         table.problem = problem
         go_on.set()
         for answer in answers:
             with pytest.raises((errors.SourceUnavailable, ValueError), match=r"refused|a bug"):
                 answer.result(10)
     assert len(table.asked) == 1
-    assert guard.core.flights.table == {}
+    assert core_of(guard).flights.table == {}
     table.problem = None
     assert guard.get("key 1").value == "value"
 
@@ -176,7 +168,7 @@ def test_followers_of_one_that_is_interrupted_ask_themselves() -> None:
     with ThreadPoolExecutor(5) as crowd:
         answers = [crowd.submit(guard.get, "key 1") for _ in range(5)]
         assert asked.wait(10)
-        until(waiting(guard, 4))
+        assert wait_until(waiting(guard, 4))
         go_on.set()
         problems = [answer.exception(10) for answer in answers]
     assert sorted(type(problem).__name__ for problem in problems) == (
@@ -207,7 +199,7 @@ def test_followers_of_a_task_that_is_cancelled_ask_themselves(on_outage: Any) ->
         answers = await asyncio.gather(*others)
         assert {(answer.value, answer.by) for answer in answers} == {("value", "source")}
         assert len(asked) == 2
-        assert guard.core.flights.table == {}
+        assert core_of(guard).flights.table == {}
 
     asyncio.run(asyncio.wait_for(crowd(), 20))
 
@@ -234,7 +226,7 @@ def test_a_cancelled_leader_and_a_cancelled_follower_leave_nobody_waiting() -> N
         assert [type(problem).__name__ for problem in done] == 2 * ["CancelledError"] + 3 * [
             "SourceUnavailable"
         ]
-        assert guard.core.flights.table == {}
+        assert core_of(guard).flights.table == {}
         go_on.set()
         assert (await guard.get("key 1")).value == "value"
 
@@ -247,7 +239,7 @@ def test_a_look_up_that_never_ends_is_not_waited_for_by_everybody(
     """Whoever led it is gone without a word: who waited is told, and the next one asks anew."""
     monkeypatch.setattr(lookups, "_SOME_SECONDS", 0.01)
     guard = Guard(filter_of_keys(), Table({"key 1": "value"}), timeout=1)
-    guard.core.flights.claim(dict.fromkeys([b"\0key 1"]))
+    core_of(guard).flights.claim(dict.fromkeys([b"\0key 1"]))
     with pytest.raises(errors.SourceUnavailable, match="does not end"):
         guard.get("key 1")
     assert guard.get("key 1").value == "value"

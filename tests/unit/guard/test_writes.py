@@ -17,6 +17,7 @@ from bloomery.guard.lookups import confirm
 from bloomery.guard.protocols import Item
 from bloomery.guard.queues.draining import drain
 from bloomery.guard.writes import add, remove
+from privates import core_of
 from unit.filters.together import switching_often
 from unit.guard.harness import by_hand
 from unit.guard.stepping import Steps, every_order
@@ -95,7 +96,7 @@ def test_a_late_write_is_not_denied_by_a_filter_without_copies() -> None:
     """A write that timed out may come after a later write and a removal of the same key."""
     table, late = Table(), list[Callable[[], object]]()
     guard = Guard(DeletableBloomFilter(100, 1e-6), table)
-    core = guard.core
+    core = core_of(guard)
 
     def hold(what: str, keys: Sequence[Any]) -> None:
         late.append(lambda: table.rows.setdefault(keys[0], "late"))
@@ -123,7 +124,7 @@ def test_only_what_the_source_was_asked_is_in_doubt(guard_of: Made) -> None:
     for key in ("asked", "not asked"):
         with pytest.raises(errors.SourceUnavailable):
             guard.add(key, 1)
-    assert guard.core.writers.doubtful() == ["asked"]
+    assert core_of(guard).writers.doubtful() == ["asked"]
 
 
 def test_a_second_try_that_is_answered_ends_the_doubt(guard_of: Made) -> None:
@@ -135,9 +136,9 @@ def test_a_second_try_that_is_answered_ends_the_doubt(guard_of: Made) -> None:
         guard.add("a", 1, idempotency_key="once")
     table.problem = None
     guard.add("a", 1)
-    assert guard.core.writers.doubtful() == ["a"]
+    assert core_of(guard).writers.doubtful() == ["a"]
     guard.add("a", 1, idempotency_key="once")
-    assert guard.core.writers.doubtful() == []
+    assert core_of(guard).writers.doubtful() == []
 
 
 @pytest.mark.parametrize(
@@ -190,7 +191,7 @@ def test_a_cancelled_write_leaves_nothing_old_in_the_cache() -> None:
         with pytest.raises(asyncio.CancelledError):
             await task
         assert (await guard.get("a")).value == "new"
-        assert guard.core.writers.under_way() == []
+        assert core_of(guard).writers.under_way() == []
 
     asyncio.run(main())
 
@@ -206,7 +207,7 @@ def test_no_order_of_a_look_up_and_a_write_leaves_an_old_answer(what: str, was_t
         table, cache = Table({"a": "old"} if was_there else {}), Memory()
         filter = BloomFilter(10)
         filter.add("a")
-        core = Guard(filter, table, cache=cache).core
+        core = core_of(Guard(filter, table, cache=cache))
         made.update(table=table, cache=cache, core=core)
         write = Steps(add(core, "a", "new", None) if what == "add" else remove(core, "a", None))
         for _ in range(3 if what == "add" else 1):  # it is in the filter, where nobody minds it
@@ -241,7 +242,7 @@ def test_no_order_of_two_writes_makes_the_filter_deny(pair: tuple[str, str], kin
     def begin() -> tuple[list[Steps], Callable[[], None]]:
         table, filter = Table({"a": 0}), kind(10, 1e-6)
         filter.add("a")
-        core = Guard(filter, table).core
+        core = core_of(Guard(filter, table))
 
         def check() -> None:
             assert "a" not in table.rows or "a" in filter
@@ -295,7 +296,7 @@ def test_a_look_up_that_waited_leaves_no_old_answer() -> None:
     filter.add("a")
     guard = Guard(filter, table, cache=cache, queue=Line(), on_outage="queue", failures=10**6)
     by_hand(guard)
-    core = guard.core
+    core = core_of(guard)
     assert core.queue is not None
     core.queue.put([Item("look", "a", None, "1", 0.0)])
     core.on_answer = lambda key, answer: told.append(answer.value)
@@ -320,7 +321,7 @@ def test_no_order_of_a_look_up_and_a_lost_write_leaves_an_old_answer() -> None:
 
     def begin() -> tuple[list[Steps], Callable[[], None]]:
         table, cache = Table({"a": "old"}), Memory()
-        core = Guard(BloomFilter(10), table, cache=cache).core
+        core = core_of(Guard(BloomFilter(10), table, cache=cache))
         made.update(core=core)
 
         def lose(wanted: Call) -> Any:

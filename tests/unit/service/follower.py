@@ -1,21 +1,12 @@
 """A server in small, for the projection's tests: filters by number, and what follows them."""
 
-import time
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 
 from bloomery.service.registry.registry import Registry
 from bloomery.service.registry.tables import FilterRow
 from bloomery.service.registry.writer import Projection
 
 SOON = 30.0  # what takes longer than this, on a busy machine too, is a hang
-
-
-def until(true: Callable[[], bool]) -> None:
-    """Wait for it."""
-    end = time.monotonic() + SOON
-    while not true():
-        assert time.monotonic() < end
-        time.sleep(0.005)
 
 
 class Follower:
@@ -25,7 +16,7 @@ class Follower:
         self.filters: dict[int, FilterRow] = {}
         self.reads = 0
         self.projection = Projection(
-            Registry(url, server), self.read, first_retry=0.02, last_retry=0.1
+            Registry(url, server), lambda: self.read(), first_retry=0.02, last_retry=0.1
         )
 
     def read(self) -> Iterable[FilterRow]:

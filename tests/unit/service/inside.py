@@ -5,16 +5,16 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import signal
-import time
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 
 from bloomery.service.config.settings import Settings
 from bloomery.service.config.sources import SourceSettings
 from bloomery.service.server import Server
 from unit.service.follower import SOON
+from waiting import wait_until_async
 
-__all__ = ["eventually", "running"]
+__all__ = ["running"]
 
 
 @contextlib.asynccontextmanager
@@ -28,17 +28,9 @@ async def running(
     server = Server(chosen, sources=sources)
     task = asyncio.create_task(server.run())
     try:
-        await eventually(lambda: server.ready or task.done())
+        assert await wait_until_async(lambda: server.ready or task.done())
         yield server
     finally:
         if not task.done():
             signal.raise_signal(signal.SIGTERM)
         await asyncio.wait_for(task, SOON)
-
-
-async def eventually(true: Callable[[], object]) -> None:
-    """Wait for it while the loop goes on."""
-    until = time.monotonic() + SOON
-    while not true():
-        assert time.monotonic() < until
-        await asyncio.sleep(0.005)

@@ -35,8 +35,8 @@ def test_the_log_fails_while_a_thread_works(tmp_path: Path, operation: str, acce
     found = recover(tmp_path)
     log = found.log()
     engine = Engine(found.state, log)
-    aside, commands = Aside(engine), Commands(engine, Settings())
-    commands.aside = aside
+    aside = Aside(engine)
+    commands = Commands(engine, Settings(), aside=aside)
 
     async def main() -> None:
         for name, key in ((b"large", "kept"), (b"source", "merged")):
@@ -62,7 +62,7 @@ def test_the_log_fails_while_a_thread_works(tmp_path: Path, operation: str, acce
 
     asyncio.run(main())
     for entry in engine.state.filters.values():
-        engine.count(entry)
+        engine.state.count(entry)
     log.close()
     again = recover(tmp_path)
     assert again.problems == []

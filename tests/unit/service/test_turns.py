@@ -17,7 +17,7 @@ from bloomery.service.durability.log import Log
 from bloomery.service.engine import Engine
 from bloomery.service.turns import Turns
 from unit.service.follower import SOON
-from unit.service.inside import eventually
+from waiting import wait_until_async
 
 
 @asynccontextmanager
@@ -71,14 +71,14 @@ def test_a_call_that_is_cancelled_has_the_log_until_it_ends(tmp_path: Path) -> N
                 go.wait(SOON)
 
             call = turns.call(work)
-            await eventually(begun.is_set)
+            assert await wait_until_async(begun.is_set)
             call.cancel()
             await asyncio.sleep(0)
             logged = asyncio.ensure_future(turns.logged())
             turns.join()
             settings = {"kind": "bloom", "capacity": 10, "error_rate": 0.01}
             turns.engine.create(Op.CREATE, fields(name="a", settings=settings))
-            await eventually(lambda: turns._committing or writers)
+            assert await wait_until_async(lambda: turns._committing or writers)
             go.set()
             await asyncio.wait_for(logged, SOON)
             assert writers == [(False, True)]
@@ -120,7 +120,7 @@ def test_frozen(tmp_path: Path) -> None:
             turns.engine.change(Op.EXPIRE, 1, fields(at=at))
             await turns.logged()
             async with turns.frozen(why):  # what expires meanwhile is there until it ends
-                await eventually(lambda: turns.engine.clock.now() > at)
+                assert await wait_until_async(lambda: turns.engine.clock.now() > at)
                 assert turns.engine.find(b"a") is not None
                 await asyncio.sleep(0)
                 assert turns.engine.state.filters

@@ -16,6 +16,7 @@ import bloomery
 from bloomery import RotatingBloomFilter, _native, errors
 from bloomery.filters import COMMON_KINDS, Filter, RemovingFilter
 from conftest import effort
+from privates import header, open_filter
 from properties.forgery import signed
 from unit.kinds import KEYS, OPEN, every_kind, every_other, made
 
@@ -123,7 +124,7 @@ def test_any_body_is_survived(kind: str) -> None:
     rng = np.random.default_rng(2)
     for _ in range(effort(20, 100, 1000)):
         body = rng.bytes(filter.nbytes)
-        data = filter._header(_native.checksum(body)) + body
+        data = header(filter, _native.checksum(body)) + body
         try:
             read: Any = COMMON_KINDS[kind].from_bytes(data)
         except errors.CorruptData:
@@ -140,11 +141,11 @@ def test_any_body_is_survived(kind: str) -> None:
 
 def test_there_is_no_other_way_in() -> None:
     """A filter cannot be had unmade or of the wrong kind, and memory belongs to one filter."""
-    head, memory = made("cuckoo")._header(0), _native.Memory(made("cuckoo").nbytes)
+    head, memory = header(made("cuckoo")), _native.Memory(made("cuckoo").nbytes)
     with pytest.raises(TypeError):
         Filter.__new__(Filter)  # type: ignore[call-arg]
     with pytest.raises(errors.IncompatibleFilters):
-        RotatingBloomFilter._open(head)
+        open_filter(RotatingBloomFilter, head)
     _native.Family(head, memory)
     for wrong in (memory, b"", "text", 5, bytearray(100), np.zeros(128, "u1")[::2]):
         with pytest.raises((errors.InvalidParameter, errors.CorruptData)):
@@ -152,7 +153,7 @@ def test_there_is_no_other_way_in() -> None:
     with pytest.raises(errors.InvalidParameter):
         _native.Family(head, bytes(64), 2**63)
     with pytest.raises(errors.CorruptData):
-        _native.Family(made("bloom")._header(0))
+        _native.Family(header(made("bloom")))
     for offset, data in ((0, b"x" * 65), (64, b"x"), (1, b"x"), (2**63, b"x"), (56, b"x" * 9)):
         with pytest.raises(errors.InvalidParameter):
             _native.Memory(64).write(offset, data)

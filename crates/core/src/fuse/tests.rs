@@ -1,3 +1,5 @@
+//! No key is lost for any number of keys, rates are as asked for, and hostile headers are refused.
+
 use super::*;
 use crate::hash::{HashKind, remix};
 use crate::kind::Ints;

@@ -14,11 +14,11 @@ from typing import Any, Literal
 
 import typer
 
-from bloomery import FilterBank
 from bloomery.cli.files import state
 from bloomery.cli.pump import Interrupted, Interrupts, LinePump
 from bloomery.cli.terminal import emit, emit_line, say, with_step
 from bloomery.errors import BloomeryError, CorruptData, IncompatibleFilters, InvalidParameter
+from bloomery.filters import FilterBank
 from bloomery.storage.inputs import Source
 
 _LOOK_AGAIN = 0.05  # seconds; the library's lock can be tried, not waited for

@@ -15,12 +15,13 @@ from typing import Annotated
 
 import typer
 
-from bloomery import BloomFilter, sizing
+from bloomery import sizing
 from bloomery.cli.amounts import parse_count, parse_rate, show_rate
 from bloomery.cli.files import estimate, state
 from bloomery.cli.progress import LineProgress
 from bloomery.cli.pump import Interrupted, Interrupts, LinePump
 from bloomery.cli.terminal import STDIN, emit, say, with_step
+from bloomery.filters import BloomFilter
 from bloomery.storage.inputs import Source
 
 EXAMPLE = "zcat -f logs/* | bloomery dedup > unique.txt; bloomery dedup --filter seen.bloom new.zst"

@@ -6,7 +6,7 @@ from bloomery.cli import options
 from bloomery.cli.amounts import show_memory, show_rate
 from bloomery.cli.files import bank, state
 from bloomery.cli.terminal import emit_line, render
-from bloomery.storage.anyfile import holds_a_bank
+from bloomery.filters.files import holds_a_bank
 
 INFO_EXAMPLE = "bloomery info seen.bloom --json; bloomery info bank.bloom --user ada"
 

@@ -16,7 +16,7 @@ from bloomery.cli.pump import Interrupted, Interrupts, LinePump
 from bloomery.cli.terminal import emit, emit_line, say, with_step
 from bloomery.errors import FilterFull, IncompatibleFilters, NotEnoughMemory
 from bloomery.filters import COMMON_KINDS, AnyFilter, RemovingFilter
-from bloomery.storage.anyfile import holds_a_bank
+from bloomery.filters.files import holds_a_bank
 from bloomery.storage.inputs import Source
 
 ADD_EXAMPLE = "bloomery add seen.bloom alice bob; bloomery add seen.bloom < urls.txt; "

@@ -12,10 +12,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import bloomery
-from bloomery import BloomFilter, FilterBank, RotatingBloomFilter, errors
+from bloomery import errors
 from bloomery.cli.terminal import say, with_step
-from bloomery.filters import AnyFilter
+from bloomery.filters import AnyFilter, BloomFilter, FilterBank, RotatingBloomFilter
+from bloomery.filters.files import open as open_filter
 
 # Where locks do not exist (some network file systems) the file can still be used.
 _NO_LOCKS = {errno.ENOLCK, errno.ENOTSUP, errno.EINVAL, errno.ENOSYS}
@@ -30,25 +30,25 @@ def load(path: str) -> BloomFilter:
 def load_any(path: str, *, mmap: bool = False) -> AnyFilter:
     """The filter in a file, of whatever kind."""
     with _made(path):
-        found = bloomery.open(path, mmap=mmap)
-        if isinstance(found, FilterBank):
+        filter = open_filter(path, mmap=mmap)
+        if isinstance(filter, FilterBank):
             raise errors.IncompatibleFilters(
                 f"{path}: a key in a bank belongs to a user, so it takes bloomery.FilterBank"
             )
-        if not isinstance(found, AnyFilter):
+        if not isinstance(filter, AnyFilter):
             raise errors.IncompatibleFilters(
-                f"{path}: a {found.kind} filter belongs to a server, which adds to it and asks it"
+                f"{path}: a {filter.kind} filter belongs to a server, which adds to it and asks it"
             )
         # What is mapped forgets nothing, however much time has passed: that kind is read.
-        if mmap and isinstance(found, RotatingBloomFilter):
+        if mmap and isinstance(filter, RotatingBloomFilter):
             return RotatingBloomFilter.load(path)
-        return found
+        return filter
 
 
 def describe(path: str) -> dict[str, Any]:
     """All that is known about a filter."""
     with _made(path):
-        return bloomery.open(path, mmap=True).info()
+        return open_filter(path, mmap=True).info()
 
 
 @contextmanager

@@ -10,8 +10,8 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
+from bloomery.boottime import boottime
 from bloomery.errors import InvalidParameter, MissingExtra
-from bloomery.steady import steady
 
 if TYPE_CHECKING:
     from cachetools import TLRUCache
@@ -45,7 +45,7 @@ class LocalCache:
         self.capacity = capacity
         self._lock = threading.Lock()  # cachetools has none
         self._empty: Callable[[], TLRUCache[bytes, Cached]] = lambda: TLRUCache(
-            capacity, lambda _key, entry, _now: entry.keep_until, steady
+            capacity, lambda _key, entry, _now: entry.keep_until, boottime
         )
         self._held = self._empty()
         self._deletions = 0

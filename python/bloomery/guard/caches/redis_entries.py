@@ -25,11 +25,11 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple, TypeAlias
 
+from bloomery.boottime import boottime
 from bloomery.errors import CacheUnavailable, InvalidParameter, PoisonedCache
 from bloomery.guard.codec import decode, encode
 from bloomery.guard.protocols import Cached
 from bloomery.guard.queues.redis_scripts import Script
-from bloomery.steady import steady
 
 __all__ = ["Command", "EntriesRead", "RedisEntries"]
 
@@ -138,7 +138,7 @@ class RedisEntries:
 
     def writing(self, entries: Sequence[tuple[bytes, Cached]]) -> Iterator[list[Command]]:
         """What to send to write these, some at a time."""
-        now = steady()
+        now = boottime()
         for start in range(0, len(entries), _SOME):
             commands: list[Command] = []
             for some in self._scripted(entries[start : start + _SOME]):
@@ -220,7 +220,7 @@ class RedisEntries:
         if found == b"0" and len(data) > _HEAD.size:
             raise ValueError("a value of what is not there")
         value = decode(data[_HEAD.size :]) if found == b"1" else None
-        fresh = math.inf if int(until) == 0 else steady() + int(until) / 1000 - now
+        fresh = math.inf if int(until) == 0 else boottime() + int(until) / 1000 - now
         return Cached(found == b"1", value, fresh, math.inf)
 
     def tokens(self, replies: Sequence[Any]) -> list[bytes]:

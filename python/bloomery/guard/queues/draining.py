@@ -20,6 +20,7 @@ from itertools import groupby
 from typing import Any
 
 import bloomery._native as _native
+from bloomery.boottime import boottime
 from bloomery.errors import FilterFull, QueueUnavailable, SourceUnavailable
 from bloomery.guard import writes
 from bloomery.guard.core import Core
@@ -27,14 +28,13 @@ from bloomery.guard.driver import Call, Flow
 from bloomery.guard.lookups import hashable, lease, store
 from bloomery.guard.protocols import Item, Queue
 from bloomery.guard.queues.back_pressure import IN_ON_ANSWER
-from bloomery.steady import steady
 
 __all__ = ["adopt", "close", "drain", "inform"]
 
 _LOG = logging.getLogger("bloomery.guard")
 _BATCH = 100  # items at a time: they leave the queue together, which costs an fsync
 # How long nobody drains after one was killed, besides the time of one question to the source.
-_LEASE_SECONDS = 5.0
+LEASE_SECONDS = 5.0
 
 
 def drain(core: Core) -> Flow[int]:
@@ -65,7 +65,7 @@ class _Drain:
         self._owner = secrets.token_hex(8)
         # Longer than what is done between two looks at the clock: one question to the source.
         timeout = core.options.timeout
-        self._lease = _LEASE_SECONDS + (5 * _LEASE_SECONDS if timeout is None else timeout)
+        self._lease = LEASE_SECONDS + (5 * LEASE_SECONDS if timeout is None else timeout)
         self._leased = -math.inf
 
     def run(self) -> Flow[int]:
@@ -99,10 +99,10 @@ class _Drain:
 
     def _keep_lease(self) -> Flow[None]:
         """Take or renew the lease; stop if another drains, or the guard is closing."""
-        now = steady()
+        now = boottime()
         if self.core.closing:
             raise _Stop
-        if now - self._leased > _LEASE_SECONDS / 3:
+        if now - self._leased > LEASE_SECONDS / 3:
             renew = getattr(self.queue, "renew", self.queue.lease)
             take = self.queue.lease if self._leased == -math.inf else renew
             if not (yield Call(take, (self._owner, self._lease))):

@@ -16,11 +16,11 @@ from collections.abc import Sequence
 from typing import Any
 
 import bloomery._native as _native
+from bloomery.boottime import boottime
 from bloomery.errors import InvalidParameter, QueueUnavailable
 from bloomery.guard.codec import encode, read_item
 from bloomery.guard.protocols import Item
 from bloomery.guard.queues.sqlite_file import SqliteFile
-from bloomery.steady import steady
 
 __all__ = ["SqliteQueue"]
 
@@ -189,7 +189,7 @@ class SqliteQueue:
         with self._file.writing() as connection:
             held, until = connection.execute("SELECT owner, until FROM lease").fetchone()
             length, space, name = held.partition(" ")
-            now = steady()
+            now = boottime()
             # One that ends later than it can was given before the machine was started again.
             free = not (space and now < until <= now + float(length))
             if name != owner and (renews or not free):

@@ -32,8 +32,8 @@ class Workers:
         self._process = os.getpid()
         self._work: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
         self._lock = threading.Lock()
-        self._threads = 0
-        self._waiting = 0  # pieces of work that no idle thread is promised to
+        self.threads = 0
+        self.waiting = 0  # pieces of work that no idle thread is promised to
 
     @functools.cached_property
     def aside(self) -> Workers:
@@ -57,10 +57,10 @@ class Workers:
                 done.set_result(result)
 
         with self._lock:
-            self._waiting += 1
-            start = self._waiting > 0 and self._threads < self.most
+            self.waiting += 1
+            start = self.waiting > 0 and self.threads < self.most
             if start:
-                self._threads += 1
+                self.threads += 1
         self._work.put(work)
         if start:
             threading.Thread(target=self._run, name=self._name, daemon=True).start()
@@ -69,14 +69,14 @@ class Workers:
     def _run(self) -> None:
         while True:
             with self._lock:
-                self._waiting -= 1  # this thread is free for one
+                self.waiting -= 1  # this thread is free for one
             try:
                 work = self._work.get(timeout=_IDLE_SECONDS)
             except queue.Empty:
                 with self._lock:
-                    self._waiting += 1
-                    if self._waiting > 0:  # one came at the last moment
+                    self.waiting += 1
+                    if self.waiting > 0:  # one came at the last moment
                         continue
-                    self._threads -= 1
+                    self.threads -= 1
                     return
             work()

@@ -92,7 +92,7 @@ class Slowing:
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         self._clock, self._sleep = clock, sleep
-        self._records: OrderedDict[str, _Record] = OrderedDict()
+        self.records: OrderedDict[str, _Record] = OrderedDict()
 
     @contextlib.asynccontextmanager
     async def turn(self, key: str, pace: Pace, address: str | None = None) -> AsyncIterator[None]:
@@ -144,7 +144,7 @@ class Slowing:
 
     def blocked(self, key: str) -> bool:
         """Whether tries are refused without being looked at."""
-        record = self._records.get(key)
+        record = self.records.get(key)
         return record is not None and (
             len(record.queue) >= _WAITING or record.following - self._clock() > PATIENCE
         )
@@ -157,12 +157,12 @@ class Slowing:
         record.following = max(record.following, now + record.interval(pace))
 
     def _record(self, key: str) -> _Record:
-        record = self._records.get(key)
+        record = self.records.get(key)
         if record is None:
-            record = self._records[key] = _Record(since=self._clock())
-        self._records.move_to_end(key)
-        while len(self._records) > _MOST:
-            self._records.popitem(last=False)
+            record = self.records[key] = _Record(since=self._clock())
+        self.records.move_to_end(key)
+        while len(self.records) > _MOST:
+            self.records.popitem(last=False)
         return record
 
 

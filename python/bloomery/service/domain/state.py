@@ -4,19 +4,20 @@ a log leads to the same filters as the first time."""
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, TypeVar
+from types import MappingProxyType
+from typing import Any, Protocol, TypeVar
 
 from bloomery import errors
-from bloomery.filters import creation
+from bloomery.filters import creation, saved
+from bloomery.filters.files import Loading
 from bloomery.service.domain import operations
 from bloomery.service.domain.operations import Op, Record
 from bloomery.storage import files
-from bloomery.storage.loading import Loading
 
-__all__ = ["LARGE", "Entry", "Long", "State"]
+__all__ = ["LARGE", "Entry", "Long", "Shelf", "State"]
 
 _T = TypeVar("_T")
 LARGE = 4 << 20  # bytes of a filter: what is done to all of a larger one takes milliseconds
@@ -40,6 +41,21 @@ class Entry:
     settings: dict[str, Any] = field(default_factory=dict)  # as CREATE and ADJUST gave them
     loading: Loading | None = None
     changes: int = 0  # operations that a running server did to it, adds and removals aside
+    followed: bool = False  # does a successor, which is being built, get every key that is added?
+
+
+class Shelf(Protocol):
+    """Where a running server's hot path finds the filters. Only `State` puts them there, in the
+    same step in which it changes its own entries: the two cannot differ."""
+
+    def put(self, entry: Entry) -> None:
+        """Show a filter as it is now, in place of what its name had before."""
+
+    def drop(self, name: bytes) -> None:
+        """Show none of this name any more."""
+
+    def items(self, entry: Entry) -> int:
+        """How many keys it holds: the hot path counts what it adds and removes."""
 
 
 class Long(Exception):
@@ -58,35 +74,82 @@ def _nothing(entry: Entry) -> None:
 class State:
     """The filters of a server.
 
-    `on_put` is told of each entry that is new, renamed or has another filter object now; `on_drop`
-    of each that is gone. An operation that is refused has changed nothing and belongs in no log.
+    `on_drop` is told of each entry that is gone. An operation that is refused has changed nothing
+    and belongs in no log.
+
+    `filters` (by number) and `names` are views: entries are put, dropped and renamed here alone,
+    and with each step the shelf of a running server (`attach`) follows.
 
     Time is what the operations say it is: a filter that forgets goes by `now`, the time of the last
     operation, or of the last `pass_time`. A server calls that at the start of each turn and logs
     the turn's records with the same time; a replay then forgets exactly what the server forgot.
     """
 
-    def __init__(
-        self,
-        on_put: Callable[[Entry], None] = _nothing,
-        on_drop: Callable[[Entry], None] = _nothing,
-    ) -> None:
-        self.filters: dict[int, Entry] = {}
-        self.names: dict[bytes, Entry] = {}
+    def __init__(self, on_drop: Callable[[Entry], None] = _nothing) -> None:
+        self._filters: dict[int, Entry] = {}
+        self._names: dict[bytes, Entry] = {}
+        self.filters: Mapping[int, Entry] = MappingProxyType(self._filters)
+        self.names: Mapping[bytes, Entry] = MappingProxyType(self._names)
+        self._shelf: Shelf | None = None
         self.next_id = 1
         self.now = 0.0
-        self.on_put = on_put
         self.on_drop = on_drop
         self._waiting: list[tuple[float, int]] = []  # a heap: when to look at which filter
         # For who has no time: what takes long is raised as `Long`; its outcome, when it is had, is
         # put here, and the operation is done again.
         self.hurried = False
         self.outcome: tuple[Any] | None = None
-        self.held: Callable[[Entry], bool] = lambda entry: False  # does a thread work on it?
 
     def clock(self) -> float:
         """The time that filters go by."""
         return self.now
+
+    # Entries: no other method changes which there are, and under which name.
+
+    def attach(self, shelf: Shelf) -> None:
+        """Let a shelf show all filters from now on."""
+        self._shelf = shelf
+        for entry in self._filters.values():
+            shelf.put(entry)
+
+    def put(self, entry: Entry) -> None:
+        """Take an entry in, with its filter, as it was created or as it comes from a snapshot."""
+        self.tell_time(entry)
+        self._filters[entry.id] = self._names[entry.name] = entry
+        self.next_id = max(self.next_id, entry.id + 1)
+        self._await(entry)
+        self._show(entry)
+
+    def _remove_entry(self, entry: Entry) -> None:
+        del self._filters[entry.id], self._names[entry.name]
+        if self._shelf is not None:
+            self._shelf.drop(entry.name)
+        self.on_drop(entry)
+
+    def _set_name(self, entry: Entry, name: bytes) -> None:
+        """Give a free name to an entry."""
+        before, entry.name = entry.name, name
+        self._names[name] = self._names.pop(before)
+        if self._shelf is not None:
+            self._shelf.drop(before)
+            self._shelf.put(entry)
+
+    def _show(self, entry: Entry) -> None:
+        if self._shelf is not None:
+            self._shelf.put(entry)
+
+    def count(self, entry: Entry) -> int:
+        """How many keys a filter holds now."""
+        if self._shelf is not None and self._filters.get(entry.id) is entry:
+            entry.items = self._shelf.items(entry)
+        return entry.items
+
+    def refresh(self, entry: Entry) -> None:
+        """Let the shelf have what follows from an entry (its limit, its mark) as it is now."""
+        self.count(entry)
+        self._show(entry)
+
+    # Operations.
 
     def apply(self, op: int, filter_id: int, data: bytes, at: float) -> Entry | None:
         """Do an operation; the entry that it was done to, if it is still there.
@@ -100,25 +163,30 @@ class State:
                 f"operation {op} is not known: a newer bloomery wrote it: upgrade bloomery again"
             )
         try:
-            return method(self, filter_id, data)
+            entry = method(self, filter_id, data)
+            if entry is not None:
+                self._show(entry)
+            return entry
         except (errors.BloomeryError, Long):
             raise
         except (AttributeError, KeyError, TypeError, ValueError) as problem:  # fields that are not
             raise errors.CorruptData(f"{Op(op).name} has not the fields it needs") from problem
 
-    def pass_time(self, now: float) -> list[Record]:
+    def pass_time(
+        self, now: float, is_locked: Callable[[Entry], bool] = lambda entry: False
+    ) -> list[Record]:
         """Let the time be `now`: drop what has expired, rotate what is due. Returns the records of
-        it, which belong in the log with that time."""
+        it, which belong in the log with that time. What is locked waits until it no longer is."""
         self.now = now
         records: list[Record] = []
-        held: list[tuple[float, int]] = []
+        locked: list[tuple[float, int]] = []
         while self._waiting and self._waiting[0][0] <= now:
             due = heapq.heappop(self._waiting)
             entry = self.filters.get(due[1])
             if entry is None:
                 continue
-            if self.held(entry):  # it is looked at when the thread is done with it
-                held.append(due)
+            if is_locked(entry):
+                locked.append(due)
                 continue
             if entry.expires_at is not None and entry.expires_at <= now:
                 records.append((entry.id, Op.DROP, b""))
@@ -127,18 +195,9 @@ class State:
             else:
                 continue  # what it waited for is no more
             self.apply(records[-1][1], entry.id, b"", now)
-        for due in held:
+        for due in locked:
             heapq.heappush(self._waiting, due)
         return records
-
-    def put(self, entry: Entry) -> None:
-        """Take an entry in, with its filter, as it was created or as it comes from a snapshot."""
-        self.tell_time(entry)
-        self.filters[entry.id] = self.names[entry.name] = entry
-        self.next_id = max(self.next_id, entry.id + 1)
-        self._await(entry)
-        if entry.filter is not None:
-            self.on_put(entry)
 
     def tell_time(self, entry: Entry) -> None:
         """Let a filter go by our time, before anything is done with it."""
@@ -168,9 +227,10 @@ class State:
             heapq.heappush(self._waiting, (due, entry.id))
 
     def _entry(self, filter_id: int) -> Entry:
-        entry = self.filters.get(filter_id)
+        entry = self._filters.get(filter_id)
         if entry is None:
             raise errors.CorruptData(f"there is no filter number {filter_id}")
+        self.count(entry)
         return entry
 
     def _new(self, filter_id: int, name: bytes, replace: bool = False) -> None:
@@ -207,9 +267,7 @@ class State:
         return entry
 
     def _drop(self, filter_id: int, data: bytes) -> None:
-        entry = self._entry(filter_id)
-        del self.filters[filter_id], self.names[entry.name]
-        self.on_drop(entry)
+        self._remove_entry(self._entry(filter_id))
 
     def _rename(self, filter_id: int, data: bytes) -> Entry:
         entry, name = (
@@ -217,13 +275,9 @@ class State:
             operations.name_of(operations.read_fields(data)["name"]),
         )
         if name != entry.name:
-            if name in self.names:  # as Redis does it
-                self._drop(self.names[name].id, b"")
-            del self.names[entry.name]
-            entry.name = name
-            self.names[name] = entry
-            if entry.filter is not None:
-                self.on_put(entry)
+            if name in self._names:  # as Redis does it
+                self._remove_entry(self._names[name])
+            self._set_name(entry, name)
         return entry
 
     def _copy(self, filter_id: int, data: bytes) -> Entry:
@@ -234,8 +288,8 @@ class State:
         self._new(filter_id, name, replace=True)
         filter = self.filter_of(source)
         copy = self._long(filter.nbytes, filter.copy)
-        if name in self.names:
-            self._drop(self.names[name].id, b"")
+        if name in self._names:
+            self._remove_entry(self._names[name])
         entry = Entry(
             filter_id, name, copy, self.now, source.expires_at, source.items, dict(source.settings)
         )
@@ -299,9 +353,7 @@ class State:
         entry = self._entry(filter_id)
         filter = self.filter_of(entry)
         compacted = self._long(filter.nbytes, partial(_compacted, filter))
-        if compacted is not filter:
-            entry.filter = compacted
-            self.on_put(entry)
+        entry.filter = compacted
         return entry
 
     def _chunk(self, filter_id: int, data: bytes) -> Entry:
@@ -382,7 +434,7 @@ def _compacted(filter: Any) -> Any:
 def _announced(head: bytes) -> int:
     """How large the filter will be whose head this is; 0 if it is none."""
     try:
-        return files.expect(head[: files.HEADER_BYTES])[1]
+        return saved.expect(head[: files.HEADER_BYTES])[1]
     except errors.BloomeryError:
         return 0
 

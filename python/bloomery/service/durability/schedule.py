@@ -127,7 +127,7 @@ class Saving:
         async with self.server.turns.frozen(problem):
             number, seq = await self._cut()
             for entry in engine.state.filters.values():
-                engine.count(entry)
+                engine.state.count(entry)
             try:
                 await asyncio.to_thread(snapshots.write, data, engine.state, number, seq)
             except OSError as failure:

@@ -15,12 +15,15 @@ from pathlib import Path
 from typing import Any, BinaryIO, cast
 
 from bloomery import _native, errors
+from bloomery.filters import bank
+from bloomery.filters import saved as saved_filter
+from bloomery.filters.files import Loading
+from bloomery.filters.files import open as open_filter
 from bloomery.service.domain.operations import name_of, text_of
 from bloomery.service.domain.state import Entry, State
 from bloomery.service.durability.folder import log_folder, snapshots_folder
 from bloomery.service.durability.log import remove_segment, segment_path, segments
-from bloomery.storage import anyfile, bankfile, files
-from bloomery.storage.loading import Loading
+from bloomery.storage import files
 
 __all__ = ["Generation", "Saved", "command", "generations", "prune", "publish", "write"]
 
@@ -99,7 +102,7 @@ class Generation:
         try:
             found = json.loads(path.read_bytes())
             body = found["manifest"]
-            if found["checksum"] != _sum(body):
+            if found["checksum"] != manifest_sum(body):
                 raise errors.CorruptData(f"{path}: damaged: its checksum does not hold")
             if body["format"] != _FORMAT:
                 raise errors.UnsupportedVersion(
@@ -126,7 +129,7 @@ class Generation:
         """Write the manifest, which makes the folder a snapshot."""
         body = {"format": _FORMAT, **asdict(self)}
         with (folder / MANIFEST).open("w", encoding="ascii") as file:
-            json.dump({"manifest": body, "checksum": _sum(body)}, file)
+            json.dump({"manifest": body, "checksum": manifest_sum(body)}, file)
             file.flush()
             os.fsync(file.fileno())
         files.sync_folder(str(folder))
@@ -143,7 +146,7 @@ class Generation:
                     for part in read_chunks(file):
                         entry.loading.take(entry.loading.received, part)
             else:
-                entry.filter = anyfile.open(path)
+                entry.filter = open_filter(path)
         except FileNotFoundError:
             raise errors.CorruptData(f"{path}: missing") from None
         return entry
@@ -189,7 +192,7 @@ def generations(data: str | os.PathLike[str]) -> list[int]:
     return sorted(int(path.name) for path in found if path.name.isdecimal())
 
 
-def _sum(body: dict[str, Any]) -> int:
+def manifest_sum(body: dict[str, Any]) -> int:
     return _native.checksum(json.dumps(body, sort_keys=True).encode())
 
 
@@ -218,14 +221,14 @@ def save(entry: Entry, folder: Path) -> Saved:
     with path.open("wb") as raw:
         file = cast("BinaryIO", PacedFile(raw))
         if entry.loading is None and entry.filter.kind == "bank":
-            bankfile.write(entry.filter, raw, _PACE_BYTES)
+            bank.write(entry.filter, raw, _PACE_BYTES)
         elif entry.loading is not None:
             checksum = 0
             for part in entry.loading.parts():
                 checksum = zlib.crc32(part, checksum)
                 file.write(part)
         else:
-            files.write(entry.filter, file)
+            saved_filter.write(entry.filter, file)
         raw.flush()
         os.fsync(raw.fileno())
     if entry.loading is None:

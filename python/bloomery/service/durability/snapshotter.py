@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from bloomery import _native, errors
+from bloomery.filters.saved import expect
 from bloomery.service.domain.state import Entry, State
 from bloomery.service.durability import snapshots
 from bloomery.service.durability.copies import Copies
@@ -33,7 +34,7 @@ __all__ = ["main", "take"]
 
 _PATIENCE = 30.0  # seconds
 _PACE_BYTES = 64 << 20
-_MAP_FROM = 1 << 20  # bytes: smaller filters are changed in memory and written once
+MAP_FROM = 1 << 20  # bytes: smaller filters are changed in memory and written once
 
 
 class Working(State):
@@ -62,7 +63,7 @@ class Working(State):
         if saved is not None:
             assert self.base is not None
             assert self.copies is not None
-            if saved.nbytes < _MAP_FROM or saved.settings.get("kind") == "bank":
+            if saved.nbytes < MAP_FROM or saved.settings.get("kind") == "bank":
                 self.copies.whole(saved)
                 entry.filter = self.base.load(self.data, saved).filter
             else:
@@ -75,7 +76,7 @@ class Working(State):
         """Take an entry in; a large filter in memory moves to a file."""
         filter = entry.filter
         new = filter is not None and entry.id not in self.maps and filter.kind != "bank"
-        if new and filter.nbytes >= _MAP_FROM:
+        if new and filter.nbytes >= MAP_FROM:
             saved = snapshots.save(entry, self.folder)
             entry.filter = None
             self._map(entry, self.folder / saved.file)
@@ -85,7 +86,7 @@ class Working(State):
         with path.open("r+b") as file:
             mapped = mmap.mmap(file.fileno(), 0)
         head = mapped[: files.HEADER_BYTES]
-        cls, _, _ = files.expect(head)
+        cls, _, _ = expect(head)
         entry.filter = cls._open(head, mapped, files.HEADER_BYTES, writable=True)
         self.maps[entry.id] = mapped
 
@@ -201,7 +202,7 @@ def _say_problem(text: str) -> None:
     _say(problem=text)
 
 
-def _wait_for(lock: IO[str], folder: Path) -> None:
+def wait_for_lock(lock: IO[str], folder: Path) -> None:
     """Take the lock. That of a server that was killed ends by itself, if not at once."""
     until = time.monotonic() + _PATIENCE
     while True:
@@ -228,7 +229,7 @@ def main(arguments: list[str]) -> int:
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with (folder / ".lock").open("w") as lock:
-            _wait_for(lock, folder)
+            wait_for_lock(lock, folder)
             take(data, number)
     except (errors.BloomeryError, OSError) as problem:
         print(f"no snapshot {number}: {problem}".replace("\n", " "), file=sys.stderr)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
@@ -18,9 +19,6 @@ from bloomery.service.http.body import key_schemas
 from bloomery.service.http.endpoints import file, filters, health, keys, lookup, maintenance
 from bloomery.service.http.problems import Refused
 
-if TYPE_CHECKING:
-    from bloomery.service.server import Server
-
 __all__ = ["failure", "make"]
 
 _ABOUT = (
@@ -33,8 +31,9 @@ _ROUTERS = (
 )
 
 
-def make(server: Server | None) -> FastAPI:
-    """The application of a server; without one it can only be described."""
+def make(not_ready: Callable[[], str] = lambda: "loading") -> FastAPI:
+    """The application; `not_ready` tells why clients may not use it yet, or no longer. All but its
+    health needs `app.state.context`, a HttpContext, before it is asked for."""
     app = FastAPI(
         title="bloomery",
         version=__version__,
@@ -44,7 +43,7 @@ def make(server: Server | None) -> FastAPI:
         redoc_url=None,
         redirect_slashes=False,
     )
-    app.state.server = server
+    app.state.not_ready = not_ready
     for router in _ROUTERS:
         # Not `include_router`, which makes other routes of them, and ours answer by themselves.
         app.router.routes.extend(router.routes)
@@ -61,12 +60,12 @@ def make(server: Server | None) -> FastAPI:
 
 
 def failure(problem: Exception) -> Response:
-    """The answer to a request that failed."""
+    """The response to a request that failed."""
     if isinstance(problem, errors.BloomeryError):
-        return problems.answer(problem)
+        return problems.response(problem)
     if isinstance(problem, MemoryError):
-        told = errors.NotEnoughMemory(str(problem) or "there is no memory for that")
-        return problems.answer(told)
+        text = str(problem) or "there is no memory for that"
+        return problems.response(errors.NotEnoughMemory(text))
     status, body = problems.document("error", "an error of the server, which has printed more")
     return Response(body, status, media_type=problems.MEDIA)
 
@@ -79,24 +78,24 @@ async def _of_http(request: Request, problem: HTTPException) -> Response:
     """What Starlette says: there is no such path, or it does not take this method."""
     if problem.status_code == 405:
         allow = ", ".join(sorted(_methods(request)))
-        return problems.answer(Refused(f"this path takes {allow}", 405, allow))
+        return problems.response(Refused(f"this path takes {allow}", 405, allow))
     if problem.status_code == 404:
-        return problems.answer(Refused("there is no such path: /openapi.json has all", 404))
-    return problems.answer(Refused(str(problem.detail), problem.status_code))
+        return problems.response(Refused("there is no such path: /openapi.json has all", 404))
+    return problems.response(Refused(str(problem.detail), problem.status_code))
 
 
 def _methods(request: Request) -> set[str]:
-    found: set[str] = set()
+    methods: set[str] = set()
     for route in request.app.routes:
         if isinstance(route, Route) and route.matches(request.scope)[0] is not Match.NONE:
-            found |= route.methods or set()
-    return found
+            methods |= route.methods or set()
+    return methods
 
 
 async def _not_valid(request: Request, problem: RequestValidationError) -> Response:
-    found = validation.differences(problem.errors()[:20])
-    detail = "; ".join(f"{one['where']}: {one['what']}" for one in found[:3])
-    status, body = problems.document("invalid-parameter", detail, errors=found)
+    differences = validation.differences(problem.errors()[:20])
+    detail = "; ".join(f"{field['where']}: {field['what']}" for field in differences[:3])
+    status, body = problems.document("invalid-parameter", detail, errors=differences)
     return Response(body, status, media_type=problems.MEDIA)
 
 
@@ -110,16 +109,16 @@ async def _openapi(request: Request) -> Response:
 
 def _document(app: FastAPI) -> dict[str, Any]:
     if app.openapi_schema is None:
-        made = get_openapi(
+        document = get_openapi(
             title=app.title, version=app.version, description=_ABOUT, routes=app.routes
         )
-        schemas = made["components"]["schemas"]
+        schemas = document["components"]["schemas"]
         schemas.update(key_schemas.SCHEMAS)
         schemas["Problem"] = problems.Problem.model_json_schema()
         schemes = {"token": "bearer", "password": "basic"}
-        made["components"]["securitySchemes"] = {
+        document["components"]["securitySchemes"] = {
             name: {"type": "http", "scheme": scheme} for name, scheme in schemes.items()
         }
-        made["security"] = [{}, {"token": []}, {"password": []}]
-        app.openapi_schema = made
+        document["security"] = [{}, {"token": []}, {"password": []}]
+        app.openapi_schema = document
     return app.openapi_schema

@@ -1,58 +1,56 @@
-"""Who asks: the Authorization header of a request, and whether that one may do it."""
+"""Log in by the Authorization header of a request, and check what its user may do."""
 
 from __future__ import annotations
 
 import base64
 import binascii
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from bloomery import errors
 from bloomery.service.access.permissions import ANYBODY, User, check
 from bloomery.service.http.body.bodies import header
+from bloomery.service.http.context import HttpContext
 
-if TYPE_CHECKING:
-    from bloomery.service.server import Server
-
-__all__ = ["admit", "check_again", "known"]
+__all__ = ["authenticate", "authorize", "reauthorize"]
 
 Scope = Any  # of ASGI: a dict, whose values differ
 
 
-async def admit(server: Server, scope: Scope, operation: str, *names: bytes) -> None:
+async def authorize(context: HttpContext, scope: Scope, operation: str, *names: bytes) -> None:
     """Raise unless whoever asks may do this to filters of these names; and hear of those that
     another node has just made."""
-    check(await known(server, scope), operation, *names)
-    await server.commands.hear(*names)
+    check(await authenticate(context, scope), operation, *names)
+    await context.commands.discover(*names)
 
 
-def check_again(server: Server, scope: Scope, operation: str, *names: bytes) -> None:
+def reauthorize(context: HttpContext, scope: Scope, operation: str, *names: bytes) -> None:
     """Raise unless who was let do this still may: what comes as a stream may come for days."""
-    if server.access.required:
+    if context.access.required:
         login = scope.get("login")
-        found = None if login is None or login.over() else server.access.current(login)
-        check(None if found is None else found.user, operation, *names)
+        current = None if login is None or login.over() else context.access.current(login)
+        check(None if current is None else current.user, operation, *names)
 
 
-async def known(server: Server, scope: Scope) -> User | None:
+async def authenticate(context: HttpContext, scope: Scope) -> User | None:
     """Who asks; None if the request does not try to log in. NotLoggedIn if it fails."""
-    if not server.access.required:
+    if not context.access.required:
         return ANYBODY
     value = header(scope, b"authorization")
     if value is None:
         return None
     client = scope.get("client")
     address = client[0] if client else ""
-    scheme, _, given = value.partition(b" ")
+    scheme, _, credentials = value.partition(b" ")
     if scheme.lower() == b"bearer":
-        token = given.strip().decode("latin-1")
-        login = await server.access.log_in(None, token, address, door="http")
+        token = credentials.strip().decode("latin-1")
+        login = await context.access.log_in(None, token, address, door="http")
     elif scheme.lower() == b"basic":
         try:
-            pair = base64.b64decode(given.strip(), validate=True).decode()
+            pair = base64.b64decode(credentials.strip(), validate=True).decode()
         except (binascii.Error, UnicodeDecodeError):
             raise errors.NotLoggedIn("the Basic credentials are not base64 of UTF-8") from None
         user, _, password = pair.partition(":")
-        login = await server.access.log_in(user, password, address, door="http")
+        login = await context.access.log_in(user, password, address, door="http")
     else:
         raise errors.NotLoggedIn("Authorization must be Bearer and a token, or Basic")
     scope["login"] = login

@@ -16,12 +16,10 @@ from __future__ import annotations
 import ipaddress
 import re
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from bloomery import errors
-
-if TYPE_CHECKING:
-    from bloomery.service.server import Server
+from bloomery.service.config.settings import Settings
 
 __all__ = ["refusal", "security_headers"]
 
@@ -49,20 +47,21 @@ def security_headers(tls: bool) -> list[tuple[bytes, bytes]]:
     return [*_HEADERS, _HSTS] if tls else [*_HEADERS]
 
 
-def refusal(server: Server, scope: Any) -> errors.NotAllowed | None:
-    """Why a request is not looked at: a page of somebody else's may have sent it."""
-    given = scope["given"]
-    host = given.get(b"host")
+def refusal(scope: Any, settings: Settings, certified: tuple[str, ...]) -> errors.NotAllowed | None:
+    """Why a request is not looked at: a page of somebody else's may have sent it. `certified`: the
+    names of the TLS certificate."""
+    headers = scope["headers_by_name"]
+    host = headers.get(b"host")
     # A browser always sends one: without it, it is a check of HTTP/1.0, as HAProxy's are.
-    if host is not None and not _is_ours(host, *_names(server)):
+    if host is not None and not _is_ours(host, settings.host, settings.http_hosts, certified):
         return errors.NotAllowed(
             f"the Host {host[:80].decode('latin-1')!a} is no name of this server's: use its "
             "address, or add the name to its setting http-hosts"
         )
-    origin = given.get(b"origin")
-    if origin is not None and not _same(origin, scope["scheme"], host, server):
+    origin = headers.get(b"origin")
+    if origin is not None and not _same(origin, scope["scheme"], host, settings):
         return errors.NotAllowed("a web page of another origin may not use this server")
-    if given.get(b"sec-fetch-site") not in _OWN_SITES and not _follows_link(scope, given):
+    if headers.get(b"sec-fetch-site") not in _OWN_SITES and not _follows_link(scope, headers):
         return errors.NotAllowed("a web page of another site may not use this server")
     return None
 
@@ -70,23 +69,18 @@ def refusal(server: Server, scope: Any) -> errors.NotAllowed | None:
 # DNS rebinding.
 
 
-def _names(server: Server) -> tuple[str, str, tuple[str, ...]]:
-    tls = server.certificate
-    return server.settings.host, server.settings.http_hosts, () if tls is None else tls.names
-
-
 @lru_cache(maxsize=1024)
 def _is_ours(host: bytes, bound: str, configured: str, certified: tuple[str, ...]) -> bool:
     """Whether a Host header names this server. No DNS leads to an address, nor, as browsers have
     it, to localhost."""
-    found = _HOST.fullmatch(host.decode("latin-1").lower())
-    if found is None:
+    match = _HOST.fullmatch(host.decode("latin-1").lower())
+    if match is None:
         return False
-    name = found[1].rstrip(".")
+    name = match[1].rstrip(".")
     if name == "localhost" or name.endswith(".localhost") or _is_address(name.strip("[]")):
         return True
-    names = (bound, *certified, *(one.rpartition("://")[2] for one in configured.split(",")))
-    return any(_matches(name, one) for one in names)
+    origins = (origin.rpartition("://")[2] for origin in configured.split(","))
+    return any(_matches(name, pattern) for pattern in (bound, *certified, *origins))
 
 
 def _is_address(name: str) -> bool:
@@ -110,18 +104,18 @@ def _matches(name: str, pattern: str) -> bool:
 # CSRF.
 
 
-def _same(origin: bytes, scheme: str, host: bytes | None, server: Server) -> bool:
+def _same(origin: bytes, scheme: str, host: bytes | None, settings: Settings) -> bool:
     """Whether an Origin is this server's own, as the browser knows it: behind a proxy that speaks
     TLS it is one of http-hosts."""
     text = origin.decode("latin-1").lower()
     own = f"{scheme}://{(host or b'').decode('latin-1').lower()}"
-    return text == own or ("://" in text and text in server.settings.http_hosts.split(","))
+    return text == own or ("://" in text and text in settings.http_hosts.split(","))
 
 
-def _follows_link(scope: Any, given: dict[bytes, bytes]) -> bool:
+def _follows_link(scope: Any, headers: dict[bytes, bytes]) -> bool:
     """Whether somebody followed a link to here: what they see, the page they came from does not."""
     return (
         scope["method"] in ("GET", "HEAD")
-        and given.get(b"sec-fetch-mode") == b"navigate"
-        and given.get(b"sec-fetch-dest") == b"document"
+        and headers.get(b"sec-fetch-mode") == b"navigate"
+        and headers.get(b"sec-fetch-dest") == b"document"
     )

@@ -15,7 +15,7 @@ from starlette.responses import Response
 
 from bloomery import errors
 
-__all__ = ["STATUSES", "Problem", "Refused", "answer", "describe", "document"]
+__all__ = ["STATUSES", "Problem", "Refused", "describe", "document", "response"]
 
 MEDIA = "application/problem+json"
 RETRY_SECONDS = "2"
@@ -90,7 +90,7 @@ def document(code: str, detail: str, status: int | None = None, **more: Any) -> 
     return number, to_json(body, inf_nan_mode="null")
 
 
-def answer(problem: errors.BloomeryError, **more: Any) -> Response:
+def response(problem: errors.BloomeryError, **more: Any) -> Response:
     """The response that tells a problem."""
     status = problem.status if isinstance(problem, Refused) else None
     number, body = document(problem.code, str(problem), status, **more)
@@ -114,13 +114,13 @@ def phrase(status: int) -> str:
 
 def describe(*codes: str, statuses: tuple[int, ...] = ()) -> dict[int | str, dict[str, Any]]:
     """The problems that a route may answer with, for the OpenAPI document."""
-    found: dict[int, list[str]] = {status: ["invalid-request"] for status in statuses}
+    by_status: dict[int, list[str]] = {status: ["invalid-request"] for status in statuses}
     for code in codes:
-        found.setdefault(STATUSES[code], []).append(code)
+        by_status.setdefault(STATUSES[code], []).append(code)
     return {
         status: {
             "description": f"{phrase(status)}: {', '.join(named)}",
             "content": {MEDIA: {"schema": {"$ref": "#/components/schemas/Problem"}}},
         }
-        for status, named in sorted(found.items())
+        for status, named in sorted(by_status.items())
     }

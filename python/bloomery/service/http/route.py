@@ -1,9 +1,9 @@
-"""A route of the API: who asks is known, and may, before a byte of the body is read."""
+"""A route of the API, which authenticates and authorizes before a byte of the body is read."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar, cast
+from typing import Annotated, Any, TypeVar, cast
 from urllib.parse import unquote_to_bytes
 
 from fastapi import APIRouter, Depends, Path, Request, Response
@@ -13,18 +13,17 @@ from pydantic_core import to_json
 from bloomery import errors
 from bloomery.service.access.audit import AUDITED
 from bloomery.service.access.permissions import check
+from bloomery.service.commands import Commands
 from bloomery.service.http.body import bodies
-from bloomery.service.http.login import known
+from bloomery.service.http.context import HttpContext
+from bloomery.service.http.limits import MAX_PLAIN_BODY
+from bloomery.service.http.login import authenticate
 from bloomery.service.http.problems import Refused
 from bloomery.service.http.validation import check_query
 
-if TYPE_CHECKING:
-    from bloomery.service.commands import Commands
-    from bloomery.service.server import Server
-
 __all__ = [
-    *("JSON", "Answer", "Name", "Route", "also", "commands_of", "does", "done_to", "routes"),
-    "server_of",
+    *("JSON", "ApiResponse", "Name", "Route", "apply_to_filters", "authorize_also", "commands_of"),
+    *("context_of", "does", "routes"),
 ]
 
 _T = TypeVar("_T")
@@ -37,22 +36,24 @@ def does(operation: str) -> dict[str, Any]:
     return {_OPERATION: operation}
 
 
-def server_of(request: Request) -> Server:
-    """The server that is asked."""
-    return cast("Server", request.app.state.server)
+def context_of(request: Request) -> HttpContext:
+    """The parts of the server that endpoints use."""
+    return cast("HttpContext", request.app.state.context)
 
 
 def commands_of(request: Request) -> Commands:
     """What can be done to its filters, in this turn: use it before the next `await`."""
-    server = server_of(request)
-    server.turns.join()
-    return server.commands
+    context = context_of(request)
+    context.turns.join()
+    return context.commands
 
 
-async def done_to(request: Request, operation: Callable[[Commands], _T], *names: bytes) -> _T:
+async def apply_to_filters(
+    request: Request, operation: Callable[[Commands], _T], *names: bytes
+) -> _T:
     """Do something to whole filters; if they are large, others are served meanwhile."""
     commands = commands_of(request)
-    return await server_of(request).aside.whole(names, lambda: operation(commands))
+    return await context_of(request).aside.whole(names, lambda: operation(commands))
 
 
 async def _name(
@@ -66,7 +67,7 @@ async def _name(
 Name = Annotated[bytes, Depends(_name)]
 
 
-class Answer(Response):
+class ApiResponse(Response):
     """A value as JSON. What is no number (not known, without end) is null."""
 
     media_type = "application/json"
@@ -83,7 +84,7 @@ class Route(APIRoute):
         handle = super().get_route_handler()
         operation = (self.openapi_extra or {})[_OPERATION]
         takes_body = self.body_field is not None
-        asked = [field.alias for field in self.dependant.query_params]
+        parameters = [field.alias for field in self.dependant.query_params]
 
         async def checked(request: Request) -> Response:
             scope, state = request.scope, request.state
@@ -91,44 +92,44 @@ class Route(APIRoute):
             state.operation, state.user = operation, None
             state.names = [] if quoted is None else [unquote_to_bytes(quoted)]
             try:
-                server = server_of(request)
-                state.user = await known(server, scope)
+                context = context_of(request)
+                state.user = await authenticate(context, scope)
                 check(state.user, operation, *state.names)
-                await server.commands.hear(*state.names)
-                response = await answered(request)
+                await context.commands.discover(*state.names)
+                response = await parsed_and_handled(request)
             except (errors.NotAllowed, errors.NotLoggedIn):
-                _note(request, "refused")
+                _audit(request, "refused")
                 raise
             except Exception:
-                _note(request, "failed")
+                _audit(request, "failed")
                 raise
-            _note(request, "done")
+            _audit(request, "done")
             return response
 
-        async def answered(request: Request) -> Response:
-            scope, server = request.scope, server_of(request)
-            check_query(scope["query_string"], asked)
+        async def parsed_and_handled(request: Request) -> Response:
+            scope, receive = request.scope, request.receive
+            check_query(scope["query_string"], parameters)
             if takes_body:
                 if bodies.media_type(scope) != JSON:
                     raise Refused("the body must be JSON: Content-Type: application/json", 415)
-                body = await server.http.bodies.read(scope, request.receive, bodies.MOST_PLAIN)
-                request = _Parsed(scope, request.receive, body, bodies.parse_plain(body))
+                body = await bodies.read(context_of(request), scope, receive, MAX_PLAIN_BODY)
+                request = _ParsedRequest(scope, receive, body, bodies.parse_plain(body))
             return await handle(request)
 
         return checked
 
 
-def also(request: Request, operation: str, *names: bytes) -> None:
+def authorize_also(request: Request, operation: str, *names: bytes) -> None:
     """Raise unless whoever asks may do this to these filters too, which the body names."""
     request.state.names += names
     check(request.state.user, operation, *names)
 
 
-def _note(request: Request, outcome: str) -> None:
-    """Note what is administrative in the audit log."""
+def _audit(request: Request, outcome: str) -> None:
+    """Write what is administrative to the audit log."""
     state = request.state
     if state.operation in AUDITED:
-        server_of(request).audit.note(
+        context_of(request).audit.note(
             None if state.user is None else state.user.name,
             request.client.host if request.client else "",
             "http",
@@ -139,12 +140,12 @@ def _note(request: Request, outcome: str) -> None:
         )
 
 
-def routes(route: type[APIRoute] = Route) -> APIRouter:
+def routes(route_class: type[APIRoute] = Route) -> APIRouter:
     """A place for routes of a kind; in the document each has the name of its function."""
-    return APIRouter(route_class=route, generate_unique_id_function=lambda one: one.name)
+    return APIRouter(route_class=route_class, generate_unique_id_function=lambda route: route.name)
 
 
-class _Parsed(Request):
+class _ParsedRequest(Request):
     """A request whose body was read and parsed."""
 
     def __init__(self, scope: Any, receive: Any, body: bytes, value: Any) -> None:

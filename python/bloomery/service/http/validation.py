@@ -1,7 +1,7 @@
-"""What is wrong with a request, in words that say what would be right.
+"""Say what is wrong with a request, in words that say what would be right.
 
-pydantic finds it; `Extra inputs are not permitted` helps nobody who wrote `error_rte`. Nothing of
-what was given is told but the names of fields: it may be a key.
+pydantic finds it; `Extra inputs are not permitted` helps nobody who wrote `error_rte`. The words
+have names of fields in them, and nothing else of the request: it may be a key.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 from starlette.datastructures import QueryParams
 
 from bloomery import errors
-from bloomery.service.http.endpoints.models import KINDS, Changes, Merge
+from bloomery.service.http.models import KINDS, Changes, Merge
 
 __all__ = ["check_query", "differences"]
 
@@ -24,22 +24,23 @@ _WORDS = {"warn_within": _TIMES, "grace": _TIMES, "window": _TIMES}
 _LATER = [*Changes.model_fields, *Merge.model_fields]
 
 
-def differences(found: Iterable[Any]) -> list[dict[str, str]]:
+def differences(problems: Iterable[Any]) -> list[dict[str, str]]:
     """Where a request differs from the document, and what would be right: each place once."""
-    told: dict[str, str] = {}
-    for one in found:
-        place, *parts = one["loc"]
+    advice: dict[str, str] = {}
+    for problem in problems:
+        place, *parts = problem["loc"]
         kind = None
         if parts and parts[0] in KINDS and place == "body":
             kind = parts.pop(0)
         field = str(parts[0])[:60] if parts else ""
         at = "".join(f"[{part}]" for part in parts[1:] if isinstance(part, int))
-        told.setdefault(f"{place}.{field}{at}" if field else place, _right(one, field, kind))
-    return [{"where": where, "what": what} for where, what in told.items()]
+        where = f"{place}.{field}{at}" if field else place
+        advice.setdefault(where, _what_is_right(problem, field, kind))
+    return [{"where": where, "what": what} for where, what in advice.items()]
 
 
-def _right(one: Any, field: str, kind: str | None) -> str:
-    what = one["type"]
+def _what_is_right(problem: Any, field: str, kind: str | None) -> str:
+    what = problem["type"]
     if what == "extra_forbidden":
         return _unknown(field, kind)
     if what == "union_tag_invalid":
@@ -50,7 +51,7 @@ def _right(one: Any, field: str, kind: str | None) -> str:
         return _WORDS[field]
     if what == "string_pattern_mismatch":
         return _NAMES
-    message: str = one["msg"]
+    message: str = problem["msg"]
     return message.replace("Input should", "must", 1).partition(", unable to")[0]
 
 
@@ -66,8 +67,8 @@ def _unknown(field: str, kind: str | None) -> str:
     return f"there is no such field{_like(field, KINDS[kind].model_fields)}"
 
 
-def _like(given: str, known: Iterable[str]) -> str:
-    near = get_close_matches(given[:60], list(known), 1)
+def _like(name: str, known: Iterable[str]) -> str:
+    near = get_close_matches(name[:60], list(known), 1)
     return f"; did you mean {near[0]}?" if near else ""
 
 

@@ -65,13 +65,7 @@ class Lookups:
         self.backings = {name: Backing(one, data) for name, one in (sources or {}).items()}
         self._bound: OrderedDict[int, _Bound] = OrderedDict()  # those asked last at the end
         self._watching: asyncio.Task[None] | None = None
-        before = engine.on_drop
-
-        def forget(entry: Entry) -> None:
-            before(entry)
-            self._bound.pop(entry.id, None)
-
-        engine.on_drop = forget
+        engine.on_drop.append(lambda entry: self._bound.pop(entry.id, None))
 
     async def start(self, say: Say) -> None:
         """Begin; and tell of filters that are bound to what is not there."""

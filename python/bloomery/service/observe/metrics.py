@@ -28,9 +28,8 @@ from bloomery.service.policy.policy import capacity_of
 if TYPE_CHECKING:
     from bloomery.service.server import Server
 
-__all__ = ["CONTENT_TYPE", "FILTER_FIGURES", "render"]
+__all__ = ["FILTER_FIGURES", "render"]
 
-CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 # Names that are looked at for one who may see only some of them: a tenth of a second.
 _MOST_NAMES = 200_000
 
@@ -195,7 +194,7 @@ class _ServerFigures(Collector):
 
     def _counters(self) -> Iterator[tuple[str, str, str, dict[str, int]]]:
         server = self.server
-        _, refused, native, rare = server.door.figures()
+        _, refused, native, rare = server.resp.clients.figures()
         by = {"native": native, "python": rare}
         yield "commands", "Commands of the Redis protocol, by what did them.", "by", by
         away = {"resp": refused, "http": server.http.refused}
@@ -208,7 +207,7 @@ class _ServerFigures(Collector):
 
     def _doors(self) -> Iterator[Metric]:
         open_now = GaugeMetricFamily("bloomery_connections", "Connections.", labels=["door"])
-        open_now.add_metric(["resp"], len(self.server.door.connections))
+        open_now.add_metric(["resp"], len(self.server.resp.clients.connections))
         open_now.add_metric(["http"], len(self.server.http.connections))
         yield open_now
 

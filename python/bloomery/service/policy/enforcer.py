@@ -49,7 +49,7 @@ class Policies:
         self._say = say
         self._known: dict[int, tuple[int, Policy]] = {}  # policies, as of so many changes
         self._waiting: dict[int, float] = {}  # full ones, and when each may rotate
-        engine.on_end = self.end_turn
+        engine.on_end.append(self.end_turn)
         # Some were full when the server went down, or would have been told of.
         filters = engine.state.filters.items()
         self._again = {number for number, entry in filters if "on_full" in entry.settings}
@@ -94,7 +94,7 @@ class Policies:
         if policy.on_full == "rotate":
             self._turn_over(entry, policy)
         elif policy.on_full in ("reject", "alert"):
-            self._compare(entry, policy, self.engine.count(entry))
+            self._compare(entry, policy, self.engine.state.count(entry))
         else:
             for kind in ("nearly-full", "full", "full-soon"):
                 self.alerts.end(kind, f"{shown(entry.name)} grows now", entry)
@@ -114,7 +114,7 @@ class Policies:
                 self.alerts.begin(kind, text + then, entry, **fields)
             elif not share or items < _FEWER * threshold:
                 self.alerts.end(kind, text, entry, **fields)
-                self.engine.renew(entry)  # its mark
+                self.engine.state.refresh(entry)  # its mark
 
     def _foresee(self, entry: Entry, policy: Policy, seconds: float | None) -> None:
         within = policy.warn_within
@@ -153,7 +153,7 @@ class Policies:
         if keys < part_of(policy.full_at, capacity_of(entry)):
             return
         due = facts["generation_started"] + policy.grace
-        busy = self.engine.problem is not None or self.engine.held(entry)
+        busy = self.engine.problem is not None or self.engine.is_locked(entry)
         if due > self.engine.state.now or busy:
             self._waiting[entry.id] = due
             return

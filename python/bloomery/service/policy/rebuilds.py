@@ -28,13 +28,7 @@ class Rebuilds:
         self.server = server
         self._states: dict[int, Rebuild] = {}  # by the number of the filter that has the name
         self._tasks: dict[int, asyncio.Task[None]] = {}
-        before = server.engine.on_drop
-
-        def forget(entry: Entry) -> None:
-            before(entry)
-            self._states.pop(entry.id, None)
-
-        server.engine.on_drop = forget
+        server.engine.on_drop.append(lambda entry: self._states.pop(entry.id, None))
         names = server.engine.state.names.items()
         left = [name for name, entry in names if name.startswith(PREFIX) and entry.expires_at]
         if left:  # by a crash; one that has no end is somebody's own

@@ -1,5 +1,4 @@
-"""The database of the registry: its URL, its connections, its transactions, and its failures in
-words that give no secret away."""
+"""The database of the registry: its URL, its connections, its transactions."""
 
 import sqlite3
 from collections.abc import Iterator
@@ -9,8 +8,9 @@ from typing import Any
 
 import sqlalchemy as sa
 from alembic.util import CommandError
-from sqlalchemy.exc import ArgumentError, DBAPIError, SQLAlchemyError
+from sqlalchemy.exc import ArgumentError, SQLAlchemyError
 
+from bloomery.database_errors import describe, redact
 from bloomery.errors import InvalidParameter, MissingExtra, RegistryUnavailable
 
 # A database that does not answer is away. The driver's own defaults are to wait for hours.
@@ -31,7 +31,7 @@ class Database:
 
         A Path is a SQLite file, whatever characters its name has.
         """
-        self._secrets: list[str] = []
+        self._secrets: list[object] = []
         if isinstance(url, Path):
             self._engine = _sqlite(sa.URL.create("sqlite", database=str(url)))
         else:
@@ -60,23 +60,17 @@ class Database:
         except SQLAlchemyError as failure:
             # Not the cause: it could show the URL.
             raise RegistryUnavailable(
-                f"the registry at {self._place()}: {self._said(failure)}"
+                f"the registry at {self._place()}: {self._describe(failure)}"
             ) from None
 
     def _place(self) -> str:
         url = self._engine.url
         host = f"{url.host or 'localhost'}:{url.port or 5432}/" if self.is_postgresql else ""
-        return self._without_secrets(f"{host}{url.database}")
+        return redact(f"{host}{url.database}", self._secrets)
 
-    def _said(self, failure: Exception) -> str:
+    def _describe(self, failure: Exception) -> str:
         """The failure in one line, without secrets."""
-        cause = failure.orig if isinstance(failure, DBAPIError) and failure.orig else failure
-        return self._without_secrets(" ".join(str(cause).split()) or type(cause).__name__)
-
-    def _without_secrets(self, text: str) -> str:
-        for secret in self._secrets:
-            text = text.replace(secret, "***")
-        return text
+        return describe(failure, self._secrets)
 
     def _engine_of(self, given: str) -> sa.Engine:
         form = "must be sqlite:///path or postgresql://user:password@host/database"
@@ -94,9 +88,8 @@ class Database:
                 raise InvalidParameter(f"the registry's URL names no file, {form}")
             return _sqlite(url)
         # Everything that may be a password, also of a URL that was put together wrongly.
-        maybe = [url.password, url.query.get("password"), url.query.get("sslpassword")]
-        maybe += rest.rpartition("@")[0].partition(":")[2].split("@")
-        self._secrets = sorted({str(one) for one in maybe if one}, key=len, reverse=True)
+        self._secrets = [url.password, url.query.get("password"), url.query.get("sslpassword")]
+        self._secrets += rest.rpartition("@")[0].partition(":")[2].split("@")
         try:
             return sa.create_engine(
                 url.set(drivername="postgresql+psycopg"),

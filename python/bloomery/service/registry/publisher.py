@@ -26,14 +26,8 @@ class Mirror:
         self.server = server
         self.registry = Registry(url, server)
         self.projection = Projection(self.registry, self._rows)
-        engine.on_change = self._changed
-        before = engine.on_drop
-
-        def dropped(entry: Entry) -> None:
-            before(entry)
-            self.projection.drop([entry.id])
-
-        engine.on_drop = dropped
+        engine.on_change.append(self._changed)
+        engine.on_drop.append(lambda entry: self.projection.drop([entry.id]))
         self.projection.start()
 
     def close(self) -> None:

@@ -192,7 +192,7 @@ class Registry(Database):
     def _why(self, connection: sa.Connection, name: str, failure: DBAPIError) -> str:
         holder = connection.scalar(sa.select(CONFIG.c.server).where(CONFIG.c.name == name))
         if holder is None:
-            return f"filter {name}: {self._said(failure)}"
+            return f"filter {name}: {self._describe(failure)}"
         return f"filter {name} of server {self.server} is left out: server {holder} has that name"
 
     def _drop(self, connection: sa.Connection, ids: Iterable[int]) -> None:

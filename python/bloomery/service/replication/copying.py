@@ -6,7 +6,6 @@ import contextlib
 import time
 
 from bloomery import BloomFilter, _native, errors
-from bloomery.filters import memory
 from bloomery.integrations.redis.bits.strings import Strings, create
 from bloomery.integrations.redis.naming import Keys
 from bloomery.integrations.redis.transfer import pushing
@@ -19,6 +18,7 @@ from bloomery.service.domain.operations import Op
 from bloomery.service.replication.catalogue import Catalogue, Changed, Listed
 from bloomery.service.replication.leftovers import taken_back, unsettled, was_dropped
 from bloomery.service.replication.shared import Shared, strings_of
+from bloomery.storage import memory
 
 __all__ = ["emptied", "empty", "loaded", "merged", "restored"]
 

@@ -95,15 +95,9 @@ class Node:
     def follow(self, engine: Engine) -> None:
         """Serve this engine."""
         self.engine = engine
-        engine.before = self.control.before
-        engine.on_begin = self._watch
-        before = engine.on_drop
-
-        def gone(entry: Entry) -> None:
-            before(entry)
-            self._forget(entry)
-
-        engine.on_drop = gone
+        engine.before_change.append(self.control.before)
+        engine.on_begin.append(self._watch)
+        engine.on_drop.append(self._forget)
 
     async def start(self) -> None:
         """Return when the copy is whole."""

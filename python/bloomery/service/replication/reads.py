@@ -21,13 +21,43 @@ if TYPE_CHECKING:
     from bloomery.service.replication.node import Node
     from bloomery.service.replication.shared import Shared
 
-__all__ = ["contains", "exact_add", "hear"]
+__all__ = ["StoreReads"]
 
 T = TypeVar("T")
 _DAMAGED = "the filter is not whole in Redis: nodes restore it, try again in a moment"
 
 
-async def contains(node: Node, name: bytes, keys: list[Any], *, sure: bool) -> bytes:
+class StoreReads:
+    """The store as commands ask it (`commands.Store`)."""
+
+    def __init__(self, node: Node) -> None:
+        self._node = node
+
+    @property
+    def preferred(self) -> bool:
+        """Is it to be asked, since this node's copy is too old?"""
+        return self._node.aside
+
+    async def contains(self, name: bytes, keys: Any, *, sure: bool) -> bytes:
+        """Return a byte for each key, as `_contains`."""
+        # A column of Arrow has scalars of its own, which are no keys.
+        listed = keys if isinstance(keys, list) else keys.to_pylist()
+        return await _contains(self._node, name, listed, sure=sure)
+
+    async def add(self, name: bytes, keys: list[Any]) -> Outcome:
+        """Add keys; new is what no node had added."""
+        return await _exact_add(self._node, name, keys)
+
+    async def discover(self, name: bytes) -> None:
+        """Take in a filter of this name before the stream tells of it, if there is one."""
+        node = self._node
+        with contextlib.suppress(errors.BloomeryError):  # then this node knows of none
+            listed = await _asked(node, node.catalogue.find(name))
+            if listed is not None and not listed.is_over(time.time()):
+                node.mirror.adopted(listed)
+
+
+async def _contains(node: Node, name: bytes, keys: list[Any], *, sure: bool) -> bytes:
     """Return a byte for each key: 0 it was definitely not added by anybody, 1 maybe.
 
     What the copy knows Redis is not asked for. If Redis does not answer, who wants to be `sure` is
@@ -62,14 +92,6 @@ async def contains(node: Node, name: bytes, keys: list[Any], *, sure: bool) -> b
     for at, answer in zip(missing, found, strict=True):
         answers[at] = min(answer, 1)
     return bytes(answers)
-
-
-async def hear(node: Node, name: bytes) -> None:
-    """Take in a filter of this name before the stream tells of it, if Redis says there is one."""
-    with contextlib.suppress(errors.BloomeryError):  # then this node knows of none
-        listed = await _asked(node, node.catalogue.find(name))
-        if listed is not None and not listed.is_over(time.time()):
-            node.mirror.adopted(listed)
 
 
 async def _unknown(node: Node, name: bytes, keys: list[Any]) -> bytes:
@@ -123,7 +145,7 @@ def _whole(strings: Strings, hashes: bytes) -> Flow[bytes | None]:
         return None
 
 
-async def exact_add(node: Node, name: bytes, keys: list[Any]) -> Outcome:
+async def _exact_add(node: Node, name: bytes, keys: list[Any]) -> Outcome:
     """Add keys; new is what no node had added, not only this one."""
     entry = node.engine.find(name)
     shared = None if entry is None else node.filters.by_id.get(entry.id)

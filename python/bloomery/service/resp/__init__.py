@@ -1,1 +1,8 @@
-"""The door for clients of the Redis protocol: translation only; what is done is in `commands`."""
+"""The Redis protocol: commands and replies, translated to and from `service/commands.py`.
+
+    server ─> connection ─> dispatch ─> handlers, transactions ─> invoke ─> table ─> client, context
+
+Imports point one way, along the arrows. The bytes that come in go to native code first
+(`_native.Session`), which does the usual commands of filters; the others come to `dispatch`, and
+each handler stands once in the `table`. The numbers that bound a request are in `limits`.
+"""

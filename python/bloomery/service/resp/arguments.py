@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 
+from bloomery.service.resp import limits
 from bloomery.service.resp.replies import Failure
 
 __all__ = ["decimal", "integer", "option", "whole"]
@@ -15,7 +16,6 @@ _DECIMAL = re.compile(rb"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+
 _HEX = re.compile(rb"[+-]?0x(?:[0-9a-f]+\.?[0-9a-f]*|\.[0-9a-f]+)(?:p[+-]?[0-9]+)?", re.IGNORECASE)
 _INFINITE = re.compile(rb"[+-]?inf(?:inity)?", re.IGNORECASE)
 _ZERO = re.compile(rb"[+-]?[0.]+(?:[eE].*)?|[+-]?0x[0.]+(?:p.*)?", re.IGNORECASE)
-_MOST_DIGITS = 256  # of a number
 
 
 def integer(word: bytes) -> int | None:
@@ -37,7 +37,7 @@ def whole(word: bytes) -> int:
 def decimal(word: bytes) -> float | None:
     """Return a number, as Redis reads it; None if it is none, or too large or too small to be
     one."""
-    if len(word) > _MOST_DIGITS:
+    if len(word) > limits.MAX_NUMBER_BYTES:
         return None
     if _INFINITE.fullmatch(word):
         return float(word)

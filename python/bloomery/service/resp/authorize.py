@@ -1,5 +1,5 @@
-"""Who may: each command is checked before it is done or queued, and what is administrative is
-noted in the audit log."""
+"""Authorization: each command is checked before it is run or queued, and those that are
+administrative are written to the audit log."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ from bloomery import errors
 from bloomery.service.access import permissions
 from bloomery.service.access.audit import AUDITED
 from bloomery.service.access.permissions import ANYBODY, OPERATIONS, Role
-from bloomery.service.resp.client import Client
+from bloomery.service.resp.client import ClientState
 from bloomery.service.resp.replies import Failure
 from bloomery.service.resp.table import Command
 
 __all__ = ["NO_LOGIN", "check", "note"]
 
 NO_LOGIN = Failure("NOAUTH Authentication required.")
-_NATIVE = ("contains", "add", "remove")  # what the native path does, for names it is told
+_NATIVE = ("contains", "add", "remove")  # what native code does, for names that it is permitted
 _NOT_THAT_NAME = Failure("NOPERM No permissions to access a key")
 
 
-def check(client: Client, command: Command, words: list[bytes]) -> None:
+def check(client: ClientState, command: Command, words: list[bytes]) -> None:
     """Raise the error reply, in Redis's words, unless this client may do that."""
     user = client.user
     if user is ANYBODY or OPERATIONS[command.does].role is Role.NOBODY:
@@ -43,12 +43,12 @@ def check(client: Client, command: Command, words: list[bytes]) -> None:
         client.permit(names[0])
 
 
-def note(client: Client, command: Command, words: list[bytes], outcome: str) -> None:
+def note(client: ClientState, command: Command, words: list[bytes], outcome: str) -> None:
     """Note what a client did, or was not let do, if it is administrative."""
     if command.does not in AUDITED:
         return
     changed = words[2::2] if command.name == "CONFIG SET" else []
-    client.server.audit.note(
+    client.context.audit.note(
         None if client.user is None else client.user.name,
         client.host,
         "resp",

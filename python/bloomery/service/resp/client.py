@@ -1,29 +1,113 @@
-"""Who is connected: what a client said about itself, and its transaction."""
+"""The clients that are connected: what each said about itself, as whom it is logged in, and its
+transaction."""
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import Any, Protocol
 
+from bloomery import _native
+from bloomery.service.access.authentication import Login
 from bloomery.service.access.permissions import ANYBODY, Role, User
+from bloomery.service.resp.context import RespContext
 from bloomery.service.slices import FEW
 
-if TYPE_CHECKING:
-    from bloomery import _native
-    from bloomery.service.access.authentication import Login
-    from bloomery.service.server import Server
+__all__ = ["ClientState", "Clients", "Connected"]
 
-__all__ = ["Client"]
+
+class Connected(Protocol):
+    """A client's connection, as others see it."""
+
+    client: ClientState
+    transport: asyncio.Transport
+    busy: bool  # a command of its own is under way
+
+    def send(self) -> None:
+        """Write the replies so far."""
+
+    def sweep(self, now: float) -> None:
+        """End the connection if its client is too slow."""
+
+
+class Clients:
+    """Every client that is connected, and how many there were."""
+
+    def __init__(self, context: RespContext) -> None:
+        self.context = context
+        self.connections: dict[int, Connected] = {}
+        self.strangers: dict[int, Connected] = {}  # those who have yet to log in, oldest first
+        self.tasks: set[asyncio.Future[Any]] = set()  # commands that take long
+        self.draining = False  # the server ends: nothing more is read
+        self.received = 0  # connections, ever
+        self.refused = 0  # those that were turned away
+        self.python_commands = 0  # those that native code did not do
+        self._forgotten = (0, 0, 0, 0)
+
+    def welcome(self, connection: Connected) -> ClientState:
+        """Take in a new client, or turn it away if there are too many."""
+        context, settings = self.context, self.context.settings
+        session = _native.Session(
+            context.engine.shelf,
+            settings.max_arguments,
+            settings.proto_max_bulk_len,
+            settings.max_request_bytes,
+        )
+        peer, local = (_address(connection, which) for which in ("peername", "sockname"))
+        self.received += 1
+        client = ClientState(self.received, context, self, session, peer, local)
+        if len(self.connections) >= settings.maxclients and not self._make_room():
+            self.refused += 1
+            session.reply(b"-ERR max number of clients reached\r\n")
+            client.closing = True
+            asyncio.get_running_loop().call_soon(connection.send)
+        self.connections[client.id] = connection
+        if client.user is None:
+            self.strangers[client.id] = connection
+        return client
+
+    def _make_room(self) -> bool:
+        """Hang up on the client that has been here longest without logging in, if there is one:
+        those who only connect must not keep users out."""
+        stranger = next(iter(self.strangers), None)
+        if stranger is None:
+            return False
+        self.strangers.pop(stranger).transport.abort()
+        return True
+
+    def farewell(self, client: ClientState) -> None:
+        """Forget a client that is gone."""
+        self.connections.pop(client.id, None)
+        self.strangers.pop(client.id, None)
+
+    def figures(self) -> tuple[int, ...]:
+        """Connections received and refused, commands done natively and by Python, since the server
+        started or CONFIG RESETSTAT."""
+        return tuple(now - then for now, then in zip(self._all(), self._forgotten, strict=True))
+
+    def forget_figures(self) -> None:
+        """Count from 0."""
+        self._forgotten = self._all()
+
+    def _all(self) -> tuple[int, int, int, int]:
+        native = self.context.engine.shelf.commands
+        return self.received, self.refused, native, self.python_commands
+
+
+def _address(connection: Connected, which: str) -> str:
+    found = connection.transport.get_extra_info(which)
+    return f"{found[0]}:{found[1]}" if isinstance(found, tuple) else str(found or "")
 
 
 @dataclass(slots=True, eq=False)
-class Client:
-    """One connection, as commands see it."""
+class ClientState:
+    """One client, as commands see it."""
 
     id: int
-    server: Server
+    context: RespContext
+    clients: Clients
     session: _native.Session
     address: str
     local: str
@@ -48,7 +132,7 @@ class Client:
     unknown_since: float = field(default_factory=time.monotonic)
 
     def __post_init__(self) -> None:
-        self.leave()
+        self.log_out()
 
     # Who it is.
 
@@ -57,50 +141,60 @@ class Client:
         """Its address without the port."""
         return self.address.rpartition(":")[0]
 
-    def enter(self, login: Login) -> None:
-        """Be logged in."""
+    def log_in(self, login: Login) -> None:
+        """Be that user from now on."""
         self.login, self.user = login, login.user
-        self.server.door.strangers.pop(self.id, None)
+        self.clients.strangers.pop(self.id, None)
         self.observe()
 
-    def leave(self) -> None:
+    def log_out(self) -> None:
         """Be as one that has not logged in."""
         if self.user is not None:  # RESET gives a stranger no more time
             self.unknown_since = time.monotonic()
         self.login = None
-        self.user = None if self.server.access.required else ANYBODY
-        door = self.server.door
-        if self.user is None and self.id in door.connections:
-            door.strangers[self.id] = door.connections[self.id]
+        self.user = None if self.context.access.required else ANYBODY
+        clients = self.clients
+        if self.user is None and self.id in clients.connections:
+            clients.strangers[self.id] = clients.connections[self.id]
         self.observe()
 
-    def still_welcome(self) -> bool:
-        """Follow a change of the users; False if it is to go."""
+    def follow_users(self) -> bool:
+        """Follow a change of the users; False if this one may stay no longer."""
         if self.login is None:
-            if self.user is not None and self.server.access.required:
-                self.leave()
+            if self.user is not None and self.context.access.required:
+                self.log_out()
             return True
-        login = self.server.access.current(self.login)
+        login = self.context.access.current(self.login)
         if login is not None:
-            self.enter(login)
+            self.log_in(login)
         return login is not None
 
+    def login_is_over(self, now: float) -> bool:
+        """Whether it has taken too long to log in, or its token's time is over."""
+        if self.user is None:
+            return now - self.unknown_since > self.context.settings.login_seconds
+        return self.login is not None and self.login.over()
+
     def observe(self) -> None:
-        """Let Python see those commands that are not to be done at once."""
+        """Choose which commands native code hands to Python instead of doing them at once."""
         user = self.user
         self.session.watched = user is None or self.queue is not None or bool(self.shared)
         # This also forgets what was permitted before.
         self.session.restricted = user is None or user.role < Role.WRITE or not user.everything
 
     def permit(self, name: bytes) -> None:
-        """Let the native path do the usual commands on this name, which is the user's to use."""
+        """Let native code do the usual commands on this filter, which the user may use."""
         if self.user is not None and self.session.restricted:
             self.session.permit(name, self.user.role >= Role.WRITE)
 
     @property
     def asks_store(self) -> bool:
         """Are its questions for Redis, and not for this node's copy?"""
-        return self.server.commands.asks_store(self.shared)
+        return self.context.commands.asks_store(self.shared)
+
+    def waits(self, items: Sequence[object]) -> bool:
+        """Is a command about these to be waited for? Else it is done at once."""
+        return self.asks_store or self.slices(items)
 
     def slices(self, items: Sequence[object]) -> bool:
         """Are these so many that others are to have their turn in between? Not in a transaction,

@@ -1,37 +1,31 @@
-"""One connection: bytes in, commands done in order, replies out at the end of the turn."""
+"""One connection of the Redis protocol: bytes in, commands run in order, replies out at the end of
+the turn, when the log has what was written."""
 
 from __future__ import annotations
 
 import asyncio
 import time
 from collections.abc import Awaitable
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 from bloomery import errors
 from bloomery.service.network.input_budget import RESERVED, patience
+from bloomery.service.resp import limits
+from bloomery.service.resp.client import Clients
+from bloomery.service.resp.dispatch import dispatch
 from bloomery.service.resp.failures import failure_of
 from bloomery.service.resp.replies import Failure, encode
 from bloomery.service.slices import Slice
 
-if TYPE_CHECKING:
-    from bloomery.service.resp.door import Door
+__all__ = ["RespConnection"]
 
-__all__ = ["Connection"]
-
-# Beyond this many bytes of replies a connection is not read on before they have gone out: a short
-# request (SCANDUMP) may have a reply of 16 MiB.
-ENOUGH = 1 << 20
-# A request of one that has yet to log in may be no longer.
-_MOST_UNKNOWN = 64 << 10
 # How lines of HTTP begin: any web page can let a browser send some here, with commands below them.
 _HTTP = (b"POST", b"HOST:")
 _TLS_HELLO = b"\x16\x03"  # how a client of TLS begins, and no command does
-# So many chunks may come while the log is written; then it is not read on either.
-_MOST_HELD = 4
 _WAIT = 0.005  # seconds until a filter that somebody works on is asked for again
 
 
-class Connection(asyncio.Protocol):
+class RespConnection(asyncio.Protocol):
     """A client's connection. It waits, unread, while a command of its own takes long and while its
     replies are not taken; the others go on."""
 
@@ -40,8 +34,9 @@ class Connection(asyncio.Protocol):
         "busy",
         "charged",
         "client",
+        "clients",
         "committing",
-        "door",
+        "context",
         "ended",
         "held",
         "joined",
@@ -52,8 +47,9 @@ class Connection(asyncio.Protocol):
         "transport",
     )
 
-    def __init__(self, door: Door) -> None:
-        self.door = door
+    def __init__(self, clients: Clients) -> None:
+        self.clients = clients
+        self.context = clients.context
         self.begun = time.monotonic()  # the request that is not yet whole
         self.charged = 0  # bytes of the budget of all input
         self.busy = False  # a command of its own is under way
@@ -68,14 +64,15 @@ class Connection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Take a new client in, or turn it away."""
         self.transport = cast("asyncio.Transport", transport)
-        self.session, self.client = self.door.welcome(self)
-        self.transport.set_write_buffer_limits(high=ENOUGH)
+        self.client = self.clients.welcome(self)
+        self.session = self.client.session
+        self.transport.set_write_buffer_limits(high=limits.MAX_PENDING_REPLIES)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Forget the client."""
-        self.door.server.intake.move(self.charged, 0)
+        self.context.intake.move(self.charged, 0)
         self.charged = 0
-        self.door.farewell(self)
+        self.clients.farewell(self.client)
 
     def data_received(self, data: bytes) -> None:
         """Do what the client sent."""
@@ -98,8 +95,12 @@ class Connection(asyncio.Protocol):
     def _choose_reading(self) -> None:
         """Read on, or let what comes wait at the client's: while its own commands take long, while
         its replies are not taken, and while much of it waits for the log."""
-        waits = self.busy or self.paused or (self.committing and len(self.held) > _MOST_HELD)
-        if self.transport.is_closing() or self.door.draining:
+        waits = (
+            self.busy
+            or self.paused
+            or (self.committing and len(self.held) > limits.MAX_UNREAD_CHUNKS)
+        )
+        if self.transport.is_closing() or self.clients.draining:
             return
         if waits:
             self.transport.pause_reading()
@@ -113,7 +114,7 @@ class Connection(asyncio.Protocol):
         if waiting < before:  # a command was whole: what is left began just now
             self.begun = time.monotonic()
         after = max(waiting + self.client.queued_bytes - RESERVED, 0)
-        if self.door.server.intake.move(self.charged, after):
+        if self.context.intake.move(self.charged, after):
             self.charged = after
         elif self.busy or self.committing:
             self.transport.abort()
@@ -122,11 +123,21 @@ class Connection(asyncio.Protocol):
 
     def _refuse(self, why: str) -> None:
         """Say why, and close."""
-        self.door.begin(self)
+        self._join()
         self.session.reply(encode(Failure(f"ERR {why}"), 2))
         self.client.closing = True
 
-    def stalls(self, now: float, seconds: float) -> bool:
+    def sweep(self, now: float) -> None:
+        """End it if its client was silent too long, does not take its replies, does not end its
+        request or does not log in."""
+        settings = self.context.settings
+        idle = settings.timeout and now - self.client.last > settings.timeout
+        slow = self.paused and now - self.since > settings.slow_client_seconds
+        late = self._stalls(now, settings.request_seconds) or self.client.login_is_over(now)
+        if slow or late or (idle and not self.busy):
+            self.transport.abort()
+
+    def _stalls(self, now: float, seconds: float) -> bool:
         """Has it begun a request, and not ended it in time?"""
         if self.busy or self.paused or self.committing:
             return False
@@ -138,14 +149,14 @@ class Connection(asyncio.Protocol):
         self.ended = True
         if not self.busy and not self.paused and not self.committing:
             self.client.closing = True
-            self.door.begin(self)
+            self._join()
         # TLS has no half that stays open; to say so would make the loop warn of it.
         return self.transport.get_extra_info("sslcontext") is None
 
     def work(self, data: bytes) -> None:
         """Do commands until there are no more, or one of them takes long."""
-        session, door = self.session, self.door
-        door.begin(self)
+        session = self.session
+        self._join()
         if data.startswith(_TLS_HELLO) and not session.waiting:
             # It would wait for an answer in TLS for as long as we wait for the end of a line.
             session.reply(encode(Failure("ERR Protocol error: there is no TLS at this port"), 2))
@@ -163,22 +174,23 @@ class Connection(asyncio.Protocol):
                 session.reply(encode(Failure(f"ERR Protocol error: {command}"), 2))
                 self.client.closing = True
                 break
-            reply = door.execute(self.client, command)
+            reply = dispatch(self.client, command)
             if isinstance(reply, Awaitable):
                 self.busy = True
                 self._choose_reading()
                 task = asyncio.ensure_future(self._finish(reply))
-                door.tasks.add(task)
-                task.add_done_callback(door.tasks.discard)
+                self.clients.tasks.add(task)
+                task.add_done_callback(self.clients.tasks.discard)
                 return
             if self.client.closing:
                 break
-            if session.pending > ENOUGH or share.over:
+            if session.pending > limits.MAX_PENDING_REPLIES or share.over:
                 # It goes on when these have gone out, if need be after resume_writing.
                 self._later()
                 return
             command = session.feed(b"")
-        if command is None and self.client.user is None and session.waiting > _MOST_UNKNOWN:
+        stranger = command is None and self.client.user is None
+        if stranger and session.waiting > limits.MAX_STRANGER_BYTES:
             session.reply(encode(Failure("ERR Protocol error: unauthenticated bulk length"), 2))
             self.client.closing = True
         if self.ended:
@@ -198,7 +210,7 @@ class Connection(asyncio.Protocol):
         await reply
         if self.transport.is_closing():
             return
-        self.door.begin(self)
+        self._join()
         self.go_on()
 
     def go_on(self) -> None:
@@ -211,6 +223,13 @@ class Connection(asyncio.Protocol):
         self._choose_reading()
 
     # As a member of a turn.
+
+    def _join(self) -> None:
+        """Become part of this turn."""
+        self.client.last = time.monotonic()
+        if not self.joined:
+            self.joined = True
+            self.context.turns.join(self)
 
     @property
     def wrote(self) -> bool:
@@ -243,7 +262,7 @@ class Connection(asyncio.Protocol):
         if self.client.closing:
             self.transport.close()
         elif self.paused and (
-            self.transport.get_write_buffer_size() > self.door.server.settings.client_output_limit
+            self.transport.get_write_buffer_size() > self.context.settings.client_output_limit
         ):
             self.transport.abort()
 

@@ -31,10 +31,10 @@ def failure_of(problem: errors.BloomeryError | MemoryError) -> Failure:
     return Failure(f"ERR {problem}")
 
 
-def refusal(door: str, refused: tuple[str, str]) -> Failure:
-    """Return the error for a key that was refused (its code and message)."""
+def refusal(family: str, refused: tuple[str, str]) -> Failure:
+    """Return the error for a key that a BF or CF command was refused (its code and message)."""
     code, message = refused
     if code == "not-enough-memory":
         bf = "ERR problem inserting into filter"
-        return Failure(bf if door == "bf" else "ERR Insufficient memory")
-    return Failure(message if door == "cf" and code == "filter-full" else f"ERR {message}")
+        return Failure(bf if family == "bf" else "ERR Insufficient memory")
+    return Failure(message if family == "cf" and code == "filter-full" else f"ERR {message}")

@@ -1,7 +1,7 @@
 """Python values as RESP2 or RESP3 writes them.
 
 None null · bool 0/1 or #f/#t · int · float · str +simple · bytes $bulk · list array · dict map
-frozenset set · Failure -error · Text a bulk that RESP3 marks as text · Raw what is encoded already
+frozenset set · Failure -error · TextReply bulk that RESP3 marks as text · Raw is encoded already
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-__all__ = ["NO_LIST", "OK", "Array", "Failure", "Raw", "Text", "encode"]
+__all__ = ["NO_LIST", "OK", "ArrayReply", "Failure", "Raw", "TextReply", "encode"]
 
 OK = "OK"
 _LONG = 1 << 16
@@ -24,7 +24,7 @@ class Failure(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Text:
+class TextReply:
     """Lines for a person (INFO)."""
 
     text: str
@@ -37,7 +37,7 @@ class Raw:
     data: bytes
 
 
-class Array:
+class ArrayReply:
     """An array's reply that is put together in parts, as its items become known."""
 
     def __init__(self, protocol: int) -> None:
@@ -102,7 +102,7 @@ def _append(out: bytearray, value: Any, resp3: bool) -> None:
         out += value.data
     elif isinstance(value, Failure):
         out += b"-%b\r\n" % _line(value.text)
-    elif isinstance(value, Text):
+    elif isinstance(value, TextReply):
         raw = value.text.encode()
         # Text in RESP3 has three letters of format before it.
         out += (

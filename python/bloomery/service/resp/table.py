@@ -1,18 +1,17 @@
-"""The table of commands: each handler stands once, with its grammar, and COMMAND tells of it. A
-name of two words is a subcommand: CONFIG GET."""
+"""The table of commands: each stands here once, with its handler and its grammar, for dispatch and
+for COMMAND. A name of two words is a subcommand: CONFIG GET."""
 
 from __future__ import annotations
 
 import inspect
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 from bloomery.service.access.permissions import OPERATIONS
+from bloomery.service.resp import limits
+from bloomery.service.resp.client import ClientState
 from bloomery.service.resp.replies import Failure
-
-if TYPE_CHECKING:
-    from bloomery.service.resp.client import Client
 
 __all__ = [
     "COMMANDS",
@@ -27,7 +26,7 @@ __all__ = [
 
 # A handler is given who asks and the arguments after the command's name. It returns a value for
 # `replies.encode`, or something to wait for that does; what it refuses it raises as a Failure.
-Handler: TypeAlias = "Callable[[Client, list[bytes]], Any | Awaitable[Any]]"
+Handler: TypeAlias = Callable[[ClientState, list[bytes]], Any | Awaitable[Any]]
 H = TypeVar("H", bound=Handler)
 
 
@@ -65,7 +64,7 @@ class Command:
             return self.most
         if self.does in ("add", "contains", "remove", "lookup"):
             return None
-        return MOST_NAMES if self.keys[1] == -1 else MOST_WORDS
+        return limits.MAX_NAMES if self.keys[1] == -1 else limits.MAX_OPTIONS
 
     @property
     def full_name(self) -> str:
@@ -78,9 +77,6 @@ class Command:
         least = self.least + self.words
         return least if self.most == self.least else -least
 
-
-MOST_NAMES = 10_000
-MOST_WORDS = 1000
 
 COMMANDS: dict[bytes, Command] = {}
 CONTAINERS: dict[bytes, dict[bytes, Command]] = {}  # those that only have subcommands
@@ -117,8 +113,11 @@ def command(
 
 def every() -> list[Command]:
     """Every command, subcommands too, in order."""
-    own = [*COMMANDS.values(), *(one for each in CONTAINERS.values() for one in each.values())]
-    return sorted({command.name: command for command in own}.values(), key=lambda one: one.name)
+    own = [
+        *COMMANDS.values(),
+        *(entry for inner in CONTAINERS.values() for entry in inner.values()),
+    ]
+    return sorted({command.name: command for command in own}.values(), key=lambda entry: entry.name)
 
 
 def find(arguments: list[bytes]) -> Command:

@@ -53,13 +53,7 @@ class Sampler:
         self._flushed, self._pruned = time.monotonic(), -_PRUNE_SECONDS
         self._retention: Retention | None = None
         self._task: asyncio.Task[None] | None = None
-        before = server.engine.on_drop
-
-        def forget(entry: Entry) -> None:
-            before(entry)
-            self._tracks.pop(entry.id, None)
-
-        server.engine.on_drop = forget
+        server.engine.on_drop.append(lambda entry: self._tracks.pop(entry.id, None))
 
     def start(self) -> None:
         """Begin with the rounds."""

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import privates
 from bloomery.integrations.redis import RedisFilter
 from bloomery.integrations.redis.bf.filter import BfFilter
 from bloomery.integrations.redis.bf.keys import MARK
@@ -10,7 +11,8 @@ from bloomery.integrations.redis.bf.keys import MARK
 ODD: list[Any] = [5, "5", (5,), ("5",), -5, 2**80, "", "\x00", b"\xff", MARK, MARK + b"\1\5", "ä"]
 
 
-def store_of(one: RedisFilter) -> BfFilter:
+def store_of(filter: RedisFilter) -> BfFilter:
     """What does the work, which is BF.*."""
-    assert isinstance(one._store, BfFilter)
-    return one._store
+    store = privates.store_of(filter)
+    assert isinstance(store, BfFilter)
+    return store

@@ -6,7 +6,6 @@ import os
 import signal
 import sqlite3
 import subprocess
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -16,6 +15,7 @@ import pytest
 import bloomery
 from bloomery.building.checkpoint import Checkpoint, Progress
 from conftest import require
+from waiting import wait_until
 
 pytestmark = pytest.mark.slow
 
@@ -96,17 +96,13 @@ def test_mistakes_are_one_line(
 
 def wait_for(path: Path, before: bytes | None, process: subprocess.Popen[bytes]) -> bytes:
     """What a file holds once it is there, and something else than before."""
-    until = time.monotonic() + 60
-    while time.monotonic() < until:
-        try:
-            now = path.read_bytes()
-        except FileNotFoundError:
-            now = before or b""
-        if now and now != before:
-            return now
+
+    def changed() -> bool:
         assert process.poll() is None, process.communicate()
-        time.sleep(0.001)
-    raise AssertionError("nothing was kept")
+        return path.exists() and path.read_bytes() not in (b"", before)
+
+    assert wait_until(changed, pause=0.001), "nothing was kept"
+    return path.read_bytes()
 
 
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM])

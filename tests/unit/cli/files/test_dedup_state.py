@@ -7,7 +7,6 @@ lost. Only the first is allowed.
 import signal
 import subprocess
 import threading
-import time
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -16,6 +15,7 @@ from typing import Any
 import pytest
 
 from bloomery import BloomFilter
+from waiting import wait_until
 
 # A process for each: seconds in all.
 pytestmark = pytest.mark.slow
@@ -125,15 +125,18 @@ def test_stopped_at_any_moment(start: Start, tmp_path: Path, delay: float) -> No
 
 def wait_until_stuck(pid: int) -> None:
     """Return when it sleeps, no signal waits for it, and it stays so for a while."""
-    still, until = 0, time.monotonic() + 60
-    while still < 10:
-        assert time.monotonic() < until
-        time.sleep(0.03)
+    still = 0
+
+    def stuck() -> bool:
+        nonlocal still
         words = dict(
             line.split(":\t", 1) for line in Path(f"/proc/{pid}/status").read_text().splitlines()
         )
         pending = int(words["SigPnd"], 16) | int(words["ShdPnd"], 16)
         still = still + 1 if words["State"].startswith("S") and not pending else 0
+        return still >= 10
+
+    assert wait_until(stuck, pause=0.03)
 
 
 def test_a_second_ctrl_c_does_not_wait_for_the_reader(

@@ -6,7 +6,6 @@ from __future__ import annotations
 import os
 import re
 import shutil
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -17,6 +16,7 @@ from bloomery.cli.trial.members import CONFIGURATION
 from bloomery.cli.trial.process import Member, environment, how_it_ended
 from conftest import missing
 from docs.pages import TREE
+from waiting import wait_until
 
 
 class Shell(Member):
@@ -48,10 +48,7 @@ def never() -> bool:
 
 def given_up(one: Shell) -> bool:
     """Wait until it is."""
-    until = time.monotonic() + 60
-    while not one.failed and time.monotonic() < until:
-        time.sleep(0.01)
-    return bool(one.failed)
+    return wait_until(lambda: one.failed)
 
 
 def test_one_that_does_not_come_up_is_given_up(tmp_path: Path) -> None:

@@ -5,11 +5,11 @@ import threading
 
 import pytest
 
+from bloomery.boottime import boottime
 from bloomery.errors import InvalidParameter
 from bloomery.guard import LocalCache
 from bloomery.guard.caches import local
 from bloomery.guard.protocols import Cached
-from bloomery.steady import steady
 from conftest import require
 
 require("cachetools")
@@ -17,13 +17,13 @@ require("cachetools")
 
 def held(value: object, seconds: float = 60.0) -> Cached:
     """An entry that is kept for so long."""
-    return Cached(True, value, steady() + seconds / 2, steady() + seconds)
+    return Cached(True, value, boottime() + seconds / 2, boottime() + seconds)
 
 
 def test_it_returns_what_it_holds() -> None:
     """Each key gets its own entry, None where there is none, in the order asked."""
     cache, entry = LocalCache(), held({"name": "Alice"})
-    nothing = Cached(False, None, steady() + 9, steady() + 9)
+    nothing = Cached(False, None, boottime() + 9, boottime() + 9)
     cache.set_many([(b"a", entry), (b"b", nothing)])
     assert cache.get_many([b"b", b"x", b"a"]) == [nothing, None, entry]
     cache.delete_many([b"a", b"x"])
@@ -48,7 +48,7 @@ def test_an_entry_ends_with_its_time(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is past its time is not returned, and no longer counts."""
     now = [1000.0]
     for module in (local, sys.modules[__name__]):
-        monkeypatch.setattr(module, "steady", lambda: now[0])
+        monkeypatch.setattr(module, "boottime", lambda: now[0])
     cache = LocalCache()
     cache.set_many([(b"a", held(1, 10)), (b"b", held(1, 1000))])
     assert None not in cache.get_many([b"a", b"b"])

@@ -11,6 +11,7 @@ import pytest
 from bloomery import BloomFilter, errors
 from bloomery.guard.caches import resilient
 from bloomery.guard.protocols import Cached
+from privates import core_of
 from unit.clocks import Clock
 from unit.guard.table import Memory, Table
 
@@ -155,5 +156,5 @@ def test_a_poisoned_value_is_one_error_then_healed(guard_of: Made) -> None:
     with pytest.raises(errors.PoisonedCache, match="not written by a guard"):
         guard.get("a")
     assert (guard.get("a").value, guard.get("a").by) == (1, "cache")
-    assert guard.core.flights.table == {}
+    assert core_of(guard).flights.table == {}
     assert guard.info()["cache_failures"] == 0

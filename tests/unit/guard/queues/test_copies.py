@@ -12,6 +12,7 @@ import pytest
 from bloomery import CountingBloomFilter, CuckooFilter
 from bloomery.errors import FilterFull
 from bloomery.guard import Guard, SqliteQueue
+from privates import end_drainer
 from unit.guard.flaky import QUIET, Flaky
 from unit.guard.harness import by_hand
 from unit.guard.table import Line
@@ -29,11 +30,7 @@ def kind(request: pytest.FixtureRequest) -> Any:
 def made(filter: Any, source: Flaky, queue: Any) -> Guard:
     """A guard that drains when it is told to."""
     guard = Guard(filter, source, queue=queue, **QUIET)
-    guard.core.closing = True
-    guard.drainer.stop()
-    assert guard.drainer.thread is not None
-    guard.drainer.thread.join()
-    guard.core.closing = False
+    end_drainer(guard)
     return guard
 
 

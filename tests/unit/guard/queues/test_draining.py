@@ -3,23 +3,16 @@ asked meanwhile."""
 
 import threading
 import time
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from bloomery import BloomFilter
 from bloomery.guard import Answer, Guard, SqliteQueue
+from privates import drainer_of
 from unit.guard.flaky import QUIET, Flaky
 from unit.guard.table import Memory
-
-
-def wait_for(happens: Callable[[], object], seconds: float = 20.0) -> None:
-    """Until it is so."""
-    until = time.monotonic() + seconds
-    while not happens():
-        assert time.monotonic() < until, "it does not happen"
-        time.sleep(0.002)
+from waiting import wait_until
 
 
 def test_what_the_source_refuses_is_set_aside(
@@ -164,7 +157,7 @@ def test_who_loses_the_lease_stops(
     guard: Guard, source: Flaky, queue: SqliteQueue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Another took over in mid-drain: the item under way is done, and no other."""
-    monkeypatch.setattr("bloomery.guard.queues.draining._LEASE_SECONDS", 0.0)
+    monkeypatch.setattr("bloomery.guard.queues.draining.LEASE_SECONDS", 0.0)
     for number in range(5):
         guard.add(number, 1)
     source.mode = "up"
@@ -208,7 +201,7 @@ def test_the_queue_ends_however_many_write(source: Flaky, queue: SqliteQueue) ->
         assert ended.wait(60), f"{queue.writes()} still wait"
         for thread in threads:
             thread.join()
-        wait_for(lambda: queue.waiting() == 0)
+        assert wait_until(lambda: queue.waiting() == 0)
         assert longest < 20.0
         assert len(source.rows) == 200 + len(written)
 
@@ -228,9 +221,8 @@ def test_on_answer_may_use_the_guard(source: Flaky, queue: SqliteQueue) -> None:
     there = Guard(filter, source, queue=queue, on_answer=on_answer, **{**QUIET, "retry": 0.01})
     there.get_many([0, 1])
     source.mode = "up"
-    assert there.drainer.thread is not None
-    there.drainer.thread.join(20)
-    assert not there.drainer.thread.is_alive()
+    drainer_of(there).join(20)
+    assert not drainer_of(there).is_alive()
     assert ("heard", 1) in source.rows
 
 
@@ -251,6 +243,6 @@ def test_a_source_that_is_back_is_noticed_by_itself(source: Flaky, queue: Sqlite
         guard.add("a", 1)
         guard.get("a")
         source.mode = "up"
-        wait_for(lambda: told == ["a"])
+        assert wait_until(lambda: told == ["a"])
         assert source.rows == {"a": 1}
-        wait_for(lambda: guard.add("b", 1).by == "source")
+        assert wait_until(lambda: guard.add("b", 1).by == "source")

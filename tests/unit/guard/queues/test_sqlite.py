@@ -22,7 +22,7 @@ from bloomery.errors import InvalidParameter, QueueUnavailable, UnsupportedVersi
 from bloomery.guard import Guard, SqliteQueue
 from bloomery.guard.protocols import Item
 from conftest import effort
-from unit.guard.flaky import Log
+from unit.guard.flaky import Log, end_lease
 
 pytestmark = pytest.mark.slow
 TESTS = Path(__file__).parents[3]
@@ -262,11 +262,11 @@ def test_a_locked_file_is_an_error_and_loses_nothing(
     waiting.close()
 
 
-def test_a_full_disk_is_an_error_and_loses_nothing(queue: SqliteQueue) -> None:
+def test_a_full_disk_is_an_error_and_loses_nothing(queue: SqliteQueue, path: Path) -> None:
     """What was written before stays, and there is a next time."""
     queue.put([item(1)])
-    with queue._file.reading() as connection:
-        (pages,) = connection.execute("PRAGMA page_count").fetchone()
+    with closing(sqlite3.connect(path)) as other:
+        (pages,) = other.execute("PRAGMA page_count").fetchone()
     writer = queue._file._connections[0]
     writer.execute(f"PRAGMA max_page_count = {pages + 2}")
     with pytest.raises(QueueUnavailable, match="full: make room on the disk"):
@@ -409,7 +409,7 @@ def test_a_process_killed_while_it_drains_loses_nothing(
         process.send_signal(signal.SIGKILL)
         process.wait()
         process.stdout.close()
-        queue._file._connections[0].execute("UPDATE lease SET until = 0")  # time passes
+        end_lease(path)
     done = log.read_text().splitlines()
     assert len(done) + queue.waiting() > 1000  # some were done, and the queue was not told
     source = Log(log)

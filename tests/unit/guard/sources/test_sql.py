@@ -14,6 +14,7 @@ from bloomery import BloomFilter
 from bloomery.errors import InvalidParameter, InvalidSource, SourceUnavailable
 from bloomery.guard import Guard, SqlSource
 from conftest import require
+from privates import database_of
 
 pytestmark = pytest.mark.slow
 sa = require("sqlalchemy")
@@ -290,7 +291,7 @@ def test_closing_while_it_is_asked(url: str) -> None:
     """A connection in use is closed when its query has ended; who asks again has one for that."""
     with closing(SqlSource(url, table="users", key="name", value="id")) as source:
         opened: list[object] = []
-        database = source._database
+        database = database_of(source)
         sa.event.listen(database.engine, "connect", lambda made, _: opened.append(made))
         with database.reading():
             database.engine.dispose()  # as after a change of the table
@@ -306,7 +307,7 @@ def test_closing_while_a_connection_goes_back(url: str) -> None:
     """Neither of two that end at the same time leaves it to the other."""
     with closing(SqlSource(url, table="users", key="name", value="id")) as source:
         opened: list[object] = []
-        engine = source._database.engine
+        engine = database_of(source).engine
         sa.event.listen(engine, "connect", lambda made, _: opened.append(made))
         sa.event.listen(engine, "checkin", lambda _made, _record: source.close(), once=True)
         assert source.get_many(["bob"]) == {"bob": 2}

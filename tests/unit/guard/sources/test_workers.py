@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import threading
 import time
 from concurrent.futures import Future
@@ -12,6 +11,8 @@ import pytest
 from bloomery.guard.driver import Call, run
 from bloomery.guard.sources import workers as module
 from bloomery.guard.sources.workers import Workers
+from unit.filters.test_forks import in_child
+from waiting import wait_until
 
 
 def test_work_is_done_and_problems_come_back() -> None:
@@ -48,7 +49,7 @@ def test_there_are_never_too_many_threads() -> None:
     done = [workers.submit(work, n) for n in range(50)]
     barrier.wait(10)  # three at once
     named = [t for t in threading.enumerate() if t.name == "bloomery-guard" and t.daemon]
-    assert workers._threads == 3 <= len(named)
+    assert workers.threads == 3 <= len(named)
     go_on.set()
     assert [future.result(10) for future in done] == list(range(50))
 
@@ -59,11 +60,8 @@ def test_idle_threads_end(monkeypatch: pytest.MonkeyPatch) -> None:
     workers = Workers(4)
     for future in [workers.submit(time.sleep, 0) for _ in range(20)]:
         future.result(10)
-    for _ in range(1000):
-        if workers._threads == 0:
-            break
-        time.sleep(0.005)
-    assert (workers._threads, workers._waiting) == (0, 0)
+    assert wait_until(lambda: workers.threads == 0)
+    assert (workers.threads, workers.waiting) == (0, 0)
     for n in range(50):  # at the very moment others end
         assert workers.submit(lambda n=n: n).result(10) == n
         time.sleep(0.01 if n % 5 == 0 else 0)
@@ -101,10 +99,8 @@ def test_a_fork_has_threads_of_its_own() -> None:
     """A process that forks after the first question: its child's questions are asked too."""
     workers = Workers(2)
     workers.submit(time.sleep, 0).result(10)
-    child = os.fork()
-    if child == 0:
-        try:
-            os._exit(0 if workers.submit(lambda: 42).result(30) == 42 else 1)
-        finally:
-            os._exit(2)
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+    def ask() -> None:
+        assert workers.submit(lambda: 42).result(30) == 42
+
+    in_child(ask)

@@ -10,6 +10,7 @@ import pytest
 from bloomery import errors
 from bloomery.service.access import audit
 from bloomery.service.access.audit import Audit, append, audit_file, line
+from waiting import wait_until
 
 
 def lines(folder: Path) -> list[dict[str, Any]]:
@@ -84,8 +85,7 @@ def test_a_log_that_cannot_be_written_is_told(tmp_path: Path) -> None:
     said: list[str] = []
     log = Audit(tmp_path, lambda text, **_: said.append(text))
     log.note("ann", "", "resp", "drop", "done")
-    while not log._failing:
-        pass
+    assert wait_until(lambda: said)
     with pytest.raises(errors.LogUnavailable, match="3 lines of it are lost"):
         log.close("done")
     assert len(said) == 1
@@ -97,11 +97,11 @@ def test_lines_that_were_lost_are_counted(tmp_path: Path, monkeypatch: pytest.Mo
     """What there was no room for while the log could not be written is told as a number."""
     monkeypatch.setattr(audit, "_MOST_QUEUED", 5)
     audit_file(tmp_path).mkdir()
-    log = Audit(tmp_path, lambda *_, **__: None)
+    said: list[str] = []
+    log = Audit(tmp_path, lambda text, **_: said.append(text))
     for _ in range(100):
         log.note("ann", "", "resp", "drop", "done")
-    while not log._failing:
-        pass
+    assert wait_until(lambda: said)
     audit_file(tmp_path).rmdir()
     log.close("done")
     found = lines(tmp_path)

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from bloomery import errors
 from bloomery.service.access.glob import glob
 from bloomery.service.access.permissions import ANYBODY, OPERATIONS, Role, User, check
-from bloomery.service.resp import door
+from bloomery.service.resp import dispatch
 from bloomery.service.resp.table import COMMANDS, CONTAINERS, command
 
 
@@ -54,7 +54,7 @@ def test_patterns_are_those_of_keys(pattern: list[bytes], name: list[bytes]) -> 
 
 def test_every_command_says_which_operation_it_is() -> None:
     """No command is without an operation, and none can be entered without one."""
-    assert door.HANDLERS
+    assert dispatch.HANDLERS
     own = [*COMMANDS.values(), *(one for each in CONTAINERS.values() for one in each.values())]
     assert {one.does for one in own} <= OPERATIONS.keys()
     with pytest.raises(TypeError):

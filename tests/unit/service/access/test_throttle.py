@@ -188,7 +188,7 @@ def test_what_is_remembered_has_a_bound() -> None:
     async def script(slowing: Slowing, time: Time) -> None:
         for number in range(20_000):
             slowing.failed(str(number), ADDRESS)
-        assert len(slowing._records) == 10_000
+        assert len(slowing.records) == 10_000
 
     play(script)
 

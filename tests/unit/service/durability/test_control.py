@@ -171,7 +171,7 @@ def test_a_newer_manifest(tmp_path: Path) -> None:
     server.log.close()
     path = snapshots.folder_of(tmp_path, snapshots.generations(tmp_path)[-1]) / snapshots.MANIFEST
     body = json.loads(path.read_bytes())["manifest"] | {"format": 9}
-    path.write_text(json.dumps({"manifest": body, "checksum": snapshots._sum(body)}))
+    path.write_text(json.dumps({"manifest": body, "checksum": snapshots.manifest_sum(body)}))
     assert "version 9, and this bloomery knows 1" in refused(tmp_path)
 
 

@@ -242,12 +242,17 @@ def test_a_killed_log_is_whole(tmp_path: Path) -> None:
     }
 
 
+def wal_of(log: Log) -> int:
+    """The descriptor of the file that is written now."""
+    return log._current.wal
+
+
 def test_a_segment_that_could_not_be_synced_is_left(tmp_path: Path) -> None:
     """After a sync that failed the log goes on in a new segment, and all rows are read."""
     log = Log(tmp_path)
     log.append(RECORDS[:1], 1.0)
     reading, writing = os.pipe()
-    os.dup2(writing, log._current.wal)  # a pipe cannot be synced
+    os.dup2(writing, wal_of(log))  # a pipe cannot be synced
     with pytest.raises(errors.LogUnavailable, match="power cut"):
         log.sync()
     assert log.retry()
@@ -274,7 +279,7 @@ def test_a_segment_that_cannot_be_closed_is_kept(tmp_path: Path) -> None:
     rows, problems = read(tmp_path)
     assert ([row[0] for row in rows], problems) == ([1, 2], [])
     log.sync()
-    assert (log.unfolded, list(log._closing)) == (None, [])
+    assert (log.unfolded, log.unclosed) == (None, False)
     assert not wal.exists()
     log.close()
     assert [row[0] for row in read(tmp_path)[0]] == [1, 2]
@@ -314,7 +319,7 @@ def test_how_late_the_disk_is(tmp_path: Path) -> None:
     assert log.unsynced(time.monotonic() + 100) == 0
     log.append(RECORDS[2:3], 1.0)
     reading, writing = os.pipe()
-    os.dup2(writing, log._current.wal)  # a pipe cannot be synced
+    os.dup2(writing, wal_of(log))  # a pipe cannot be synced
     for _ in range(2):  # the second time the kernel might say that all is well
         with pytest.raises(errors.LogUnavailable):
             log.flush()

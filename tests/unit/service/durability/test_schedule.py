@@ -8,13 +8,15 @@ import fcntl
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from bloomery.service.durability import schedule
 from bloomery.service.durability.folder import snapshots_folder
 from bloomery.service.server import Server
-from unit.service.inside import eventually, running
+from unit.service.inside import running
+from waiting import wait_until_async
 
 pytestmark = pytest.mark.slow  # each starts the process that makes a snapshot
 
@@ -29,9 +31,14 @@ def held(data: Path) -> Iterator[None]:
         yield
 
 
+def process_of(server: Server) -> Any:
+    """The process that makes a snapshot, if there is one."""
+    return server.saving._process
+
+
 def gives_way(server: Server) -> str:
     """How the process that makes the snapshot gives way to others; "" if there is none."""
-    process = server.saving._process
+    process = process_of(server)
     if process is None:
         return ""
     try:
@@ -51,15 +58,15 @@ def test_it_takes_part_when_somebody_waits(tmp_path: Path) -> None:
         async with running(tmp_path) as server:
             with held(tmp_path):
                 server.saving.start()
-                await eventually(lambda: gives_way(server) == "idle")
-                first = server.saving._process
+                assert await wait_until_async(lambda: gives_way(server) == "idle")
+                first = process_of(server)
                 waiting = asyncio.ensure_future(server.saving.save())
-                await eventually(lambda: gives_way(server) == "nice")
-                assert server.saving._process is first
+                assert await wait_until_async(lambda: gives_way(server) == "nice")
+                assert process_of(server) is first
             await waiting
             with held(tmp_path):
                 waiting = asyncio.ensure_future(server.saving.save())
-                await eventually(lambda: gives_way(server) == "nice")
+                assert await wait_until_async(lambda: gives_way(server) == "nice")
             await waiting
 
     asyncio.run(main())
@@ -74,11 +81,11 @@ def test_without_the_right_to_take_part(tmp_path: Path, monkeypatch: pytest.Monk
         async with running(tmp_path) as server:
             with held(tmp_path):
                 task = server.saving.start()
-                await eventually(lambda: gives_way(server) == "idle")
-                first = server.saving._process
+                assert await wait_until_async(lambda: gives_way(server) == "idle")
+                first = process_of(server)
                 waiting = asyncio.ensure_future(server.saving.save())
-                await eventually(lambda: gives_way(server) == "nice")
-                assert server.saving._process is not first
+                assert await wait_until_async(lambda: gives_way(server) == "nice")
+                assert process_of(server) is not first
             await task
             await waiting
             assert server.saving.problem is None
@@ -93,7 +100,7 @@ def test_the_last_one_gives_way_to_nobody(tmp_path: Path) -> None:
         async with running(tmp_path) as server:
             with held(tmp_path):
                 ending = asyncio.ensure_future(server.saving.last())
-                await eventually(lambda: server.saving._process is not None)
+                assert await wait_until_async(lambda: process_of(server) is not None)
                 assert gives_way(server) == "no"
             await ending
 

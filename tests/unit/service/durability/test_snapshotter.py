@@ -134,6 +134,6 @@ def test_one_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with path.open("w") as lock, path.open("w") as other:
         fcntl.flock(lock, fcntl.LOCK_EX)
         with pytest.raises(errors.FolderInUse, match="another snapshot is being made"):
-            snapshotter._wait_for(other, tmp_path)
+            snapshotter.wait_for_lock(other, tmp_path)
         fcntl.flock(lock, fcntl.LOCK_UN)
-        snapshotter._wait_for(other, tmp_path)
+        snapshotter.wait_for_lock(other, tmp_path)

@@ -13,7 +13,7 @@ import pytest
 
 pytestmark = pytest.mark.slow
 
-SETTING_UP = "import logging, threading, warnings\nfrom bloomery.service import logs\n"
+SETTING_UP = "import logging, threading, warnings\nfrom bloomery.service.observe import logs\n"
 
 
 def told(program: str, form: str, level: str = "info", **around: str) -> str:

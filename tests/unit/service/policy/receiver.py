@@ -7,11 +7,12 @@ import json
 import socket
 import ssl
 import threading
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
+
+from waiting import wait_until
 
 
 @dataclass(frozen=True)
@@ -91,10 +92,7 @@ class Receiver:
 
     def wait(self, count: int, seconds: float = 60.0) -> bool:
         """Whether so many requests came."""
-        until = time.monotonic() + seconds
-        while len(self.requests) < count and time.monotonic() < until:
-            time.sleep(0.01)
-        return len(self.requests) >= count
+        return wait_until(lambda: len(self.requests) >= count, seconds)
 
     def close(self) -> None:
         """End it, and all that hang on it."""

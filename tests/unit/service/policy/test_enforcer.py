@@ -71,7 +71,7 @@ class House:
             sampled_at=self.now,
             estimated_count=0.0,
             estimated_error_rate=0.0,
-            items=self.engine.count(entry),
+            items=self.engine.state.count(entry),
             **facts,
         )
         self.policies.sampled(entry, sample)

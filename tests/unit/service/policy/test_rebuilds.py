@@ -19,7 +19,8 @@ from bloomery.service.policy import rebuilds
 from bloomery.service.policy.policy import capacity_of
 from bloomery.service.policy.rebuild import PREFIX, Rebuild
 from bloomery.service.server import Server
-from unit.service.inside import eventually, running
+from unit.service.inside import running
+from waiting import wait_until_async
 
 pytestmark = pytest.mark.slow  # each starts a server
 
@@ -50,7 +51,7 @@ async def serving(folder: Path) -> AsyncIterator[Server]:
 
 
 async def ended(state: Rebuild) -> Rebuild:
-    await eventually(lambda: state.ended_at is not None)
+    assert await wait_until_async(lambda: state.ended_at is not None)
     return state
 
 
@@ -135,7 +136,7 @@ def test_nobody_is_told_its_name(tmp_path: Path) -> None:
             commands = server.commands
             commands.create(SEEN, capacity=100, source="words")
             server.rebuilds.start(SEEN, settle=60)
-            await eventually(lambda: len(server.engine.state.names) == 2)
+            assert await wait_until_async(lambda: len(server.engine.state.names) == 2)
             assert commands.names() == commands.names(b"*e*") == [SEEN]
             assert [entry.name for entry in commands.scan(0, 10)[1]] == [SEEN]
             commands.drop(SEEN)
@@ -155,7 +156,7 @@ def test_a_removal_that_comes_late_harms_nobody(tmp_path: Path) -> None:
             commands.add(SEEN, gone)
             await server.turns.logged()
             state = server.rebuilds.start(SEEN, settle=2)
-            await eventually(lambda: state.rows == ROWS)
+            assert await wait_until_async(lambda: state.rows == ROWS)
             await asyncio.sleep(0.1)
             commands.remove(SEEN, gone)
             assert (await ended(state)).problem is None

@@ -13,8 +13,9 @@ from bloomery.service.registry import writer as module
 from bloomery.service.registry.registry import Registry
 from bloomery.service.registry.tables import FilterRow
 from bloomery.service.sampling.sample import RAW
-from unit.service.follower import SOON, Follower, until
+from unit.service.follower import SOON, Follower
 from unit.service.rows import NOW, row, sample
+from waiting import wait_until
 
 
 class SqliteFollower(Follower):
@@ -133,7 +134,7 @@ def test_a_lost_database_is_made_right_again(follow: Follow) -> None:
     assert one.projection.flush(SOON)
     one.path.unlink()
     one.put(row(2, b"b"))
-    until(lambda: one.projection.flush(SOON))
+    assert wait_until(lambda: one.projection.flush(SOON))
     assert one.names() == ["a", "b"]
     assert one.projection.healthy
     assert one.reads == 2
@@ -143,7 +144,7 @@ def test_a_database_that_is_away(follow: Follow, tmp_path: Path) -> None:
     """It says what is wrong, keeps nothing, and catches up when the database is there."""
     one = follow("later/registry.sqlite")
     one.projection.start()
-    until(lambda: not one.projection.healthy)
+    assert wait_until(lambda: not one.projection.healthy)
     assert "unable to open database file" in str(one.projection.last_error)
     for number in range(100):
         one.put(row(number))
@@ -151,7 +152,7 @@ def test_a_database_that_is_away(follow: Follow, tmp_path: Path) -> None:
     assert not one.projection.flush(0.05)
     assert one.projection.lost_samples == 1
     behind = one.projection.behind
-    until(lambda: one.projection.behind > behind)
+    assert wait_until(lambda: one.projection.behind > behind)
     (tmp_path / "later").mkdir()
     assert one.projection.flush(SOON) or one.projection.flush(SOON)
     assert len(one.names()) == 100
@@ -185,12 +186,12 @@ def test_a_name_that_another_server_has(follow: Follow, caplog: pytest.LogCaptur
     two.projection.start()
     two.put(row(1, b"shared"), row(2, b"own"))
     assert not two.projection.flush(SOON)
-    until(lambda: not two.projection.healthy and one.names() == ["own", "shared"])
+    assert wait_until(lambda: not two.projection.healthy and one.names() == ["own", "shared"])
     said = "filter shared of server there is left out: server here has that name"
     assert two.projection.last_error == said
     assert said in caplog.text
     one.projection.drop([1])
-    until(lambda: two.projection.healthy)
+    assert wait_until(lambda: two.projection.healthy)
     assert two.ask("SELECT server, name FROM BloomFilterConfig ORDER BY name") == [
         ("there", "own"),
         ("there", "shared"),
@@ -205,9 +206,9 @@ def test_a_renamed_filter_ends_the_conflict(follow: Follow) -> None:
     assert one.projection.flush(SOON)
     two.projection.start()
     two.put(row(7, b"shared"))
-    until(lambda: not two.projection.healthy)
+    assert wait_until(lambda: not two.projection.healthy)
     two.put(row(7, b"other"))
-    until(lambda: two.projection.healthy)
+    assert wait_until(lambda: two.projection.healthy)
     assert one.names() == ["other", "shared"]
 
 
@@ -222,12 +223,12 @@ def test_whatever_fails_is_survived(follow: Follow) -> None:
             raise ZeroDivisionError("of the server")
         return rows()
 
-    one.projection._read_all = read
+    one.read = read  # type: ignore[method-assign]
     one.put(row(1, b"a"))
     one.projection.start()
-    until(lambda: one.projection.last_error == "of the server")
+    assert wait_until(lambda: one.projection.last_error == "of the server")
     failing.clear()
-    until(lambda: one.projection.flush(SOON))
+    assert wait_until(lambda: one.projection.flush(SOON))
     assert one.names() == ["a"]
 
 
@@ -245,7 +246,7 @@ def test_closing_does_not_wait_for_a_lost_database(follow: Follow) -> None:
     """`close` returns at once when the database is away, and says that something was left."""
     one = follow("no/registry.sqlite")
     one.projection.start()
-    until(lambda: not one.projection.healthy)
+    assert wait_until(lambda: not one.projection.healthy)
     began = time.monotonic()
     assert not one.projection.close(SOON)
     assert time.monotonic() - began < 15  # of 30

@@ -14,8 +14,9 @@ from bloomery.service.config.settings import Settings
 from bloomery.service.domain.state import Entry
 from bloomery.service.sampling.sample import HOUR, MINUTE, RAW, Sample
 from bloomery.service.server import Server
-from unit.service.inside import eventually, running
+from unit.service.inside import running
 from unit.service.rows import sample
+from waiting import wait_until_async
 
 pytestmark = pytest.mark.slow
 
@@ -29,9 +30,29 @@ def filled(server: Server, name: bytes = b"users", keys: int = 500, **settings: 
     return entry
 
 
+def flush(server: Server) -> None:
+    """Hand the samples that wait to the registry's writer."""
+    server.sampler._flush()
+
+
+def pending(server: Server) -> list[Sample]:
+    """The samples that wait for that."""
+    return server.sampler._rows
+
+
+def prune(server: Server) -> None:
+    """Let the registry forget what is older than it is to be kept."""
+    server.sampler._prune(1.0)
+
+
+async def sample_all(server: Server) -> None:
+    """A round over all filters, which may take a hundredth of a second."""
+    await server.sampler._round(0.01)
+
+
 async def flushed(server: Server) -> None:
     """Let the registry have all samples that were taken."""
-    server.sampler._flush()
+    flush(server)
     assert await asyncio.to_thread(server.mirror.projection.flush, 30)
 
 
@@ -46,7 +67,7 @@ def test_each_filter_is_sampled_again_and_again(tmp_path: Path) -> None:
             entries = [filled(server, name) for name in (b"a", b"b", b"c")]
             assert server.sampler.last(entries[0]) is None
             server.commands.contains(b"a", [b"key 1", b"absent"])
-            await eventually(lambda: len(told) >= 6)
+            assert await wait_until_async(lambda: len(told) >= 6)
             assert {name for name, _ in told} == {b"a", b"b", b"c"}
             last = server.sampler.last(entries[0])
             assert last is not None
@@ -86,11 +107,16 @@ def test_samples_are_read_from_the_registry(tmp_path: Path) -> None:
         async with running(tmp_path, sample_seconds=0) as server:
             entry = filled(server)
             now = server.engine.state.now
-            server.sampler._rows += [
-                *(sample(entry.id, now - 100 + at, count=at, fill_ratio=0.5) for at in range(10)),
-                *(sample(entry.id, now - 7200 + at, span=MINUTE) for at in range(3)),
-                sample(entry.id, now - 10 * 86400, span=HOUR, seconds=3600.0, adds=7200),
-            ]
+            pending(server).extend(
+                [
+                    *(
+                        sample(entry.id, now - 100 + at, count=at, fill_ratio=0.5)
+                        for at in range(10)
+                    ),
+                    *(sample(entry.id, now - 7200 + at, span=MINUTE) for at in range(3)),
+                    sample(entry.id, now - 10 * 86400, span=HOUR, seconds=3600.0, adds=7200),
+                ]
+            )
             await flushed(server)
             ask = server.sampler.samples
             found = await ask(entry)
@@ -121,8 +147,8 @@ def test_a_registry_that_is_away(tmp_path: Path) -> None:
             with pytest.raises(errors.RegistryUnavailable):
                 await server.sampler.samples(entry)
             assert server.sampler.take(entry) is not None
-            await eventually(lambda: not server.mirror.projection.healthy)
-            server.sampler._flush()
+            assert await wait_until_async(lambda: not server.mirror.projection.healthy)
+            flush(server)
             assert server.mirror.projection.lost_samples == 1
 
     asyncio.run(main())
@@ -135,13 +161,15 @@ def test_what_is_over_is_removed(tmp_path: Path) -> None:
         async with running(tmp_path, sample_seconds=0, sample_keep="10min") as server:
             entry = filled(server)
             now = server.engine.state.now
-            server.sampler._rows += [
-                sample(entry.id, now - age, span=span)
-                for span in (RAW, MINUTE, HOUR)
-                for age in (60, 1200, 2 * 86400, 100 * 86400)
-            ]
+            pending(server).extend(
+                [
+                    sample(entry.id, now - age, span=span)
+                    for span in (RAW, MINUTE, HOUR)
+                    for age in (60, 1200, 2 * 86400, 100 * 86400)
+                ]
+            )
             await flushed(server)
-            server.sampler._prune(1.0)
+            prune(server)
             await flushed(server)
             ask, left = server.sampler.samples, {}
             for span in (RAW, MINUTE, HOUR):
@@ -158,7 +186,7 @@ def test_a_span_that_is_not_kept_is_not_written(tmp_path: Path) -> None:
         async with running(tmp_path, sample_seconds=0, sample_keep=0) as server:
             entry = filled(server)
             assert server.sampler.take(entry) is not None
-            server.sampler._rows.append(sample(entry.id, server.engine.state.now, span=MINUTE))
+            pending(server).append(sample(entry.id, server.engine.state.now, span=MINUTE))
             await flushed(server)
             assert await server.sampler.samples(entry, since=0, span=RAW) == []
             assert len(await server.sampler.samples(entry)) == 1
@@ -223,7 +251,7 @@ def test_many_filters_degrade_and_do_not_stall(tmp_path: Path) -> None:
             for number in range(200):
                 server.commands.create(b"%d" % number, "bloom", capacity=100, error_rate=0.01)
             began = time.monotonic()
-            going = asyncio.ensure_future(server.sampler._round(0.01))
+            going = asyncio.ensure_future(sample_all(server))
             turns = 0
             while not going.done():
                 turns += 1
@@ -249,7 +277,7 @@ def test_trouble_with_one_filter_is_not_that_of_the_others(tmp_path: Path) -> No
                     raise ZeroDivisionError
 
             server.sampler.on_sample = fail
-            await server.sampler._round(0.01)
+            await sample_all(server)
             assert server.sampler.last(entries[1]) is not None
             assert said == ["a filter was not sampled"]
             del server.say
@@ -283,13 +311,15 @@ def test_a_wrong_clock_at_the_start_removes_nothing(tmp_path: Path) -> None:
                 (entry,) = server.engine.state.filters.values()
             else:
                 entry = filled(server)
-                server.sampler._rows += [
-                    sample(entry.id, server.engine.state.now - age, span=span)
-                    for span in (RAW, MINUTE, HOUR)
-                    for age in (1, 60, 600)
-                ]
+                pending(server).extend(
+                    [
+                        sample(entry.id, server.engine.state.now - age, span=span)
+                        for span in (RAW, MINUTE, HOUR)
+                        for age in (1, 60, 600)
+                    ]
+                )
             await flushed(server)
-            server.sampler._prune(1.0)
+            prune(server)
             await flushed(server)
             for span in (RAW, MINUTE, HOUR):
                 assert len(await server.sampler.samples(entry, since=0, span=span)) == 3

@@ -1,14 +1,12 @@
-"""The database of a source in SQL: connections for each use, and failures: away or wrong, in words
-that give no secret and no key away."""
+"""The database of a source in SQL: a connection for each use, and its failures as our errors."""
 
 from __future__ import annotations
 
-import re
-import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from bloomery.database_errors import describe, is_unavailable
 from bloomery.errors import (
     BloomeryError,
     InvalidParameter,
@@ -22,18 +20,6 @@ if TYPE_CHECKING:
     import sqlalchemy as sa
 
 __all__ = ["SqlDatabase"]
-
-# SQLSTATEs, or the classes they begin with, of a server that is away, overloaded or changing over:
-# connection, resources, locks, deadlocks, a shutdown or a timeout, I/O, and a replica's "read-only"
-# while another becomes the primary.
-_AWAY = ("08", "25006", "40001", "40P01", "53", "55P03", "57P", "57014", "58")
-# A server that is there and does not let us in says so in words alone.
-_REFUSED = re.compile(
-    r"authentication failed|does not exist|pg_hba\.conf|permission denied|not permitted to log in"
-)
-_SQLITE_AWAY = re.compile(r"is locked|disk I/O|unable to open|disk is full|interrupted|busy")
-_MORE = re.compile(r" with text | \(Background on")  # a row that cannot be decoded; SQLAlchemy's
-_QUOTED = re.compile(r"\"[^\"]*\"|'[^']*'")
 
 
 class SqlDatabase:
@@ -135,7 +121,7 @@ class SqlDatabase:
             yield
         except SQLAlchemyError as failure:
             # Not the cause: it may show the URL and the keys.
-            raise self._told(failure) from None
+            raise self._error(failure) from None
         except UnicodeEncodeError:
             raise InvalidSource(f"{self.name} was given text that is no Unicode") from None
         except OSError as failure:
@@ -143,44 +129,19 @@ class SqlDatabase:
                 raise
             raise SourceUnavailable(f"{self.name}: {type(failure).__name__}") from None
 
-    def _told(self, failure: sa.exc.SQLAlchemyError) -> BloomeryError:
-        cause = getattr(failure, "orig", None) or failure
-        said = self._said(cause)
-        if getattr(cause, "sqlstate", None) == "0A000" and self._own:
-            self.engine.dispose()  # a column has changed, and old connections have the old plan
-        away = SourceUnavailable if self._is_away(failure, cause) else InvalidSource
-        return away(f"{self.name}: {said}")
-
-    def _is_away(self, failure: sa.exc.SQLAlchemyError, cause: BaseException) -> bool:
+    def _error(self, failure: sa.exc.SQLAlchemyError) -> BloomeryError:
         from sqlalchemy import exc
 
-        if isinstance(failure, exc.TimeoutError):  # all connections are in use
-            return True
-        if not isinstance(failure, exc.DBAPIError):
-            return False
-        if failure.connection_invalidated:
-            return True
-        if isinstance(cause, sqlite3.Error):
-            return _SQLITE_AWAY.search(str(cause)) is not None
-        state = getattr(cause, "sqlstate", None)
-        if state is not None:
-            return str(state).startswith(_AWAY)
-        if not isinstance(failure, (exc.OperationalError, exc.InterfaceError)):
-            return False
-        return self.kind != "postgresql" or _REFUSED.search(str(cause)) is None
-
-    def _said(self, cause: BaseException) -> str:
-        """The failure in one line, without secrets and without keys."""
-        state = getattr(cause, "sqlstate", None)
-        if state is None:
-            text = " ".join(_MORE.split(str(cause))[0].split())
-        else:  # details, which show rows, are left out
-            text = cause.diag.message_primary or ""  # type: ignore[attr-defined]
-            if state == "57014" and self._own and "options" not in self.engine.url.query:
-                text += f" ({self._timeout:g} s)"
-        if str(state).startswith("22") or self.kind not in ("postgresql", "sqlite"):
-            text = _QUOTED.sub("…", text)  # a value that the database could not take
-        for secret in (self.engine.url.password, self.engine.url.query.get("password")):
-            if secret:
-                text = text.replace(str(secret), "***")
-        return text or type(cause).__name__
+        url, state = self.engine.url, getattr(getattr(failure, "orig", None), "sqlstate", None)
+        if state == "0A000" and self._own:
+            self.engine.dispose()  # a column has changed, and old connections have the old plan
+        text = describe(
+            failure,
+            (url.password, url.query.get("password"), url.query.get("sslpassword")),
+            quotes=self.kind in ("postgresql", "sqlite"),
+        )
+        if state == "57014" and self._own and "options" not in url.query:
+            text += f" ({self._timeout:g} s)"
+        # The pool's timeout: all connections are in use.
+        away = isinstance(failure, exc.TimeoutError) or is_unavailable(failure)
+        return (SourceUnavailable if away else InvalidSource)(f"{self.name}: {text}")

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from bloomery import _native
 from bloomery.errors import CorruptData, FilterExists, IncompatibleFilters, StoreRefused
+from bloomery.filters import saved
+from bloomery.filters.files import Loading
 from bloomery.filters.redisbloom import RedisBloomFilter
 from bloomery.integrations.redis.bf import parse
 from bloomery.integrations.redis.bf.filter import BfFilter, beside
@@ -23,7 +25,6 @@ from bloomery.integrations.redis.transfer.reading import Progress
 from bloomery.integrations.redis.wire.failures import checked
 from bloomery.integrations.redis.wire.flow import Ask, Flow, command, commands, packed
 from bloomery.storage import files
-from bloomery.storage.loading import Loading
 
 if TYPE_CHECKING:
     from bloomery.integrations.redis.naming import Keys
@@ -108,7 +109,7 @@ def _redisbloom(name: str, key: bytes, head: bytes, progress: Progress) -> Flow[
 def _own(name: str, key: bytes, progress: Progress) -> Flow[Any]:
     _, head = yield from _part(name, key, 0)
     loading = Loading()
-    _, total, _ = files.expect(head)
+    _, total, _ = saved.expect(head)
     made = loading.take(0, head)
     while made is None:
         _, data = yield from _part(name, key, loading.received - files.HEADER_BYTES + 1)
@@ -196,9 +197,9 @@ def _parts_of(source: Any) -> Iterator[tuple[int, bytes]]:
             yield iterator, data
             iterator, data = source.chunk(iterator)
         return
-    yield 1, files.head(source)
+    yield 1, saved.head(source)
     at = 0
-    while data := files.part(source, at, _PART):
+    while data := saved.part(source, at, _PART):
         at += len(data)
         yield 1 + at, data
 

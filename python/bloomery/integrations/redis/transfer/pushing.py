@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from bloomery import _native
 from bloomery.errors import FilterExists, IncompatibleFilters, InvalidParameter, StoreRefused
-from bloomery.filters import BloomFilter, CountingBloomFilter
+from bloomery.filters import BloomFilter, CountingBloomFilter, saved
 from bloomery.integrations.redis.bits.counters import Counters
 from bloomery.integrations.redis.bits.strings import Strings, create
 from bloomery.integrations.redis.config import Config
@@ -23,7 +23,6 @@ from bloomery.integrations.redis.transfer.reading import Progress
 from bloomery.integrations.redis.transfer.uploading import LIFE, Upload
 from bloomery.integrations.redis.wire.failures import checked
 from bloomery.integrations.redis.wire.flow import Flow, command, commands
-from bloomery.storage import files
 
 if TYPE_CHECKING:
     from bloomery.integrations.redis.naming import Keys
@@ -74,7 +73,7 @@ class Source:
 
     def read(self, start: int, count: int) -> bytes:
         """Some of its bytes."""
-        found = files.part(self.filter, start, count)
+        found = saved.part(self.filter, start, count)
         # Bits that are set meanwhile do no harm. Counters may go down: half before, half after.
         if self.filter._changes() != self.changes:
             raise InvalidParameter(

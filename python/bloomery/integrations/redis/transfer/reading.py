@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from bloomery import _native
 from bloomery.errors import CorruptData
-from bloomery.filters import BloomFilter, CountingBloomFilter, memory
+from bloomery.filters import BloomFilter, CountingBloomFilter
 from bloomery.integrations.redis.wire.failures import checked
 from bloomery.integrations.redis.wire.flow import Flow, commands
+from bloomery.storage import memory
 
 if TYPE_CHECKING:
     from bloomery.integrations.redis.bits.strings import Strings

@@ -15,16 +15,15 @@ from collections.abc import Iterator
 from typing import Any
 
 from bloomery import _native, errors
+from bloomery.service.http.limits import MAX_ARROW_METADATA
 
-__all__ = ["MOST_MESSAGE", "Column", "Messages", "answers", "load_pyarrow"]
+__all__ = ["Column", "Messages", "answers", "load_pyarrow"]
 
 # Rows, and bytes of them, that are added in one go: 1 to 5 ms for which all others wait, and 20 ms
 # where each becomes a Python object (banks, RedisBloom's filters).
 _SLICE = 1 << 14
 _SLICE_BYTES = 2 << 20
-MOST_MESSAGE = 16 << 20  # bytes, which are copied in one go before the first row: 20 ms
 _CONTINUATION = 0xFFFFFFFF
-_MOST_METADATA = 1 << 20
 _PREFIX = struct.Struct("<II")
 _SCHEMA, _RECORD_BATCH = 1, 3
 _ANSWER_ROWS = 1 << 20
@@ -97,7 +96,7 @@ class Messages:
             if self._buffer:
                 raise _refuse("bytes follow its end")
             return False
-        if length % 8 or not 16 <= length <= _MOST_METADATA:
+        if length % 8 or not 16 <= length <= MAX_ARROW_METADATA:
             raise _refuse(f"metadata of {length} bytes")
         self._needed += length
         return True
@@ -177,14 +176,14 @@ class Column:
                 return
             if self._schema is None:
                 raise _refuse("it has no schema")
-            column, shown = self._column(message), 0
+            column, view_bytes = self._column(message), 0
             views = str(column.type).endswith("_view")
             fit = _SLICE_BYTES * len(column) // max(column.nbytes, 1)
             rows_at_once = max(1, min(_SLICE, fit))
             for start in range(0, len(column), rows_at_once):
                 part = column.slice(start, rows_at_once)
-                shown += _view_bytes(part) if views else 0
-                if shown > self._most:
+                view_bytes += _view_bytes(part) if views else 0
+                if view_bytes > self._most:
                     raise errors.RequestTooLarge(
                         f"the keys of a message of an Arrow stream have more than {self._most} "
                         "bytes: send smaller batches"
@@ -229,13 +228,13 @@ class Column:
             if not len(schema):
                 raise _refuse("it has no column")
             return 0
-        found: list[int] = schema.get_all_field_indices(self._wanted)
-        if len(found) != 1:
+        indices: list[int] = schema.get_all_field_indices(self._wanted)
+        if len(indices) != 1:
             raise errors.InvalidParameter(
-                f"column is {self._wanted[:60]!r}, of which the stream has {len(found)}: its "
-                f"columns are {', '.join(repr(one[:60]) for one in schema.names[:20])}"
+                f"column is {self._wanted[:60]!r}, of which the stream has {len(indices)}: its "
+                f"columns are {', '.join(repr(name[:60]) for name in schema.names[:20])}"
             )
-        return found[0]
+        return indices[0]
 
     def _plain(self, field: Any) -> bool:
         """Whether a column is what it is stored as; a UUID is not, but pyarrow knows it."""
@@ -249,8 +248,8 @@ class Column:
 
     def _column(self, message: bytes) -> Any:
         ipc = self._arrow.ipc
-        found = ipc.read_message(self._arrow.py_buffer(message))
-        batch = ipc.read_record_batch(found, self._schema)
+        parsed = ipc.read_message(self._arrow.py_buffer(message))
+        batch = ipc.read_record_batch(parsed, self._schema)
         column = batch.column(self._index)
         column.validate()
         return column
@@ -263,13 +262,13 @@ def _view_bytes(column: Any) -> int:
     return sum(map(abs, lengths[: len(column)]))
 
 
-def answers(given: bytes) -> Iterator[bytes]:
+def answers(results: bytes) -> Iterator[bytes]:
     """A byte an answer as an Arrow IPC stream of one boolean column."""
     arrow = load_pyarrow()
     schema = arrow.schema([("answer", arrow.bool_())])
     yield schema.serialize().to_pybytes()
-    for start in range(0, len(given), _ANSWER_ROWS):
-        part = arrow.py_buffer(memoryview(given)[start : start + _ANSWER_ROWS])
+    for start in range(0, len(results), _ANSWER_ROWS):
+        part = arrow.py_buffer(memoryview(results)[start : start + _ANSWER_ROWS])
         column = arrow.Array.from_buffers(arrow.uint8(), part.size, [None, part])
         rows = arrow.record_batch([column.cast(arrow.bool_())], schema=schema)
         yield rows.serialize().to_pybytes()

@@ -9,79 +9,69 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator, Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from bloomery import _native, errors
+from bloomery.service.http import limits
+from bloomery.service.http.context import HttpContext
 from bloomery.service.http.problems import Refused
 from bloomery.service.network.input_budget import Charge
 from bloomery.service.slices import Slice
 
-if TYPE_CHECKING:
-    from bloomery.service.server import Server
+__all__ = [
+    *("ClientDisconnected", "header", "media_type", "parse", "parse_keys", "parse_plain", "parts"),
+    "read",
+]
 
-__all__ = ["Bodies", "Gone", "header", "media_type", "parse", "parse_keys", "parse_plain", "parts"]
-
-MOST_AT_ONCE = 64 << 10  # bytes of JSON: some milliseconds, whatever is in it
-MOST_KEY = 4 << 20  # of one key, which is copied several times: 10 ms
-MOST_PLAIN = 1 << 20  # of a body that has no keys
-_SLICE = 32 << 10
-_MOST_KEYS = 1 << 18
-_MOST_PARTS = 1 << 19
-_DEEP = 1000  # arrays in arrays: Python's parser takes fewer
-_MOST_VALUES = 10_000  # of what is longer and cannot be cut
+_SLICE = 32 << 10  # bytes of keys that are parsed in one go
 
 
-class Gone(Exception):
+class ClientDisconnected(Exception):
     """The client went away: nobody waits for an answer."""
 
 
-class Bodies:
-    """The bodies that are being read."""
+async def read(context: HttpContext, scope: Any, receive: Any, most: int = 1 << 40) -> bytes:
+    """The body; RequestTooLarge as soon as it is known to be longer than a body may be."""
+    most = min(most, context.settings.http_max_body_bytes)
+    length = header(scope, b"content-length")
+    if length is not None and (len(length) > 15 or int(length) > most):
+        raise _too_large(most)
+    message = await receive()
+    if message["type"] == "http.disconnect":
+        raise ClientDisconnected
+    body: bytes = message["body"]
+    if not message["more_body"]:
+        if len(body) > most:
+            raise _too_large(most)
+        return body
+    try:
+        seconds = context.settings.http_body_seconds
+        return await asyncio.wait_for(_rest(context, body, receive, most), seconds)
+    except asyncio.TimeoutError:
+        raise Refused(f"the body did not come within {seconds} seconds", 408) from None
 
-    def __init__(self, server: Server) -> None:
-        self.server = server
 
-    async def read(self, scope: Any, receive: Any, most: int = 1 << 40) -> bytes:
-        """The body; RequestTooLarge as soon as it is known to be longer than a body may be."""
-        most = min(most, self.server.settings.http_max_body_bytes)
-        length = header(scope, b"content-length")
-        if length is not None and (len(length) > 15 or int(length) > most):
-            raise self._too_large(most)
-        message = await receive()
-        if message["type"] == "http.disconnect":
-            raise Gone
-        body: bytes = message["body"]
-        if not message["more_body"]:
-            if len(body) > most:
-                raise self._too_large(most)
-            return body
-        try:
-            seconds = self.server.settings.http_body_seconds
-            return await asyncio.wait_for(self._rest(body, receive, most), seconds)
-        except asyncio.TimeoutError:
-            raise Refused(f"the body did not come within {seconds} seconds", 408) from None
+async def _rest(context: HttpContext, body: bytes, receive: Any, most: int) -> bytes:
+    parts, size = [body], len(body)
+    with Charge(context.intake) as charge:
+        while True:
+            if size > most:
+                raise _too_large(most)
+            charge.weigh(size)
+            message = await receive()
+            if message["type"] == "http.disconnect":
+                raise ClientDisconnected
+            parts.append(message["body"])
+            size += len(message["body"])
+            if not message["more_body"] and size <= most:
+                return b"".join(parts)
 
-    async def _rest(self, body: bytes, receive: Any, most: int) -> bytes:
-        parts, size = [body], len(body)
-        with Charge(self.server.intake) as charge:
-            while True:
-                if size > most:
-                    raise self._too_large(most)
-                charge.weigh(size)
-                message = await receive()
-                if message["type"] == "http.disconnect":
-                    raise Gone
-                parts.append(message["body"])
-                size += len(message["body"])
-                if not message["more_body"] and size <= most:
-                    return b"".join(parts)
 
-    @staticmethod
-    def _too_large(most: int) -> errors.RequestTooLarge:
-        return errors.RequestTooLarge(
-            f"a body may have {most:,} bytes (http-max-body-bytes): send fewer keys at once, or a "
-            "stream of them (application/x-ndjson, application/vnd.apache.arrow.stream)"
-        )
+def _too_large(most: int) -> errors.RequestTooLarge:
+    return errors.RequestTooLarge(
+        f"a body may have {most:,} bytes (http-max-body-bytes): send fewer keys at once, or a "
+        "stream of them (application/x-ndjson, application/vnd.apache.arrow.stream)"
+    )
 
 
 async def parts(receive: Any) -> AsyncIterator[bytes]:
@@ -90,7 +80,7 @@ async def parts(receive: Any) -> AsyncIterator[bytes]:
     while more:
         message = await receive()
         if message["type"] == "http.disconnect":
-            raise Gone
+            raise ClientDisconnected
         if message["body"]:
             yield message["body"]
         more = message["more_body"]
@@ -100,8 +90,8 @@ def header(scope: Any, wanted: bytes) -> bytes | None:
     """The value of a header; None if it was not sent."""
     for name, value in scope["headers"]:
         if name == wanted:
-            found: bytes = value
-            return found
+            text: bytes = value
+            return text
     return None
 
 
@@ -125,27 +115,27 @@ async def parse_keys(body: bytes, keys_of: Callable[[dict[str, Any], list[Any], 
     """The value of JSON that has its keys, any number of them, as the member "keys" of an object:
     those are parsed in slices, between which others have their turn. `keys_of` makes keys of some
     of them: it is given the object without any, those, and how many came before."""
-    if len(body) <= MOST_AT_ONCE:
+    if len(body) <= limits.MAX_JSON_AT_ONCE:
         return parse(body)
-    found = await asyncio.to_thread(_native.cut_json, body, b"keys", _SLICE)
-    if found is None:
+    cut = await asyncio.to_thread(_native.cut_json, body, b"keys", _SLICE)
+    if cut is None:
         return parse_plain(body)
-    start, end, count, slices = found
+    start, end, count, slices = cut
     parts = sum(body.count(mark) for mark in (b",", b"[", b"{"))
-    if count > _MOST_KEYS or parts > _MOST_PARTS:
+    if count > limits.MAX_JSON_KEYS or parts > limits.MAX_JSON_PARTS:
         raise errors.RequestTooLarge(
-            f"a body may have {_MOST_KEYS:,} keys, of {_MOST_PARTS:,} parts in all if they are "
-            "arrays: send fewer at once, or a stream of them "
+            f"a body may have {limits.MAX_JSON_KEYS:,} keys, of {limits.MAX_JSON_PARTS:,} parts in "
+            "all if they are arrays: send fewer at once, or a stream of them "
             "(application/x-ndjson, application/vnd.apache.arrow.stream)"
         )
     value = parse(_short(body[:start] + b"[]" + body[end:], start, len(body)))
     keys: list[Any] = []
     share = Slice()
     for first, last in slices:
-        some = _parsed(_short(b"[%b]" % body[first:last], first, last), first - 1, body)
-        if not some:
+        values = _parsed(_short(b"[%b]" % body[first:last], first, last), first - 1, body)
+        if not values:
             raise _invalid(f"Expecting value at byte {last}")
-        keys += keys_of(value, some, len(keys))
+        keys += keys_of(value, values, len(keys))
         await share.rest()
     value["keys"] = keys
     return value
@@ -153,17 +143,19 @@ async def parse_keys(body: bytes, keys_of: Callable[[dict[str, Any], list[Any], 
 
 def _short(text: bytes, start: int, end: int) -> bytes:
     """The text, if it may be parsed at once: one string may have any length, all else not."""
-    if len(text) <= MOST_AT_ONCE:
+    if len(text) <= limits.MAX_JSON_AT_ONCE:
         return text
-    if len(text) > MOST_KEY:
-        raise errors.RequestTooLarge(f"one key may have {MOST_KEY:,} bytes of JSON")
+    if len(text) > limits.MAX_JSON_KEY:
+        raise errors.RequestTooLarge(f"one key may have {limits.MAX_JSON_KEY:,} bytes of JSON")
     commas, opened = text.count(b","), text.count(b"[") + text.count(b"{")
-    if opened > _DEEP * (commas + 1):  # without a comma between, each is in the one before
+    if opened > limits.MAX_JSON_DEPTH * (
+        commas + 1
+    ):  # without a comma between, each is in the one before
         raise _invalid("nested too deeply")
-    if commas + opened > _MOST_VALUES:
+    if commas + opened > limits.MAX_JSON_VALUES:
         raise errors.RequestTooLarge(
-            f"bytes {start:,} to {end:,} of the body have more than {_MOST_VALUES:,} values that "
-            'are not keys of "keys": a key is a string, an integer or a short array'
+            f"bytes {start:,} to {end:,} of the body have more than {limits.MAX_JSON_VALUES:,} "
+            'values that are not keys of "keys": a key is a string, an integer or a short array'
         )
     return text
 
@@ -188,10 +180,10 @@ def _invalid(why: str) -> errors.InvalidRequest:
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) != len(pairs):
+    members = dict(pairs)
+    if len(members) != len(pairs):
         raise ValueError("a member comes twice in one object")
-    return found
+    return members
 
 
 def _no_constant(name: str) -> None:

@@ -1,4 +1,4 @@
-"""Keys in the OpenAPI document: exactly what `keys`, `keyforms` and `streams` take and answer."""
+"""Keys in the OpenAPI document: exactly what `keys`, `json_keys` and `streams` take and answer."""
 
 from __future__ import annotations
 
@@ -56,8 +56,8 @@ SCHEMAS = {
 
 
 def _body(field: str, key: str, encoding: str) -> dict[str, Any]:
-    one: dict[str, Any] = {"$ref": f"#/components/schemas/{key}"}
-    keys = one if field == "key" else {"type": "array", "items": one}
+    single: dict[str, Any] = {"$ref": f"#/components/schemas/{key}"}
+    keys = single if field == "key" else {"type": "array", "items": single}
     needed = (field,) if encoding == "utf-8" else (field, "encoding")
     return _object({field: keys, "encoding": {"const": encoding}}, *needed)
 

@@ -8,19 +8,19 @@ from typing import Any
 from pydantic_core import from_json
 
 from bloomery import errors
+from bloomery.json_keys import decode_key
 from bloomery.service.http.body import bodies
-from bloomery.service.http.body.keyforms import key_of
+from bloomery.service.http.limits import MAX_NDJSON_VALUE
 
-__all__ = ["Lines", "answers"]
+__all__ = ["NdjsonReader", "answers"]
 
 _LINES = 1 << 10  # that are looked at in one go: some 5 ms, for which all others wait
 _PIECE = 64 << 10  # bytes of lines that are parsed in one go
-_LONG = 256 << 10  # bytes: a longer line is a string, which alone is read quickly
 _ANSWERS = 1 << 20
 
 
-class Lines:
-    """Cuts a stream into lines, each a key, of at most so many bytes."""
+class NdjsonReader:
+    """Reads a stream of lines, each a key, of at most so many bytes."""
 
     def __init__(self, most: int) -> None:
         self._most = most
@@ -55,12 +55,12 @@ class Lines:
             if end < 0:  # a long line
                 end = text.find(b"\n", start + _PIECE)
                 end = len(text) if end < 0 else end
-            yield from self._some(text[start:end])
+            yield from self._batches(text[start:end])
             start = end + 1
         if start <= len(text):
-            yield from self._some(text[start:])
+            yield from self._batches(text[start:])
 
-    def _some(self, text: bytes) -> Iterator[list[Any]]:
+    def _batches(self, text: bytes) -> Iterator[list[Any]]:
         if len(text) > _PIECE:
             self._check_long(text)
         keys = _plain(text)
@@ -73,10 +73,10 @@ class Lines:
             yield from self._each(lines[start : start + _LINES])
 
     def _check_long(self, line: bytes) -> None:
-        if len(line) > _LONG and not line.lstrip().startswith(b'"'):
+        if len(line) > MAX_NDJSON_VALUE and not line.lstrip().startswith(b'"'):
             raise errors.RequestTooLarge(
                 f"line {self._lines + 1} has {len(line):,} bytes and is not a string: a key of "
-                f"another form may have {_LONG:,}"
+                f"another form may have {MAX_NDJSON_VALUE:,}"
             )
 
     def _each(self, lines: list[bytes]) -> Iterator[list[Any]]:
@@ -86,7 +86,7 @@ class Lines:
             for line in lines:
                 self._lines += 1
                 if line and not line.isspace():
-                    keys.append(key_of(_value(line)))
+                    keys.append(decode_key(_value(line)))
         except errors.BloomeryError as problem:
             yield keys
             raise type(problem)(f"line {self._lines}: {problem}") from None
@@ -112,9 +112,8 @@ def _plain(text: bytes) -> list[Any] | None:
     values come out as there are lines, each line is one. It takes a tenth of the time.
     """
     if text.startswith((b"[", b"{")) or b"\n[" in text or b"\n{" in text:
-        return (
-            None  # and thousands of objects are not made, which the garbage collector would count
-        )
+        # And thousands of objects are not made, which the garbage collector would count.
+        return None
     joined = b"[%s]" % text.replace(b"\n", b"\n,\n")
     try:
         keys: list[Any] = from_json(joined, allow_inf_nan=False, cache_strings="none")
@@ -124,8 +123,8 @@ def _plain(text: bytes) -> list[Any] | None:
     return keys if plain else None
 
 
-def answers(given: bytes) -> Iterator[bytes]:
+def answers(results: bytes) -> Iterator[bytes]:
     """A byte an answer as lines of true and false."""
-    for start in range(0, len(given), _ANSWERS):
-        part = given[start : start + _ANSWERS]
+    for start in range(0, len(results), _ANSWERS):
+        part = results[start : start + _ANSWERS]
         yield part.replace(b"\1", b"true\n").replace(b"\0", b"false\n")

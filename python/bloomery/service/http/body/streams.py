@@ -2,8 +2,8 @@
 
     body ──> batches of keys ──> commands ──> logged ──> the next
 
-What is answered is answered after the last key: a client that sends everything before it reads
-anything would else never end. Other clients have their turn after each batch.
+The response comes after the last key: a client that sends everything before it reads anything would
+else never end. Other clients have their turn after each batch.
 """
 
 from __future__ import annotations
@@ -14,22 +14,20 @@ from collections import deque
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 from starlette.datastructures import QueryParams
 from starlette.responses import Response, StreamingResponse
 
 from bloomery import errors
 from bloomery.service.commands import NO_ROOM
-from bloomery.service.http import problems
+from bloomery.service.http import limits, problems
 from bloomery.service.http.body import arrow, bodies, ndjson
-from bloomery.service.http.endpoints.consistency import consistency
-from bloomery.service.http.login import check_again
+from bloomery.service.http.consistency import consistency
+from bloomery.service.http.context import HttpContext
+from bloomery.service.http.login import reauthorize
 from bloomery.service.network.input_budget import RESERVED, Charge, patience
 from bloomery.service.slices import Slice
-
-if TYPE_CHECKING:
-    from bloomery.service.server import Server
 
 __all__ = ["ARROW", "NDJSON", "answer"]
 
@@ -38,10 +36,9 @@ NDJSON = "application/x-ndjson"
 # What a key of each operation may have been.
 _WORDS = {"add": "new", "contains": "maybe", "remove": "removed"}
 _AHEAD = 2  # batches that may wait for the log while the next one is taken
-_DISCARDED = 256 << 20  # bytes that are read behind what was wrong, so that the client hears of it
 
 
-class Reader(Protocol):
+class KeyReader(Protocol):
     """Bytes of a stream to batches of keys."""
 
     @property
@@ -76,7 +73,7 @@ class _ArrowReader:
 
 
 @dataclass(slots=True)
-class Taken:
+class StreamResult:
     """What became of a stream's keys so far."""
 
     keys: int = 0
@@ -90,20 +87,23 @@ class Taken:
         self.answers += done
 
 
-async def answer(server: Server, operation: str, name: bytes, scope: Any, receive: Any) -> Response:
+async def answer(
+    context: HttpContext, operation: str, name: bytes, scope: Any, receive: Any
+) -> Response:
     """Do an operation with every key of a request's body; the response."""
     media = bodies.media_type(scope).decode("latin-1")
     body = bodies.parts(receive)
-    taken = Taken()
+    taken = StreamResult()
     try:
         accept = _accepted(scope)
-        admitted = partial(check_again, server, scope, operation, name)
-        batches = _batches(body, _reader(server, media, scope), admitted, Held(server, taken))
+        reader, budget = _reader(context, media, scope), StreamBudget(context, taken)
+        check = partial(reauthorize, context, scope, operation, name)
+        batches = _batches(body, reader, check, budget)
         keep, shared = accept in _FORMS, consistency(scope)
-        await _take(server, operation, name, batches, taken, keep=keep, shared=shared)
+        await _take(context, operation, name, batches, taken, keep=keep, shared=shared)
     except errors.MissingExtra as problem:
-        status, told = problems.document(problem.code, str(problem), 415)
-        return Response(told, status, media_type=problems.MEDIA)
+        status, document = problems.document(problem.code, str(problem), 415)
+        return Response(document, status, media_type=problems.MEDIA)
     except errors.BloomeryError as problem:
         # The client may take its time: what was kept of its stream, its frames have too.
         taken.answers = bytearray()
@@ -112,7 +112,7 @@ async def answer(server: Server, operation: str, name: bytes, scope: Any, receiv
             await _discard(body)
         if taken.keys:
             problem.args = (f"{problem}; {taken.keys} keys before it were done",)
-        return problems.answer(problem, done=taken.keys)
+        return problems.response(problem, done=taken.keys)
     if accept in _FORMS:
         return StreamingResponse(_FORMS[accept](bytes(taken.answers)), media_type=accept)
     summary = b'{"keys":%d,"%s":%d}' % (taken.keys, _WORDS[operation].encode(), taken.hits)
@@ -127,23 +127,25 @@ _FORMS: dict[str, Callable[[bytes], Iterator[bytes]]] = {
 
 def _accepted(scope: Any) -> str:
     """How the client wants its answers; "" for a summary."""
-    given = (bodies.header(scope, b"accept") or b"").decode("latin-1").lower()
-    return next((form for form in _FORMS if form in given), "")
+    accept = (bodies.header(scope, b"accept") or b"").decode("latin-1").lower()
+    return next((form for form in _FORMS if form in accept), "")
 
 
-def _reader(server: Server, media: str, scope: Any) -> Reader:
+def _reader(context: HttpContext, media: str, scope: Any) -> KeyReader:
     """What reads a stream of this type."""
     if media == ARROW:
         wanted = QueryParams(scope["query_string"]).get("column")
-        return _ArrowReader(min(server.settings.max_request_bytes, arrow.MOST_MESSAGE), wanted)
+        return _ArrowReader(
+            min(context.settings.max_request_bytes, limits.MAX_ARROW_MESSAGE), wanted
+        )
     if media == NDJSON:
-        return ndjson.Lines(min(server.settings.proto_max_bulk_len, bodies.MOST_KEY))
+        return ndjson.NdjsonReader(min(context.settings.proto_max_bulk_len, limits.MAX_JSON_KEY))
     raise problems.Refused(f"Content-Type must be application/json, {NDJSON} or {ARROW}", 415)
 
 
 async def _discard(body: AsyncIterator[bytes]) -> None:
     """Read on, for a while: who still sends does not listen."""
-    left = _DISCARDED
+    left = limits.MAX_DISCARDED
     async for data in body:
         left -= len(data)
         if left < 0:
@@ -151,25 +153,24 @@ async def _discard(body: AsyncIterator[bytes]) -> None:
 
 
 async def _take(
-    server: Server,
+    context: HttpContext,
     operation: str,
     name: bytes,
     batches: AsyncIterable[Any],
-    taken: Taken,
+    taken: StreamResult,
     *,
     keep: bool,
     shared: bool | None,
 ) -> None:
     """Do an operation with every key of some batches; `keep`: the answers are wanted."""
-    server.turns.join()
-    if operation != "contains" or not server.commands.asks_store(shared):  # it knows of others'
-        server.commands.find(name)
-    work: _Asking | _Writing
+    work: _Queries | _Writes
     if operation == "contains":
-        work = _Asking(server, name, taken, shared)
+        await context.commands.read(name, [], shared)  # UnknownFilter, whether keys come or not
+        work = _Queries(context, name, taken, shared)
     else:
-        work = _Writing(server, operation, name, taken)
-    most = server.settings.http_max_answers if keep else None
+        context.commands.find(name)
+        work = _Writes(context, operation, name, taken)
+    most = context.settings.http_max_answers if keep else None
     asked = 0
     try:
         async for batch in batches:
@@ -188,28 +189,28 @@ async def _take(
 
 
 async def _batches(
-    body: AsyncIterable[bytes], reader: Reader, check: Callable[[], None], held: Held
+    body: AsyncIterable[bytes], reader: KeyReader, check: Callable[[], None], budget: StreamBudget
 ) -> AsyncIterator[Any]:
     share = Slice()
-    with held.charge:
+    with budget.charge:
         async for data in body:
             check()
             for batch in reader.feed(data):
                 yield batch
                 await share.rest()
-            held.weigh(reader.pending)
+            budget.weigh(reader.pending)
         for batch in reader.end():
             yield batch
             await share.rest()
 
 
-class Held:
+class StreamBudget:
     """What a stream makes the server keep: a line or a message that is not yet whole, answers."""
 
-    def __init__(self, server: Server, taken: Taken) -> None:
-        self._seconds = server.settings.http_body_seconds
+    def __init__(self, context: HttpContext, taken: StreamResult) -> None:
+        self._seconds = context.settings.http_body_seconds
         self._taken = taken
-        self.charge = Charge(server.intake)
+        self.charge = Charge(context.intake)
         self._since = time.monotonic()
 
     def weigh(self, pending: int) -> None:
@@ -222,51 +223,46 @@ class Held:
             raise problems.Refused("a line or a message of the stream came too slowly", 408)
 
 
-class _Asking:
+class _Queries:
     """Keys that are asked for."""
 
-    def __init__(self, server: Server, name: bytes, taken: Taken, shared: bool | None) -> None:
-        self._server, self._name, self._taken = server, name, taken
+    def __init__(
+        self, context: HttpContext, name: bytes, taken: StreamResult, shared: bool | None
+    ) -> None:
+        self._context, self._name, self._taken = context, name, taken
         self._shared = shared  # is Redis to be asked?
 
     async def take(self, keys: Any) -> None:
         """Ask for some."""
-        await self._server.aside.free(self._name)
-        self._server.turns.join()
-        commands = self._server.commands
-        if commands.asks_store(self._shared):
-            found = await commands.contained(self._name, list(keys), self._shared)
-        else:
-            found = commands.contains(self._name, keys)
-            await asyncio.sleep(0)
-        self._taken.count(found)
+        self._taken.count(await self._context.commands.read(self._name, keys, self._shared))
+        await asyncio.sleep(0)
 
     async def settle(self) -> None:
         """Have nothing left to do."""
 
 
-class _Writing:
+class _Writes:
     """Keys that are added or removed. While some are written to the log the next are taken: they
     count when they are in it."""
 
-    def __init__(self, server: Server, operation: str, name: bytes, taken: Taken) -> None:
-        self._server, self._name, self._taken = server, name, taken
-        self._change = getattr(server.commands, operation)
+    def __init__(
+        self, context: HttpContext, operation: str, name: bytes, taken: StreamResult
+    ) -> None:
+        self._context, self._name, self._taken = context, name, taken
+        self._operation = getattr(context.commands, operation)
         self._waiting: deque[tuple[asyncio.Future[None], bytes]] = deque()
 
     async def take(self, keys: Any) -> None:
         """Add or remove some; raises at a key that is refused."""
-        self._server.turns.join()
-        change = partial(self._change, self._name, keys)
-        done, refusal = await self._server.commands.apart(self._name, change)
+        done, refusal = await self._context.commands.change(self._operation, self._name, keys)
         missing = done.find(NO_ROOM)
         if missing >= 0:
             done, refusal = done[:missing], ("not-enough-memory", "there is no memory for this key")
-        self._waiting.append((self._server.turns.logging(), done))
+        self._waiting.append((self._context.turns.logging(), done))
         if refusal is not None:
-            told = self._server.commands.explain(self._name, refusal)
+            explained = self._context.commands.explain(self._name, refusal)
             await self.settle()
-            raise errors.of_code(*told)
+            raise errors.of_code(*explained)
         await asyncio.sleep(0)
         await self._settle(_AHEAD)
 

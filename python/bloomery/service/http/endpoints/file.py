@@ -16,26 +16,24 @@ import secrets
 import shutil
 import tempfile
 from collections.abc import AsyncIterator
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, Any
 from urllib.parse import quote
 
 from fastapi import Query, Request, Response
 from starlette.responses import StreamingResponse
 
 from bloomery import _native, errors
+from bloomery.filters import files
 from bloomery.service.commands import check_name
-from bloomery.service.http import problems
+from bloomery.service.domain.state import Entry
+from bloomery.service.http import models, problems
 from bloomery.service.http.body import bodies
-from bloomery.service.http.endpoints import models
-from bloomery.service.http.endpoints.filters import told
-from bloomery.service.http.login import check_again
-from bloomery.service.http.route import Answer, Name, commands_of, does, routes, server_of
+from bloomery.service.http.context import HttpContext
+from bloomery.service.http.endpoints.filters import filter_info
+from bloomery.service.http.limits import MAX_EXPORTS
+from bloomery.service.http.login import reauthorize
+from bloomery.service.http.route import ApiResponse, Name, commands_of, context_of, does, routes
 from bloomery.service.network.input_budget import Charge
-from bloomery.storage import bankfile, files
-
-if TYPE_CHECKING:
-    from bloomery.service.domain.state import Entry
-    from bloomery.service.server import Server
 
 __all__ = ["MEDIA", "router"]
 
@@ -43,7 +41,6 @@ MEDIA = "application/octet-stream"
 _READ = 1 << 20
 _LOADED = 4 << 20  # bytes that are taken in at once: 2 ms, for which all others wait
 _IN_MEMORY = 4 << 20  # bytes of a file that need no disk
-_MOST_EXPORTS = 8  # at once: each may take as much of the data's disk as its filter has bytes
 _UNFINISHED = 3600.0  # seconds without a chunk, after which what came so far is forgotten
 _PREFIX = b"\x00upload:"
 
@@ -63,15 +60,15 @@ _BINARY = {"content": {MEDIA: {"schema": {"type": "string", "format": "binary"}}
 )
 async def export(request: Request, name: Name) -> Response:
     """Take a filter out, as the file that `save` would write."""
-    server = server_of(request)
+    context = context_of(request)
     entry = commands_of(request).find(name)
     if entry.filter is None:
         raise errors.InvalidParameter("this filter is still being loaded")
-    exports = server.http.exports
-    if sum(not one.closed for one in exports) >= _MOST_EXPORTS:
+    exports = context.exports
+    if sum(not file.closed for file in exports) >= MAX_EXPORTS:
         raise errors.ServerUnavailable("too many filters are taken out at once: try again soon")
-    _check_disk(server, entry.filter.nbytes)
-    file: Any = tempfile.SpooledTemporaryFile(_IN_MEMORY, dir=str(server.data))  # noqa: SIM115
+    _check_disk(context, entry.filter.nbytes)
+    file: Any = tempfile.SpooledTemporaryFile(_IN_MEMORY, dir=str(context.data))  # noqa: SIM115
     exports.add(file)
     nbytes = await asyncio.to_thread(_written, entry.filter, file)
     quoted = quote(name[:100], safe="")
@@ -82,11 +79,11 @@ async def export(request: Request, name: Name) -> Response:
     return StreamingResponse(_read(file), headers=headers, media_type=MEDIA)
 
 
-def _check_disk(server: Server, nbytes: int) -> None:
+def _check_disk(context: HttpContext, nbytes: int) -> None:
     """Raise unless the disk keeps room for the log, and for a snapshot of all filters, when a file
     of so many bytes is written to it."""
-    kept = 2 * server.settings.snapshot_log_bytes + _native.memory_used()
-    if nbytes > _IN_MEMORY and shutil.disk_usage(server.data).free < nbytes + kept:
+    kept = 2 * context.settings.snapshot_log_bytes + _native.memory_used()
+    if nbytes > _IN_MEMORY and shutil.disk_usage(context.data).free < nbytes + kept:
         raise errors.ServerUnavailable(
             f"the server's disk has no room for a file of {nbytes:,} bytes: it keeps "
             f"{kept:,} for its log and a snapshot"
@@ -96,7 +93,7 @@ def _check_disk(server: Server, nbytes: int) -> None:
 def _written(filter: Any, file: Any) -> int:
     """Write the filter's file, which has no name; its length."""
     try:
-        (bankfile if filter.kind == "bank" else files).write(filter, file)
+        files.write(filter, file)
         file.seek(0, 2)
         nbytes: int = file.tell()
         file.seek(0)
@@ -140,35 +137,35 @@ async def put(
     """Make a filter of a saved one."""
     if bodies.media_type(request.scope) != MEDIA.encode():
         raise problems.Refused(f"the body must be a saved filter: Content-Type: {MEDIA}", 415)
-    server = server_of(request)
-    there = _check(server, name, replace)
-    upload = _Upload(server)
+    context = context_of(request)
+    there = _check(context, name, replace)
+    upload = _FilterUpload(context)
     try:
-        with Charge(server.intake) as charge:
+        with Charge(context.intake) as charge:
             async for data in bodies.parts(request.receive):
-                check_again(server, request.scope, "import", name)
+                reauthorize(context, request.scope, "import", name)
                 await upload.take(data)
                 charge.weigh(upload.pending)
             await upload.end()
-        await server.aside.free(name)
-        there = _check(server, name, replace)
-        source = server.commands.find(name).settings.get("source") if there else None
-        server.commands.rename(upload.name, name)
-        if source in server.commands.lookups.backings:  # it is the same to those who look keys up
-            server.commands.bind(name, source)
-        server.commands.expire(name, None)
+        await context.aside.free(name)
+        there = _check(context, name, replace)
+        source = context.commands.find(name).settings.get("source") if there else None
+        context.commands.rename(upload.name, name)
+        if source in context.commands.lookups.backings:  # it is the same to those who look keys up
+            context.commands.bind(name, source)
+        context.commands.expire(name, None)
     except BaseException:
         upload.forget()
         raise
-    await server.turns.logged()
-    return Answer(await told(server, name), 200 if there else 201)
+    await context.turns.logged()
+    return ApiResponse(await filter_info(context, name), 200 if there else 201)
 
 
-def _check(server: Server, name: bytes, replace: bool) -> bool:
+def _check(context: HttpContext, name: bytes, replace: bool) -> bool:
     """Whether there is a filter of that name; FilterExists if there must not be."""
-    server.turns.join()
+    context.turns.join()
     check_name(name)
-    there = server.engine.find(name) is not None
+    there = context.engine.find(name) is not None
     if there and not replace:
         raise errors.FilterExists(
             "there is a filter of that name already; to replace it: replace=true"
@@ -176,11 +173,11 @@ def _check(server: Server, name: bytes, replace: bool) -> bool:
     return there
 
 
-class _Upload:
+class _FilterUpload:
     """A saved filter that comes, under a name that nobody knows."""
 
-    def __init__(self, server: Server) -> None:
-        self._server = server
+    def __init__(self, context: HttpContext) -> None:
+        self._context = context
         self.name = _PREFIX + secrets.token_hex(8).encode()
         self._entry: Entry | None = None
         self._buffer = bytearray()
@@ -209,29 +206,22 @@ class _Upload:
     async def _load(self) -> None:
         data = bytes(self._buffer)
         self._buffer.clear()
-        if self._entry is None and _is_bank(data):
+        if self._entry is None and files.is_bank(data):
             raise errors.InvalidParameter(
                 "a bank cannot be put in by way of HTTP: create one and add its keys"
             )
-        commands, position = self._server.commands, self._loaded + 1
-        self._server.turns.join()
-        self._entry = await self._server.aside.whole(
+        commands, position = self._context.commands, self._loaded + 1
+        self._context.turns.join()
+        self._entry = await self._context.aside.whole(
             [self.name], lambda: commands.load(self.name, position, data)
         )
-        self._server.turns.join()
+        self._context.turns.join()
         self._loaded += len(data)
-        commands.expire(self.name, self._server.engine.state.now + _UNFINISHED)
-        await self._server.turns.logged()
+        commands.expire(self.name, self._context.engine.state.now + _UNFINISHED)
+        await self._context.turns.logged()
 
     def forget(self) -> None:
         """Leave nothing behind."""
-        if self._entry is not None and self._server.engine.problem is None:
-            self._server.turns.join()
-            self._server.commands.drop(self.name)
-
-
-def _is_bank(data: bytes) -> bool:
-    try:
-        return _native.read_header(data[: files.HEADER_BYTES], None)[0] == "bank"
-    except errors.CorruptData:
-        return False  # whoever loads it says what is wrong
+        if self._entry is not None and self._context.engine.problem is None:
+            self._context.turns.join()
+            self._context.commands.drop(self.name)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
 from fastapi import Body, Query, Request, Response
 
@@ -11,26 +11,23 @@ from bloomery import errors, names
 from bloomery.service.access.glob import glob
 from bloomery.service.access.permissions import User
 from bloomery.service.commands import check_name
-from bloomery.service.domain.state import LARGE
-from bloomery.service.http import problems
-from bloomery.service.http.endpoints import models
+from bloomery.service.domain.state import LARGE, Entry
+from bloomery.service.http import models, problems
+from bloomery.service.http.context import HttpContext
+from bloomery.service.http.limits import MAX_SCANNED
 from bloomery.service.http.route import (
-    Answer,
+    ApiResponse,
     Name,
-    also,
+    apply_to_filters,
+    authorize_also,
     commands_of,
+    context_of,
     does,
-    done_to,
     routes,
-    server_of,
 )
 from bloomery.service.slices import gathered
 
-if TYPE_CHECKING:
-    from bloomery.service.domain.state import Entry
-    from bloomery.service.server import Server
-
-__all__ = ["router", "told"]
+__all__ = ["filter_info", "router"]
 
 router = routes()
 
@@ -38,7 +35,6 @@ _ANY = ("invalid-request", "not-logged-in", "not-allowed", "server-unavailable")
 _ONE = (*_ANY, "unknown-filter")
 _CHANGE = ("invalid-parameter", "log-unavailable", "not-enough-memory")
 _BODY = {"statuses": (408, 415)}
-_SCANNED = 10_000  # filters that one request looks at, however few it shows
 
 
 @router.post(
@@ -50,19 +46,19 @@ _SCANNED = 10_000  # filters that one request looks at, however few it shows
 )
 async def create(request: Request, new: Annotated[models.NewFilter, Body()]) -> Response:
     """Make an empty filter."""
-    given = new.model_dump(exclude_unset=True)
-    name = names.typed(given.pop("name"))
-    also(request, "create", name)
-    if given.get("source") is None:
-        given.pop("source", None)
+    options = new.model_dump(exclude_unset=True)
+    name = names.typed(options.pop("name"))
+    authorize_also(request, "create", name)
+    if options.get("source") is None:
+        options.pop("source", None)
     else:
-        also(request, "change", name)
-    if given.get("kind") == "rediscuckoo":
-        given["door"] = "cf"  # CF commands are for these
-    await done_to(request, lambda commands: commands.create(name, **given), name)
-    server = server_of(request)
-    await server.turns.logged()
-    return Answer(await told(server, name), 201)
+        authorize_also(request, "change", name)
+    if options.get("kind") == "rediscuckoo":
+        options["door"] = "cf"  # CF commands are for these
+    await apply_to_filters(request, lambda commands: commands.create(name, **options), name)
+    context = context_of(request)
+    await context.turns.logged()
+    return ApiResponse(await filter_info(context, name), 201)
 
 
 @router.get(
@@ -83,17 +79,17 @@ async def listed(
     user: User = request.state.user
     matches = glob(pattern.encode())
     commands = commands_of(request)
-    found: list[dict[str, Any]] = []
+    rows: list[dict[str, Any]] = []
     looked = 0
-    while len(found) < limit and looked < _SCANNED:
-        count = min(limit - len(found), _SCANNED - looked)
+    while len(rows) < limit and looked < MAX_SCANNED:
+        count = min(limit - len(rows), MAX_SCANNED - looked)
         looked += count
         cursor, entries = commands.scan(cursor, count, user)
-        shown = await gathered(entries, lambda entry: matches(entry.name))
-        found += [_row(entry) for entry in shown]
+        matching = await gathered(entries, lambda entry: matches(entry.name))
+        rows += [_row(entry) for entry in matching]
         if cursor == 0:
             break
-    return Answer({"filters": found, "cursor": cursor or None})
+    return ApiResponse({"filters": rows, "cursor": cursor or None})
 
 
 @router.get(
@@ -104,7 +100,7 @@ async def listed(
 )
 async def info(request: Request, name: Name) -> Response:
     """All that is known about a filter."""
-    return Answer(await told(server_of(request), name))
+    return ApiResponse(await filter_info(context_of(request), name))
 
 
 @router.patch(
@@ -118,30 +114,32 @@ async def info(request: Request, name: Name) -> Response:
 )
 async def change(request: Request, name: Name, changes: models.Changes) -> Response:
     """Change a filter's policy, bind it to a source, let it end at a time, or rename it."""
-    server = server_of(request)
-    await server.aside.free(name)
+    context = context_of(request)
+    await context.aside.free(name)
     commands = commands_of(request)
-    given = changes.model_fields_set
+    fields = changes.model_fields_set
     commands.find(name)
     to = None
     if changes.name is not None:
         to = names.typed(changes.name)
-        also(request, "change", to)
+        authorize_also(request, "change", to)
         check_name(to)
         if to != name and commands.engine.find(to) is not None:
             raise errors.FilterExists("there is a filter of the new name already")
-    policy = changes.model_dump(include=models.POLICY & given)
+    policy = changes.model_dump(include=models.POLICY & fields)
     if policy:
         commands.adjust(name, **policy)
-    if "source" in given:
+    if "source" in fields:
         commands.bind(name, changes.source)
-    if "expires_at" in given:
+    if "expires_at" in fields:
         commands.expire(name, changes.expires_at)
     there = commands.engine.find(name) is not None
     if to is not None and there:
         commands.rename(name, to)
-    await server.turns.logged()
-    return Answer(await told(server, to or name)) if there else Response(status_code=204)
+    await context.turns.logged()
+    return (
+        ApiResponse(await filter_info(context, to or name)) if there else Response(status_code=204)
+    )
 
 
 @router.delete(
@@ -153,11 +151,11 @@ async def change(request: Request, name: Name, changes: models.Changes) -> Respo
 )
 async def drop(request: Request, name: Name) -> Response:
     """Forget a filter."""
-    await server_of(request).aside.free(name)
+    await context_of(request).aside.free(name)
     commands = commands_of(request)
     commands.find(name)
     commands.drop(name)
-    await server_of(request).turns.logged()
+    await context_of(request).turns.logged()
     return Response(status_code=204)
 
 
@@ -181,23 +179,23 @@ async def samples(
     """Samples of a filter, oldest first; of more than `limit` the latest."""
     entry = commands_of(request).find(name)
     seconds = None if span is None else int(span)
-    found = await server_of(request).sampler.samples(entry, since, until, seconds, limit)
-    return Answer({"samples": found})
+    rows = await context_of(request).sampler.samples(entry, since, until, seconds, limit)
+    return ApiResponse({"samples": rows})
 
 
-async def told(server: Server, name: bytes) -> dict[str, Any]:
+async def filter_info(context: HttpContext, name: bytes) -> dict[str, Any]:
     """What is known about a filter, ready for JSON."""
-    server.turns.join()
-    entry = server.commands.find(name)
+    context.turns.join()
+    entry = context.commands.find(name)
     about = None
     if entry.filter is not None and entry.filter.nbytes > LARGE:
         about = await asyncio.to_thread(entry.filter.info)
-        server.turns.join()
-    found = server.commands.info(name, about)
-    del found["settings"]  # a seed may be a secret; what can be shown is there anyway
-    rebuild = server.rebuilds.of(server.commands.find(name))
-    found["rebuild"] = None if rebuild is None else rebuild.shown()
-    return found | _row(server.commands.find(name))
+        context.turns.join()
+    facts = context.commands.info(name, about)
+    del facts["settings"]  # a seed may be a secret; what can be shown is there anyway
+    rebuild = context.rebuilds.of(context.commands.find(name))
+    facts["rebuild"] = None if rebuild is None else rebuild.shown()
+    return facts | _row(context.commands.find(name))
 
 
 def _row(entry: Entry) -> dict[str, Any]:

@@ -6,10 +6,8 @@ from fastapi import Request, Response
 from fastapi.responses import PlainTextResponse
 from fastapi.routing import APIRoute
 
-from bloomery.service.http import problems
-from bloomery.service.http.endpoints import models
-from bloomery.service.http.route import Answer, does, routes, server_of
-from bloomery.service.observe import metrics
+from bloomery.service.http import models, problems
+from bloomery.service.http.route import ApiResponse, context_of, does, routes
 
 __all__ = ["ALWAYS", "router", "watching"]
 
@@ -41,15 +39,13 @@ async def healthz() -> PlainTextResponse:
 async def readyz(request: Request) -> PlainTextResponse:
     """200 while the server takes requests; 503 while it is loading, when it is about to end,
     and while a node has not heard of the others for too long."""
-    server = server_of(request)
-    if server.ready:
+    why = request.app.state.not_ready()
+    if not why:
         return PlainTextResponse("ok\n")
-    text = "draining\n" if server.loaded else "loading\n"
-    if server.serving and server.node is not None and (why := server.node.unfit()):
-        text = f"unfit: {why}\n"  # who balances cuts clients off, which at "draining" it does not
-    return PlainTextResponse(text, 503, {"Retry-After": problems.RETRY_SECONDS})
+    return PlainTextResponse(f"{why}\n", 503, {"Retry-After": problems.RETRY_SECONDS})
 
 
+_PROMETHEUS = "text/plain; version=0.0.4; charset=utf-8"
 _ANY = ("invalid-request", "not-logged-in", "not-allowed", "server-unavailable")
 
 
@@ -61,8 +57,8 @@ _ANY = ("invalid-request", "not-logged-in", "not-allowed", "server-unavailable")
 )
 async def figures(request: Request) -> Response:
     """The server's figures, and those of filters that one may use, as Prometheus reads them."""
-    shown = metrics.render(server_of(request), request.state.user)
-    return Response(shown, media_type=metrics.CONTENT_TYPE)
+    text = context_of(request).metrics(request.state.user)
+    return Response(text, media_type=_PROMETHEUS)
 
 
 @watching.get(
@@ -73,6 +69,6 @@ async def figures(request: Request) -> Response:
 )
 async def alerts(request: Request) -> Response:
     """What is wrong now: the server's own, and those of filters that one may use."""
-    covers, active = request.state.user.covers, server_of(request).alerts.active.values()
-    found = [alert.shown() for alert in active if alert.name is None or covers(alert.name)]
-    return Answer({"alerts": found})
+    covers, active = request.state.user.covers, context_of(request).alerts.active.values()
+    rows = [alert.shown() for alert in active if alert.name is None or covers(alert.name)]
+    return ApiResponse({"alerts": rows})

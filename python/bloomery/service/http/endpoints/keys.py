@@ -2,38 +2,34 @@
 
 One key a request is what most clients send, so these go past FastAPI's own way from a request to
 a function: they are in its routing table and in the OpenAPI document, and read and answer by
-themselves. The door finds them by `find`, past the middleware, which would be half of the time.
+themselves. The server finds them by `find`, past the middleware, which would be half of the time.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import unquote_to_bytes
 
 from fastapi.routing import APIRoute
 from starlette.responses import Response
 
 from bloomery import errors
-from bloomery.service.commands import NO_ROOM, Commands, Outcome
+from bloomery.json_keys import decode_key
+from bloomery.service.commands import AT_ONCE, NO_ROOM, Outcome
 from bloomery.service.http import problems
 from bloomery.service.http.body import bodies, key_schemas, streams
-from bloomery.service.http.body.keyforms import key_of
-from bloomery.service.http.endpoints.consistency import CONSISTENCY, HEADER, consistency
-from bloomery.service.http.login import admit
+from bloomery.service.http.consistency import CONSISTENCY, HEADER, consistency
+from bloomery.service.http.context import HttpContext
+from bloomery.service.http.login import authorize
 from bloomery.service.http.route import JSON, does, routes
 from bloomery.service.http.validation import check_query
 from bloomery.service.slices import let_go
-
-if TYPE_CHECKING:
-    from bloomery.service.server import Server
 
 __all__ = ["find", "keys_in", "router"]
 
 _START = "http.response.start"
 _BODY = "http.response.body"
-_MANY = 4096  # keys: of fewer, in one go, it is a matter of a millisecond
 _PLAIN = {str, int}  # keys as they are; a look at their types costs least
 _FIELDS = {"key", "keys", "encoding"}
 _QUERY = ("column", "consistency")
@@ -44,47 +40,38 @@ def _answering(operation: str) -> Any:
     word = {"add": "new", "contains": "maybe", "remove": "removed"}[operation]
 
     async def app(scope: Any, receive: Any, send: Any) -> None:
-        server: Server = scope["app"].state.server
+        context: HttpContext = scope["app"].state.context
         name = unquote_to_bytes(scope["path_params"]["name"])
-        await admit(server, scope, operation, name)
+        await authorize(context, scope, operation, name)
         check_query(scope["query_string"], _QUERY)
         media = bodies.media_type(scope)
         if media != JSON:
-            told = await streams.answer(server, operation, name, scope, receive)
-            await told(scope, receive, send)
+            response = await streams.answer(context, operation, name, scope, receive)
+            await response(scope, receive, send)
             return
-        keys, one = await keys_in(await server.http.bodies.read(scope, receive))
-        await server.aside.free(name)
-        server.turns.join()
+        keys, single = await keys_in(await bodies.read(context, scope, receive))
         shared = consistency(scope) if scope["query_string"] else None
-        exactly = server.node is not None and server.commands.asks_store(shared)
-        many = len(keys) > _MANY and not exactly
+        commands = context.commands
+        exactly = commands.asks_store(shared)
         if operation == "contains":
-            if many:
-                answers = await server.commands.contains_all(name, keys)
-            else:
-                answers = await server.commands.contained(name, keys, shared)
+            answers = await commands.read(name, keys, shared)
         else:
-            if exactly and operation == "add":
-                answers, refused = await server.commands.added(name, keys, shared)
-            elif many:
-                answers, refused = await _change_all(server.commands, operation, name, keys)
-                server.turns.join()
+            if operation == "add":
+                answers, refused = await commands.write(name, keys, shared)
             else:
-                change = partial(_change, server.commands, operation, name, keys)
-                answers, refused = await server.commands.apart(name, change)
-            refused = refused and server.commands.explain(name, refused)
-            await server.turns.logged()
+                answers, refused = await commands.change(commands.remove, name, keys)
+            refused = refused and commands.explain(name, refused)
+            await context.turns.logged()
             if refused is not None or NO_ROOM in answers:
-                await _refusal(word, (answers, refused), one)(scope, receive, send)
+                await _refusal(word, (answers, refused), single)(scope, receive, send)
                 return
-        if many:
+        if len(keys) > AT_ONCE:
             await let_go(keys)
-        body = _told(word, answers, one)
+        body = _encode(word, answers, single)
         length = (b"content-length", b"%d" % len(body))
         headers = [_JSON_HEADER, length]
-        if server.node is not None:
-            headers.append((HEADER, server.node.mark(exactly)))
+        if context.node is not None:
+            headers.append((HEADER, context.node.mark(exactly)))
         await send({"type": _START, "status": 200, "headers": headers})
         await send({"type": _BODY, "body": body})
 
@@ -108,34 +95,25 @@ def find(scope: Any) -> Any:
 _JSON_HEADER = (b"content-type", JSON)
 
 
-def _change(commands: Commands, operation: str, name: bytes, keys: list[Any]) -> Outcome:
-    return commands.add(name, keys) if operation == "add" else commands.remove(name, keys)
-
-
-async def _change_all(commands: Commands, operation: str, name: bytes, keys: list[Any]) -> Outcome:
-    work = commands.add_all if operation == "add" else commands.remove_all
-    return await work(name, keys)
-
-
-def _told(word: str, answers: bytes, one: bool) -> bytes:
+def _encode(word: str, answers: bytes, single: bool) -> bytes:
     """The answers as JSON: a byte each becomes a word."""
     listed = (
         answers.replace(b"\x01", b"true,")
         .replace(b"\x00", b"false,")
         .replace(bytes([NO_ROOM]), b"null,")[:-1]
     )
-    return b'{"%s":%s}' % (word.encode(), listed if one else b"[%s]" % listed)
+    return b'{"%s":%s}' % (word.encode(), listed if single else b"[%s]" % listed)
 
 
-def _refusal(word: str, outcome: Outcome, one: bool) -> Response:
+def _refusal(word: str, outcome: Outcome, single: bool) -> Response:
     """The problem of a key that was refused: which, and what became of the others."""
     answers, refused = outcome
     if refused is None:
         refused = ("not-enough-memory", "there is no memory for another key (maxmemory)")
     at = answers.index(NO_ROOM) if NO_ROOM in answers else len(answers)
     code, message = refused
-    told: list[bool | None] = [None if byte == NO_ROOM else bool(byte) for byte in answers]
-    more: dict[str, Any] = {} if one else {"refused_at": at, word: told}
+    results: list[bool | None] = [None if byte == NO_ROOM else bool(byte) for byte in answers]
+    more: dict[str, Any] = {} if single else {"refused_at": at, word: results}
     status, body = problems.document(code, message, **more)
     return Response(body, status, media_type=problems.MEDIA)
 
@@ -147,32 +125,28 @@ async def keys_in(body: bytes) -> tuple[list[Any], bool]:
     """The keys of a request, and whether it asks for one alone."""
     cut: list[bool] = []  # were keys made of them already, as they were parsed?
 
-    def keys_of(value: dict[str, Any], some: list[Any], before: int) -> list[Any]:
+    def keys_of(value: dict[str, Any], values: list[Any], before: int) -> list[Any]:
         if not cut:
             cut.append(_checked(value))
-        return _keys(some, before, cut[0])
+        return _keys(values, before, cut[0])
 
-    found = await bodies.parse_keys(body, keys_of)
-    encoded = _checked(found)
-    if "key" in found:
-        return [_key(0, found["key"], True, encoded)], True
-    keys: list[Any] = found["keys"]
+    parsed = await bodies.parse_keys(body, keys_of)
+    encoded = _checked(parsed)
+    if "key" in parsed:
+        return [_key(0, parsed["key"], True, encoded)], True
+    keys: list[Any] = parsed["keys"]
     return keys if cut else _keys(keys, 0, encoded), False
 
 
-def _checked(found: Any) -> bool:
+def _checked(body: Any) -> bool:
     """Whether the strings are base64; InvalidRequest if the body is not as it should be."""
-    if (
-        type(found) is not dict
-        or not found.keys() <= _FIELDS
-        or ("key" in found) is ("keys" in found)
-    ):
+    if type(body) is not dict or not body.keys() <= _FIELDS or ("key" in body) is ("keys" in body):
         raise errors.InvalidRequest(
             'the body must be {"key": …} or {"keys": […]}, and may have "encoding": "base64"'
         )
-    if "keys" in found and type(found["keys"]) is not list:
+    if "keys" in body and type(body["keys"]) is not list:
         raise errors.InvalidRequest('"keys" must be an array')
-    encoding = found.get("encoding", "utf-8")
+    encoding = body.get("encoding", "utf-8")
     if encoding not in ("utf-8", "base64"):
         raise errors.InvalidParameter('"encoding" must be "utf-8" or "base64"')
     return bool(encoding == "base64")
@@ -185,12 +159,12 @@ def _keys(values: list[Any], before: int, encoded: bool) -> list[Any]:
     return [_key(before + at, value, False, encoded) for at, value in enumerate(values)]
 
 
-def _key(at: int, value: Any, one: bool, encoded: bool) -> Any:
+def _key(at: int, value: Any, single: bool, encoded: bool) -> Any:
     """One key; what is wrong with it says which it is."""
     try:
-        return key_of(value, encoded=encoded)
+        return decode_key(value, encoded=encoded)
     except errors.BloomeryError as problem:
-        if one:
+        if single:
             raise
         raise type(problem)(f"keys[{at}]: {problem}") from None
 

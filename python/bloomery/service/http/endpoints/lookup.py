@@ -5,12 +5,20 @@ from __future__ import annotations
 from typing import Any, Literal
 
 from fastapi import Request, Response
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, ConfigDict, Field
 
 from bloomery.service.http import problems
 from bloomery.service.http.body import bodies, key_schemas
 from bloomery.service.http.endpoints.keys import keys_in
-from bloomery.service.http.route import JSON, Answer, Name, commands_of, does, routes, server_of
+from bloomery.service.http.route import (
+    JSON,
+    ApiResponse,
+    Name,
+    commands_of,
+    context_of,
+    does,
+    routes,
+)
 from bloomery.service.lookup import answers
 
 __all__ = ["router"]
@@ -18,8 +26,11 @@ __all__ = ["router"]
 router = routes()
 
 
-class Found(BaseModel):
+class LookupAnswer(BaseModel):
     """What is known of a key."""
+
+    __qualname__ = "Found"  # its name in the OpenAPI document, with the title
+    model_config = ConfigDict(title="Found")
 
     found: bool
     value: Any = Field(description="null where the key is not there, or nobody could be asked")
@@ -28,15 +39,18 @@ class Found(BaseModel):
     )
 
 
-class FoundMany(BaseModel):
+class LookupAnswers(BaseModel):
     """The same for each of many keys, in order."""
 
-    answers: list[Found]
+    __qualname__ = "FoundMany"
+    model_config = ConfigDict(title="FoundMany")
+
+    answers: list[LookupAnswer]
 
 
 @router.post(
     "/filters/{name}/lookup",
-    response_model=Found | FoundMany,
+    response_model=LookupAnswer | LookupAnswers,
     openapi_extra={
         **does("lookup"),
         "requestBody": {"required": True, "content": key_schemas.bodies()},
@@ -53,7 +67,7 @@ async def lookup(request: Request, name: Name) -> Response:
     """Look keys up: exact answers, and who gave them."""
     if bodies.media_type(request.scope) != JSON:
         raise problems.Refused("the body must be JSON: Content-Type: application/json", 415)
-    body = await server_of(request).http.bodies.read(request.scope, request.receive)
-    keys, one = await keys_in(body)
-    told = [answers.for_json(found) for found in await commands_of(request).lookup(name, keys)]
-    return Answer(told[0] if one else {"answers": told})
+    body = await bodies.read(context_of(request), request.scope, request.receive)
+    keys, single = await keys_in(body)
+    rows = [answers.for_json(answer) for answer in await commands_of(request).lookup(name, keys)]
+    return ApiResponse(rows[0] if single else {"answers": rows})

@@ -5,10 +5,17 @@ from __future__ import annotations
 from fastapi import Request, Response
 
 from bloomery import names
-from bloomery.service.http import problems
-from bloomery.service.http.endpoints import models
-from bloomery.service.http.endpoints.filters import told
-from bloomery.service.http.route import Answer, Name, also, does, done_to, routes, server_of
+from bloomery.service.http import models, problems
+from bloomery.service.http.endpoints.filters import filter_info
+from bloomery.service.http.route import (
+    ApiResponse,
+    Name,
+    apply_to_filters,
+    authorize_also,
+    context_of,
+    does,
+    routes,
+)
 
 __all__ = ["router"]
 
@@ -26,7 +33,7 @@ _ONE = (*_ANY, "unknown-filter", "invalid-parameter", "log-unavailable", "read-o
 )
 async def clear(request: Request, name: Name) -> Response:
     """Forget every key of a filter."""
-    await done_to(request, lambda commands: commands.clear(name), name)
+    await apply_to_filters(request, lambda commands: commands.clear(name), name)
     return await _done(request, name)
 
 
@@ -38,7 +45,7 @@ async def clear(request: Request, name: Name) -> Response:
 )
 async def rotate(request: Request, name: Name) -> Response:
     """Let a rotating filter begin a new generation now."""
-    await done_to(request, lambda commands: commands.rotate(name), name)
+    await apply_to_filters(request, lambda commands: commands.rotate(name), name)
     return await _done(request, name)
 
 
@@ -52,11 +59,11 @@ async def rotate(request: Request, name: Name) -> Response:
         statuses=(408, 415),
     ),
 )
-async def merge(request: Request, name: Name, given: models.Merge) -> Response:
+async def merge(request: Request, name: Name, body: models.Merge) -> Response:
     """Add every key of other filters, which must be made alike."""
-    sources = [names.typed(source) for source in given.sources]
-    also(request, "change", *sources)
-    await done_to(request, lambda commands: commands.merge(name, *sources), name, *sources)
+    sources = [names.typed(source) for source in body.sources]
+    authorize_also(request, "change", *sources)
+    await apply_to_filters(request, lambda commands: commands.merge(name, *sources), name, *sources)
     return await _done(request, name)
 
 
@@ -67,12 +74,12 @@ async def merge(request: Request, name: Name, given: models.Merge) -> Response:
     openapi_extra=does("change"),
     responses=problems.describe(*_ONE, "request-too-large", statuses=(408, 415)),
 )
-async def rebuild(request: Request, name: Name, given: models.NewRebuild) -> Response:
+async def rebuild(request: Request, name: Name, body: models.NewRebuild) -> Response:
     """Begin to build a filter anew from the source it is bound to; it answers meanwhile."""
-    server = server_of(request)
-    server.turns.join()
-    server.rebuilds.start(name, **given.model_dump())
-    return Answer(await told(server, name), 202)
+    context = context_of(request)
+    context.turns.join()
+    context.rebuilds.start(name, **body.model_dump())
+    return ApiResponse(await filter_info(context, name), 202)
 
 
 @router.post(
@@ -83,12 +90,12 @@ async def rebuild(request: Request, name: Name, given: models.NewRebuild) -> Res
 )
 async def snapshot(request: Request) -> Response:
     """Make a snapshot of all filters, and wait for it."""
-    saving = server_of(request).saving
+    saving = context_of(request).saving
     await saving.save()
-    return Answer({"generation": saving.generation, "seconds": saving.seconds})
+    return ApiResponse({"generation": saving.generation, "seconds": saving.seconds})
 
 
 async def _done(request: Request, name: bytes) -> Response:
-    server = server_of(request)
-    await server.turns.logged()
-    return Answer(await told(server, name))
+    context = context_of(request)
+    await context.turns.logged()
+    return ApiResponse(await filter_info(context, name))

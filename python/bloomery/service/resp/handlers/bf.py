@@ -4,89 +4,73 @@ usual cases of ADD, MADD, EXISTS, MEXISTS and DEL never come here: native code a
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
-from functools import partial
 from typing import Any
 
-from bloomery.errors import UnknownFilter
-from bloomery.service.commands import NO_ROOM
-from bloomery.service.resp import failures
+from bloomery.service.commands import NO_ROOM, Outcome
+from bloomery.service.resp import failures, limits
 from bloomery.service.resp.arguments import decimal, integer, option
-from bloomery.service.resp.client import Client
-from bloomery.service.resp.handlers.bf_reserve import (
-    MOST_CAPACITY,
-    MOST_EXPANSION,
-    adopt,
-    filter_at,
-    make,
-    make_default,
-)
-from bloomery.service.resp.replies import Array, Failure, Raw
+from bloomery.service.resp.client import ClientState
+from bloomery.service.resp.handlers.bf_reserve import adopt, make, make_default
+from bloomery.service.resp.handlers.membership import contains, contains_many, filter_at, read
+from bloomery.service.resp.replies import ArrayReply, Failure, Raw
 from bloomery.service.resp.table import command, wrong_arity
 from bloomery.service.slices import batches
 
 _NAME = (1, 1, 1)
 
 
-def answers(outcome: tuple[bytes, tuple[str, str] | None], door: str) -> list[Any]:
-    """Return the answers to an array's keys; the one that was refused is the last."""
+def _replies(outcome: Outcome) -> list[Any]:
+    """Return the replies to keys that were added; the one that was refused is the last."""
     done, refused = outcome
-    no_room = failures.refusal(door, ("not-enough-memory", ""))
+    no_room = failures.refusal("bf", ("not-enough-memory", ""))
     replies: list[Any] = [no_room if answer == NO_ROOM else answer == 1 for answer in done]
-    return replies if refused is None else [*replies, failures.refusal(door, refused)]
+    return replies if refused is None else [*replies, failures.refusal("bf", refused)]
 
 
 @command("BF.ADD", "key item", least=2, write=True, keys=_NAME, does="add")
-def add(client: Client, words: list[bytes]) -> Any:
+def add(client: ClientState, words: list[bytes]) -> Any:
     """Add a key: 1 if it is definitely new, 0 if it may have been there."""
     if client.asks_store:
-        return _first(_exactly(client, words))
-    (answer,) = _few(client, words)
+        return _write_first(client, words)
+    (answer,) = _write_few(client, words)
     if isinstance(answer, Failure):
         raise answer
     return answer
 
 
 @command("BF.MADD", "key item [item ...]", least=2, most=None, write=True, keys=_NAME, does="add")
-def madd(client: Client, words: list[bytes]) -> Any:
+def madd(client: ClientState, words: list[bytes]) -> Any:
     """Add keys: for each, 1 if it is definitely new, 0 if it may have been there."""
-    return _exactly(client, words) if client.asks_store else _madd(client, words)
+    return _write_many(client, words) if client.waits(words) else _write_few(client, words)
 
 
-def _madd(client: Client, words: list[bytes]) -> Any:
-    return _many(client, words) if client.slices(words) else _few(client, words)
-
-
-def _few(client: Client, words: list[bytes]) -> list[Any]:
+def _write_few(client: ClientState, words: list[bytes]) -> list[Any]:
     name, *keys = words
     if filter_at(client, name, "bf") is None:
         make_default(client, name)
-    return answers(client.server.commands.add(name, keys), "bf")
+    return _replies(client.context.commands.add(name, keys))
 
 
-async def _many(client: Client, words: list[bytes]) -> Raw:
-    name, commands, replies = words[0], client.server.commands, Array(client.protocol)
+async def _write(client: ClientState, words: list[bytes]) -> Outcome:
+    name, *keys = words
     if filter_at(client, name, "bf") is None:
         make_default(client, name)
-    async for keys in commands.batches(name, words[1:]):
-        client.server.turns.join()
-        done, refused = await commands.apart(name, partial(commands.add, name, list(keys)))
-        replies.extend(answers((done, refused), "bf"))
-        if refused is not None:
-            break
+    return await client.context.commands.write(name, keys, client.shared)
+
+
+async def _write_first(client: ClientState, words: list[bytes]) -> Any:
+    (answer,) = _replies(await _write(client, words))
+    return answer
+
+
+async def _write_many(client: ClientState, words: list[bytes]) -> Raw:
+    done, refused = await _write(client, words)
+    replies = ArrayReply(client.protocol)
+    async for part in batches(done):
+        replies.extend(_replies((bytes(part), None)))
+    if refused is not None:
+        replies.extend([failures.refusal("bf", refused)])
     return replies.whole()
-
-
-async def _exactly(client: Client, words: list[bytes]) -> list[Any]:
-    """As Redis answers, for all nodes."""
-    name, *keys = words
-    if filter_at(client, name, "bf") is None:
-        make_default(client, name)
-    return answers(await client.server.commands.added(name, keys, client.shared), "bf")
-
-
-async def _first(several: Awaitable[list[Any]]) -> Any:
-    return (await several)[0]
 
 
 @command(
@@ -98,9 +82,9 @@ async def _first(several: Awaitable[list[Any]]) -> Any:
     keys=_NAME,
     does="add",
 )
-def insert(client: Client, words: list[bytes]) -> Any:
+def insert(client: ClientState, words: list[bytes]) -> Any:
     """Add keys, and make the filter as told if there is none."""
-    settings = client.server.settings
+    settings = client.context.settings
     name, rate, capacity = words[0], settings.bf_error_rate, settings.bf_initial_size
     expansion, nonscaling, create = settings.bf_expansion_factor, False, True
     at = 1
@@ -116,18 +100,18 @@ def insert(client: Client, words: list[bytes]) -> Any:
             raise wrong_arity("BF.INSERT")
         value = words[at] if at < len(words) else b""
         if word.startswith("ER"):
-            found = decimal(value)
-            if found is None or not 0 < found < 1:
+            error_rate = decimal(value)
+            if error_rate is None or not 0 < error_rate < 1:
                 raise Failure("Bad error rate")
-            rate, at = found, at + 1
+            rate, at = error_rate, at + 1
         elif word.startswith("E"):
             number = integer(value)
-            if number is None or not 0 <= number <= MOST_EXPANSION:
+            if number is None or not 0 <= number <= limits.MAX_EXPANSION:
                 raise Failure("Bad expansion")
             expansion, at = number, at + 1
         elif word.startswith("C"):
             number = integer(value)
-            if number is None or not 1 <= number <= MOST_CAPACITY:
+            if number is None or not 1 <= number <= limits.MAX_CAPACITY:
                 raise Failure("Bad capacity")
             capacity, at = number, at + 1
         elif word.startswith("N"):
@@ -144,62 +128,34 @@ def insert(client: Client, words: list[bytes]) -> Any:
         if not create:
             raise failures.NOT_FOUND
         make(client, name, rate, capacity, expansion, nonscaling=nonscaling)
-    if client.asks_store:
-        return _exactly(client, [name, *keys])
-    return _madd(client, [name, *keys])
+    return madd(client, [name, *keys])
 
 
 @command("BF.EXISTS", "key item", least=2, keys=_NAME, does="contains")
-def exists(client: Client, words: list[bytes]) -> Any:
+def exists(client: ClientState, words: list[bytes]) -> Any:
     """Tell whether a key may have been added: 0 is certain."""
-    return _first(_everywhere(client, words)) if client.asks_store else _asked(client, words)[0]
+    if client.asks_store:
+        return _read_first(client, words)
+    return contains(client, words, "bf")[0]
 
 
 @command("BF.MEXISTS", "key item [item ...]", least=2, most=None, keys=_NAME, does="contains")
-def mexists(client: Client, words: list[bytes]) -> Any:
+def mexists(client: ClientState, words: list[bytes]) -> Any:
     """Tell of each key whether it may have been added: 0 is certain."""
-    return _everywhere(client, words) if client.asks_store else _mexists(client, words)
+    return contains_many(client, words, "bf")
 
 
-async def _everywhere(client: Client, words: list[bytes]) -> list[bool]:
-    name, *keys = words
-    try:
-        found = await client.server.commands.contained(name, keys, client.shared)
-    except UnknownFilter:
-        return [False] * len(keys)
-    return [bool(answer) for answer in found]
-
-
-def _mexists(client: Client, words: list[bytes]) -> Any:
-    return _asked_many(client, words) if client.slices(words) else _asked(client, words)
-
-
-async def _asked_many(client: Client, words: list[bytes]) -> Raw:
-    replies = Array(client.protocol)
-    async for keys in batches(words[1:]):
-        await client.server.aside.free(words[0])
-        replies.extend(_asked(client, [words[0], *keys]))
-    return replies.whole()
-
-
-def _asked(client: Client, words: list[bytes]) -> list[bool]:
-    name, *keys = words
-    try:
-        if filter_at(client, name, "bf") is None:
-            return [False] * len(keys)
-    except Failure as failure:
-        failure.with_traceback(None)  # see Door._failed
-        return [False] * len(keys)  # what is no such filter holds none
-    return [bool(answer) for answer in client.server.commands.contains(name, keys)]
+async def _read_first(client: ClientState, words: list[bytes]) -> bool:
+    return bool((await read(client, words, "bf"))[0])
 
 
 @command("BF.DEL", "key item", least=2, write=True, keys=_NAME, does="remove")
-def delete(client: Client, words: list[bytes]) -> bool:
+def delete(client: ClientState, words: list[bytes]) -> bool:
     """Take one copy of a key out, of a counting, deletable or cuckoo filter: 1 if there was one."""
     name, key = words
     if filter_at(client, name, "bf") is None:
         raise failures.NOT_FOUND
-    done, refused = client.server.commands.remove(name, [key])
+    done, refused = client.context.commands.remove(name, [key])
     if refused is not None:
         raise failures.refusal("bf", refused)
     return bool(done[0])

@@ -9,7 +9,7 @@ from bloomery import errors
 from bloomery.service.lookup import answers
 from bloomery.service.policy.rebuilds import SETTLE
 from bloomery.service.resp.arguments import decimal, integer, option
-from bloomery.service.resp.client import Client
+from bloomery.service.resp.client import ClientState
 from bloomery.service.resp.replies import OK, Failure
 from bloomery.service.resp.table import command
 
@@ -17,27 +17,27 @@ _NAME = (1, 1, 1)
 
 
 @command("BF.LOOKUP", "key item [item ...]", least=2, most=None, keys=_NAME, does="lookup")
-def lookup(client: Client, words: list[bytes]) -> Awaitable[list[Any]]:
+def lookup(client: ClientState, words: list[bytes]) -> Awaitable[list[Any]]:
     """Look keys up: for each whether it is there (1 or 0), its value, and who says so."""
     return _looked_up(client, words)
 
 
-async def _looked_up(client: Client, words: list[bytes]) -> list[Any]:
+async def _looked_up(client: ClientState, words: list[bytes]) -> list[Any]:
     name, *keys = words
-    client.server.turns.join()
-    found = await client.server.commands.lookup(name, keys)
+    client.context.turns.join()
+    found = await client.context.commands.lookup(name, keys)
     return [answers.for_resp(answer) for answer in found]
 
 
 @command("BF.CONSISTENCY", "[LOCAL | SHARED]", most=1, does="session")
-def consistency(client: Client, words: list[bytes]) -> str:
+def consistency(client: ClientState, words: list[bytes]) -> str:
     """Let this connection be answered from the node's copy (LOCAL), or by Redis (SHARED), which
     knows at once what any node has acknowledged; tell how it is."""
     if words:
         given = option(words[0])
         if given not in ("LOCAL", "SHARED"):
             raise Failure("ERR consistency must be LOCAL or SHARED")
-        if client.server.node is None and given == "SHARED":
+        if client.context.node is None and given == "SHARED":
             raise Failure("ERR this server has no store: its own answers are all there is")
         client.shared = given == "SHARED"
         client.observe()
@@ -45,16 +45,16 @@ def consistency(client: Client, words: list[bytes]) -> str:
 
 
 @command("BF.BIND", "key source", least=2, write=True, keys=_NAME, does="change")
-def bind(client: Client, words: list[bytes]) -> str:
+def bind(client: ClientState, words: list[bytes]) -> str:
     """Let keys of a filter be looked up in a source of the server's configuration."""
-    client.server.commands.bind(words[0], words[1].decode("utf-8", "replace"))
+    client.context.commands.bind(words[0], words[1].decode("utf-8", "replace"))
     return OK
 
 
 @command("BF.UNBIND", "key", least=1, write=True, keys=_NAME, does="change")
-def unbind(client: Client, words: list[bytes]) -> str:
+def unbind(client: ClientState, words: list[bytes]) -> str:
     """Let keys of a filter be looked up nowhere."""
-    client.server.commands.bind(words[0], None)
+    client.context.commands.bind(words[0], None)
     return OK
 
 
@@ -67,7 +67,7 @@ def unbind(client: Client, words: list[bytes]) -> str:
     keys=_NAME,
     does="change",
 )
-def rebuild(client: Client, words: list[bytes]) -> Any:
+def rebuild(client: ClientState, words: list[bytes]) -> Any:
     """Begin to build a filter anew from the source it is bound to; STATUS tells how far that is."""
     name, *rest = words
     if len(rest) == 1 and option(rest[0]) == "STATUS":
@@ -91,12 +91,12 @@ def rebuild(client: Client, words: list[bytes]) -> Any:
             settle = found
         else:
             raise Failure("ERR syntax error: CAPACITY, ERROR and SETTLE can be given, or STATUS")
-    client.server.rebuilds.start(name, capacity=capacity, error_rate=error_rate, settle=settle)
+    client.context.rebuilds.start(name, capacity=capacity, error_rate=error_rate, settle=settle)
     return OK
 
 
-def _status(client: Client, name: bytes) -> dict[str, Any]:
-    state = client.server.rebuilds.of(client.server.commands.find(name))
+def _status(client: ClientState, name: bytes) -> dict[str, Any]:
+    state = client.context.rebuilds.of(client.context.commands.find(name))
     if state is None:
         raise errors.InvalidParameter("this filter was not rebuilt since the server started")
     return state.shown()

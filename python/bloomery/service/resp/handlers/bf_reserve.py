@@ -4,27 +4,19 @@ from __future__ import annotations
 
 from typing import Any
 
-from bloomery.service.domain.state import Entry
-from bloomery.service.resp import failures
+from bloomery.service.resp import failures, limits
 from bloomery.service.resp.arguments import decimal, integer, option
-from bloomery.service.resp.client import Client
+from bloomery.service.resp.client import ClientState
+from bloomery.service.resp.handlers.membership import filter_at
 from bloomery.service.resp.replies import OK, Failure
 from bloomery.service.resp.table import command, wrong_arity
 from bloomery.sizing import MIN_ERROR_RATE
 
-__all__ = [
-    "MOST_CAPACITY",
-    "MOST_EXPANSION",
-    "POLICY",
-    "filter_at",
-    "make",
-    "make_default",
-    "policy_value",
-]
+__all__ = ["POLICY", "adopt", "make", "make_default", "policy_value"]
 
-MOST_CAPACITY = 1 << 30
-MOST_EXPANSION = 32768
-MOST_RATE = 0.25
+_MOST_RATE = 0.25
+# The capacity of a filter in Redis that is made by adding to it: it will not grow.
+_STORE_SIZE = 1_000_000
 KINDS = ("bloom", "scalable", "counting", "deletable", "cuckoo", "rotating", "bank")
 # What only some kinds have, by the word that sets it.
 _OF_KINDS = {
@@ -44,20 +36,8 @@ POLICY = {
 }
 
 
-def filter_at(client: Client, name: bytes, door: str) -> Entry | None:
-    """Return the filter of a name; None if there is none. WRONGTYPE if it has another door."""
-    entry = client.server.engine.find(name)
-    if entry is not None and entry.settings.get("door", "bf") != door:
-        raise failures.WRONG_TYPE
-    return entry
-
-
-# The capacity of a filter in Redis that is made by adding to it: it will not grow.
-STORE_SIZE = 1_000_000
-
-
 def make(
-    client: Client,
+    client: ClientState,
     name: bytes,
     rate: float,
     capacity: int,
@@ -68,12 +48,12 @@ def make(
 ) -> None:
     """Make a filter as BF commands do: one that grows, unless it is nonscaling or its expansion is
     0."""
-    settings = client.server.settings
-    rate = min(rate, MOST_RATE)
+    settings = client.context.settings
+    rate = min(rate, _MOST_RATE)
     chosen: dict[str, Any] = {"capacity": capacity, "error_rate": rate}
     grows = expansion > 0 and not nonscaling
     kind = more.pop("kind", None)
-    if client.server.node is not None and kind is None:
+    if client.context.node is not None and kind is None:
         # In Redis a filter keeps its size: beyond its capacity it errs more often, and says so.
         kind = "bloom"
         if grows:
@@ -88,23 +68,23 @@ def make(
         chosen |= {"expansion": expansion, "nonscaling": not grows}
     else:
         chosen["expansion"] = expansion if grows else 0
-    client.server.commands.create(name, kind, **chosen, **more)
+    client.context.commands.create(name, kind, **chosen, **more)
 
 
-def adopt(client: Client, name: bytes) -> bool:
+def adopt(client: ClientState, name: bytes) -> bool:
     """Have a filter that another node has just made; False if there is none."""
-    node = client.server.node
+    node = client.context.node
     return node is not None and node.control.adopt(name)
 
 
-def make_default(client: Client, name: bytes) -> None:
+def make_default(client: ClientState, name: bytes) -> None:
     """Make a filter for who adds to one that nobody has reserved."""
     if adopt(client, name):
         return
-    settings = client.server.settings
+    settings = client.context.settings
     rate, size = settings.bf_error_rate, settings.bf_initial_size
-    if client.server.node is not None:
-        size = max(size, STORE_SIZE)
+    if client.context.node is not None:
+        size = max(size, _STORE_SIZE)
     make(client, name, rate, size, settings.bf_expansion_factor)
 
 
@@ -119,7 +99,7 @@ def make_default(client: Client, name: bytes) -> None:
     keys=(1, 1, 1),
     does="create",
 )
-def reserve(client: Client, words: list[bytes]) -> str:
+def reserve(client: ClientState, words: list[bytes]) -> str:
     """Make an empty filter."""
     name, rest = words[0], words[3:]
     rate = decimal(words[1])
@@ -131,7 +111,7 @@ def reserve(client: Client, words: list[bytes]) -> str:
     if capacity is None:
         raise Failure("ERR bad capacity")
     ours = not {b"KIND", b"ONFULL"}.isdisjoint(word.upper() for word in rest)
-    most = client.server.settings.max_capacity if ours else MOST_CAPACITY
+    most = client.context.settings.max_capacity if ours else limits.MAX_CAPACITY
     if not 1 <= capacity <= most:
         raise Failure(f"ERR capacity must be in the range [1, {most}]")
     expansion, nonscaling, more = _options(client, rest)
@@ -141,7 +121,7 @@ def reserve(client: Client, words: list[bytes]) -> str:
     return OK
 
 
-def _options(client: Client, rest: list[bytes]) -> tuple[int, bool, dict[str, Any]]:
+def _options(client: ClientState, rest: list[bytes]) -> tuple[int, bool, dict[str, Any]]:
     """Read what follows the capacity: the expansion, whether it is nonscaling, and what else there
     is. As RedisBloom does, it ignores words that it does not know, where there are few of them, and
     takes the first of an option that comes twice."""
@@ -176,9 +156,9 @@ def _options(client: Client, rest: list[bytes]) -> tuple[int, bool, dict[str, An
     if nonscaling and expansion:
         raise Failure("Nonscaling filters cannot expand")
     if expansion is None:
-        expansion = client.server.settings.bf_expansion_factor
-    if not 0 <= expansion <= MOST_EXPANSION:
-        raise Failure(f"ERR expansion must be in the range [0, {MOST_EXPANSION}]")
+        expansion = client.context.settings.bf_expansion_factor
+    if not 0 <= expansion <= limits.MAX_EXPANSION:
+        raise Failure(f"ERR expansion must be in the range [0, {limits.MAX_EXPANSION}]")
     return expansion, nonscaling, more
 
 

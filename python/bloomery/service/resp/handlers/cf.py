@@ -7,36 +7,30 @@ from typing import Any
 
 from bloomery import errors
 from bloomery.service.commands import NO_ROOM
-from bloomery.service.domain.state import Entry
-from bloomery.service.resp import failures
+from bloomery.service.resp import failures, limits
 from bloomery.service.resp.arguments import integer, option
-from bloomery.service.resp.client import Client
-from bloomery.service.resp.handlers.bf_reserve import filter_at
-from bloomery.service.resp.replies import OK, Array, Failure, Raw
+from bloomery.service.resp.client import ClientState
+from bloomery.service.resp.handlers.membership import (
+    contains,
+    contains_many,
+    filter_at,
+    filter_if_any,
+)
+from bloomery.service.resp.replies import OK, ArrayReply, Failure, Raw
 from bloomery.service.resp.table import command, wrong_arity
-from bloomery.service.slices import FEW, batches
+from bloomery.service.slices import FEW
 
-MOST_CAPACITY = 1 << 30
 _NAME = (1, 1, 1)
 
 
-def _here(client: Client, name: bytes) -> Entry | None:
-    """Return the filter; None if there is none, or one that answers to another door."""
-    try:
-        return filter_at(client, name, "cf")
-    except Failure as failure:
-        failure.with_traceback(None)  # see Door._failed
-        return None
-
-
-def _make(client: Client, name: bytes, capacity: int, **chosen: int) -> None:
-    settings = client.server.settings
+def _make(client: ClientState, name: bytes, capacity: int, **chosen: int) -> None:
+    settings = client.context.settings
     usual = {
         "bucket_size": settings.cf_bucket_size,
         "max_iterations": settings.cf_max_iterations,
         "expansion": settings.cf_expansion_factor,
     }
-    client.server.commands.create(
+    client.context.commands.create(
         name, "rediscuckoo", capacity=capacity, door="cf", **{**usual, **chosen}
     )
 
@@ -44,7 +38,7 @@ def _make(client: Client, name: bytes, capacity: int, **chosen: int) -> None:
 _OPTIONS = {
     "MAXITERATIONS": ("max_iterations", 1, 65535),
     "BUCKETSIZE": ("bucket_size", 1, 255),
-    "EXPANSION": ("expansion", 0, 32768),
+    "EXPANSION": ("expansion", 0, limits.MAX_EXPANSION),
 }
 
 
@@ -58,7 +52,7 @@ _OPTIONS = {
     keys=_NAME,
     does="create",
 )
-def reserve(client: Client, words: list[bytes]) -> str:
+def reserve(client: ClientState, words: list[bytes]) -> str:
     """Make an empty cuckoo filter."""
     if len(words) % 2:
         raise wrong_arity("CF.RESERVE")
@@ -76,9 +70,9 @@ def reserve(client: Client, words: list[bytes]) -> str:
             if not low <= number <= high:
                 raise Failure(f"{word}: value must be in the range [{low}, {high}]")
             chosen[name] = number
-    bucket = chosen.get("bucket_size", client.server.settings.cf_bucket_size)
-    if not 2 * bucket <= capacity <= MOST_CAPACITY:
-        raise Failure(f"Capacity must be in the range [2 * BUCKETSIZE, {MOST_CAPACITY}]")
+    bucket = chosen.get("bucket_size", client.context.settings.cf_bucket_size)
+    if not 2 * bucket <= capacity <= limits.MAX_CAPACITY:
+        raise Failure(f"Capacity must be in the range [2 * BUCKETSIZE, {limits.MAX_CAPACITY}]")
     if filter_at(client, words[0], "cf") is not None:
         raise failures.EXISTS
     _make(client, words[0], capacity, **chosen)
@@ -88,31 +82,28 @@ def reserve(client: Client, words: list[bytes]) -> str:
 _FULL = "Filter is full"
 
 
-async def _insert_many(client: Client, name: bytes, keys: list[bytes], new: bool) -> Raw:
-    """As `_insert`, and how it is told; others have their turn in between."""
-    replies = Array(client.protocol)
-    async for some in client.server.commands.batches(name, keys):
-        client.server.turns.join()
-        replies.extend(_told(client, _insert(client, name, list(some), new), new))
+async def _insert_many(client: ClientState, name: bytes, keys: list[bytes], new: bool) -> Raw:
+    """As `_insert`, in slices between which others have their turn; the reply."""
+    replies = ArrayReply(client.protocol)
+    async for batch in client.context.commands.batches(name, keys):
+        client.context.turns.join()
+        replies.extend(_as_replies(client, _insert(client, name, list(batch), new), new))
     return replies.whole()
 
 
-def _check_layers(client: Client, name: bytes) -> None:
+def _check_layers(client: ClientState, name: bytes) -> None:
     """Refuse a filter that has grown as often as it may: as RedisBloom does, before the first item
     of a command, and not before each."""
-    grown: int = client.server.commands.find(name).filter.num_layers
-    if grown >= client.server.settings.cf_max_expansions:
+    grown: int = client.context.commands.find(name).filter.num_layers
+    if grown >= client.context.settings.cf_max_expansions:
         raise Failure("Maximum expansions reached")
 
 
-def _insert(client: Client, name: bytes, keys: list[bytes], new: bool) -> list[int]:
+def _insert(client: ClientState, name: bytes, keys: list[bytes], new: bool) -> list[int]:
     """Add keys, with `new` only those that are definitely not there: 1, 0, or -1 where there is no
     room."""
-    commands = client.server.commands
-    if new:
-        done, refused = commands.add_new(name, keys)
-    else:
-        done, refused = commands.add(name, keys, more=True)
+    commands = client.context.commands
+    done, refused = commands.add(name, keys, only_new=new, more=True)
     replies = [-1 if answer == NO_ROOM else int(answer) for answer in done]
     if refused is not None:
         failure = failures.refusal("cf", refused)
@@ -124,12 +115,12 @@ def _insert(client: Client, name: bytes, keys: list[bytes], new: bool) -> list[i
     return replies
 
 
-def _one(client: Client, words: list[bytes], new: bool) -> bool:
-    commands = client.server.commands
+def _add_one(client: ClientState, words: list[bytes], new: bool) -> bool:
+    commands = client.context.commands
     if filter_at(client, words[0], "cf") is None:
-        _make(client, words[0], client.server.settings.cf_initial_size)
+        _make(client, words[0], client.context.settings.cf_initial_size)
     _check_layers(client, words[0])
-    done, refused = (commands.add_new if new else commands.add)(words[0], words[1:])
+    done, refused = commands.add(words[0], words[1:], only_new=new)
     if refused is not None:
         raise failures.refusal("cf", refused)
     if done[0] == NO_ROOM:
@@ -139,20 +130,20 @@ def _one(client: Client, words: list[bytes], new: bool) -> bool:
 
 
 @command("CF.ADD", "key item", least=2, write=True, group="cf", keys=_NAME, does="add")
-def add(client: Client, words: list[bytes]) -> bool:
+def add(client: ClientState, words: list[bytes]) -> bool:
     """Add a key, once more if it is there."""
-    return _one(client, words, new=False)
+    return _add_one(client, words, new=False)
 
 
 @command("CF.ADDNX", "key item", least=2, write=True, group="cf", keys=_NAME, does="add")
-def addnx(client: Client, words: list[bytes]) -> bool:
+def addnx(client: ClientState, words: list[bytes]) -> bool:
     """Add a key if it is definitely not there."""
-    return _one(client, words, new=True)
+    return _add_one(client, words, new=True)
 
 
-def _several(client: Client, words: list[bytes], name: str) -> Any:
+def _insert_words(client: ClientState, words: list[bytes], name: str) -> Any:
     """What becomes of each key, or what is to be waited for."""
-    settings = client.server.settings
+    settings = client.context.settings
     capacity, create, at = settings.cf_initial_size, True, 1
     while True:
         if at >= len(words):
@@ -167,9 +158,9 @@ def _several(client: Client, words: list[bytes], name: str) -> Any:
             number = integer(words[at])
             if number is None:
                 raise Failure("Bad capacity")
-            if not 2 * settings.cf_bucket_size <= number <= MOST_CAPACITY:
+            if not 2 * settings.cf_bucket_size <= number <= limits.MAX_CAPACITY:
                 raise Failure(
-                    f"Capacity must be in the range [cf-bucket-size * 2, {MOST_CAPACITY}]"
+                    f"Capacity must be in the range [cf-bucket-size * 2, {limits.MAX_CAPACITY}]"
                 )
             capacity, at = number, at + 1
         elif word.startswith("N"):
@@ -189,16 +180,16 @@ def _several(client: Client, words: list[bytes], name: str) -> Any:
         return _insert_many(client, words[0], keys, new)
     if client.executing and len(keys) > FEW and _is_slow(client, words[0]):
         raise Failure(f"ERR more than {FEW} keys in a transaction, with so many MAXITERATIONS")
-    return _told(client, _insert(client, words[0], keys, new), new)
+    return _as_replies(client, _insert(client, words[0], keys, new), new)
 
 
-def _is_slow(client: Client, name: bytes) -> bool:
+def _is_slow(client: ClientState, name: bytes) -> bool:
     """May a key take a millisecond?"""
-    entry = _here(client, name)
+    entry = filter_if_any(client, name, "cf")
     return entry is not None and entry.filter.max_iterations > 1000
 
 
-def _told(client: Client, replies: list[int], new: bool) -> list[Any]:
+def _as_replies(client: ClientState, replies: list[int], new: bool) -> list[Any]:
     if not new and client.protocol == 3:
         return [reply == 1 for reply in replies]
     return list(replies)
@@ -214,9 +205,9 @@ def _told(client: Client, replies: list[int], new: bool) -> list[Any]:
     keys=_NAME,
     does="add",
 )
-def insert(client: Client, words: list[bytes]) -> Any:
+def insert(client: ClientState, words: list[bytes]) -> Any:
     """Add keys, and make the filter if there is none: 1 each, -1 where it is full."""
-    return _several(client, words, "CF.INSERT")
+    return _insert_words(client, words, "CF.INSERT")
 
 
 @command(
@@ -229,58 +220,43 @@ def insert(client: Client, words: list[bytes]) -> Any:
     keys=_NAME,
     does="add",
 )
-def insertnx(client: Client, words: list[bytes]) -> Any:
+def insertnx(client: ClientState, words: list[bytes]) -> Any:
     """Add those keys that are definitely not there: 1 added, 0 may be there, -1 full."""
-    return _several(client, words, "CF.INSERTNX")
+    return _insert_words(client, words, "CF.INSERTNX")
 
 
 @command("CF.EXISTS", "key item", least=2, group="cf", keys=_NAME, does="contains")
-def exists(client: Client, words: list[bytes]) -> bool:
+def exists(client: ClientState, words: list[bytes]) -> bool:
     """Tell whether a key may have been added: 0 is certain."""
-    return _mexists(client, words)[0]
+    return contains(client, words, "cf")[0]
 
 
 @command(
     "CF.MEXISTS", "key item [item ...]", least=2, most=None, group="cf", keys=_NAME, does="contains"
 )
-def mexists(client: Client, words: list[bytes]) -> Any:
+def mexists(client: ClientState, words: list[bytes]) -> Any:
     """Tell of each key whether it may have been added: 0 is certain."""
-    return _asked_many(client, words) if client.slices(words) else _mexists(client, words)
-
-
-async def _asked_many(client: Client, words: list[bytes]) -> Raw:
-    replies = Array(client.protocol)
-    async for keys in batches(words[1:]):
-        await client.server.aside.free(words[0])
-        replies.extend(_mexists(client, [words[0], *keys]))
-    return replies.whole()
-
-
-def _mexists(client: Client, words: list[bytes]) -> list[bool]:
-    name, *keys = words
-    if _here(client, name) is None:
-        return [False] * len(keys)
-    return [bool(answer) for answer in client.server.commands.contains(name, keys)]
+    return contains_many(client, words, "cf")
 
 
 @command("CF.COUNT", "key item", least=2, group="cf", keys=_NAME, does="contains")
-def count(client: Client, words: list[bytes]) -> int:
+def count(client: ClientState, words: list[bytes]) -> int:
     """Tell how often a key was added, at most."""
-    if _here(client, words[0]) is None:
+    if filter_if_any(client, words[0], "cf") is None:
         return 0
-    return client.server.commands.count(words[0], words[1])
+    return client.context.commands.count(words[0], words[1])
 
 
 @command("CF.DEL", "key item", least=2, write=True, group="cf", keys=_NAME, does="remove")
-def delete(client: Client, words: list[bytes]) -> bool:
+def delete(client: ClientState, words: list[bytes]) -> bool:
     """Take one copy of a key out: 1 if there was one."""
-    if _here(client, words[0]) is None:
+    if filter_if_any(client, words[0], "cf") is None:
         raise Failure("Not found")
-    return bool(client.server.commands.remove(words[0], words[1:])[0][0])
+    return bool(client.context.commands.remove(words[0], words[1:])[0][0])
 
 
 @command("CF.INFO", "key", least=1, group="cf", keys=_NAME, does="info")
-def info(client: Client, words: list[bytes]) -> dict[str, int]:
+def info(client: ClientState, words: list[bytes]) -> dict[str, int]:
     """Tell how a filter is built and what it holds."""
     entry = filter_at(client, words[0], "cf")
     if entry is None:
@@ -299,7 +275,7 @@ def info(client: Client, words: list[bytes]) -> dict[str, int]:
 
 
 @command("CF.DEBUG", "key", least=1, group="cf", keys=_NAME, does="info")
-def debug(client: Client, words: list[bytes]) -> bytes:
+def debug(client: ClientState, words: list[bytes]) -> bytes:
     """Tell how a filter is built, in one line."""
     entry = filter_at(client, words[0], "cf")
     if entry is None:
@@ -313,16 +289,16 @@ def debug(client: Client, words: list[bytes]) -> bytes:
 
 
 @command("CF.COMPACT", "key", least=1, write=True, group="cf", keys=_NAME, does="change")
-def compact(client: Client, words: list[bytes]) -> str:
+def compact(client: ClientState, words: list[bytes]) -> str:
     """Move keys from newer parts of a filter into older ones, where there is room."""
-    if _here(client, words[0]) is None:
+    if filter_if_any(client, words[0], "cf") is None:
         raise Failure("Cuckoo filter was not found")
-    client.server.commands.compact(words[0])
+    client.context.commands.compact(words[0])
     return OK
 
 
 @command("CF.SCANDUMP", "key iterator", least=2, group="cf", keys=_NAME, does="export")
-def scandump(client: Client, words: list[bytes]) -> list[Any]:
+def scandump(client: ClientState, words: list[bytes]) -> list[Any]:
     """Return a filter in parts: the next iterator and bytes; from 0 until it is 0 again."""
     iterator = integer(words[1])
     if iterator is None or iterator < 0:
@@ -337,7 +313,7 @@ def scandump(client: Client, words: list[bytes]) -> list[Any]:
 @command(
     "CF.LOADCHUNK", "key iterator data", least=3, write=True, group="cf", keys=_NAME, does="import"
 )
-def loadchunk(client: Client, words: list[bytes]) -> str:
+def loadchunk(client: ClientState, words: list[bytes]) -> str:
     """Take a part of a filter as SCANDUMP gave it, with the iterator that came with it."""
     name, iterator, data = words[0], integer(words[1]), words[2]
     if iterator is None or iterator == 0:
@@ -347,7 +323,7 @@ def loadchunk(client: Client, words: list[bytes]) -> str:
         if entry is not None:
             raise failures.EXISTS
         try:
-            client.server.commands.load(name, 1, data, form="rediscuckoo")
+            client.context.commands.load(name, 1, data, form="rediscuckoo")
         except errors.CorruptData as problem:
             wrong = "Invalid header" if len(data) != 38 else "Couldn't create filter!"
             raise Failure(wrong) from problem
@@ -357,7 +333,7 @@ def loadchunk(client: Client, words: list[bytes]) -> str:
     try:
         if iterator < 0:
             raise errors.CorruptData("no chunk has a negative position")
-        client.server.commands.load(name, iterator, data)
+        client.context.commands.load(name, iterator, data)
     except errors.CorruptData as problem:
         raise Failure("Couldn't load chunk!") from problem
     return OK

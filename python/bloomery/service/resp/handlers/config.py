@@ -8,20 +8,19 @@ from bloomery import _native, errors
 from bloomery.service.access.glob import glob
 from bloomery.service.config.settings import Settings
 from bloomery.service.observe import logs
-from bloomery.service.resp.client import Client
+from bloomery.service.resp.client import ClientState
 from bloomery.service.resp.replies import OK, Failure
 from bloomery.service.resp.table import command, help_of
 
 
-def _fixed(client: Client) -> dict[str, str]:
+def _fixed(client: ClientState) -> dict[str, str]:
     """Settings of Redis that cannot be set here, as they are."""
-    server = client.server
-    host, _, port = server.resp_address.rpartition(":")
+    host, _, port = client.context.address().rpartition(":")
     return {
         "appendonly": "yes",
         "bind": host.strip("[]"),
         "databases": "1",
-        "dir": str(server.data),
+        "dir": str(client.context.data),
         "maxmemory-policy": "noeviction",
         "port": port,
         "save": "",
@@ -31,10 +30,10 @@ def _fixed(client: Client) -> dict[str, str]:
 @command(
     "CONFIG GET", "parameter [parameter ...]", least=1, most=None, group="server", does="server"
 )
-def get(client: Client, words: list[bytes]) -> dict[bytes, bytes]:
+def get(client: ClientState, words: list[bytes]) -> dict[bytes, bytes]:
     """Tell the settings whose names match."""
     matches = [glob(word.lower()) for word in words]
-    settings = client.server.settings
+    settings = client.context.settings
     known = {name: settings.get(name) for name in settings.names()} | _fixed(client)
     return {
         name.encode(): value.encode()
@@ -51,11 +50,11 @@ def get(client: Client, words: list[bytes]) -> dict[bytes, bytes]:
     group="server",
     does="server",
 )
-def set_(client: Client, words: list[bytes]) -> str:
+def set_(client: ClientState, words: list[bytes]) -> str:
     """Change settings: all of them, or none if one is wrong."""
     if len(words) % 2:
         raise Failure("ERR syntax error")
-    settings = client.server.settings
+    settings = client.context.settings
     tried, seen = replace(settings), set[str]()
     for word, value in zip(words[::2], words[1::2], strict=True):
         name = word[:128].decode("utf-8", "replace")
@@ -73,8 +72,7 @@ def set_(client: Client, words: list[bytes]) -> str:
             raise _failed(name, str(problem)) from None
     for name, why in tried.conflicts():
         raise _failed(name, why)
-    _take(client, tried)
-    client.server.engine.shelf.most_layers = settings.cf_max_expansions
+    _apply(client, tried)
     return OK
 
 
@@ -82,32 +80,32 @@ def _failed(name: str, why: str) -> Failure:
     return Failure(f"ERR CONFIG SET failed (possibly related to argument '{name}') - {why}")
 
 
-def _take(client: Client, tried: Settings) -> None:
-    settings = client.server.settings
+def _apply(client: ClientState, tried: Settings) -> None:
+    settings = client.context.settings
     if tried.maxmemory != settings.maxmemory:
         _native.set_memory_limit(tried.maxmemory or None)
-    client.server.engine.shelf.most_layers = tried.cf_max_expansions
+    client.context.engine.shelf.most_layers = tried.cf_max_expansions
     logs.set_level(tried.log_level)
     for item in fields(settings):
         setattr(settings, item.name, getattr(tried, item.name))
 
 
 @command("CONFIG RESETSTAT", group="server", does="server")
-def resetstat(client: Client, words: list[bytes]) -> str:
+def resetstat(client: ClientState, words: list[bytes]) -> str:
     """Count connections and commands from 0."""
-    client.server.door.forget_figures()
+    client.clients.forget_figures()
     return OK
 
 
 @command("CONFIG REWRITE", group="server", does="server")
-def rewrite(client: Client, words: list[bytes]) -> str:
+def rewrite(client: ClientState, words: list[bytes]) -> str:
     """Refused: the file is the operator's."""
-    if client.server.config is None:
+    if client.context.config is None:
         raise Failure("ERR The server is running without a config file")
-    raise Failure(f"ERR Rewriting config file: change {client.server.config} by hand")
+    raise Failure(f"ERR Rewriting config file: change {client.context.config} by hand")
 
 
 @command("CONFIG HELP", group="server", does="session")
-def help_(client: Client, words: list[bytes]) -> list[str]:
+def help_(client: ClientState, words: list[bytes]) -> list[str]:
     """Tell what CONFIG can do."""
     return help_of("CONFIG")

@@ -8,17 +8,14 @@ import secrets
 import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from bloomery import __version__, _native
 from bloomery.service.access.permissions import User
 from bloomery.service.resp.arguments import option, whole
-from bloomery.service.resp.client import Client
-from bloomery.service.resp.replies import OK, Failure, Text
+from bloomery.service.resp.client import ClientState
+from bloomery.service.resp.replies import OK, Failure, TextReply
 from bloomery.service.resp.table import command, help_of
-
-if TYPE_CHECKING:
-    from bloomery.service.server import Server
 
 __all__ = ["MODULES", "REDIS_VERSION"]
 
@@ -43,8 +40,8 @@ def _human(nbytes: int) -> str:
     return f"{nbytes}B" if unit == "B" else f"{amount:.2f}{unit}"
 
 
-def _server(server: Server, user: User) -> Facts:
-    uptime = int(time.time() - server.started)
+def _server(client: ClientState, user: User) -> Facts:
+    uptime = int(time.time() - client.context.started)
     return {
         "redis_version": REDIS_VERSION,
         "redis_mode": "standalone",
@@ -53,23 +50,24 @@ def _server(server: Server, user: User) -> Facts:
         "arch_bits": 64,
         "process_id": os.getpid(),
         "run_id": _RUN_ID,
-        "tcp_port": server.resp_address.rpartition(":")[2],
+        "tcp_port": client.context.address().rpartition(":")[2],
         "server_time_usec": int(time.time() * 1e6),
         "uptime_in_seconds": uptime,
         "uptime_in_days": uptime // 86400,
     }
 
 
-def _clients(server: Server, user: User) -> Facts:
+def _clients(client: ClientState, user: User) -> Facts:
+    connections = client.clients.connections
     return {
-        "connected_clients": len(server.door.connections),
-        "maxclients": server.settings.maxclients,
-        "blocked_clients": sum(one.busy for one in server.door.connections.values()),
+        "connected_clients": len(connections),
+        "maxclients": client.context.settings.maxclients,
+        "blocked_clients": sum(connection.busy for connection in connections.values()),
     }
 
 
-def _memory(server: Server, user: User) -> Facts:
-    used, most = _native.memory_used(), server.settings.maxmemory
+def _memory(client: ClientState, user: User) -> Facts:
+    used, most = _native.memory_used(), client.context.settings.maxmemory
     return {
         "used_memory": used,
         "used_memory_human": _human(used),
@@ -90,8 +88,8 @@ def _resident() -> int:
     return pages * os.sysconf("SC_PAGE_SIZE")
 
 
-def _persistence(server: Server, user: User) -> Facts:
-    saving, engine = server.saving, server.engine
+def _persistence(client: ClientState, user: User) -> Facts:
+    saving, engine = client.context.saving, client.context.engine
     return {
         "loading": 0,
         "rdb_bgsave_in_progress": int(saving.running),
@@ -101,12 +99,12 @@ def _persistence(server: Server, user: User) -> Facts:
         "aof_enabled": 1,
         "aof_last_write_status": "err" if engine.problem else "ok",
         "aof_pending_bio_fsync": int(engine.log.flushing),
-        "aof_delayed_fsync": server.turns.delayed,
+        "aof_delayed_fsync": client.context.turns.delayed,
     }
 
 
-def _stats(server: Server, user: User) -> Facts:
-    received, refused, native, rare = server.door.figures()
+def _stats(client: ClientState, user: User) -> Facts:
+    received, refused, native, rare = client.clients.figures()
     return {
         "total_connections_received": received,
         "total_commands_processed": native + rare,
@@ -114,44 +112,44 @@ def _stats(server: Server, user: User) -> Facts:
     }
 
 
-def _cluster(server: Server, user: User) -> Facts:
+def _cluster(client: ClientState, user: User) -> Facts:
     return {"cluster_enabled": 0}
 
 
-def _modules(server: Server, user: User) -> Facts:
+def _modules(client: ClientState, user: User) -> Facts:
     [bf] = MODULES
     more = "api=1,filters=0,usedby=[],using=[],options=[]"
     return {"module": f"name={bf[b'name'].decode()},ver={bf[b'ver']},{more}"}
 
 
-def _keyspace(server: Server, user: User) -> Facts:
-    names, visible = server.engine.state.names, server.commands.visible(user)
+def _keyspace(client: ClientState, user: User) -> Facts:
+    names, visible = client.context.engine.state.names, client.context.commands.visible(user)
     if not visible:
         return {}
     expires = sum(names[name].expires_at is not None for name in visible)
     return {"db0": f"keys={len(visible)},expires={expires},avg_ttl=0"}
 
 
-def _own(server: Server, user: User) -> Facts:
-    engine, saving, registry = server.engine, server.saving, server.mirror.projection
-    _, _, native, rare = server.door.figures()
+def _own(client: ClientState, user: User) -> Facts:
+    engine, saving, registry = client.context.engine, client.context.saving, client.context.registry
+    _, _, native, rare = client.clients.figures()
     return {
-        "filters": server.commands.number(user),
+        "filters": client.context.commands.number(user),
         "filters_memory": _native.memory_used(),
-        "filters_memory_budget": server.settings.maxmemory,
+        "filters_memory_budget": client.context.settings.maxmemory,
         "log_segment": engine.log.segment,
         "log_bytes": _log_bytes(engine.log.path),
         "log_pending": len(engine.log.pending),
         "log_unsynced_seconds": f"{engine.log.unsynced(time.monotonic()):.1f}",
-        "log_late": int(server.turns.late_since is not None),
+        "log_late": int(client.context.turns.late_since is not None),
         "refusing_writes": int(engine.problem is not None),
         "refusing_writes_reason": engine.problem or "",
         "last_snapshot": saving.generation,
         "last_snapshot_time": int(saving.last_save),
         "last_snapshot_problem": saving.problem or "",
-        "recovered_rows": server.recovered_rows,
-        "recovery_problems": len(server.problems),
-        **{f"recovery_problem_{at}": text for at, text in enumerate(server.problems, 1)},
+        "recovered_rows": client.context.recovered_rows,
+        "recovery_problems": len(client.context.problems),
+        **{f"recovery_problem_{at}": text for at, text in enumerate(client.context.problems, 1)},
         "native_commands": native,
         "python_commands": rare,
         "registry": "ok" if registry.healthy else "err",
@@ -163,22 +161,22 @@ def _own(server: Server, user: User) -> Facts:
 def _log_bytes(path: Path) -> int:
     """Of the segment that is written to."""
     total = 0
-    for one in (path, Path(f"{path}-wal")):
+    for file in (path, Path(f"{path}-wal")):
         try:
-            total += one.stat().st_size
+            total += file.stat().st_size
         except OSError:  # it was closed meanwhile
             continue
     return total
 
 
-def _store(server: Server, user: User) -> Facts:
-    if server.node is None:
+def _store(client: ClientState, user: User) -> Facts:
+    if client.context.node is None:
         return {}
-    figures = server.node.figures().items()
+    figures = client.context.node.figures().items()
     return {name: round(value, 3) for name, value in figures if value is not None}
 
 
-_SECTIONS: dict[str, Callable[[Server, User], Facts]] = {
+_SECTIONS: dict[str, Callable[[ClientState, User], Facts]] = {
     "Server": _server,
     "Clients": _clients,
     "Memory": _memory,
@@ -196,9 +194,9 @@ _NAMING = ("recovery_problem_",)  # what may name filters
 
 
 @command("INFO", "[section [section ...]]", most=None, group="server", does="look")
-def info(client: Client, words: list[bytes]) -> Text:
+def info(client: ClientState, words: list[bytes]) -> TextReply:
     """Tell about the server."""
-    client.server.engine.begin()
+    client.context.engine.begin()
     wanted = {option(word) for word in words}
     everything = not wanted or wanted & {"ALL", "DEFAULT", "EVERYTHING"}
     assert client.user is not None  # or `authorize` would have refused
@@ -206,13 +204,16 @@ def info(client: Client, words: list[bytes]) -> Text:
     parts = []
     for name, tell in _SECTIONS.items():
         if everything or name.upper() in wanted:
-            facts = tell(client.server, client.user).items()
+            facts = tell(client, client.user).items()
             if not facts and name == "Store":
                 continue
-            shown = [one for one in facts if all_names or not one[0].startswith(_NAMING)]
-            lines = [f"{key}:{_line(value)}\r\n" for key, value in shown]
+            lines = [
+                f"{key}:{_line(value)}\r\n"
+                for key, value in facts
+                if all_names or not key.startswith(_NAMING)
+            ]
             parts.append(f"# {name}\r\n" + "".join(lines))
-    return Text("\r\n".join(parts))
+    return TextReply("\r\n".join(parts))
 
 
 def _line(value: Any) -> str:
@@ -223,9 +224,9 @@ def _line(value: Any) -> str:
 
 
 @command("SAVE", group="server", does="server")
-def save(client: Client, words: list[bytes]) -> Awaitable[str]:
+def save(client: ClientState, words: list[bytes]) -> Awaitable[str]:
     """Make a snapshot and wait for it; others are served meanwhile."""
-    saving = client.server.saving
+    saving = client.context.saving
     if saving.running:
         raise _SAVING
 
@@ -237,20 +238,20 @@ def save(client: Client, words: list[bytes]) -> Awaitable[str]:
 
 
 @command("BGSAVE", "[SCHEDULE]", most=1, group="server", does="server")
-def bgsave(client: Client, words: list[bytes]) -> str:
+def bgsave(client: ClientState, words: list[bytes]) -> str:
     """Begin a snapshot; LASTSAVE tells when it is made."""
     if words and option(words[0]) != "SCHEDULE":
         raise Failure("ERR syntax error")
-    if client.server.saving.running:
+    if client.context.saving.running:
         raise _SAVING
-    client.server.saving.start()
+    client.context.saving.start()
     return "Background saving started"
 
 
 @command("LASTSAVE", group="server", does="look")
-def lastsave(client: Client, words: list[bytes]) -> int:
+def lastsave(client: ClientState, words: list[bytes]) -> int:
     """Tell the Unix time of the last snapshot."""
-    return int(client.server.saving.last_save)
+    return int(client.context.saving.last_save)
 
 
 @command(
@@ -262,14 +263,14 @@ def lastsave(client: Client, words: list[bytes]) -> int:
     keys=(2, 2, 1),
     does="info",
 )
-def memory_usage(client: Client, words: list[bytes]) -> int | None:
+def memory_usage(client: ClientState, words: list[bytes]) -> int | None:
     """Tell how many bytes a filter takes."""
     if len(words) > 1:
         if len(words) != 3 or option(words[1]) != "SAMPLES":
             raise Failure("ERR syntax error")
         if whole(words[2]) < 0:
             raise Failure("ERR syntax error")
-    entry = client.server.engine.find(words[0])
+    entry = client.context.engine.find(words[0])
     if entry is None:
         return None
     size = 0
@@ -281,6 +282,6 @@ def memory_usage(client: Client, words: list[bytes]) -> int | None:
 
 
 @command("MEMORY HELP", group="server", does="session")
-def memory_help(client: Client, words: list[bytes]) -> list[str]:
+def memory_help(client: ClientState, words: list[bytes]) -> list[str]:
     """Tell what MEMORY can do."""
     return help_of("MEMORY")

@@ -6,7 +6,7 @@ from typing import Any
 
 from bloomery.service.access.glob import glob
 from bloomery.service.resp.arguments import option
-from bloomery.service.resp.client import Client
+from bloomery.service.resp.client import ClientState
 from bloomery.service.resp.replies import Failure
 from bloomery.service.resp.table import COMMANDS, CONTAINERS, Command, command, find, help_of
 
@@ -19,12 +19,12 @@ _CATEGORIES = {
 
 
 def _categories(entry: Command) -> frozenset[str]:
-    found = {_CATEGORIES.get(entry.group, f"@{entry.group}")}
+    categories = {_CATEGORIES.get(entry.group, f"@{entry.group}")}
     if entry.write:
-        found.add("@write")
+        categories.add("@write")
     elif entry.keys[0]:
-        found.add("@read")
-    return frozenset(found)
+        categories.add("@read")
+    return frozenset(categories)
 
 
 def _flags(entry: Command) -> frozenset[str]:
@@ -62,7 +62,7 @@ def _described(entry: Command) -> list[Any]:
     """As COMMAND INFO has it: name, arity, flags, where names stand, categories, subcommands."""
     first = entry.name.encode()
     inner = CONTAINERS.get(first, {}) if entry.words == 1 else {}
-    subcommands = [_described(one) for one in inner.values()]
+    subcommands = [_described(subcommand) for subcommand in inner.values()]
     name = entry.full_name.encode()
     return [
         *(name, entry.arity, _flags(entry), *entry.keys),
@@ -71,12 +71,12 @@ def _described(entry: Command) -> list[Any]:
 
 
 def _container(name: bytes) -> Command:
-    """One that only has subcommands, as if it were a command."""
-    some = next(iter(CONTAINERS[name].values()))
-    shown = name.decode()
-    summary = f"A container for {shown} subcommands"
+    """Describe what only has subcommands, as if it were a command."""
+    first = next(iter(CONTAINERS[name].values()))
+    text = name.decode()
+    summary = f"A container for {text} subcommands"
     return Command(
-        shown, some.handler, "", summary, 1, None, False, some.group, (0, 0, 0), some.does
+        text, first.handler, "", summary, 1, None, False, first.group, (0, 0, 0), first.does
     )
 
 
@@ -85,25 +85,25 @@ def _all() -> dict[bytes, Command]:
 
 
 def _named(words: list[bytes]) -> list[Command | None]:
-    """The commands of these names: no more than there are, since each may be told at length."""
+    """The commands of these names, which must not be more than there are: each may be long."""
     known = _all()
     if len(words) > len(known):
         raise Failure(f"ERR {len(words)} names, and there are {len(known)} commands")
-    found = []
+    entries = []
     for word in words:
         first, _, second = word.upper().partition(b"|")
-        found.append(CONTAINERS.get(first, {}).get(second) if second else known.get(first))
-    return found
+        entries.append(CONTAINERS.get(first, {}).get(second) if second else known.get(first))
+    return entries
 
 
 @command("COMMAND", most=None, group="connection", does="session")
-def everything(client: Client, words: list[bytes]) -> list[Any]:
+def everything(client: ClientState, words: list[bytes]) -> list[Any]:
     """Describe every command."""
     return [_described(entry) for entry in _all().values()]
 
 
 @command("COMMAND COUNT", group="connection", does="session")
-def count(client: Client, words: list[bytes]) -> int:
+def count(client: ClientState, words: list[bytes]) -> int:
     """Tell how many commands there are."""
     return len(_all())
 
@@ -115,7 +115,7 @@ def count(client: Client, words: list[bytes]) -> int:
     group="connection",
     does="session",
 )
-def info(client: Client, words: list[bytes]) -> list[Any]:
+def info(client: ClientState, words: list[bytes]) -> list[Any]:
     """Describe some commands; null for what is none."""
     if not words:
         return everything(client, [])
@@ -125,7 +125,7 @@ def info(client: Client, words: list[bytes]) -> list[Any]:
 @command(
     "COMMAND GETKEYS", "command [arg ...]", least=1, most=None, group="connection", does="session"
 )
-def getkeys(client: Client, words: list[bytes]) -> list[bytes]:
+def getkeys(client: ClientState, words: list[bytes]) -> list[bytes]:
     """Tell which words of a command are names of filters."""
     try:
         entry = find(words)
@@ -148,7 +148,9 @@ def _documented(entry: Command) -> dict[bytes, Any]:
     }
     inner = CONTAINERS.get(entry.name.encode(), {})
     if inner:
-        facts[b"subcommands"] = {one.full_name.encode(): _documented(one) for one in inner.values()}
+        facts[b"subcommands"] = {
+            subcommand.full_name.encode(): _documented(subcommand) for subcommand in inner.values()
+        }
     return facts
 
 
@@ -159,7 +161,7 @@ def _documented(entry: Command) -> dict[bytes, Any]:
     group="connection",
     does="session",
 )
-def docs(client: Client, words: list[bytes]) -> dict[bytes, Any]:
+def docs(client: ClientState, words: list[bytes]) -> dict[bytes, Any]:
     """Tell what commands do."""
     wanted = _named(words) if words else _all().values()
     return {entry.full_name.encode(): _documented(entry) for entry in wanted if entry is not None}
@@ -172,7 +174,7 @@ def docs(client: Client, words: list[bytes]) -> dict[bytes, Any]:
     group="connection",
     does="session",
 )
-def list_(client: Client, words: list[bytes]) -> list[bytes]:
+def list_(client: ClientState, words: list[bytes]) -> list[bytes]:
     """Tell the names of commands."""
     entries = list(_all().values())
     if words:
@@ -180,19 +182,19 @@ def list_(client: Client, words: list[bytes]) -> list[bytes]:
             raise Failure("ERR syntax error")
         which, value = option(words[1]), words[2].lower()
         if which == "MODULE":
-            entries = [one for one in entries if value == b"bf" and one.group in ("bf", "cf")]
+            entries = [entry for entry in entries if value == b"bf" and entry.group in ("bf", "cf")]
         elif which == "ACLCAT":
             category = "@" + value.decode("utf-8", "replace")
-            entries = [one for one in entries if category in _categories(one)]
+            entries = [entry for entry in entries if category in _categories(entry)]
         elif which == "PATTERN":
             match = glob(value)
-            entries = [one for one in entries if match(one.full_name.encode())]
+            entries = [entry for entry in entries if match(entry.full_name.encode())]
         else:
             raise Failure("ERR syntax error")
-    return [one.full_name.encode() for one in entries]
+    return [entry.full_name.encode() for entry in entries]
 
 
 @command("COMMAND HELP", group="connection", does="session")
-def help_(client: Client, words: list[bytes]) -> list[str]:
+def help_(client: ClientState, words: list[bytes]) -> list[str]:
     """Tell what COMMAND can do."""
     return help_of("COMMAND")

@@ -1,4 +1,4 @@
-"""What can be done to a filter of either door by its name: the commands that Redis has for keys."""
+"""What can be done to any filter by its name: the commands that Redis has for keys."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ from bloomery import errors
 from bloomery.service.access.glob import glob
 from bloomery.service.access.permissions import User
 from bloomery.service.domain.state import Entry
+from bloomery.service.resp import limits
 from bloomery.service.resp.arguments import integer, option, whole
-from bloomery.service.resp.client import Client
+from bloomery.service.resp.client import ClientState
 from bloomery.service.resp.replies import OK, Failure
 from bloomery.service.resp.table import Handler, command, help_of
 from bloomery.service.slices import FEW, batches, gathered
@@ -20,7 +21,6 @@ _NAME, _NAMES = (1, 1, 1), (1, -1, 1)
 _SYNTAX = Failure("ERR syntax error")
 _NO_SUCH_KEY = Failure("ERR no such key")
 _MOST = (1 << 63) - 1
-_MOST_SCANNED = 10_000  # names that one SCAN looks at, whatever COUNT says
 
 
 def _type(entry: Entry) -> str:
@@ -47,28 +47,28 @@ def _type(entry: Entry) -> str:
     keys=_NAMES,
     does="drop",
 )
-def delete(client: Client, words: list[bytes]) -> int | Awaitable[int]:
+def delete(client: ClientState, words: list[bytes]) -> int | Awaitable[int]:
     """Drop filters, and tell how many there were."""
     if client.slices(words):
         return _drop_many(client, words)
-    return client.server.commands.drop(*words)
+    return client.context.commands.drop(*words)
 
 
-async def _drop_many(client: Client, names: list[bytes]) -> int:
-    """Drop so many filters that others would have to wait: some, and then it is others' turn."""
+async def _drop_many(client: ClientState, names: list[bytes]) -> int:
+    """Drop many filters, in batches between which others have their turn."""
     dropped = 0
-    async for some in batches(names):
-        await client.server.aside.free(*some)
-        client.server.turns.join()
-        dropped += client.server.commands.drop(*some)
+    async for batch in batches(names):
+        await client.context.aside.free(*batch)
+        client.context.turns.join()
+        dropped += client.context.commands.drop(*batch)
     return dropped
 
 
 @command("EXISTS", "key [key ...]", least=1, most=None, group="generic", keys=_NAMES, does="info")
 @command("TOUCH", "key [key ...]", least=1, most=None, group="generic", keys=_NAMES, does="info")
-def exists(client: Client, words: list[bytes]) -> Any:
+def exists(client: ClientState, words: list[bytes]) -> Any:
     """Tell how many of the names have a filter; one that is given twice counts twice."""
-    find = client.server.engine.find
+    find = client.context.engine.find
     if client.slices(words):
         return _counted(gathered(words, lambda name: find(name) is not None))
     return sum(find(name) is not None for name in words)
@@ -79,34 +79,34 @@ async def _counted(found: Awaitable[list[Any]]) -> int:
 
 
 @command("TYPE", "key", least=1, group="generic", keys=_NAME, does="info")
-def type_(client: Client, words: list[bytes]) -> str:
+def type_(client: ClientState, words: list[bytes]) -> str:
     """Tell which commands a filter answers to: MBbloom-- for BF, MBbloomCF for CF."""
-    entry = client.server.engine.find(words[0])
+    entry = client.context.engine.find(words[0])
     return "none" if entry is None else _type(entry)
 
 
 @command("OBJECT ENCODING", "key", least=1, group="generic", keys=(2, 2, 1), does="info")
-def encoding(client: Client, words: list[bytes]) -> bytes | None:
+def encoding(client: ClientState, words: list[bytes]) -> bytes | None:
     """Accepted: all filters are raw."""
-    return None if client.server.engine.find(words[0]) is None else b"raw"
+    return None if client.context.engine.find(words[0]) is None else b"raw"
 
 
 @command("OBJECT REFCOUNT", "key", least=1, group="generic", keys=(2, 2, 1), does="info")
-def refcount(client: Client, words: list[bytes]) -> int | None:
+def refcount(client: ClientState, words: list[bytes]) -> int | None:
     """Accepted: every filter is there once."""
-    return None if client.server.engine.find(words[0]) is None else 1
+    return None if client.context.engine.find(words[0]) is None else 1
 
 
 @command("OBJECT IDLETIME", "key", least=1, group="generic", keys=(2, 2, 1), does="info")
 @command("OBJECT FREQ", "key", least=1, group="generic", keys=(2, 2, 1), does="info")
-def idletime(client: Client, words: list[bytes]) -> None:
+def idletime(client: ClientState, words: list[bytes]) -> None:
     """Refused for a filter that is there: when it was last used is not kept."""
-    if client.server.engine.find(words[0]) is not None:
+    if client.context.engine.find(words[0]) is not None:
         raise Failure("ERR when a filter was last used is not kept: none is ever evicted")
 
 
 @command("OBJECT HELP", group="generic", does="session")
-def object_help(client: Client, words: list[bytes]) -> list[str]:
+def object_help(client: ClientState, words: list[bytes]) -> list[str]:
     """Tell what OBJECT can do."""
     return help_of("OBJECT")
 
@@ -114,23 +114,23 @@ def object_help(client: Client, words: list[bytes]) -> list[str]:
 # Which there are: those that are one's own to use.
 
 
-def _user(client: Client) -> User:
+def _user(client: ClientState) -> User:
     assert client.user is not None  # or `authorize` would have refused
     return client.user
 
 
 @command("KEYS", "pattern", least=1, group="generic", does="look")
-def keys(client: Client, words: list[bytes]) -> Any:
+def keys(client: ClientState, words: list[bytes]) -> Any:
     """Tell every name that matches a pattern and is one's own to use."""
-    user, match, names = _user(client), glob(words[0]), client.server.commands.names()
+    user, match, names = _user(client), glob(words[0]), client.context.commands.names()
 
-    def shown(name: bytes) -> bool:
+    def matches(name: bytes) -> bool:
         # In this order: how long it takes then tells nothing of names that are others'.
         return user.covers(name) and match(name)
 
     if len(names) <= FEW:
-        return [name for name in names if shown(name)]
-    return gathered(names, shown)
+        return [name for name in names if matches(name)]
+    return gathered(names, matches)
 
 
 @command(
@@ -141,7 +141,7 @@ def keys(client: Client, words: list[bytes]) -> Any:
     group="generic",
     does="look",
 )
-def scan(client: Client, words: list[bytes]) -> Any:
+def scan(client: ClientState, words: list[bytes]) -> Any:
     """Tell some names and the cursor for the next ones; from 0 until it is 0 again."""
     cursor = integer(words[0])
     if cursor is None or cursor < 0:
@@ -161,15 +161,15 @@ def scan(client: Client, words: list[bytes]) -> Any:
             kind = option(value)
         else:
             raise _SYNTAX
-    count = min(count, _MOST_SCANNED)
-    following, entries = client.server.commands.scan(cursor, count, _user(client))
+    count = min(count, limits.MAX_SCANNED)
+    following, entries = client.context.commands.scan(cursor, count, _user(client))
 
-    def shown(entry: Entry) -> bool:
+    def matches(entry: Entry) -> bool:
         return (kind is None or _type(entry).upper() == kind) and match(entry.name)
 
     if count <= FEW:
-        return [b"%d" % following, [entry.name for entry in entries if shown(entry)]]
-    return _scanned(following, gathered(entries, shown))
+        return [b"%d" % following, [entry.name for entry in entries if matches(entry)]]
+    return _scanned(following, gathered(entries, matches))
 
 
 async def _scanned(following: int, found: Awaitable[list[Entry]]) -> list[Any]:
@@ -177,9 +177,9 @@ async def _scanned(following: int, found: Awaitable[list[Entry]]) -> list[Any]:
 
 
 @command("RANDOMKEY", group="generic", does="look")
-def randomkey(client: Client, words: list[bytes]) -> Any:
+def randomkey(client: ClientState, words: list[bytes]) -> Any:
     """Tell any name."""
-    names, user = client.server.commands.names(), _user(client)
+    names, user = client.context.commands.names(), _user(client)
     if user.everything:
         return random.choice(names) if names else None
     return _any(gathered(names, user.covers))
@@ -191,10 +191,10 @@ async def _any(found: Awaitable[list[bytes]]) -> bytes | None:
 
 
 @command("DBSIZE", group="server", does="look")
-def dbsize(client: Client, words: list[bytes]) -> Any:
+def dbsize(client: ClientState, words: list[bytes]) -> Any:
     """Tell how many filters there are that are one's own to use."""
-    client.server.engine.begin()
-    commands, user = client.server.commands, _user(client)
+    client.context.engine.begin()
+    commands, user = client.context.commands, _user(client)
     if user.everything:
         return commands.number(user)
     return _counted(gathered(commands.names(), user.covers))
@@ -202,26 +202,26 @@ def dbsize(client: Client, words: list[bytes]) -> Any:
 
 @command("FLUSHALL", "[ASYNC|SYNC]", most=1, write=True, group="server", does="server")
 @command("FLUSHDB", "[ASYNC|SYNC]", most=1, write=True, group="server", does="server")
-def flush(client: Client, words: list[bytes]) -> str | Awaitable[str]:
+def flush(client: ClientState, words: list[bytes]) -> str | Awaitable[str]:
     """Drop every filter."""
     if words and option(words[0]) not in ("ASYNC", "SYNC"):
         raise _SYNTAX
-    names, engine = client.server.commands.names(), client.server.engine
-    held = any(engine.held(engine.state.names[name]) for name in names)
-    if held and client.executing:
+    names, engine = client.context.commands.names(), client.context.engine
+    busy = any(engine.is_locked(engine.state.names[name]) for name in names)
+    if busy and client.executing:
         raise Failure("ERR a filter is worked on: try again in a moment")
-    if held or client.slices(names):
+    if busy or client.slices(names):
         return _flush_many(client, names)
-    client.server.commands.drop(*names)
+    client.context.commands.drop(*names)
     return OK
 
 
-async def _flush_many(client: Client, names: list[bytes]) -> str:
+async def _flush_many(client: ClientState, names: list[bytes]) -> str:
     """Drop all, in slices; what a thread makes meanwhile, a copy say, is dropped too."""
-    commands, engine = client.server.commands, client.server.engine
-    while len(names) > FEW or any(engine.held(engine.state.names[name]) for name in names):
+    commands, engine = client.context.commands, client.context.engine
+    while len(names) > FEW or any(engine.is_locked(engine.state.names[name]) for name in names):
         await _drop_many(client, names)
-        client.server.turns.join()
+        client.context.turns.join()
         names = commands.names()
     commands.drop(*names)
     return OK
@@ -233,25 +233,25 @@ async def _flush_many(client: Client, names: list[bytes]) -> str:
 @command(
     "RENAME", "key newkey", least=2, write=True, group="generic", keys=(1, 2, 1), does="change"
 )
-def rename(client: Client, words: list[bytes]) -> str:
+def rename(client: ClientState, words: list[bytes]) -> str:
     """Give a filter another name; a filter that had it is dropped."""
-    if client.server.engine.find(words[0]) is None:
+    if client.context.engine.find(words[0]) is None:
         raise _NO_SUCH_KEY
-    client.server.commands.rename(*words)
+    client.context.commands.rename(*words)
     return OK
 
 
 @command(
     "RENAMENX", "key newkey", least=2, write=True, group="generic", keys=(1, 2, 1), does="change"
 )
-def renamenx(client: Client, words: list[bytes]) -> int:
+def renamenx(client: ClientState, words: list[bytes]) -> int:
     """Give a filter another name: 0 if that has a filter."""
-    find = client.server.engine.find
+    find = client.context.engine.find
     if find(words[0]) is None:
         raise _NO_SUCH_KEY
     if find(words[1]) is not None:
         return 0
-    client.server.commands.rename(*words)
+    client.context.commands.rename(*words)
     return 1
 
 
@@ -265,7 +265,7 @@ def renamenx(client: Client, words: list[bytes]) -> int:
     keys=(1, 2, 1),
     does="change",
 )
-def copy(client: Client, words: list[bytes]) -> int:
+def copy(client: ClientState, words: list[bytes]) -> int:
     """Copy a filter to another name: 0 if there is none, or the name has one."""
     source, target, replace, at = words[0], words[1], False, 2
     while at < len(words):
@@ -281,10 +281,10 @@ def copy(client: Client, words: list[bytes]) -> int:
         at += 1
     if source == target:
         raise Failure("ERR source and destination objects are the same")
-    if client.server.engine.find(source) is None:
+    if client.context.engine.find(source) is None:
         return 0
     try:
-        client.server.commands.copy(source, target, replace=replace)
+        client.context.commands.copy(source, target, replace=replace)
     except errors.FilterExists:
         return 0
     return 1
@@ -296,16 +296,16 @@ def copy(client: Client, words: list[bytes]) -> int:
 def _expire(name: str, unit: int, since_now: bool) -> None:
     """Enter EXPIRE or one of its kin: `unit` is how many ms its number counts."""
 
-    def handler(client: Client, words: list[bytes]) -> int:
+    def handler(client: ClientState, words: list[bytes]) -> int:
         options = _conditions(words[2:])
-        number, now = whole(words[1]), client.server.engine.state.now
+        number, now = whole(words[1]), client.context.engine.state.now
         at = number * unit + (int(now * 1000) if since_now else 0)
         if not -_MOST <= number * unit <= _MOST or at > _MOST:
             raise Failure(f"ERR invalid expire time in '{name.lower()}' command")
-        entry = client.server.engine.find(words[0])
+        entry = client.context.engine.find(words[0])
         if entry is None or not _allowed(entry.expires_at, at / 1000, options):
             return 0
-        client.server.commands.expire(words[0], at / 1000)
+        client.context.commands.expire(words[0], at / 1000)
         return 1
 
     what = "seconds" if unit == 1000 else "milliseconds"
@@ -353,8 +353,8 @@ def _allowed(before: float | None, at: float, conditions: set[str]) -> bool:
 def _tell(name: str, unit: int, since_now: bool) -> None:
     """Enter TTL or one of its kin."""
 
-    def handler(client: Client, words: list[bytes]) -> int:
-        engine = client.server.engine
+    def handler(client: ClientState, words: list[bytes]) -> int:
+        engine = client.context.engine
         entry = engine.find(words[0])
         if entry is None:
             return -2
@@ -379,10 +379,10 @@ for _prefix, _unit in (("", 1000), ("P", 1)):
 
 
 @command("PERSIST", "key", least=1, write=True, group="generic", keys=_NAME, does="change")
-def persist(client: Client, words: list[bytes]) -> int:
+def persist(client: ClientState, words: list[bytes]) -> int:
     """Let a filter not end: 0 if it does not, or there is none."""
-    entry = client.server.engine.find(words[0])
+    entry = client.context.engine.find(words[0])
     if entry is None or entry.expires_at is None:
         return 0
-    client.server.commands.expire(words[0], None)
+    client.context.commands.expire(words[0], None)
     return 1

@@ -6,13 +6,13 @@ import asyncio
 from collections.abc import Awaitable
 
 from bloomery.service.resp.arguments import integer, whole
-from bloomery.service.resp.client import Client
+from bloomery.service.resp.client import ClientState
 from bloomery.service.resp.replies import Failure
 from bloomery.service.resp.table import command
 
 
 @command("WAIT", "numreplicas timeout", least=2, group="connection", does="session")
-def wait(client: Client, words: list[bytes]) -> int | Awaitable[int]:
+def wait(client: ClientState, words: list[bytes]) -> int | Awaitable[int]:
     """Tell how many replicas have what this client wrote: 0, once the milliseconds are over."""
     replicas, timeout = whole(words[0]), integer(words[1])
     if timeout is None:

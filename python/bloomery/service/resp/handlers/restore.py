@@ -8,19 +8,18 @@ from bloomery import errors
 from bloomery.filters import SavedFilter
 from bloomery.service.commands import MAX_EXPORT_BYTES
 from bloomery.service.resp.arguments import integer, option, whole
-from bloomery.service.resp.client import Client
+from bloomery.service.resp.client import ClientState
 from bloomery.service.resp.replies import OK, Failure
 from bloomery.service.resp.table import command
-from bloomery.storage import files
 
 _NAME = (1, 1, 1)
 _BAD_PAYLOAD = Failure("ERR DUMP payload version or checksum are wrong")
 
 
 @command("DUMP", "key", least=1, group="generic", keys=_NAME, does="export")
-def dump(client: Client, words: list[bytes]) -> bytes | None:
+def dump(client: ClientState, words: list[bytes]) -> bytes | None:
     """Return a filter as a file of ours has it, for RESTORE; null if there is none."""
-    entry = client.server.engine.find(words[0])
+    entry = client.context.engine.find(words[0])
     if entry is None:
         return None
     if entry.filter is None:
@@ -44,18 +43,18 @@ def dump(client: Client, words: list[bytes]) -> bytes | None:
     keys=_NAME,
     does="import",
 )
-def restore(client: Client, words: list[bytes]) -> str:
+def restore(client: ClientState, words: list[bytes]) -> str:
     """Make a filter of what DUMP gave; it ends in `ttl` milliseconds, 0: never."""
-    commands, (name, word, payload) = client.server.commands, words[:3]
+    commands, (name, word, payload) = client.context.commands, words[:3]
     options = _options(words[3:])
     ttl = whole(word)
     if ttl < 0:
         raise Failure("ERR Invalid TTL value, must be >= 0")
-    there = client.server.engine.find(name) is not None
+    there = client.context.engine.find(name) is not None
     if there and "REPLACE" not in options:
         raise Failure("BUSYKEY Target key name already exists.")
     try:
-        checked: SavedFilter = files.from_bytes(None, payload)  # before anything is changed
+        checked = SavedFilter.from_bytes(payload)  # before anything is changed
     except errors.BloomeryError as problem:
         raise _BAD_PAYLOAD from problem
     if checked.nbytes > MAX_EXPORT_BYTES:
@@ -68,7 +67,7 @@ def restore(client: Client, words: list[bytes]) -> str:
         commands.drop(name)
     commands.load(name, 1, payload)
     if ttl:
-        now = 0 if "ABSTTL" in options else client.server.engine.state.now
+        now = 0 if "ABSTTL" in options else client.context.engine.state.now
         commands.expire(name, now + ttl / 1000)
     return OK
 

@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import time
 from collections.abc import Awaitable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from bloomery import errors
 from bloomery.service.access.users import split_token
+from bloomery.service.resp import limits
 from bloomery.service.resp.arguments import integer, option, whole
-from bloomery.service.resp.client import Client
+from bloomery.service.resp.client import ClientState, Connected
 from bloomery.service.resp.handlers import transactions
 from bloomery.service.resp.handlers.info import MODULES, REDIS_VERSION
-from bloomery.service.resp.replies import OK, Failure, Text
+from bloomery.service.resp.replies import OK, Failure, TextReply
 from bloomery.service.resp.table import command, help_of
-
-if TYPE_CHECKING:
-    from bloomery.service.resp.connection import Connection
 
 _SYNTAX = Failure("ERR syntax error")
 _NO_LOGIN = Failure(
@@ -27,13 +25,13 @@ _NO_LOGIN = Failure(
 
 
 @command("MODULE LIST", group="server", does="session")
-def modules(client: Client, words: list[bytes]) -> list[dict[bytes, Any]]:
+def modules(client: ClientState, words: list[bytes]) -> list[dict[bytes, Any]]:
     """Tell which modules a Redis would need to be this server."""
     return MODULES
 
 
 @command("MODULE HELP", group="server", does="session")
-def module_help(client: Client, words: list[bytes]) -> list[str]:
+def module_help(client: ClientState, words: list[bytes]) -> list[str]:
     """Tell what MODULE can do."""
     return help_of("MODULE")
 
@@ -45,19 +43,19 @@ def _label(word: bytes, what: str) -> bytes:
     return word
 
 
-def _log_in(client: Client, name: bytes | None, word: bytes) -> Awaitable[None] | None:
+def _log_in(client: ClientState, name: bytes | None, word: bytes) -> Awaitable[None] | None:
     """Log in by a token, at once, or by a name and a password, which takes time."""
     user = None if name is None else name.decode("utf-8", "surrogateescape")
     text = word.decode("utf-8", "surrogateescape")
-    login = client.server.access.known_token(user, text)
+    login = client.context.access.known_token(user, text)
     if login is None:
         return _log_in_later(client, user, text)
-    client.enter(login)
+    client.log_in(login)
     return None
 
 
-async def _log_in_later(client: Client, name: str | None, word: str) -> None:
-    client.enter(await client.server.access.log_in(name, word, client.host, door="resp"))
+async def _log_in_later(client: ClientState, name: str | None, word: str) -> None:
+    client.log_in(await client.context.access.log_in(name, word, client.host, door="resp"))
 
 
 def _log_in_without_users(name: bytes) -> None:
@@ -73,7 +71,9 @@ def _log_in_without_users(name: bytes) -> None:
     group="connection",
     does="connect",
 )
-def hello(client: Client, words: list[bytes]) -> dict[bytes, Any] | Awaitable[dict[bytes, Any]]:
+def hello(
+    client: ClientState, words: list[bytes]
+) -> dict[bytes, Any] | Awaitable[dict[bytes, Any]]:
     """Choose the protocol, 2 or 3, and learn who answers."""
     protocol, name, at = client.protocol, client.name, 1
     credentials: list[bytes] = []
@@ -95,7 +95,7 @@ def hello(client: Client, words: list[bytes]) -> dict[bytes, Any] | Awaitable[di
         else:
             shown = words[at][:128].decode("utf-8", "replace")
             raise Failure(f"ERR Syntax error in HELLO option '{shown}'")
-    if credentials and client.server.access.required:
+    if credentials and client.context.access.required:
         waits = _log_in(client, credentials[0], credentials[1])
         if waits is not None:
             return _hello_after(waits, client, protocol, name)
@@ -108,13 +108,13 @@ def hello(client: Client, words: list[bytes]) -> dict[bytes, Any] | Awaitable[di
 
 
 async def _hello_after(
-    login: Awaitable[None], client: Client, protocol: int, name: bytes
+    login: Awaitable[None], client: ClientState, protocol: int, name: bytes
 ) -> dict[bytes, Any]:
     await login
     return _greet(client, protocol, name)
 
 
-def _greet(client: Client, protocol: int, name: bytes) -> dict[bytes, Any]:
+def _greet(client: ClientState, protocol: int, name: bytes) -> dict[bytes, Any]:
     client.session.protocol, client.name = protocol, name
     return {
         b"server": b"redis",  # some clients know no other
@@ -128,11 +128,11 @@ def _greet(client: Client, protocol: int, name: bytes) -> dict[bytes, Any]:
 
 
 @command("AUTH", "[username] password", least=1, most=None, group="connection", does="connect")
-def auth(client: Client, words: list[bytes]) -> str | Awaitable[str]:
+def auth(client: ClientState, words: list[bytes]) -> str | Awaitable[str]:
     """Log in: a name and a password or token, a token, or the password of the user `default`."""
     if len(words) > 2:
         raise _SYNTAX
-    if client.server.access.required:
+    if client.context.access.required:
         name = words[0] if len(words) == 2 else None
         if name is None and split_token(words[-1].decode("latin-1")) is None:
             name = b"default"
@@ -153,45 +153,42 @@ async def _ok_after(login: Awaitable[None]) -> str:
 
 
 @command("ACL WHOAMI", group="connection", does="session")
-def whoami(client: Client, words: list[bytes]) -> bytes:
+def whoami(client: ClientState, words: list[bytes]) -> bytes:
     """Tell as whom one is logged in."""
     return _user(client).encode()
 
 
 @command("ACL HELP", group="connection", does="session")
-def acl_help(client: Client, words: list[bytes]) -> list[str]:
+def acl_help(client: ClientState, words: list[bytes]) -> list[str]:
     """Tell what ACL can do."""
     return help_of("ACL")
 
 
-def _user(client: Client) -> str:
+def _user(client: ClientState) -> str:
     return "(not logged in)" if client.user is None else client.user.name
 
 
-# Of PING and ECHO: a reply is copied several times, for which all others wait.
-_MOST_MESSAGE = 1 << 20
-
-
 def _message(word: bytes) -> bytes:
-    if len(word) > _MOST_MESSAGE:
-        raise Failure(f"ERR a message of {len(word)} bytes, must have at most {_MOST_MESSAGE}")
+    most = limits.MAX_PING_BYTES
+    if len(word) > most:
+        raise Failure(f"ERR a message of {len(word)} bytes, must have at most {most}")
     return word
 
 
 @command("PING", "[message]", most=1, group="connection", does="session")
-def ping(client: Client, words: list[bytes]) -> str | bytes:
+def ping(client: ClientState, words: list[bytes]) -> str | bytes:
     """Answer PONG, or the message."""
     return _message(words[0]) if words else "PONG"
 
 
 @command("ECHO", "message", least=1, group="connection", does="session")
-def echo(client: Client, words: list[bytes]) -> bytes:
+def echo(client: ClientState, words: list[bytes]) -> bytes:
     """Answer the message."""
     return _message(words[0])
 
 
 @command("SELECT", "index", least=1, group="connection", does="session")
-def select(client: Client, words: list[bytes]) -> str:
+def select(client: ClientState, words: list[bytes]) -> str:
     """Choose a database: there is one, 0."""
     if whole(words[0]) != 0:
         raise Failure("ERR DB index is out of range")
@@ -199,17 +196,17 @@ def select(client: Client, words: list[bytes]) -> str:
 
 
 @command("QUIT", group="connection", most=None, does="connect")
-def quit(client: Client, words: list[bytes]) -> str:
+def quit(client: ClientState, words: list[bytes]) -> str:
     """Close the connection after this reply."""
     client.closing = True
     return OK
 
 
 @command("RESET", group="connection", does="connect")
-def reset(client: Client, words: list[bytes]) -> str:
+def reset(client: ClientState, words: list[bytes]) -> str:
     """Be as a new connection: not logged in, no transaction, no name, protocol 2."""
     transactions.end(client)
-    client.leave()
+    client.log_out()
     client.session.protocol, client.name = 2, b""
     return "RESET"
 
@@ -217,42 +214,42 @@ def reset(client: Client, words: list[bytes]) -> str:
 # CLIENT
 
 
-def _line(one: Client, connection: Connection) -> str:
-    now = time.monotonic()
-    multi = -1 if one.queue is None else len(one.queue)
+def _line(connection: Connected) -> str:
+    client, now = connection.client, time.monotonic()
+    multi = -1 if client.queue is None else len(client.queue)
     facts = {
-        "id": one.id,
-        "addr": one.address,
-        "laddr": one.local,
-        "name": one.name.decode(),
-        "age": int(now - one.since),
-        "idle": int(now - one.last),
-        "flags": "x" if one.queue is not None else "N",
+        "id": client.id,
+        "addr": client.address,
+        "laddr": client.local,
+        "name": client.name.decode(),
+        "age": int(now - client.since),
+        "idle": int(now - client.last),
+        "flags": "x" if client.queue is not None else "N",
         "db": 0,
         "multi": multi,
-        "watch": len(one.watching),
-        "qbuf": one.session.waiting,
-        "multi-mem": one.queued_bytes,
-        "omem": one.session.pending + connection.transport.get_write_buffer_size(),
-        "cmd": one.command or "NULL",
-        "user": _user(one),
-        "resp": one.protocol,
-        "lib-name": one.library.decode(),
-        "lib-ver": one.library_version.decode(),
+        "watch": len(client.watching),
+        "qbuf": client.session.waiting,
+        "multi-mem": client.queued_bytes,
+        "omem": client.session.pending + connection.transport.get_write_buffer_size(),
+        "cmd": client.command or "NULL",
+        "user": _user(client),
+        "resp": client.protocol,
+        "lib-name": client.library.decode(),
+        "lib-ver": client.library_version.decode(),
     }
     return " ".join(f"{name}={value}" for name, value in facts.items()) + "\n"
 
 
 @command("CLIENT ID", group="connection", does="session")
-def client_id(client: Client, words: list[bytes]) -> int:
+def client_id(client: ClientState, words: list[bytes]) -> int:
     """Tell the number of this connection."""
     return client.id
 
 
 @command("CLIENT INFO", group="connection", does="session")
-def client_info(client: Client, words: list[bytes]) -> Text:
+def client_info(client: ClientState, words: list[bytes]) -> TextReply:
     """Tell about this connection."""
-    return Text(_line(client, client.server.door.connections[client.id]))
+    return TextReply(_line(client.clients.connections[client.id]))
 
 
 @command(
@@ -262,9 +259,9 @@ def client_info(client: Client, words: list[bytes]) -> Text:
     group="connection",
     does="server",
 )
-def client_list(client: Client, words: list[bytes]) -> Text:
+def client_list(client: ClientState, words: list[bytes]) -> TextReply:
     """Tell about every connection."""
-    connections = client.server.door.connections
+    connections = client.clients.connections
     chosen = list(connections)
     if words:
         word = option(words[0])
@@ -274,11 +271,11 @@ def client_list(client: Client, words: list[bytes]) -> Text:
                 raise Failure(f"ERR Unknown client type '{shown}'")
             chosen = chosen if option(words[1]) == "NORMAL" else []
         elif word == "ID" and len(words) > 1:
-            chosen = [_number(one) for one in words[1:]]
+            chosen = [_number(word) for word in words[1:]]
         else:
             raise _SYNTAX
-    found = [connections[one] for one in chosen if one in connections]
-    return Text("".join(_line(one.client, one) for one in found))
+    lines = [_line(connections[number]) for number in chosen if number in connections]
+    return TextReply("".join(lines))
 
 
 def _number(word: bytes) -> int:
@@ -289,20 +286,20 @@ def _number(word: bytes) -> int:
 
 
 @command("CLIENT SETNAME", "connection-name", least=1, group="connection", does="session")
-def client_setname(client: Client, words: list[bytes]) -> str:
+def client_setname(client: ClientState, words: list[bytes]) -> str:
     """Give this connection a name."""
     client.name = _label(words[0], "Client names")
     return OK
 
 
 @command("CLIENT GETNAME", group="connection", does="session")
-def client_getname(client: Client, words: list[bytes]) -> bytes | None:
+def client_getname(client: ClientState, words: list[bytes]) -> bytes | None:
     """Tell the name of this connection."""
     return client.name or None
 
 
 @command("CLIENT SETINFO", "LIB-NAME|LIB-VER value", least=2, group="connection", does="session")
-def client_setinfo(client: Client, words: list[bytes]) -> str:
+def client_setinfo(client: ClientState, words: list[bytes]) -> str:
     """Tell which library the client uses."""
     which = option(words[0])
     if which == "LIB-NAME":
@@ -317,7 +314,7 @@ def client_setinfo(client: Client, words: list[bytes]) -> str:
 
 @command("CLIENT NO-EVICT", "ON|OFF", least=1, group="connection", does="session")
 @command("CLIENT NO-TOUCH", "ON|OFF", least=1, group="connection", does="session")
-def client_no(client: Client, words: list[bytes]) -> str:
+def client_no(client: ClientState, words: list[bytes]) -> str:
     """Accepted: nothing is evicted here, and no filter knows when it was asked last."""
     if option(words[0]) not in ("ON", "OFF"):
         raise _SYNTAX
@@ -332,7 +329,7 @@ def client_no(client: Client, words: list[bytes]) -> str:
     group="connection",
     does="server",
 )
-def client_kill(client: Client, words: list[bytes]) -> int | str:
+def client_kill(client: ClientState, words: list[bytes]) -> int | str:
     """Close connections: one by its address, or all that match, and tell how many."""
     if len(words) == 1:
         if not _close(client, {"address": _text(words[0])}, skip_me=False):
@@ -364,13 +361,13 @@ def _text(word: bytes) -> str:
     return word.decode("utf-8", "replace")
 
 
-def _close(client: Client, wanted: dict[str, object], *, skip_me: bool) -> int:
+def _close(client: ClientState, wanted: dict[str, object], *, skip_me: bool) -> int:
     closed = 0
-    for connection in list(client.server.door.connections.values()):
-        one = connection.client
-        if any(getattr(one, name) != value for name, value in wanted.items()):
+    for connection in list(client.clients.connections.values()):
+        other = connection.client
+        if any(getattr(other, name) != value for name, value in wanted.items()):
             continue
-        if one is not client:
+        if other is not client:
             connection.transport.abort()
         elif skip_me:
             continue
@@ -381,6 +378,6 @@ def _close(client: Client, wanted: dict[str, object], *, skip_me: bool) -> int:
 
 
 @command("CLIENT HELP", group="connection", does="session")
-def client_help(client: Client, words: list[bytes]) -> list[str]:
+def client_help(client: ClientState, words: list[bytes]) -> list[str]:
     """Tell what CLIENT can do."""
     return help_of("CLIENT")

@@ -11,14 +11,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bloomery import errors
-from bloomery.service.http.body.ndjson import Lines, answers
+from bloomery.service.http.body.ndjson import NdjsonReader, answers
 
 MOST = 10_000
 
 
 def read(data: bytes, step: int = 1 << 16) -> Iterator[Any]:
     """The keys of a stream, whose bytes come so many at a time."""
-    lines = Lines(MOST)
+    lines = NdjsonReader(MOST)
     for start in range(0, len(data), step):
         for keys in lines.feed(data[start : start + step]):
             yield from keys
@@ -113,7 +113,7 @@ def test_lines_that_are_no_keys(line: str, error: type[Exception]) -> None:
 
 def test_a_line_without_end() -> None:
     """A line longer than a key may be is refused before all of it has come."""
-    lines = Lines(MOST)
+    lines = NdjsonReader(MOST)
     for _ in range(MOST // 1000):
         assert list(lines.feed(b"a" * 1000)) == []
     with pytest.raises(errors.RequestTooLarge, match=f"line 1 .* {MOST}"):

@@ -18,9 +18,9 @@ def test_without_pyarrow(monkeypatch: pytest.MonkeyPatch) -> None:
     """A server without pyarrow answers an Arrow stream with a 415 that says which extra it lacks,
     and what it takes instead."""
     monkeypatch.setitem(sys.modules, "pyarrow", None)
-    server: Any = SimpleNamespace(settings=Settings())
+    context: Any = SimpleNamespace(settings=Settings())
     scope = {"headers": [(b"content-type", streams.ARROW.encode())], "query_string": b""}
-    response = asyncio.run(streams.answer(server, "add", b"seen", scope, None))
+    response = asyncio.run(streams.answer(context, "add", b"seen", scope, None))
     told = json.loads(bytes(response.body))
     assert response.status_code == told["status"] == 415
     assert told["code"] == "missing-extra"

@@ -1,0 +1,574 @@
+//! The native half of `bloomery.BloomFilter`: one key, many keys, and the bits as a buffer.
+//! Everything else about a filter is Python (`filters/bloom.py`).
+
+use std::os::raw::c_int;
+use std::sync::atomic::{AtomicU8, Ordering::*};
+use std::sync::{Mutex, PoisonError};
+
+use bloomery_core::batch::{Op, run, run_indexed};
+use bloomery_core::bits::{Bits, LINE_BITS};
+use bloomery_core::fold::fold;
+use bloomery_core::format::{Header, KindId};
+use bloomery_core::hash::KeyHasher;
+use bloomery_core::kind::Refusal;
+use bloomery_core::look::{Figures, Look};
+use bloomery_core::loops::Hashes;
+use bloomery_core::probe::{Job, Probe, with_probe};
+use bloomery_core::shape::{Layout, Shape};
+use bloomery_core::threads;
+use pyo3::ffi;
+use pyo3::prelude::*;
+use pyo3::types::PyBytes;
+
+use crate::errors::{invalid, no_memory, read_only};
+use crate::filters::memory::{Memory, fill_view};
+use crate::filters::sections::detached;
+use crate::filters::slots::OneKey;
+use crate::keys::batch::{self, Inside, Options, Target, Threads, column_hashes, in_order};
+use crate::keys::buffer::BufferView;
+use crate::keys::column::Column;
+use crate::keys::key::{hash_key, hasher_of};
+use crate::keys::lines::{self, Lines};
+use crate::server::held::fill;
+use crate::server::replay;
+
+/// What stands between a single-key write and the bits; 0 means nothing.
+const READ_ONLY: u8 = 1;
+/// A batch is writing without the interpreter lock and without locked instructions.
+const BUSY: u8 = 2;
+/// Every write is a locked instruction: the memory is shared with other processes, or there is no
+/// interpreter lock.
+const ATOMIC: u8 = 4;
+
+/// From so many bytes on memory is asked for without the interpreter lock: the kernel clears it.
+const ZEROED_LONG: usize = 1 << 20;
+
+#[pyclass(subclass, frozen, module = "bloomery._native")]
+pub struct Bloom {
+    pub bits: Bits,
+    pub shape: Shape,
+    pub hasher: KeyHasher,
+    capacity: u64,
+    error_rate: f64,
+    gate: AtomicU8,
+    writer: Mutex<()>,
+}
+
+/// A batch that keeps the gate closed until it is dropped; also by a panic, after which some of its
+/// bits are set and some are not, as after any batch that stopped half-way.
+struct Busy<'a>(&'a AtomicU8);
+
+impl<'a> Busy<'a> {
+    fn new(gate: &'a AtomicU8) -> Self {
+        gate.fetch_or(BUSY, AcqRel);
+        Busy(gate)
+    }
+}
+
+impl Drop for Busy<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_and(!BUSY, AcqRel);
+    }
+}
+
+/// One key's question or addition.
+struct One<const ADD: bool, const ATOMIC: bool>(u64);
+
+impl<const ADD: bool, const ATOMIC: bool> Job for One<ADD, ATOMIC> {
+    type Output = bool;
+
+    #[inline(always)]
+    fn run<P: Probe>(self, probe: &P) -> bool {
+        if ADD { probe.add::<ATOMIC>(self.0) } else { probe.contains(self.0) }
+    }
+}
+
+impl Bloom {
+    #[cold]
+    fn add_with_care(&self, py: Python<'_>, h: u64) -> PyResult<bool> {
+        self.write_or_read(py, Op::Add, |filter, op| match op {
+            Op::AddAtomic => with_probe(&filter.bits, &filter.shape, One::<true, true>(h)),
+            _ => with_probe(&filter.bits, &filter.shape, One::<true, false>(h)),
+        })
+    }
+
+    /// Copies bytes into the memory, in one of the ways there are.
+    fn place(
+        &self,
+        py: Python<'_>,
+        offset: usize,
+        data: &Bound<'_, PyAny>,
+        how: impl Fn(&Bits, usize, &[u8]),
+    ) -> PyResult<()> {
+        let held = BufferView::get(data, ffi::PyBUF_SIMPLE)
+            .ok_or_else(|| invalid(py, "data must be a contiguous buffer".into()))?;
+        if !offset.is_multiple_of(8) || offset.saturating_add(held.nbytes()) > self.bits.nbytes() {
+            return Err(invalid(py, format!("{} bytes at {offset} do not fit", held.nbytes())));
+        }
+        self.write_or_read(py, Op::Add, |filter, _| {
+            // SAFETY: contiguous, and the interpreter lock is held while it is copied.
+            how(&filter.bits, offset, unsafe { held.bytes() });
+        })
+    }
+
+    /// Runs `work` with the interpreter lock held; if it writes, when no batch does.
+    pub fn write_or_read<T>(
+        &self,
+        py: Python<'_>,
+        op: Op,
+        work: impl FnOnce(&Bloom, Op) -> T,
+    ) -> PyResult<T> {
+        if op == Op::Contains {
+            return Ok(work(self, op));
+        }
+        let gate = self.gate.load(Acquire);
+        if gate & READ_ONLY != 0 {
+            return Err(read_only(py));
+        }
+        if gate & ATOMIC != 0 {
+            return Ok(work(self, Op::AddAtomic));
+        }
+        while self.gate.load(Acquire) & BUSY != 0 {
+            detached(py, || drop(self.writer.lock().unwrap_or_else(PoisonError::into_inner)));
+        }
+        Ok(work(self, Op::Add))
+    }
+
+    /// Runs `work` without the interpreter lock. A writer closes the gate while it still holds the
+    /// lock, so that no single write can be under way beside it.
+    pub fn write_or_read_detached<T: Send>(
+        &self,
+        py: Python<'_>,
+        op: Op,
+        work: impl FnOnce(&Bloom, Op) -> T + Send,
+    ) -> PyResult<T> {
+        let op = match op {
+            Op::Contains => Op::Contains,
+            _ => self.write_or_read(py, op, |_, op| op)?,
+        };
+        if op != Op::Add {
+            return Ok(py.detach(|| work(self, op)));
+        }
+        let busy = Busy::new(&self.gate);
+        Ok(detached(py, move || {
+            let _guard = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
+            let _busy = busy;
+            work(self, op)
+        }))
+    }
+
+    /// Bits set, of how many, and the error rate that they make.
+    fn fill(&self, look: Look) -> (u64, u64, f64) {
+        let Shape { layout, num_bits, num_hashes, lines_per_key } = self.shape;
+        let each = num_hashes / 2 / lines_per_key.max(1);
+        let (set, lines, chance) = self.bits.fill(each, look);
+        let bits = (lines * LINE_BITS).min(num_bits);
+        let rate = match layout {
+            Layout::Blocked => chance.powi(lines_per_key as i32),
+            Layout::Classic => (set as f64 / bits as f64).powi(num_hashes as i32),
+        };
+        (set, bits, rate)
+    }
+
+    /// How full it is; how many keys that makes is asked of `sizing.py`.
+    pub fn figures(&self, look: Look) -> Figures {
+        let (set, bits, error_rate) = self.fill(look);
+        Figures { count: f64::NAN, error_rate, fill_ratio: set as f64 / bits as f64 }
+    }
+
+    /// A byte for each hash.
+    pub fn contains_hashes(&self, hashes: &[u64], answers: &mut Vec<u8>) {
+        let mut out = |some: &[u8]| answers.extend_from_slice(some);
+        let Ok(()) = run(&self.bits, &self.shape, Op::Contains, &mut fill(hashes), &mut out);
+    }
+
+    pub fn add_hashes(
+        &self,
+        py: Python<'_>,
+        hashes: &[u64],
+        answers: &mut Vec<u8>,
+    ) -> PyResult<()> {
+        self.write_or_read(py, Op::Add, |filter, op| {
+            let mut out = |some: &[u8]| answers.extend_from_slice(some);
+            let Ok(()) = run(&filter.bits, &filter.shape, op, &mut fill(hashes), &mut out);
+        })
+    }
+
+    fn header(&self, checksum: u64) -> Header {
+        let Shape { layout, num_bits, num_hashes, lines_per_key } = self.shape;
+        Header {
+            kind: KindId::Bloom,
+            layout: layout as u8,
+            lines_per_key: lines_per_key as u8,
+            num_hashes: num_hashes as u16,
+            num_bits,
+            hasher: self.hasher,
+            capacity: self.capacity,
+            error_rate: self.error_rate,
+            nbytes: self.shape.nbytes(),
+            extra: [0; 6],
+            checksum,
+        }
+    }
+}
+
+impl OneKey for Bloom {
+    #[inline(always)]
+    fn hasher(&self) -> &KeyHasher {
+        &self.hasher
+    }
+
+    #[inline(always)]
+    fn contains(&self, _py: Python<'_>, h: u64) -> PyResult<bool> {
+        Ok(with_probe(&self.bits, &self.shape, One::<false, false>(h)))
+    }
+
+    /// Adds one key with the interpreter lock held, which keeps other single writers out.
+    #[inline(always)]
+    fn add(&self, py: Python<'_>, h: u64) -> PyResult<bool> {
+        if self.gate.load(Acquire) != 0 {
+            return self.add_with_care(py, h);
+        }
+        Ok(with_probe(&self.bits, &self.shape, One::<true, false>(h)))
+    }
+}
+
+/// The filter and what a batch is to do with it.
+struct Batch<'a>(&'a Bloom, Op);
+
+impl Target for Batch<'_> {
+    fn hasher(&self) -> KeyHasher {
+        self.0.hasher
+    }
+
+    fn enter_once<T: Send>(
+        &mut self,
+        py: Python<'_>,
+        long: bool,
+        work: impl FnOnce(&mut dyn Inside) -> Result<T, Refusal> + Send,
+    ) -> PyResult<Result<T, Refusal>> {
+        let work = |filter: &Bloom, op: Op| work(&mut Batch(filter, op));
+        match long {
+            true => self.0.write_or_read_detached(py, self.1, work),
+            false => self.0.write_or_read(py, self.1, work),
+        }
+    }
+}
+
+impl Inside for Batch<'_> {
+    fn hashes(&mut self, fill: &mut Hashes<'_>, out: &mut dyn FnMut(&[u8])) -> Result<(), Refusal> {
+        let Ok(()) = run(&self.0.bits, &self.0.shape, self.1, fill, out);
+        Ok(())
+    }
+
+    fn rows(&mut self, column: &Column, from: usize, answers: &mut [u8]) -> Result<(), Refusal> {
+        let Batch(Bloom { bits, shape, hasher, .. }, op) = *self;
+        if let (Some(values), Some(hash)) = (column.dense_i64(), hasher.int_hash()) {
+            let values = &values[from..from + answers.len()];
+            // SAFETY: `run_indexed` asks for rows that have an answer; a check took 3% more time.
+            let value = move |row: usize| unsafe { *values.get_unchecked(row) };
+            let hash = move |row: usize| hash.hash(i64::from_le_bytes(value(row)));
+            run_indexed(bits, shape, op, hash, answers);
+            return Ok(());
+        }
+        let mut fill = column_hashes(column, *hasher, from, answers.len());
+        self.hashes(&mut fill, &mut in_order(answers))
+    }
+
+    fn shared(
+        &mut self,
+        column: &Column,
+        from: usize,
+        threads: usize,
+        answers: &mut [u8],
+    ) -> Result<(), Refusal> {
+        let Batch(filter @ Bloom { bits, shape, hasher, .. }, op) = *self;
+        if op == Op::Contains {
+            threads::share(threads, answers, &|row, mine| {
+                let _ = Batch(filter, op).rows(column, from + row, mine);
+            });
+        } else {
+            let hash = |row: usize, out: &mut [u64]| column.hash(hasher, from + row, out);
+            threads::add_threads(bits, shape, op == Op::AddAtomic, threads, &hash, answers);
+        }
+        Ok(())
+    }
+}
+
+/// The numbers of a filter as Python passes them.
+pub fn shape(
+    py: Python<'_>,
+    layout: &str,
+    num_bits: u64,
+    num_hashes: u32,
+    lines_per_key: u32,
+) -> PyResult<Shape> {
+    let Some(layout) = Layout::from_name(layout) else {
+        let message = format!("layout is {layout:?}, must be 'blocked' or 'classic'");
+        return Err(invalid(py, message));
+    };
+    let shape = Shape { layout, num_bits, num_hashes, lines_per_key };
+    shape.check().map_err(|message| invalid(py, message))?;
+    Ok(shape)
+}
+
+fn check_room(py: Python<'_>, found: usize, offset: usize, nbytes: usize) -> PyResult<()> {
+    if found.checked_sub(offset) == Some(nbytes) {
+        return Ok(());
+    }
+    Err(invalid(py, format!("memory must have {nbytes} bytes after the offset")))
+}
+
+#[pymethods]
+impl Bloom {
+    /// `memory`: what to use in place of new memory: a `Memory`, which becomes the filter's own, or
+    /// an aligned buffer, such as a mapped file's.
+    #[new]
+    #[pyo3(signature = (capacity, error_rate, layout, num_bits, num_hashes, lines_per_key, hasher,
+                        seed, memory=None, offset=0))]
+    #[expect(clippy::too_many_arguments, reason = "private: filters/bloom.py is the only caller")]
+    fn new(
+        py: Python<'_>,
+        capacity: u64,
+        error_rate: f64,
+        layout: &str,
+        num_bits: u64,
+        num_hashes: u32,
+        lines_per_key: u32,
+        hasher: &str,
+        seed: u128,
+        memory: Option<&Bound<'_, PyAny>>,
+        offset: usize,
+    ) -> PyResult<Bloom> {
+        let shape = shape(py, layout, num_bits, num_hashes, lines_per_key)?;
+        let hasher = hasher_of(py, hasher, seed)?;
+        let nbytes = shape.nbytes() as usize;
+        let own = if cfg!(Py_GIL_DISABLED) { ATOMIC } else { 0 };
+        let (bits, gate) = match memory.map(|object| (object, object.cast::<Memory>())) {
+            None if nbytes < ZEROED_LONG => (Bits::zeroed(nbytes), own),
+            None => (py.detach(|| Bits::zeroed(nbytes)), own),
+            Some((_, Ok(memory))) => {
+                let bits = memory.get().take(py)?;
+                check_room(py, bits.nbytes(), 0, nbytes)?;
+                (Some(bits), own)
+            }
+            Some((object, Err(_))) => {
+                let held = BufferView::get(object, ffi::PyBUF_SIMPLE)
+                    .ok_or_else(|| invalid(py, "memory must be a contiguous buffer".into()))?;
+                let gate = if held.read_only() { READ_ONLY } else { ATOMIC };
+                check_room(py, held.nbytes(), offset, nbytes)?;
+                let start = held.start().cast_mut().wrapping_add(offset);
+                // SAFETY: `held` keeps the buffer alive and in place; the gate holds off writes
+                // if it is read-only.
+                (unsafe { Bits::borrowed(start, nbytes, std::sync::Arc::new(held)) }, gate)
+            }
+        };
+        let Some(bits) = bits else {
+            return Err(no_memory(py, nbytes as u64));
+        };
+        Ok(Bloom {
+            bits,
+            shape,
+            hasher,
+            capacity,
+            error_rate,
+            gate: AtomicU8::new(gate),
+            writer: Mutex::new(()),
+        })
+    }
+
+    fn __contains__(&self, key: &Bound<'_, PyAny>) -> PyResult<bool> {
+        self.contains(key.py(), hash_key(key.as_borrowed(), &self.hasher)?)
+    }
+
+    #[pyo3(signature = (keys, *, nulls="error", threads=Threads(1)))]
+    #[pyo3(text_signature = "($self, keys, *, nulls='error', threads=1)")]
+    fn add_many<'py>(
+        &self,
+        keys: &Bound<'py, PyAny>,
+        nulls: &str,
+        threads: Threads,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let options = Options::new(keys.py(), nulls, threads)?;
+        batch::run(&mut Batch(self, Op::Add), keys, &options)?.into_python(keys.py())
+    }
+
+    #[pyo3(signature = (keys, *, nulls="error", threads=Threads(1)))]
+    #[pyo3(text_signature = "($self, keys, *, nulls='error', threads=1)")]
+    fn contains_many<'py>(
+        &self,
+        keys: &Bound<'py, PyAny>,
+        nulls: &str,
+        threads: Threads,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let options = Options::new(keys.py(), nulls, threads)?;
+        batch::run(&mut Batch(self, Op::Contains), keys, &options)?.into_python(keys.py())
+    }
+
+    #[pyo3(signature = (keys, *, nulls="error", threads=Threads(1)))]
+    #[pyo3(text_signature = "($self, keys, *, nulls='error', threads=1)")]
+    fn update(&self, keys: &Bound<'_, PyAny>, nulls: &str, threads: Threads) -> PyResult<()> {
+        let options = Options { mask: false, ..Options::new(keys.py(), nulls, threads)? };
+        batch::run(&mut Batch(self, Op::Add), keys, &options).map(drop)
+    }
+
+    #[pyo3(signature = (data, *, r#final=false))]
+    fn add_lines<'py>(&self, data: &Bound<'py, PyAny>, r#final: bool) -> PyResult<Lines<'py>> {
+        lines::run(&mut Batch(self, Op::Add), data, r#final, true)
+    }
+
+    #[pyo3(signature = (data, *, r#final=false, invert=false))]
+    fn contains_lines<'py>(
+        &self,
+        data: &Bound<'py, PyAny>,
+        r#final: bool,
+        invert: bool,
+    ) -> PyResult<Lines<'py>> {
+        lines::run(&mut Batch(self, Op::Contains), data, r#final, !invert)
+    }
+
+    /// Adds hashes as a log kept them; how many were new.
+    fn _add_hashes(&self, py: Python<'_>, data: &[u8]) -> PyResult<u64> {
+        let hashes = replay::hashes(py, data)?;
+        let work = |filter: &Bloom, op: Op| {
+            let mut new = 0;
+            let mut out = |answers: &[u8]| new += replay::yes(answers);
+            let Ok(()) =
+                run(&filter.bits, &filter.shape, op, &mut replay::filler(hashes), &mut out);
+            new
+        };
+        match hashes.len() >= replay::LONG {
+            true => self.write_or_read_detached(py, Op::Add, work),
+            false => self.write_or_read(py, Op::Add, work),
+        }
+    }
+
+    /// Are its bits in this buffer, which it was opened over?
+    fn _shares(&self, buffer: &Bound<'_, PyAny>, offset: usize) -> PyResult<bool> {
+        replay::shares(buffer, offset, std::slice::from_ref(&self.bits))
+    }
+
+    fn hash_of(&self, key: &Bound<'_, PyAny>) -> PyResult<u64> {
+        hash_key(key.as_borrowed(), &self.hasher)
+    }
+
+    #[getter]
+    fn capacity(&self) -> u64 {
+        self.capacity
+    }
+
+    #[getter]
+    fn error_rate(&self) -> f64 {
+        self.error_rate
+    }
+
+    #[getter]
+    fn layout(&self) -> &'static str {
+        self.shape.layout.name()
+    }
+
+    #[getter]
+    fn num_bits(&self) -> u64 {
+        self.shape.num_bits
+    }
+
+    #[getter]
+    fn num_hashes(&self) -> u32 {
+        self.shape.num_hashes
+    }
+
+    #[getter]
+    fn lines_per_key(&self) -> u32 {
+        self.shape.lines_per_key
+    }
+
+    #[getter]
+    fn hasher(&self) -> &'static str {
+        self.hasher.kind.name()
+    }
+
+    #[getter]
+    fn seed(&self) -> u128 {
+        self.hasher.seed
+    }
+
+    #[getter]
+    fn nbytes(&self) -> usize {
+        self.bits.nbytes()
+    }
+
+    #[getter]
+    fn read_only(&self) -> bool {
+        self.gate.load(Relaxed) & READ_ONLY != 0
+    }
+
+    fn _header<'py>(&self, py: Python<'py>, checksum: u64) -> Bound<'py, PyBytes> {
+        PyBytes::new(py, &self.header(checksum).encode())
+    }
+
+    /// The number of bits set, and the estimated error rate that they make.
+    fn _fill(&self, py: Python<'_>) -> (u64, f64) {
+        let (set, _, rate) = py.detach(|| self.fill(Look::ALL));
+        (set, rate)
+    }
+
+    /// Overwrites the bits from a byte offset (a multiple of 8) on, as a loader does.
+    fn _write(&self, py: Python<'_>, offset: usize, data: &Bound<'_, PyAny>) -> PyResult<()> {
+        self.place(py, offset, data, Bits::fill_from)
+    }
+
+    /// Sets the bits of a part of another filter's memory too.
+    fn _or_bytes(&self, py: Python<'_>, offset: usize, data: &Bound<'_, PyAny>) -> PyResult<()> {
+        self.place(py, offset, data, Bits::or_from)
+    }
+
+    /// Panics where a batch does its work, or a single key: for tests of what happens then.
+    #[pyo3(signature = (long, /))]
+    fn _panic(&self, py: Python<'_>, long: bool) -> PyResult<()> {
+        let work = |_: &Bloom, _| panic!("a panic that a test asked for");
+        match long {
+            true => self.write_or_read_detached(py, Op::Add, work),
+            false => self.write_or_read(py, Op::Add, work),
+        }
+    }
+
+    fn _padding_is_clear(&self) -> bool {
+        self.bits.padding_is_clear(self.shape.num_bits)
+    }
+
+    fn _clear(&self, py: Python<'_>) -> PyResult<()> {
+        self.write_or_read_detached(py, Op::Add, |filter, _| filter.bits.clear())
+    }
+
+    fn _or(&self, py: Python<'_>, other: &Bloom) -> PyResult<()> {
+        self.write_or_read_detached(py, Op::Add, |filter, _| filter.bits.or_with(&other.bits))
+    }
+
+    fn _and(&self, py: Python<'_>, other: &Bloom) -> PyResult<()> {
+        self.write_or_read_detached(py, Op::Add, |filter, _| filter.bits.and_with(&other.bits))
+    }
+
+    fn _is_subset(&self, py: Python<'_>, other: &Bloom) -> bool {
+        py.detach(|| self.bits.is_subset_of(&other.bits))
+    }
+
+    /// Folds the bits of `other`, which has more of them, into this empty filter.
+    fn _fold_from(&self, py: Python<'_>, other: &Bloom) -> PyResult<()> {
+        self.write_or_read_detached(py, Op::Add, |filter, _| {
+            fold(&other.bits, &other.shape, &filter.bits, filter.shape.num_bits);
+        })
+    }
+
+    /// The bits, read-only.
+    ///
+    /// # Safety
+    /// Called by the interpreter with a view to fill.
+    unsafe fn __getbuffer__(
+        slf: Bound<'_, Self>,
+        view: *mut ffi::Py_buffer,
+        flags: c_int,
+    ) -> PyResult<()> {
+        // SAFETY: the filter keeps its bits, and the view the filter.
+        unsafe { fill_view(slf.as_any(), &slf.get().bits, view, flags) }
+    }
+}

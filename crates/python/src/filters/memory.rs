@@ -1,0 +1,139 @@
+//! A filter's memory as Python sees it: filled by a loader, read by a saver.
+
+use std::os::raw::c_int;
+use std::sync::{Mutex, PoisonError};
+
+use bloomery_core::bits::{self, Bits};
+use bloomery_core::budget;
+use pyo3::ffi;
+use pyo3::prelude::*;
+use pyo3::types::PyBytes;
+
+use crate::errors::{invalid, no_memory};
+use crate::keys::buffer::BufferView;
+
+/// Memory that a loader fills and then hands to a filter, which has it to itself from then on.
+#[pyclass(frozen, module = "bloomery._native")]
+pub struct Memory(Mutex<Option<Bits>>);
+
+impl Memory {
+    pub fn new(bits: Bits) -> Self {
+        Memory(Mutex::new(Some(bits)))
+    }
+
+    pub fn take(&self, py: Python<'_>) -> PyResult<Bits> {
+        let mut bits = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        bits.take().ok_or_else(|| invalid(py, "this memory belongs to a filter already".into()))
+    }
+}
+
+#[pymethods]
+impl Memory {
+    #[new]
+    fn make(py: Python<'_>, nbytes: usize) -> PyResult<Memory> {
+        let bits = py.detach(|| Bits::zeroed(nbytes)).and_then(|bits| bits.part(0, nbytes));
+        bits.map(Memory::new).ok_or_else(|| no_memory(py, nbytes as u64))
+    }
+
+    /// Asks the kernel for all of the memory, in a thread that lets others run.
+    fn touch(&self, py: Python<'_>) {
+        let bits = self.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        if let Some(bits) = bits {
+            py.detach(|| bits.touch());
+        }
+    }
+
+    /// Overwrites the bytes from an offset (a multiple of 8) on.
+    fn write(&self, py: Python<'_>, offset: usize, data: &Bound<'_, PyAny>) -> PyResult<()> {
+        let held = BufferView::get(data, ffi::PyBUF_SIMPLE)
+            .ok_or_else(|| invalid(py, "data must be a contiguous buffer".into()))?;
+        let bits = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let room = bits.as_ref().map_or(0, Bits::nbytes);
+        match &*bits {
+            Some(bits)
+                if offset.is_multiple_of(8) && offset.saturating_add(held.nbytes()) <= room =>
+            {
+                // SAFETY: contiguous, and the interpreter lock is held while it is copied.
+                bits.fill_from(offset, unsafe { held.bytes() });
+                Ok(())
+            }
+            _ => Err(invalid(py, format!("{} bytes at {offset} do not fit", held.nbytes()))),
+        }
+    }
+
+    /// A copy of the bytes from an offset on; fewer, or none, past the end.
+    fn read<'py>(
+        &self,
+        py: Python<'py>,
+        offset: usize,
+        count: usize,
+    ) -> PyResult<Bound<'py, PyBytes>> {
+        let bits = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let room = bits.as_ref().map_or(0, Bits::nbytes);
+        let (start, count) = (offset.min(room), count.min(room.saturating_sub(offset)));
+        PyBytes::new_with(py, count, |copy| {
+            if let Some(bits) = &*bits {
+                // SAFETY: within the bits, which nobody writes while they are locked.
+                let bytes = unsafe { std::slice::from_raw_parts(bits.as_ptr(), room) };
+                copy.copy_from_slice(&bytes[start..start + count]);
+            }
+            Ok(())
+        })
+    }
+}
+
+/// A part of a filter's memory, in the order in which it is saved. It stays as it is when the
+/// filter moves on to other memory, and changes while the filter still writes to it.
+#[pyclass(frozen, module = "bloomery._native")]
+pub struct Section(pub Bits);
+
+#[pymethods]
+impl Section {
+    /// # Safety
+    /// Called by the interpreter with a view to fill.
+    unsafe fn __getbuffer__(
+        slf: Bound<'_, Self>,
+        view: *mut ffi::Py_buffer,
+        flags: c_int,
+    ) -> PyResult<()> {
+        // SAFETY: the section keeps its memory, and the view the section.
+        unsafe { fill_view(slf.as_any(), &slf.get().0, view, flags) }
+    }
+}
+
+/// Gives the bits out as a read-only buffer of `owner`.
+///
+/// # Safety
+/// `view` is the interpreter's, to be filled; `owner` keeps the bits alive.
+pub unsafe fn fill_view(
+    owner: &Bound<'_, PyAny>,
+    bits: &Bits,
+    view: *mut ffi::Py_buffer,
+    flags: c_int,
+) -> PyResult<()> {
+    let (start, len) = (bits.as_ptr().cast(), bits.nbytes() as ffi::Py_ssize_t);
+    // SAFETY: as promised above; bits never move.
+    match unsafe { ffi::PyBuffer_FillInfo(view, owner.as_ptr(), start, len, 1, flags) } {
+        0 => Ok(()),
+        _ => Err(PyErr::fetch(owner.py())),
+    }
+}
+
+/// Bytes that all filters of this process have now.
+#[pyfunction]
+pub fn memory_used() -> u64 {
+    budget::used()
+}
+
+/// From now on memory of large filters is given back by threads, and nobody waits for it.
+#[pyfunction]
+pub fn unmap_aside() {
+    bits::unmap_aside(true);
+}
+
+/// The most that they may have from now on; None: no limit.
+#[pyfunction]
+#[pyo3(signature = (nbytes=None))]
+pub fn set_memory_limit(nbytes: Option<u64>) {
+    budget::set_limit(nbytes.unwrap_or(u64::MAX));
+}

@@ -1,0 +1,15 @@
+//! The native halves of the filter classes, their memory, and how threads share it.
+
+pub mod bank;
+pub mod bloom;
+pub mod family;
+pub mod family_batch;
+pub mod fuse;
+pub mod gate;
+pub mod header;
+pub mod mapped;
+pub mod memory;
+pub mod redisbloom;
+pub mod sections;
+pub mod slots;
+pub mod tables;

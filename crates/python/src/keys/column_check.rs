@@ -1,0 +1,106 @@
+//! What is looked at before a column is hashed: every row leads to bytes that are there.
+
+use crate::keys::column::{Column, Data, ucs4, view};
+
+/// A row and what is wrong with it.
+pub type Bad = (usize, &'static str);
+
+impl Column {
+    /// The first row, of those that are not null, that cannot be read; offsets must be in order for
+    /// all rows.
+    pub fn first_bad_row(&self) -> Option<Bad> {
+        match &self.data {
+            Data::Ints { .. } | Data::Fixed { .. } => None,
+            // SAFETY: there are as many offsets as rows, and one; checked before.
+            Data::Offsets { offsets, wide: false, bytes } => unsafe {
+                bad_offset::<i32>(offsets.cast(), self.len, bytes.is_null())
+            },
+            // SAFETY: as above.
+            Data::Offsets { offsets, wide: true, bytes } => unsafe {
+                bad_offset::<i64>(offsets.cast(), self.len, bytes.is_null())
+            },
+            Data::Views { views, texts } => {
+                // SAFETY: the row exists, as whoever built the column promised.
+                let leads = |row| unsafe { view(views.add(row * 16), texts) }.is_some();
+                self.first(leads, "has a view that leads nowhere")
+            }
+            Data::Ucs4 { start, stride, width, trim, swapped } => {
+                let text = |row| {
+                    // SAFETY: as above.
+                    let points = unsafe {
+                        ucs4(start.offset(row as isize * stride), *width, *trim, *swapped)
+                    };
+                    points.into_iter().all(|point| char::from_u32(point).is_some())
+                };
+                if *stride == 0 {
+                    // Every row is the first, of which there may be more than can be looked at.
+                    return (self.len > 0 && !text(0)).then_some((0, NO_TEXT));
+                }
+                self.first(text, NO_TEXT)
+            }
+            Data::Dictionary(dictionary) => {
+                if let Some((_, what)) = dictionary.values.first_bad_row() {
+                    return Some((0, what));
+                }
+                // SAFETY: as above.
+                let leads = |row| unsafe { dictionary.place(row) }.is_some();
+                self.first(leads, "leads to a place that its dictionary does not have")
+            }
+        }
+    }
+
+    /// The first row, of those that are not null, that is not good.
+    fn first(&self, good: impl Fn(usize) -> bool, what: &'static str) -> Option<Bad> {
+        let bad = match &self.valid {
+            None => (0..self.len).find(|row| !good(*row)),
+            Some(valid) => valid.iter().copied().find(|row| !good(*row)),
+        };
+        bad.map(|row| (row, what))
+    }
+
+    /// Are there nulls among the values of a dictionary?
+    pub fn has_null_values(&self) -> bool {
+        matches!(&self.data, Data::Dictionary(dictionary) if !dictionary.nulls.none())
+    }
+
+    /// Is the row's value a null of the dictionary?
+    pub fn points_at_null(&self, row: usize) -> bool {
+        let Data::Dictionary(dictionary) = &self.data else {
+            return false;
+        };
+        // SAFETY: the row exists, as whoever built the column promised, and so does the place.
+        unsafe { dictionary.place(row).is_some_and(|place| dictionary.nulls.has(place)) }
+    }
+}
+
+const NO_TEXT: &str = "is not valid text (a lone surrogate?)";
+
+/// Rows whose offsets are looked at without stopping at a bad one, so that they are in a vector
+/// register each.
+const TOGETHER: usize = 1024;
+
+/// The first row that ends before it begins, or begins before its buffer does.
+///
+/// # Safety
+/// `len + 1` offsets can be read, if `len` is not 0.
+unsafe fn bad_offset<T>(offsets: *const T, len: usize, nowhere: bool) -> Option<Bad>
+where
+    T: Copy + Default + PartialOrd,
+{
+    if len == 0 {
+        return None;
+    }
+    // SAFETY: as promised above.
+    let at = |row: usize| unsafe { offsets.add(row).read_unaligned() };
+    if at(0) < T::default() {
+        return Some((0, "begins before its buffer does"));
+    }
+    let falls = |row: &usize| at(*row + 1) < at(*row);
+    for from in (0..len).step_by(TOGETHER) {
+        let rows = from..len.min(from + TOGETHER);
+        if rows.clone().fold(false, |bad, row| bad | falls(&row)) {
+            return rows.clone().find(falls).map(|row| (row, "ends before it begins"));
+        }
+    }
+    (nowhere && at(0) < at(len)).then_some((0, "lies in a buffer that is not there"))
+}

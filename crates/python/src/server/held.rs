@@ -1,0 +1,433 @@
+//! A filter of any kind, as the server's hot path uses it: hashes in, a byte an answer out.
+
+use std::convert::Infallible;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
+use bloomery_core::batch::BLOCK;
+use bloomery_core::bits::Bits;
+use bloomery_core::format::KindId;
+use bloomery_core::kind::{AnyKind, Refusal, Removal};
+use bloomery_core::look::{Figures, Look};
+use bloomery_core::redisbloom as redis;
+use pyo3::ffi;
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyString};
+
+use crate::errors::error;
+use crate::filters::bank::Bank;
+use crate::filters::bloom::Bloom;
+use crate::filters::family::Family;
+use crate::filters::redisbloom::{Chain, Cuckoo};
+use crate::filters::slots::OneKey;
+use crate::keys::hashes::append_hashes;
+use crate::keys::key::hash_key;
+
+pub enum Held {
+    Bloom(Py<Bloom>),
+    Family(Py<Family>),
+    Chain(Py<Chain>),
+    Cuckoo(Py<Cuckoo>),
+    /// Its keys are `user TAB key`, as on the command line.
+    Bank(Py<Bank>),
+}
+
+/// A cuckoo filter of RedisBloom's that has so many layers takes no more keys. For the server's own
+/// clients only: in a replay what was taken is taken again.
+pub static MOST_LAYERS: AtomicUsize = AtomicUsize::new(32);
+
+/// Up to here keys are taken one by one.
+const FEW: usize = 4;
+
+/// Bytes of a filter: to grow a larger one takes milliseconds, some 50 ns a key.
+const LARGE: usize = 256 << 10;
+
+/// Two words of hash a key.
+#[inline(always)]
+fn pairs(hashes: &[u64]) -> impl Iterator<Item = [u64; 2]> {
+    hashes.chunks_exact(2).map(|pair| [pair[0], pair[1]])
+}
+
+impl Held {
+    pub fn new(filter: &Bound<'_, PyAny>) -> Option<Held> {
+        if let Ok(bloom) = filter.cast::<Bloom>() {
+            return Some(Held::Bloom(bloom.clone().unbind()));
+        }
+        if let Ok(chain) = filter.cast::<Chain>() {
+            return Some(Held::Chain(chain.clone().unbind()));
+        }
+        if let Ok(cuckoo) = filter.cast::<Cuckoo>() {
+            return Some(Held::Cuckoo(cuckoo.clone().unbind()));
+        }
+        if let Ok(bank) = filter.cast::<Bank>() {
+            return Some(Held::Bank(bank.clone().unbind()));
+        }
+        filter.cast::<Family>().ok().map(|family| Held::Family(family.clone().unbind()))
+    }
+
+    pub fn clone_ref(&self, py: Python<'_>) -> Held {
+        match self {
+            Held::Bloom(filter) => Held::Bloom(filter.clone_ref(py)),
+            Held::Family(filter) => Held::Family(filter.clone_ref(py)),
+            Held::Chain(filter) => Held::Chain(filter.clone_ref(py)),
+            Held::Cuckoo(filter) => Held::Cuckoo(filter.clone_ref(py)),
+            Held::Bank(filter) => Held::Bank(filter.clone_ref(py)),
+        }
+    }
+
+    /// Is it the same filter?
+    pub fn is(&self, other: &Held) -> bool {
+        self.object() == other.object()
+    }
+
+    fn object(&self) -> *mut ffi::PyObject {
+        match self {
+            Held::Bloom(filter) => filter.as_ptr(),
+            Held::Family(filter) => filter.as_ptr(),
+            Held::Chain(filter) => filter.as_ptr(),
+            Held::Cuckoo(filter) => filter.as_ptr(),
+            Held::Bank(filter) => filter.as_ptr(),
+        }
+    }
+
+    /// Words of hash a key.
+    #[inline(always)]
+    pub fn width(&self) -> usize {
+        if matches!(self, Held::Chain(_) | Held::Bank(_)) { 2 } else { 1 }
+    }
+
+    #[inline(always)]
+    pub fn hash(&self, key: &[u8], out: &mut Vec<u64>) {
+        match self {
+            Held::Bloom(bloom) => out.push(bloom.get().hasher.hash_bytes(key)),
+            Held::Family(family) => out.push(family.get().hasher.hash_bytes(key)),
+            Held::Chain(chain) => out.extend(chain.get().hashes(key)),
+            Held::Cuckoo(_) => out.push(redis::Cuckoo::hash(key)),
+            Held::Bank(bank) => {
+                let tab = memchr::memchr(b'\t', key).unwrap_or(0);
+                let key_at = if key.get(tab) == Some(&b'\t') { tab + 1 } else { 0 };
+                let hasher = bank.get().key_hasher();
+                out.extend([hasher.hash_bytes(&key[..tab]), hasher.hash_bytes(&key[key_at..])]);
+            }
+        }
+    }
+
+    /// As `hash`, of whatever Python may call a key; RedisBloom's filters know bytes only.
+    pub fn hash_any(&self, key: &Bound<'_, PyAny>, out: &mut Vec<u64>) -> PyResult<()> {
+        let hasher = match self {
+            Held::Bloom(bloom) => &bloom.get().hasher,
+            Held::Family(family) => &family.get().hasher,
+            Held::Chain(_) | Held::Cuckoo(_) | Held::Bank(_) => {
+                if let Ok(bytes) = key.cast::<PyBytes>() {
+                    self.hash(bytes.as_bytes(), out);
+                } else if let Ok(text) = key.cast::<PyString>() {
+                    self.hash(text.to_str()?.as_bytes(), out);
+                } else {
+                    let message = "a key of this kind of filter must be str or bytes";
+                    return Err(error(key.py(), "UnsupportedKey", message.into()));
+                }
+                return Ok(());
+            }
+        };
+        out.push(hash_key(key.as_borrowed(), hasher)?);
+        Ok(())
+    }
+
+    /// Hashes every key of a batch, whatever the library takes as one.
+    pub fn hash_all(&self, keys: &Bound<'_, PyAny>, out: &mut Vec<u64>) -> PyResult<()> {
+        let hasher = match self {
+            Held::Bloom(bloom) => bloom.get().hasher,
+            Held::Family(family) => family.get().hasher,
+            Held::Chain(_) | Held::Cuckoo(_) | Held::Bank(_) => {
+                // Columns become lists: these hash bytes in ways of their own.
+                let listed = match keys.getattr("to_pylist").or_else(|_| keys.getattr("tolist")) {
+                    Ok(list) => list.call0()?,
+                    Err(_) => keys.clone(),
+                };
+                for key in listed.try_iter()? {
+                    self.hash_any(&key?, out)?;
+                }
+                return Ok(());
+            }
+        };
+        append_hashes(keys, hasher, false, out).map(|_| ())
+    }
+
+    /// How full it is, from a look at a part of it; of a bank there is nothing to tell.
+    pub fn figures(&self, py: Python<'_>, look: Look) -> PyResult<Figures> {
+        Ok(match self {
+            Held::Bloom(bloom) => bloom.get().figures(look),
+            Held::Family(family) => {
+                let family = family.get();
+                family.pass_time(py)?;
+                family.gate.read(py, false, |state| state.kind.figures(look))?
+            }
+            Held::Chain(chain) => chain.get().gate.read(py, false, |chain| chain.figures(look))?,
+            Held::Cuckoo(cuckoo) => cuckoo.get().gate.read(py, false, |held| held.figures(look))?,
+            Held::Bank(bank) => {
+                let count = bank.get().read(py, false, |bank| Ok(bank.keys()))? as f64;
+                Figures { count, error_rate: f64::NAN, fill_ratio: f64::NAN }
+            }
+        })
+    }
+
+    pub fn nbytes(&self, py: Python<'_>) -> PyResult<usize> {
+        Ok(match self {
+            Held::Bloom(bloom) => bloom.get().bits.nbytes(),
+            Held::Family(family) => family
+                .get()
+                .gate
+                .read(py, false, |state| state.kind.sections().iter().map(Bits::nbytes).sum())?,
+            Held::Chain(chain) => {
+                chain.get().gate.read(py, false, |chain| chain.size() as usize)?
+            }
+            Held::Cuckoo(cuckoo) => {
+                cuckoo.get().gate.read(py, false, |held| held.size() as usize)?
+            }
+            Held::Bank(bank) => bank.get().read(py, false, |bank| Ok(bank.nbytes()))?,
+        })
+    }
+
+    /// How many of so many random keys, 16 bytes each, which nobody has added, may be there. None of
+    /// a bank: a user whom nobody has added has no keys to be wrong about.
+    pub fn probe(
+        &self,
+        py: Python<'_>,
+        probes: usize,
+        seed: u64,
+        hashes: &mut Vec<u64>,
+        answers: &mut Vec<u8>,
+    ) -> PyResult<Option<u64>> {
+        if matches!(self, Held::Bank(_)) {
+            return Ok(None);
+        }
+        let mut state = seed;
+        let mut next = || {
+            // splitmix64
+            state = state.wrapping_add(0x9E37_79B9_7F4A_7C15);
+            let x = (state ^ (state >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+            let x = (x ^ (x >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+            x ^ (x >> 31)
+        };
+        for _ in 0..probes {
+            let key = u128::from(next()) << 64 | u128::from(next());
+            self.hash(&key.to_le_bytes(), hashes);
+        }
+        self.contains(py, hashes, answers)?;
+        Ok(Some(answers.iter().map(|answer| u64::from(*answer)).sum()))
+    }
+
+    /// Would adding so many keys have it grow, and is it so large that this takes long?
+    #[inline(always)]
+    pub fn needs_room(&self, py: Python<'_>, keys: usize) -> bool {
+        let Held::Family(family) = self else { return false };
+        let large = family.get().gate.read(py, false, |state| {
+            state.kind.room() < keys as u64
+                && state.kind.sections().iter().map(Bits::nbytes).sum::<usize>() > LARGE
+        });
+        large.unwrap_or(false) // who adds to it is told what is wrong
+    }
+
+    /// May one key take much longer to add than others? Then many are not added in one go.
+    #[inline(always)]
+    pub fn is_slow(&self, py: Python<'_>) -> bool {
+        matches!(self, Held::Cuckoo(cuckoo) if cuckoo.get().is_slow(py))
+    }
+
+    /// Does adding what is there already change anything?
+    #[inline(always)]
+    pub fn every_add_counts(&self) -> bool {
+        match self {
+            Held::Bloom(_) | Held::Chain(_) | Held::Bank(_) => false,
+            Held::Family(family) => family.get().kind_id() != KindId::Scalable,
+            Held::Cuckoo(_) => true,
+        }
+    }
+
+    #[inline(always)]
+    pub fn contains(&self, py: Python<'_>, hashes: &[u64], answers: &mut Vec<u8>) -> PyResult<()> {
+        match self {
+            Held::Bloom(bloom) if hashes.len() <= FEW => {
+                for h in hashes {
+                    answers.push(u8::from(bloom.get().contains(py, *h)?));
+                }
+            }
+            Held::Bloom(bloom) => bloom.get().contains_hashes(hashes, answers),
+            Held::Family(family) => {
+                let family = family.get();
+                family.pass_time(py)?;
+                family.gate.read(py, false, |state| {
+                    if hashes.len() <= FEW {
+                        answers.extend(hashes.iter().map(|h| u8::from(state.kind.contains(*h))));
+                    } else {
+                        state.kind.contains_all(&mut fill(hashes), &mut |some| {
+                            answers.extend_from_slice(some);
+                        });
+                    }
+                })?;
+            }
+            Held::Chain(chain) => chain.get().gate.read(py, false, |chain| {
+                answers.extend(pairs(hashes).map(|pair| u8::from(chain.contains(pair))));
+            })?,
+            Held::Cuckoo(cuckoo) => cuckoo.get().gate.read(py, false, |cuckoo| {
+                answers.extend(hashes.iter().map(|h| u8::from(cuckoo.contains(*h))));
+            })?,
+            Held::Bank(bank) => {
+                return bank.get().read(py, false, |bank| {
+                    for [user, h] in pairs(hashes) {
+                        answers.push(u8::from(bank.contains(user, h)?));
+                    }
+                    Ok(())
+                });
+            }
+        }
+        Ok(())
+    }
+
+    /// Refuses a cuckoo filter of RedisBloom's that has grown as often as it may: as there, before
+    /// the first key of a command, and not before each.
+    #[inline(always)]
+    pub fn check_layers(&self, py: Python<'_>) -> Result<(), Refusal> {
+        let Held::Cuckoo(cuckoo) = self else { return Ok(()) };
+        let layers = cuckoo.get().gate.read(py, false, |cuckoo| cuckoo.layers().len());
+        if layers.map_err(|problem| refusal(&problem))? < MOST_LAYERS.load(Relaxed) {
+            return Ok(());
+        }
+        Err(Refusal::Full("Maximum expansions reached".into()))
+    }
+
+    /// After a refusal the answers before it stand.
+    #[inline(always)]
+    pub fn add(
+        &self,
+        py: Python<'_>,
+        hashes: &[u64],
+        answers: &mut Vec<u8>,
+    ) -> Result<(), Refusal> {
+        match self {
+            Held::Bloom(bloom) if hashes.len() <= FEW => {
+                for h in hashes {
+                    answers.push(u8::from(bloom.get().add(py, *h).map_err(|e| refusal(&e))?));
+                }
+                Ok(())
+            }
+            Held::Bloom(bloom) => {
+                bloom.get().add_hashes(py, hashes, answers).map_err(|e| refusal(&e))
+            }
+            Held::Family(family) => {
+                let before = answers.len();
+                change(py, family, |kind| {
+                    let left = &hashes[answers.len() - before..];
+                    if hashes.len() <= FEW {
+                        for h in left {
+                            answers.push(u8::from(kind.add(*h)?));
+                        }
+                        return Ok(());
+                    }
+                    kind.add_all(&mut fill(left), &mut |some| answers.extend_from_slice(some))
+                })
+            }
+            Held::Chain(chain) => flat(chain.get().gate.write(py, false, |chain| {
+                for pair in pairs(hashes) {
+                    answers.push(u8::from(chain.add(pair)?));
+                }
+                Ok(())
+            })),
+            Held::Cuckoo(cuckoo) => flat(cuckoo.get().gate.write(py, false, |cuckoo| {
+                for h in hashes {
+                    cuckoo.add(*h)?;
+                    answers.push(1);
+                }
+                Ok(())
+            })),
+            Held::Bank(bank) => {
+                let added = bank.get().write(py, false, |bank| {
+                    for [user, h] in pairs(hashes) {
+                        answers.push(u8::from(bank.add(user, h)?));
+                    }
+                    Ok(())
+                });
+                added.map_err(|e| refusal(&e))
+            }
+        }
+    }
+
+    pub fn remove(
+        &self,
+        py: Python<'_>,
+        hashes: &[u64],
+        answers: &mut Vec<u8>,
+    ) -> Result<(), Refusal> {
+        match self {
+            Held::Bloom(_) | Held::Chain(_) | Held::Bank(_) => Err(Refusal::Never(
+                "this kind of filter cannot remove keys: counting, deletable and cuckoo ones can",
+            )),
+            Held::Family(family) => change(py, family, |kind| {
+                for h in hashes {
+                    answers.push(u8::from(kind.remove(*h)? == Removal::Removed));
+                }
+                Ok(())
+            }),
+            Held::Cuckoo(cuckoo) => flat(cuckoo.get().gate.write(py, false, |cuckoo| {
+                for h in hashes {
+                    answers.push(u8::from(cuckoo.remove(*h)?));
+                }
+                Ok(())
+            })),
+        }
+    }
+
+    pub fn count(&self, py: Python<'_>, hash: &[u64]) -> PyResult<u64> {
+        match self {
+            Held::Family(family) => {
+                let family = family.get();
+                family.pass_time(py)?;
+                family.gate.read(py, false, |state| state.kind.count(hash[0]))
+            }
+            Held::Cuckoo(cuckoo) => {
+                cuckoo.get().gate.read(py, false, |cuckoo| cuckoo.count(hash[0]))
+            }
+            Held::Bloom(_) | Held::Chain(_) | Held::Bank(_) => {
+                let mut answers = Vec::with_capacity(1);
+                self.contains(py, hash, &mut answers)?;
+                Ok(answers.first().map_or(0, |answer| u64::from(*answer)))
+            }
+        }
+    }
+}
+
+/// `work` may be called again, and is to go on where it stopped (`Family::change`).
+#[inline(always)]
+fn change<T: Send>(
+    py: Python<'_>,
+    family: &Py<Family>,
+    work: impl FnMut(&mut dyn AnyKind) -> Result<T, Refusal> + Send,
+) -> Result<T, Refusal> {
+    let family = family.get();
+    if family.is_read_only() {
+        return Err(Refusal::Never("this filter is read-only"));
+    }
+    flat(family.pass_time(py).and_then(|()| family.try_change(py, false, work)))
+}
+
+/// What raised is a refusal too.
+#[inline(always)]
+fn flat<T>(done: PyResult<Result<T, Refusal>>) -> Result<T, Refusal> {
+    done.unwrap_or_else(|problem| Err(refusal(&problem)))
+}
+
+/// What a filter said when it could not be written.
+#[cold]
+fn refusal(problem: &PyErr) -> Refusal {
+    Refusal::Full(problem.to_string())
+}
+
+/// Hashes as a batch takes them.
+pub fn fill(hashes: &[u64]) -> impl FnMut(&mut [u64; BLOCK]) -> Result<usize, Infallible> {
+    let mut rest = hashes;
+    move |block: &mut [u64; BLOCK]| {
+        let (now, later) = rest.split_at(rest.len().min(BLOCK));
+        block[..now.len()].copy_from_slice(now);
+        rest = later;
+        Ok(now.len())
+    }
+}

@@ -1,0 +1,13 @@
+//! A server's named filters, and the commands that are answered without Python.
+
+pub mod held;
+pub mod long;
+pub mod names;
+pub mod output;
+pub mod pattern;
+pub mod permits;
+pub mod replay;
+pub mod run;
+pub mod session;
+pub mod shelf;
+pub mod usual;

@@ -1,0 +1,91 @@
+//! Replies to usual commands, as RESP2 or RESP3 writes them.
+
+use bloomery_core::kind::Refusal;
+
+use crate::errors::LATER;
+use crate::server::names::{Door, NO_ROOM};
+use crate::server::usual::Act;
+
+#[derive(Default)]
+pub struct Output {
+    pub bytes: Vec<u8>,
+    /// Where the replies to writes lie: they must not go out if the log could not be written.
+    pub writes: Vec<(usize, usize)>,
+    pub resp3: bool,
+}
+
+impl Output {
+    /// The reply to one command.
+    #[inline(always)]
+    pub fn one(&mut self, act: Act, reply: impl FnOnce(&mut Self)) {
+        let start = self.bytes.len();
+        reply(self);
+        if act.writes() {
+            self.writes.push((start, self.bytes.len()));
+        }
+    }
+
+    /// The answer to one key.
+    #[inline(always)]
+    pub fn answer(&mut self, door: Door, value: u8) {
+        if value == NO_ROOM {
+            return self.error(&text(door, &Refusal::NoMemory(0)));
+        }
+        self.boolean(value);
+    }
+
+    #[inline(always)]
+    fn boolean(&mut self, value: u8) {
+        self.bytes.extend_from_slice(match (self.resp3, value) {
+            (false, 0) => b":0\r\n",
+            (false, _) => b":1\r\n",
+            (true, 0) => b"#f\r\n",
+            (true, _) => b"#t\r\n",
+        });
+    }
+
+    pub fn number(&mut self, mark: u8, value: u64) {
+        self.bytes.push(mark);
+        self.bytes.extend_from_slice(value.to_string().as_bytes());
+        self.bytes.extend_from_slice(b"\r\n");
+    }
+
+    #[cold]
+    pub fn error(&mut self, message: &str) {
+        self.bytes.push(b'-');
+        self.bytes.extend_from_slice(message.as_bytes());
+        self.bytes.extend_from_slice(b"\r\n");
+    }
+
+    /// A reply for each answer; if a refusal came, it is the last. `several`: as an array.
+    #[inline(always)]
+    pub fn answers(
+        &mut self,
+        door: Door,
+        several: bool,
+        answers: &[u8],
+        result: Result<(), Refusal>,
+    ) {
+        let refusal = result.err();
+        if several {
+            self.number(b'*', answers.len() as u64 + u64::from(refusal.is_some()));
+        }
+        answers.iter().for_each(|value| self.answer(door, *value));
+        if let Some(refusal) = refusal {
+            self.error(&text(door, &refusal));
+        }
+    }
+}
+
+/// What RedisBloom says.
+#[cold]
+pub fn text(door: Door, refusal: &Refusal) -> String {
+    match (door, refusal) {
+        (Door::Bf, Refusal::NoMemory(_)) => "ERR problem inserting into filter".into(),
+        (Door::Bf, Refusal::Full(message)) => format!("ERR {message}"),
+        (Door::Cf, Refusal::NoMemory(_)) => "ERR Insufficient memory".into(),
+        (Door::Cf, Refusal::Full(message)) => message.clone(),
+        (_, Refusal::Never(message)) => format!("ERR {message}"),
+        (_, Refusal::Later) => format!("ERR {LATER}"),
+    }
+}

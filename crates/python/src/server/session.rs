@@ -1,0 +1,296 @@
+//! One client of the Redis protocol. A chunk of what it sent is parsed and its usual commands are
+//! done in one call, without Python; every other command is handed out to Python, in order.
+
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
+
+use bloomery_core::resp::{Limits, Parser, Step};
+use pyo3::prelude::*;
+use pyo3::sync::MutexExt;
+use pyo3::types::{PyBool, PyBytes, PyList, PyString};
+
+use crate::server::long::{Long, MANY, Went};
+use crate::server::output::Output;
+use crate::server::permits::Permits;
+use crate::server::shelf::Shelf;
+use crate::server::usual::{one_key, run};
+
+/// Room that a long request or reply needed is given back beyond this.
+const KEEP: usize = 1 << 20;
+
+/// What a client has sent is worked on for so long, and then others have their turn.
+const SLICE: Duration = Duration::from_millis(5);
+/// The clock is looked at after so many commands; a cuckoo filter's may take a millisecond each.
+const LOOKS: u32 = 64;
+
+#[pyclass(frozen, module = "bloomery._native")]
+pub struct Session {
+    shelf: Py<Shelf>,
+    limits: Limits,
+    inner: Mutex<Inner>,
+}
+
+#[derive(Default)]
+struct Inner {
+    parser: Parser,
+    /// What came and is not yet done, from `start` on.
+    input: Vec<u8>,
+    start: usize,
+    output: Output,
+    /// A command of many arguments that is under way: `input` has it from `start` on.
+    long: Option<(Long, usize)>,
+    /// Does Python see every command (a transaction, a client that has yet to log in)?
+    watched: bool,
+    /// What the client may use, where that is not everything.
+    permits: Option<Permits>,
+}
+
+/// What a chunk ended with.
+enum Found<'py> {
+    Nothing,
+    /// Its arguments.
+    Command(Vec<Bound<'py, PyBytes>>),
+    Problem(String),
+    /// There is more to do, after others had their turn; or once a filter is to be had again.
+    Later {
+        at_once: bool,
+    },
+}
+
+impl Session {
+    fn inner<'a>(&'a self, py: Python<'a>) -> std::sync::MutexGuard<'a, Inner> {
+        self.inner.lock_py_attached(py).unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+}
+
+#[pymethods]
+impl Session {
+    #[new]
+    fn new(
+        shelf: Py<Shelf>,
+        max_arguments: usize,
+        max_argument_bytes: usize,
+        max_request_bytes: usize,
+    ) -> Self {
+        let limits = Limits {
+            arguments: max_arguments,
+            argument_bytes: max_argument_bytes,
+            request_bytes: max_request_bytes,
+        };
+        Session { shelf, limits, inner: Mutex::default() }
+    }
+
+    /// Takes what the client sent and does what can be done of it. None: all is done that is there.
+    /// A list: a command (its arguments) for Python, which gives the `reply` and feeds again. A str:
+    /// this is no request, and nothing that follows can be read. True: there is more to do, after
+    /// others had their turn; False: as True, but a filter is not to be had for a while.
+    fn feed<'py>(
+        &self,
+        py: Python<'py>,
+        data: &Bound<'py, PyBytes>,
+    ) -> PyResult<Option<Bound<'py, PyAny>>> {
+        let mut inner = self.inner(py);
+        let Inner { parser, input, start, output, long, watched, permits } = &mut *inner;
+        let fresh = data.as_bytes();
+        let held = *start < input.len();
+        if held {
+            input.extend_from_slice(fresh);
+        }
+        let view: &[u8] = if held { input } else { fresh };
+        let mut at = if held { *start } else { 0 };
+        let mut names =
+            self.shelf.get().names.lock_py_attached(py).unwrap_or_else(|e| e.into_inner());
+        let mut waiting = std::mem::take(&mut names.run);
+        let watched = *watched || names.aside;
+        let (until, mut looks) = (Instant::now() + SLICE, LOOKS);
+        let mut done = 0;
+        let found = loop {
+            if let Some((going, bytes)) = long {
+                let command = &view[at..at + *bytes];
+                let went = going.go_on(py, &mut names, parser, command, output, until);
+                if matches!(went, Went::More | Went::Waits) {
+                    break Found::Later { at_once: matches!(went, Went::More) };
+                }
+                at += *bytes;
+                *long = None;
+                if let Went::Words(words) = went {
+                    break Found::Command(
+                        words.into_iter().map(|word| word.into_bound(py)).collect(),
+                    );
+                }
+                done += 1;
+            }
+            if looks == 0 {
+                looks = LOOKS;
+                if Instant::now() >= until {
+                    break Found::Later { at_once: true };
+                }
+            }
+            match parser.step(&view[at..], &self.limits) {
+                Ok(Step::More) => break Found::Nothing,
+                Ok(Step::Nothing(bytes)) => at += bytes,
+                Ok(Step::Command(bytes)) => {
+                    let (before, command) = (at, &view[at..at + bytes]);
+                    at += bytes;
+                    if let Some(doing) = one_key(parser, command).filter(|_| !watched) {
+                        if waiting.joins(doing, parser, command, before) {
+                            done += 1;
+                            continue;
+                        }
+                        waiting.end(py, &mut names, view, output);
+                        if permits.as_ref().is_none_or(|known| known.cover(parser, command))
+                            && waiting.begins(py, doing, &mut names, parser, command, before)
+                        {
+                            looks = looks.saturating_sub(LOOKS / 8); // it will have many keys
+                            done += 1;
+                            continue;
+                        }
+                    } else {
+                        waiting.end(py, &mut names, view, output);
+                    }
+                    let seen = watched
+                        || permits.as_ref().is_some_and(|known| !known.cover(parser, command));
+                    if parser.len() > MANY {
+                        at = before;
+                        *long =
+                            Some((Long::new(py, &mut names, parser, command, output, seen), bytes));
+                        continue;
+                    }
+                    let cuckoo =
+                        parser.argument(command, 0).first().is_some_and(|c| c | 32 == b'c');
+                    looks = if cuckoo { 0 } else { looks - 1 };
+                    if seen || !run(py, &mut names, parser, command, output) {
+                        let words = (0..parser.len())
+                            .map(|i| PyBytes::new(py, parser.argument(command, i)));
+                        break Found::Command(words.collect());
+                    }
+                    done += 1;
+                }
+                Err(message) => {
+                    break Found::Problem(message);
+                }
+            }
+        };
+        waiting.end(py, &mut names, view, output);
+        names.run = waiting;
+        names.commands += done;
+        drop(names);
+        if held {
+            *start = at;
+        } else {
+            // Kept from its first byte that is not yet done; most chunks end with a command.
+            input.clear();
+            *start = 0;
+            input.extend_from_slice(&fresh[at..]);
+        }
+        if *start == input.len() {
+            input.clear();
+            input.shrink_to(KEEP);
+            *start = 0;
+        } else if *start >= KEEP {
+            input.drain(..*start);
+            *start = 0;
+        }
+        drop(inner); // to make a list may run Python code: a collection of garbage
+        Ok(match found {
+            Found::Nothing => None,
+            Found::Command(words) => Some(PyList::new(py, words)?.into_any()),
+            Found::Problem(message) => Some(PyString::new(py, &message).into_any()),
+            Found::Later { at_once } => Some(PyBool::new(py, at_once).to_owned().into_any()),
+        })
+    }
+
+    /// Appends a reply; `write`: it must not go out if the log cannot be written.
+    #[pyo3(signature = (data, write=false))]
+    fn reply(&self, py: Python<'_>, data: &[u8], write: bool) {
+        let output = &mut self.inner(py).output;
+        let start = output.bytes.len();
+        output.bytes.extend_from_slice(data);
+        if write {
+            output.writes.push((start, output.bytes.len()));
+        }
+    }
+
+    /// All replies, to be sent.
+    fn take<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
+        let output = &mut self.inner(py).output;
+        let bytes = PyBytes::new(py, &output.bytes);
+        output.bytes.clear();
+        output.bytes.shrink_to(KEEP);
+        output.writes.clear();
+        bytes
+    }
+
+    /// Puts an error in place of each reply to a write.
+    fn fail(&self, py: Python<'_>, error: &[u8]) {
+        let output = &mut self.inner(py).output;
+        let mut bytes = Vec::with_capacity(output.bytes.len());
+        let mut at = 0;
+        for (start, end) in output.writes.drain(..) {
+            bytes.extend_from_slice(&output.bytes[at..start]);
+            bytes.extend_from_slice(error);
+            at = end;
+        }
+        bytes.extend_from_slice(&output.bytes[at..]);
+        output.bytes = bytes;
+    }
+
+    /// Bytes of replies that were not yet taken.
+    #[getter]
+    fn pending(&self, py: Python<'_>) -> usize {
+        self.inner(py).output.bytes.len()
+    }
+
+    /// Is there a reply to a write among those?
+    #[getter]
+    fn wrote(&self, py: Python<'_>) -> bool {
+        !self.inner(py).output.writes.is_empty()
+    }
+
+    /// Bytes that came and are not yet done.
+    #[getter]
+    fn waiting(&self, py: Python<'_>) -> usize {
+        let inner = self.inner(py);
+        inner.input.len() - inner.start
+    }
+
+    /// 2 or 3.
+    #[getter]
+    fn protocol(&self, py: Python<'_>) -> u8 {
+        if self.inner(py).output.resp3 { 3 } else { 2 }
+    }
+
+    #[setter]
+    fn set_protocol(&self, py: Python<'_>, protocol: u8) {
+        self.inner(py).output.resp3 = protocol == 3;
+    }
+
+    #[getter]
+    fn watched(&self, py: Python<'_>) -> bool {
+        self.inner(py).watched
+    }
+
+    /// While true, usual commands are done for names that were permitted; Python sees the others.
+    #[getter]
+    fn restricted(&self, py: Python<'_>) -> bool {
+        self.inner(py).permits.is_some()
+    }
+
+    /// What was permitted before is forgotten, whichever it is.
+    #[setter]
+    fn set_restricted(&self, py: Python<'_>, restricted: bool) {
+        self.inner(py).permits = restricted.then(Permits::default);
+    }
+
+    /// Lets the client ask the filter of this name, or also write to it.
+    fn permit(&self, py: Python<'_>, name: &[u8], write: bool) {
+        if let Some(permits) = &mut self.inner(py).permits {
+            permits.permit(name, write);
+        }
+    }
+
+    #[setter]
+    fn set_watched(&self, py: Python<'_>, watched: bool) {
+        self.inner(py).watched = watched;
+    }
+}

@@ -1,0 +1,153 @@
+//! The usual commands, which need no Python.
+
+use bloomery_core::kind::Refusal;
+use bloomery_core::resp::Parser;
+use pyo3::prelude::*;
+
+use crate::server::names::{Door, Entry, Names, Work, failed};
+use crate::server::output::Output;
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Act {
+    Add,
+    /// Unless it may be there.
+    AddNew,
+    Contains,
+    Remove,
+    Count,
+}
+
+impl Act {
+    #[inline(always)]
+    pub fn writes(self) -> bool {
+        !matches!(self, Act::Contains | Act::Count)
+    }
+}
+
+/// The usual commands: what to do, by whose door, and with how many keys.
+#[inline(always)]
+pub fn usual(name: &[u8]) -> Option<(Act, Door, bool)> {
+    let mut upper = [0u8; 10];
+    let upper = upper.get_mut(..name.len())?;
+    upper.copy_from_slice(name);
+    upper.make_ascii_uppercase();
+    Some(match &*upper {
+        b"BF.EXISTS" => (Act::Contains, Door::Bf, false),
+        b"BF.ADD" => (Act::Add, Door::Bf, false),
+        b"BF.MEXISTS" => (Act::Contains, Door::Bf, true),
+        b"BF.MADD" => (Act::Add, Door::Bf, true),
+        b"BF.DEL" => (Act::Remove, Door::Bf, false),
+        b"CF.EXISTS" => (Act::Contains, Door::Cf, false),
+        b"CF.ADD" => (Act::Add, Door::Cf, false),
+        b"CF.ADDNX" => (Act::AddNew, Door::Cf, false),
+        b"CF.MEXISTS" => (Act::Contains, Door::Cf, true),
+        b"CF.DEL" => (Act::Remove, Door::Cf, false),
+        b"CF.COUNT" => (Act::Count, Door::Cf, false),
+        _ => return None,
+    })
+}
+
+/// The usual commands of one key.
+#[inline(always)]
+pub fn one_key(parser: &Parser, command: &[u8]) -> Option<(Act, Door)> {
+    if parser.len() != 3 {
+        return None;
+    }
+    let (act, door, several) = usual(parser.argument(command, 0))?;
+    (!several).then_some((act, door))
+}
+
+/// Does a usual command, its arguments being those of the parser; false if Python must see it: it
+/// is not a usual one, or something about it is not as usual.
+#[inline(always)]
+pub fn run(
+    py: Python<'_>,
+    names: &mut Names,
+    parser: &Parser,
+    input: &[u8],
+    output: &mut Output,
+) -> bool {
+    let name = parser.argument(input, 0);
+    let Some((act, door, several)) = usual(name) else {
+        if parser.len() == 1 && name.eq_ignore_ascii_case(b"PING") {
+            output.bytes.extend_from_slice(b"+PONG\r\n");
+            return true;
+        }
+        return false;
+    };
+    let reads = !act.writes();
+    let arguments = parser.len();
+    if arguments < 3 || (!several && arguments > 3) || (names.refusing && !reads) {
+        return false;
+    }
+    if names.is_busy(parser.argument(input, 1)) {
+        return false;
+    }
+    let (entry, mut work) = names.split(parser.argument(input, 1));
+    let Some(entry) = entry.filter(|entry| entry.door == door) else {
+        // What is not there, or answers to another door, holds no key.
+        match act {
+            Act::Contains => {
+                work.answers.resize(arguments - 2, 0);
+                output.answers(door, several, work.answers, Ok(()));
+            }
+            Act::Count => output.number(b':', 0),
+            _ => {}
+        }
+        return reads;
+    };
+    if entry.loading || (act == Act::Add && entry.needs_room(py, arguments)) {
+        return false;
+    }
+    for index in 2..arguments {
+        entry.held.hash(parser.argument(input, index), work.hashes);
+    }
+    if reads {
+        return match answer(py, entry, &mut work, act) {
+            Ok(Some(count)) => {
+                output.number(b':', count);
+                true
+            }
+            Ok(None) => {
+                output.answers(door, several, work.answers, Ok(()));
+                true
+            }
+            Err(_) => false, // Python will see it too
+        };
+    }
+    let result = change(py, entry, &mut work, act);
+    output.one(act, |output| output.answers(door, several, work.answers, result));
+    true
+}
+
+/// Answers in `work`, or a count.
+#[inline(always)]
+fn answer(
+    py: Python<'_>,
+    entry: &mut Entry,
+    work: &mut Work<'_>,
+    act: Act,
+) -> PyResult<Option<u64>> {
+    if act == Act::Count {
+        return entry.held.count(py, work.hashes).map(Some);
+    }
+    entry.contains(py, work)?;
+    Ok(None)
+}
+
+#[inline(always)]
+fn change(py: Python<'_>, entry: &mut Entry, work: &mut Work<'_>, act: Act) -> Result<(), Refusal> {
+    match act {
+        Act::Remove => entry.remove(py, work),
+        Act::AddNew => {
+            entry.held.check_layers(py)?;
+            entry.contains(py, work).map_err(failed)?;
+            if work.answers.pop() == Some(1) {
+                work.answers.push(0);
+                return Ok(());
+            }
+            entry.add(py, work)
+        }
+        _ => entry.add(py, work),
+    }
+}

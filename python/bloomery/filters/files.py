@@ -1,0 +1,123 @@
+"""Saved filters of whatever kind: opened, written, and put together from parts as they come."""
+
+from __future__ import annotations
+
+import builtins
+import os
+from collections.abc import Iterator
+from typing import Any, BinaryIO
+
+import bloomery._native as _native
+from bloomery import errors
+from bloomery.filters import bank, saved
+from bloomery.filters.bank import FilterBank
+from bloomery.filters.saved import SavedFilter
+from bloomery.storage import memory
+from bloomery.storage.files import CHUNK_BYTES, HEADER_BYTES, check_sum
+
+__all__ = ["Loading", "holds_a_bank", "is_bank", "open", "write"]
+
+
+def open(
+    path: str | os.PathLike[str],
+    *,
+    mmap: bool = False,
+    writable: bool = False,
+    verify: bool | None = None,
+) -> SavedFilter | FilterBank:
+    """Read a saved filter of any kind; the arguments are those of `BloomFilter.load`.
+
+    `writable` is for the plain filter and for banks alone. Without `mmap`, the default, nothing
+    that happens to the file later matters; a mapped file that another process makes shorter ends
+    this process by the signal SIGBUS.
+    """
+    cls = FilterBank if holds_a_bank(path) else SavedFilter
+    return cls.load(path, mmap=mmap, writable=writable, verify=verify)
+
+
+def holds_a_bank(path: str | os.PathLike[str]) -> bool:
+    """True if the file is a bank's; nothing more of it is checked."""
+    if not os.path.isfile(path):
+        return False  # nothing may be read from a pipe that others are to read again
+    with builtins.open(path, "rb") as file:
+        return is_bank(file.read(HEADER_BYTES))
+
+
+def is_bank(data: bytes) -> bool:
+    """True if bytes begin as a bank's file does."""
+    try:
+        return _native.read_header(data[:HEADER_BYTES], None)[0] == FilterBank.kind
+    except errors.CorruptData:
+        return False  # whoever loads it says what is wrong
+
+
+def write(filter: SavedFilter | FilterBank, file: BinaryIO) -> None:
+    """Write a filter of any kind to an empty file that can seek."""
+    if isinstance(filter, FilterBank):
+        bank.write(filter, file)
+    else:
+        saved.write(filter, file)
+
+
+class Loading:
+    """The bytes of a saved filter, in order, until they are whole.
+
+    Its memory is that of the filter to be: nothing is held twice.
+    """
+
+    def __init__(self) -> None:
+        self._head = b""
+        self._rest = b""  # behind the last whole word
+        self._body: _native.Memory | None = None
+        self._cls: type[SavedFilter] = SavedFilter
+        self._nbytes = 0
+        self._checksum = 0
+        self.received = 0
+
+    def take(self, offset: int, data: bytes) -> Any:
+        """Take the next part, which begins at this offset; with the last one, return the filter.
+
+        A part that is refused counts as not taken.
+        """
+        if offset != self.received:
+            raise errors.CorruptData(f"a chunk at byte {offset}, expected {self.received}")
+        if self._body is None:
+            self._begin(data[:HEADER_BYTES])
+            data = data[HEADER_BYTES:]
+        left = HEADER_BYTES + self._nbytes - self.received
+        if len(data) > left:
+            raise errors.CorruptData(f"a chunk of {len(data)} bytes, {left} are missing")
+        assert self._body is not None
+        start = self.received - HEADER_BYTES - len(self._rest)
+        words = self._rest + data if self._rest else data
+        end = len(words) if len(data) == left else len(words) // 8 * 8
+        self._body.write(start, words[:end])
+        filter = self._filter() if len(data) == left else None
+        self._rest = words[end:]
+        self.received += len(data)
+        return filter
+
+    def _begin(self, head: bytes) -> None:
+        self._cls, self._nbytes, self._checksum = saved.expect(head)
+        memory.check(self._nbytes)
+        self._body = _native.Memory(self._nbytes)
+        self._head = head
+        self.received = HEADER_BYTES
+
+    def parts(self) -> Iterator[bytes]:
+        """All bytes that have come, in parts."""
+        yield self._head
+        end = self.received - HEADER_BYTES - len(self._rest)
+        for start in range(0, end, CHUNK_BYTES):
+            assert self._body is not None
+            yield self._body.read(start, min(CHUNK_BYTES, end - start))
+        yield self._rest
+
+    def _filter(self) -> SavedFilter:
+        """Make the filter, if its checksum holds."""
+        assert self._body is not None
+        checksum = 0
+        for start in range(0, self._nbytes, CHUNK_BYTES):
+            checksum = _native.checksum(self._body.read(start, CHUNK_BYTES), checksum)
+        check_sum(self._checksum, checksum)
+        return self._cls._open(self._head, self._body)

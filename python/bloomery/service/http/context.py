@@ -1,0 +1,48 @@
+"""The parts of a server that endpoints of HTTP use."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from weakref import WeakSet
+
+from bloomery.service.access.audit import Audit
+from bloomery.service.access.authentication import Access
+from bloomery.service.access.permissions import User
+from bloomery.service.background import Aside
+from bloomery.service.commands import Commands
+from bloomery.service.config.settings import Settings
+from bloomery.service.durability.schedule import Saving
+from bloomery.service.engine import Engine
+from bloomery.service.network.input_budget import Intake
+from bloomery.service.policy.alerts import Alerts
+from bloomery.service.policy.rebuilds import Rebuilds
+from bloomery.service.replication.node import Node
+from bloomery.service.sampling.sampler import Sampler
+from bloomery.service.turns import Turns
+
+__all__ = ["HttpContext"]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class HttpContext:
+    """What the server hands to its endpoints, once its filters are loaded."""
+
+    settings: Settings
+    data: Path
+    access: Access
+    audit: Audit
+    intake: Intake
+    engine: Engine
+    commands: Commands
+    turns: Turns
+    aside: Aside
+    saving: Saving
+    rebuilds: Rebuilds
+    sampler: Sampler
+    alerts: Alerts
+    node: Node | None  # with a store
+    metrics: Callable[[User], bytes]  # those that this user may see, as Prometheus reads them
+    exports: WeakSet[Any] = field(default_factory=WeakSet)  # files that are sent

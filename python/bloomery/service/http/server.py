@@ -1,0 +1,165 @@
+"""The server of HTTP: it listens on the service's own loop, makes room among its connections, and
+drains when the service ends."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+import time
+from collections.abc import Callable
+from email.utils import formatdate
+from typing import Any
+
+from uvicorn import Config
+
+from bloomery import errors
+from bloomery.service.config.settings import Settings
+from bloomery.service.http import app, origin, problems
+from bloomery.service.http.body.bodies import ClientDisconnected
+from bloomery.service.http.connection import HttpConnection
+from bloomery.service.http.context import HttpContext
+from bloomery.service.http.endpoints import health, keys
+from bloomery.service.http.uvicorn_internals import ServerState
+from bloomery.service.network.listening import Listener, listen
+from bloomery.service.network.sockets import allow_files
+from bloomery.service.network.tls import Tls
+from bloomery.service.policy.alerts import Say
+
+__all__ = ["HttpServer"]
+
+_KEEP_ALIVE = 75  # seconds that a connection may be idle between requests
+
+
+class HttpServer:
+    """Serves clients of HTTP: only its health until the filters are loaded, then everything."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        say: Say,
+        certificate: Tls | None,
+        not_ready: Callable[[], str],
+    ) -> None:
+        """`not_ready` tells why clients may not use the server; "": they may."""
+        self.settings = settings
+        self.loop = asyncio.get_running_loop()
+        self.strangers: dict[HttpConnection, None] = {}  # without a request, longest first
+        self.received = 0  # connections, ever
+        self.refused = 0  # those that were turned away
+        # Whatever comes here, clients of the Redis protocol and the log need files too.
+        self._max_connections = allow_files(settings) // 2
+        self._say = say
+        self._certificate = certificate
+        self._loaded = False
+        self.state = ServerState()
+        self._headers = origin.security_headers(certificate is not None)
+        self._app = app.make(not_ready)
+        self.config = Config(
+            self._serve,
+            interface="asgi3",
+            http=HttpConnection,
+            ws="none",
+            lifespan="off",
+            log_config=None,
+            access_log=False,
+            proxy_headers=False,
+            server_header=False,
+            timeout_keep_alive=_KEEP_ALIVE,
+        )
+        self.config.load()
+        self.sweep()
+
+    async def open(self, hosts: list[str], port: int) -> Listener:
+        """Accept connections from now on."""
+        tls: ssl.SSLContext | None = self._certificate.context if self._certificate else None
+        seconds = self.settings.tls_handshake_seconds
+        return await listen(lambda: HttpConnection(self), hosts, port, tls, seconds)
+
+    def serve(self, context: HttpContext) -> None:
+        """Answer all requests from now on: the filters are loaded."""
+        self._app.state.context = context
+        self._loaded = True
+
+    # Connections.
+
+    @property
+    def connections(self) -> set[HttpConnection]:
+        """All of them."""
+        connections: Any = self.state.connections
+        return connections  # type: ignore[no-any-return]
+
+    def welcome(self, connection: HttpConnection) -> None:
+        """Make room for a new client, or turn it away."""
+        self.received += 1
+        if len(self.connections) > min(self.settings.http_maxclients, self._max_connections):
+            self.refused += 1
+            stranger = next(iter(self.strangers), None)
+            if stranger is None:
+                connection.refuse(503, "too many connections (http-maxclients)")
+                return
+            del self.strangers[stranger]
+            stranger.transport.abort()
+        self.strangers[connection] = None
+
+    def farewell(self, connection: HttpConnection) -> None:
+        """Forget a client that is gone."""
+        self.strangers.pop(connection, None)
+
+    def sweep(self) -> None:
+        """Each second: write the date into the headers, and end connections that are too slow."""
+        now = self.loop.time()
+        headers = [(b"date", formatdate(time.time(), usegmt=True).encode()), *self._headers]
+        # Those of every response.
+        self.header_lines = b"".join(b"%b: %b\r\n" % header for header in headers)
+        for connection in list(self.connections):
+            connection.sweep(now)
+
+    # Requests.
+
+    async def _serve(self, scope: Any, receive: Any, send: Any) -> None:
+        refusal = self._refusal(scope)
+        if refusal is not None:
+            await problems.response(refusal)(scope, receive, send)
+            return
+        endpoint = keys.find(scope)
+        try:
+            if endpoint is None:
+                await self._app(scope, receive, send)
+            else:
+                await self._serve_keys(endpoint, scope, receive, send)
+        except ClientDisconnected:
+            pass
+        except Exception as problem:  # noqa: BLE001  # it was answered with a 500
+            self._say("a request failed", level="error", problem=problem)
+
+    def _refusal(self, scope: Any) -> errors.BloomeryError | None:
+        """Why a request is not even looked at; None if it is."""
+        certified = () if self._certificate is None else self._certificate.names
+        refusal = origin.refusal(scope, self.settings, certified)
+        if refusal is None and not self._loaded and scope["path"] not in health.ALWAYS:
+            return errors.ServerUnavailable("the server is loading its filters: try again soon")
+        return refusal
+
+    async def _serve_keys(self, endpoint: Any, scope: Any, receive: Any, send: Any) -> None:
+        scope["app"] = self._app
+        try:
+            await endpoint(scope, receive, send)
+        except ClientDisconnected:
+            raise
+        except Exception as problem:
+            await app.failure(problem)(scope, receive, send)
+            if not isinstance(problem, (errors.BloomeryError, MemoryError)):
+                raise
+
+    # The end.
+
+    async def drain(self, until: float) -> None:
+        """Let requests that have begun end, and then all connections; not past a time."""
+        for connection in list(self.connections):
+            connection.shutdown()
+        while self.state.tasks and time.monotonic() < until:
+            await asyncio.sleep(0.01)
+        for connection in list(self.connections):
+            connection.transport.close()
+        while self.connections and time.monotonic() < until:
+            await asyncio.sleep(0.01)

@@ -1,0 +1,48 @@
+"""The parts of a server that commands of the Redis protocol use."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from bloomery.service.access.audit import Audit
+from bloomery.service.access.authentication import Access
+from bloomery.service.background import Aside
+from bloomery.service.commands import Commands
+from bloomery.service.config.settings import Settings
+from bloomery.service.durability.schedule import Saving
+from bloomery.service.engine import Engine
+from bloomery.service.network.input_budget import Intake
+from bloomery.service.policy.alerts import Say
+from bloomery.service.policy.rebuilds import Rebuilds
+from bloomery.service.registry.writer import Projection
+from bloomery.service.replication.node import Node
+from bloomery.service.turns import Turns
+
+__all__ = ["RespContext"]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RespContext:
+    """What the server hands to its clients of the Redis protocol, and to their commands."""
+
+    settings: Settings
+    config: Path | None  # the file that the settings came from, if there was one
+    data: Path
+    address: Callable[[], str]  # that clients connect to; "" before the server listens
+    started: float  # Unix time
+    recovered_rows: int  # of the log, when the server started
+    problems: list[str]  # that were found then
+    say: Say
+    access: Access
+    audit: Audit
+    intake: Intake
+    engine: Engine
+    commands: Commands
+    turns: Turns
+    aside: Aside
+    saving: Saving
+    rebuilds: Rebuilds
+    registry: Projection
+    node: Node | None  # with a store

@@ -1,0 +1,264 @@
+"""BF.*, about a whole filter: what it is, its bytes, and what is done to all of it."""
+
+from __future__ import annotations
+
+import asyncio
+from functools import partial
+from typing import Any
+
+from bloomery import errors
+from bloomery.service.domain.state import LARGE, Entry
+from bloomery.service.resp import failures, limits
+from bloomery.service.resp.arguments import integer, option
+from bloomery.service.resp.client import ClientState
+from bloomery.service.resp.handlers.bf_reserve import POLICY, policy_value
+from bloomery.service.resp.handlers.membership import filter_at
+from bloomery.service.resp.replies import OK, Failure
+from bloomery.service.resp.table import command, wrong_arity
+from bloomery.storage import files
+
+_NAME = (1, 1, 1)
+
+
+@command("BF.CARD", "key", least=1, keys=_NAME, does="info")
+def card(client: ClientState, words: list[bytes]) -> int:
+    """Tell how many distinct keys were added, as far as the filter could tell them apart."""
+    entry = filter_at(client, words[0], "bf")
+    return 0 if entry is None else entry.items
+
+
+def _facts(entry: Entry) -> dict[str, Any]:
+    """The five figures of BF.INFO."""
+    settings = entry.settings
+    if entry.filter is not None and entry.filter.kind == "redisbloom":
+        chain = entry.filter
+        capacity = sum(int(layer["capacity"]) for layer in chain.layers())
+        size, number, expansion = chain.redis_size, chain.num_layers, chain.expansion
+    else:
+        made = settings.get("capacity", getattr(entry.filter, "capacity", 0))
+        fixed = entry.filter is not None and entry.filter.kind == "bloom"
+        capacity = made if fixed else max(made, entry.items)
+        size = 0 if entry.filter is None else entry.filter.nbytes
+        number = settings.get("generations", 1)
+        expansion = None if fixed else settings.get("expansion", 2)
+    return {
+        "Capacity": capacity,
+        "Size": size,
+        "Number of filters": number,
+        "Number of items inserted": entry.items,
+        "Expansion rate": expansion,
+    }
+
+
+_FIELDS = {
+    "CAPACITY": "Capacity",
+    "SIZE": "Size",
+    "FILTERS": "Number of filters",
+    "ITEMS": "Number of items inserted",
+    "EXPANSION": "Expansion rate",
+}
+
+
+@command(
+    "BF.INFO",
+    "key [CAPACITY|SIZE|FILTERS|ITEMS|EXPANSION]",
+    least=1,
+    most=2,
+    keys=_NAME,
+    does="info",
+)
+def info(client: ClientState, words: list[bytes]) -> Any:
+    """Tell what a filter was made for and what it holds."""
+    entry = filter_at(client, words[0], "bf")
+    if entry is None:
+        raise failures.NOT_FOUND
+    facts = _facts(entry)
+    if len(words) == 1:
+        return facts
+    field = _FIELDS.get(option(words[1]))
+    if field is None:
+        raise Failure("Invalid information value")
+    return {field: facts[field]} if client.protocol == 3 else [facts[field]]
+
+
+# What BF.DEBUG tells of a filter that is not RedisBloom's, of what INFO knows: how it is built and
+# what it holds, which is the same once it was dumped and loaded.
+_BUILT = (
+    *("kind", "capacity", "error_rate", "hasher", "layout", "num_bits", "num_hashes", "nbytes"),
+    *("fill_ratio", "estimated_count", "estimated_error_rate"),
+)
+
+
+def _layer(layer: dict[str, float], hash_width: int) -> str:
+    """A layer in RedisBloom's words."""
+    bits = int(layer["num_bits"])
+    return (
+        f"bytes:{bits // 8} bits:{bits} hashes:{int(layer['num_hashes'])} hashwidth:{hash_width} "
+        f"capacity:{int(layer['capacity'])} size:{int(layer['keys'])} ratio:{layer['error_rate']:g}"
+    )
+
+
+@command("BF.DEBUG", "key", least=1, keys=_NAME, does="info")
+def debug(client: ClientState, words: list[bytes]) -> Any:
+    """Tell how a filter is built."""
+    entry = filter_at(client, words[0], "bf")
+    if entry is None:
+        raise failures.NOT_FOUND
+    lines = [f"size:{entry.items}"]
+    if entry.filter is not None and entry.filter.kind == "redisbloom":
+        width = entry.filter.hash_width
+        lines += [_layer(layer, width) for layer in entry.filter.layers()]
+    elif entry.filter is not None and entry.filter.nbytes > LARGE:
+        return _debug_large(entry)
+    elif entry.filter is not None:
+        lines += _described(entry.filter.info())
+    return [line.encode("utf-8", "replace") for line in lines]
+
+
+def _described(about: dict[str, Any]) -> list[str]:
+    return [f"{name}:{about[name]}" for name in _BUILT if name in about]
+
+
+async def _debug_large(entry: Entry) -> list[bytes]:
+    """Describe a large filter, whose bits take long to count, in a thread."""
+    items, about = entry.items, await asyncio.to_thread(entry.filter.info)
+    lines = [f"size:{items}", *_described(about)]
+    return [line.encode("utf-8", "replace") for line in lines]
+
+
+@command("BF.SCANDUMP", "key iterator", least=2, keys=_NAME, does="export")
+def scandump(client: ClientState, words: list[bytes]) -> list[Any]:
+    """Return a filter in parts: the next iterator and bytes; from 0 until it is 0 again."""
+    name, iterator = words[0], integer(words[1])
+    entry = filter_at(client, name, "bf")
+    if entry is None:
+        raise failures.NOT_FOUND
+    if iterator is None:
+        raise Failure("Second argument must be numeric")
+    if iterator < 0:
+        return [0, b""]
+    commands = client.context.commands
+    if entry.filter is not None and entry.filter.kind == "redisbloom":
+        return list(entry.filter.chunk(iterator))
+    if iterator == 0:
+        return [1, commands.export(name, -1)]
+    data = commands.export(name, iterator - 1)
+    return [iterator + len(data) if data else 0, data]
+
+
+@command("BF.LOADCHUNK", "key iterator data", least=3, write=True, keys=_NAME, does="import")
+def loadchunk(client: ClientState, words: list[bytes]) -> Any:
+    """Take a part of a filter as SCANDUMP gave it, with the iterator that came with it."""
+    name, iterator, data = words[0], integer(words[1]), words[2]
+    if iterator is None:
+        raise Failure("ERR Second argument must be numeric")
+    entry = filter_at(client, name, "bf")
+    commands = client.context.commands
+    if entry is None:
+        if iterator != 1:
+            raise failures.NOT_FOUND
+        own = files.is_head(data)
+        try:
+            commands.load(name, 1, data, form="bloomery" if own else "redisbloom")
+        except errors.CorruptData as problem:
+            raise Failure(
+                f"ERR received bad data: {problem}" if own else "ERR received bad data"
+            ) from None
+        return OK
+    if iterator <= 0 or iterator < len(data):
+        raise Failure("ERR received bad data")
+    if entry.filter is not None and entry.filter.kind == "redisbloom":
+        try:
+            commands.load(name, iterator, data)
+        except errors.CorruptData as problem:
+            raise Failure(str(problem)) from None  # in RedisBloom's words already
+    elif entry.filter is None:
+        position = iterator - len(data) + files.HEADER_BYTES
+        if len(data) > limits.LOAD_PIECE_BYTES and not client.executing:
+            return _load_pieces(client, name, position, data)
+        commands.load(name, position, data)
+    else:
+        raise Failure("ERR invalid offset - no link found")
+    return OK
+
+
+async def _load_pieces(client: ClientState, name: bytes, position: int, data: bytes) -> str:
+    """Take a large part in pieces: each is copied several times, and others wait."""
+    commands = client.context.commands
+    loading = commands.find(name).loading
+    # Some of it is there if it failed half-way, and is sent again.
+    there = 0 if loading is None else min(max(loading.received - (position - 1), 0), len(data) - 1)
+    for start in range(there, len(data), limits.LOAD_PIECE_BYTES):
+        piece = data[start : start + limits.LOAD_PIECE_BYTES]
+        client.context.turns.join()
+        await commands.apart(name, partial(commands.load, name, position + start, piece))
+        await asyncio.sleep(0)
+    return OK
+
+
+@command(
+    "BF.MERGE",
+    "key source [source ...]",
+    least=2,
+    most=None,
+    write=True,
+    keys=(1, -1, 1),
+    does="change",
+)
+def merge(client: ClientState, words: list[bytes]) -> str:
+    """Add every key of the sources, which must be made alike, to a filter."""
+    for name in words:
+        if filter_at(client, name, "bf") is None:
+            raise failures.NOT_FOUND
+    client.context.commands.merge(words[0], *words[1:])
+    return OK
+
+
+@command("BF.CLEAR", "key", least=1, write=True, keys=_NAME, does="clear")
+def clear(client: ClientState, words: list[bytes]) -> str:
+    """Forget every key of a filter."""
+    if filter_at(client, words[0], "bf") is None:
+        raise failures.NOT_FOUND
+    client.context.commands.clear(words[0])
+    return OK
+
+
+@command(
+    "BF.POLICY",
+    "key [ONFULL grow|rotate|reject|alert] [FULLAT share] [WARNAT share] [WARNWITHIN time] "
+    "[GRACE time]",
+    least=1,
+    most=None,
+    write=True,
+    keys=_NAME,
+    does="change",
+)
+def policy(client: ClientState, words: list[bytes]) -> dict[str, Any]:
+    """Tell what happens when a filter is full, after changing what is given."""
+    name, rest = words[0], words[1:]
+    if filter_at(client, name, "bf") is None:
+        raise failures.NOT_FOUND
+    if len(rest) % 2:
+        raise wrong_arity("BF.POLICY")
+    changes: dict[str, Any] = {}
+    for word, value in zip(rest[::2], rest[1::2], strict=True):
+        field = POLICY.get(option(word))
+        if field is None:
+            raise Failure(f"ERR {option(word)[:40]!r} is none of {', '.join(POLICY)}")
+        changes[field] = policy_value(value)
+    commands = client.context.commands
+    if changes:
+        commands.adjust(name, **changes)
+    fields = commands.policy(name).shown()
+    return {
+        name: f"{value:g}" if isinstance(value, float) else value for name, value in fields.items()
+    }
+
+
+@command("BF.ROTATE", "key", least=1, write=True, keys=_NAME, does="change")
+def rotate(client: ClientState, words: list[bytes]) -> str:
+    """Let a rotating filter begin a new generation now."""
+    if filter_at(client, words[0], "bf") is None:
+        raise failures.NOT_FOUND
+    client.context.commands.rotate(words[0])
+    return OK

@@ -1,0 +1,67 @@
+"""What BF and CF commands share: the filter of a name, and whether it contains keys."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from bloomery.errors import UnknownFilter
+from bloomery.service.domain.state import Entry
+from bloomery.service.resp import failures
+from bloomery.service.resp.client import ClientState
+from bloomery.service.resp.replies import ArrayReply, Failure, Raw
+from bloomery.service.slices import batches
+
+__all__ = ["contains", "contains_many", "filter_at", "filter_if_any", "read"]
+
+
+def filter_at(client: ClientState, name: bytes, family: str) -> Entry | None:
+    """Return the filter of a name; None if there is none. WRONGTYPE if it answers to the commands
+    of another family than "bf" or "cf"."""
+    entry = client.context.engine.find(name)
+    if entry is not None and entry.settings.get("door", "bf") != family:
+        raise failures.WRONG_TYPE
+    return entry
+
+
+def filter_if_any(client: ClientState, name: bytes, family: str) -> Entry | None:
+    """Return the filter of a name; None if there is none of this family."""
+    try:
+        return filter_at(client, name, family)
+    except Failure as failure:
+        failure.with_traceback(None)  # see invoke.error_reply
+        return None
+
+
+def contains(client: ClientState, words: list[bytes], family: str) -> list[bool]:
+    """Tell of each key whether it may have been added; a filter that is not there has none."""
+    name, *keys = words
+    if filter_if_any(client, name, family) is None:
+        return [False] * len(keys)
+    return [bool(answer) for answer in client.context.commands.contains(name, keys)]
+
+
+def contains_many(client: ClientState, words: list[bytes], family: str) -> Any:
+    """The same for any number of keys: many are asked for in slices, between which others have
+    their turn."""
+    waits = client.waits(words) if family == "bf" else client.slices(words)
+    return _contains_many(client, words, family) if waits else contains(client, words, family)
+
+
+async def read(client: ClientState, words: list[bytes], family: str) -> bytes:
+    """Return a byte for each key, from this node's copy or from what nodes share."""
+    name, *keys = words
+    try:
+        filter_at(client, name, family)
+        return await client.context.commands.read(name, keys, family == "bf" and client.shared)
+    except UnknownFilter:
+        return bytes(len(keys))
+    except Failure as failure:  # a filter of another family: it has none of these keys
+        failure.with_traceback(None)  # see invoke.error_reply
+        return bytes(len(keys))
+
+
+async def _contains_many(client: ClientState, words: list[bytes], family: str) -> Raw:
+    replies = ArrayReply(client.protocol)
+    async for answers in batches(await read(client, words, family)):
+        replies.extend([bool(answer) for answer in answers])
+    return replies.whole()

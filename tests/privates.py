@@ -1,0 +1,87 @@
+"""What tests need of the package that users do not have, each in one place.
+
+The extension's methods check what the package gives them, and nobody else can give them the wrong
+thing; a guard's core is what its threads and its event loop share.
+"""
+
+from typing import Any, cast
+
+from bloomery import BloomFilter
+from bloomery.guard import AsyncGuard, Guard, SqlSource
+from bloomery.guard.core import Core
+
+
+def bloom_of(*parts: Any) -> BloomFilter:
+    """An empty filter of a size that nobody plans: capacity, rate, layout, bits, hashes, lines a
+    key, hasher and seed."""
+    return BloomFilter._with(*parts)
+
+
+def header(filter: Any, checksum: int = 0) -> bytes:
+    """The header of its file, with this checksum."""
+    return cast("bytes", filter._header(checksum))
+
+
+def open_filter(cls: Any, *parts: Any, **options: Any) -> Any:
+    """A filter of a header and a body."""
+    return cls._open(*parts, **options)
+
+
+def hashes_of(filter: Any, key: bytes) -> bytes:
+    """What is kept of a key."""
+    return cast("bytes", filter._hashes_of(key))
+
+
+def add_hashes(filter: Any, data: bytes) -> int:
+    """Add keys by their hashes; how many were new."""
+    return int(filter._add_hashes(data))
+
+
+def remove_hashes(filter: Any, data: bytes) -> int:
+    """Remove keys by their hashes; how many were there."""
+    return int(filter._remove_hashes(data))
+
+
+def write(filter: Any, offset: int, data: Any) -> None:
+    """Replace bytes of its bits."""
+    filter._write(offset, data)
+
+
+def fold_from(filter: Any, other: Any) -> None:
+    """Fold the bits of another filter into this one's."""
+    filter._fold_from(other)
+
+
+def verify(bank: Any) -> None:
+    """Raise if anything in a bank contradicts anything else."""
+    bank._verify()
+
+
+def store_of(filter: Any) -> Any:
+    """What does the work of a filter in Redis: its bits, generations, or BF.*."""
+    return filter._store
+
+
+def database_of(source: SqlSource) -> Any:
+    """The connections of a source to its database."""
+    return source._database
+
+
+def core_of(guard: Guard | AsyncGuard) -> Core:
+    """What a guard's threads share."""
+    return guard._core
+
+
+def drainer_of(guard: Guard) -> Any:
+    """The thread that drains its queue."""
+    thread = guard._drainer.thread
+    assert thread is not None
+    return thread
+
+
+def end_drainer(guard: Guard) -> None:
+    """End the thread that drains its queue, and nothing else of it."""
+    core_of(guard).closing = True
+    guard._drainer.stop()
+    drainer_of(guard).join()
+    core_of(guard).closing = False

@@ -1,0 +1,171 @@
+"""Memory: asked for before it is taken, and never more than was asked."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bloomery import BloomFilter
+from bloomery.errors import InvalidParameter, NotEnoughMemory
+from bloomery.storage import memory
+from conftest import missing
+
+
+@pytest.mark.parametrize("layout", ["blocked", "classic"])
+def test_too_large_a_filter(layout: Any) -> None:
+    """A filter that no machine can hold is refused before anything is allocated."""
+    with pytest.raises(NotEnoughMemory, match=r"needs .* are free") as caught:
+        BloomFilter(2**40, 0.01, layout=layout)
+    assert isinstance(caught.value, MemoryError)
+    with pytest.raises(InvalidParameter, match="64-bit hashes"):
+        BloomFilter(2**40, 1e-9, layout=layout)
+
+
+def test_the_limit_is_what_is_free(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A filter is made if it fits into what is free; if not, it is refused in every way in."""
+    large = BloomFilter(60_000_000)
+    large.save(tmp_path / "large")
+    assert large.nbytes > memory.ASK_FROM
+    monkeypatch.setattr(memory, "available", lambda: large.nbytes - 1)
+    ways: tuple[Callable[[], object], ...] = (
+        lambda: BloomFilter(60_000_000),
+        large.copy,
+        lambda: large | large,
+        lambda: BloomFilter.load(tmp_path / "large"),
+        lambda: BloomFilter.from_bytes((tmp_path / "large").read_bytes()),
+    )
+    for way in ways:
+        with pytest.raises(NotEnoughMemory, match=f"{large.nbytes - 1:,} are free"):
+            way()
+    assert "key" not in BloomFilter.load(tmp_path / "large", mmap=True)
+    assert BloomFilter(1000).copy().nbytes < memory.ASK_FROM
+    monkeypatch.setattr(memory, "available", lambda: large.nbytes)
+    assert BloomFilter(60_000_000).nbytes == large.nbytes
+    monkeypatch.setattr(memory, "available", lambda: None)
+    assert large.copy().nbytes == large.nbytes
+
+
+def test_what_is_free(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """What is free is the least of the machine's and the cgroup's; None where neither says."""
+    meminfo, limit, used = (tmp_path / name for name in ("meminfo", "limit", "used"))
+    monkeypatch.setattr(memory, "_MEMINFO", meminfo)
+    monkeypatch.setattr(memory, "_CGROUPS", ((limit, used),))
+    assert memory.available() is None
+    meminfo.write_text("MemTotal: 9000 kB\nMemAvailable:    2000 kB\n")
+    assert memory.available() == 2000 << 10
+    limit.write_text("max\n")
+    used.write_text("5\n")
+    assert memory.available() == 2000 << 10
+    limit.write_text("1000000\n")
+    used.write_text("400000\n")
+    assert memory.available() == 600_000
+    used.write_text("1000001\n")
+    assert memory.available() == 0
+    meminfo.write_text("nonsense\n")
+    limit.write_text("nonsense\n")
+    assert memory.available() is None
+
+
+def limited(script: str, megabytes: int) -> str:
+    """The output of a script that may use only so much address space more than it starts with."""
+    head = f"""
+import re, resource
+import numpy as np
+from bloomery import BloomFilter, errors
+size = int(re.search(r"VmSize:\\s+(\\d+)", open("/proc/self/status").read())[1]) << 10
+resource.setrlimit(resource.RLIMIT_AS, (size + ({megabytes} << 20),) * 2)
+"""
+    run = subprocess.run(
+        [sys.executable, "-c", head + script],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert run.returncode == 0, run.stderr[-800:]
+    return run.stdout
+
+
+needs_proc = pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="not Linux")
+
+
+@needs_proc
+def test_memory_that_cannot_be_had() -> None:
+    """Where the machine has room but the process may not use it: an error, not a crash."""
+    script = """
+try:
+    BloomFilter(500_000_000)
+except errors.NotEnoughMemory as problem:
+    print("refused", problem)
+small = BloomFilter(1000)
+small.update(range(1000))
+print(all(small.contains_many(range(1000))))
+"""
+    assert limited(script, 300).splitlines()[0].startswith("refused")
+
+
+@needs_proc
+def test_hostile_bytes_allocate_nothing() -> None:
+    """A header that promises a gigabyte is refused within a few megabytes."""
+    script = """
+import struct
+from bloomery import _native
+raw = bytearray(BloomFilter(10).to_bytes())
+for bits in (2**33, 2**40, 2**48):
+    struct.pack_into("<Q", raw, 16, bits)
+    struct.pack_into("<Q", raw, 56, bits // 8)
+    raw[112:120] = _native.checksum(bytes(raw[:112]), 0).to_bytes(8, "little")
+    try:
+        BloomFilter.from_bytes(bytes(raw))
+    except errors.CorruptData:
+        print("refused")
+"""
+    assert limited(script, 60) == "refused\n" * 3
+
+
+def test_threads_that_cannot_be_started() -> None:
+    """Where no more threads can be had a batch is done with fewer, or refused: it does not hang."""
+    if not hasattr(os, "getuid") or os.getuid() != 0:
+        missing("the right to become another user (root)")
+    script = """
+import os, resource
+import numpy as np
+from bloomery import BloomFilter, errors
+filter, keys = BloomFilter(2_000_000), np.arange(64 * 17_000)
+os.setuid(54_321)  # the limit does not hold for root
+resource.setrlimit(resource.RLIMIT_NPROC, (8, 8))
+for way in (filter.contains_many, filter.add_many):
+    try:
+        way(keys, threads=64)
+    except errors.BloomeryError:
+        pass
+filter.update(keys[:1000])
+print(filter.contains_many(keys[:1000]).all())
+"""
+    command = [sys.executable, "-c", script]
+    run = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    assert (run.returncode, run.stdout) == (0, "True\n"), run.stderr[-500:]
+
+
+def test_the_bits_live_as_long_as_a_view() -> None:
+    """A memoryview of the bits keeps them, after the filter itself is gone."""
+    filter = BloomFilter(5_000_000)
+    filter.update(range(1000))
+    view, before = memoryview(filter), filter.to_bytes()[128:]
+    del filter
+    assert bytes(view) == before
+
+
+def test_a_map_lives_as_long_as_its_filter(tmp_path: Path) -> None:
+    """A mapped filter answers after its file was removed."""
+    path = tmp_path / "filter"
+    BloomFilter.from_keys(range(1000)).save(path)
+    mapped = BloomFilter.load(path, mmap=True)
+    path.unlink()
+    assert all(mapped.contains_many(range(1000)))
