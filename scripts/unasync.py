@@ -82,6 +82,43 @@ CLIENT = [
 
 GUARD = [
     Twin(
+        "guard/aio.py",
+        "guard/guard.py",
+        [
+            ("answers for asyncio", "answers for threads"),
+            (
+                "async with AsyncGuard(filter, source, cache=LocalCache(10_000), ttl=60) as guard:",
+                "guard = Guard(filter, source, cache=LocalCache(10_000), ttl=60)",
+            ),
+            ('    (await guard.get("alice")).value', 'guard.get("alice").value'),
+            (
+                " Source, cache and queue may\n    have coroutines; what has not is called in a "
+                "thread. With a queue, use it by `async with`: a\n    task then drains the queue.",
+                " Any thread may use it; with a\n    queue, one of its own drains it.",
+            ),
+            ("cache: Any = None", "cache: Cache | None = None"),
+            ("queue: Any = None", "queue: Queue | None = None"),
+            ("Awaitable[None] | None]", "None]"),
+            (
+                "import GuardOptions\n",
+                "import GuardOptions\n    from bloomery.guard.protocols import Cache, Queue\n",
+            ),
+            # A thread may wait where the guard is made; a constructor on a loop cannot.
+            (
+                "        self._drainer = AsyncDrainer(self._core, self.drain)\n",
+                "        self._core.check_sync()\n"
+                "        self._drainer = Drainer(self._core, self.drain)\n"
+                "        self._start()\n",
+            ),
+            ("        await self._start()\n", ""),
+            (
+                "        if core.blocks(core.filter):\n"
+                "            return (await self.get_many([key]))[0]\n",
+                "        # A no costs a filter's `in` and its count, and nothing else.\n",
+            ),
+        ],
+    ),
+    Twin(
         "guard/caches/aioredis.py",
         "guard/caches/redis.py",
         [

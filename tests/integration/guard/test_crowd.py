@@ -216,7 +216,7 @@ def test_guards_on_one_filter_deny_nothing_that_is_there(
     places: Places, postgres: PostgresServer, redis_server: RedisServer, kind: Any
 ) -> None:
     """Of each kind; those that remove keys have them in and out all the time."""
-    # Copies stay that are one too many, of what another guard has drained: it has to grow.
+    # PendingCopies stay that are one too many, of what another guard has drained: it has to grow.
     filter = kind(200, 0.05, grow=True) if kind is CuckooFilter else kind(200, 0.05)
     with threads(places, filter):
         faults(places, postgres, redis_server, [])

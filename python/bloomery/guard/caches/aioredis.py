@@ -97,4 +97,4 @@ class AsyncRedisCache:
                 replies: list[Any] = await pipeline.execute(raise_on_error=False)
                 return replies
         except Exception as problem:  # noqa: BLE001  # what is no protocol is no RedisError
-            raise self._entries.away(problem) from None
+            raise self._entries.unavailable(problem) from None
