@@ -47,7 +47,22 @@ CLIENT: list[Twin] = []
 
 GUARD: list[Twin] = []
 
-REDIS: list[Twin] = []
+REDIS = [
+    Twin(
+        "integrations/redis/wire/aiolink.py",
+        "integrations/redis/wire/baselink.py",
+        [
+            ("on an event loop", "in the caller's thread"),
+            ("Tasks of one loop may share it.", "Threads may share it."),
+            ("AsyncLink", "BaseLink"),
+            ("for_asyncio=True", "for_asyncio=False"),
+            ("import asyncio", "import time"),
+            ("asyncio.sleep", "time.sleep"),
+            ("\n            await cluster.initialize()", ""),  # done when it was made
+            ("AsyncNodePool(node)", "cluster.get_redis_connection(node).connection_pool"),
+        ],
+    ),
+]
 
 TWINS = [*CLIENT, *GUARD, *REDIS]
 

@@ -24,15 +24,16 @@ MAY_IMPORT = {
     "_native": {"errors", "types"},
     "types": set(),
     "steady": set(),
+    "redis_client": {"errors"},
     "sizing": {"_native", "errors", "types"},
     "filters": _BASE,
     "storage": _BASE | {"filters"},
     "names": {"errors"},
     "client": {"_native", "errors", "names", "types"},
     "bloomery": _BASE | {"client", "filters", "storage"},
-    "guard": _BASE | {"bloomery", "filters", "steady", "storage"},
+    "guard": _BASE | {"bloomery", "filters", "redis_client", "steady", "storage"},
     "building": _BASE | {"bloomery", "filters", "storage"},
-    "integrations": _BASE | {"bloomery", "filters", "storage", "guard"},
+    "integrations": _BASE | {"bloomery", "filters", "storage", "guard", "redis_client"},
     "service": _BASE
     | {
         "bloomery",

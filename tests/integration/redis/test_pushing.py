@@ -237,7 +237,8 @@ PUSHER = """
 import sys, time
 import redis
 from bloomery import BloomFilter
-from bloomery.integrations.redis import RedisFilter, reading
+from bloomery.integrations.redis import RedisFilter
+from bloomery.integrations.redis.transfer import reading
 reading.CHUNK, reading.TOGETHER = 1024, 4
 def slowly(done, total):
     print(done, flush=True)

@@ -10,7 +10,7 @@ from bloomery.errors import InvalidParameter
 from bloomery.guard.caches.redis_entries import Command, RedisEntries
 from bloomery.guard.protocols import Cached
 from bloomery.guard.queues.redis_scripts import spelled
-from bloomery.guard.redisclient import RedisClient, redis_client
+from bloomery.redis_client import RedisClient, redis_client
 
 __all__ = ["AsyncRedisCache", "RedisCache"]
 
@@ -23,9 +23,9 @@ _LEASE_SECONDS = 60.0  # or what a guard says: longer than any look-up whose ans
 class RedisCache:
     """Answers in Redis, shared by all who use the same prefix; any thread may use it.
 
-    `redis` is a URL, `redis://host:6379/0`, or a client of redis-py, one of a cluster too. An entry
-    is found by the prefix and its key: each source needs a prefix of its own, "users:" say. Every
-    entry expires; a larger value than `max_value_bytes` is not cached.
+    `redis` is a URL, `redis://host:6379/0`, also `redis+sentinel://…` or `redis+cluster://…`, or a
+    client of redis-py. An entry is found by the prefix and its key: each source needs a prefix of
+    its own, "users:" say. Every entry expires; a larger value than `max_value_bytes` is not cached.
     """
 
     def __init__(
@@ -74,8 +74,7 @@ class RedisCache:
 
     def close(self) -> None:
         """Let go of the connections, unless they are those of a client that was given."""
-        if self._redis.own:
-            self._redis.client.close()
+        self._redis.close()
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} at {self._entries.place}>"
@@ -147,8 +146,7 @@ class AsyncRedisCache:
 
     async def close(self) -> None:
         """Let go of the connections, unless they are those of a client that was given."""
-        if self._redis.own:
-            await self._redis.client.aclose()
+        await self._redis.aclose()
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} at {self._entries.place}>"
@@ -177,5 +175,6 @@ def _client(
     """The client, and what writes and reads for it."""
     if isinstance(redis, str) and (type(timeout) not in (int, float) or not timeout > 0):
         raise InvalidParameter(f"timeout is {timeout!r}, must be a number of seconds above 0")
-    made = redis_client(redis, "cache", for_asyncio=for_asyncio, timeout=timeout, hurried=True)
+    # Once more suffices for a connection that went stale; nobody waits longer for a cache.
+    made = redis_client(redis, "cache", for_asyncio=for_asyncio, timeout=timeout, retries=1)
     return made, RedisEntries(prefix, longest, made.place, made.cluster)

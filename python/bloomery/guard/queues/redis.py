@@ -7,14 +7,13 @@ replica has it a moment later, and a failover in between loses that moment.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
 from typing import Any, TypeVar
 
 from bloomery.errors import QueueUnavailable
 from bloomery.guard.protocols import Item
 from bloomery.guard.queues.redis_scripts import Asked, RedisScripts, Script
-from bloomery.guard.redisclient import RedisClient, redis_client
+from bloomery.redis_client import RedisClient, redis_client
 
 __all__ = ["AsyncRedisQueue", "RedisQueue"]
 
@@ -28,8 +27,8 @@ class RedisQueue:
 
         Guard(filter, source, queue=RedisQueue("redis://localhost", "users"), on_outage="queue")
 
-    `redis` is a URL or a client of redis-py, one of a cluster too; who gives the same `name` shares
-    a queue. `max_items` bounds it, of which look-ups take at most half.
+    `redis` is a URL, also `redis+sentinel://…` or `redis+cluster://…`, or a client of redis-py; who
+    gives the same `name` shares a queue. `max_items` bounds it; look-ups take at most half of that.
     """
 
     def __init__(self, redis: Any, name: str, *, max_items: int = _MAX_ITEMS) -> None:
@@ -91,8 +90,7 @@ class RedisQueue:
     def close(self) -> None:
         """Let go of the connections, unless they are those of a client that was given."""
         self._closed = True
-        if self._redis.own:
-            self._redis.client.close()
+        self._redis.close()
 
     def _check(self) -> None:
         """One that is away is checked when it is back, one that tells nothing is not."""
@@ -120,15 +118,15 @@ class RedisQueue:
     def _send(self, command: tuple[Any, ...]) -> Any:
         redis = self._redis
         _open(self._closed, redis)
-        send = redis.client.execute_command
         try:
+            send = redis.client.execute_command
             if not isinstance(command[0], Script):
                 return send(*command)
             try:
                 return send("EVALSHA", command[0].sha, *command[1:])
             except redis.module.exceptions.NoScriptError:
                 return send("EVAL", *command)
-        except (redis.module.RedisError, OSError) as problem:
+        except redis.failures as problem:
             raise _away(redis, problem) from problem
 
 
@@ -191,8 +189,7 @@ class AsyncRedisQueue:
     async def close(self) -> None:
         """Let go of the connections, unless they are those of a client that was given."""
         self._closed = True
-        if self._redis.own:
-            await self._redis.client.aclose()
+        await self._redis.aclose()
 
     async def _ask(self, asked: Asked[T]) -> T:
         if not self._checked:
@@ -216,15 +213,15 @@ class AsyncRedisQueue:
     async def _send(self, command: tuple[Any, ...]) -> Any:
         redis = self._redis
         _open(self._closed, redis)
-        send = redis.client.execute_command
         try:
+            send = redis.client.execute_command
             if not isinstance(command[0], Script):
                 return await send(*command)
             try:
                 return await send("EVALSHA", command[0].sha, *command[1:])
             except redis.module.exceptions.NoScriptError:
                 return await send("EVAL", *command)
-        except (redis.module.RedisError, OSError, asyncio.TimeoutError) as problem:
+        except redis.failures as problem:
             raise _away(redis, problem) from problem
 
 
@@ -237,4 +234,4 @@ def _away(redis: RedisClient, problem: Exception) -> QueueUnavailable:
     step = (
         "give it more memory" if "maxmemory" in str(problem) else "does it run, and may we use it?"
     )
-    return QueueUnavailable(f"the queue in {redis.told(problem)}: {step}")
+    return QueueUnavailable(f"the queue in {redis.describe(problem)}: {step}")

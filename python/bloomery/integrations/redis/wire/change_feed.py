@@ -5,8 +5,8 @@ Their stream, in Redis, has an entry for what was added, once its bits are set:
     w   who wrote it: 8 random bytes
     d   records, one behind the other: uid (8 bytes) | operation (1) | length (4) | hashes
 
-`service/replication` reads it. The configuration of such a filter says which stream, its number there
-(uid), and how many entries are kept.
+`service/replication` reads it. The configuration of such a filter says which stream, its number
+there (uid), and how many entries are kept.
 """
 
 from __future__ import annotations
