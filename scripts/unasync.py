@@ -47,6 +47,12 @@ CLIENT: list[Twin] = []
 
 GUARD: list[Twin] = []
 
+_REDIS_WORDS = [
+    (" for asyncio", " for threads"),
+    ("redis.filters.aiobase", "redis.filters.base"),
+    ('await seen.contains("alice")', '"alice" in seen'),
+]
+
 REDIS = [
     Twin(
         "integrations/redis/wire/aiolink.py",
@@ -61,6 +67,37 @@ REDIS = [
             ("\n            await cluster.initialize()", ""),  # done when it was made
             ("AsyncNodePool(node)", "cluster.get_redis_connection(node).connection_pool"),
         ],
+    ),
+    Twin(
+        "integrations/redis/filters/aiobase.py",
+        "integrations/redis/filters/base.py",
+        [
+            (" for asyncio", " for threads"),
+            ("Tasks of one loop", "Threads"),
+            ("redis.wire.aiolink", "redis.wire.link"),
+            (
+                "    def __contains__(self, key: object) -> bool:\n"
+                '        """Refused: `in` cannot wait for Redis."""\n'
+                '        raise TypeError("`in` cannot wait for Redis: await .contains(key)")\n\n',
+                "",
+            ),
+            ("async def contains", "def __contains__"),
+        ],
+    ),
+    Twin(
+        "integrations/redis/filters/aio.py",
+        "integrations/redis/filters/filter.py",
+        _REDIS_WORDS,
+    ),
+    Twin(
+        "integrations/redis/filters/aiocounting.py",
+        "integrations/redis/filters/counting.py",
+        _REDIS_WORDS,
+    ),
+    Twin(
+        "integrations/redis/filters/aiorotating.py",
+        "integrations/redis/filters/rotating.py",
+        _REDIS_WORDS,
     ),
 ]
 

@@ -77,7 +77,7 @@ class Machine(RuleBasedStateMachine):
         if not hasattr(self, "one"):
             return
         with self.server.client() as client:
-            strings = [(client.get(name) or b"")[:-1] for name in self.one._store.names]
+            strings = [(client.get(name) or b"")[:-1] for name in self.one.store.names]
         assert b"".join(strings) == bytes(memoryview(self.local))
 
     def teardown(self) -> None:

@@ -38,9 +38,11 @@ class Shared:
         """So many seconds later, for all of them. They begin in the middle of a generation."""
         each = self.clients[0].window / self.clients[0].generations
         for one in self.clients:
-            generations = one._store
-            shift = generations.pace.shift + seconds if seconds else each / 2 - time.time() % each
-            generations.pace = generations.pace._replace(shift=shift)
+            generations = one.store
+            shift = (
+                generations.schedule.shift + seconds if seconds else each / 2 - time.time() % each
+            )
+            generations.schedule = generations.schedule._replace(shift=shift)
 
 
 @settings(
@@ -120,10 +122,10 @@ def test_a_generation_ends_meanwhile(client: Any) -> None:
     shared = Shared(client, 2)
     one, two = shared.clients
     one.add("a")
-    known = one._store._known
+    known = one.store.known
     assert known is not None
     shared.turn(100)
-    one._store._known = known._replace(ahead=known.ahead - 100)  # it does not know yet
+    one.store.known = known._replace(ahead=known.ahead - 100)  # it does not know yet
     assert one.add("b") is True
     shared.turn(390)
     assert "a" not in two
@@ -135,11 +137,11 @@ def test_wrong_clocks(client: Any) -> None:
     one, two = Shared(client, 2, window=40_000).clients
     one.add("a")
     for wrong in (-1e6, 1e6, 15_000):
-        known = one._store._known
+        known = one.store.known
         assert known is not None
-        two._store._known = known._replace(ahead=known.ahead + wrong)
+        two.store.known = known._replace(ahead=known.ahead + wrong)
         assert "a" in two
-        two._store._known = known._replace(ahead=known.ahead + wrong)
+        two.store.known = known._replace(ahead=known.ahead + wrong)
         assert two.add(f"b{wrong}") is True
         assert f"b{wrong}" in one
     # Nothing stays of the generations that were not now.
@@ -173,7 +175,7 @@ def test_evicted(client: Any, part: str) -> None:
     [first, _] = sorted(client.scan_iter("{seen}:bits:*"))
     client.delete(first if part == "string" else "{seen}:generations")
     for filter in (one, two, RedisRotatingFilter.open(client, "seen")):
-        filter._store.pace = one._store.pace
+        filter.store.schedule = one.store.schedule
         with pytest.raises(UnknownFilter, match="no longer whole"):
             filter.add("c")
         with pytest.raises(UnknownFilter, match="no longer whole"):

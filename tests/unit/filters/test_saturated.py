@@ -12,7 +12,7 @@ import pytest
 
 from bloomery import BloomFilter, CountingBloomFilter, DeletableBloomFilter, sizing
 from bloomery.filters import AnyFilter
-from bloomery.integrations.redis.figures import figures
+from bloomery.integrations.redis.header import plain_info
 from bloomery.integrations.redis.planning import planned
 
 Maker = Callable[[int, int], Any]  # of capacity and seed
@@ -106,5 +106,5 @@ def test_a_filter_in_redis_says_the_same(layout: Any) -> None:
             lambda n, seed: BloomFilter(n, 0.01, layout=layout, seed=seed), 5000, count, 10
         ):
             assert isinstance(filter, BloomFilter)
-            told = figures(config, filter._fill()[0])
-            assert told["saturated"] == filter.saturated == saturated
+            info = plain_info(config.header, config.kind, config.shards, filter._fill()[0])
+            assert info["saturated"] == filter.saturated == saturated

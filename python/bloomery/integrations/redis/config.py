@@ -1,4 +1,4 @@
-"""What a filter in Redis is made like, kept beside its bits: JSON, for whoever opens it."""
+"""The configuration of a filter in Redis: JSON, kept beside its bits for whoever opens it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from bloomery.errors import (
     UnknownFilter,
     UnsupportedVersion,
 )
-from bloomery.integrations.redis.figures import Counting
+from bloomery.integrations.redis.header import CountingHeader, PlainHeader
 from bloomery.integrations.redis.wire import change_feed
 
 __all__ = ["MAX_GENERATIONS", "Backend", "Config"]
@@ -24,18 +24,8 @@ Backend = Literal["bits", "bf"]
 MAX_GENERATIONS = 64  # each is asked for each key
 _VERSION = 1
 _LONGEST_WINDOW = 1e12  # seconds
-_LONGEST = 10_000  # bytes of a configuration: what is longer nobody of us wrote
+_LONGEST = 10_000  # bytes of a configuration: bloomery writes none that is longer
 _FOLLOWING = ("num_bits", "num_hashes", "hasher or seed")
-_FIELDS = [
-    "capacity",
-    "error_rate",
-    "layout",
-    "num_bits",
-    "num_hashes",
-    "lines_per_key",
-    "hasher",
-    "seed",
-]
 
 
 @dataclass(frozen=True)
@@ -51,7 +41,7 @@ class Config:
     generations: int | None = None
     capacity: int | None = None  # of all generations; the header has that of one
     loading: str | None = None  # the checksum and the id of what is being pushed
-    told: dict[str, Any] | None = None  # nodes to be told of what is added: see `telling`
+    told: dict[str, Any] | None = None  # nodes to be told of what is added: see `change_feed`
 
     def to_json(self) -> bytes:
         """Return it as it is kept."""
@@ -76,15 +66,15 @@ class Config:
             )
         try:
             fields["header"] = bytes.fromhex(fields["header"])
-            found = cls(**fields)
+            config = cls(**fields)
         except (ValueError, TypeError, KeyError):
             raise _wrong(name, "its fields are not those of this version") from None
-        if problem := found._problem():
+        if problem := config._problem():
             raise _wrong(name, problem)
-        return found
+        return config
 
     def _problem(self) -> str:
-        """Why nobody of us wrote this."""
+        """Say why this is no configuration of bloomery's; nothing if it is one."""
         found: dict[str, Any] = asdict(self)  # whatever JSON had
         window, generations = found["window"], found["generations"]
         if type(self.shards) is not int or not 1 <= self.shards <= 1 << 20:
@@ -115,26 +105,26 @@ class Config:
         )
 
     def settled(self) -> Config:
-        """Return it with its strings made."""
+        """Return it as one whose strings are there."""
         return replace(self, made=True)
 
     def require_same(self, name: str, wanted: Config) -> None:
         """Raise FilterExists, with what differs, unless another asks for just such a filter."""
-        mine, theirs = self.shown(), wanted.shown()
-        fields = dict.fromkeys([*mine, *theirs])
+        mine, theirs = self.fields(), wanted.fields()
+        names = dict.fromkeys([*mine, *theirs])
         if (self.kind, self.backend) != (wanted.kind, wanted.backend):
-            fields = {field: None for field in mine if field in theirs}
+            names = {name: None for name in mine if name in theirs}
         other = {
             field: _differs(field, mine.get(field), theirs.get(field))
-            for field in fields
+            for field in names
             if mine.get(field) != theirs.get(field)
         }
         # What follows from the rest says nothing more.
-        told = [words for field, words in other.items() if field not in _FOLLOWING]
+        differences = [words for field, words in other.items() if field not in _FOLLOWING]
         if other:
+            words = ", ".join(differences or other.values())
             raise FilterExists(
-                f"filter {name!r} is there, with {', '.join(told or other.values())}: open it as "
-                "it is, or take another name"
+                f"filter {name!r} is there, with {words}: open it as it is, or take another name"
             )
 
     def require_kind(self, name: str, kind: str) -> None:
@@ -154,16 +144,17 @@ class Config:
                 "push it again if that was interrupted; what was begun ends a day later"
             )
 
-    def shown(self) -> dict[str, Any]:
-        """Return what a person asked for."""
+    def fields(self) -> dict[str, Any]:
+        """Return what a person asked for, field by field; secrets are compared and not shown."""
         fields: dict[str, Any] = {"kind": self.kind, "backend": self.backend}
         if self.kind == "counting":
-            fields |= Counting.of(self.header)._asdict()
+            fields |= CountingHeader.of(self.header)._asdict()
             fields["hasher or seed"] = _Secret(self.header)  # which are all that is left
         else:
             # A server's own filter has a layout and a hash function of its own.
-            names = _FIELDS[:2] if self.backend == "bf" else _FIELDS
-            fields |= dict(zip(names, _native.parse_header(self.header, None), strict=False))
+            made = PlainHeader.of(self.header)._asdict()
+            names = ("capacity", "error_rate") if self.backend == "bf" else made
+            fields |= {name: made[name] for name in names}
         if fields.get("hasher") == "siphash":
             fields["seed"] = _Secret(fields["seed"])
         fields |= {"shards": self.shards}

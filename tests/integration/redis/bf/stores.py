@@ -3,8 +3,8 @@
 from typing import Any
 
 from bloomery.integrations.redis import RedisFilter
+from bloomery.integrations.redis.bf.encoding import MARK
 from bloomery.integrations.redis.bf.filter import BfFilter
-from bloomery.integrations.redis.bf.keys import MARK
 
 # Distinct for filters, and some of them alike as text or as bytes.
 ODD: list[Any] = [5, "5", (5,), ("5",), -5, 2**80, "", "\x00", b"\xff", MARK, MARK + b"\1\5", "ä"]
@@ -12,5 +12,5 @@ ODD: list[Any] = [5, "5", (5,), ("5",), -5, 2**80, "", "\x00", b"\xff", MARK, MA
 
 def store_of(one: RedisFilter) -> BfFilter:
     """What does the work, which is BF.*."""
-    assert isinstance(one._store, BfFilter)
-    return one._store
+    assert isinstance(one.store, BfFilter)
+    return one.store

@@ -89,7 +89,7 @@ def test_a_plain_redis(redis_server: RedisServer) -> None:
             RedisFilter.create(client, "a", 1000, backend="bf")
         assert client.keys() == []
         seen = RedisFilter.create(client, "a", 1000, backend="auto")
-        assert not isinstance(seen._store, BfFilter)
+        assert not isinstance(seen.store, BfFilter)
         assert seen.add("x")
         assert "x" in RedisFilter.open(client, "a")
         with pytest.raises(errors.UnknownFilter):

@@ -14,11 +14,11 @@ from bloomery import _native
 from bloomery.errors import CorruptData, FilterExists, IncompatibleFilters, StoreRefused
 from bloomery.filters.redisbloom import RedisBloomFilter
 from bloomery.integrations.redis.bf import parse
+from bloomery.integrations.redis.bf.create import planned_bf
+from bloomery.integrations.redis.bf.encoding import encoded, rows
 from bloomery.integrations.redis.bf.filter import BfFilter, beside
-from bloomery.integrations.redis.bf.keys import rows, sent
-from bloomery.integrations.redis.bf.making import planned_bf
 from bloomery.integrations.redis.config import Config
-from bloomery.integrations.redis.lifetimes import ending, milliseconds
+from bloomery.integrations.redis.expiry import expire_command, milliseconds
 from bloomery.integrations.redis.transfer.reading import Progress
 from bloomery.integrations.redis.wire.failures import checked
 from bloomery.integrations.redis.wire.flow import Ask, Flow, command, commands, packed
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from bloomery.integrations.redis.naming import Keys
     from bloomery.types import Batch, Key, Mask
 
-__all__ = ["BfCopy", "copied", "pushed"]
+__all__ = ["BfCopy", "copy_bf", "push_bf"]
 
 _HOUR = 3600 * 1000
 _PART = 16 << 20
@@ -57,11 +57,11 @@ class BfCopy:
         answers = bytearray()
         for at, key in enumerate(found):
             number = int.from_bytes(hashes[8 * at : 8 * at + 8], "little")
-            answers.append(sent(key) in self.filters[number % len(self.filters)])
+            answers.append(encoded(key) in self.filters[number % len(self.filters)])
         return _native.mask(bytes(answers), array)
 
 
-def copied(store: BfFilter, progress: Progress | None = None) -> Flow[BfCopy]:
+def copy_bf(store: BfFilter, progress: Progress | None = None) -> Flow[BfCopy]:
     """Make a local copy, with all that was acknowledged before it began."""
     found: list[Any] = []
     for name in store.names:
@@ -130,7 +130,7 @@ def _part(name: str, key: bytes, iterator: int) -> Flow[tuple[int, bytes]]:
     raise CorruptData(f"filter {name!r}: the server's reply is no part of a dump: {reply!r:.80}")
 
 
-def pushed(
+def push_bf(
     keys: Keys,
     local: RedisBloomFilter | BfCopy,
     ttl: float | None = None,
@@ -161,7 +161,7 @@ def pushed(
             done += len(data)
             (progress or _silent)(done, source.nbytes)
     # Its own end comes before its name: nobody has a filter that ends in an hour.
-    placed = commands(name, ending(coming, life), ("RENAMENX", coming, name))
+    placed = commands(name, expire_command(coming, life), ("RENAMENX", coming, name))
     [some] = yield [placed._replace(again=False)]
     if checked(some)[1] != 1:
         yield [command(coming, "UNLINK", coming)]

@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING, Any
 from bloomery import _native
 from bloomery.errors import IncompatibleFilters, UnknownFilter
 from bloomery.integrations.redis.bf import parse
-from bloomery.integrations.redis.bf.keys import rows, sent
-from bloomery.integrations.redis.lifetimes import ending, milliseconds
+from bloomery.integrations.redis.bf.encoding import encoded, rows
+from bloomery.integrations.redis.expiry import expire_command, milliseconds
 from bloomery.integrations.redis.wire.failures import checked
 from bloomery.integrations.redis.wire.flow import Ask, Flow, command, commands, packed
 
@@ -75,11 +75,11 @@ class BfFilter:
         """Add keys; True where one is definitely new."""
         return (yield from self._each(keys, ("BF.INSERT",), ("NOCREATE", "ITEMS")))
 
-    def asked(self, key: Key, *, write: bool) -> None:
-        """A key takes more than one trip, or may."""
+    def single_ask(self, key: Key, *, write: bool) -> None:
+        """None: a single key may take more than one round trip."""
 
-    def answered(self, sent: Any, replies: list[Any]) -> None:
-        """Nothing was asked so."""
+    def single_answer(self, sent: Any, replies: list[Any]) -> None:
+        """None, since there is no such ask."""
 
     def contains(self, keys: Batch) -> Flow[Mask]:
         """Ask for keys; False is certain."""
@@ -89,7 +89,7 @@ class BfFilter:
         found, hashes, array = rows(self.places, keys)
         answers = bytearray()
         while (at := len(answers)) < len(found):
-            some = _fitting([sent(key) for key in found[at : at + _TRIP]])
+            some = _fitting([encoded(key) for key in found[at : at + _TRIP]])
             own = hashes[8 * at : 8 * (at + len(some))]
             answers += yield from self._trip(some, own, before, after)
         return _native.mask(bytes(answers), array)
@@ -173,7 +173,9 @@ class BfFilter:
     def expire(self, seconds: float | None) -> Flow[None]:
         """Let it end in so many seconds, or never."""
         life = milliseconds(seconds, "seconds")
-        asks = [command(name, *ending(name, life)) for name in [self.keys.config, *self.names]]
+        asks = [
+            command(name, *expire_command(name, life)) for name in [self.keys.config, *self.names]
+        ]
         for some in (yield asks):
             checked(some)
 

@@ -14,7 +14,7 @@ from bloomery.errors import CorruptData, InvalidParameter, StoreRefused
 from bloomery.filters.hashers import check_hasher
 from bloomery.integrations.redis.bits.strings import Strings
 from bloomery.integrations.redis.config import Config
-from bloomery.integrations.redis.figures import Counting
+from bloomery.integrations.redis.header import CountingHeader
 from bloomery.integrations.redis.planning import LONGEST_STRING
 from bloomery.integrations.redis.wire.failures import checked
 from bloomery.integrations.redis.wire.flow import Ask, Flow, command
@@ -94,12 +94,12 @@ class Counters(Strings):
 
     def info(self) -> Flow[dict[str, Any]]:
         """What it was made for; Redis counts bits, not counters, so how full it is takes a copy."""
-        made = Counting.of(self.config.header)
+        header = CountingHeader.of(self.config.header)
         return {
             "kind": self.kind,
-            **made._asdict(),
+            **header._asdict(),
             "nbytes": self.sizes[0],
-            "bits_per_key": self.sizes[0] * 8 / made.capacity,
+            "bits_per_key": self.sizes[0] * 8 / header.capacity,
             "ttl": (yield from self.ttl()),
         }
 
@@ -113,7 +113,7 @@ class Counters(Strings):
         hashes, array = self.places.hashes(keys)
         return (yield from self.remove_hashes(hashes)), array
 
-    def removed(self, keys: Batch) -> Flow[Mask]:
+    def remove_mask(self, keys: Batch) -> Flow[Mask]:
         """As a mask: True where there was one that could be taken out."""
         found, array = yield from self.remove(keys)
         return _native.mask(bytes(one == REMOVED for one in found), array)

@@ -18,14 +18,14 @@ from typing import TYPE_CHECKING, Any
 
 from bloomery import _native
 from bloomery.errors import CorruptData, StoreUnavailable, UnknownFilter
-from bloomery.integrations.redis.bits.rotation_clock import Known, Pace
+from bloomery.integrations.redis.bits.rotation_clock import KnownGenerations, RotationSchedule
 from bloomery.integrations.redis.bits.scripts import (
     CLEAR_GENERATIONS,
     LOST_GENERATION,
     MAKE_GENERATION,
     MARGIN,
 )
-from bloomery.integrations.redis.lifetimes import ending, left, milliseconds
+from bloomery.integrations.redis.expiry import expire_command, milliseconds, time_left
 from bloomery.integrations.redis.wire.failures import checked
 from bloomery.integrations.redis.wire.flow import Ask, Flow, command, commands, packed
 
@@ -43,8 +43,8 @@ _ANY, _NOT = bytes([0] + [1] * 255), bytes([1] + [0] * 255)
 
 
 @dataclass
-class _Batch:
-    """Some keys on their way: what is known of each."""
+class _PendingBatch:
+    """Keys that are being added or asked for, and what the generations said of each."""
 
     hashes: bytes
     maybe: bytes  # 1 where a generation may have had it
@@ -70,9 +70,9 @@ class Generations:
         self.places = _native.Places(config.header, self.nbytes)
         self.count = config.generations
         self.error_rate = _native.parse_header(config.header, None)[1] * (self.count + 1)
-        self.pace = Pace(config.window / config.generations, config.generations)
+        self.schedule = RotationSchedule(config.window / config.generations, config.generations)
         self.hash = keys.other("generations")
-        self._known: Known | None = None
+        self.known: KnownGenerations | None = None
 
     def name_of(self, number: int) -> bytes:
         """The string of a generation."""
@@ -91,35 +91,35 @@ class Generations:
         """Note that there is such a filter, which lives as long as its configuration."""
         rest = yield from self.ttl()
         life = None if rest is None else max(1, round(rest * 1000))
-        words = ("HSET", self.hash, "made", 1), ending(self.hash, life, MARGIN)
+        words = ("HSET", self.hash, "made", 1), expire_command(self.hash, life, MARGIN)
         checked((yield [commands(self.hash, *words)])[0])
 
-    def _learn(self) -> Flow[Known]:
+    def _learn(self) -> Flow[KnownGenerations]:
         """Learn the time and which generations there are; UnknownFilter if there is no filter."""
         [replies] = yield [commands(self.hash, ("TIME",), ("HKEYS", self.hash))]
-        return self._told(checked(replies))
+        return self._learned(checked(replies))
 
-    def _told(self, replies: list[object]) -> Known:
-        known = Known.told(self.pace, *replies)
+    def _learned(self, replies: list[object]) -> KnownGenerations:
+        known = KnownGenerations.from_replies(self.schedule, *replies)
         if known is None:
             raise self._gone()
-        self._known = known
+        self.known = known
         return known
 
     def _make(self, number: int) -> Flow[None]:
         """Make a generation, unless another has."""
-        name, times = self.name_of(number), (self.pace.end(number), self.pace.start(number))
+        name, times = self.name_of(number), (self.schedule.end(number), self.schedule.start(number))
         words = (name, self.hash, number, self.nbytes + 1, *times, number - self.count)
         [replies] = yield [command(name, "EVAL", MAKE_GENERATION, 2, *words)]
         if checked(replies) == [0]:
             raise self._gone()
         yield from self._learn()
 
-    def asked(self, key: Key, *, write: bool) -> None:
-        """A key takes more than one trip, or may."""
+    def single_ask(self, key: Key, *, write: bool) -> None:
+        """None: a single key may take more than one round trip."""
 
-    def answered(self, sent: Any, replies: list[Any]) -> None:
-        """Nothing was asked so."""
+    def single_answer(self, sent: Any, replies: list[Any]) -> None:
+        """None, since there is no such ask."""
 
     def contains(self, keys: Batch) -> Flow[Mask]:
         """Ask for keys; False is certain."""
@@ -135,26 +135,26 @@ class Generations:
         found, step = b"", 8 * max(1, _SOME // (self.count + 1))
         for start in range(0, len(hashes), step):
             some = hashes[start : start + step]
-            batch = _Batch(some, bytes(len(some) // 8))
+            batch = _PendingBatch(some, bytes(len(some) // 8))
             yield from self._settled(batch, add=add)
             found += batch.maybe
         return found
 
-    def _settled(self, batch: _Batch, *, add: bool) -> Flow[None]:
+    def _settled(self, batch: _PendingBatch, *, add: bool) -> Flow[None]:
         """Do it until it was done in the generation that Redis's time is in."""
-        if self._known is None:
+        if self.known is None:
             yield from self._learn()
         for _ in range(_TRIES):
-            known = self._known
+            known = self.known
             assert known is not None
-            current = known.guessed(self.pace)
+            current = known.guessed(self.schedule)
             if add and current not in known.made:
                 yield from self._make(current)
                 continue
-            asked = known.live(self.pace, current) - ({current} if add else set())
+            asked = known.live(self.schedule, current) - ({current} if add else set())
             told = yield from self._trip(batch, asked, current if add else None)
             # One that was made meanwhile may hold a key that was there before we asked.
-            missing = told.live(self.pace, told.now) - batch.asked - batch.written
+            missing = told.live(self.schedule, told.now) - batch.asked - batch.written
             if add and told.now == current and current in batch.written:
                 if missing:
                     batch.maybe = b"\1" * len(batch.maybe)
@@ -162,11 +162,13 @@ class Generations:
             if not add and not missing:
                 return
         raise StoreUnavailable(
-            f"generations of filter {self.keys.name!r} pass faster, in {self.pace.each:g} s each, "
-            "than Redis answers: take a longer window, or fewer generations"
+            f"generations of filter {self.keys.name!r} pass faster, in {self.schedule.each:g} s "
+            "each, than Redis answers: take a longer window, or fewer generations"
         )
 
-    def _trip(self, batch: _Batch, asked: set[int], add: int | None) -> Flow[Known]:
+    def _trip(
+        self, batch: _PendingBatch, asked: set[int], add: int | None
+    ) -> Flow[KnownGenerations]:
         """One round trip: ask in these generations, and add to one; what Redis said of them."""
         # Time comes first if we ask, so that what was added before is in a generation that is known
         # then; and last if we add: the key must not be in a generation that is over.
@@ -188,8 +190,8 @@ class Generations:
         split = 2 if add is None else len(replies) - 2
         first, last = replies[:split], replies[split:]
         clocked, answered = (first, last) if add is None else (last, first)
-        known = self._told(clocked)
-        live = known.live(self.pace, known.now)
+        known = self._learned(clocked)
+        live = known.live(self.schedule, known.now)
         for number, one, count in zip(order, sent, counts, strict=True):
             [length, *own, after], answered = answered[:count], answered[count:]
             if not length == after == self.nbytes + 1:
@@ -206,7 +208,7 @@ class Generations:
     def _missed(self, number: int) -> Flow[None]:
         """A generation was not whole: it has ended meanwhile, or it is lost."""
         name = self.name_of(number)
-        words = (name, self.hash, number, self.nbytes + 1, self.pace.end(number))
+        words = (name, self.hash, number, self.nbytes + 1, self.schedule.end(number))
         [replies] = yield [command(name, "EVAL", LOST_GENERATION, 2, *words)]
         if checked(replies) == [1]:
             raise self._gone()
@@ -216,7 +218,7 @@ class Generations:
         [replies] = yield [commands(self.hash, ("TIME",), ("HKEYS", self.hash))]
         clock, fields = checked(replies)
         names = [b"made", *fields] if isinstance(fields, list) else fields
-        known = Known.told(self.pace, clock, names)
+        known = KnownGenerations.from_replies(self.schedule, clock, names)
         return [] if known is None else sorted(known.made)
 
     def clear(self) -> Flow[None]:
@@ -238,17 +240,17 @@ class Generations:
         """Let it end in so many seconds, or never. Generations end by themselves."""
         life = milliseconds(seconds, "seconds")
         config = self.keys.config
-        words = ending(config, life), ending(self.hash, life, MARGIN)
+        words = expire_command(config, life), expire_command(self.hash, life, MARGIN)
         checked((yield [commands(config, *words)])[0])
 
     def ttl(self) -> Flow[float | None]:
         """Seconds that are left, or None; UnknownFilter if it is gone."""
-        return left(self.keys)
+        return time_left(self.keys)
 
     def info(self) -> Flow[dict[str, Any]]:
         """What it was made for, and which generations there are."""
         rest, known = (yield from self.ttl()), (yield from self._learn())
-        live = known.live(self.pace, known.now)
+        live = known.live(self.schedule, known.now)
         return {
             "kind": "rotating",
             "capacity": self.config.capacity,

@@ -10,7 +10,7 @@ from bloomery import sizing
 from bloomery.errors import InvalidParameter
 from bloomery.filters.rotating import parse_window
 from bloomery.integrations.redis.bits.generations import Generations
-from bloomery.integrations.redis.bits.strings import create, opened
+from bloomery.integrations.redis.bits.strings import create, open_config
 from bloomery.integrations.redis.config import MAX_GENERATIONS, Config
 from bloomery.integrations.redis.planning import LONGEST_STRING, planned
 from bloomery.integrations.redis.wire.failures import checked
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from bloomery.integrations.redis.naming import Keys
     from bloomery.types import Hasher, Layout
 
-__all__ = ["created", "found", "planned_rotating"]
+__all__ = ["create_rotating", "open_rotating", "planned_rotating"]
 
 
 def planned_rotating(
@@ -54,7 +54,7 @@ def planned_rotating(
     return replace(made, kind="rotating", window=seconds, generations=generations, capacity=most)
 
 
-def created(keys: Keys, config: Config, ttl: float | None) -> Flow[Generations]:
+def create_rotating(keys: Keys, config: Config, ttl: float | None) -> Flow[Generations]:
     """Make it, or open it if there is just such a one."""
     found = yield from create(keys, config, ttl)
     made = Generations(keys, found)
@@ -66,6 +66,6 @@ def created(keys: Keys, config: Config, ttl: float | None) -> Flow[Generations]:
     return made
 
 
-def found(keys: Keys) -> Flow[Generations]:
+def open_rotating(keys: Keys) -> Flow[Generations]:
     """Open it."""
-    return Generations(keys, (yield from opened(keys)))
+    return Generations(keys, (yield from open_config(keys)))

@@ -9,8 +9,8 @@ from bloomery import _native
 from bloomery.errors import CorruptData, UnknownFilter
 from bloomery.integrations.redis.bits.scripts import CLEAR, MAKE, MARGIN, SETTLE, STRAY
 from bloomery.integrations.redis.config import Config
-from bloomery.integrations.redis.figures import figures
-from bloomery.integrations.redis.lifetimes import ending, left, milliseconds
+from bloomery.integrations.redis.expiry import expire_command, milliseconds, time_left
+from bloomery.integrations.redis.header import plain_info
 from bloomery.integrations.redis.naming import Keys
 from bloomery.integrations.redis.wire import change_feed
 from bloomery.integrations.redis.wire.failures import checked
@@ -19,7 +19,7 @@ from bloomery.integrations.redis.wire.flow import Ask, Flow, command, commands, 
 if TYPE_CHECKING:
     from bloomery.types import Batch, Key, Mask
 
-__all__ = ["Strings", "create", "opened", "places_of", "proposal", "whole"]
+__all__ = ["Strings", "create", "open_config", "places_of", "proposal", "whole"]
 
 _COUNTED = 1 << 25  # bytes whose bits one command counts: about 5 ms, and then others have a turn
 _SOME = 10_000  # keys a round trip: Redis does nothing else while it answers one
@@ -67,7 +67,7 @@ def create(keys: Keys, wanted: Config, ttl: float | None) -> Flow[Config]:
     return found
 
 
-def opened(keys: Keys) -> Flow[Config]:
+def open_config(keys: Keys) -> Flow[Config]:
     """Read the configuration of a filter that is there; UnknownFilter if it is not."""
     [some] = yield [command(keys.config, "GET", keys.config)]
     [held] = checked(some)
@@ -144,9 +144,9 @@ class Strings:
         answers = yield from self.contains_hashes(hashes)
         return _native.mask(answers, array)
 
-    def asked(self, key: Key, *, write: bool) -> tuple[_native.Commands, list[Ask]] | None:
-        """Return the one trip of one key, for `answered`; None if it takes more than that. A flow
-        for it took a tenth of a single `add`."""
+    def single_ask(self, key: Key, *, write: bool) -> tuple[_native.Commands, list[Ask]] | None:
+        """Return the round trip of a single key, for `single_answer`; None if it takes several. A
+        flow for it took a tenth of a single `add`."""
         if not self._short[write] or key is None:
             return None
         hashes, _ = self.places.hashes([key])
@@ -154,8 +154,8 @@ class Strings:
         [(shard, data, count)] = sent.parts
         return sent, [Ask(self.names[shard], data, count)]
 
-    def answered(self, sent: _native.Commands, replies: list[Any]) -> bool | None:
-        """Return the answer of that trip; None: something is wrong, and the flow tells what."""
+    def single_answer(self, sent: _native.Commands, replies: list[Any]) -> bool | None:
+        """Return the answer to that; None if something is wrong, and the flow is to say what."""
         [(shard, _, _)] = sent.parts
         for reply in replies:
             if isinstance(reply, Exception):
@@ -249,13 +249,13 @@ class Strings:
         change_feed.forbid(self.config.told, self.keys.name, "let one of them do it (EXPIRE)")
         life = milliseconds(seconds, "seconds")
         ends = [(self.keys.config, 0), *((name, MARGIN) for name in self.names)]
-        asks = [command(name, *ending(name, life, more)) for name, more in ends]
+        asks = [command(name, *expire_command(name, life, more)) for name, more in ends]
         for some in (yield asks):
             checked(some)
 
     def ttl(self) -> Flow[float | None]:
         """Seconds that are left, or None; UnknownFilter if it is gone."""
-        return left(self.keys)
+        return time_left(self.keys)
 
     def clear(self) -> Flow[None]:
         """Empty every string, each in one step."""
@@ -286,7 +286,10 @@ class Strings:
                 if not isinstance(ones, int) or not 0 <= ones <= _COUNTED * 8:
                     raise CorruptData("Redis counted what cannot be")
                 total += ones
-        return {**figures(self.config, total), "ttl": rest}
+        return {
+            **plain_info(self.config.header, self.config.kind, self.config.shards, total),
+            "ttl": rest,
+        }
 
 
 def _parts(hashes: bytes) -> Iterable[bytes]:

@@ -6,19 +6,19 @@ from __future__ import annotations
 import secrets
 from typing import TYPE_CHECKING, Any
 
-from bloomery import _native
 from bloomery.errors import IncompatibleFilters, StoreRefused
 from bloomery.filters import BloomFilter
 from bloomery.integrations.redis.bf.filter import BfFilter
-from bloomery.integrations.redis.transfer.pushing import Source, merged
+from bloomery.integrations.redis.header import PlainHeader
+from bloomery.integrations.redis.transfer.pushing import LocalFilter, merged
 from bloomery.integrations.redis.transfer.reading import Chunk, Progress, reading
-from bloomery.integrations.redis.transfer.uploading import Upload
+from bloomery.integrations.redis.transfer.uploading import StringUpload
 from bloomery.integrations.redis.wire.failures import checked
 from bloomery.integrations.redis.wire.flow import Flow, command
 
 if TYPE_CHECKING:
     from bloomery.integrations.redis.bits.strings import Strings
-    from bloomery.integrations.redis.config import Config
+    from bloomery.integrations.redis.config import Backend, Config
 
 __all__ = ["Relay", "merging"]
 
@@ -34,46 +34,46 @@ return 1
 """
 
 
-def merging(handle: Any, other: Any, progress: Progress | None) -> Flow[None] | Relay:
-    """What merges a filter, in Redis or here, into one in Redis: there, or by way of here."""
-    mine, link = handle._store, handle._link
-    require_mergeable(mine.config, other)
+def merging(into: Any, other: Any, progress: Progress | None) -> Flow[None] | Relay:
+    """Return what merges a filter, in Redis or here, into one in Redis: a flow where Redis itself
+    can do it, else a `Relay` by way of this process."""
+    mine, link = into.store, into.link
     if isinstance(other, BloomFilter):
-        return merged(mine, Source.of(other, "bloom"), progress)
-    if type(other._link) is not type(link):
+        _require_backends(mine.config, "bits")
+        local = LocalFilter.of(other, "bloom")
+        _require_mergeable(mine.config, local.header)
+        return merged(mine, local, progress)
+    config = getattr(getattr(other, "store", None), "config", None)
+    if config is not None:
+        _require_backends(mine.config, config.backend)
+    if config is None or config.kind != "bloom":
+        raise IncompatibleFilters(
+            f"merge takes another such filter in Redis or a BloomFilter, not {type(other).__name__}"
+        )
+    _require_mergeable(mine.config, config.header)
+    if type(other.link) is not type(link):
         raise IncompatibleFilters(
             "one of the filters is for threads and the other for asyncio: open both alike"
         )
-    theirs, near = other._store, link.client is other._link.client
+    theirs, same_client = other.store, link.client is other.link.client
     if isinstance(mine, BfFilter):
-        return mine.merge(theirs, near)
-    if near and together(link.client, mine, theirs):
+        return mine.merge(theirs, same_client)
+    if same_client and together(link.client, mine, theirs):
         return joined(mine, theirs)
-    return Relay(mine, theirs, other._link, progress)
+    return Relay(mine, theirs, other.link, progress)
 
 
-def require_mergeable(mine: Config, other: object) -> None:
-    """Raise IncompatibleFilters, with what differs, unless the bits of both mean the same."""
-    if mine.kind != "bloom":
-        raise IncompatibleFilters(
-            f"a {mine.kind} filter in Redis takes in no other: Redis merges bits, not counters or "
-            "generations; add the keys of both to one"
-        )
-    held = getattr(getattr(other, "_store", None), "config", None)
-    backends = {mine.backend, "bits" if held is None else held.backend}
-    if backends == {"bits", "bf"}:
+def _require_backends(mine: Config, theirs: Backend) -> None:
+    """Raise IncompatibleFilters if one filter is of bits, and the other a server's own."""
+    if mine.backend != theirs:
         raise IncompatibleFilters(
             "one of the filters is a server's own (BF.*), which hashes keys in another way: add "
             "the keys of both to one"
         )
-    if isinstance(other, BloomFilter):
-        header = other._header(0)
-    elif held is not None and held.kind == "bloom":
-        header = held.header
-    else:
-        raise IncompatibleFilters(
-            f"merge takes another such filter in Redis or a BloomFilter, not {type(other).__name__}"
-        )
+
+
+def _require_mergeable(mine: Config, header: bytes) -> None:
+    """Raise IncompatibleFilters, with what differs, unless the bits of both mean the same."""
     for name, (ours, theirs) in _differences(mine.header, header).items():
         raise IncompatibleFilters(
             f"merge needs filters of the same {name}: this one has {ours}, the other {theirs}; "
@@ -82,15 +82,13 @@ def require_mergeable(mine: Config, other: object) -> None:
 
 
 def _differences(mine: bytes, other: bytes) -> dict[str, tuple[Any, Any]]:
-    names = ("capacity", "error_rate", *_SHAPE)
-    one = dict(zip(names, _native.parse_header(mine, None), strict=False))
-    two = dict(zip(names, _native.parse_header(other, None), strict=False))
-    found: dict[str, tuple[Any, Any]] = {
-        name: (one[name], two[name]) for name in _SHAPE if one[name] != two[name]
+    ours, theirs = PlainHeader.of(mine)._asdict(), PlainHeader.of(other)._asdict()
+    differ: dict[str, tuple[Any, Any]] = {
+        name: (ours[name], theirs[name]) for name in _SHAPE if ours[name] != theirs[name]
     }
-    if "seed" in found and "siphash" in (one["hasher"], two["hasher"]):
-        found["seed"] = ("one", "another")  # a secret
-    return found
+    if "seed" in differ and "siphash" in (ours["hasher"], theirs["hasher"]):
+        differ["seed"] = ("one", "another")  # a secret
+    return differ
 
 
 def together(client: Any, strings: Strings, other: Strings) -> bool:
@@ -125,10 +123,10 @@ class Relay:
     """
 
     def __init__(
-        self, strings: Strings, other: Strings, there: Any, progress: Progress | None
+        self, strings: Strings, other: Strings, other_link: Any, progress: Progress | None
     ) -> None:
-        self.upload = Upload(strings, secrets.token_hex(8))
-        self.there = there  # the link to the other
+        self.upload = StringUpload(strings, secrets.token_hex(8))
+        self.other_link = other_link
         self._other, self._progress = other, progress
 
     def wanted(self) -> list[Chunk]:

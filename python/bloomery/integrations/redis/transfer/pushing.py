@@ -17,10 +17,10 @@ from bloomery.filters import BloomFilter, CountingBloomFilter
 from bloomery.integrations.redis.bits.counters import Counters
 from bloomery.integrations.redis.bits.strings import Strings, create
 from bloomery.integrations.redis.config import Config
-from bloomery.integrations.redis.lifetimes import milliseconds
+from bloomery.integrations.redis.expiry import milliseconds
 from bloomery.integrations.redis.planning import shards_for
 from bloomery.integrations.redis.transfer.reading import Progress
-from bloomery.integrations.redis.transfer.uploading import LIFE, Upload
+from bloomery.integrations.redis.transfer.uploading import LIFE, StringUpload
 from bloomery.integrations.redis.wire.failures import checked
 from bloomery.integrations.redis.wire.flow import Flow, command, commands
 from bloomery.storage import files
@@ -28,7 +28,7 @@ from bloomery.storage import files
 if TYPE_CHECKING:
     from bloomery.integrations.redis.naming import Keys
 
-__all__ = ["Source", "merged", "pushing", "uploaded"]
+__all__ = ["LocalFilter", "merged", "pushing", "uploaded"]
 
 _ATTEMPTS = 5
 
@@ -44,7 +44,7 @@ return 1
 
 
 @dataclass(frozen=True)
-class Source:
+class LocalFilter:
     """A local filter whose bytes are pushed."""
 
     filter: Any
@@ -52,7 +52,7 @@ class Source:
     changes: int
 
     @classmethod
-    def of(cls, filter: Any, kind: str) -> Source:
+    def of(cls, filter: Any, kind: str) -> LocalFilter:
         """Read it once, for the checksum of its bytes."""
         right: Any = BloomFilter if kind == "bloom" else CountingBloomFilter
         if not isinstance(filter, right):
@@ -85,7 +85,7 @@ class Source:
 
 def pushing(
     keys: Keys,
-    source: Source,
+    source: LocalFilter,
     shards: int | Literal["auto"],
     ttl: float | None,
     progress: Progress | None = None,
@@ -106,7 +106,7 @@ def pushing(
                 )
             yield from merged(_strings(keys, found), source, progress)
             return found
-        upload = Upload(_strings(keys, found), found.loading)
+        upload = StringUpload(_strings(keys, found), found.loading)
         if (yield from uploaded(upload, source, progress)):
             settled = yield from _settled(keys, upload, found, life)
             if settled is not None:
@@ -114,9 +114,9 @@ def pushing(
     raise _forgotten(keys)
 
 
-def merged(strings: Strings, source: Source, progress: Progress | None = None) -> Flow[None]:
+def merged(strings: Strings, source: LocalFilter, progress: Progress | None = None) -> Flow[None]:
     """Merge a local filter into one that is there; called again, it goes on where it was."""
-    upload = Upload(strings, f"{source.checksum:016x}")
+    upload = StringUpload(strings, f"{source.checksum:016x}")
     for _ in range(_ATTEMPTS):
         if (yield from uploaded(upload, source, progress)) and (yield from upload.merge()):
             yield from upload.forget()
@@ -124,7 +124,9 @@ def merged(strings: Strings, source: Source, progress: Progress | None = None) -
     raise _forgotten(strings.keys)
 
 
-def uploaded(upload: Upload, source: Source, progress: Progress | None = None) -> Flow[bool]:
+def uploaded(
+    upload: StringUpload, source: LocalFilter, progress: Progress | None = None
+) -> Flow[bool]:
     """Send what is missing; False if Redis has lost something of it meanwhile."""
     yield from upload.begun()
     if progress is not None:
@@ -143,7 +145,7 @@ def uploaded(upload: Upload, source: Source, progress: Progress | None = None) -
 
 
 def _claimed(
-    keys: Keys, source: Source, wanted: Config, *, fixed: bool, take: bool
+    keys: Keys, source: LocalFilter, wanted: Config, *, fixed: bool, take: bool
 ) -> Flow[Config]:
     """The configuration that there is, or that it is loading under from now on.
 
@@ -174,7 +176,7 @@ def _claimed(
         mine = replace(mine, shards=found.shards)
         if (yield from _instead(keys, held, mine.to_json(), LIFE)):
             # From now on the other finds nothing that it could put in place.
-            yield from Upload(_strings(keys, found), found.loading).forget()
+            yield from StringUpload(_strings(keys, found), found.loading).forget()
             return mine
 
 
@@ -182,7 +184,9 @@ def _strings(keys: Keys, config: Config) -> Strings:
     return (Counters if config.kind == "counting" else Strings)(keys, config)
 
 
-def _settled(keys: Keys, upload: Upload, found: Config, life: int | None) -> Flow[Config | None]:
+def _settled(
+    keys: Keys, upload: StringUpload, found: Config, life: int | None
+) -> Flow[Config | None]:
     """Put everything in its place; None if something is missing, or another has taken it."""
     before = found.to_json()
     [some] = yield [command(keys.config, "GET", keys.config)]

@@ -24,7 +24,7 @@ from bloomery.integrations.redis.wire.flow import Ask, Flow, command
 if TYPE_CHECKING:
     from bloomery.integrations.redis.bits.strings import Strings
 
-__all__ = ["LIFE", "Upload"]
+__all__ = ["LIFE", "StringUpload"]
 
 LIFE = 24 * 3600 * 1000  # milliseconds
 
@@ -80,7 +80,7 @@ return 1
 """
 
 
-class Upload:
+class StringUpload:
     """What is on its way into the strings of a filter, under an id."""
 
     def __init__(self, strings: Strings, id: str) -> None:

@@ -17,7 +17,7 @@ from bloomery.errors import BloomeryError, UnsupportedBatch
 if TYPE_CHECKING:
     from bloomery.types import Batch, Key
 
-__all__ = ["MARK", "rows", "sent"]
+__all__ = ["MARK", "encoded", "rows"]
 
 MARK = b"\xff\x00"
 _TEXT = b"\x00"  # what the canonical bytes of text and bytes begin with
@@ -27,7 +27,7 @@ _LISTS = ("to_pylist", "to_list", "tolist")
 _ONE = (str, bytes, bytearray)  # keys, and no batches
 
 
-def sent(key: Key) -> bytes:
+def encoded(key: Key) -> bytes:
     """Return the bytes that stand for a key."""
     if type(key) is str:
         return key.encode()  # which `rows` has tried

@@ -11,7 +11,7 @@ from bloomery.integrations.redis.wire.flow import Flow, command
 if TYPE_CHECKING:
     from bloomery.integrations.redis.naming import Keys
 
-__all__ = ["ending", "left", "milliseconds"]
+__all__ = ["expire_command", "milliseconds", "time_left"]
 
 _LONGEST_LIFE = 1e10  # seconds: 300 years
 
@@ -28,12 +28,12 @@ def milliseconds(seconds: Any, what: str = "ttl") -> int | None:
     return max(1, round(float(seconds) * 1000))
 
 
-def ending(key: bytes, life: int | None, more: int = 0) -> tuple[bytes | str | int, ...]:
+def expire_command(key: bytes, life: int | None, more: int = 0) -> tuple[bytes | str | int, ...]:
     """Return the words that let a key end in so many milliseconds, or never."""
     return ("PERSIST", key) if life is None else ("PEXPIRE", key, life + more)
 
 
-def left(keys: Keys) -> Flow[float | None]:
+def time_left(keys: Keys) -> Flow[float | None]:
     """Seconds that a filter has left, or None: it does not end. UnknownFilter if it is gone."""
     [some] = yield [command(keys.config, "PTTL", keys.config)]
     [rest] = checked(some)

@@ -22,7 +22,7 @@ from bloomery.integrations.redis.bf import parse
 from bloomery.integrations.redis.bf.filter import reserve, share
 from bloomery.integrations.redis.bits.strings import proposal
 from bloomery.integrations.redis.config import Config
-from bloomery.integrations.redis.lifetimes import ending, milliseconds
+from bloomery.integrations.redis.expiry import expire_command, milliseconds
 from bloomery.integrations.redis.planning import planned
 from bloomery.integrations.redis.wire.failures import checked
 from bloomery.integrations.redis.wire.flow import Ask, Flow, command, commands, packed
@@ -30,7 +30,7 @@ from bloomery.integrations.redis.wire.flow import Ask, Flow, command, commands, 
 if TYPE_CHECKING:
     from bloomery.integrations.redis.naming import Keys
 
-__all__ = ["create", "described", "planned_bf"]
+__all__ = ["create_bf", "describe_bf", "planned_bf"]
 
 _MOST_SHARDS = 16_384
 _KINDS = ("bloom", "scalable")  # of `bloomery serve`, whose keys stay
@@ -48,7 +48,7 @@ def planned_bf(capacity: int, error_rate: float, shards: object) -> Config:
     return replace(config, shards=count, backend="bf")
 
 
-def create(keys: Keys, wanted: Config, ttl: float | None) -> Flow[Config]:
+def create_bf(keys: Keys, wanted: Config, ttl: float | None) -> Flow[Config]:
     """Make a filter unless there is just such a one; FilterExists if there is another."""
     life = milliseconds(ttl)
     [[mine, held, left]] = yield [proposal(keys, wanted, life)]
@@ -79,7 +79,7 @@ def _reserve(keys: Keys, wanted: Config, life: int | None) -> Flow[None]:
     for name in keys.bits(wanted.shards):
         # What remains of one that expires at this moment stays, with its keys.
         about = ("BF.INFO", name, "CAPACITY")
-        asks.append(commands(name, reserve(name, size, rate), about, ending(name, life)))
+        asks.append(commands(name, reserve(name, size, rate), about, expire_command(name, life)))
     for name, (made, held, ended) in zip(keys.bits(wanted.shards), (yield asks), strict=True):
         _check_reserved(keys, made)
         checked([ended])
@@ -101,11 +101,11 @@ def _create_alone(keys: Keys, wanted: Config, life: int | None) -> Flow[Config]:
     [[made]] = yield [command(name, *reserve(name, *_size(wanted)))]
     _check_reserved(keys, made)
     if isinstance(made, Exception):
-        found = yield from described(keys)
+        found = yield from describe_bf(keys)
         _require_same(keys.name, found, wanted)
         return found
     if life is not None:
-        [some] = yield [command(name, *ending(name, life))]
+        [some] = yield [command(name, *expire_command(name, life))]
         checked(some)
     return wanted.settled()
 
@@ -142,7 +142,7 @@ def _require_same(name: str, found: Config, wanted: Config) -> None:
         )
 
 
-def described(keys: Keys) -> Flow[Config]:
+def describe_bf(keys: Keys) -> Flow[Config]:
     """Ask a filter without configuration what it is; UnknownFilter if there is none."""
     [name] = keys.bits(1)
     asked = packed(("BF.INFO", name)) + packed(("BF.DEBUG", name))
