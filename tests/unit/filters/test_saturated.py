@@ -12,8 +12,8 @@ import pytest
 
 from bloomery import BloomFilter, CountingBloomFilter, DeletableBloomFilter, sizing
 from bloomery.filters import AnyFilter
+from bloomery.integrations.redis.config import planned
 from bloomery.integrations.redis.header import plain_info
-from bloomery.integrations.redis.planning import planned
 
 Maker = Callable[[int, int], Any]  # of capacity and seed
 

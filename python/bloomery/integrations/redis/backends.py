@@ -1,4 +1,4 @@
-"""Which of two a filter in Redis is: strings of ours (`bits`), or a server's BF.* (`bf`)."""
+"""The two backends of a filter in Redis: strings of bits (`bits`), or a server's BF.* (`bf`)."""
 
 from __future__ import annotations
 
@@ -12,8 +12,7 @@ from bloomery.integrations.redis.bf.create import create_bf, describe_bf, planne
 from bloomery.integrations.redis.bf.filter import BfFilter
 from bloomery.integrations.redis.bits import strings
 from bloomery.integrations.redis.bits.strings import Strings
-from bloomery.integrations.redis.config import Config
-from bloomery.integrations.redis.planning import planned
+from bloomery.integrations.redis.config import Config, planned
 from bloomery.integrations.redis.transfer.pushing import LocalFilter, pushing
 from bloomery.integrations.redis.transfer.reading import copying
 from bloomery.integrations.redis.wire.failures import checked
@@ -39,7 +38,7 @@ BackendChoice = Literal["bits", "auto", "bf"]
 
 
 class Plans(NamedTuple):
-    """What a user asks for, as either."""
+    """The configuration that a user asks for, for each backend that it can have."""
 
     bits: Config | None
     bf: Config | None
@@ -87,7 +86,7 @@ def _create(keys: Keys, plans: Plans, ttl: float | None) -> Flow[Config]:
 
 
 def _with_strings(flow: Flow[Config], instead: str) -> Flow[Config]:
-    """What needs strings, where a server may have none."""
+    """Run a flow that needs strings; StoreRefused with a hint if the server keeps none."""
     try:
         return (yield from flow)
     except StoreRefused as problem:
@@ -99,24 +98,24 @@ def _with_strings(flow: Flow[Config], instead: str) -> Flow[Config]:
 
 
 def _has_bf(keys: Keys) -> Flow[bool]:
-    """Is it to be BF.*? As the configuration says; without one, if the server has them.
+    """Whether it is to be BF.*: as the configuration says; without one, if the server has them.
 
     The command itself is tried: Kvrocks does not tell about one by COMMAND INFO as Redis does, and
     a user who may not call it is told so.
     """
     [bits] = keys.bits(1)
-    tried = packed(("BF.EXISTS", bits, "a"))
-    [[held], [reply]] = yield [command(keys.config, "GET", keys.config), Ask(bits, tried, 1)]
-    if isinstance(held, bytes):
-        return Config.from_json(keys.name, held).backend == "bf"
-    if parse.unknown(held):
+    probe = packed(("BF.EXISTS", bits, "a"))
+    [[stored], [reply]] = yield [command(keys.config, "GET", keys.config), Ask(bits, probe, 1)]
+    if isinstance(stored, bytes):
+        return Config.from_json(keys.name, stored).backend == "bf"
+    if parse.unknown(stored):
         return True  # no strings: if anything, it has BF.*
-    checked([held])
+    checked([stored])
     return not parse.unknown(reply) and not parse.says(reply, "permission")
 
 
 def open_filter(keys: Keys) -> Flow[Strings | BfFilter]:
-    """Find out what a filter is that is there; UnknownFilter if it is not."""
+    """Open a filter of either backend; UnknownFilter if there is none."""
     try:
         return _store(keys, (yield from strings.open_config(keys)))
     except (UnknownFilter, StoreRefused) as problem:
@@ -139,7 +138,7 @@ def push_filter(
     ttl: float | None,
     progress: Progress | None,
 ) -> Flow[Strings | BfFilter]:
-    """Make a filter of a local one: of bits, if that is of ours; else one of BF.*."""
+    """Make a filter from a local one: of bits, or of BF.* if the local one is RedisBloom's."""
     if isinstance(local, RedisBloomFilter | BfCopy):
         if shards not in ("auto", 1):
             raise InvalidParameter(
@@ -159,5 +158,5 @@ def copy_filter(store: Strings | BfFilter, progress: Progress | None) -> Flow[An
 
 
 def _store(keys: Keys, config: Config) -> Strings | BfFilter:
-    """What does the work of a filter."""
+    """Return the store of a filter."""
     return BfFilter(keys, config) if config.backend == "bf" else Strings(keys, config)

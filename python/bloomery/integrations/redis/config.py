@@ -4,23 +4,29 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict, dataclass, replace
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
-from bloomery import _native
+from bloomery import _native, sizing
 from bloomery.errors import (
     BloomeryError,
     CorruptData,
     FilterExists,
     IncompatibleFilters,
+    InvalidParameter,
     UnknownFilter,
     UnsupportedVersion,
 )
+from bloomery.filters.hashers import check_hasher
 from bloomery.integrations.redis.header import CountingHeader, PlainHeader
 from bloomery.integrations.redis.wire import change_feed
 
-__all__ = ["MAX_GENERATIONS", "Backend", "Config"]
+if TYPE_CHECKING:
+    from bloomery.types import Hasher, Layout
+
+__all__ = ["LONGEST_STRING", "MAX_GENERATIONS", "Backend", "Config", "planned", "shards_for"]
 
 Backend = Literal["bits", "bf"]
+LONGEST_STRING = (1 << 29) - 64  # bytes: what Redis takes, with one behind the last line
 MAX_GENERATIONS = 64  # each is asked for each key
 _VERSION = 1
 _LONGEST_WINDOW = 1e12  # seconds
@@ -44,14 +50,14 @@ class Config:
     told: dict[str, Any] | None = None  # nodes to be told of what is added: see `change_feed`
 
     def to_json(self) -> bytes:
-        """Return it as it is kept."""
+        """Return it as Redis stores it."""
         fields = {name: value for name, value in asdict(self).items() if value is not None}
         fields["header"] = self.header.hex()
         return json.dumps({"bloomery": _VERSION, **fields}).encode()
 
     @classmethod
     def from_json(cls, name: str, data: Any) -> Config:
-        """Read what Redis holds; CorruptData if it is none of ours."""
+        """Read what Redis stores; CorruptData if bloomery did not write it."""
         if not isinstance(data, bytes) or len(data) > _LONGEST:
             raise _wrong(name, "it is no short text")
         try:
@@ -75,26 +81,26 @@ class Config:
 
     def _problem(self) -> str:
         """Say why this is no configuration of bloomery's; nothing if it is one."""
-        found: dict[str, Any] = asdict(self)  # whatever JSON had
-        window, generations = found["window"], found["generations"]
+        fields: dict[str, Any] = asdict(self)  # whatever JSON had
+        window, generations = fields["window"], fields["generations"]
         if type(self.shards) is not int or not 1 <= self.shards <= 1 << 20:
             return "its number of shards cannot be"
         if self.kind not in ("bloom", "counting", "rotating") or self.backend not in ("bits", "bf"):
             return "its kind is not known"
-        loading = found["loading"]
+        loading = fields["loading"]
         if loading is not None and (type(loading) is not str or len(loading) > 64):
             return "it does not say what is being loaded"
-        if not change_feed.right(found["told"]):
+        if not change_feed.right(fields["told"]):
             return "it does not say whom to tell"
-        if type(found["made"]) is not bool:
+        if type(fields["made"]) is not bool:
             return "it does not say whether it is made"
-        settings = (window, generations, found["capacity"])
-        if self.kind == "rotating" or any(one is not None for one in settings):
+        settings = (window, generations, fields["capacity"])
+        if self.kind == "rotating" or any(setting is not None for setting in settings):
             if type(window) not in (int, float) or not 0 < window < _LONGEST_WINDOW:
                 return "its window cannot be"
             if type(generations) is not int or not 1 <= generations <= MAX_GENERATIONS:
                 return "its generations cannot be"
-            if type(found["capacity"]) is not int or found["capacity"] < 1:
+            if type(fields["capacity"]) is not int or fields["capacity"] < 1:
                 return "its capacity cannot be"
         try:
             of, _, _ = _native.read_header(self.header, None)
@@ -109,26 +115,26 @@ class Config:
         return replace(self, made=True)
 
     def require_same(self, name: str, wanted: Config) -> None:
-        """Raise FilterExists, with what differs, unless another asks for just such a filter."""
-        mine, theirs = self.fields(), wanted.fields()
-        names = dict.fromkeys([*mine, *theirs])
+        """Raise FilterExists, with what differs, unless just such a filter is wanted."""
+        ours, theirs = self.fields(), wanted.fields()
+        names = dict.fromkeys([*ours, *theirs])
         if (self.kind, self.backend) != (wanted.kind, wanted.backend):
-            names = {name: None for name in mine if name in theirs}
-        other = {
-            field: _differs(field, mine.get(field), theirs.get(field))
+            names = {name: None for name in ours if name in theirs}
+        differing = {
+            field: _differs(field, ours.get(field), theirs.get(field))
             for field in names
-            if mine.get(field) != theirs.get(field)
+            if ours.get(field) != theirs.get(field)
         }
         # What follows from the rest says nothing more.
-        differences = [words for field, words in other.items() if field not in _FOLLOWING]
-        if other:
-            words = ", ".join(differences or other.values())
+        differences = [words for field, words in differing.items() if field not in _FOLLOWING]
+        if differing:
+            words = ", ".join(differences or differing.values())
             raise FilterExists(
                 f"filter {name!r} is there, with {words}: open it as it is, or take another name"
             )
 
     def require_kind(self, name: str, kind: str) -> None:
-        """Raise IncompatibleFilters if it is of another kind than who opens it takes."""
+        """Raise IncompatibleFilters, with the class to use, unless it is of this kind."""
         if self.kind != kind:
             right = {"bloom": "RedisFilter", "counting": "RedisCountingFilter"}
             raise IncompatibleFilters(
@@ -137,7 +143,7 @@ class Config:
             )
 
     def require_loaded(self, name: str) -> None:
-        """Raise UnknownFilter if it is still on its way into Redis."""
+        """Raise UnknownFilter if it is still being pushed to Redis."""
         if self.loading is not None:
             raise UnknownFilter(
                 f"filter {name!r} is still being pushed to this Redis: wait until it is whole, or "
@@ -167,15 +173,15 @@ class Config:
 
 @dataclass(frozen=True)
 class _Secret:
-    """A seed that is a key: compared, and not shown."""
+    """A seed that is a secret key: compared, and never put into a message."""
 
     value: int | bytes
 
 
-def _differs(field: str, mine: Any, other: Any) -> str:
-    if isinstance(mine, _Secret) or isinstance(other, _Secret):
+def _differs(field: str, ours: Any, theirs: Any) -> str:
+    if isinstance(ours, _Secret) or isinstance(theirs, _Secret):
         return f"another {field}"
-    return f"{field} {_word(mine)} and not {_word(other)}"
+    return f"{field} {_word(ours)} and not {_word(theirs)}"
 
 
 def _word(value: Any) -> str:
@@ -189,3 +195,45 @@ def _wrong(name: str, why: str) -> CorruptData:
         f"the configuration of filter {name!r} in Redis cannot be read: {why}; delete its keys, or "
         "take another name"
     )
+
+
+def planned(
+    capacity: int,
+    error_rate: float,
+    layout: Layout,
+    hasher: Hasher,
+    seed: int,
+    shards: int | Literal["auto"],
+) -> Config:
+    """Return the configuration of a plain filter of this size."""
+    plan = sizing.plan(capacity, error_rate, layout=layout)
+    seed = check_hasher(hasher, seed)
+    count = shards_for(plan.nbytes, shards)
+    header = _native.make_header(
+        "bloom",
+        plan.capacity,
+        plan.error_rate,
+        hasher,
+        seed,
+        layout=1 if plan.layout == "blocked" else 2,
+        lines_per_key=plan.lines_per_key,
+        num_hashes=plan.num_hashes,
+        num_bits=plan.num_bits,
+        nbytes=plan.nbytes,
+    )
+    return Config("bloom", header, count)
+
+
+def shards_for(nbytes: int, shards: int | Literal["auto"]) -> int:
+    """Return how many strings so many bytes are split into."""
+    needed = -(-nbytes // LONGEST_STRING)
+    count: Any = needed if shards == "auto" else shards
+    lines = nbytes // 64
+    most = min(lines, 16_384)
+    if not isinstance(count, int) or isinstance(count, bool) or not needed <= count <= most:
+        raise InvalidParameter(
+            f"shards is {shards!r}, must be 'auto' or in the range [{needed}, {most}] for "
+            f"{nbytes:,} bytes"
+        )
+    # Four lines on three shards are two on each, so two shards.
+    return -(-lines // -(-lines // count))

@@ -1,4 +1,4 @@
-"""How long a filter in Redis lives."""
+"""The time to live of a filter in Redis: checked, set and asked for."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _LONGEST_LIFE = 1e10  # seconds: 300 years
 
 
 def milliseconds(seconds: Any, what: str = "ttl") -> int | None:
-    """Check a time to live; what Redis takes."""
+    """Check a time to live in seconds; return it as Redis takes it."""
     if seconds is None:
         return None
     right = isinstance(seconds, int | float) and not isinstance(seconds, bool)
@@ -29,12 +29,13 @@ def milliseconds(seconds: Any, what: str = "ttl") -> int | None:
 
 
 def expire_command(key: bytes, life: int | None, more: int = 0) -> tuple[bytes | str | int, ...]:
-    """Return the words that let a key end in so many milliseconds, or never."""
+    """Return the command that lets a key expire in so many milliseconds, or never."""
     return ("PERSIST", key) if life is None else ("PEXPIRE", key, life + more)
 
 
 def time_left(keys: Keys) -> Flow[float | None]:
-    """Seconds that a filter has left, or None: it does not end. UnknownFilter if it is gone."""
+    """Return the seconds until a filter expires, or None if it does not; UnknownFilter if it is
+    gone."""
     [some] = yield [command(keys.config, "PTTL", keys.config)]
     [rest] = checked(some)
     if not isinstance(rest, int) or rest == -2:

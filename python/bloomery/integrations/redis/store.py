@@ -1,4 +1,4 @@
-"""What every filter in Redis can do, whatever holds its bits: flows, for threads and asyncio."""
+"""The interface of what holds the bits of a filter: strings, generations, or a server's BF.*."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def as_batch(key: Key) -> list[Key]:
 
 
 class Store(Protocol):
-    """Strings of bits or counters, generations of them, or a server's own filters."""
+    """Does what a filter is asked for, as flows: once for threads and for asyncio."""
 
     keys: Keys
     config: Config

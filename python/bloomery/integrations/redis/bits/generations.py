@@ -52,10 +52,10 @@ class _PendingBatch:
     written: set[int] = field(default_factory=set)
 
     def note(self, answers: bytes, *, new: bool) -> None:
-        """Take in what one generation says: a count, or 1 where the key is new."""
-        one = answers.translate(_NOT if new else _ANY)
-        both = int.from_bytes(one, "little") | int.from_bytes(self.maybe, "little")
-        self.maybe = both.to_bytes(len(one), "little")
+        """Add what one generation answered: a count, or with `new` 1 where it had not the key."""
+        maybe = answers.translate(_NOT if new else _ANY)
+        both = int.from_bytes(maybe, "little") | int.from_bytes(self.maybe, "little")
+        self.maybe = both.to_bytes(len(maybe), "little")
 
 
 class Generations:
@@ -88,7 +88,7 @@ class Generations:
     # ---- flows
 
     def prepare(self) -> Flow[None]:
-        """Note that there is such a filter, which lives as long as its configuration."""
+        """Make the hash of the generations, which lives as long as the configuration."""
         rest = yield from self.ttl()
         life = None if rest is None else max(1, round(rest * 1000))
         words = ("HSET", self.hash, "made", 1), expire_command(self.hash, life, MARGIN)
@@ -132,30 +132,30 @@ class Generations:
         return _native.mask((yield from self._maybe(hashes, add=True)).translate(_NOT), array)
 
     def _maybe(self, hashes: bytes, *, add: bool) -> Flow[bytes]:
-        found, step = b"", 8 * max(1, _SOME // (self.count + 1))
+        maybe, step = b"", 8 * max(1, _SOME // (self.count + 1))
         for start in range(0, len(hashes), step):
-            some = hashes[start : start + step]
-            batch = _PendingBatch(some, bytes(len(some) // 8))
+            part = hashes[start : start + step]
+            batch = _PendingBatch(part, bytes(len(part) // 8))
             yield from self._settled(batch, add=add)
-            found += batch.maybe
-        return found
+            maybe += batch.maybe
+        return maybe
 
     def _settled(self, batch: _PendingBatch, *, add: bool) -> Flow[None]:
-        """Do it until it was done in the generation that Redis's time is in."""
+        """Add or ask, again until it was done in the generation that Redis's time is in."""
         if self.known is None:
             yield from self._learn()
         for _ in range(_TRIES):
             known = self.known
             assert known is not None
-            current = known.guessed(self.schedule)
+            current = known.guess_current(self.schedule)
             if add and current not in known.made:
                 yield from self._make(current)
                 continue
             asked = known.live(self.schedule, current) - ({current} if add else set())
-            told = yield from self._trip(batch, asked, current if add else None)
+            latest = yield from self._trip(batch, asked, current if add else None)
             # One that was made meanwhile may hold a key that was there before we asked.
-            missing = told.live(self.schedule, told.now) - batch.asked - batch.written
-            if add and told.now == current and current in batch.written:
+            missing = latest.live(self.schedule, latest.now) - batch.asked - batch.written
+            if add and latest.now == current and current in batch.written:
                 if missing:
                     batch.maybe = b"\1" * len(batch.maybe)
                 return
@@ -169,7 +169,7 @@ class Generations:
     def _trip(
         self, batch: _PendingBatch, asked: set[int], add: int | None
     ) -> Flow[KnownGenerations]:
-        """One round trip: ask in these generations, and add to one; what Redis said of them."""
+        """Make a round trip: ask in these generations, add to one; return which ones there are."""
         # Time comes first if we ask, so that what was added before is in a generation that is known
         # then; and last if we add: the key must not be in a generation that is over.
         clock = packed(("TIME",)) + packed(("HKEYS", self.hash))
@@ -179,8 +179,8 @@ class Generations:
             call = self.places.add if number == add else self.places.contains
             sent.append(call(batch.hashes, [self.name_of(number)]))
         body, counts = b"", []
-        for number, one in zip(order, sent, strict=True):
-            _, data, count = one.parts[0]
+        for number, request in zip(order, sent, strict=True):
+            _, data, count = request.parts[0]
             # Its length comes first, and again: what goes away in between would be zeros.
             body += data + packed(("STRLEN", self.name_of(number)))
             counts.append(count + 1)
@@ -192,29 +192,29 @@ class Generations:
         clocked, answered = (first, last) if add is None else (last, first)
         known = self._learned(clocked)
         live = known.live(self.schedule, known.now)
-        for number, one, count in zip(order, sent, counts, strict=True):
+        for number, request, count in zip(order, sent, counts, strict=True):
             [length, *own, after], answered = answered[:count], answered[count:]
             if not length == after == self.nbytes + 1:
                 yield from self._missed(number)
                 continue
-            one.feed(0, [self.nbytes, *own])
+            request.feed(0, [self.nbytes, *own])
             if number in live and number not in batch.written:
-                batch.note(one.answers, new=number == add)
+                batch.note(request.answers, new=number == add)
                 batch.asked.add(number)
             if number == add:
                 batch.written.add(number)
         return known
 
     def _missed(self, number: int) -> Flow[None]:
-        """A generation was not whole: it has ended meanwhile, or it is lost."""
+        """Raise UnknownFilter if a generation whose string is not whole has not just ended."""
         name = self.name_of(number)
         words = (name, self.hash, number, self.nbytes + 1, self.schedule.end(number))
         [replies] = yield [command(name, "EVAL", LOST_GENERATION, 2, *words)]
         if checked(replies) == [1]:
             raise self._gone()
 
-    def _made(self) -> Flow[list[int]]:
-        """Numbers of the generations that there are; none if there is no filter."""
+    def _numbers(self) -> Flow[list[int]]:
+        """Return the numbers of the generations that exist; none if there is no filter."""
         [replies] = yield [commands(self.hash, ("TIME",), ("HKEYS", self.hash))]
         clock, fields = checked(replies)
         names = [b"made", *fields] if isinstance(fields, list) else fields
@@ -223,18 +223,18 @@ class Generations:
 
     def clear(self) -> Flow[None]:
         """Forget every key, in one step. Who adds meanwhile finds no generation, and makes one."""
-        made = yield from self._made()
-        names = [self.name_of(number) for number in made]
-        words: tuple[bytes | int, ...] = (1 + len(names), self.hash, *names, *made)
-        [some] = yield [command(self.hash, "EVAL", CLEAR_GENERATIONS, *words)]
-        if checked(some) != [1]:
+        numbers = yield from self._numbers()
+        names = [self.name_of(number) for number in numbers]
+        words: tuple[bytes | int, ...] = (1 + len(names), self.hash, *names, *numbers)
+        [replies] = yield [command(self.hash, "EVAL", CLEAR_GENERATIONS, *words)]
+        if checked(replies) != [1]:
             raise self._gone()
 
     def delete(self) -> Flow[None]:
         """Take the filter away."""
-        strings = [self.name_of(number) for number in (yield from self._made())]
-        [some] = yield [command(self.hash, "UNLINK", self.keys.config, self.hash, *strings)]
-        checked(some)
+        strings = [self.name_of(number) for number in (yield from self._numbers())]
+        [replies] = yield [command(self.hash, "UNLINK", self.keys.config, self.hash, *strings)]
+        checked(replies)
 
     def expire(self, seconds: float | None) -> Flow[None]:
         """Let it end in so many seconds, or never. Generations end by themselves."""
@@ -249,7 +249,7 @@ class Generations:
 
     def info(self) -> Flow[dict[str, Any]]:
         """What it was made for, and which generations there are."""
-        rest, known = (yield from self.ttl()), (yield from self._learn())
+        ttl, known = (yield from self.ttl()), (yield from self._learn())
         live = known.live(self.schedule, known.now)
         return {
             "kind": "rotating",
@@ -260,5 +260,5 @@ class Generations:
             "generation": known.now,
             "live_generations": len(live),
             "nbytes": self.nbytes * len(live),
-            "ttl": rest,
+            "ttl": ttl,
         }

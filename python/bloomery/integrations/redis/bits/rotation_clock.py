@@ -30,7 +30,7 @@ class RotationSchedule(NamedTuple):
         return math.floor((number * self.each - self.shift) * 1000)
 
     def end(self, number: int) -> int:
-        """When its string ends."""
+        """When its string expires: milliseconds of Redis's own time."""
         return math.ceil(((number + 1 + self.whole) * self.each + SLACK - self.shift) * 1000)
 
 
@@ -45,13 +45,13 @@ class KnownGenerations(NamedTuple):
     def from_replies(
         cls, schedule: RotationSchedule, clock: Any, fields: Any
     ) -> KnownGenerations | None:
-        """From the replies to TIME and HKEYS; None if the hash is not there."""
+        """Return what the replies to TIME and HKEYS say; None if the hash is not there."""
         try:
             seconds, microseconds = (int(part) for part in clock)
             names = set(fields)
             if len(names) > _LONGEST:
                 raise ValueError
-            made = frozenset(int(one) for one in names - {b"made"})
+            made = frozenset(int(name) for name in names - {b"made"})
         except (TypeError, ValueError):
             raise CorruptData("Redis answered to TIME or HKEYS with what it never does") from None
         if b"made" not in names:
@@ -59,12 +59,12 @@ class KnownGenerations(NamedTuple):
         now = seconds + microseconds / 1e6
         return cls(_current(schedule, now, made), made, now - time.monotonic())
 
-    def guessed(self, schedule: RotationSchedule) -> int:
+    def guess_current(self, schedule: RotationSchedule) -> int:
         """The current generation by our own clock."""
         return _current(schedule, time.monotonic() + self.ahead, self.made)
 
     def live(self, schedule: RotationSchedule, current: int) -> set[int]:
-        """Those that are asked when this one is the current one."""
+        """The generations within the window, when this one is the current one."""
         return {number for number in self.made if number >= current - schedule.whole}
 
 

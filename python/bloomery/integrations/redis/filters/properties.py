@@ -1,4 +1,4 @@
-"""Settings of filters in Redis as properties, for threads and for asyncio: nothing is asked."""
+"""Properties of the filters in Redis, from their configuration: Redis is not asked."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class FilterProperties(ABC):
         """What it was made with, as `repr` shows it."""
 
     def _size_in_redis(self) -> str:
-        """What of it is in Redis."""
+        """How much of Redis it takes, as `repr` says it."""
         return f"{_nbytes(self._config):,} bytes in Redis"
 
     def __repr__(self) -> str:
@@ -85,7 +85,7 @@ class PlainProperties(FilterProperties):
         return self._config.backend
 
     def _own(self) -> PlainHeader:
-        """What only bits of ours have; a server's own filter is told about by `info()`."""
+        """Return the header; AttributeError for a server's own filter, which `info()` describes."""
         if self._config.backend == "bf":
             raise AttributeError(
                 f"filter {self._name!r} is one of the server's own (BF.*), with a layout, a hash "
@@ -100,12 +100,12 @@ class PlainProperties(FilterProperties):
 
     @property
     def num_bits(self) -> int:
-        """Its bits."""
+        """Bits of the whole filter."""
         return self._own().num_bits
 
     @property
     def num_hashes(self) -> int:
-        """Bits of a key."""
+        """How many bits a key sets."""
         return self._own().num_hashes
 
     @property
@@ -115,22 +115,22 @@ class PlainProperties(FilterProperties):
 
     @property
     def hasher(self) -> Hasher:
-        """As given."""
+        """The hash function."""
         return self._own().hasher
 
     @property
     def seed(self) -> int:
-        """As given; whoever reads the configuration in Redis can read it too."""
+        """The seed of the hash function; whoever can read Redis can read it too."""
         return self._own().seed
 
     @property
     def shards(self) -> int:
-        """How many strings hold its bits, or filters of the server's its keys."""
+        """How many strings its bits are in; with BF.*, how many filters of the server."""
         return self._config.shards
 
     @property
     def nbytes(self) -> int:
-        """How long they are together."""
+        """Bytes of all its strings."""
         return self._own().nbytes
 
 

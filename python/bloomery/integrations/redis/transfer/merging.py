@@ -1,5 +1,5 @@
-"""One filter merged into another in Redis: by BITOP where both lie in one slot, else through a
-string that is filled beside each of its own."""
+"""Merging one filter into another in Redis: by BITOP where both lie in one slot; else the other is
+read, written beside the first, and merged from there."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def _differences(mine: bytes, other: bytes) -> dict[str, tuple[Any, Any]]:
 
 
 def together(client: Any, strings: Strings, other: Strings) -> bool:
-    """Can this Redis itself merge each string of the one into that of the other?"""
+    """Whether Redis itself can merge each string of one into that of the other."""
     if strings.sizes != other.sizes:
         return False
     if not hasattr(client, "nodes_manager"):  # no cluster
@@ -100,24 +100,24 @@ def together(client: Any, strings: Strings, other: Strings) -> bool:
     from redis.crc import key_slot
 
     pairs = zip(strings.names, other.names, strict=True)
-    return all(key_slot(one) == key_slot(two) for one, two in pairs)
+    return all(key_slot(first) == key_slot(second) for first, second in pairs)
 
 
 def joined(strings: Strings, other: Strings) -> Flow[None]:
     """Merge strings of the same slots."""
     asks = [
-        command(one, "EVAL", _JOIN, 2, one, two, size)
-        for one, two, size in zip(strings.names, other.names, strings.lengths, strict=True)
+        command(mine, "EVAL", _JOIN, 2, mine, theirs, size)
+        for mine, theirs, size in zip(strings.names, other.names, strings.lengths, strict=True)
     ]
-    results = [checked(some)[0] for some in (yield asks)]
+    results = [checked(replies)[0] for replies in (yield asks)]
     for shard, result in enumerate(results):
         if result != 1:
-            yield from (other if result == 2 else strings).lost(shard)
+            yield from (other if result == 2 else strings).raise_lost(shard)
     yield from strings.tell_merged()
 
 
 class Relay:
-    """A filter on its way from one Redis, or slot, to another: read there, written here, in turns.
+    """Merges a filter of another Redis, or slot: reads it chunk by chunk, and uploads each chunk.
 
     The string that is filled has a name of its own, and ends by itself if this does.
     """
@@ -130,25 +130,25 @@ class Relay:
         self._other, self._progress = other, progress
 
     def wanted(self) -> list[Chunk]:
-        """What is to be read and written next."""
+        """Return the chunks to be read and written next; none: all are."""
         if self._progress is not None:
             self._progress(self.upload.done, self.upload.total)
         return self.upload.wanted()
 
     def read(self, chunks: list[Chunk]) -> Flow[list[bytes]]:
-        """Read these parts of ours, in the other's strings."""
-        found = [self._other.chunks(*self.upload.strings.span(chunk)) for chunk in chunks]
-        flat = [part for parts in found for part in parts]
+        """Read these chunks from the other filter, whose strings may be cut in other places."""
+        ranges = [self._other.chunks(*self.upload.strings.span(chunk)) for chunk in chunks]
+        flat = [part for parts in ranges for part in parts]
         data = iter((yield from reading(self._other, flat)))
-        return [b"".join(next(data) for _ in parts) for parts in found]
+        return [b"".join(next(data) for _ in parts) for parts in ranges]
 
-    def write(self, chunks: list[Chunk], found: list[bytes]) -> Flow[None]:
-        """Write them."""
-        if not (yield from self.upload.put(chunks, found)):
+    def write(self, chunks: list[Chunk], contents: list[bytes]) -> Flow[None]:
+        """Upload these chunks."""
+        if not (yield from self.upload.put(chunks, contents)):
             raise self._lost()
 
     def end(self) -> Flow[None]:
-        """Merge what has come."""
+        """Merge what was uploaded into the filter."""
         if not (yield from self.upload.merge()):
             raise self._lost()
         yield from self.upload.forget()
