@@ -58,7 +58,7 @@ def made(filter: Any, source: SqlSource, cache: str, queue: str) -> Guard:
 def work(guard: Guard, number: int, of: int, log: TextIO, ended: Callable[[], bool]) -> None:
     """Write down [what, key, value, by, began, ended] of each write and each answer, by a clock
     that all processes share; of a write, too, whether the cache may not have heard of it."""
-    caching = core_of(guard).caching
+    caching = core_of(guard).cache
     assert caching is not None
     draw = random.Random(number)
     for value in itertools.count(number, of):

@@ -14,8 +14,8 @@ from typing import Any
 
 from bloomery import errors
 from bloomery.integrations.redis.bits.strings import create
+from bloomery.integrations.redis.config import planned
 from bloomery.integrations.redis.naming import Keys
-from bloomery.integrations.redis.planning import planned
 from bloomery.integrations.redis.wire.failures import checked
 from bloomery.integrations.redis.wire.flow import Flow, command
 from bloomery.service.domain import operations
@@ -227,7 +227,7 @@ def _foreign(name: bytes) -> errors.IncompatibleFilters:
 
 def _deleted(catalogue: Catalogue, listed: Listed) -> Flow[None]:
     """Delete the strings, and then the entry of the catalogue."""
-    yield from Shared.of(listed, 0).strings.unlinked()
+    yield from Shared.of(listed, 0).strings.unlink()
     with contextlib.suppress(Changed):
         yield from catalogue.change(listed.name, listed, None)
 
