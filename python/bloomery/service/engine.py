@@ -139,13 +139,13 @@ class Engine:
         Python."""
         for name in names:
             self._locked.add(name)
-            self.shelf.set_busy(name, True)
+            self.shelf.set_locked(name, True)
 
     def unlock(self, names: Iterable[bytes]) -> None:
         """Let everybody change them again."""
         for name in names:
             self._locked.remove(name)
-            self.shelf.set_busy(name, False)
+            self.shelf.set_locked(name, False)
 
     @contextmanager
     def as_owner(self) -> Iterator[None]:
@@ -302,7 +302,7 @@ class _EntryShelf:
             full=f"this filter {refusal(entry)}" if asked else _NON_SCALING,
             mark=mark,
             loading=filter is None,
-            mirrored=entry.followed,
+            followed=entry.followed,
         )
 
     def drop(self, name: bytes) -> None:

@@ -25,8 +25,7 @@ from bloomery.service.observe.logs import Say
 from bloomery.service.policy.alerts import Alerts
 from bloomery.service.replication.apply import Mirror
 from bloomery.service.replication.catalogue import Catalogue
-from bloomery.service.replication.expired import Expired
-from bloomery.service.replication.lifecycle import Control
+from bloomery.service.replication.lifecycle import Control, Expired
 from bloomery.service.replication.loader import Loader
 from bloomery.service.replication.log import StoreLog
 from bloomery.service.replication.outbox import Outbox
@@ -192,8 +191,8 @@ class Node:
         While Redis is known to be away nobody writes, and the copy is all there is."""
         self.aside = self.stale and self.down_since is None
         aside = self.aside or self.settings.store_consistency == "shared"
-        if aside is not self.engine.shelf.aside:
-            self.engine.shelf.aside = aside
+        if aside is not self.engine.shelf.bypassed:
+            self.engine.shelf.bypassed = aside
 
     # Between the event loop and the other threads.
 
