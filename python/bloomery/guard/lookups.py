@@ -167,12 +167,12 @@ def _resolve(core: Core, flight: Flight, wanted: dict[bytes, Any]) -> Flow[dict[
     if left:
         tokens = yield from lease(core, left)
         try:
-            found = yield from core.source.get(list(left.values()))
+            values = yield from core.source.get(list(left.values()))
         except SourceUnavailable as problem:
             if counting:
                 core.observed.unknown(left.values())
             return answers | (yield from _without_source(core, flight, left, cached, problem))
-        answers |= yield from store(core, flight, left, found, tokens, counting)
+        answers |= yield from store(core, flight, left, values, tokens, counting)
     return answers
 
 
@@ -186,7 +186,7 @@ def store(
     core: Core,
     flight: Flight,
     asked: Mapping[bytes, Any],
-    found: Mapping[Any, Any],
+    values: Mapping[Any, Any],
     tokens: Mapping[bytes, Any] | None,
     counting: bool,
 ) -> Flow[dict[bytes, Answer]]:
@@ -194,10 +194,10 @@ def store(
     written meanwhile."""
     answers: dict[bytes, Answer] = {}
     for name, key in asked.items():
-        answers[name] = Answer(True, found[key], "source") if key in found else Answer(False)
+        answers[name] = Answer(True, values[key], "source") if key in values else Answer(False)
         if not answers[name].found:
             core.deny(key, counting)
-    core.observed.answered(found, [key for key in asked.values() if key not in found])
+    core.observed.answered(values, [key for key in asked.values() if key not in values])
     if core.cache is not None and tokens is not None:
         clean = flight.store()
         entries = [

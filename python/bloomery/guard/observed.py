@@ -213,15 +213,15 @@ class Observed:
                 if not (key in older or key in self._older or key in self._newer):
                     newer.add(key)
 
-    def answered(self, found: Iterable[Any], denied: Iterable[Any]) -> None:
+    def answered(self, present: Iterable[Any], denied: Iterable[Any]) -> None:
         """Settle unconfirmed keys: the source has some, and denied others."""
         older, newer = self._unconfirmed
         if not (older.count or newer.count):
             return
         with self._lock:
             newer.answered(denied, absent=True)
-            newer.answered(found, absent=False)
-            for key in found:
+            newer.answered(present, absent=False)
+            for key in present:
                 self._settle(key)
 
     def _settle(self, key: Any) -> bool:

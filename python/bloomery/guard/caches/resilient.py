@@ -60,8 +60,8 @@ class ResilientCache:
         if not (yield from self._ready()):
             return {}
         try:
-            held = yield self._call(self.cache.get_many, keys)
-            found = {key: entry for key, entry in zip(keys, held, strict=True) if entry is not None}
+            entries = yield self._call(self.cache.get_many, keys)
+            cached = {key: e for key, e in zip(keys, entries, strict=True) if e is not None}
         except PoisonedCache:
             self.breaker.succeeded()  # it is there, at least
             raise
@@ -69,7 +69,7 @@ class ResilientCache:
             self._failed(problem)
             return {}
         self.breaker.succeeded()
-        return found
+        return cached
 
     def lease(self, keys: Sequence[bytes]) -> Flow[Mapping[bytes, Any] | None]:
         """Tokens, with which `put` takes what the source says from now on; None: put nothing."""
@@ -80,12 +80,12 @@ class ResilientCache:
             return None
         try:
             tokens = yield self._call(lease_many, keys)
-            given = dict(zip(keys, tokens, strict=True))
+            leased = dict(zip(keys, tokens, strict=True))
         except Exception as problem:  # noqa: BLE001  # as above
             self._failed(problem)
             return None
         self.breaker.succeeded()
-        return given
+        return leased
 
     def put(self, entries: Sequence[tuple[bytes, Cached]]) -> Flow[None]:
         """Write these entries, unless it is away."""

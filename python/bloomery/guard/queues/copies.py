@@ -47,20 +47,20 @@ class PendingCopies:
     def done(self, name: bytes, token: str) -> bool:
         """Forget an add that is done. True: it was not tried before, so if the source says that the
         key was there, another had added it."""
-        adds, found = self._find(name, token)
-        if found is None:
+        adds, add = self._find(name, token)
+        if add is None:
             return False
-        first = next(iter(adds)) == found
-        tried = adds.pop(found)
+        first = next(iter(adds)) == add
+        tried = adds.pop(add)
         if not adds:
             self._waiting.pop(name, None)
         return first and not tried
 
     def doubt(self, name: bytes, token: str) -> None:
         """Note that this add was tried, and that nobody knows what came of it."""
-        adds, found = self._find(name, token)
-        if found is not None:
-            adds[found] = True
+        adds, add = self._find(name, token)
+        if add is not None:
+            adds[add] = True
 
     def _find(self, name: bytes, token: str) -> tuple[dict[str | int, bool], str | int | None]:
         """The adds of a key that wait, and which of them this is. One that is not known by its
@@ -68,7 +68,7 @@ class PendingCopies:
         adds = self._waiting.get(name, {})
         if token in adds:
             return adds, token
-        return adds, next((one for one in adds if isinstance(one, int)), None)
+        return adds, next((add for add in adds if isinstance(add, int)), None)
 
     def share(self, name: bytes) -> None:
         """Note that one copy stands for the source's key and for those that wait."""

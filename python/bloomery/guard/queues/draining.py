@@ -77,9 +77,9 @@ class _Drain:
             core.back_pressure.begin()
             while items := (yield Call(self.queue.head, (_BATCH,))):
                 for is_look, group in groupby(items, lambda item: item.what == "look"):
-                    for some in [list(group)] if is_look else [[item] for item in group]:
+                    for batch in [list(group)] if is_look else [[item] for item in group]:
                         yield from self._keep_lease()
-                        yield from self._look(some) if is_look else self._write(some[0])
+                        yield from self._look(batch) if is_look else self._write(batch[0])
                 yield from self._take_out()
         except (SourceUnavailable, _Stop):
             pass
@@ -130,9 +130,9 @@ class _Drain:
         try:
             with core.flights.watch(keys) as flight:
                 tokens = yield from lease(core, keys)
-                found = yield from core.source.get(list(keys.values()))
+                values = yield from core.source.get(list(keys.values()))
                 flight.spoiled |= yield Call(self.queue.pending, (list(keys),))
-                answers = yield from store(core, flight, keys, found, tokens, counting=False)
+                answers = yield from store(core, flight, keys, values, tokens, counting=False)
         except (QueueUnavailable, SourceUnavailable):
             raise
         except Exception as problem:  # noqa: BLE001  # the source refuses
