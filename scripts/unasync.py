@@ -144,12 +144,63 @@ GUARD = [
                 "self._checked = self._closed = False",
                 "self._checked = self._closed = False\n        self._check()",
             ),
-            (", asyncio.TimeoutError", ""),
         ],
     ),
 ]
 
-REDIS: list[Twin] = []
+_REDIS_WORDS = [
+    (" for asyncio", " for threads"),
+    ("redis.filters.aiobase", "redis.filters.base"),
+    ('await seen.contains("alice")', '"alice" in seen'),
+]
+
+REDIS = [
+    Twin(
+        "integrations/redis/wire/aiolink.py",
+        "integrations/redis/wire/baselink.py",
+        [
+            ("on an event loop", "in the caller's thread"),
+            ("Tasks of one loop may share it.", "Threads may share it."),
+            ("AsyncLink", "BaseLink"),
+            ("for_asyncio=True", "for_asyncio=False"),
+            ("import asyncio", "import time"),
+            ("asyncio.sleep", "time.sleep"),
+            ("\n            await cluster.initialize()", ""),  # done when it was made
+            ("AsyncNodePool(node)", "cluster.get_redis_connection(node).connection_pool"),
+        ],
+    ),
+    Twin(
+        "integrations/redis/filters/aiobase.py",
+        "integrations/redis/filters/base.py",
+        [
+            (" for asyncio", " for threads"),
+            ("Tasks of one loop", "Threads"),
+            ("redis.wire.aiolink", "redis.wire.link"),
+            (
+                "    def __contains__(self, key: object) -> bool:\n"
+                '        """Refused: `in` cannot wait for Redis."""\n'
+                '        raise TypeError("`in` cannot wait for Redis: await .contains(key)")\n\n',
+                "",
+            ),
+            ("async def contains", "def __contains__"),
+        ],
+    ),
+    Twin(
+        "integrations/redis/filters/aio.py",
+        "integrations/redis/filters/filter.py",
+        _REDIS_WORDS,
+    ),
+    Twin(
+        "integrations/redis/filters/aiocounting.py",
+        "integrations/redis/filters/counting.py",
+        _REDIS_WORDS,
+    ),
+    Twin(
+        "integrations/redis/filters/aiorotating.py",
+        "integrations/redis/filters/rotating.py",
+        _REDIS_WORDS,
+    ),
+]
 
 TWINS = [*CLIENT, *GUARD, *REDIS]
 

@@ -57,11 +57,6 @@ def verify(bank: Any) -> None:
     bank._verify()
 
 
-def store_of(filter: Any) -> Any:
-    """What does the work of a filter in Redis: its bits, generations, or BF.*."""
-    return filter._store
-
-
 def database_of(source: SqlSource) -> Any:
     """The connections of a source to its database."""
     return source._database

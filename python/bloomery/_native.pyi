@@ -572,9 +572,11 @@ class Shelf:
         full: str = "full",
         mark: int | None = None,
         loading: bool = False,
-        mirrored: bool = False,
+        followed: bool = False,
     ) -> None:
         """Give a name to a filter, or to another in place of the one that had it."""
+    def __len__(self) -> int:
+        """How many names there are."""
     def drop(self, name: bytes) -> bool:
         """Take a name away; False if there was none."""
     def add(
@@ -606,9 +608,9 @@ class Shelf:
         """
     def take_marked(self) -> list[int]:
         """Numbers of the filters that have reached their mark, each once."""
-    def set_busy(self, name: bytes, busy: bool) -> None:
-        """While true, commands about this name go to Python: somebody works on all of its
-        filter."""
+    def set_locked(self, name: bytes, locked: bool) -> None:
+        """While true, commands about this name go to Python, and wait there: a thread or a
+        transaction works on its filter."""
     def needs_room(self, name: bytes, keys: int) -> bool:
         """Would adding so many keys have a filter grow for long?"""
     def starve(self, name: bytes) -> None:
@@ -623,10 +625,10 @@ class Shelf:
     @refusing.setter
     def refusing(self, value: bool, /) -> None: ...
     @property
-    def aside(self) -> bool:
+    def bypassed(self) -> bool:
         """While true, the native path does nothing: Python sees every command."""
-    @aside.setter
-    def aside(self, value: bool, /) -> None: ...
+    @bypassed.setter
+    def bypassed(self, value: bool, /) -> None: ...
     def hashes(self, name: bytes, keys: Batch) -> bytes:
         """The hash of each key, 8 bytes each, as this filter has them."""
     @property

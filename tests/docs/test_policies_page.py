@@ -4,7 +4,7 @@ import re
 from dataclasses import fields
 
 from bloomery.service.policy.alerts import KINDS
-from bloomery.service.policy.policy import FIELDS, ON_FULL, Policy
+from bloomery.service.policy.policy import FIELDS, ON_FULL, FilterPolicy
 from bloomery.service.resp.handlers.bf_reserve import POLICY
 from docs.pages import DOCS
 
@@ -20,7 +20,7 @@ def test_every_alert_is_documented() -> None:
 def test_every_field_is_documented() -> None:
     """The table of fields has each, with its word and its default; and every policy is there."""
     found = re.findall(r"^\| `([a-z_]+)` \| `([A-Z]+)` \| ([^|]+) \|", TEXT, re.M)
-    defaults = {one.name: str(one.default) for one in fields(Policy)} | {"on_full": "by kind"}
+    defaults = {one.name: str(one.default) for one in fields(FilterPolicy)} | {"on_full": "by kind"}
     assert {(name, word) for name, word, _ in found} == {(b, a) for a, b in POLICY.items()}
     assert {name: default for name, _, default in found} == defaults
     assert set(FIELDS) == set(defaults)

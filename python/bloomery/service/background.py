@@ -23,9 +23,10 @@ _T = TypeVar("_T")
 class Aside:
     """Which filters are held, by name."""
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: Engine, *, hurries: bool = True) -> None:
+        """`hurries`: not with a store, where an operation is done in Redis first."""
         self._engine = engine
-        self.hurries = True  # not with a store, where an operation is done in Redis first
+        self._hurries = hurries
         self._tasks: set[asyncio.Task[Any]] = set()
         self._held: dict[bytes, asyncio.Future[None]] = {}  # done when it is free again
 
@@ -44,7 +45,7 @@ class Aside:
         """Do an operation on filters of these names, which are free; if it takes long, what is to
         be waited for instead. `now`: then it is refused, unless it is only growth."""
         state = self._engine.state
-        state.hurried = self.hurries
+        state.hurried = self._hurries
         try:
             return operation()
         except Long as long:

@@ -18,15 +18,16 @@ from pathlib import Path
 
 from bloomery.boottime import boottime
 
-__all__ = ["ALARM_SECONDS", "Clock", "Mark"]
+__all__ = ["ALARM_SECONDS", "Clock", "HighWaterMark"]
 
 _SHARE = 0.1  # of the time that passes, by which it may run faster or slower
 ALARM_SECONDS = 5.0  # off the wall clock by more: somebody should know
 _AHEAD = 2.0  # seconds that the file is ahead: what a restart may skip, if the wall clock is behind
 
 
-class Mark:
-    """A file with a time that the server's own has not passed."""
+class HighWaterMark:
+    """A file with a time that the server's clock has not passed: after a restart the clock begins
+    no earlier."""
 
     def __init__(self, path: Path) -> None:
         self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
@@ -35,11 +36,11 @@ class Mark:
             os.ftruncate(self._file, 0)
 
     def _read(self) -> float:
-        """What is there; 0 if it is damaged: a time that is too late would end all filters."""
+        """Return the time of the file; 0 if it is damaged: a later one would end all filters."""
         with contextlib.suppress(OSError, ValueError):
-            found = os.pread(self._file, 64, 0)
-            at = float(found.partition(b" ")[0])
-            if found == _line(at):
+            line = os.pread(self._file, 64, 0)
+            at = float(line.partition(b" ")[0])
+            if line == _line(at):
                 return at
         return 0.0
 
@@ -70,7 +71,7 @@ class Clock:
         since: float = 0.0,
         wall: Callable[[], float] = time.time,
         steady: Callable[[], float] = boottime,
-        mark: Mark | None = None,
+        mark: HighWaterMark | None = None,
     ) -> None:
         """Begin with the wall clock's time, or with `since` or the mark, the last that are known,
         if they are later."""

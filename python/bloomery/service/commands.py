@@ -27,7 +27,7 @@ from bloomery.service.domain.state import Entry, Long
 from bloomery.service.engine import Engine
 from bloomery.service.lookup.lookups import Lookups
 from bloomery.service.policy import policy
-from bloomery.service.policy.policy import Policy
+from bloomery.service.policy.policy import FilterPolicy
 from bloomery.service.slices import batches
 from bloomery.storage import files
 
@@ -43,6 +43,7 @@ MAX_EXPORT_BYTES = 4 << 20  # of one chunk: it is copied several times, and all 
 # A byte for each key: 0 or 1, or NO_ROOM if there was no memory for it; and the refusal (code,
 # message) of one that was refused, and with it all behind it.
 Outcome = tuple[bytes, tuple[str, str] | None]
+AddHere = Callable[[bytes, list[Any]], Outcome]
 
 
 class Store(Protocol):
@@ -56,8 +57,9 @@ class Store(Protocol):
         """Return a byte for each key; if the store does not answer, raise if the client wants to be
         `sure`, else answer from this node's copy."""
 
-    async def add(self, name: bytes, keys: list[Any]) -> Outcome:
-        """Add keys; new is what no node had added."""
+    async def add(self, name: bytes, keys: list[Any], add_here: AddHere) -> Outcome:
+        """Add keys; new is what no node had added. `add_here` adds on this node alone: to a filter
+        that is nearly full, which refuses what is beyond."""
 
     async def discover(self, name: bytes) -> None:
         """Take in a filter of this name, if another node has just made one."""
@@ -115,12 +117,12 @@ class Commands:
         fields = operations.fields(name=operations.text_of(name), settings=given)
         return self.engine.create(Op.CREATE, fields)
 
-    def policy(self, name: bytes) -> Policy:
+    def policy(self, name: bytes) -> FilterPolicy:
         """Return what happens when a filter is full."""
         return policy.policy_of(self._whole(name))
 
     def adjust(self, name: bytes, **given: Any) -> Entry:
-        """Change a filter's policy, by the fields of `Policy`; None: back to the default."""
+        """Change a filter's policy, by the fields of `FilterPolicy`; None: back to the default."""
         entry = self._whole(name)
         changes = policy.adjusted(entry, given)
         self.engine.change(Op.ADJUST, entry.id, operations.fields(**changes))
@@ -210,13 +212,13 @@ class Commands:
             "expires_at": entry.expires_at,
             "loading": entry.filter is None,
             "settings": dict(entry.settings),
-            "policy": {} if entry.filter is None else policy.policy_of(entry).shown(),
+            "policy": {} if entry.filter is None else policy.policy_of(entry).as_dict(),
             "adds": adds,
             "checks": checks,
             "maybes": maybes,
             "sample": self._sample(entry) or None,
             "source": entry.settings.get("source"),
-            "lookups": self.lookups.shown(entry),
+            "lookups": self.lookups.info(entry),
         }
 
     def rename(self, name: bytes, to: bytes) -> Entry:
@@ -321,7 +323,7 @@ class Commands:
     async def write(self, name: bytes, keys: list[Any], shared: bool | None = None) -> Outcome:
         """As `add`. If the store is asked, new is what no node had added."""
         if self._store is not None and self.asks_store(shared):
-            return await self._store.add(name, keys)
+            return await self._store.add(name, keys, self.add)
         return await self.change(self.add, name, keys)
 
     async def change(

@@ -18,6 +18,7 @@ from bloomery.service.clock import Clock
 from bloomery.service.domain import operations
 from bloomery.service.domain.operations import Op
 from bloomery.service.domain.state import Entry, State
+from bloomery.service.events import Event
 from bloomery.service.policy.policy import limit_and_mark, refusal
 
 if TYPE_CHECKING:
@@ -56,13 +57,13 @@ class Engine:
         self.shelf = _native.Shelf()
         self.problem: errors.LogUnavailable | None = None  # why writes are refused
         self.frozen = False  # time stands still: nothing expires or is forgotten
-        # Subscribers, each called in the order in which they came.
-        self.on_change: list[Callable[[Entry], object]] = []
-        self.on_drop: list[Callable[[Entry], object]] = []
-        self.on_begin: list[Callable[[], None]] = []
-        self.on_end: list[Callable[[], None]] = []
-        # Called before an operation is done; they may refuse it.
-        self.before_change: list[Callable[[Op, int, bytes], None]] = []
+        self.on_change: Event[[Entry]] = Event()  # a filter is new, or was changed
+        self.on_drop: Event[[Entry]] = Event()
+        self.on_begin: Event[[]] = Event()  # of a turn
+        self.on_end: Event[[]] = Event()
+        self.before_change: Event[[Op, int, bytes]] = (
+            Event()
+        )  # a subscriber may refuse it by raising
         self._locked: set[bytes] = set()  # names of filters that a thread or a transaction works on
         self._owner = False  # is it the one that works on them who asks now?
         self._touched: set[int] = set()  # filters that were changed or dropped in this turn
@@ -78,14 +79,12 @@ class Engine:
         """Let the time be that of this turn, if it has not begun: what is due happens now."""
         if not self._open:
             self._open = True
-            for begun in self.on_begin:
-                begun()
+            self.on_begin()
             self._pass_time()
 
     def end(self) -> list[Row]:
         """End the turn; what was noted in it, to be logged with its time."""
-        for ending in self.on_end:
-            ending()
+        self.on_end()
         self.gather()
         self._open = False
         rows, self._rows = self._rows, []
@@ -116,8 +115,7 @@ class Engine:
             self._check_unlocked(self.state.names.get(to))
         if op in _OTHER_KEYS and filter_id in self._successors:
             self.give_up(filter_id, f"the filter was changed meanwhile ({op.name.lower()})")
-        for before in self.before_change:
-            before(op, filter_id, data)
+        self.before_change(op, filter_id, data)
         entry = self.state.apply(op, filter_id, data, self.state.now)
         self.shelf.note(filter_id, op, data)
         if entry is not None:
@@ -131,8 +129,7 @@ class Engine:
     def _changed(self, entry: Entry) -> None:
         entry.changes += 1
         self._touched.add(entry.id)
-        for changed in self.on_change:
-            changed(entry)
+        self.on_change(entry)
 
     # Locks: a filter that a thread works on as a whole, or a transaction has begun with, is changed
     # by nobody else. Who waits for one does so in `background`.
@@ -142,13 +139,13 @@ class Engine:
         Python."""
         for name in names:
             self._locked.add(name)
-            self.shelf.set_busy(name, True)
+            self.shelf.set_locked(name, True)
 
     def unlock(self, names: Iterable[bytes]) -> None:
         """Let everybody change them again."""
         for name in names:
             self._locked.remove(name)
-            self.shelf.set_busy(name, False)
+            self.shelf.set_locked(name, False)
 
     @contextmanager
     def as_owner(self) -> Iterator[None]:
@@ -282,8 +279,7 @@ class Engine:
     def _dropped(self, entry: Entry) -> None:
         self.give_up(entry.id, "the filter was dropped")
         self._touched.add(entry.id)
-        for dropped in self.on_drop:
-            dropped(entry)
+        self.on_drop(entry)
 
 
 class _EntryShelf:
@@ -306,7 +302,7 @@ class _EntryShelf:
             full=f"this filter {refusal(entry)}" if asked else _NON_SCALING,
             mark=mark,
             loading=filter is None,
-            mirrored=entry.followed,
+            followed=entry.followed,
         )
 
     def drop(self, name: bytes) -> None:

@@ -1,5 +1,5 @@
-"""The end of a server, step by step: what fails is said and keeps nothing else from its end, and
-what takes long is named, so that nobody wonders what a server that stops is waiting for."""
+"""Shutting a server down, step by step. A step that fails is logged, and the next ones are done all
+the same; one that takes long is named in the log, so that nobody wonders what is waited for."""
 
 from __future__ import annotations
 
@@ -9,22 +9,22 @@ from collections.abc import Awaitable
 from typing import Any
 
 from bloomery import errors
-from bloomery.service.policy.alerts import Say
+from bloomery.service.observe.logs import Say
 
-__all__ = ["Ending"]
+__all__ = ["Shutdown"]
 
 _TELL_SECONDS = 5.0
 
 
-class Ending:
-    """The steps of an end; `code` is the exit code as far as they went."""
+class Shutdown:
+    """The steps of a shutdown; `code` is the exit code so far."""
 
     def __init__(self, say: Say) -> None:
         self.code = 0
         self._say = say
 
     async def step(self, what: str, work: Awaitable[Any]) -> None:
-        """Wait for a step, however long it takes."""
+        """Do a step, and wait for it however long it takes."""
         began = time.monotonic()
         task = asyncio.ensure_future(work)
         while not (await asyncio.wait({task}, timeout=_TELL_SECONDS))[0]:

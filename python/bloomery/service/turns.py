@@ -112,7 +112,7 @@ class Turns:
         self._work: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._run, name="bloomery-log", daemon=True)
         self._thread.start()
-        engine.on_begin.append(self._begin)
+        engine.on_begin.subscribe(self._begin)
 
     def _begin(self) -> None:
         """Let the turn end when this round of the event loop is over."""

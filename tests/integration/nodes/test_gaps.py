@@ -16,7 +16,8 @@ def test_a_trimmed_stream_has_a_gap(redis_server: RedisServer) -> None:
     were read they are none, and a stream that was never trimmed has none from its start."""
     catalogue = Catalogue("gaps", 1000)
     node: Any = SimpleNamespace(catalogue=catalogue)
-    tail, link = Tail(node), Link(redis_server.url)
+    unused: Any = None
+    tail, link = Tail(node, unused, unused), Link(redis_server.url)
 
     def missed(position: bytes) -> tuple[bool, bool]:
         tail.position = position
@@ -62,13 +63,13 @@ def test_what_is_trimmed_while_all_is_loaded_is_loaded(redis_server: RedisServer
             recent=Recent(60),
             damaged=False,
             down_since=None,
-            loader=SimpleNamespace(identify=lambda: "one", load=load),
-            mirror=SimpleNamespace(take=None),
             ask=lambda *_: None,
             call=lambda *_: None,
             found=None,
         )
-        tail = Tail(node)
+        loader: Any = SimpleNamespace(identify=lambda: "one", load=load)
+        mirror: Any = SimpleNamespace(take=None)
+        tail = Tail(node, mirror, loader)
         client.delete(catalogue.stream)
         try:
             add(3)

@@ -10,9 +10,9 @@ from bloomery import BloomFilter, errors
 from bloomery.integrations.redis import RedisFilter
 from bloomery.integrations.redis.wire.link import Link
 from bloomery.service.replication.catalogue import Catalogue, Listed
+from bloomery.service.replication.context import NodeContext
 from bloomery.service.replication.copying import loaded, restored
 from bloomery.service.replication.lifecycle import Control, dropping
-from bloomery.service.replication.node import Node
 from bloomery.service.replication.shared import Shared
 from integration.servers import RedisServer
 
@@ -65,7 +65,7 @@ class World:
     def make(self, capacity: int) -> Listed:
         node = SimpleNamespace(catalogue=self.catalogue, link=self.link, filters=_Held())
         node.require_link = lambda: None
-        control = Control(cast(Node, node))
+        control = Control(cast(NodeContext, node), lambda listed: True)
         control._create(1, {"name": "f", "settings": {"capacity": capacity, "error_rate": 1e-6}})
         made: Listed = node.filters.shared.listed
         return made

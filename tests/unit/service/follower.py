@@ -3,8 +3,8 @@
 from collections.abc import Iterable
 
 from bloomery.service.registry.registry import Registry
-from bloomery.service.registry.tables import FilterRow
-from bloomery.service.registry.writer import Projection
+from bloomery.service.registry.tables import RegistryRow
+from bloomery.service.registry.writer import RegistryWriter
 
 SOON = 30.0  # what takes longer than this, on a busy machine too, is a hang
 
@@ -13,24 +13,24 @@ class Follower:
     """It tells its projection of every change, as the server does."""
 
     def __init__(self, url: str, server: str = "here") -> None:
-        self.filters: dict[int, FilterRow] = {}
+        self.filters: dict[int, RegistryRow] = {}
         self.reads = 0
-        self.projection = Projection(
+        self.writer = RegistryWriter(
             Registry(url, server), lambda: self.read(), first_retry=0.02, last_retry=0.1
         )
 
-    def read(self) -> Iterable[FilterRow]:
+    def read(self) -> Iterable[RegistryRow]:
         """All filters."""
         self.reads += 1
         return list(self.filters.values())
 
-    def put(self, *rows: FilterRow) -> None:
+    def put(self, *rows: RegistryRow) -> None:
         """These are new or changed."""
         self.filters |= {one.id: one for one in rows}
-        self.projection.put(rows)
+        self.writer.put(rows)
 
     def drop(self, *numbers: int) -> None:
         """These are gone."""
         for number in numbers:
             del self.filters[number]
-        self.projection.drop(numbers)
+        self.writer.drop(numbers)

@@ -2,13 +2,13 @@
 
 from typing import Any
 
-from bloomery.service.registry.tables import FilterRow
+from bloomery.service.registry.tables import RegistryRow
 from bloomery.service.sampling.sample import Sample
 
 NOW = 1_700_000_000.25
 
 
-def row(number: int, name: bytes | None = None, **other: Any) -> FilterRow:
+def row(number: int, name: bytes | None = None, **other: Any) -> RegistryRow:
     """A plain filter's row."""
     plain: dict[str, Any] = {
         "kind": "bloom",
@@ -24,7 +24,7 @@ def row(number: int, name: bytes | None = None, **other: Any) -> FilterRow:
         "seed": 0,
     }
     name = b"name %d" % number if name is None else name
-    return FilterRow(id=number, name=name, **plain | other)
+    return RegistryRow(id=number, name=name, **plain | other)
 
 
 def sample(

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bloomery.service.clock import Clock, Mark
+from bloomery.service.clock import Clock, HighWaterMark
 
 DAY = 86_400.0
 
@@ -19,7 +19,7 @@ class Hands:
     def __init__(self, wall: float = 1e9) -> None:
         self.wall, self.steady = wall, 50.0
 
-    def clock(self, since: float = 0.0, mark: Mark | None = None) -> Clock:
+    def clock(self, since: float = 0.0, mark: HighWaterMark | None = None) -> Clock:
         """The server's clock that goes by these."""
         return Clock(since, lambda: self.wall, lambda: self.steady, mark)
 
@@ -82,14 +82,14 @@ def test_a_restart_without_a_log_does_not_go_back(tmp_path: Path, killed: bool) 
     """Also where nothing was logged for a while: a server that was killed goes on from what its
     file says, some seconds ahead at most; one that was stopped, from where it was."""
     hands = Hands()
-    clock = hands.clock(mark=Mark(tmp_path / "clock"))
+    clock = hands.clock(mark=HighWaterMark(tmp_path / "clock"))
     for _ in range(100):
         hands.let_pass(0.7)
         before = clock.now()
     hands.wall -= DAY
     if not killed:
         clock.close()
-    after = hands.clock(mark=Mark(tmp_path / "clock")).now()
+    after = hands.clock(mark=HighWaterMark(tmp_path / "clock")).now()
     assert before - 0.001 <= after <= before + (2.0 if killed else 0.001)
 
 
@@ -107,17 +107,17 @@ def test_a_restart_without_a_log_does_not_go_back(tmp_path: Path, killed: bool) 
 def test_a_damaged_file_is_no_time(tmp_path: Path, damage: Callable[[bytes], bytes]) -> None:
     """What is not whole is not believed: the time would be ahead for ever."""
     path, hands = tmp_path / "clock", Hands()
-    clock = hands.clock(mark=Mark(path))
+    clock = hands.clock(mark=HighWaterMark(path))
     hands.let_pass(1.0)
     clock.now()
     path.write_bytes(damage(path.read_bytes()))
     hands.wall -= 10
-    mark = Mark(path)
+    mark = HighWaterMark(path)
     assert mark.at == 0.0
     clock = hands.clock(mark=mark)
     hands.let_pass(1.0)
     clock.now()
-    assert Mark(path).at > hands.wall
+    assert HighWaterMark(path).at > hands.wall
 
 
 @given(st.lists(st.tuples(st.floats(0, 1e4), st.floats(-1e8, 1e8)), min_size=1, max_size=30))

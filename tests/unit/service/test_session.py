@@ -135,11 +135,11 @@ def test_python_sees_everything_where_the_shelf_stands_aside() -> None:
     held = shelf()
     session = _native.Session(held, *LIMITS)
     asked = packed(b"BF.EXISTS", b"plain", b"a")
-    held.aside = True
-    assert held.aside
+    held.bypassed = True
+    assert held.bypassed
     assert session.feed(asked + packed(b"PING") + asked) == [b"BF.EXISTS", b"plain", b"a"]
     assert session.feed(b"") == [b"PING"]
-    held.aside = False
+    held.bypassed = False
     assert session.feed(b"") is None
     assert session.take() == b":0\r\n"
 

@@ -29,7 +29,7 @@ use crate::keys::buffer::BufferView;
 use crate::keys::column::Column;
 use crate::keys::key::{hash_key, hasher_of};
 use crate::keys::lines::{self, Lines};
-use crate::server::held::fill;
+use crate::server::any_filter::fill;
 use crate::server::replay;
 
 /// What stands between a single-key write and the bits; 0 means nothing.

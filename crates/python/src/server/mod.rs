@@ -1,7 +1,6 @@
 //! A server's named filters, and the commands that are answered without Python.
 
-pub mod held;
-pub mod long;
+pub mod any_filter;
 pub mod names;
 pub mod output;
 pub mod pattern;
@@ -10,4 +9,5 @@ pub mod replay;
 pub mod run;
 pub mod session;
 pub mod shelf;
+pub mod sliced;
 pub mod usual;

@@ -7,7 +7,7 @@ use bloomery_core::kind::Refusal;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
-use crate::server::held::Held;
+use crate::server::any_filter::AnyFilter;
 use crate::server::run::Run;
 
 /// As `service/domain/operations.py` numbers them.
@@ -33,7 +33,7 @@ pub enum Door {
 
 pub struct Entry {
     pub id: u64,
-    pub held: Held,
+    pub filter: AnyFilter,
     pub door: Door,
     /// Keys that were new when they were added.
     pub items: u64,
@@ -45,9 +45,9 @@ pub struct Entry {
     pub full: String,
     /// Not yet whole: it was announced and its bytes are coming.
     pub loading: bool,
-    /// Every key that is added is noted for the log, whether it changed anything here or not: what
-    /// takes this filter's place has to get it too.
-    pub mirrored: bool,
+    /// Every key that is added is noted for the log, whether it changed anything here or not: the
+    /// successor that is being built has to get it too.
+    pub followed: bool,
     /// When there was last no memory for it to grow.
     pub starved: Option<Instant>,
     pub adds: u64,
@@ -70,9 +70,9 @@ pub struct Names {
     /// No write is taken now.
     pub refusing: bool,
     /// Python sees every command.
-    pub aside: bool,
-    /// Names whose filters somebody works on as a whole: their commands go to Python, and wait.
-    pub busy: HashSet<Vec<u8>>,
+    pub bypassed: bool,
+    /// Names whose filters a thread or a transaction works on: their commands go to Python, and wait.
+    pub locked: HashSet<Vec<u8>>,
     pub commands: u64,
     /// Room for hashes and answers, kept from one command to the next.
     pub hashes: Vec<u64>,
@@ -87,8 +87,8 @@ impl Names {
     }
 
     #[inline(always)]
-    pub fn is_busy(&self, name: &[u8]) -> bool {
-        !self.busy.is_empty() && self.busy.contains(name)
+    pub fn is_locked(&self, name: &[u8]) -> bool {
+        !self.locked.is_empty() && self.locked.contains(name)
     }
 
     /// Both at once, which the borrow checker does not see to be apart through `get`.
@@ -135,7 +135,7 @@ impl Entry {
     /// Would adding so many keys have it grow for long? Then Python lets it grow in a thread before.
     #[inline(always)]
     pub fn needs_room(&self, py: Python<'_>, keys: usize) -> bool {
-        self.held.needs_room(py, keys)
+        self.filter.needs_room(py, keys)
             && self.items < self.limit
             && self.starved.is_none_or(|since| since.elapsed() >= STARVED)
     }
@@ -143,7 +143,7 @@ impl Entry {
     /// Answers for the hashed keys.
     #[inline(always)]
     pub fn contains(&mut self, py: Python<'_>, work: &mut Work<'_>) -> PyResult<()> {
-        self.held.contains(py, work.hashes, work.answers)?;
+        self.filter.contains(py, work.hashes, work.answers)?;
         self.checks += work.answers.len() as u64;
         self.maybes += count(work.answers);
         Ok(())
@@ -154,20 +154,20 @@ impl Entry {
     /// turn, as in RedisBloom.
     #[inline(always)]
     pub fn add(&mut self, py: Python<'_>, work: &mut Work<'_>) -> Result<(), Refusal> {
-        self.held.check_layers(py)?;
+        self.filter.check_layers(py)?;
         self.add_more(py, work)
     }
 
     /// As `add`, for a further part of the same command.
     #[inline(always)]
     pub fn add_more(&mut self, py: Python<'_>, work: &mut Work<'_>) -> Result<(), Refusal> {
-        let keys = (work.hashes.len() / self.held.width()) as u64;
+        let keys = (work.hashes.len() / self.filter.width()) as u64;
         let result = if self.limit.saturating_sub(self.items) < keys {
             self.add_within(py, work)
         } else if self.starved.is_some_and(|since| since.elapsed() < STARVED) {
             self.add_nothing(py, work)
         } else {
-            match self.held.add(py, work.hashes, work.answers) {
+            match self.filter.add(py, work.hashes, work.answers) {
                 Err(Refusal::NoMemory(_)) => {
                     self.starved = Some(Instant::now());
                     self.add_nothing(py, work)
@@ -175,7 +175,7 @@ impl Entry {
                 other => other,
             }
         };
-        let always = self.mirrored || self.held.every_add_counts();
+        let always = self.followed || self.filter.every_add_counts();
         self.note_added(work, |answer| answer == 1 || (always && answer != NO_ROOM));
         result
     }
@@ -183,11 +183,11 @@ impl Entry {
     /// Adds those of the hashed keys that are definitely not there; one for which there is no room
     /// is answered with NO_ROOM.
     pub fn add_new(&mut self, py: Python<'_>, work: &mut Work<'_>) -> Result<(), Refusal> {
-        for hashes in work.hashes.chunks_exact(self.held.width()) {
-            self.held.contains(py, hashes, work.answers).map_err(failed)?;
+        for hashes in work.hashes.chunks_exact(self.filter.width()) {
+            self.filter.contains(py, hashes, work.answers).map_err(failed)?;
             if work.answers.pop() == Some(1) {
                 work.answers.push(0);
-            } else if self.held.add(py, hashes, work.answers).is_err() {
+            } else if self.filter.add(py, hashes, work.answers).is_err() {
                 work.answers.push(NO_ROOM);
             }
         }
@@ -204,16 +204,16 @@ impl Entry {
             self.mark = u64::MAX;
             work.marked.push(self.id);
         }
-        work.record(self.id, ADD, self.held.width(), keep);
+        work.record(self.id, ADD, self.filter.width(), keep);
     }
 
     /// Answers for the keys that are left without adding any.
     #[cold]
     fn add_nothing(&mut self, py: Python<'_>, work: &mut Work<'_>) -> Result<(), Refusal> {
-        let width = self.held.width();
+        let width = self.filter.width();
         for hashes in work.hashes[work.answers.len() * width..].chunks_exact(width) {
-            if !self.held.every_add_counts() {
-                self.held.contains(py, hashes, work.answers).map_err(failed)?;
+            if !self.filter.every_add_counts() {
+                self.filter.contains(py, hashes, work.answers).map_err(failed)?;
                 if work.answers.pop() == Some(1) {
                     work.answers.push(0);
                     continue;
@@ -226,21 +226,21 @@ impl Entry {
 
     /// A filter that is not to grow takes as many keys as it was made for.
     fn add_within(&mut self, py: Python<'_>, work: &mut Work<'_>) -> Result<(), Refusal> {
-        let width = self.held.width();
+        let width = self.filter.width();
         let mut new = 0;
         for hashes in work.hashes.chunks_exact(width) {
             if self.items + new >= self.limit {
-                self.held.contains(py, hashes, work.answers).map_err(failed)?;
+                self.filter.contains(py, hashes, work.answers).map_err(failed)?;
                 if work.answers.pop() == Some(0) {
                     return Err(Refusal::Full(self.full.clone()));
                 }
                 // Where copies are counted one more copy counts: it will be removed once more.
-                if !self.held.every_add_counts() {
+                if !self.filter.every_add_counts() {
                     work.answers.push(0);
                     continue;
                 }
             }
-            self.held.add(py, hashes, work.answers)?;
+            self.filter.add(py, hashes, work.answers)?;
             new += u64::from(work.answers.last() == Some(&1));
         }
         Ok(())
@@ -248,9 +248,9 @@ impl Entry {
 
     #[inline(always)]
     pub fn remove(&mut self, py: Python<'_>, work: &mut Work<'_>) -> Result<(), Refusal> {
-        let result = self.held.remove(py, work.hashes, work.answers);
+        let result = self.filter.remove(py, work.hashes, work.answers);
         self.items = self.items.saturating_sub(count(work.answers));
-        work.record(self.id, REMOVE, self.held.width(), |answer| answer == 1);
+        work.record(self.id, REMOVE, self.filter.width(), |answer| answer == 1);
         result
     }
 }

@@ -56,9 +56,9 @@ impl Run {
         let name = parser.argument(command, 1);
         if !matches!(act, Act::Contains | Act::Add)
             || (names.refusing && act == Act::Add)
-            || names.is_busy(name)
+            || names.is_locked(name)
             || !names.get(name).is_some_and(|entry| {
-                let slow = || entry.held.is_slow(py) || entry.needs_room(py, MOST);
+                let slow = || entry.filter.is_slow(py) || entry.needs_room(py, MOST);
                 entry.door == door && !entry.loading && !(act == Act::Add && slow())
             })
             || !self.push(parser, at)
@@ -86,7 +86,7 @@ impl Run {
         let keys = self.keys.drain(..);
         // It was there when the run began, and nobody else has had the shelf since.
         let Some(entry) = entry else { return };
-        keys.for_each(|place| entry.held.hash(&input[place], work.hashes));
+        keys.for_each(|place| entry.filter.hash(&input[place], work.hashes));
         loop {
             let result = match act {
                 Act::Contains => entry.contains(py, &mut work).map_err(failed),
@@ -98,7 +98,7 @@ impl Run {
             let Err(refusal) = result else { return };
             // One was refused; each of those behind it is a command of its own.
             output.one(act, |output| output.error(&text(door, &refusal)));
-            let done = (work.answers.len() + 1) * entry.held.width();
+            let done = (work.answers.len() + 1) * entry.filter.width();
             work.hashes.drain(..done.min(work.hashes.len()));
             work.answers.clear();
             if work.hashes.is_empty() {

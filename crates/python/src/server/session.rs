@@ -9,10 +9,10 @@ use pyo3::prelude::*;
 use pyo3::sync::MutexExt;
 use pyo3::types::{PyBool, PyBytes, PyList, PyString};
 
-use crate::server::long::{Long, MANY, Went};
 use crate::server::output::Output;
 use crate::server::permits::Permits;
 use crate::server::shelf::Shelf;
+use crate::server::sliced::{MANY, Progress, Sliced};
 use crate::server::usual::{one_key, run};
 
 /// Room that a long request or reply needed is given back beyond this.
@@ -38,7 +38,7 @@ struct Inner {
     start: usize,
     output: Output,
     /// A command of many arguments that is under way: `input` has it from `start` on.
-    long: Option<(Long, usize)>,
+    sliced: Option<(Sliced, usize)>,
     /// Does Python see every command (a transaction, a client that has yet to log in)?
     watched: bool,
     /// What the client may use, where that is not everything.
@@ -46,7 +46,7 @@ struct Inner {
 }
 
 /// What a chunk ended with.
-enum Found<'py> {
+enum Ended<'py> {
     Nothing,
     /// Its arguments.
     Command(Vec<Bound<'py, PyBytes>>),
@@ -90,31 +90,31 @@ impl Session {
         data: &Bound<'py, PyBytes>,
     ) -> PyResult<Option<Bound<'py, PyAny>>> {
         let mut inner = self.inner(py);
-        let Inner { parser, input, start, output, long, watched, permits } = &mut *inner;
+        let Inner { parser, input, start, output, sliced, watched, permits } = &mut *inner;
         let fresh = data.as_bytes();
-        let held = *start < input.len();
-        if held {
+        let buffered = *start < input.len();
+        if buffered {
             input.extend_from_slice(fresh);
         }
-        let view: &[u8] = if held { input } else { fresh };
-        let mut at = if held { *start } else { 0 };
+        let view: &[u8] = if buffered { input } else { fresh };
+        let mut at = if buffered { *start } else { 0 };
         let mut names =
             self.shelf.get().names.lock_py_attached(py).unwrap_or_else(|e| e.into_inner());
         let mut waiting = std::mem::take(&mut names.run);
-        let watched = *watched || names.aside;
+        let watched = *watched || names.bypassed;
         let (until, mut looks) = (Instant::now() + SLICE, LOOKS);
         let mut done = 0;
-        let found = loop {
-            if let Some((going, bytes)) = long {
+        let ended = loop {
+            if let Some((going, bytes)) = sliced {
                 let command = &view[at..at + *bytes];
-                let went = going.go_on(py, &mut names, parser, command, output, until);
-                if matches!(went, Went::More | Went::Waits) {
-                    break Found::Later { at_once: matches!(went, Went::More) };
+                let progress = going.go_on(py, &mut names, parser, command, output, until);
+                if matches!(progress, Progress::More | Progress::Waits) {
+                    break Ended::Later { at_once: matches!(progress, Progress::More) };
                 }
                 at += *bytes;
-                *long = None;
-                if let Went::Words(words) = went {
-                    break Found::Command(
+                *sliced = None;
+                if let Progress::Words(words) = progress {
+                    break Ended::Command(
                         words.into_iter().map(|word| word.into_bound(py)).collect(),
                     );
                 }
@@ -123,11 +123,11 @@ impl Session {
             if looks == 0 {
                 looks = LOOKS;
                 if Instant::now() >= until {
-                    break Found::Later { at_once: true };
+                    break Ended::Later { at_once: true };
                 }
             }
             match parser.step(&view[at..], &self.limits) {
-                Ok(Step::More) => break Found::Nothing,
+                Ok(Step::More) => break Ended::Nothing,
                 Ok(Step::Nothing(bytes)) => at += bytes,
                 Ok(Step::Command(bytes)) => {
                     let (before, command) = (at, &view[at..at + bytes]);
@@ -152,8 +152,10 @@ impl Session {
                         || permits.as_ref().is_some_and(|known| !known.cover(parser, command));
                     if parser.len() > MANY {
                         at = before;
-                        *long =
-                            Some((Long::new(py, &mut names, parser, command, output, seen), bytes));
+                        *sliced = Some((
+                            Sliced::new(py, &mut names, parser, command, output, seen),
+                            bytes,
+                        ));
                         continue;
                     }
                     let cuckoo =
@@ -162,12 +164,12 @@ impl Session {
                     if seen || !run(py, &mut names, parser, command, output) {
                         let words = (0..parser.len())
                             .map(|i| PyBytes::new(py, parser.argument(command, i)));
-                        break Found::Command(words.collect());
+                        break Ended::Command(words.collect());
                     }
                     done += 1;
                 }
                 Err(message) => {
-                    break Found::Problem(message);
+                    break Ended::Problem(message);
                 }
             }
         };
@@ -175,7 +177,7 @@ impl Session {
         names.run = waiting;
         names.commands += done;
         drop(names);
-        if held {
+        if buffered {
             *start = at;
         } else {
             // Kept from its first byte that is not yet done; most chunks end with a command.
@@ -192,11 +194,11 @@ impl Session {
             *start = 0;
         }
         drop(inner); // to make a list may run Python code: a collection of garbage
-        Ok(match found {
-            Found::Nothing => None,
-            Found::Command(words) => Some(PyList::new(py, words)?.into_any()),
-            Found::Problem(message) => Some(PyString::new(py, &message).into_any()),
-            Found::Later { at_once } => Some(PyBool::new(py, at_once).to_owned().into_any()),
+        Ok(match ended {
+            Ended::Nothing => None,
+            Ended::Command(words) => Some(PyList::new(py, words)?.into_any()),
+            Ended::Problem(message) => Some(PyString::new(py, &message).into_any()),
+            Ended::Later { at_once } => Some(PyBool::new(py, at_once).to_owned().into_any()),
         })
     }
 

@@ -1,5 +1,6 @@
 //! The named filters of a server, as its hot path sees them, and what is to be logged of their
-//! writes. Which filters there are, and all that is rare, is Python's (`service/`).
+//! writes. Python decides which filters there are: only `State` (service/domain/state.py) puts and
+//! drops them. All that is rare is Python's too.
 
 use std::sync::Mutex;
 use std::sync::atomic::Ordering::Relaxed;
@@ -12,7 +13,7 @@ use pyo3::sync::MutexExt;
 use pyo3::types::{PyBytes, PyList};
 
 use crate::errors::{LATER, error, invalid};
-use crate::server::held::{Held, MOST_LAYERS};
+use crate::server::any_filter::{AnyFilter, MOST_LAYERS};
 use crate::server::names::{Door, Entry, Names, Noted, Work, failed};
 
 #[pyclass(frozen, module = "bloomery._native")]
@@ -24,7 +25,7 @@ pub struct Shelf {
 /// Room for so many keys is kept from one batch to the next.
 const KEEP: usize = 1 << 16;
 
-/// As `Shelf.sample` tells it.
+/// What `Shelf.sample` returns.
 type Sample = (u64, u64, u64, u64, f64, f64, f64, usize, Option<u64>);
 
 /// Pages of a filter that a sample looks at: 64 KiB, some 10 microseconds.
@@ -40,8 +41,8 @@ fn unless_refused(py: Python<'_>, refusal: Option<(&'static str, String)>) -> Py
     }
 }
 
-/// A refusal as Python tells it: the code of the error it would be, and the message.
-fn told(refusal: Refusal) -> (&'static str, String) {
+/// A refusal as Python has it: the code of the error that it would be, and the message.
+fn code_and_message(refusal: Refusal) -> (&'static str, String) {
     match refusal {
         Refusal::Full(message) => ("filter-full", message),
         Refusal::NoMemory(nbytes) => ("not-enough-memory", format!("{nbytes} bytes")),
@@ -61,7 +62,7 @@ impl Shelf {
         work: impl FnOnce(Python<'_>, &mut Entry, &mut Work<'_>) -> Result<(), Refusal>,
     ) -> PyResult<Outcome<'py>> {
         let py = name.py();
-        let mut hashed: Option<Held> = None;
+        let mut hashed: Option<AnyFilter> = None;
         let mut hashes = Vec::new();
         loop {
             let mut names = self.names.lock_py_attached(py).unwrap_or_else(|e| e.into_inner());
@@ -69,19 +70,19 @@ impl Shelf {
             let Some(entry) = entry else {
                 return Err(pyo3::exceptions::PyKeyError::new_err(name.clone().unbind()));
             };
-            if hashed.as_ref().is_some_and(|held| held.is(&entry.held)) {
+            if hashed.as_ref().is_some_and(|filter| filter.is(&entry.filter)) {
                 *own.hashes = hashes;
                 let result = work(py, entry, &mut own);
-                let outcome = (PyBytes::new(py, own.answers), result.err().map(told));
+                let outcome = (PyBytes::new(py, own.answers), result.err().map(code_and_message));
                 own.hashes.shrink_to(KEEP); // of a large batch
                 own.answers.shrink_to(KEEP);
                 return Ok(outcome);
             }
-            let held = entry.held.clone_ref(py);
+            let filter = entry.filter.clone_ref(py);
             hashes = std::mem::take(own.hashes);
             drop(names);
-            held.hash_all(keys, &mut hashes)?;
-            hashed = Some(held);
+            filter.hash_all(keys, &mut hashes)?;
+            hashed = Some(filter);
         }
     }
 }
@@ -96,7 +97,7 @@ impl Shelf {
     /// Gives a name to a filter, or to another in place of the one that had it.
     #[pyo3(signature = (
         name, filter, id, *, door="bf", items=0, limit=None, full="full", mark=None, loading=false,
-        mirrored=false
+        followed=false
     ))]
     #[expect(clippy::too_many_arguments, reason = "private: service/engine.py is the only caller")]
     fn put(
@@ -111,20 +112,20 @@ impl Shelf {
         full: &str,
         mark: Option<u64>,
         loading: bool,
-        mirrored: bool,
+        followed: bool,
     ) -> PyResult<()> {
-        let held = Held::new(filter)
+        let filter = AnyFilter::new(filter)
             .ok_or_else(|| invalid(py, "a filter of one of the kinds is needed".into()))?;
         let entry = Entry {
             id,
-            held,
+            filter,
             door: if door == "cf" { Door::Cf } else { Door::Bf },
             items,
             limit: limit.unwrap_or(u64::MAX),
             full: full.to_owned(),
             mark: mark.unwrap_or(u64::MAX),
             loading,
-            mirrored,
+            followed,
             starved: None,
             adds: 0,
             checks: 0,
@@ -140,6 +141,11 @@ impl Shelf {
         drop(names);
         drop(before); // may run Python code
         Ok(())
+    }
+
+    /// How many names there are.
+    fn __len__(&self, py: Python<'_>) -> usize {
+        self.names.lock_py_attached(py).unwrap_or_else(|e| e.into_inner()).entries.len()
     }
 
     /// Takes a name away; False if there was none.
@@ -205,7 +211,7 @@ impl Shelf {
         let mut count = 0;
         let keys = PyList::new(name.py(), [key])?;
         let (_, refusal) = self.with(name, &keys, |py, entry, work| {
-            count = entry.held.count(py, work.hashes).map_err(failed)?;
+            count = entry.filter.count(py, work.hashes).map_err(failed)?;
             Ok(())
         })?;
         unless_refused(name.py(), refusal)?;
@@ -254,14 +260,14 @@ impl Shelf {
         seed: u64,
     ) -> PyResult<Option<Sample>> {
         let mut names = self.names.lock_py_attached(py).unwrap_or_else(|e| e.into_inner());
-        if names.is_busy(name) {
+        if names.is_locked(name) {
             return Ok(None);
         }
         let (entry, work) = names.split(name);
         let Some(entry) = entry.filter(|entry| !entry.loading) else { return Ok(None) };
         let Figures { count, error_rate, fill_ratio } =
-            entry.held.figures(py, Look { pages: PAGES, seed })?;
-        let hits = entry.held.probe(py, probes, seed, work.hashes, work.answers)?;
+            entry.filter.figures(py, Look { pages: PAGES, seed })?;
+        let hits = entry.filter.probe(py, probes, seed, work.hashes, work.answers)?;
         Ok(Some((
             entry.items,
             entry.adds,
@@ -270,7 +276,7 @@ impl Shelf {
             fill_ratio,
             error_rate,
             if count.is_nan() { entry.items as f64 } else { count },
-            entry.held.nbytes(py)?,
+            entry.filter.nbytes(py)?,
             hits,
         )))
     }
@@ -288,13 +294,13 @@ impl Shelf {
 
     /// While true, the native path does nothing: Python sees every command.
     #[setter]
-    fn set_aside(&self, py: Python<'_>, aside: bool) {
-        self.names.lock_py_attached(py).unwrap_or_else(|e| e.into_inner()).aside = aside;
+    fn set_bypassed(&self, py: Python<'_>, bypassed: bool) {
+        self.names.lock_py_attached(py).unwrap_or_else(|e| e.into_inner()).bypassed = bypassed;
     }
 
     #[getter]
-    fn aside(&self, py: Python<'_>) -> bool {
-        self.names.lock_py_attached(py).unwrap_or_else(|e| e.into_inner()).aside
+    fn bypassed(&self, py: Python<'_>) -> bool {
+        self.names.lock_py_attached(py).unwrap_or_else(|e| e.into_inner()).bypassed
     }
 
     /// Would adding so many keys have a filter grow for long?
@@ -311,13 +317,14 @@ impl Shelf {
         }
     }
 
-    /// While true, commands about this name go to Python: somebody works on all of its filter.
-    fn set_busy(&self, py: Python<'_>, name: &[u8], busy: bool) {
+    /// While true, commands about this name go to Python, and wait there: a thread or a transaction
+    /// works on its filter.
+    fn set_locked(&self, py: Python<'_>, name: &[u8], locked: bool) {
         let mut names = self.names.lock_py_attached(py).unwrap_or_else(|e| e.into_inner());
-        if busy {
-            names.busy.insert(name.to_vec());
+        if locked {
+            names.locked.insert(name.to_vec());
         } else {
-            names.busy.remove(name);
+            names.locked.remove(name);
         }
     }
 

@@ -80,7 +80,7 @@ pub fn run(
     if arguments < 3 || (!several && arguments > 3) || (names.refusing && !reads) {
         return false;
     }
-    if names.is_busy(parser.argument(input, 1)) {
+    if names.is_locked(parser.argument(input, 1)) {
         return false;
     }
     let (entry, mut work) = names.split(parser.argument(input, 1));
@@ -100,7 +100,7 @@ pub fn run(
         return false;
     }
     for index in 2..arguments {
-        entry.held.hash(parser.argument(input, index), work.hashes);
+        entry.filter.hash(parser.argument(input, index), work.hashes);
     }
     if reads {
         return match answer(py, entry, &mut work, act) {
@@ -129,7 +129,7 @@ fn answer(
     act: Act,
 ) -> PyResult<Option<u64>> {
     if act == Act::Count {
-        return entry.held.count(py, work.hashes).map(Some);
+        return entry.filter.count(py, work.hashes).map(Some);
     }
     entry.contains(py, work)?;
     Ok(None)
@@ -140,7 +140,7 @@ fn change(py: Python<'_>, entry: &mut Entry, work: &mut Work<'_>, act: Act) -> R
     match act {
         Act::Remove => entry.remove(py, work),
         Act::AddNew => {
-            entry.held.check_layers(py)?;
+            entry.filter.check_layers(py)?;
             entry.contains(py, work).map_err(failed)?;
             if work.answers.pop() == Some(1) {
                 work.answers.push(0);

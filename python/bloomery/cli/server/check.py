@@ -41,7 +41,7 @@ def _facts(found: "Configuration") -> dict[str, object]:
             name: {"value": settings.get(name), "from": found.origin(name)}
             for name in settings.names()
         },
-        "sources": {name: source.shown() for name, source in found.sources.items()},
+        "sources": {name: source.as_dict() for name, source in found.sources.items()},
     }
 
 
@@ -59,7 +59,7 @@ def _table(found: "Configuration") -> object:
         # Text: what is in brackets is no markup.
         table.add_row(name, Text(found.settings.get(name)), Text(origin), style=style)
     for name, source in found.sources.items():
-        told = source.shown()
+        told = source.as_dict()
         where = f"{told['url']}, {told['table'] or 'query'}, cache {told['cache']}"
         table.add_row(f"sources.{name}", Text(where), Text(str(found.file)))
     return table

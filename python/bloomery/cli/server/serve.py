@@ -130,13 +130,13 @@ def serve(
         "log-format": log_format,
     }
     given = [
-        configuration.Given(name, text, f"--{name}")
+        configuration.RawSetting(name, text, f"--{name}")
         for name, text in named.items()
         if text is not None
     ]
     for pair in set_ or []:
         name, _, text = pair.partition("=")
-        given.append(configuration.Given(name, text, f"--set {name}"))
+        given.append(configuration.RawSetting(name, text, f"--set {name}"))
     found = configuration.read(given, file=config)
     found.problems += [
         f"--set {pair}: must be NAME=VALUE: --set maxmemory=4gb, say"

@@ -4,8 +4,8 @@
      "operation": "drop", "command": "del", "names": ["seen"], "outcome": "done"}
 
 Never a key, a password, a token or the value of a setting. A thread writes it: no request waits for
-the disk, and a disk that is full stops nothing, but is told. What is refused again and again is one
-line a minute, with how many times, so that nobody can push older lines out.
+the disk, and a full disk stops nothing, but is logged. What is refused again and again is one line
+a minute, with how many times, so that nobody can push older lines out.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def line(
     """Return a line: who (None: nobody known), from where, did what to which filters, and whether
     it was done, refused (not theirs to do) or failed."""
     now = datetime.now(timezone.utc).isoformat(timespec="milliseconds")
-    made: Line = {
+    entry: Line = {
         "at": now.replace("+00:00", "Z"),
         "user": user,
         "address": address,
@@ -75,16 +75,12 @@ def line(
         "note": note,
         "outcome": outcome,
     }
-    some = list(names)
-    if some:
-        made["names"] = [_shown(name) for name in some[:_MOST_NAMES]]
-        if len(some) > _MOST_NAMES:
-            made["more_names"] = len(some) - _MOST_NAMES
-    return {key: value for key, value in made.items() if value not in ("", [])}
-
-
-def _shown(name: bytes) -> str:
-    return text_of(name[:256])
+    named = list(names)
+    if named:
+        entry["names"] = [text_of(name[:256]) for name in named[:_MOST_NAMES]]
+        if len(named) > _MOST_NAMES:
+            entry["more_names"] = len(named) - _MOST_NAMES
+    return {key: value for key, value in entry.items() if value not in ("", [])}
 
 
 def append(data: str | os.PathLike[str], lines: list[Line]) -> None:
@@ -149,7 +145,7 @@ class Audit:
         self._put(made)
 
     def tick(self) -> None:
-        """Tell, once a minute, what was repeated."""
+        """Note, once a minute, what was repeated."""
         if time.monotonic() - self._minute < _MINUTE:
             return
         self._minute = time.monotonic()
@@ -193,9 +189,9 @@ class Audit:
     def _write(self, lines: list[Line]) -> None:
         while lines:
             lost = self._lost
-            told = [line(None, "", "server", "audit", "failed", note=f"{lost} lines were lost")]
+            gap = [line(None, "", "server", "audit", "failed", note=f"{lost} lines were lost")]
             try:
-                append(self._data, [*lines, *(told if lost else [])])
+                append(self._data, [*lines, *(gap if lost else [])])
             except Exception as problem:  # noqa: BLE001  # whatever it is, there are other lines
                 if self._failing is None:
                     self._say(f"the audit log cannot be written: {problem}", level="warning")

@@ -1,9 +1,9 @@
-"""Who is there: names, passwords and tokens to users, for both doors.
+"""Authentication: from names, passwords and tokens to users, for both protocols.
 
     token ──> SHA-256, at once ──────────────────────────────────────────────> Login, or
-    password ──> seen lately? ──> its turn (`throttle`) ──> argon2, in a thread ──> NotLoggedIn
+    password ──> seen lately? ──> rate limit (`throttle`) ──> argon2, in a thread ──> NotLoggedIn
 
-Whatever is wrong, the answer is the same, and so is the work. What a flood of logins can use is
+Whatever is wrong, the error is the same and takes as long. What a flood of logins can use is
 bounded: two threads, a short queue, and tables of fixed size.
 """
 
@@ -20,15 +20,14 @@ import time
 from collections import OrderedDict
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, NoReturn
+from pathlib import Path
+from typing import NoReturn, Protocol
 
 from bloomery import errors
 from bloomery.service.access import throttle, users
 from bloomery.service.access.permissions import User
 from bloomery.service.access.users import Account, Users
-
-if TYPE_CHECKING:
-    from bloomery.service.server import Server
+from bloomery.service.observe.logs import Say
 
 __all__ = ["Access", "Login"]
 
@@ -52,12 +51,20 @@ class Login:
         return self.expires is not None and time.time() >= self.expires
 
 
+class Note(Protocol):
+    """A function that writes a line to the audit log (`Audit.note`)."""
+
+    def __call__(
+        self, user: str | None, address: str, door: str, operation: str, outcome: str
+    ) -> None: ...
+
+
 class Access:
     """The users of a server, as of a second ago at most."""
 
-    def __init__(self, server: Server) -> None:
-        self._server = server
-        self._slowing = throttle.Slowing()
+    def __init__(self, data: Path, say: Say, note: Note) -> None:
+        self._data, self._say, self._audit = data, say, note
+        self._throttle = throttle.LoginThrottle()
         self._threads = ThreadPoolExecutor(_THREADS, "bloomery-login", _be_modest)
         self._secret = secrets.token_bytes(32)
         self._verified: OrderedDict[bytes, tuple[str, float]] = OrderedDict()
@@ -66,20 +73,20 @@ class Access:
         self._running: dict[bytes, asyncio.Task[str | None]] = {}
         self._nobody = ""  # a hash that is nobody's: an unknown name takes as long as a wrong word
         self._stamp = self._look()
-        self._told: object = None
+        self._warned_of: object = None
         self.required = False
-        self._take(users.load(server.data))
-        path = users.users_file(server.data)
+        self._take(users.load(data))
+        path = users.users_file(data)
         if self.required and path.stat().st_mode & 0o077:
-            server.say(f"{path}: others can read it: chmod 600 {path}", level="warning")
+            say(f"{path}: others can read it: chmod 600 {path}", level="warning")
 
     # Logging in.
 
     async def log_in(self, name: str | None, word: str, address: str, *, door: str) -> Login:
         """Log in by a token (of anybody, or of who is named) or by a name and a password."""
-        found = self.known_token(name, word)
-        if found is not None:
-            return found
+        login = self.known_token(name, word)
+        if login is not None:
+            return login
         where = f"address {throttle.network(address)}"
         if name is None or users.split_token(word) is not None:
             await self._refuse(where, None, address, door)
@@ -117,7 +124,7 @@ class Access:
         self, name: str, password: str, where: str, address: str, door: str
     ) -> str | None:
         """Return the hash that the password was right for; None if there is none."""
-        if self._slowing.blocked(where):  # what is remembered could else be guessed at any speed
+        if self._throttle.blocked(where):  # what is remembered could else be guessed at any speed
             raise errors.NotLoggedIn(REFUSAL)
         mark = self._mark(name, password, where)
         hashed, until = self._verified.get(mark, ("", 0.0))
@@ -138,18 +145,20 @@ class Access:
         known = name if name in self._users else None
         try:
             async with contextlib.AsyncExitStack() as turns:
-                await turns.enter_async_context(self._slowing.turn(where, throttle.ADDRESS))
+                await turns.enter_async_context(self._throttle.turn(where, throttle.ADDRESS))
                 if (name, where) not in self._places:
-                    await turns.enter_async_context(self._slowing.turn(whose, throttle.USER, where))
-                await turns.enter_async_context(self._slowing.turn("all", throttle.HASHING, where))
+                    await turns.enter_async_context(
+                        self._throttle.turn(whose, throttle.USER, where)
+                    )
+                await turns.enter_async_context(self._throttle.turn("all", throttle.HASHING, where))
                 account = self._users.get(name)
                 right = await self._verify(account, password)
                 if account is None or account.disabled or not right:
-                    self._slowing.failed(where, throttle.ADDRESS)
-                    self._slowing.failed(whose, throttle.USER)
+                    self._throttle.failed(where, throttle.ADDRESS)
+                    self._throttle.failed(whose, throttle.USER)
                     self._note(known, address, door, "refused")
                     return None
-        except throttle.TooMany:
+        except throttle.TooManyLogins:
             self._note(known, address, door, "refused")
             return None
         assert account.password is not None
@@ -183,9 +192,9 @@ class Access:
         return stored is not None
 
     async def _refuse(self, where: str, name: str | None, address: str, door: str) -> NoReturn:
-        with contextlib.suppress(throttle.TooMany):
-            async with self._slowing.turn(where, throttle.ADDRESS):
-                self._slowing.failed(where, throttle.ADDRESS)
+        with contextlib.suppress(throttle.TooManyLogins):
+            async with self._throttle.turn(where, throttle.ADDRESS):
+                self._throttle.failed(where, throttle.ADDRESS)
         self._note(name, address, door, "refused")
         raise errors.NotLoggedIn(REFUSAL)
 
@@ -195,7 +204,7 @@ class Access:
         return hashlib.blake2b(text, key=self._secret).digest()
 
     def _note(self, name: str | None, address: str, door: str, outcome: str) -> None:
-        self._server.audit.note(name, address, door, "login", outcome)
+        self._audit(name, address, door, "login", outcome)
 
     # The file.
 
@@ -206,12 +215,12 @@ class Access:
             return False
         try:
             if stamp is None:
-                raise errors.CorruptData(f"{users.users_file(self._server.data)}: it is gone")
-            found = await asyncio.to_thread(users.load, self._server.data)
+                raise errors.CorruptData(f"{users.users_file(self._data)}: it is gone")
+            found = await asyncio.to_thread(users.load, self._data)
         except (errors.CorruptData, OSError) as problem:
-            if self._told != stamp:
-                self._server.say(f"the users stay as they were: {problem}", level="warning")
-                self._told = stamp
+            if self._warned_of != stamp:
+                self._say(f"the users stay as they were: {problem}", level="warning")
+                self._warned_of = stamp
             return False
         self._stamp = stamp
         self._take(found)
@@ -219,7 +228,7 @@ class Access:
 
     def _look(self) -> tuple[int, int, int] | None:
         try:
-            found = users.users_file(self._server.data).stat()
+            found = users.users_file(self._data).stat()
         except OSError:
             return None
         return found.st_ino, found.st_mtime_ns, found.st_size

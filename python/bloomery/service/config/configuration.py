@@ -1,8 +1,7 @@
-"""From a TOML file, the environment and flags to settings.
+"""Reads the settings from a TOML file, the environment and flags.
 
-Flags are strongest, then the environment, then the file, then the defaults.
-
-All that is wrong is collected, each with the place where it was written, and told at once.
+Flags override the environment, which overrides the file, which overrides the defaults. All errors
+are collected, each with the place where it was written, and reported together.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ if sys.version_info >= (3, 11):
 else:
     import tomli as tomllib
 
-__all__ = ["FILE_VARIABLE", "Configuration", "Given", "read"]
+__all__ = ["FILE_VARIABLE", "Configuration", "RawSetting", "read"]
 
 PREFIX = "BLOOMERY_"
 FILE_VARIABLE = "BLOOMERY_CONFIG"
@@ -38,8 +37,8 @@ _KUBERNETES = re.compile(r"BLOOMERY_(SERVICE_(HOST|PORT)|PORT$|PORT_\d+_(TCP|UDP
 _SLIP = 0.75
 
 
-class Given(NamedTuple):
-    """A value as somebody wrote it."""
+class RawSetting(NamedTuple):
+    """A setting as it was written in a file, the environment or a flag, and where."""
 
     name: str
     text: str
@@ -72,7 +71,7 @@ class Configuration:
         own = self.settings.secrets()
         return own + [secret for one in self.sources.values() for secret in one.secrets()]
 
-    def take(self, given: Given) -> None:
+    def take(self, given: RawSetting) -> None:
         """Set one, or note why not."""
         try:
             name, text = self._named(given)
@@ -82,7 +81,7 @@ class Configuration:
         else:
             self.origins[name] = given.place
 
-    def _named(self, given: Given) -> tuple[str, str]:
+    def _named(self, given: RawSetting) -> tuple[str, str]:
         """Return name and text, which for NAME-file is in that file."""
         secret = secret_in_file(given.name)
         if secret is None:
@@ -105,7 +104,7 @@ class Configuration:
 
 
 def read(
-    flags: Iterable[Given] = (),
+    flags: Iterable[RawSetting] = (),
     *,
     file: str | os.PathLike[str] | None = None,
     environment: Mapping[str, str] | None = None,
@@ -132,7 +131,7 @@ def read(
 # The file.
 
 
-def _of_file(found: Configuration, around: Mapping[str, str]) -> Iterator[Given]:
+def _of_file(found: Configuration, around: Mapping[str, str]) -> Iterator[RawSetting]:
     path = found.file
     assert path is not None
     try:
@@ -167,7 +166,7 @@ def _of_file(found: Configuration, around: Mapping[str, str]) -> Iterator[Given]
         elif plain(name) in seen:
             found.problems.append(f"{place}: {_brief(name)} is there twice")
         else:
-            yield Given(name, _text(path, plain(name), value), place)
+            yield RawSetting(name, _text(path, plain(name), value), place)
         seen.add(plain(name))
 
 
@@ -224,7 +223,7 @@ def _brief(value: Any) -> str:
 # The environment.
 
 
-def _of_environment(found: Configuration, around: Mapping[str, str]) -> Iterator[Given]:
+def _of_environment(found: Configuration, around: Mapping[str, str]) -> Iterator[RawSetting]:
     for variable in sorted(around):
         if not variable.startswith(PREFIX) or variable == FILE_VARIABLE:
             continue
@@ -233,7 +232,7 @@ def _of_environment(found: Configuration, around: Mapping[str, str]) -> Iterator
             if around[
                 variable
             ]:  # who passes variables on has empty ones for those that are not set
-                yield Given(name, around[variable], variable)
+                yield RawSetting(name, around[variable], variable)
         elif _KUBERNETES.match(variable):
             continue
         elif near := like(name, _SLIP):

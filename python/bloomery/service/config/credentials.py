@@ -1,5 +1,5 @@
 """URLs of a configuration file, and their secrets: those come from a file (NAME-file) or from the
-environment (NAME-env), never from the configuration itself, and are shown to nobody."""
+environment (NAME-env), never from the configuration itself, and are never displayed."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl, quote, unquote, urlsplit, urlunsplit
 
-__all__ = ["Section", "Wrong", "public", "secrets_of"]
+__all__ = ["FieldError", "Section", "public", "secrets_of"]
 
 _MOST_BYTES = 64 << 10
 # As SQLAlchemy reads a URL: a password may have any character but @ in it, also / ? and #, with
@@ -19,7 +19,7 @@ _MOST_BYTES = 64 << 10
 _LOGIN = re.compile(r"[\w+]+://[^:/]*:([^@]*)@")
 
 
-class Wrong(Exception):
+class FieldError(Exception):
     """What is wrong with one field of a section."""
 
     def __init__(self, name: str, why: str) -> None:
@@ -41,10 +41,10 @@ class Section:
         try:
             urlsplit(url or "")
         except ValueError:
-            raise Wrong(name, f"{name} must be a URL: its host cannot be read") from None
+            raise FieldError(name, f"{name} must be a URL: its host cannot be read") from None
         if name in self.given:
             if url is not None:
-                raise Wrong(name, f"{name} is there twice: give {name}, {secret}-file or -env")
+                raise FieldError(name, f"{name} is there twice: give {name}, {secret}-file or -env")
             url = self._bare(name, secret, password)
         return url
 
@@ -56,7 +56,7 @@ class Section:
         parts = urlsplit(url)
         if parts.password or not parts.netloc:
             why = "the URL has one already" if parts.password else "this URL takes none"
-            raise Wrong(name, f"{name} is given, but {why}")
+            raise FieldError(name, f"{name} is given, but {why}")
         user, _, place = parts.netloc.rpartition("@")
         return urlunsplit(parts._replace(netloc=f"{user}:{quote(password, safe='')}@{place}"))
 
@@ -67,9 +67,9 @@ class Section:
                 raise ValueError
             found = secrets_of(url)
         except ValueError:
-            raise Wrong(name, f"{name} must be a URL in quotes") from None
+            raise FieldError(name, f"{name} must be a URL in quotes") from None
         if found:
-            raise Wrong(
+            raise FieldError(
                 name,
                 f"{name} has a password in it, which must not be in this file: leave it out and "
                 f"give {password}-file or {password}-env, or the whole URL by {secret}-file or "
@@ -81,12 +81,13 @@ class Section:
         """What NAME-file or NAME-env has; None if neither is given."""
         path, variable = self.given.get(f"{name}-file"), self.given.get(f"{name}-env")
         if path is not None and variable is not None:
-            raise Wrong(f"{name}-env", f"{name} is there twice: give {name}-file or {name}-env")
+            why = f"{name} is there twice: give {name}-file or {name}-env"
+            raise FieldError(f"{name}-env", why)
         if variable is not None:
             text = self.around.get(variable, "") if isinstance(variable, str) else ""
             if not text:
                 given = f"{name}-env is {str(variable)[:60]!r}"
-                raise Wrong(f"{name}-env", f"{given}, must be a variable that is set")
+                raise FieldError(f"{name}-env", f"{given}, must be a variable that is set")
             return text
         return None if path is None else self._content(f"{name}-file", path)
 
@@ -97,9 +98,9 @@ class Section:
                 text = file.read(_MOST_BYTES).decode().strip()
         except (OSError, TypeError, ValueError) as problem:
             why = problem.strerror if isinstance(problem, OSError) else "it is no text"
-            raise Wrong(name, f"{given}, must be a file that can be read: {why}") from None
+            raise FieldError(name, f"{given}, must be a file that can be read: {why}") from None
         if not text:
-            raise Wrong(name, f"{given}, which is empty")
+            raise FieldError(name, f"{given}, which is empty")
         return text
 
 

@@ -1,4 +1,4 @@
-"""What could keep a server with this configuration from starting, found without starting it."""
+"""Checks, without starting a server, what could keep one with this configuration from starting."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from bloomery.integrations.redis.wire.link import Link
 from bloomery.service.access import users
 from bloomery.service.config.configuration import Configuration
 from bloomery.service.durability import quarantine
-from bloomery.service.durability.control import Control
+from bloomery.service.durability.control import ControlFile
 from bloomery.service.lookup import source
 from bloomery.service.network import binding, tls
 from bloomery.service.registry.registry import Registry
@@ -143,7 +143,7 @@ def _folder(found: Configuration) -> None:
         )
         return
     try:
-        Control.read(data)
+        ControlFile.read(data)
     except (errors.CorruptData, OSError) as wrong:  # or of a newer version
         found.problems.append(str(wrong))
     found.warnings += [

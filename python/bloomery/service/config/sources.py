@@ -23,7 +23,7 @@ from typing import Any, get_args
 from bloomery.filters.rotating import parse_window
 from bloomery.guard.options import OnOutage
 from bloomery.service.config import values
-from bloomery.service.config.credentials import Section, Wrong, public, secrets_of
+from bloomery.service.config.credentials import FieldError, Section, public, secrets_of
 from bloomery.service.lookup.keytypes import KEY_TYPES
 
 __all__ = ["SourceSettings", "read"]
@@ -57,7 +57,7 @@ class SourceSettings:
         urls = [url for url in (self.url, self.cache) if secrets_of(url)]
         return urls + [one for url in urls for one in secrets_of(url)]
 
-    def shown(self) -> dict[str, Any]:
+    def as_dict(self) -> dict[str, Any]:
         """All of it but secrets, by the names that the file has."""
         told = {name: getattr(self, name.replace("-", "_")) for name in _CHECKS}
         return {"url": public(self.url), "cache": public(self.cache), **told}
@@ -65,22 +65,22 @@ class SourceSettings:
 
 def read(
     name: str, given: object, folder: Path, around: Mapping[str, str]
-) -> tuple[SourceSettings | None, list[Wrong]]:
+) -> tuple[SourceSettings | None, list[FieldError]]:
     """The source of a section; or None, and all that is wrong with it.
 
     Paths are relative to the folder of the configuration file; `around` is the environment.
     """
     if not _NAME.fullmatch(name):
-        return None, [Wrong("", "a source's name must be 1 to 64 of a-z, 0-9, - and _")]
+        return None, [FieldError("", "a source's name must be 1 to 64 of a-z, 0-9, - and _")]
     if not isinstance(given, dict):
-        return None, [Wrong("", f"must be a section: [sources.{name}]")]
+        return None, [FieldError("", f"must be a section: [sources.{name}]")]
     section = Section({_dashed(word): value for word, value in given.items()}, folder, around)
     found: dict[str, Any] = {}
     wrong = [*_plain(section.given, found)]
     for look in (_url, _cache):
         try:
             look(section, found)
-        except Wrong as problem:
+        except FieldError as problem:
             wrong.append(problem)
     wrong += _conflicts(section.given, found)
     return (None, wrong) if wrong else (SourceSettings(name=name, **found), [])
@@ -146,11 +146,11 @@ _FORMS = [f"{secret}-{form}" for secret in _SECRETS for form in ("file", "env")]
 _KNOWN = ("url", "cache", *_FORMS, *_CHECKS)
 
 
-def _plain(given: Mapping[str, Any], found: dict[str, Any]) -> Iterator[Wrong]:
+def _plain(given: Mapping[str, Any], found: dict[str, Any]) -> Iterator[FieldError]:
     for name, value in given.items():
         check = _CHECKS.get(name)
         if name in ("password", "cache-password"):
-            yield Wrong(
+            yield FieldError(
                 name,
                 f"{name} must not be in this file: give {name}-file, the path of a file that has "
                 f"it, or {name}-env, the name of a variable",
@@ -158,26 +158,26 @@ def _plain(given: Mapping[str, Any], found: dict[str, Any]) -> Iterator[Wrong]:
         elif name not in _KNOWN:
             near = get_close_matches(name, _KNOWN, 2, 0.6)
             meant = f"; did you mean {' or '.join(near)}?" if near else ""
-            yield Wrong(name, f"a source has no {name[:60]!r}{meant}")
+            yield FieldError(name, f"a source has no {name[:60]!r}{meant}")
         elif check is not None:
             try:
                 found[name.replace("-", "_")] = check(value)
             except (ValueError, OverflowError):
-                yield Wrong(name, f"{name} is {str(value)[:60]!r}, {check.__doc__}")
+                yield FieldError(name, f"{name} is {str(value)[:60]!r}, {check.__doc__}")
 
 
 def _url(section: Section, found: dict[str, Any]) -> None:
     url = section.url("url", "url", "password")
     if url is None:
-        raise Wrong("", "url is missing: postgresql://user@host/database, say")
+        raise FieldError("", "url is missing: postgresql://user@host/database, say")
     scheme, _, rest = url.partition("://")
     if not rest or not re.fullmatch(r"[a-z0-9_+]+", scheme):
-        raise Wrong("url", "url must be one such as postgresql://user@host/database")
+        raise FieldError("url", "url must be one such as postgresql://user@host/database")
     if scheme in ("postgresql", "postgres"):
         url = f"postgresql+psycopg://{rest}"  # the driver that we install
     elif scheme.partition("+")[0] == "sqlite":
         if rest in ("/", "/:memory:"):
-            raise Wrong("url", "url names no file, must be sqlite:///path")
+            raise FieldError("url", "url names no file, must be sqlite:///path")
         url = f"{scheme}:///{os.path.join(os.path.abspath(section.folder), rest[1:])}"
     found["url"] = section.with_password(url, "password")
 
@@ -188,21 +188,23 @@ def _cache(section: Section, found: dict[str, Any]) -> None:
         return
     if url not in ("local", "none"):
         if url.partition("://")[0] not in _REDIS:
-            raise Wrong("cache", "cache must be local, none, or a URL: redis://host:6379/0, say")
+            raise FieldError(
+                "cache", "cache must be local, none, or a URL: redis://host:6379/0, say"
+            )
         url = section.with_password(url, "cache-password")
     found["cache"] = url
 
 
-def _conflicts(given: Mapping[str, Any], found: dict[str, Any]) -> Iterator[Wrong]:
+def _conflicts(given: Mapping[str, Any], found: dict[str, Any]) -> Iterator[FieldError]:
     """What is right by itself and wrong together."""
     if ("table" in given) is ("query" in given):
-        yield Wrong("", "give table and key, or query")
+        yield FieldError("", "give table and key, or query")
     elif "table" in given and "key" not in given:
-        yield Wrong("table", "key is missing: the column of the keys")
+        yield FieldError("table", "key is missing: the column of the keys")
     elif "query" in given:
         for name in {"key", "value"} & given.keys():
-            yield Wrong(name, f"{name} goes with table: a query chooses its own columns")
+            yield FieldError(name, f"{name} goes with table: a query chooses its own columns")
         if not re.search(r":keys\b", str(given["query"])):
-            yield Wrong("query", "query must have :keys in it: … WHERE url IN :keys")
+            yield FieldError("query", "query must have :keys in it: … WHERE url IN :keys")
     if found.get("cache") == "none" and found.get("on_outage") in ("stale", "queue"):
-        yield Wrong("on-outage", f"on-outage is {found['on_outage']}, which needs a cache")
+        yield FieldError("on-outage", f"on-outage is {found['on_outage']}, which needs a cache")

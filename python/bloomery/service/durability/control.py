@@ -20,7 +20,7 @@ from bloomery import errors
 from bloomery.service.durability.folder import FORMAT
 from bloomery.storage import files
 
-__all__ = ["Control", "ControlWriter", "control_file"]
+__all__ = ["ControlFile", "ControlWriter", "control_file"]
 
 _MAGIC = b"bloomctl"
 _HEAD = struct.Struct("<8sII16sI")  # magic, format, synced with each commit?, boot, checksum
@@ -45,8 +45,8 @@ def boot_id() -> bytes:
 
 
 @dataclass(frozen=True, slots=True)
-class Control:
-    """What a control file says."""
+class ControlFile:
+    """What the control file of a data folder says."""
 
     written: int  # the last row that was acknowledged
     synced: int  # the last one that a power cut cannot take
@@ -58,7 +58,7 @@ class Control:
         return self.synced if self.rebooted else self.written
 
     @classmethod
-    def read(cls, data: str | os.PathLike[str]) -> Control | None:
+    def read(cls, data: str | os.PathLike[str]) -> ControlFile | None:
         """Read it; None if there is none, CorruptData if it is not as it was written.
 
         UnsupportedVersion: a newer bloomery has had this folder.

@@ -1,5 +1,5 @@
-"""Damaged files that were set aside: `damaged/TIME/` in the data folder has them as they were
-found, and a report. Only a person removes it, and until then a server has an alert for it."""
+"""Quarantine for damaged files: `damaged/TIME/` in the data folder has them as they were found, and
+a report. Only a person removes it, and until then a server raises an alert."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pathlib import Path
 
 from bloomery.storage import files
 
-__all__ = ["SetAside", "damaged_folder", "find", "set_aside"]
+__all__ = ["QuarantineReport", "damaged_folder", "find", "set_aside"]
 
 _REPORT = "report.json"
 
@@ -25,8 +25,8 @@ def damaged_folder(data: str | os.PathLike[str]) -> Path:
 
 
 @dataclass(frozen=True, slots=True)
-class SetAside:
-    """Files that were set aside at one start."""
+class QuarantineReport:
+    """What is known of the files that were set aside at one start."""
 
     folder: Path
     lost: bool  # is something that was acknowledged lost?
@@ -74,7 +74,7 @@ def _link(source: str | Path, target: str | Path) -> None:
         shutil.copy2(source, target)
 
 
-def find(data: str | os.PathLike[str]) -> list[SetAside]:
+def find(data: str | os.PathLike[str]) -> list[QuarantineReport]:
     """What has been set aside and is still there, the oldest first."""
     found = []
     above = damaged_folder(data)
@@ -84,5 +84,5 @@ def find(data: str | os.PathLike[str]) -> list[SetAside]:
         with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
             report = json.loads((folder / _REPORT).read_bytes())
             lost, problems = bool(report["lost"]), [str(one) for one in report["problems"]]
-        found.append(SetAside(folder, lost, problems))
+        found.append(QuarantineReport(folder, lost, problems))
     return found

@@ -1,14 +1,15 @@
-"""From a data folder to the filters of a server: the newest good snapshot, and the log after it.
+"""Recovery: loads the filters of a data folder from its newest good snapshot, and replays the log
+since then.
 
-A start never has less than was acknowledged without a person having said so: but for what a power
-cut may take from the end of the log, whatever is damaged or missing is refused (`accept_loss`).
+A server never starts with less than was acknowledged unless a person has accepted that
+(`accept_loss`): but for what a power cut may take from the end of the log, it refuses to start if
+anything is damaged or missing.
 """
 
 from __future__ import annotations
 
 import os
 import shutil
-import time
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,7 +17,7 @@ from pathlib import Path
 from bloomery import errors
 from bloomery.service.domain.state import State
 from bloomery.service.durability import quarantine, snapshots
-from bloomery.service.durability.control import Control, ControlWriter, control_file
+from bloomery.service.durability.control import ControlFile, ControlWriter, control_file
 from bloomery.service.durability.folder import FORMAT, log_folder, snapshots_folder
 from bloomery.service.durability.log import (
     SEGMENT_BYTES,
@@ -28,17 +29,17 @@ from bloomery.service.durability.log import (
 )
 from bloomery.service.durability.log_reader import LogReader, pages_cut_off
 from bloomery.service.durability.replay import replay
-from bloomery.service.durability.snapshots import Generation
+from bloomery.service.durability.snapshots import Manifest
 from bloomery.storage import files
 
 __all__ = ["Recovery", "recover"]
 
-_MOST_SHOWN = 5  # problems, in a message
+_MOST_LISTED = 5  # problems, in a message
 
 
 @dataclass(slots=True)
 class Recovery:
-    """What was found, and where the log goes on."""
+    """The filters that were loaded, and where the log goes on."""
 
     data: Path
     state: State
@@ -46,7 +47,6 @@ class Recovery:
     seq: int  # of the last row
     generation: int = 0  # of the snapshot; 0: the log alone
     rows: int = 0
-    seconds: float = 0.0
     problems: list[str] = field(default_factory=list)
 
     def log(self, fsync: Fsync = "everysec", segment_bytes: int = SEGMENT_BYTES) -> Log:
@@ -65,7 +65,7 @@ class Recovery:
 
 
 def _sync(folder: Path) -> None:
-    """Bring to the disk what a killed server wrote, and nobody has synced."""
+    """Sync what a server wrote that was killed before it did."""
     for path in folder.glob("*.sqlite*"):
         file = os.open(path, os.O_RDONLY)
         try:
@@ -76,7 +76,7 @@ def _sync(folder: Path) -> None:
 
 
 def recover(data: str | os.PathLike[str], *, accept_loss: bool = False) -> Recovery:
-    """Bring the filters back.
+    """Load the filters of a data folder.
 
     CorruptData: something that was acknowledged is lost, or may be; nothing was changed. With
     `accept_loss` all that can be read is taken, and the files as they were found are set aside
@@ -84,7 +84,6 @@ def recover(data: str | os.PathLike[str], *, accept_loss: bool = False) -> Recov
     the log have everything. `problems` has all that was wrong; a new snapshot was then written, so
     that nothing is built on damaged files again.
     """
-    began = time.monotonic()
     path = Path(data)
     lost: list[str] = []
     control = _control(path, lost)
@@ -110,19 +109,18 @@ def recover(data: str | os.PathLike[str], *, accept_loss: bool = False) -> Recov
     require(*rows.problems)  # before SQLite sees the files
     failed: list[str] = []
     replay(state, rows, failed)
-    torn = _judged(path, control, rows, failed, lost)
+    torn = _judge(path, control, rows, failed, lost)
     require()
-    recovery = Recovery(path, state, _next(path), rows.last, generation.number, rows.rows)
+    recovery = Recovery(path, state, _next_number(path), rows.last, generation.number, rows.rows)
     recovery.problems = [*dict.fromkeys([*bad.values(), *lost, *torn])]
     if recovery.problems:
-        _write_anew(recovery, bad, bool(lost))
-    recovery.seconds = time.monotonic() - began
+        _write_snapshot(recovery, bad, bool(lost))
     return recovery
 
 
-def _control(data: Path, lost: list[str]) -> Control | None:
+def _control(data: Path, lost: list[str]) -> ControlFile | None:
     try:
-        return Control.read(data)
+        return ControlFile.read(data)
     except errors.UnsupportedVersion:
         raise  # whatever is accepted: nothing is lost for the one who wrote it
     except errors.CorruptData as problem:
@@ -138,10 +136,10 @@ def _cut_off(rows: LogReader) -> list[str]:
     ]
 
 
-def _judged(
-    data: Path, control: Control | None, rows: LogReader, failed: list[str], lost: list[str]
+def _judge(
+    data: Path, control: ControlFile | None, rows: LogReader, failed: list[str], lost: list[str]
 ) -> list[str]:
-    """Add to what is lost; what remains is the end of the log that a power cut may take."""
+    """Add to `lost` what is missing of the log; return what a power cut may take from its end."""
     if control is None:
         lost += [*rows.problems, *failed]
         if rows.format >= FORMAT and not control_file(data).exists():
@@ -167,17 +165,17 @@ def _judged(
 
 
 def _refusal(data: Path, problems: list[str], unsure: bool) -> errors.CorruptData:
-    shown = "; ".join(problems[:_MOST_SHOWN])
-    more = f"; and {len(problems) - _MOST_SHOWN} more" if len(problems) > _MOST_SHOWN else ""
+    listed = "; ".join(problems[:_MOST_LISTED])
+    more = f"; and {len(problems) - _MOST_LISTED} more" if len(problems) > _MOST_LISTED else ""
     return errors.CorruptData(
-        f"{data}: not started, since what was acknowledged is damaged or missing: {shown}{more}: "
+        f"{data}: not started, since what was acknowledged is damaged or missing: {listed}{more}: "
         "restore the folder from a copy, or start once with --accept-loss"
         f"{' (as after a power cut)' if unsure else ''}: it goes on with what is left, and sets "
         f"the files aside in {quarantine.damaged_folder(data)}"
     )
 
 
-def _write_anew(recovery: Recovery, bad: Iterable[int], lost: bool) -> None:
+def _write_snapshot(recovery: Recovery, bad: Iterable[int], lost: bool) -> None:
     """Write the state as a new snapshot; what is damaged is set aside before it goes."""
     data, problems = recovery.data, recovery.problems
     above = [log_folder(data), snapshots_folder(data), control_file(data)]
@@ -199,10 +197,10 @@ def _write_anew(recovery: Recovery, bad: Iterable[int], lost: bool) -> None:
                 remove_segment(segment_path(log_folder(data), one))
     except (OSError, errors.LogUnavailable) as problem:
         problems.append(f"no new snapshot could be written: {problem}")
-    recovery.segment = _next(data)
+    recovery.segment = _next_number(data)
 
 
-def _next(data: Path) -> int:
+def _next_number(data: Path) -> int:
     """A number that neither a segment nor a generation has had."""
     return max([*_numbers(log_folder(data)), *snapshots.generations(data), 0]) + 1
 
@@ -216,12 +214,12 @@ def _numbers(folder: Path) -> set[int]:
 
 def _from_snapshot(
     data: Path, bad: dict[int, str], lost: list[str]
-) -> tuple[State, Generation] | None:
+) -> tuple[State, Manifest] | None:
     """The newest generation that is whole; and newer ones that are not."""
     for number in reversed(snapshots.generations(data)):
         state = State()
         try:
-            generation = Generation.read(data, number)
+            generation = Manifest.read(data, number)
             for saved in generation.entries:
                 state.put(generation.load(data, saved))
         except errors.CorruptData as problem:
@@ -234,21 +232,21 @@ def _from_snapshot(
     return None
 
 
-def _from_nothing(data: Path, bad: dict[int, str]) -> tuple[State, Generation] | None:
+def _from_nothing(data: Path, bad: dict[int, str]) -> tuple[State, Manifest] | None:
     """No filters, if the log has everything that was ever done."""
     found = segments(log_folder(data))
     if (found and found[0] != 1) or (bad and not found):
         return None
-    return State(), Generation(0, 0, 1, 0.0)
+    return State(), Manifest(0, 0, 1, 0.0)
 
 
-def _from_remains(data: Path, problems: list[str]) -> tuple[State, Generation]:
+def _from_remains(data: Path, problems: list[str]) -> tuple[State, Manifest]:
     """The filters that can still be read, of the newest generation that has a manifest; else what
     is left of the log."""
     for number in reversed(snapshots.generations(data)):
         state = State()
         try:
-            generation = Generation.read(data, number)
+            generation = Manifest.read(data, number)
         except errors.CorruptData:
             continue
         for saved in generation.entries:
@@ -259,9 +257,9 @@ def _from_remains(data: Path, problems: list[str]) -> tuple[State, Generation]:
         _set(state, generation)
         return state, generation
     first = min(segments(log_folder(data)), default=1)
-    return State(), Generation(first, 0, 1, 0.0)
+    return State(), Manifest(first, 0, 1, 0.0)
 
 
-def _set(state: State, generation: Generation) -> None:
+def _set(state: State, generation: Manifest) -> None:
     state.next_id = generation.next_id
     state.now = generation.now

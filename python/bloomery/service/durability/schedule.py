@@ -1,7 +1,9 @@
-"""When snapshots are made: when asked, when the log has become long, now and then, and at the end.
-A process of its own makes each (`snapshotter.py`), when nobody else wants to run, unless
-somebody waits for it: on a machine that is always busy a client, or the end of the server, would
-wait for a minute and more."""
+"""When snapshots are made: on request, when the log has become long, at intervals, and at shutdown.
+
+A process of its own makes each (`snapshotter.py`), at the lowest priority, unless somebody waits
+for it: on a machine that is always busy a client, or the shutdown, would wait for a minute and
+more.
+"""
 
 from __future__ import annotations
 
@@ -11,26 +13,41 @@ import json
 import os
 import subprocess
 import time
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from bloomery import errors
+from bloomery.service.config.settings import Settings
 from bloomery.service.durability import snapshots
+from bloomery.service.engine import Engine
+from bloomery.service.policy.alerts import Alerts
+from bloomery.service.turns import Turns
 
-if TYPE_CHECKING:
-    from bloomery.service.server import Server
-
-__all__ = ["Saving"]
+__all__ = ["SnapshotSchedule"]
 
 _NICE = 10
 _IDLE_SECONDS = 60.0
-_MOST_TOLD = 5  # files of one snapshot
+_MOST_LISTED = 5  # files of one snapshot
 
 
-class Saving:
+class SnapshotSchedule:
     """The snapshots of a running server; one at a time."""
 
-    def __init__(self, server: Server, generation: int) -> None:
-        self.server = server
+    def __init__(
+        self,
+        engine: Engine,
+        turns: Turns,
+        alerts: Alerts,
+        settings: Settings,
+        *,
+        generation: int,
+        replayed: int,
+        disabled: bool = False,
+    ) -> None:
+        """`generation` is that of the last snapshot, after which so many rows of the log were
+        `replayed` at the start. `disabled`: make none, as on a node, whose filters are in Redis."""
+        self._engine, self._turns, self._alerts = engine, turns, alerts
+        self._settings, self._data = settings, Path(settings.data)
+        self._disabled = disabled
         self.generation = generation  # of the last one
         self.last_save = time.time()
         self.problem: str | None = None  # of the last one, if it failed
@@ -40,10 +57,9 @@ class Saving:
         self._waited_for = False
         self._again = False
         self._ending = False
-        # A node has nothing to save: its filters are in Redis.
-        covered = server.node is not None or (generation != 0 and server.recovered_rows == 0)
-        self._seq = server.engine.log.seq if covered else -1  # the last row that it covers
-        self._segment = server.engine.log.segment
+        covered = disabled or (generation != 0 and replayed == 0)
+        self._seq = engine.log.seq if covered else -1  # the last row that it covers
+        self._segment = engine.log.segment
         self._tried = time.monotonic()
 
     @property
@@ -56,30 +72,35 @@ class Saving:
         if self._task is None or self._task.done():
             self._tried = time.monotonic()
             self._waited_for = self._ending
-            self.server.turns.snapshot(running=True)
+            self._turns.snapshot(running=True)
             self._task = asyncio.create_task(self._make())
-            self._task.add_done_callback(self._told)
+            self._task.add_done_callback(self._finished)
         return self._task
 
     async def save(self) -> None:
         """Make a snapshot of everything until now, and wait for it."""
         if self.running:
             with contextlib.suppress(errors.BloomeryError):
-                await asyncio.shield(self._hurried())
-        await asyncio.shield(self._hurried())
+                await asyncio.shield(self._hurry())
+        await asyncio.shield(self._hurry())
 
     async def last(self) -> None:
         """Make the last snapshot, unless nothing has changed since the one before."""
         self._ending = True
         if self.running:
             with contextlib.suppress(errors.BloomeryError):
-                await self._hurried()
-        if self.server.engine.log.seq != self._seq:
-            await self._hurried()
+                await self._hurry()
+        if self._engine.log.seq != self._seq:
+            try:
+                await self._hurry()
+            except errors.BloomeryError as problem:
+                raise errors.SnapshotFailed(
+                    f"no snapshot was made: {problem}; the log has all that was acknowledged"
+                ) from None
 
     def consider(self) -> None:
-        """Begin one if it is time; after one that failed, not before a minute."""
-        settings, log = self.server.settings, self.server.engine.log
+        """Begin a snapshot if it is due; after one that failed, not before a minute."""
+        settings, log = self._settings, self._engine.log
         waited = time.monotonic() - self._tried
         if self.running or log.seq == self._seq or waited < (60 if self.problem else 1):
             return
@@ -89,18 +110,18 @@ class Saving:
             self.start()
 
     async def _make(self) -> None:
-        if self.server.node is not None:
-            return  # Redis has everything
+        if self._disabled:
+            return
         began = time.monotonic()
         number, seq = await self._cut()
-        code, said, damage = await self._run(snapshots.command(self.server.data, number))
+        code, said, damage = await self._run(snapshots.command(self._data, number))
         if code == snapshots.DAMAGED:
             await self._from_memory("; ".join([*damage, said]))
             number, seq = await self._cut()  # and a second copy, of that
-            code, said, _ = await self._run(snapshots.command(self.server.data, number))
+            code, said, _ = await self._run(snapshots.command(self._data, number))
         elif damage:
             found = "; ".join(damage)
-            self.server.alerts.event("snapshot-damaged", f"a snapshot found damage: {found}")
+            self._alerts.event("snapshot-damaged", f"a snapshot found damage: {found}")
         if code != 0:
             raise errors.SnapshotFailed(said)
         self.generation, self._seq = number, seq
@@ -109,8 +130,8 @@ class Saving:
     async def _cut(self) -> tuple[int, int]:
         """Begin a segment, and close those before, so that another may read them; its number, and
         the last row before it."""
-        log = self.server.engine.log
-        number, seq = await self.server.turns.call(lambda: (log.cut(), log.seq))
+        log = self._engine.log
+        number, seq = await self._turns.call(lambda: (log.cut(), log.seq))
         self._segment = number
         await asyncio.to_thread(log.sync)
         return number, seq
@@ -119,12 +140,12 @@ class Saving:
         """Write a snapshot of what is in memory: the files do not have it any more. Who asks is
         answered meanwhile, who writes is told to come back."""
         text = f"a snapshot found damage; all filters are written anew, from memory: {why}"
-        self.server.alerts.event("snapshot-damaged", text)
-        engine, data = self.server.engine, self.server.data
+        self._alerts.event("snapshot-damaged", text)
+        engine, data = self._engine, self._data
         problem = errors.LogUnavailable(
             "all filters are being written anew, since their files were damaged: try again"
         )
-        async with self.server.turns.frozen(problem):
+        async with self._turns.frozen(problem):
             number, seq = await self._cut()
             for entry in engine.state.filters.values():
                 engine.state.count(entry)
@@ -165,7 +186,7 @@ class Saving:
                 said = printed.decode("utf-8", "replace").strip().splitlines()
                 return code, said[-1] if said else f"exit code {code}", _problems(progress)
 
-    def _hurried(self) -> asyncio.Task[None]:
+    def _hurry(self) -> asyncio.Task[None]:
         """As `start`, for one who waits. Where a process may not be given more of the machine than
         it has (that takes rights), another begins anew."""
         task, process = self.start(), self._process
@@ -175,17 +196,17 @@ class Saving:
             process.kill()
         return task
 
-    def _told(self, task: asyncio.Task[None]) -> None:
-        self.server.turns.snapshot(running=False)
+    def _finished(self, task: asyncio.Task[None]) -> None:
+        self._turns.snapshot(running=False)
         if task.cancelled():
             return
         problem = task.exception()
         self.problem = None if problem is None else str(problem)
         if problem is not None:
             text = f"snapshot failed, the log keeps everything: {problem}"
-            self.server.alerts.begin("snapshot-failed", text)
+            self._alerts.begin("snapshot-failed", text)
         else:
-            self.server.alerts.end("snapshot-failed", "a snapshot was made again")
+            self._alerts.end("snapshot-failed", "a snapshot was made again")
 
 
 def _problems(progress: bytes) -> list[str]:
@@ -194,8 +215,8 @@ def _problems(progress: bytes) -> list[str]:
     for line in progress.splitlines():
         with contextlib.suppress(ValueError):  # cut off, by a kill
             found += [one] if (one := json.loads(line).get("problem")) else []
-    more = [f"and {len(found) - _MOST_TOLD} more"] if len(found) > _MOST_TOLD else []
-    return found[:_MOST_TOLD] + more
+    more = [f"and {len(found) - _MOST_LISTED} more"] if len(found) > _MOST_LISTED else []
+    return found[:_MOST_LISTED] + more
 
 
 def _give_way(pid: int, idle: bool) -> None:

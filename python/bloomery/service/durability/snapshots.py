@@ -1,5 +1,5 @@
-"""Generations of snapshots: number 7 is the state at the start of segment 7 of the log, a folder of
-saved filters and a manifest. It gets its name when it is whole and on the disk."""
+"""Snapshots: generation 7 is the state at the start of segment 7 of the log, a folder of saved
+filters and a manifest. The folder gets its name when it is whole and on the disk."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from bloomery.service.durability.folder import log_folder, snapshots_folder
 from bloomery.service.durability.log import remove_segment, segment_path, segments
 from bloomery.storage import files
 
-__all__ = ["Generation", "Saved", "command", "generations", "prune", "publish", "write"]
+__all__ = ["Manifest", "ManifestEntry", "command", "generations", "prune", "publish", "write"]
 
 MANIFEST = "manifest.json"
 _FORMAT = 1
@@ -35,8 +35,8 @@ DAMAGED = 3  # an exit code of the process that makes a generation
 
 
 @dataclass(slots=True)
-class Saved:
-    """An entry as the manifest has it."""
+class ManifestEntry:
+    """A filter of a snapshot, as its manifest has it."""
 
     id: int
     name: str
@@ -53,8 +53,8 @@ class Saved:
     head: int | None = None
 
     @classmethod
-    def of(cls, entry: Entry, path: Path, checksum: int) -> Saved:
-        """Describe an entry whose file is written."""
+    def of(cls, entry: Entry, path: Path, checksum: int) -> ManifestEntry:
+        """Describe a filter whose file is written."""
         return cls(
             entry.id,
             text_of(entry.name),
@@ -83,20 +83,20 @@ class Saved:
 
 
 @dataclass(slots=True)
-class Generation:
-    """What a manifest says."""
+class Manifest:
+    """The manifest of a generation: its filters, and where the log goes on."""
 
     number: int
     seq: int  # of the last row of the log that is in it
     next_id: int
     now: float
-    entries: list[Saved] = field(default_factory=list)
+    entries: list[ManifestEntry] = field(default_factory=list)
     # By file, when it was last read whole, and when the second copy of it, in the generation that
     # this one was made from: as numbers of generations. Not there: nobody knows.
     verified: dict[str, list[int]] = field(default_factory=dict)
 
     @classmethod
-    def read(cls, data: str | os.PathLike[str], number: int) -> Generation:
+    def read(cls, data: str | os.PathLike[str], number: int) -> Manifest:
         """Read a manifest; CorruptData if it is not as it was written."""
         path = folder_of(data, number) / MANIFEST
         try:
@@ -111,7 +111,7 @@ class Generation:
                 )
             if body["number"] != number:
                 raise errors.CorruptData(f"{path}: that of snapshot {body['number']}")
-            entries = [Saved(**one) for one in body["entries"]]
+            entries = [ManifestEntry(**one) for one in body["entries"]]
             for one in entries:
                 known = one.partial or "kind" in one.settings
                 if one.file != f"{int(one.id)}.bloomery" or not known:
@@ -134,7 +134,7 @@ class Generation:
             os.fsync(file.fileno())
         files.sync_folder(str(folder))
 
-    def load(self, data: str | os.PathLike[str], saved: Saved) -> Entry:
+    def load(self, data: str | os.PathLike[str], saved: ManifestEntry) -> Entry:
         """Read an entry with its filter into memory; CorruptData if it is not as it was saved."""
         path = folder_of(data, self.number) / saved.file
         entry = saved.entry()
@@ -158,7 +158,7 @@ def head_sum(path: Path) -> int:
         return zlib.crc32(file.read(files.HEADER_BYTES))
 
 
-def check_file(path: Path, saved: Saved) -> None:
+def check_file(path: Path, saved: ManifestEntry) -> None:
     """Raise CorruptData unless this is the file of that entry; its bits are checked when read."""
     nbytes = path.stat().st_size
     if nbytes != saved.nbytes:
@@ -215,7 +215,7 @@ class PacedFile:
         return count
 
 
-def save(entry: Entry, folder: Path) -> Saved:
+def save(entry: Entry, folder: Path) -> ManifestEntry:
     """Write an entry's file into a folder."""
     path = folder / f"{entry.id}.bloomery"
     with path.open("wb") as raw:
@@ -234,7 +234,7 @@ def save(entry: Entry, folder: Path) -> Saved:
     if entry.loading is None:
         with path.open("rb") as raw:
             checksum = int.from_bytes(raw.read(files.HEADER_BYTES)[-8:], "little")
-    return Saved.of(entry, path, checksum)
+    return ManifestEntry.of(entry, path, checksum)
 
 
 def write(data: str | os.PathLike[str], state: State, number: int, seq: int) -> None:
@@ -242,7 +242,7 @@ def write(data: str | os.PathLike[str], state: State, number: int, seq: int) -> 
     neither by writes nor by the time."""
     with temporary(data, number) as folder:
         found = [save(entry, folder) for entry in state.filters.values()]
-        Generation(number, seq, state.next_id, state.now, found).write(folder)
+        Manifest(number, seq, state.next_id, state.now, found).write(folder)
         publish(data, folder, number)
 
 

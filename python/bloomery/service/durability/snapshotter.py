@@ -3,7 +3,8 @@
     python -m bloomery.service.durability.snapshotter DATA GENERATION
 
 Filters that changed are copied, and changed where the copy is mapped: the kernel can write such
-memory out, so that the filters are not held twice. Of others there are two files (`copies.py`).
+memory out, so that the filters are not held twice. Of others there are two
+files (`redundant_files.py`).
 """
 
 from __future__ import annotations
@@ -23,11 +24,11 @@ from bloomery import _native, errors
 from bloomery.filters.saved import expect
 from bloomery.service.domain.state import Entry, State
 from bloomery.service.durability import snapshots
-from bloomery.service.durability.copies import Copies
 from bloomery.service.durability.folder import log_folder, snapshots_folder
 from bloomery.service.durability.log_reader import LogReader, Row
+from bloomery.service.durability.redundant_files import RedundantFiles
 from bloomery.service.durability.replay import replay
-from bloomery.service.durability.snapshots import Generation, Saved
+from bloomery.service.durability.snapshots import Manifest, ManifestEntry
 from bloomery.storage import files
 
 __all__ = ["main", "take"]
@@ -37,20 +38,20 @@ _PACE_BYTES = 64 << 20
 MAP_FROM = 1 << 20  # bytes: smaller filters are changed in memory and written once
 
 
-class Working(State):
-    """The filters of a generation, each read when something is done to it."""
+class LazyState(State):
+    """The filters of a generation; each is read when something is done to it."""
 
-    def __init__(self, data: Path, base: Generation | None, folder: Path) -> None:
+    def __init__(self, data: Path, base: Manifest | None, folder: Path) -> None:
         super().__init__()
         self.data, self.base, self.folder = data, base, folder
-        self.copies = None if base is None else Copies(data, base, folder, _say_problem)
-        self.untouched: dict[int, Saved] = {}
+        self.redundant = None if base is None else RedundantFiles(data, base, folder, _say_problem)
+        self.untouched: dict[int, ManifestEntry] = {}
         self.maps: dict[int, mmap.mmap] = {}
-        if base is not None and self.copies is not None:
+        if base is not None and self.redundant is not None:
             self.now = base.now
             for saved in base.entries:
                 if saved.partial:
-                    self.copies.whole(saved)
+                    self.redundant.whole(saved)
                     self.put(base.load(data, saved))
                 else:
                     self.untouched[saved.id] = saved
@@ -62,12 +63,12 @@ class Working(State):
         saved = self.untouched.pop(entry.id, None)
         if saved is not None:
             assert self.base is not None
-            assert self.copies is not None
+            assert self.redundant is not None
             if saved.nbytes < MAP_FROM or saved.settings.get("kind") == "bank":
-                self.copies.whole(saved)
+                self.redundant.whole(saved)
                 entry.filter = self.base.load(self.data, saved).filter
             else:
-                self.copies.copy(saved, self.folder / saved.file)
+                self.redundant.copy(saved, self.folder / saved.file)
                 self._map(entry, self.folder / saved.file)
             self.tell_time(entry)
         return super().filter_of(entry)
@@ -90,13 +91,13 @@ class Working(State):
         entry.filter = cls._open(head, mapped, files.HEADER_BYTES, writable=True)
         self.maps[entry.id] = mapped
 
-    def save(self, entry: Entry) -> Saved:
+    def save(self, entry: Entry) -> ManifestEntry:
         """Bring an entry's file to the disk."""
         saved = self.untouched.get(entry.id)
         if saved is not None:
-            assert self.copies is not None
-            self.copies.bring(saved)
-            return Saved.of(entry, self.folder / saved.file, saved.checksum)
+            assert self.redundant is not None
+            self.redundant.bring(saved)
+            return ManifestEntry.of(entry, self.folder / saved.file, saved.checksum)
         mapped = self.maps.get(entry.id)
         if mapped is None or not entry.filter._shares(mapped, files.HEADER_BYTES):
             (self.folder / f"{entry.id}.bloomery").unlink(missing_ok=True)
@@ -108,7 +109,7 @@ class Working(State):
         path = self.folder / f"{entry.id}.bloomery"
         with path.open("r+b") as file:
             os.fsync(file.fileno())
-        return Saved.of(entry, path, checksum)
+        return ManifestEntry.of(entry, path, checksum)
 
 
 def _checksum(mapped: mmap.mmap) -> int:
@@ -124,7 +125,7 @@ def take(data: str | os.PathLike[str], number: int) -> None:
     the log since then, is what it is made of."""
     path = Path(data)
     with contextlib.suppress(errors.CorruptData):
-        Generation.read(path, number)
+        Manifest.read(path, number)
         _say(done=number)
         return
     older = [n for n in reversed(snapshots.generations(path)) if n < number]
@@ -146,8 +147,8 @@ def take(data: str | os.PathLike[str], number: int) -> None:
 def _take(data: Path, number: int, base: int) -> int:
     """Make it from one generation; how many rows of the log were done again."""
     with snapshots.temporary(data, number) as folder:
-        before = Generation.read(data, base) if base else None
-        state = Working(data, before, folder)
+        before = Manifest.read(data, base) if base else None
+        state = LazyState(data, before, folder)
         seq = before.seq if before else 0
         rows = LogReader(log_folder(data), base or 1, seq, number)
         _say(base=base, segments=len(rows.segments), filters=len(state.filters))
@@ -156,8 +157,8 @@ def _take(data: Path, number: int, base: int) -> int:
         problems = [*rows.problems, *problems]
         if problems:
             raise errors.CorruptData("; ".join(problems[:5]))
-        if state.copies is not None:
-            state.copies.choose(state.untouched.values())
+        if state.redundant is not None:
+            state.redundant.choose(state.untouched.values())
         found = []
         for entry in state.filters.values():
             found.append(state.save(entry))
@@ -166,8 +167,8 @@ def _take(data: Path, number: int, base: int) -> int:
         for left in folder.iterdir():
             if left.name not in kept:
                 left.unlink()  # of a filter that was dropped
-        verified = {} if state.copies is None else state.copies.verified
-        made = Generation(number, rows.last, state.next_id, state.now, found, verified)
+        verified = {} if state.redundant is None else state.redundant.verified
+        made = Manifest(number, rows.last, state.next_id, state.now, found, verified)
         made.write(folder)
         snapshots.publish(data, folder, number)
     return rows.rows

@@ -14,9 +14,9 @@ from bloomery.service.access.permissions import User
 from bloomery.service.background import Aside
 from bloomery.service.commands import Commands
 from bloomery.service.config.settings import Settings
-from bloomery.service.durability.schedule import Saving
+from bloomery.service.durability.schedule import SnapshotSchedule
 from bloomery.service.engine import Engine
-from bloomery.service.network.input_budget import Intake
+from bloomery.service.network.input_budget import InputBudget
 from bloomery.service.policy.alerts import Alerts
 from bloomery.service.policy.rebuilds import Rebuilds
 from bloomery.service.replication.node import Node
@@ -34,12 +34,12 @@ class HttpContext:
     data: Path
     access: Access
     audit: Audit
-    intake: Intake
+    intake: InputBudget
     engine: Engine
     commands: Commands
     turns: Turns
     aside: Aside
-    saving: Saving
+    saving: SnapshotSchedule
     rebuilds: Rebuilds
     sampler: Sampler
     alerts: Alerts

@@ -20,10 +20,9 @@ from bloomery.service.http.connection import HttpConnection
 from bloomery.service.http.context import HttpContext
 from bloomery.service.http.endpoints import health, keys
 from bloomery.service.http.uvicorn_internals import ServerState
-from bloomery.service.network.listening import Listener, listen
-from bloomery.service.network.sockets import allow_files
+from bloomery.service.network.listening import Listener, allow_files, listen
 from bloomery.service.network.tls import Tls
-from bloomery.service.policy.alerts import Say
+from bloomery.service.observe.logs import Say
 
 __all__ = ["HttpServer"]
 

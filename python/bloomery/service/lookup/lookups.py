@@ -1,8 +1,8 @@
 """Look-ups: exact answers for filters that are bound to a source.
 
-A binding is a setting of the filter, `source`, and so in the log and in snapshots; what stands
-behind the name is the operator's (`sources`). The filter answers at once; what it cannot tell waits
-for the cache and the source, beside all else the server does.
+A binding is a setting of the filter, `source`, and so in the log and in snapshots; the source of
+that name is in the operator's configuration (`sources`). A no of the filter is answered at once; a
+maybe waits for the cache and the source, while the server goes on.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections import Counter, OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from bloomery import errors
 from bloomery.guard.answer import Answer
@@ -22,14 +22,12 @@ from bloomery.guard.driver import arun
 from bloomery.guard.lookups import look_up
 from bloomery.guard.observed import Observation
 from bloomery.names import printable
+from bloomery.service.config.settings import Settings
 from bloomery.service.config.sources import SourceSettings
 from bloomery.service.domain.state import Entry
-from bloomery.service.lookup.source import Backing, open_source
-
-if TYPE_CHECKING:
-    from bloomery.service.config.settings import Settings
-    from bloomery.service.engine import Engine
-    from bloomery.service.policy.alerts import Say
+from bloomery.service.engine import Engine
+from bloomery.service.lookup.source import LookupSource, open_source
+from bloomery.service.observe.logs import Say
 
 __all__ = ["MOST_KEYS", "Lookups"]
 
@@ -62,34 +60,34 @@ class Lookups:
         self.settings = settings
         self.waiting = 0  # look-ups under way
         data = Path(settings.data)
-        self.backings = {name: Backing(one, data) for name, one in (sources or {}).items()}
+        self.sources = {name: LookupSource(one, data) for name, one in (sources or {}).items()}
         self._bound: OrderedDict[int, _Bound] = OrderedDict()  # those asked last at the end
         self._watching: asyncio.Task[None] | None = None
-        engine.on_drop.append(lambda entry: self._bound.pop(entry.id, None))
+        engine.on_drop.subscribe(lambda entry: self._bound.pop(entry.id, None))
 
     async def start(self, say: Say) -> None:
-        """Begin; and tell of filters that are bound to what is not there."""
-        for backing in self.backings.values():
-            await backing.start()
+        """Open the sources; warn of filters that are bound to one that is not configured."""
+        for source in self.sources.values():
+            await source.start()
         self._watching = asyncio.create_task(self._watch())
         filters = self.engine.state.filters.values()
         named = Counter(entry.settings.get("source") for entry in filters)
-        for source in named.keys() - {None, *self.backings}:
-            text = f"the configuration has no source {source}, to which filters are bound"
-            say(f"{text}: look-ups in them are refused", level="warning", filters=named[source])
+        for name in named.keys() - {None, *self.sources}:
+            text = f"the configuration has no source {name}, to which filters are bound"
+            say(f"{text}: look-ups in them are refused", level="warning", filters=named[name])
 
     async def _watch(self) -> None:
-        """See each second how much waits for the sources."""
+        """Measure each second how many look-ups wait for the sources."""
         while True:
-            for backing in self.backings.values():
-                await backing.look()
+            for source in self.sources.values():
+                await source.look()
             await asyncio.sleep(1)
 
     async def stop(self) -> None:
-        """Let go of the sources."""
+        """Close the sources."""
         if self._watching is not None:
             self._watching.cancel()
-        stopping = [backing.stop() for backing in self.backings.values()]
+        stopping = [source.stop() for source in self.sources.values()]
         with contextlib.suppress(asyncio.TimeoutError):
             together = asyncio.gather(*stopping, return_exceptions=True)
             await asyncio.wait_for(together, _STOP_SECONDS)
@@ -98,8 +96,8 @@ class Lookups:
 
     def check(self, source: str) -> None:
         """Raise unless there is a source of that name."""
-        if source not in self.backings:
-            known = f"there are {', '.join(self.backings)}" if self.backings else "there are none"
+        if source not in self.sources:
+            known = f"there are {', '.join(self.sources)}" if self.sources else "there are none"
             raise errors.InvalidParameter(
                 f"there is no source named {source[:64]!r} in the server's configuration: {known}"
             )
@@ -107,18 +105,18 @@ class Lookups:
     def rows(self, entry: Entry) -> Any:
         """The source of a filter, to be read from end to end, by a connection of its own: those who
         look keys up need theirs."""
-        backing = self._backing(entry)
-        if not hasattr(backing.source, "batches"):
+        source = self._source_of(entry)
+        if not hasattr(source.source, "batches"):
             raise errors.InvalidParameter(
                 f"the source {entry.settings['source']} is a query, which looks keys up: give it a "
                 "table and a key, from which all keys can be read"
             )
-        return open_source(replace(backing.settings, connections=1))
+        return open_source(replace(source.settings, connections=1))
 
-    # Asking.
+    # Looking keys up.
 
     async def ask(self, entry: Entry, keys: Sequence[Any]) -> list[Answer]:
-        """An answer for each key. What the filter knows not to be there waits for nothing."""
+        """Return an answer for each key. For a key that is not in the filter no source is asked."""
         if len(keys) > MOST_KEYS:
             raise errors.RequestTooLarge(
                 f"a look-up of {len(keys):,} keys, may have {MOST_KEYS:,}: ask for fewer at once"
@@ -131,33 +129,33 @@ class Lookups:
             self.waiting -= 1
 
     def admit(self) -> None:
-        """Raise if so many wait that this one may not."""
+        """Raise ServerUnavailable if too many look-ups wait already (`max-lookups`)."""
         most = self.settings.max_lookups
         if self.waiting > most:
             raise errors.ServerUnavailable(
                 f"{most:,} look-ups wait for their sources already (max-lookups): try again"
             )
 
-    def _backing(self, entry: Entry) -> Backing:
+    def _source_of(self, entry: Entry) -> LookupSource:
         name = entry.settings.get("source")
         if name is None:
             raise errors.InvalidParameter(
-                f"{_shown(entry)} is not bound to a source: BF.BIND it to one, or PATCH it"
+                f"{_short_name(entry)} is not bound to a source: BF.BIND it to one, or PATCH it"
             )
-        backing = self.backings.get(name)
-        if backing is None:
+        source = self.sources.get(name)
+        if source is None:
             raise errors.InvalidParameter(
-                f"{_shown(entry)} is bound to the source {name}, which the server's configuration "
-                "does not have: bind it to another"
+                f"{_short_name(entry)} is bound to the source {name}, which the server's "
+                "configuration does not have: bind it to another"
             )
-        return backing
+        return source
 
     def _core(self, entry: Entry) -> Core:
-        backing = self._backing(entry)
-        name = backing.name
+        source = self._source_of(entry)
+        name = source.name
         bound = self._bound.get(entry.id)
         if bound is None or bound.source != name:
-            core = backing.core(_Shelved(self, entry))
+            core = source.core(_ShelfFilter(self, entry))
             bound = self._bound[entry.id] = _Bound(name, core, entry.changes)
             if len(self._bound) > _MOST_BOUND:
                 self._bound.popitem(last=False)
@@ -167,7 +165,7 @@ class Lookups:
         self._bound.move_to_end(entry.id)
         return bound.core
 
-    # What was seen.
+    # What was observed.
 
     def observed(self, entry: Entry) -> Observation | None:
         """How often the filter erred, as far as look-ups tell; None if there were none."""
@@ -176,13 +174,13 @@ class Lookups:
             return None
         return bound.core.observed.take()
 
-    def shown(self, entry: Entry) -> dict[str, Any] | None:
+    def info(self, entry: Entry) -> dict[str, Any] | None:
         """What look-ups of a filter told, ready for JSON; None before the first."""
         bound = self._bound.get(entry.id)
         return None if bound is None else bound.core.info()
 
 
-class _Shelved:
+class _ShelfFilter:
     """A filter of the server as a guard asks it, whatever its name is now, and whichever filter
     has taken its place. It has no `error_rate`, so that the guard warns of none: policies do."""
 
@@ -200,5 +198,5 @@ class _Shelved:
         return found
 
 
-def _shown(entry: Entry) -> str:
+def _short_name(entry: Entry) -> str:
     return printable(entry.name)[:60]

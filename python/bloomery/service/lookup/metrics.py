@@ -10,13 +10,13 @@ from prometheus_client.registry import Collector
 from bloomery.names import printable
 from bloomery.service.domain.state import Entry
 from bloomery.service.lookup.lookups import Lookups
-from bloomery.service.lookup.source import Backing
+from bloomery.service.lookup.source import LookupSource
 
 __all__ = ["LookupFigures"]
 
 _Family = type[CounterMetricFamily] | type[GaugeMetricFamily]
 # Of each source, as `bloomery_source_NAME`.
-_OF_SOURCES: tuple[tuple[str, _Family, str, Callable[[Backing], float]], ...] = (
+_OF_SOURCES: tuple[tuple[str, _Family, str, Callable[[LookupSource], float]], ...] = (
     (
         "up",
         GaugeMetricFamily,
@@ -43,9 +43,10 @@ _OF_SOURCES: tuple[tuple[str, _Family, str, Callable[[Backing], float]], ...] = 
 class LookupFigures(Collector):
     """Families of metrics; most are empty where there are no sources."""
 
-    def __init__(self, lookups: Lookups, shown: list[Entry]) -> None:
+    def __init__(self, lookups: Lookups, entries: list[Entry]) -> None:
+        """`entries` are the filters that have figures of their own."""
         self.lookups = lookups
-        self.shown = shown  # filters that have figures of their own
+        self.entries = entries
 
     def collect(self) -> Iterator[Metric]:
         """One family after the other."""
@@ -53,15 +54,15 @@ class LookupFigures(Collector):
         answers = CounterMetricFamily(
             "bloomery_lookups", "Keys that were looked up.", labels=labels
         )
-        for entry in self.shown:
-            told = self.lookups.shown(entry) or {"answers": {}}
-            for by, count in told["answers"].items():
+        for entry in self.entries:
+            info = self.lookups.info(entry) or {"answers": {}}
+            for by, count in info["answers"].items():
                 answers.add_metric([printable(entry.name), by], count)
         yield answers
         waiting = self.lookups.waiting
         yield GaugeMetricFamily("bloomery_lookups_waiting", "Look-ups under way.", waiting)
         for name, kind, what, value in _OF_SOURCES:
             family = kind(f"bloomery_source_{name}", what, labels=["source"])
-            for source, backing in self.lookups.backings.items():
-                family.add_metric([source], value(backing))
+            for source in self.lookups.sources.values():
+                family.add_metric([source.name], value(source))
             yield family

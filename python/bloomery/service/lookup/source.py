@@ -1,5 +1,5 @@
-"""What filters may be bound to: a source, its cache and its queue, one for all filters of a server
-that are bound to it."""
+"""A source that filters may be bound to, with its cache and its queue: one for all filters of a
+server that are bound to it."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from bloomery.guard.sources.resilient import ResilientSource
 from bloomery.service.config.sources import SourceSettings
 from bloomery.service.lookup.keytypes import TypedSource
 
-__all__ = ["Backing", "open_source"]
+__all__ = ["LookupSource", "open_source"]
 
 _SHARE = 0.9  # of the guard's time for the database: it says what was slow, the guard only that
 
 
-class Backing:
+class LookupSource:
     """A source that is open, though it connects to nothing before it is asked."""
 
     def __init__(self, settings: SourceSettings, data: Path) -> None:
@@ -123,8 +123,8 @@ def _open_cache(settings: SourceSettings) -> Any:
     from bloomery.guard.caches.aioredis import AsyncRedisCache
 
     # Others may use this Redis too, with another table under the same name.
-    told = {word: value for word, value in settings.shown().items() if word in _MEANING}
-    digest = hashlib.blake2b(repr(sorted(told.items())).encode(), digest_size=8).hexdigest()
+    chosen = {name: value for name, value in settings.as_dict().items() if name in _MEANING}
+    digest = hashlib.blake2b(repr(sorted(chosen.items())).encode(), digest_size=8).hexdigest()
     return AsyncRedisCache(settings.cache, prefix=f"bloomery:cache:{settings.name}:{digest}:")
 
 

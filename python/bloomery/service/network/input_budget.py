@@ -1,8 +1,8 @@
-"""What clients have sent and is not yet done, of all connections together: one budget, so that
-requests that are begun and never ended hold no more memory than it allows.
+"""Back-pressure on input: one budget for all that clients have sent and the server has not yet
+done, so that requests that are begun and never ended take no more memory than it allows.
 
-Each connection has a little to itself, and so small requests are always taken. One that would go
-past the budget is refused; what it had is given back.
+The first bytes of each connection do not count, so small requests are always taken. A request that
+would exceed the budget is refused, and what it had is given back.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from types import TracebackType
 from bloomery import errors
 from bloomery.service.config.settings import Settings
 
-__all__ = ["RESERVED", "Charge", "Intake", "patience"]
+__all__ = ["RESERVED", "Charge", "InputBudget", "patience"]
 
 RESERVED = 64 << 10  # bytes of each connection that do not count
 _RATE = 64 << 10  # bytes a second, in which a large request comes at least
@@ -24,8 +24,8 @@ def patience(seconds: float, nbytes: int) -> float:
     return seconds + nbytes / _RATE
 
 
-class Intake:
-    """The budget."""
+class InputBudget:
+    """The bytes of input that all connections may have together (`max-input-bytes`)."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
@@ -46,14 +46,14 @@ class Intake:
 class Charge:
     """What one request takes of the budget, until its end."""
 
-    def __init__(self, intake: Intake) -> None:
-        self._intake = intake
+    def __init__(self, budget: InputBudget) -> None:
+        self._budget = budget
         self._taken = 0
 
     def weigh(self, nbytes: int) -> None:
         """Take so many bytes in all; ServerUnavailable if there is no room."""
         after = max(nbytes - RESERVED, 0)
-        if not self._intake.move(self._taken, after):
+        if not self._budget.move(self._taken, after):
             raise errors.ServerUnavailable(
                 "too many large requests at once (max-input-bytes): try again soon"
             )
@@ -68,5 +68,5 @@ class Charge:
         problem: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self._intake.move(self._taken, 0)
+        self._budget.move(self._taken, 0)
         self._taken = 0

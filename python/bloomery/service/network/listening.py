@@ -1,8 +1,8 @@
-"""The sockets of a door, in the clear or behind TLS.
+"""Listening sockets, in the clear or behind TLS, and how many connections the system allows.
 
-Whoever connects and does not get on with the handshake holds a file and nothing else. There may be
-so many of them; for one more, the oldest goes: a flood of them keeps nobody out, since an honest
-client is through within a moment.
+A client that connects and does not go on with the TLS handshake takes a file and nothing else. The
+number of such clients is limited; for one more, the oldest is disconnected: a flood of them keeps
+nobody out, since the handshake of an honest client takes a moment only.
 """
 
 from __future__ import annotations
@@ -17,11 +17,14 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-__all__ = ["MOST_HANDSHAKES", "Listener", "listen"]
+from bloomery.service.config.settings import Settings
+
+__all__ = ["Listener", "allow_files", "listen"]
 
 _BACKLOG = 4096
-MOST_HANDSHAKES = 1000
+_MOST_HANDSHAKES = 1000
 _PAUSE_SECONDS = 0.1  # where the system has no more files
+_OTHER_FILES = 64  # that are no connections: the log, the registry, snapshots
 _NO_ROOM = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
 
 # For the other side's goodbye, which many never say; Python 3.10 does not know it.
@@ -110,7 +113,7 @@ class Listener:
             task = asyncio.ensure_future(self._greet(connection))
             self._greeting[task] = None
             task.add_done_callback(self._greeted)
-            if len(self._greeting) > MOST_HANDSHAKES:
+            if len(self._greeting) > _MOST_HANDSHAKES:
                 self._drop_oldest()
 
     def _drop_oldest(self) -> None:
@@ -149,3 +152,22 @@ def _bound(address: str, port: int) -> socket.socket:
         raise OSError(problem.errno, f"cannot serve at {where}:{port}: {why}") from None
     found.setblocking(False)
     return found
+
+
+def allow_files(settings: Settings) -> int:
+    """Let as many connections be open as both protocols take, as far as the system lets us (many
+    systems give a process 1024 files until it asks for more); return how many there can be."""
+    handshakes = 2 * _MOST_HANDSHAKES if settings.tls_cert else 0
+    wanted = settings.maxclients + settings.http_maxclients + handshakes + _OTHER_FILES
+    try:
+        import resource
+    except ModuleNotFoundError:  # Windows has no such limit
+        return wanted - _OTHER_FILES
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft == resource.RLIM_INFINITY or soft >= wanted:
+        return wanted - _OTHER_FILES
+    if hard != resource.RLIM_INFINITY:
+        wanted = min(wanted, hard)
+    with contextlib.suppress(ValueError, OSError):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, wanted), hard))
+    return resource.getrlimit(resource.RLIMIT_NOFILE)[0] - _OTHER_FILES

@@ -1,9 +1,9 @@
-"""What the server tells its operator, on stderr: text for people, or a line of JSON for machines.
+"""The server's log, on stderr: text for people, or a line of JSON for machines.
 
 Everything goes through the logger `bloomery`; what libraries warn of goes the same way. Neither a
 key nor a secret comes into it: of an exception that nobody expected its type and its place in the
-code are told and not its text, which may quote either; and secrets that are known (`hide`) are
-blotted out of every line.
+code are logged and not its text, which may quote either; and secrets that are known (`hide`) are
+redacted from every line.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ import threading
 import time
 import traceback
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Protocol
 from urllib.parse import unquote, urlsplit
 
 from bloomery import errors
 from bloomery.service.config.settings import HIDDEN
 
-__all__ = ["complain", "hide", "set_level", "set_up", "tell"]
+__all__ = ["Say", "complain", "hide", "set_level", "set_up", "tell"]
 
 LOGGER = logging.getLogger("bloomery")
 _COLOURS = {"debug": "2", "warning": "33", "error": "31", "critical": "31"}
@@ -36,13 +36,20 @@ _SHORTEST_SECRET = 4  # a shorter one would blot out half of every line
 _secrets: list[str] = []
 
 
+class Say(Protocol):
+    """A function that writes a line to the operator's log, as `tell` does. Neither its text nor its
+    fields have a key or a secret in them; `problem` is an exception that nobody expected."""
+
+    def __call__(self, text: str, level: str = ..., **fields: Any) -> None: ...
+
+
 def set_up(form: str = "text", level: str = "info") -> None:
     """Let everything go to stderr, in one of the two forms."""
     logging.raiseExceptions = False  # a closed stderr is no reason to stop
     # Python has no stderr where the shell closed it.
     handler = logging.StreamHandler(sys.stderr) if sys.stderr else logging.NullHandler()
     colour = os.isatty(2) and not os.environ.get("NO_COLOR")
-    handler.setFormatter(_Json() if form == "json" else _Text(colour))
+    handler.setFormatter(_JsonFormatter() if form == "json" else _TextFormatter(colour))
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(logging.WARNING)  # of libraries; httpx, say, tells whole URLs below that
@@ -60,12 +67,12 @@ def set_up(form: str = "text", level: str = "info") -> None:
 
 
 def set_level(level: str) -> None:
-    """Tell no less than this: debug, info, warning or error."""
+    """Log no less than this: debug, info, warning or error."""
     LOGGER.setLevel(_LEVELS[level])
 
 
 def hide(secret: str) -> None:
-    """Blot a secret out of all that is told from now on; of a URL, its password."""
+    """Redact a secret from all lines from now on; of a URL, its password."""
     parts = [secret]
     if "://" in secret:
         try:
@@ -83,7 +90,7 @@ def hide(secret: str) -> None:
 def tell(
     text: str, level: str = "info", problem: BaseException | None = None, **fields: Any
 ) -> None:
-    """Tell one thing; `problem` adds where in the code it was raised."""
+    """Log a line; `problem` adds where in the code an exception was raised."""
     LOGGER.log(_LEVELS[level], "%s", text, exc_info=problem, extra={"fields": fields})
 
 
@@ -95,7 +102,7 @@ def complain(loop: object, context: Mapping[str, Any]) -> None:
     tell(text or "an error that nobody waited for", level="error", problem=problem)
 
 
-class _Text(logging.Formatter):
+class _TextFormatter(logging.Formatter):
     """`2026-01-31 12:00:00.123 warning  text  name=value`; a traceback on lines of its own."""
 
     def __init__(self, colour: bool) -> None:
@@ -111,30 +118,30 @@ class _Text(logging.Formatter):
             shown = f"\x1b[{_COLOURS[level]}m{shown}\x1b[0m"
         line = f"{at}.{int(record.msecs):03d} {shown} {_printable(record.getMessage())}"
         for name, value in _fields(record).items():
-            line += f" {name}={_shown(value)}"
+            line += f" {name}={_field_text(value)}"
         frames = _frames(record)
-        return _blotted(
+        return _redact(
             "\n".join([line, "Traceback, the last call at its end:", *frames] if frames else [line])
         )
 
 
-class _Json(logging.Formatter):
+class _JsonFormatter(logging.Formatter):
     """One object a line: ts, level, logger, message, and the fields; traceback as a list."""
 
     def format(self, record: logging.LogRecord) -> str:
         """Make a record JSON."""
         at = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created))
-        told: dict[str, Any] = {
+        fields: dict[str, Any] = {
             "ts": f"{at}.{int(record.msecs):03d}Z",
             "level": record.levelname.lower(),
             "logger": record.name,
             "message": record.getMessage(),
         }
         for name, value in _fields(record).items():
-            told.setdefault(name, value)
+            fields.setdefault(name, value)
         if frames := _frames(record):
-            told["traceback"] = frames
-        return _blotted(json.dumps(told, default=str))
+            fields["traceback"] = frames
+        return _redact(json.dumps(fields, default=str))
 
 
 def _fields(record: logging.LogRecord) -> dict[str, Any]:
@@ -158,7 +165,7 @@ def _frames(record: logging.LogRecord) -> list[str]:
     return [f"  {frame.filename}:{frame.lineno} in {frame.name}" for frame in frames]
 
 
-def _shown(value: Any) -> str:
+def _field_text(value: Any) -> str:
     text = f"{value:g}" if isinstance(value, float) else str(value)
     return text if text.isprintable() and " " not in text and text else json.dumps(text)
 
@@ -168,7 +175,7 @@ def _printable(text: str) -> str:
     return text if text.isprintable() else json.dumps(text, ensure_ascii=False)[1:-1]
 
 
-def _blotted(line: str) -> str:
+def _redact(line: str) -> str:
     for secret in _secrets:
         line = line.replace(secret, HIDDEN)
     return line

@@ -11,8 +11,9 @@ import math
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, InfoMetricFamily, Metric
@@ -21,14 +22,17 @@ from prometheus_client.registry import Collector
 from bloomery import __version__, _native
 from bloomery.names import printable
 from bloomery.service.access.permissions import User
+from bloomery.service.commands import Commands
 from bloomery.service.domain.state import Entry
+from bloomery.service.durability.schedule import SnapshotSchedule
 from bloomery.service.lookup.metrics import LookupFigures
+from bloomery.service.policy.alerts import Alerts
 from bloomery.service.policy.policy import capacity_of
+from bloomery.service.registry.publisher import Publisher
+from bloomery.service.sampling.sampler import Sampler
+from bloomery.service.turns import Turns
 
-if TYPE_CHECKING:
-    from bloomery.service.server import Server
-
-__all__ = ["FILTER_FIGURES", "render"]
+__all__ = ["FILTER_FIGURES", "Metrics", "ServerFigures"]
 
 # Names that are looked at for one who may see only some of them: a tenth of a second.
 _MOST_NAMES = 200_000
@@ -60,56 +64,82 @@ FILTER_FIGURES = (
 _Values = list["float | None"]
 
 
-def render(server: Server, user: User) -> bytes:
-    """The figures of the server, and of filters whose names the one who asks may use."""
-    server.turns.join()
-    shown = list(_chosen(server, user.covers))
-    registry = CollectorRegistry(auto_describe=False)
-    registry.register(_ServerFigures(server, len(shown), user))
-    registry.register(LookupFigures(server.commands.lookups, shown))
-    ProcessCollector(registry=registry)
-    return generate_latest(registry) + _filter_lines(server, shown).encode()
+@dataclass(frozen=True, slots=True)
+class ServerFigures:
+    """What only the server as a whole knows, at one moment."""
+
+    ready: bool
+    started: float
+    recovery_problems: int
+    tls_expires: float | None
+    connections: dict[str, int]  # by door
+    connections_refused: dict[str, int]
+    commands: dict[str, int]  # of the Redis protocol, by what did them
+    store: dict[str, float | None]  # of a node; empty without a store
 
 
-def _chosen(server: Server, covers: Callable[[bytes], bool]) -> Iterator[Entry]:
-    entries = itertools.islice(server.engine.state.filters.values(), _MOST_NAMES)
-    hidden = server.commands.hidden
-    known = (entry for entry in entries if entry.name not in hidden and covers(entry.name))
-    whole = (entry for entry in known if entry.filter is not None)
-    return itertools.islice(whole, server.settings.metrics_filters)
+class Metrics:
+    """The figures of a server."""
 
+    def __init__(
+        self,
+        commands: Commands,
+        turns: Turns,
+        snapshots: SnapshotSchedule,
+        publisher: Publisher,
+        sampler: Sampler,
+        alerts: Alerts,
+        server_figures: Callable[[], ServerFigures],
+    ) -> None:
+        self.commands, self.turns, self.snapshots = commands, turns, snapshots
+        self.publisher, self.sampler, self.alerts = publisher, sampler, alerts
+        self.server_figures = server_figures
+        self.engine, self.settings = commands.engine, commands.settings
 
-# Filters.
+    def render(self, user: User) -> bytes:
+        """The figures of the server, and of filters whose names the one who asks may use."""
+        self.turns.join()
+        entries = list(self._visible_entries(user.covers))
+        registry = CollectorRegistry(auto_describe=False)
+        registry.register(_ServerCollector(self, len(entries), user))
+        registry.register(LookupFigures(self.commands.lookups, entries))
+        ProcessCollector(registry=registry)
+        return generate_latest(registry) + self._filter_lines(entries).encode()
 
+    def _visible_entries(self, covers: Callable[[bytes], bool]) -> Iterator[Entry]:
+        entries = itertools.islice(self.engine.state.filters.values(), _MOST_NAMES)
+        hidden = self.commands.hidden
+        known = (entry for entry in entries if entry.name not in hidden and covers(entry.name))
+        whole = (entry for entry in known if entry.filter is not None)
+        return itertools.islice(whole, self.settings.metrics_filters)
 
-def _filter_lines(server: Server, entries: list[Entry]) -> str:
-    labels = [_label(entry.name) for entry in entries]
-    columns = zip(*(_values(server, entry) for entry in entries), strict=True)
-    parts = []
-    for figure, column in zip(FILTER_FIGURES, columns, strict=False):
-        name = f"bloomery_filter_{figure.name}"
-        parts.append(f"# HELP {name} {figure.what}\n# TYPE {name} {figure.type}\n")
-        parts += [
-            f'{name}{{filter="{label}"}} {_number(value)}\n'
-            for label, value in zip(labels, column, strict=True)
-            if value is not None and value == value
+    def _filter_lines(self, entries: list[Entry]) -> str:
+        labels = [_label(entry.name) for entry in entries]
+        columns = zip(*(self._values(entry) for entry in entries), strict=True)
+        parts = []
+        for figure, column in zip(FILTER_FIGURES, columns, strict=False):
+            name = f"bloomery_filter_{figure.name}"
+            parts.append(f"# HELP {name} {figure.what}\n# TYPE {name} {figure.type}\n")
+            parts += [
+                f'{name}{{filter="{label}"}} {_number(value)}\n'
+                for label, value in zip(labels, column, strict=True)
+                if value is not None and value == value
+            ]
+        return "".join(parts)
+
+    def _values(self, entry: Entry) -> _Values:
+        """In the order of FILTER_FIGURES; None and nan are left out."""
+        items, adds, checks, maybes = self.engine.shelf.figures(entry.name) or (0, 0, 0, 0)
+        capacity, rate = capacity_of(entry) or None, getattr(entry.filter, "error_rate", None)
+        sample, nbytes = self.sampler.last(entry), entry.filter.nbytes
+        if sample is None:
+            unknown = [None] * 5
+            return [items, capacity, rate, *unknown, adds, checks, maybes, nbytes, None]
+        return [
+            *(items, capacity, rate, sample.fill_ratio, sample.estimated_error_rate),
+            *(sample.observed_error_rate, sample.observed_low, sample.observed_high),
+            *(adds, checks, maybes, sample.nbytes, sample.full_in),
         ]
-    return "".join(parts)
-
-
-def _values(server: Server, entry: Entry) -> _Values:
-    """In the order of FILTER_FIGURES; None and nan are left out."""
-    items, adds, checks, maybes = server.engine.shelf.figures(entry.name) or (0, 0, 0, 0)
-    capacity, rate = capacity_of(entry) or None, getattr(entry.filter, "error_rate", None)
-    sample = server.sampler.last(entry)
-    if sample is None:
-        unknown = [None] * 5
-        return [items, capacity, rate, *unknown, adds, checks, maybes, entry.filter.nbytes, None]
-    return [
-        *(items, capacity, rate, sample.fill_ratio, sample.estimated_error_rate),
-        *(sample.observed_error_rate, sample.observed_low, sample.observed_high),
-        *(adds, checks, maybes, sample.nbytes, sample.full_in),
-    ]
 
 
 @lru_cache(maxsize=4096)
@@ -119,9 +149,6 @@ def _label(name: bytes) -> str:
 
 def _number(value: float) -> str:
     return "+Inf" if value == math.inf else repr(value)
-
-
-# The server.
 
 
 STORE = {
@@ -137,12 +164,14 @@ STORE = {
 }
 
 
-class _ServerFigures(Collector):
-    """Figures of the server itself."""
+class _ServerCollector(Collector):
+    """Families of metrics of the server itself."""
 
-    def __init__(self, server: Server, shown: int, user: User) -> None:
-        self.server = server
-        self.shown = shown
+    def __init__(self, metrics: Metrics, filters: int, user: User) -> None:
+        """`filters` have figures of their own."""
+        self.metrics = metrics
+        self.server = metrics.server_figures()
+        self.filters = filters
         self.user = user
 
     def collect(self) -> Iterator[Metric]:
@@ -160,59 +189,59 @@ class _ServerFigures(Collector):
         yield from self._alerts()
 
     def _gauges(self) -> Iterator[tuple[str, str, float | None]]:
-        server, saving, registry = self.server, self.server.saving, self.server.mirror.projection
-        filters, problem = server.commands.number(self.user), server.engine.problem
+        metrics, server = self.metrics, self.server
+        snapshots, registry = metrics.snapshots, metrics.publisher.writer
+        filters, log = metrics.commands.number(self.user), metrics.engine.log
         yield "ready", "Whether the server takes requests.", server.ready
         yield "start_time_seconds", "When it started, as Unix time.", server.started
         yield "filters", "Filters that there are, and that one may use.", filters
-        yield "filters_not_shown", "Those without figures of their own.", filters - self.shown
+        yield "filters_not_shown", "Those without figures of their own.", filters - self.filters
         yield "filters_bytes", "Memory of all filters.", _native.memory_used()
-        limit = server.settings.maxmemory or None
+        limit = metrics.settings.maxmemory or None
         yield "filters_limit_bytes", "What they may take; absent without a limit.", limit
-        wrong = len(server.problems)
+        wrong = server.recovery_problems
         yield "recovery_problems", "What was wrong with the data folder at the start.", wrong
-        yield "log_segment", "The segment of the log that is written to.", server.engine.log.segment
-        yield "log_refusing", "Whether writes are refused for want of a log.", problem is not None
-        waited = server.engine.log.unsynced(time.monotonic())
+        yield "log_segment", "The segment of the log that is written to.", log.segment
+        refusing = metrics.engine.problem is not None
+        yield "log_refusing", "Whether writes are refused for want of a log.", refusing
+        waited = log.unsynced(time.monotonic())
         yield "log_unsynced_seconds", "For how long a write has not been on the disk.", waited
-        late = server.turns.late_since is not None
+        late = metrics.turns.late_since is not None
         yield "log_late", "Whether replies to writes wait for the disk.", late
         yield "registry_healthy", "Whether the last try to write it succeeded.", registry.healthy
         yield "registry_behind_seconds", "For how long a change has been waiting.", registry.behind
-        age = max(0.0, time.time() - saving.last_save)
+        age = max(0.0, time.time() - snapshots.last_save)
         yield "snapshot_age_seconds", "Since the last snapshot, or the start.", age
-        yield "snapshot_duration_seconds", "That the last one took.", saving.seconds
-        yield "snapshot_failed", "Whether the last one failed.", saving.problem is not None
-        yield "snapshot_running", "Whether one is being made.", saving.running
+        yield "snapshot_duration_seconds", "That the last one took.", snapshots.seconds
+        yield "snapshot_failed", "Whether the last one failed.", snapshots.problem is not None
+        yield "snapshot_running", "Whether one is being made.", snapshots.running
         ends = server.tls_expires
         yield "tls_expiry_time_seconds", "When the certificate expires; absent without.", ends
-        if server.node is not None:
-            for name, value in server.node.figures().items():
-                yield f"store_{name}", STORE[name], value
-        took = server.sampler.round_seconds
+        for name, value in server.store.items():
+            yield f"store_{name}", STORE[name], value
+        took = metrics.sampler.round_seconds
         yield "sampler_round_seconds", "That the last round of samples took.", took
 
     def _counters(self) -> Iterator[tuple[str, str, str, dict[str, int]]]:
-        server = self.server
-        _, refused, native, rare = server.resp.clients.figures()
-        by = {"native": native, "python": rare}
+        metrics, server = self.metrics, self.server
+        by = server.commands
         yield "commands", "Commands of the Redis protocol, by what did them.", "by", by
-        away = {"resp": refused, "http": server.http.refused}
-        yield "connections_refused", "Connections turned away.", "door", away
-        yield "log_rows", "Rows of the log, ever.", "", {"": server.engine.log.seq}
-        delayed = {"": server.turns.delayed}
+        refused = server.connections_refused
+        yield "connections_refused", "Connections turned away.", "door", refused
+        yield "log_rows", "Rows of the log, ever.", "", {"": metrics.engine.log.seq}
+        delayed = {"": metrics.turns.delayed}
         yield "log_delayed_fsync", "How often replies began to wait for the disk.", "", delayed
-        lost = server.mirror.projection.lost_samples
+        lost = metrics.publisher.writer.lost_samples
         yield "samples_lost", "Samples that never got into the registry.", "", {"": lost}
 
     def _doors(self) -> Iterator[Metric]:
         open_now = GaugeMetricFamily("bloomery_connections", "Connections.", labels=["door"])
-        open_now.add_metric(["resp"], len(self.server.resp.clients.connections))
-        open_now.add_metric(["http"], len(self.server.http.connections))
+        for door, count in self.server.connections.items():
+            open_now.add_metric([door], count)
         yield open_now
 
     def _alerts(self) -> Iterator[Metric]:
-        alerts = self.server.alerts
+        alerts = self.metrics.alerts
         began = CounterMetricFamily("bloomery_alerts", "Alerts that began.", labels=["alert"])
         for kind, count in alerts.counts.items():
             if self.user.everything:  # they may be of any filter

@@ -1,5 +1,5 @@
-"""Alerts: what an operator should know. Each is told once when it begins and once when it is over:
-to the log, to `/metrics` (`active`, `counts`), and to a webhook if there is one."""
+"""Alerts: what an operator should know. Each is published once when it begins and once when it is
+over: to the log, to `/metrics` (`active`, `counts`), and to subscribers such as a webhook."""
 
 from __future__ import annotations
 
@@ -7,10 +7,12 @@ import time
 from collections import Counter, OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 from bloomery.names import printable
 from bloomery.service.domain.state import Entry
+from bloomery.service.events import Event
+from bloomery.service.observe.logs import Say
 
 __all__ = ["KINDS", "Alert", "Alerts"]
 
@@ -36,12 +38,6 @@ KINDS = {
 _QUIET = 10.0
 
 
-class Say(Protocol):
-    """How the operator is told."""
-
-    def __call__(self, text: str, level: str = ..., **fields: Any) -> None: ...
-
-
 @dataclass(frozen=True, slots=True)
 class Alert:
     """Something that has begun, and is not yet over."""
@@ -53,7 +49,7 @@ class Alert:
     name: bytes | None  # of the filter that it is about
     fields: dict[str, Any]
 
-    def shown(self, state: str = "active") -> dict[str, Any]:
+    def as_dict(self, state: str = "active") -> dict[str, Any]:
         """All of it, ready for JSON."""
         return {
             "kind": self.kind,
@@ -73,60 +69,54 @@ class Alerts:
         # By kind and filter, source or folder; 0: the server itself.
         self.active: dict[tuple[str, int | str], Alert] = {}
         self.counts: Counter[str] = Counter()  # how often each kind began
-        self.deliver: Callable[[dict[str, Any]], None] | None = None  # to the webhook
+        self.on_alert: Event[[dict[str, Any]]] = Event()  # each that is told, ready for JSON
         self._say = say
         self._now = now
-        self._told: OrderedDict[tuple[str, int | str], float] = (
-            OrderedDict()
-        )  # when, the oldest first
+        # When an event was last published, the oldest first.
+        self._last_events: OrderedDict[tuple[str, int | str], float] = OrderedDict()
 
     def begin(self, kind: str, text: str, entry: Entry | None = None, **fields: Any) -> None:
-        """Something is so from now on; told only if it was not so before."""
+        """Raise an alert, unless it is active already."""
         key = _key(kind, entry, fields)
         if key not in self.active:
-            self.active[key] = alert = self._made(kind, text, entry, fields)
-            self._tell(alert, "raised")
+            self.active[key] = alert = self._new(kind, text, entry, fields)
+            self._publish(alert, "raised")
 
     def end(self, kind: str, text: str, entry: Entry | None = None, **fields: Any) -> bool:
-        """It is over; told only if it was so before, which is returned."""
+        """End an alert; return whether it was active."""
         before = self.active.pop(_key(kind, entry, fields), None)
         if before is not None:
             over = Alert(kind, "info", text, self._now(), before.name, fields)
-            self._tell(over, "cleared")
+            self._publish(over, "cleared")
         return before is not None
 
     def event(self, kind: str, text: str, entry: Entry | None = None, **fields: Any) -> None:
-        """Something happened, once; told unless the same was told a moment ago."""
+        """Publish something that happened once, unless the same was published a moment ago."""
         key, now = _key(kind, entry, fields), time.monotonic()
         self.counts[kind] += 1
-        while self._told and now - next(iter(self._told.values())) >= _QUIET:
-            self._told.popitem(last=False)
-        if key not in self._told:
-            self._told[key] = now
-            self._tell(self._made(kind, text, entry, fields), "event")
+        while self._last_events and now - next(iter(self._last_events.values())) >= _QUIET:
+            self._last_events.popitem(last=False)
+        if key not in self._last_events:
+            self._last_events[key] = now
+            self._publish(self._new(kind, text, entry, fields), "event")
 
     def forget(self, filter_id: int) -> None:
-        """A filter is gone, and with it all that was to be said about it."""
+        """Forget the alerts of a filter that is gone."""
         for kind in KINDS:
             self.active.pop((kind, filter_id), None)
 
-    def list(self) -> list[dict[str, Any]]:
-        """All that is active, the oldest first, ready for JSON."""
-        return [alert.shown() for alert in self.active.values()]
-
-    def _made(self, kind: str, text: str, entry: Entry | None, fields: dict[str, Any]) -> Alert:
+    def _new(self, kind: str, text: str, entry: Entry | None, fields: dict[str, Any]) -> Alert:
         name = None if entry is None else entry.name
         return Alert(kind, KINDS[kind][0], text, self._now(), name, fields)
 
-    def _tell(self, alert: Alert, state: str) -> None:
+    def _publish(self, alert: Alert, state: str) -> None:
         if state == "raised":
             self.counts[alert.kind] += 1
         about = {} if alert.name is None else {"filter": printable(alert.name)}
         self._say(
             alert.text, level=alert.level, alert=alert.kind, state=state, **about, **alert.fields
         )
-        if self.deliver is not None:
-            self.deliver(alert.shown(state))
+        self.on_alert(alert.as_dict(state))
 
 
 def _key(kind: str, entry: Entry | None, fields: dict[str, Any]) -> tuple[str, int | str]:

@@ -1,30 +1,33 @@
-"""The policies of a running server: who is full, is nearly, or will be soon, and what is done then.
+"""Enforces the policies of filters: sees which are full, nearly full or full soon, and acts on it.
 
     a turn's writes ──marks──> end_turn ──┐
     the sampler ─────────────> sampled ───┼──> look: rotate, raise an alert, or end one
     each second ─────────────> pass_second┘
 
-`end_turn` is called when a turn's commands are done and nobody has been answered: whoever is told
-of a write that came past a threshold can read of it in the log already. Keys that are refused are
-not seen here: the shelf refuses them (`limit`).
+`end_turn` is called when a turn's commands are done and no client has been answered: when a client
+gets the answer to a write that passed a threshold, the alert is in the log already. Keys that are
+refused are not seen here: the shelf refuses them (`limit`).
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
 from bloomery.service.commands import shown
 from bloomery.service.domain.operations import Op
 from bloomery.service.domain.state import Entry
+from bloomery.service.engine import Engine
+from bloomery.service.observe.logs import Say
+from bloomery.service.policy.alerts import Alerts
 from bloomery.service.policy.forecast import in_words
-from bloomery.service.policy.policy import Policy, capacity_of, part_of, policy_of
+from bloomery.service.policy.policy import (
+    FilterPolicy,
+    capacity_of,
+    generation_of,
+    part_of,
+    policy_of,
+)
+from bloomery.service.sampling.sample import Sample
 
-if TYPE_CHECKING:
-    from bloomery.service.engine import Engine
-    from bloomery.service.policy.alerts import Alerts, Say
-    from bloomery.service.sampling.sample import Sample
-
-__all__ = ["Policies"]
+__all__ = ["PolicyEnforcer"]
 
 # An alert about a number of keys is over when there are so much fewer.
 _FEWER = 0.95
@@ -40,17 +43,17 @@ _SOME = 500
 _THEN = {"reject": ": more are refused", "alert": ": with more it errs more often"}
 
 
-class Policies:
-    """What the filters' policies demand of a running server."""
+class PolicyEnforcer:
+    """Does what the policies of a running server's filters demand."""
 
     def __init__(self, engine: Engine, alerts: Alerts, say: Say) -> None:
         self.engine = engine
         self.alerts = alerts
         self._say = say
-        self._known: dict[int, tuple[int, Policy]] = {}  # policies, as of so many changes
+        self._known: dict[int, tuple[int, FilterPolicy]] = {}  # policies, as of so many changes
         self._waiting: dict[int, float] = {}  # full ones, and when each may rotate
-        engine.on_end.append(self.end_turn)
-        # Some were full when the server went down, or would have been told of.
+        engine.on_end.subscribe(self.end_turn)
+        # Some were full when the server went down, or would have raised an alert.
         filters = engine.state.filters.items()
         self._again = {number for number, entry in filters if "on_full" in entry.settings}
 
@@ -74,14 +77,14 @@ class Policies:
                     self._say(text, level="error", problem=problem)
 
     def sampled(self, entry: Entry, sample: Sample) -> None:
-        """Be told of a new sample of a filter."""
+        """Compare a new sample of a filter with its policy."""
         policy = self._policy(entry)
         if policy.on_full in ("reject", "alert"):
-            self._compare(entry, policy, sample.items)
-            self._foresee(entry, policy, sample.full_in)
+            self._compare_keys(entry, policy, sample.items)
+            self._compare_forecast(entry, policy, sample.full_in)
         elif policy.on_full == "rotate":
             self._again.add(entry.id)
-        self._judge(entry, sample.observed_error_rate, sample.observed_low)
+        self._compare_error_rate(entry, sample.observed_error_rate, sample.observed_low)
 
     def pass_second(self) -> None:
         """Look at filters that are full and whose grace is over by now."""
@@ -92,19 +95,19 @@ class Policies:
         """Do what the number of keys in a filter calls for."""
         policy = policy_of(entry)
         if policy.on_full == "rotate":
-            self._turn_over(entry, policy)
+            self._rotate(entry, policy)
         elif policy.on_full in ("reject", "alert"):
-            self._compare(entry, policy, self.engine.state.count(entry))
+            self._compare_keys(entry, policy, self.engine.state.count(entry))
         else:
             for kind in ("nearly-full", "full", "full-soon"):
                 self.alerts.end(kind, f"{shown(entry.name)} grows now", entry)
 
-    def _compare(self, entry: Entry, policy: Policy, items: int) -> None:
+    def _compare_keys(self, entry: Entry, policy: FilterPolicy, items: int) -> None:
         """Keys against the two thresholds."""
         capacity = capacity_of(entry)
         for kind, share in (("nearly-full", policy.warn_at), ("full", policy.full_at)):
             threshold = part_of(share, capacity)
-            raised = self._told(kind, entry)
+            raised = self._is_active(kind, entry)
             if raised == (share > 0 and items >= threshold):
                 continue
             text = f"{shown(entry.name)} holds {items:,} keys of {capacity:,}"
@@ -116,43 +119,43 @@ class Policies:
                 self.alerts.end(kind, text, entry, **fields)
                 self.engine.state.refresh(entry)  # its mark
 
-    def _foresee(self, entry: Entry, policy: Policy, seconds: float | None) -> None:
+    def _compare_forecast(self, entry: Entry, policy: FilterPolicy, seconds: float | None) -> None:
         within = policy.warn_within
+        far = seconds is None or seconds > _LONGER * within
         if seconds is not None and 0 < seconds <= within:
             text = f"{shown(entry.name)} is {in_words(seconds)}"
             self.alerts.begin("full-soon", text, entry, full_in=seconds)
-        elif self._told("full-soon", entry) and (seconds is None or seconds > _LONGER * within):
+        elif far and self._is_active("full-soon", entry):
             self.alerts.end("full-soon", f"{shown(entry.name)} is not full soon", entry)
 
-    def _judge(self, entry: Entry, rate: float, low: float) -> None:
+    def _compare_error_rate(self, entry: Entry, rate: float, low: float) -> None:
         """The error rate that was seen against the one that was asked for."""
         allowed = getattr(entry.filter, "error_rate", 1.0)
         if rate - _SURER * (rate - low) > allowed:  # not so where they are nan
             text = f"{shown(entry.name)} errs more often than asked: {rate:.2%}, not {allowed:.2%}"
             self.alerts.begin("error-rate", text, entry, observed=rate, error_rate=allowed)
-        elif rate <= allowed and self._told("error-rate", entry):
+        elif rate <= allowed and self._is_active("error-rate", entry):
             text = f"{shown(entry.name)} errs no more often than asked: {rate:.2%}"
             self.alerts.end("error-rate", text, entry, observed=rate, error_rate=allowed)
 
-    def _told(self, kind: str, entry: Entry) -> bool:
-        """Is there such an alert? Asked before words are made: a sample comes every few seconds."""
+    def _is_active(self, kind: str, entry: Entry) -> bool:
+        """Is there such an alert? Checked before a text is made, since samples come often."""
         return (kind, entry.id) in self.alerts.active
 
-    def _policy(self, entry: Entry) -> Policy:
+    def _policy(self, entry: Entry) -> FilterPolicy:
         """The policy of a filter, made anew only after the filter was changed."""
         known = self._known.get(entry.id)
         if known is None or known[0] != entry.changes:
             known = self._known[entry.id] = entry.changes, policy_of(entry)
         return known[1]
 
-    def _turn_over(self, entry: Entry, policy: Policy) -> None:
+    def _rotate(self, entry: Entry, policy: FilterPolicy) -> None:
         """A new generation, if this one is full and old enough; until it is, the filter grows."""
-        facts: dict[str, Any] = entry.filter._facts()
-        keys = facts["generation_count"]
+        keys, started = generation_of(entry)
         self._waiting.pop(entry.id, None)
         if keys < part_of(policy.full_at, capacity_of(entry)):
             return
-        due = facts["generation_started"] + policy.grace
+        due = started + policy.grace
         busy = self.engine.problem is not None or self.engine.is_locked(entry)
         if due > self.engine.state.now or busy:
             self._waiting[entry.id] = due

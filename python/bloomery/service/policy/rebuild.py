@@ -1,4 +1,4 @@
-"""A new filter for a live one, from its source, while clients go on: the cure for deletions and for
+"""Rebuilds a filter from its source while clients go on using it: the cure for deletions and for
 saturation. This is one rebuild; `rebuilds` has all of a server.
 
     followed: adds go to both ──settle──> the source is read ──> the new one has the name
@@ -20,20 +20,19 @@ import secrets
 import time
 from collections.abc import Callable, Generator
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from bloomery import errors
 from bloomery.filters.creation import PARAMETERS
 from bloomery.guard.sources.workers import Workers
-from bloomery.service.commands import NO_ROOM
+from bloomery.service.background import Aside
+from bloomery.service.commands import NO_ROOM, Commands
 from bloomery.service.domain.state import Entry
 from bloomery.service.lookup.keytypes import forms
 from bloomery.service.policy.policy import capacity_of, policy_of
+from bloomery.service.turns import Turns
 
-if TYPE_CHECKING:
-    from bloomery.service.server import Server
-
-__all__ = ["Rebuild", "Rows", "Work"]
+__all__ = ["KeySource", "Rebuild", "RebuildTask"]
 
 _T = TypeVar("_T")
 PREFIX = b"\x00rebuild:"
@@ -43,7 +42,7 @@ _ROOM = 1.5  # times as many keys as there are: with a quarter more somebody is 
 _SIZES = {"capacity", "initial_capacity", "error_rate"}
 
 
-class Rows(Protocol):
+class KeySource(Protocol):
     """All keys of a source."""
 
     def count(self) -> int:
@@ -58,7 +57,7 @@ class Rows(Protocol):
 
 @dataclass(slots=True)
 class Rebuild:
-    """How far one is."""
+    """The progress of a rebuild."""
 
     state: str  # settling, reading, done or failed
     began_at: float
@@ -67,28 +66,32 @@ class Rebuild:
     ended_at: float | None = None
     problem: str | None = None
 
-    def shown(self) -> dict[str, Any]:
+    def as_dict(self) -> dict[str, Any]:
         """Ready for JSON."""
         return asdict(self)
 
 
-class Work:
-    """One rebuild."""
+class RebuildTask:
+    """One rebuild, to be run as a task."""
 
     def __init__(
         self,
-        server: Server,
+        commands: Commands,
+        turns: Turns,
+        aside: Aside,
         entry: Entry,
         state: Rebuild,
-        rows: Rows,
+        rows: KeySource,
         capacity: int | None,
         error_rate: float | None,
         settle: float,
     ) -> None:
-        self.server, self.entry, self.state, self.rows = server, entry, state, rows
+        self.entry, self.state, self.rows = entry, state, rows
+        self._commands, self._engine = commands, commands.engine
+        self._turns, self._aside = turns, aside
         self._capacity, self._error_rate, self._settle = capacity, error_rate, settle
         self._name = PREFIX + secrets.token_hex(8).encode()
-        self._made: Entry | None = None
+        self._new: Entry | None = None
         self._given_up: str | None = None
         self._source = entry.settings.get("source")
         # Not one of the event loop's threads: the source may hang, and those write the log.
@@ -96,32 +99,32 @@ class Work:
 
     async def run(self, states: dict[int, Rebuild]) -> None:
         """Do it; from the moment on when the new filter has the name, the state is its own."""
-        self._make(await self._asked(self._count))
-        await self.server.turns.logged()
+        self._create(await self._ask_source(self._count))
+        await self._turns.logged()
         await asyncio.sleep(self._settle)
         self.state.state = "reading"
         batches = self.rows.batches(_BATCH)
         try:
-            batch = await self._asked(next, batches, None)
+            batch = await self._ask_source(next, batches, None)
             settled = time.monotonic() + self._settle
             while batch is not None:
                 await self._add(batch)
-                batch = await self._asked(next, batches, None)
+                batch = await self._ask_source(next, batches, None)
         finally:
             self._thread.submit(batches.close)  # behind what it does
         if hasattr(self.entry.filter, "remove"):
             await asyncio.sleep(settled - time.monotonic())
-        await self.server.aside.free(self.entry.name)
-        self.server.turns.join()
-        self.server.engine.gather()
+        await self._aside.free(self.entry.name)
+        self._turns.join()
+        self._engine.gather()
         self._check()
-        new = self.server.engine.succeed(self.entry)
-        states[new.id], self._made = self.state, None
-        self.server.commands.hidden.discard(self._name)
-        await self.server.turns.logged()
+        new = self._engine.succeed(self.entry)
+        states[new.id], self._new = self.state, None
+        self._commands.hidden.discard(self._name)
+        await self._turns.logged()
 
-    async def _asked(self, what: Callable[..., _T], *args: Any) -> _T:
-        """What the source says."""
+    async def _ask_source(self, what: Callable[..., _T], *args: Any) -> _T:
+        """Call the source, in its thread."""
         asked = asyncio.wrap_future(self._thread.submit(what, *args))
         try:
             return await asyncio.wait_for(asked, _UNFINISHED)
@@ -137,8 +140,8 @@ class Work:
         batches.close()
         return self.state.of * sum(len(forms(key)) for key in some) // max(1, len(some))
 
-    def _make(self, keys: int) -> None:
-        commands, old, settings = self.server.commands, self.entry.filter, self.entry.settings
+    def _create(self, keys: int) -> None:
+        commands, old, settings = self._commands, self.entry.filter, self.entry.settings
         wanted = self._capacity
         if wanted is None:
             wanted = max(capacity_of(self.entry), int(_ROOM * keys))
@@ -152,24 +155,24 @@ class Work:
             more["counter_bits"] = old.counter_bits
         elif old.kind == "cuckoo":  # that it can grow is not to change what it does when full
             more |= {"grow": True, "on_full": policy_of(self.entry).on_full}
-        self.server.turns.join()
+        self._turns.join()
         self._check()
         made = commands.create(self._name, old.kind, capacity=wanted, error_rate=rate, **more)
         commands.hidden.add(self._name)
-        self._made = made
-        self._keep()
-        self.server.engine.follow(self.entry, made, self._give_up)
+        self._new = made
+        self._postpone_expiry()
+        self._engine.follow(self.entry, made, self._give_up)
 
-    def _keep(self) -> None:
-        """Let it not end for a while."""
+    def _postpone_expiry(self) -> None:
+        """Let the new filter expire later than it would: a crash must not leave it for ever."""
         seconds = 2 * self._settle + _UNFINISHED
-        self.server.commands.expire(self._name, self.server.engine.state.now + seconds)
+        self._commands.expire(self._name, self._engine.state.now + seconds)
 
     async def _add(self, batch: list[Any]) -> None:
         keys = [form for key in batch for form in forms(key)]
-        self.server.turns.join()
+        self._turns.join()
         self._check()
-        answers, refused = self.server.commands.add(self._name, keys)
+        answers, refused = self._commands.add(self._name, keys)
         if refused is not None:
             raise errors.FilterFull(
                 f"the source has more keys than the new filter takes ({refused[1]}): rebuild it "
@@ -177,9 +180,9 @@ class Work:
             )
         if NO_ROOM in answers:
             raise errors.NotEnoughMemory("there is no memory for the new filter (maxmemory)")
-        self._keep()
+        self._postpone_expiry()
         self.state.rows += len(batch)
-        await self.server.turns.logged()
+        await self._turns.logged()
 
     def _give_up(self, why: str) -> None:
         self._given_up = why
@@ -188,19 +191,19 @@ class Work:
         """Raise if it cannot go on."""
         if self._given_up is not None:
             raise errors.InvalidParameter(self._given_up)
-        if self.entry.id not in self.server.engine.state.filters:
+        if self.entry.id not in self._engine.state.filters:
             raise errors.InvalidParameter("the filter was dropped")
         if self.entry.settings.get("source") != self._source:
             raise errors.InvalidParameter("the filter was bound to another source meanwhile")
-        if self._made is not None and self._made.id not in self.server.engine.state.filters:
+        if self._new is not None and self._new.id not in self._engine.state.filters:
             raise errors.InvalidParameter("what was built so far was dropped")
 
     def forget(self) -> None:
-        """Leave nothing behind."""
-        engine = self.server.engine
+        """Release the source, and drop the new filter if it did not take the place."""
+        engine = self._engine
         self._thread.submit(self.rows.close)
         engine.give_up(self.entry.id, "the rebuild has ended")
-        if self._made is not None and engine.problem is None:
-            self.server.turns.join()
-            self.server.commands.drop(self._made.name)
-            self.server.commands.hidden.discard(self._name)
+        if self._new is not None and engine.problem is None:
+            self._turns.join()
+            self._commands.drop(self._new.name)
+            self._commands.hidden.discard(self._name)

@@ -1,18 +1,17 @@
-"""The filters of a server that are built anew: which can be, how many at once, how each ended."""
+"""The rebuilds of a server: which filters can be rebuilt, how many at once, how each ended."""
 
 from __future__ import annotations
 
 import asyncio
 import time
-from typing import TYPE_CHECKING
 
 from bloomery import errors
-from bloomery.service.commands import shown
+from bloomery.service.background import Aside
+from bloomery.service.commands import Commands, shown
 from bloomery.service.domain.state import Entry
-from bloomery.service.policy.rebuild import PREFIX, Rebuild, Rows, Work
-
-if TYPE_CHECKING:
-    from bloomery.service.server import Server
+from bloomery.service.observe.logs import Say
+from bloomery.service.policy.rebuild import PREFIX, KeySource, Rebuild, RebuildTask
+from bloomery.service.turns import Turns
 
 __all__ = ["Rebuilds"]
 
@@ -22,18 +21,19 @@ _MOST = 8  # at once: each has a connection and a filter of its own
 
 
 class Rebuilds:
-    """The filters of a server that are built anew, and those that were."""
+    """The rebuilds that are under way, and how the last one of each filter ended."""
 
-    def __init__(self, server: Server) -> None:
-        self.server = server
+    def __init__(self, commands: Commands, turns: Turns, aside: Aside, say: Say) -> None:
+        self._commands, self._turns, self._aside, self._say = commands, turns, aside, say
         self._states: dict[int, Rebuild] = {}  # by the number of the filter that has the name
         self._tasks: dict[int, asyncio.Task[None]] = {}
-        server.engine.on_drop.append(lambda entry: self._states.pop(entry.id, None))
-        names = server.engine.state.names.items()
+        engine = commands.engine
+        engine.on_drop.subscribe(lambda entry: self._states.pop(entry.id, None))
+        names = engine.state.names.items()
         left = [name for name, entry in names if name.startswith(PREFIX) and entry.expires_at]
         if left:  # by a crash; one that has no end is somebody's own
-            server.turns.join()
-            server.commands.drop(*left)
+            turns.join()
+            commands.drop(*left)
 
     def of(self, entry: Entry) -> Rebuild | None:
         """How far the rebuild of a filter is, or how the last one ended."""
@@ -49,7 +49,7 @@ class Rebuilds:
     ) -> Rebuild:
         """Begin to build a filter anew; without a capacity, for as many keys as the source has, in
         all their forms, and half as many more, if that is more than before."""
-        entry = self.server.commands.find(name)
+        entry = self._commands.find(name)
         kind = getattr(entry.filter, "kind", None)
         if kind not in KINDS:
             raise errors.InvalidParameter(
@@ -59,15 +59,16 @@ class Rebuilds:
             raise errors.InvalidParameter(f"{shown(name)} is being rebuilt already")
         if len(self._tasks) >= _MOST:
             raise errors.ServerUnavailable(f"{_MOST} filters are being rebuilt: try again later")
-        rows: Rows = self.server.commands.lookups.rows(entry)
+        rows: KeySource = self._commands.lookups.rows(entry)
         state = self._states[entry.id] = Rebuild("settling", time.time())
-        work = Work(self.server, entry, state, rows, capacity, error_rate, settle)
+        parts = (self._commands, self._turns, self._aside)
+        work = RebuildTask(*parts, entry, state, rows, capacity, error_rate, settle)
         task = asyncio.create_task(self._run(work))
         self._tasks[entry.id] = task
         task.add_done_callback(lambda _: self._tasks.pop(entry.id, None))
         return state
 
-    async def _run(self, work: Work) -> None:
+    async def _run(self, work: RebuildTask) -> None:
         state, name = work.state, shown(work.entry.name)
         try:
             await work.run(self._states)
@@ -77,7 +78,7 @@ class Rebuilds:
         except Exception as problem:  # noqa: BLE001  # whoever looks is told
             state.state, state.problem = "failed", str(problem)
             known = isinstance(problem, errors.BloomeryError)
-            self.server.say(
+            self._say(
                 f"{name} was not rebuilt: {problem}",
                 level="warning" if known else "error",
                 problem=None if known else problem,
@@ -85,7 +86,7 @@ class Rebuilds:
         else:
             state.state = "done"
             took = time.time() - state.began_at
-            self.server.say(f"{name} was rebuilt of {state.rows:,} keys in {took:.1f} s")
+            self._say(f"{name} was rebuilt of {state.rows:,} keys in {took:.1f} s")
         finally:
             state.ended_at = time.time()
             work.forget()

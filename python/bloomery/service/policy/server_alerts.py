@@ -1,85 +1,113 @@
-"""What of the server itself calls for an alert: its data folder, its log, its registry, its
-sources, its clock."""
+"""Alerts about the server itself: its data folder, log, registry, sources and clock."""
 
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from bloomery import errors
 from bloomery.service.clock import ALARM_SECONDS
 from bloomery.service.durability import quarantine
+from bloomery.service.engine import Engine
+from bloomery.service.lookup.lookups import Lookups
+from bloomery.service.policy.alerts import Alerts
+from bloomery.service.registry.publisher import Publisher
+from bloomery.service.turns import Turns
 
-if TYPE_CHECKING:
-    from bloomery.service.server import Server
-
-__all__ = ["log_unavailable", "look", "tell_damaged"]
+__all__ = ["ServerAlerts", "log_unavailable"]
 
 _REGISTRY_SECONDS = 60.0  # a change that has been waiting for longer: the tables are late
 
 
-def log_unavailable(server: Server, problem: errors.LogUnavailable) -> None:
-    """The log cannot be written, from now on."""
-    server.alerts.begin(
-        "log-unavailable", f"the log cannot be written, writes are refused: {problem}"
-    )
+def log_unavailable(alerts: Alerts, problem: errors.LogUnavailable) -> None:
+    """Raise the alert that the log cannot be written; `ServerAlerts` ends it."""
+    text = f"the log cannot be written, writes are refused: {problem}"
+    alerts.begin("log-unavailable", text)
 
 
-def tell_damaged(server: Server) -> None:
-    """Files are set aside since they were damaged, by this start or an earlier one."""
-    for one in quarantine.find(server.data):
-        what = "what was acknowledged is lost" if one.lost else "nothing is lost"
-        text = (
-            f"damaged files were set aside, {what}: {'; '.join(one.problems[:3])}: they are in "
-            f"{one.folder}, and this is told until they are moved away"
-        )
-        server.alerts.begin("data-damaged", text, folder=one.folder.name, lost=one.lost)
+class ServerAlerts:
+    """Looks at the parts of a server each second, and raises and ends their alerts."""
 
+    def __init__(
+        self,
+        alerts: Alerts,
+        data: Path,
+        engine: Engine,
+        turns: Turns,
+        publisher: Publisher,
+        lookups: Lookups,
+    ) -> None:
+        self._alerts, self._data, self._engine, self._turns = alerts, data, engine, turns
+        self._publisher, self._lookups = publisher, lookups
 
-def look(server: Server) -> None:
-    """See, each second, what has begun and what is over."""
-    for alert in [one for one in server.alerts.active.values() if one.kind == "data-damaged"]:
-        folder = alert.fields["folder"]
-        if not (quarantine.damaged_folder(server.data) / folder).exists():
-            server.alerts.end("data-damaged", "the damaged files were moved away", folder=folder)
-    alerts, registry, off = server.alerts, server.mirror.projection, server.engine.clock.off
-    if server.engine.problem is None:
-        alerts.end("log-unavailable", "the log can be written again: writes are taken")
-    _look_at_disk(server)
-    behind = registry.behind
-    if behind > _REGISTRY_SECONDS:
-        why = registry.last_error or "its database is slow"
-        text = f"the registry is {behind:.0f} s behind: {why}"
-        alerts.begin("registry-late", text, seconds=round(behind))
-    elif behind < _REGISTRY_SECONDS / 2:
-        alerts.end("registry-late", "the registry is up to date again")
-    for name, backing in server.commands.lookups.backings.items():
-        if backing.down_since is None:
-            alerts.end("source-unavailable", f"the source {name} answers again", source=name)
+    def start(self) -> None:
+        """Raise an alert for damaged files that were set aside, by this start or an earlier one."""
+        for one in quarantine.find(self._data):
+            what = "what was acknowledged is lost" if one.lost else "nothing is lost"
+            text = (
+                f"damaged files were set aside, {what}: {'; '.join(one.problems[:3])}: they are in "
+                f"{one.folder}, and this is told until they are moved away"
+            )
+            self._alerts.begin("data-damaged", text, folder=one.folder.name, lost=one.lost)
+
+    def check(self) -> None:
+        """See, each second, what has begun and what is over."""
+        self._check_quarantine()
+        self._check_log()
+        self._check_registry()
+        self._check_sources()
+        self._check_clock()
+
+    def _check_quarantine(self) -> None:
+        active = self._alerts.active.values()
+        for alert in [alert for alert in active if alert.kind == "data-damaged"]:
+            folder = alert.fields["folder"]
+            if not (quarantine.damaged_folder(self._data) / folder).exists():
+                text = "the damaged files were moved away"
+                self._alerts.end("data-damaged", text, folder=folder)
+
+    def _check_log(self) -> None:
+        alerts, log, late_since = self._alerts, self._engine.log, self._turns.late_since
+        if self._engine.problem is None:
+            alerts.end("log-unavailable", "the log can be written again: writes are taken")
+        if late_since is not None:
+            waiting = time.monotonic() - late_since
+            text = f"the disk does not follow: replies to writes wait, for {waiting:.1f} s"
+            alerts.begin("log-late", text)
         else:
-            text = f"the source {name} does not answer: look-ups that need it go by on-outage"
-            alerts.begin("source-unavailable", text, source=name)
-    if abs(off) > ALARM_SECONDS:
-        where = "ahead of" if off > 0 else "behind"
-        text = (
-            f"the wall clock is {abs(off):.0f} s {where} the server's time, which follows it "
-            "slowly: nothing is forgotten early"
-        )
-        alerts.begin("clock", text, seconds=round(off))
-    elif abs(off) < ALARM_SECONDS / 2:
-        alerts.end("clock", "the server's time is the wall clock's again")
+            alerts.end("log-late", "the disk follows again: writes are answered at once")
+        if log.unfolded is not None:
+            alerts.begin("log-unfolded", f"an old segment of the log is not closed: {log.unfolded}")
+        else:
+            alerts.end("log-unfolded", "old segments of the log are closed")
 
+    def _check_registry(self) -> None:
+        registry = self._publisher.writer
+        behind = registry.behind
+        if behind > _REGISTRY_SECONDS:
+            why = registry.last_error or "its database is slow"
+            text = f"the registry is {behind:.0f} s behind: {why}"
+            self._alerts.begin("registry-late", text, seconds=round(behind))
+        elif behind < _REGISTRY_SECONDS / 2:
+            self._alerts.end("registry-late", "the registry is up to date again")
 
-def _look_at_disk(server: Server) -> None:
-    alerts, log, since = server.alerts, server.engine.log, server.turns.late_since
-    if since is not None:
-        waiting = time.monotonic() - since
-        alerts.begin(
-            "log-late", f"the disk does not follow: replies to writes wait, for {waiting:.1f} s"
-        )
-    else:
-        alerts.end("log-late", "the disk follows again: writes are answered at once")
-    if log.unfolded is not None:
-        alerts.begin("log-unfolded", f"an old segment of the log is not closed: {log.unfolded}")
-    else:
-        alerts.end("log-unfolded", "old segments of the log are closed")
+    def _check_sources(self) -> None:
+        for name, source in self._lookups.sources.items():
+            if source.down_since is None:
+                text = f"the source {name} answers again"
+                self._alerts.end("source-unavailable", text, source=name)
+            else:
+                text = f"the source {name} does not answer: look-ups that need it go by on-outage"
+                self._alerts.begin("source-unavailable", text, source=name)
+
+    def _check_clock(self) -> None:
+        off = self._engine.clock.off
+        if abs(off) > ALARM_SECONDS:
+            where = "ahead of" if off > 0 else "behind"
+            text = (
+                f"the wall clock is {abs(off):.0f} s {where} the server's time, which follows it "
+                "slowly: nothing is forgotten early"
+            )
+            self._alerts.begin("clock", text, seconds=round(off))
+        elif abs(off) < ALARM_SECONDS / 2:
+            self._alerts.end("clock", "the server's time is the wall clock's again")

@@ -1,40 +1,37 @@
-"""What the registry shows of the server: a row for each filter, as it is made, changed and dropped.
-The registry follows on a thread of its own; whether it does or not, the server goes on."""
+"""Publishes the filters of a server to its registry: a row for each, as it is made, changed and
+dropped. A thread of its own writes the rows; whether it can or not, the server goes on."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from bloomery.service.domain.state import Entry
+from bloomery.service.engine import Engine
 from bloomery.service.registry.registry import Registry
-from bloomery.service.registry.tables import FilterRow
-from bloomery.service.registry.writer import Projection
+from bloomery.service.registry.tables import RegistryRow
+from bloomery.service.registry.writer import RegistryWriter
 
-if TYPE_CHECKING:
-    from bloomery.service.engine import Engine
-
-__all__ = ["Mirror", "row_of"]
+__all__ = ["Publisher", "row_of"]
 
 
-class Mirror:
-    """The registry of a server."""
+class Publisher:
+    """Subscribes to the engine's changes, and hands them to the writer of the registry."""
 
     def __init__(self, engine: Engine, url: str | Path, server: str) -> None:
         self.engine = engine
-        self.server = server
         self.registry = Registry(url, server)
-        self.projection = Projection(self.registry, self._rows)
-        engine.on_change.append(self._changed)
-        engine.on_drop.append(lambda entry: self.projection.drop([entry.id]))
-        self.projection.start()
+        self.writer = RegistryWriter(self.registry, self._rows)
+        engine.on_change.subscribe(self._changed)
+        engine.on_drop.subscribe(lambda entry: self.writer.drop([entry.id]))
+        self.writer.start()
 
     def close(self) -> None:
         """Write what waits, if the database is there."""
-        self.projection.close()
+        self.writer.close()
 
-    def _rows(self) -> Iterator[FilterRow]:
+    def _rows(self) -> Iterator[RegistryRow]:
         """Rows of all filters, on the registry's thread while the server goes on."""
         filters = self.engine.state.filters
         for number in list(filters):  # not the filters, which would hold the memory of dropped ones
@@ -44,10 +41,10 @@ class Mirror:
 
     def _changed(self, entry: Entry) -> None:
         if entry.filter is not None:
-            self.projection.put([row_of(entry)])
+            self.writer.put([row_of(entry)])
 
 
-def row_of(entry: Entry) -> FilterRow:
+def row_of(entry: Entry) -> RegistryRow:
     """Return an entry as the registry has it."""
     filter, settings = entry.filter, entry.settings
 
@@ -55,7 +52,7 @@ def row_of(entry: Entry) -> FilterRow:
         return getattr(filter, name, settings.get(name))
 
     window = known("window")
-    return FilterRow(
+    return RegistryRow(
         id=entry.id,
         name=entry.name,
         kind=filter.kind,

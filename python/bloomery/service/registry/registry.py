@@ -1,8 +1,8 @@
-"""The registry: what filters there are, in SQL tables for people and dashboards.
+"""The registry: the filters of servers and their samples in SQL tables, for people and dashboards.
 
 It is a projection of the server's state, which never depends on it: whatever happens to the
-database, `replace` makes the tables right again. Every method is one transaction, or none of it;
-the database being away, or in the way, is RegistryUnavailable, with no password in the message.
+database, `replace` makes the tables right again. Every method is one transaction. If the database
+does not answer, or refuses, that is RegistryUnavailable, with no password in the message.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -19,8 +19,8 @@ from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.exc import DataError, DBAPIError, IntegrityError
 
 from bloomery.service.registry.database import Database
-from bloomery.service.registry.tables import CONFIG, STATS, FilterRow, moment, seconds_of
-from bloomery.service.sampling.sample import RAW, SPANS, Sample, shown
+from bloomery.service.registry.tables import CONFIG, STATS, RegistryRow, moment, seconds_of
+from bloomery.service.sampling.sample import RAW, SPANS, Sample, columns_as_dict
 
 _T = TypeVar("_T")
 _BATCH = 500  # rows in one statement
@@ -64,7 +64,7 @@ class Registry(Database):
             config.attributes["connection"] = connection
             command.upgrade(config, "head")
 
-    def replace(self, rows: Iterable[FilterRow]) -> dict[int, str]:
+    def replace(self, rows: Iterable[RegistryRow]) -> dict[int, str]:
         """Make the server's rows these and no others; as `put`, the rows that cannot be there.
 
         Samples of filters that stay are kept. Another server's rows are never touched.
@@ -80,7 +80,7 @@ class Registry(Database):
             self._drop(connection, gone)
         return refused
 
-    def put(self, rows: Iterable[FilterRow]) -> dict[int, str]:
+    def put(self, rows: Iterable[RegistryRow]) -> dict[int, str]:
         """Write these rows; those that cannot be there (the name is another server's), and why."""
         with self._transaction() as connection:
             refused: dict[int, str] = {}
@@ -131,7 +131,8 @@ class Registry(Database):
         with self._transaction(reading=True) as connection:
             rows = connection.execute(found).mappings().all()
         return [
-            shown({**row, "sampled_at": seconds_of(row["sampled_at"])}) for row in reversed(rows)
+            columns_as_dict({**row, "sampled_at": seconds_of(row["sampled_at"])})
+            for row in reversed(rows)
         ]
 
     def newest(self) -> float | None:
@@ -152,7 +153,7 @@ class Registry(Database):
 
     # ---- inside a transaction
 
-    def _put(self, connection: sa.Connection, rows: Sequence[FilterRow]) -> dict[int, str]:
+    def _put(self, connection: sa.Connection, rows: Sequence[RegistryRow]) -> dict[int, str]:
         written = {"server": self.server, "updated_at": moment(time())}
         values = [row.values() | written for row in rows]
         self._make_way(connection, {value["name"]: value["number"] for value in values})

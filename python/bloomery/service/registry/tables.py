@@ -117,7 +117,7 @@ def whole(number: float) -> int:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class FilterRow:
+class RegistryRow:
     """One filter as the registry shows it; `id` is the server's number for it, times are epochs."""
 
     id: int

@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING
 
 from bloomery import BloomFilter, errors
 from bloomery.service.domain import operations
 from bloomery.service.domain.operations import Op
 from bloomery.service.domain.state import Entry
+from bloomery.service.engine import Engine
 from bloomery.service.replication import copying
 from bloomery.service.replication.catalogue import Listed
+from bloomery.service.replication.context import NodeContext
 from bloomery.service.replication.shared import Filters, Shared
-from bloomery.service.replication.stream import Entry as StreamEntry
-
-if TYPE_CHECKING:
-    from bloomery.service.engine import Engine
-    from bloomery.service.replication.node import Node
+from bloomery.service.replication.stream import StreamEntry
 
 __all__ = ["Mirror"]
 
@@ -24,7 +21,7 @@ __all__ = ["Mirror"]
 class Mirror:
     """The filters of a node, as its engine has them."""
 
-    def __init__(self, node: Node) -> None:
+    def __init__(self, node: NodeContext) -> None:
         self.node = node
         self.filters: Filters = node.filters
         self.lag = 0.0  # seconds that the last entry took
@@ -103,7 +100,7 @@ class Mirror:
             self.node.broken = (
                 f"no memory for filter {operations.text_of(listed.name)!r}: {problem}"
             )
-            self.node.server.say(self.node.broken, level="error")
+            self.node.say(self.node.broken, level="error")
             return
         number = engine.state.next_id
         self.filters.put(Shared.of(listed, number))

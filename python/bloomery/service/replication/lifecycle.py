@@ -5,27 +5,28 @@ given up after `store-timeout-ms`."""
 from __future__ import annotations
 
 import contextlib
+import threading
 import time
+from collections import deque
+from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from bloomery import errors
 from bloomery.integrations.redis.bits.strings import create
+from bloomery.integrations.redis.config import planned
 from bloomery.integrations.redis.naming import Keys
-from bloomery.integrations.redis.planning import planned
 from bloomery.integrations.redis.wire.failures import checked
 from bloomery.integrations.redis.wire.flow import Flow, command
 from bloomery.service.domain import operations
 from bloomery.service.domain.operations import Op
 from bloomery.service.replication.catalogue import Catalogue, Changed, Listed, dropped, new_uid
+from bloomery.service.replication.context import NodeContext
 from bloomery.service.replication.leftovers import swept, taken_back, was_dropped
 from bloomery.service.replication.shared import Shared
 from bloomery.service.replication.stream import Record
 
-if TYPE_CHECKING:
-    from bloomery.service.replication.node import Node
-
-__all__ = ["Control", "dropping"]
+__all__ = ["Control", "Expired", "dropping"]
 
 _PATIENCE = 10.0  # seconds after which a filter that was being dropped is dropped by whoever comes
 _TRIES, _PAUSE = 20, 0.01  # seconds between them, while a filter of that name is being dropped
@@ -45,8 +46,10 @@ _REASONS = {
 class Control:
     """What is done to a filter as a whole."""
 
-    def __init__(self, node: Node) -> None:
+    def __init__(self, node: NodeContext, take_in: Callable[[Listed], bool]) -> None:
+        """`take_in`: have a filter of the catalogue here too (`Mirror.adopted`)."""
         self.node = node
+        self._take_in = take_in
 
     def before(self, op: Op, id: int, data: bytes) -> None:
         """Do it in Redis, before it is done here; what is raised refuses it."""
@@ -76,9 +79,7 @@ class Control:
         added to it comes by the stream, behind the news that it was made."""
         self.node.require_link()
         found = self._run(self.node.catalogue.find(name))
-        return (
-            found is not None and not found.is_over(time.time()) and self.node.mirror.adopted(found)
-        )
+        return found is not None and not found.is_over(time.time()) and self._take_in(found)
 
     def _run(self, flow: Flow[Any]) -> Any:
         try:
@@ -226,7 +227,7 @@ def _foreign(name: bytes) -> errors.IncompatibleFilters:
 
 def _deleted(catalogue: Catalogue, listed: Listed) -> Flow[None]:
     """Delete the strings, and then the entry of the catalogue."""
-    yield from Shared.of(listed, 0).strings.unlinked()
+    yield from Shared.of(listed, 0).strings.unlink()
     with contextlib.suppress(Changed):
         yield from catalogue.change(listed.name, listed, None)
 
@@ -241,3 +242,39 @@ def _ending(shared: Shared, at: float | None) -> Flow[None]:
         asks = [command(name, "PEXPIREAT", name, int(at * 1000) + 60_000) for name in names]
     for some in (yield asks):
         checked(some)
+
+
+class Expired:
+    """Filters that have expired here, and are to be taken out of Redis. Whoever is first takes one
+    away, for all nodes; if nobody can, Redis forgets the strings."""
+
+    def __init__(self, node: NodeContext, load_again: Callable[[], None]) -> None:
+        self.node = node
+        self._load_again = load_again
+        self._over: deque[Listed] = deque()
+        self._thread: threading.Thread | None = None
+
+    def add(self, listed: Listed) -> None:
+        """Take it out soon."""
+        self._over.append(listed)
+        self.begin()
+
+    def begin(self) -> None:
+        """See to those that wait."""
+        # One thread for all: thousands may end at one moment.
+        if self._over and (self._thread is None or not self._thread.is_alive()):
+            self._thread = threading.Thread(target=self._run, daemon=True)
+            self._thread.start()
+
+    def _run(self) -> None:
+        node = self.node
+        while self._over:
+            listed = self._over[0]
+            try:
+                if not node.link.run(dropping(node.catalogue, listed, expired=True)):
+                    self._load_again()  # another node gave it more time, and we had not heard
+            except errors.StoreUnavailable:
+                return  # each second it is tried again
+            except errors.BloomeryError as problem:
+                node.call(node.say, f"an expired filter stays in Redis: {problem}", "error")
+            self._over.popleft()

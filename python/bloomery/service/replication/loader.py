@@ -5,14 +5,12 @@ from __future__ import annotations
 
 import asyncio
 import time
-from typing import TYPE_CHECKING
 
 from bloomery import BloomFilter, errors
 from bloomery.service.replication import copying
+from bloomery.service.replication.apply import Mirror
 from bloomery.service.replication.catalogue import Listed
-
-if TYPE_CHECKING:
-    from bloomery.service.replication.node import Node
+from bloomery.service.replication.context import NodeContext
 
 __all__ = ["Loader"]
 
@@ -20,8 +18,9 @@ __all__ = ["Loader"]
 class Loader:
     """Between Redis and a node's memory."""
 
-    def __init__(self, node: Node) -> None:
+    def __init__(self, node: NodeContext, mirror: Mirror) -> None:
         self.node = node
+        self.mirror = mirror
         self.loads = 0
         self.restores = 0
         self._evicts = ""
@@ -31,30 +30,29 @@ class Loader:
         found, policy = self.node.tail_link.identity()
         if policy.startswith("allkeys") and policy != self._evicts:
             text = f"this Redis may evict any key (maxmemory-policy {policy}): set noeviction"
-            self.node.call(self.node.server.say, text, "warning")
+            self.node.call(self.node.say, text, "warning")
         self._evicts = policy
         return found
 
     def load(self) -> None:
         """Have the filters of the catalogue, with all their bits."""
-        mirror = self.node.mirror
         # Before the catalogue is read: what is made here meanwhile is not in what was read.
         held = self.node.filters.all()
         listed = self.node.tail_link.run(self.node.catalogue.all())
         live = {one.uid: one for one in listed if not one.is_over(time.time())}
         for shared in held:
             if shared.listed.uid not in live:
-                self.node.ask(mirror.drop, shared)
+                self.node.ask(self.mirror.drop, shared)
         for one in live.values():
             known = self.node.filters.by_uid.get(one.uid)
             if known is None:
                 made = self._loaded(one)
-                if made is None or self.node.ask(mirror.put_if_new, one, made):
+                if made is None or self.node.ask(self.mirror.put_if_new, one, made):
                     continue
                 known = self.node.filters.by_uid.get(one.uid)
             if known is not None:
                 self.reload({one.uid})
-                self.node.ask(mirror.update, known, one)
+                self.node.ask(self.mirror.update, known, one)
         self.loads += 1
 
     def _loaded(self, listed: Listed) -> BloomFilter | None:
@@ -65,11 +63,11 @@ class Loader:
             now = self.node.tail_link.run(self.node.catalogue.find(listed.name))
             if now is None or now.uid != listed.uid or now.dropped_at is not None:
                 return None
-            if not self.node.server.accept_loss:
+            if not self.node.accept_loss:
                 raise errors.UnknownFilter(
                     f"{problem}; a node that has it restores it, or start with --accept-loss"
                 ) from None
-            self.node.call(self.node.server.say, f"{problem}: what is left of it is taken", "error")
+            self.node.call(self.node.say, f"{problem}: what is left of it is taken", "error")
             return copying.emptied(self.node.tail_link, self.node.catalogue, listed)
 
     def reload(self, uids: set[int]) -> None:
@@ -91,7 +89,7 @@ class Loader:
         asyncio.run_coroutine_threadsafe(work, self.node.loop).result()
 
     async def _restore(self, every_bit: bool) -> None:
-        await self.node.server.turns.call(lambda: self._restored(every_bit))
+        await self.node.turns.call(lambda: self._restored(every_bit))
 
     def _restored(self, every_bit: bool) -> None:
         """In the thread of the log: meanwhile nothing is written."""

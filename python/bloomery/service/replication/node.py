@@ -14,25 +14,25 @@ import time
 from collections.abc import Callable
 from concurrent.futures import Future
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from bloomery import errors
 from bloomery.integrations.redis.wire.link import Link
+from bloomery.service.config.settings import Settings
 from bloomery.service.domain.state import Entry
+from bloomery.service.engine import Engine
+from bloomery.service.observe.logs import Say
+from bloomery.service.policy.alerts import Alerts
 from bloomery.service.replication.apply import Mirror
 from bloomery.service.replication.catalogue import Catalogue
-from bloomery.service.replication.expired import Expired
-from bloomery.service.replication.lifecycle import Control
+from bloomery.service.replication.lifecycle import Control, Expired
 from bloomery.service.replication.loader import Loader
 from bloomery.service.replication.log import StoreLog
 from bloomery.service.replication.outbox import Outbox
 from bloomery.service.replication.sender import Sender
 from bloomery.service.replication.shared import Filters, Recent
 from bloomery.service.replication.tail import Tail
-
-if TYPE_CHECKING:
-    from bloomery.service.engine import Engine
-    from bloomery.service.server import Server
+from bloomery.service.turns import Turns
 
 __all__ = ["Node"]
 
@@ -44,9 +44,11 @@ _STOPPING = 1.0  # seconds for the tail to end
 class Node:
     """The link between a server and its store."""
 
-    def __init__(self, server: Server) -> None:
-        settings = server.settings
-        self.server = server
+    def __init__(
+        self, settings: Settings, say: Say, alerts: Alerts, *, accept_loss: bool = False
+    ) -> None:
+        self.settings, self.say, self.alerts = settings, say, alerts
+        self.accept_loss = accept_loss
         self.loop = asyncio.get_running_loop()
         self.catalogue = Catalogue(settings.store_prefix, settings.store_stream_entries)
         self.filters = Filters()
@@ -71,11 +73,11 @@ class Node:
             outbox=self.outbox,
             is_down=lambda: self.down_since is not None,
         )
-        self.control = Control(self)
         self.mirror = Mirror(self)
-        self.loader = Loader(self)
-        self.expired = Expired(self)
-        self.tail = Tail(self)
+        self.control = Control(self, self.mirror.adopted)
+        self.loader = Loader(self, self.mirror)
+        self.tail = Tail(self, self.mirror, self.loader)
+        self.expired = Expired(self, self.tail.load_again)
         self.down_since: float | None = None  # since when Redis does not answer (monotonic)
         self.why = "it has not been asked yet"
         self.current_at = 0.0  # at this moment (monotonic) all that others had added was here
@@ -91,13 +93,14 @@ class Node:
 
     # Set by follow().
     engine: Engine
+    turns: Turns
 
-    def follow(self, engine: Engine) -> None:
-        """Serve this engine."""
-        self.engine = engine
-        engine.before_change.append(self.control.before)
-        engine.on_begin.append(self._watch)
-        engine.on_drop.append(self._forget)
+    def follow(self, engine: Engine, turns: Turns) -> None:
+        """Serve this engine, whose operations are done in Redis first (`control.before`)."""
+        self.engine, self.turns = engine, turns
+        engine.before_change.subscribe(self.control.before)
+        engine.on_begin.subscribe(self._watch)
+        engine.on_drop.subscribe(self._forget)
 
     async def start(self) -> None:
         """Return when the copy is whole."""
@@ -129,11 +132,11 @@ class Node:
     def stale(self) -> bool:
         """Has it not heard of the others for too long?"""
         behind = time.monotonic() - self.current_at
-        return behind * 1000 > self.server.settings.store_max_lag_ms
+        return behind * 1000 > self.settings.store_max_lag_ms
 
     def unfit(self) -> str | None:
         """Why it should not be asked now; None if it may."""
-        settings = self.server.settings
+        settings = self.settings
         if self.broken:
             return self.broken
         if self.down_since is None:
@@ -176,7 +179,7 @@ class Node:
             if min(self._vanished.values(), default=time.monotonic()) < time.monotonic() - _HEARD:
                 self.damage()
         if self.log.may_drain and self.down_since is None:
-            await self.server.turns.call(self.log.retry)
+            await self.turns.call(self.log.retry)
 
     def require_link(self) -> None:
         """Raise StoreUnavailable at once where it is known that Redis does not answer."""
@@ -187,9 +190,9 @@ class Node:
         """At the start of each turn: a process that was stopped must not answer from an old copy.
         While Redis is known to be away nobody writes, and the copy is all there is."""
         self.aside = self.stale and self.down_since is None
-        aside = self.aside or self.server.settings.store_consistency == "shared"
-        if aside is not self.engine.shelf.aside:
-            self.engine.shelf.aside = aside
+        aside = self.aside or self.settings.store_consistency == "shared"
+        if aside is not self.engine.shelf.bypassed:
+            self.engine.shelf.bypassed = aside
 
     # Between the event loop and the other threads.
 
@@ -217,25 +220,25 @@ class Node:
         if not isinstance(problem, errors.StoreUnavailable):
             if str(problem) != self.why:
                 then = "" if self.loader.loads else ": this node waits for it"
-                self.server.say(f"following the store: {problem}{then}", level="error")
+                self.say(f"following the store: {problem}{then}", level="error")
             self.why = str(problem)
             return
         self.why = str(problem)
         if self.down_since is None:
             self.down_since = time.monotonic()
             then = "answers are this node's own" if self.loader.loads else "this node waits for it"
-            self.server.alerts.begin("store-unavailable", f"{self.why}: {then}")
-            self.tail_look()
+            self.alerts.begin("store-unavailable", f"{self.why}: {then}")
+            self.tail.look_soon()
 
     def stumbled(self, problem: Exception) -> None:
         """Something nobody expected."""
-        self.server.say("following the store failed", level="error", problem=problem)
+        self.say("following the store failed", level="error", problem=problem)
 
     def found(self) -> None:
         """Redis answers."""
         if self.down_since is not None:
             self.down_since = None
-            self.server.alerts.end("store-unavailable", "Redis answers again")
+            self.alerts.end("store-unavailable", "Redis answers again")
         elif self.outbox is None or not self.outbox.keys:
             return
         if not self._started:
@@ -245,19 +248,19 @@ class Node:
 
     async def _go_on(self) -> None:
         """Take writes again, and send what waited."""
-        await self.server.turns.retry()
+        await self.turns.retry()
         await self.pass_second()
 
     def damage(self) -> None:
         """Redis has lost a string: this node has its bits."""
         self.damaged = True
-        self.tail_look()
+        self.tail.look_soon()
 
     def vanished(self, uid: int) -> None:
         """A filter is not in the catalogue: others have dropped it, and the stream will tell; if it
         does not, Redis has lost it."""
         self._vanished.setdefault(uid, time.monotonic())
-        self.tail_look()
+        self.tail.look_soon()
 
     def mended(self) -> None:
         """Redis has what it had lost."""
@@ -275,7 +278,3 @@ class Node:
         expired = entry.expires_at is not None and entry.expires_at <= self.engine.state.now
         if shared is not None and expired:
             self.expired.add(shared.listed)
-
-    def tail_look(self) -> None:
-        """Let the tail see soon whether all is as it was."""
-        self.tail._looked_at = 0.0

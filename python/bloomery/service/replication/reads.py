@@ -5,21 +5,19 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from bloomery import errors
 from bloomery.integrations.redis.bits.strings import Strings
 from bloomery.integrations.redis.naming import Keys
 from bloomery.integrations.redis.wire.failures import checked
 from bloomery.integrations.redis.wire.flow import Flow, command
+from bloomery.service.commands import AddHere, Outcome
 from bloomery.service.domain.operations import Op
 from bloomery.service.policy.policy import limit_and_mark
-
-if TYPE_CHECKING:
-    from bloomery.service.commands import Outcome
-    from bloomery.service.replication.catalogue import Catalogue
-    from bloomery.service.replication.node import Node
-    from bloomery.service.replication.shared import Shared
+from bloomery.service.replication.catalogue import Catalogue
+from bloomery.service.replication.node import Node
+from bloomery.service.replication.shared import Shared
 
 __all__ = ["StoreReads"]
 
@@ -44,9 +42,9 @@ class StoreReads:
         listed = keys if isinstance(keys, list) else keys.to_pylist()
         return await _contains(self._node, name, listed, sure=sure)
 
-    async def add(self, name: bytes, keys: list[Any]) -> Outcome:
+    async def add(self, name: bytes, keys: list[Any], add_here: AddHere) -> Outcome:
         """Add keys; new is what no node had added."""
-        return await _exact_add(self._node, name, keys)
+        return await _exact_add(self._node, name, keys, add_here)
 
     async def discover(self, name: bytes) -> None:
         """Take in a filter of this name before the stream tells of it, if there is one."""
@@ -145,7 +143,12 @@ def _whole(strings: Strings, hashes: bytes) -> Flow[bytes | None]:
         return None
 
 
-async def _exact_add(node: Node, name: bytes, keys: list[Any]) -> Outcome:
+async def _exact_add(
+    node: Node,
+    name: bytes,
+    keys: list[Any],
+    add_here: AddHere,
+) -> Outcome:
     """Add keys; new is what no node had added, not only this one."""
     entry = node.engine.find(name)
     shared = None if entry is None else node.filters.by_id.get(entry.id)
@@ -157,13 +160,12 @@ async def _exact_add(node: Node, name: bytes, keys: list[Any]) -> Outcome:
     limit, _ = limit_and_mark(entry)
     if limit is not None and entry.items + len(keys) > limit:
         # It is nearly full, by what this node knows: it refuses what is beyond.
-        turns = node.server.turns
-        turns.join()
-        outcome = node.server.commands.add(name, keys)
-        await turns.logged()
+        node.turns.join()
+        outcome = add_here(name, keys)
+        await node.turns.logged()
         return outcome
     hashes = node.engine.shelf.hashes(name, keys)
-    answers: bytes = await node.server.turns.call(lambda: node.log.add(shared.listed.uid, hashes))
+    answers: bytes = await node.turns.call(lambda: node.log.add(shared.listed.uid, hashes))
     if entry.id in node.engine.state.filters:
         node.engine.mirror(Op.ADD, entry.id, hashes)
     return answers, None

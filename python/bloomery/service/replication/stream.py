@@ -20,7 +20,16 @@ from bloomery.errors import CorruptData
 from bloomery.integrations.redis.wire import change_feed
 from bloomery.service.domain.operations import Op
 
-__all__ = ["AGAIN", "START", "Entry", "Record", "entries_in", "later", "order", "packed_records"]
+__all__ = [
+    "AGAIN",
+    "START",
+    "Record",
+    "StreamEntry",
+    "entries_in",
+    "later",
+    "order",
+    "packed_records",
+]
 
 START = b"0-0"
 AGAIN = b"a"
@@ -35,7 +44,7 @@ class Record(NamedTuple):
     data: bytes
 
 
-class Entry(NamedTuple):
+class StreamEntry(NamedTuple):
     """One entry of the stream."""
 
     id: bytes
@@ -69,7 +78,7 @@ def order(number: bytes) -> tuple[int, int]:
     return int(first), int(second or 0)
 
 
-def entries_in(reply: Any, *, skip: bool = False) -> list[Entry]:
+def entries_in(reply: Any, *, skip: bool = False) -> list[StreamEntry]:
     """Return the entries of a stream in a reply to XREAD; CorruptData if they are none of ours.
     `skip`: those have no records, for who does not need to know all of them."""
     if not reply:
@@ -89,14 +98,14 @@ def _flat(some: Any) -> Iterator[tuple[bytes, Any]]:
             yield from _flat(pair)
 
 
-def _entry(number: bytes, values: Any, skip: bool) -> Entry:
+def _entry(number: bytes, values: Any, skip: bool) -> StreamEntry:
     try:
         fields = values if isinstance(values, dict) else dict(zip(*[iter(values)] * 2, strict=True))
-        return Entry(number, fields[b"w"], list(_records(fields[b"d"])))
+        return StreamEntry(number, fields[b"w"], list(_records(fields[b"d"])))
     except (TypeError, ValueError, KeyError, struct.error):
         if not skip:
             raise
-        return Entry(number, b"", [])
+        return StreamEntry(number, b"", [])
 
 
 def _records(data: bytes) -> Iterator[Record]:

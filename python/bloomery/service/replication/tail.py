@@ -9,16 +9,16 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from bloomery import errors
 from bloomery.integrations.redis.wire.failures import checked
 from bloomery.integrations.redis.wire.flow import Flow, command
 from bloomery.service.domain.operations import Op
-from bloomery.service.replication.stream import START, Entry, entries_in, later
-
-if TYPE_CHECKING:
-    from bloomery.service.replication.node import Node
+from bloomery.service.replication.apply import Mirror
+from bloomery.service.replication.context import NodeContext
+from bloomery.service.replication.loader import Loader
+from bloomery.service.replication.stream import START, StreamEntry, entries_in, later
 
 __all__ = ["Tail"]
 
@@ -35,9 +35,9 @@ _LOOK = 1.0  # seconds between looks at whether it is still the same Redis
 class Tail(threading.Thread):
     """One thread of a node, with a connection of its own."""
 
-    def __init__(self, node: Node) -> None:
+    def __init__(self, node: NodeContext, mirror: Mirror, loader: Loader) -> None:
         super().__init__(name="bloomery-tail", daemon=True)
-        self.node = node
+        self.node, self.mirror, self.loader = node, mirror, loader
         self.position = START  # of the last entry that was read
         self.identity: object = None  # of the Redis that we know
         self._loaded = False
@@ -49,6 +49,10 @@ class Tail(threading.Thread):
     def stop(self) -> None:
         """End, within a moment, unless it waits for Redis."""
         self._stopped.set()
+
+    def look_soon(self) -> None:
+        """See soon whether all is as it was."""
+        self._looked_at = 0.0
 
     def load_again(self) -> None:
         """Load all bits soon."""
@@ -105,7 +109,7 @@ class Tail(threading.Thread):
         merged = {one.uid for entry in found for one in entry.records if one.op == Op.MERGE}
         if merged:  # bits that came without hashes
             self._deliver(found, None)
-            self.node.loader.reload(merged)
+            self.loader.reload(merged)
             self.node.recent.reach(found[-1].id)
         # As of when it was asked for: what came while this process was stopped is older than now.
         self._deliver(found, began if len(found) < _COUNT else None)
@@ -113,11 +117,11 @@ class Tail(threading.Thread):
             self.position = found[-1].id
             self._stopped.wait(_GATHER)
 
-    def _deliver(self, entries: list[Entry], at: float | None) -> None:
+    def _deliver(self, entries: list[StreamEntry], at: float | None) -> None:
         """Hand over what was read, and wait: who reads must not be faster than who takes it."""
-        self.node.ask(self.node.mirror.take, entries, at)
+        self.node.ask(self.mirror.take, entries, at)
 
-    def _read(self, wait: bool = True) -> Flow[list[Entry]]:
+    def _read(self, wait: bool = True) -> Flow[list[StreamEntry]]:
         stream = self.node.catalogue.stream
         block = ("BLOCK", _BLOCK_MS) if wait else ()
         words = ("XREAD", "COUNT", _COUNT, *block, "STREAMS", stream, self.position)
@@ -127,13 +131,13 @@ class Tail(threading.Thread):
 
     def _look(self) -> None:
         """See whether this is the Redis that we know."""
-        identity = self.node.loader.identify()
+        identity = self.loader.identify()
         lost = self._loaded and self.node.tail_link.run(self._missed())[1]
         if self._loaded and (identity != self.identity or lost or self.node.damaged):
             # Another one, or the same after a crash: what it was given last it may not have.
             kept = self.node.tail_link.run(self._kept())
             self._read_rest()
-            self.node.loader.restore(every_bit=not kept)
+            self.loader.restore(every_bit=not kept)
             self._loaded = False
         self.identity = identity
         if not self._loaded:
@@ -144,7 +148,7 @@ class Tail(threading.Thread):
         """Load all bits, and follow the stream from where it was before."""
         self._loaded = False  # until all of it has come: the stream is not followed meanwhile
         self.position = self.node.tail_link.run(self._last())
-        self.node.loader.load()
+        self.loader.load()
         self.node.recent.reach(self.position)
         self._loaded = True
         # Loading takes seconds: after the next read it is asked whether the stream kept all that

@@ -11,12 +11,12 @@ from bloomery.service.access.authentication import Access
 from bloomery.service.background import Aside
 from bloomery.service.commands import Commands
 from bloomery.service.config.settings import Settings
-from bloomery.service.durability.schedule import Saving
+from bloomery.service.durability.schedule import SnapshotSchedule
 from bloomery.service.engine import Engine
-from bloomery.service.network.input_budget import Intake
-from bloomery.service.policy.alerts import Say
+from bloomery.service.network.input_budget import InputBudget
+from bloomery.service.observe.logs import Say
 from bloomery.service.policy.rebuilds import Rebuilds
-from bloomery.service.registry.writer import Projection
+from bloomery.service.registry.writer import RegistryWriter
 from bloomery.service.replication.node import Node
 from bloomery.service.turns import Turns
 
@@ -37,12 +37,12 @@ class RespContext:
     say: Say
     access: Access
     audit: Audit
-    intake: Intake
+    intake: InputBudget
     engine: Engine
     commands: Commands
     turns: Turns
     aside: Aside
-    saving: Saving
+    saving: SnapshotSchedule
     rebuilds: Rebuilds
-    registry: Projection
+    registry: RegistryWriter
     node: Node | None  # with a store

@@ -1,4 +1,4 @@
-"""What is remembered of one filter from sample to sample, and what is written of it.
+"""The recent history of one filter, from sample to sample, and which samples of it are written.
 
     figures, look-ups ──> the sample ──> raw ──> minute ──> hour
                               └──> the canary's window, the forecast
@@ -19,7 +19,7 @@ from bloomery.service.sampling.canary import Window
 from bloomery.service.sampling.sample import HOUR, MINUTE, Sample
 from bloomery.sizing.intervals import interval
 
-__all__ = ["Figures", "Track"]
+__all__ = ["Figures", "FilterHistory"]
 
 # As the shelf tells them: items, adds, checks, maybes, fill ratio, estimated error rate, estimated
 # count, bytes, and how many of the probes were a maybe (None: the kind cannot be probed).
@@ -31,7 +31,7 @@ _QUIET_HOUR = 86400
 _ENOUGH_KEYS = 1000  # absent ones that were looked up: a rate of 1% is then known within 0.7%
 
 
-class Track:
+class FilterHistory:
     """One filter: its last sample, its canary, its forecast, and the spans that are not over."""
 
     __slots__ = (
@@ -117,10 +117,6 @@ class Track:
             sample.observed_by = "lookups"
         self.last = sample
         return sample
-
-    def until(self, keys: float) -> float | None:
-        """Seconds until so many keys more have come, at this rate; None if that will not be."""
-        return self._forecast.until(keys)
 
     # What is written.
 

@@ -1,4 +1,4 @@
-"""A sample: what one filter was like at a moment, and what was done to it since the one before.
+"""A sample: the state of one filter at a moment, and what was done to it since the sample before.
 
 Several samples in a row become one that stands for all of them, for a minute or an hour.
 """
@@ -120,22 +120,21 @@ class Sample:
             "full_in_seconds": self.full_in,
         }
 
-    def shown(self) -> dict[str, Any]:
-        """As the doors show it, ready for JSON: the names of the columns, but for the two old
-        ones."""
-        return shown(self.values() | {"sampled_at": self.sampled_at})
+    def as_dict(self) -> dict[str, Any]:
+        """As clients get it, ready for JSON: the names of the columns, but for the two old ones."""
+        return columns_as_dict(self.values() | {"sampled_at": self.sampled_at})
 
 
-def shown(columns: dict[str, Any]) -> dict[str, Any]:
-    """Columns of BloomFilterStats as the doors show them; the time is an epoch already."""
-    told = {name: value for name, value in columns.items() if name != "of_number"}
-    estimate = told.pop("false_positive_estimate")
+def columns_as_dict(columns: dict[str, Any]) -> dict[str, Any]:
+    """Columns of BloomFilterStats as clients get them; the time is an epoch already."""
+    rest = {name: value for name, value in columns.items() if name != "of_number"}
+    estimate = rest.pop("false_positive_estimate")
     # Only a kind without a fill ratio has no estimate.
     return {
-        "at": told.pop("sampled_at"),
-        "estimated_count": told.pop("estimated_elements"),
-        "estimated_error_rate": None if told["fill_ratio"] is None else estimate,
-        **told,
+        "at": rest.pop("sampled_at"),
+        "estimated_count": rest.pop("estimated_elements"),
+        "estimated_error_rate": None if rest["fill_ratio"] is None else estimate,
+        **rest,
     }
 
 

@@ -1,7 +1,7 @@
-"""The sampler: every few seconds each filter is looked at, and asked for keys that nobody added.
+"""Takes samples of all filters every few seconds, with probes of keys that nobody added (canary).
 
-The loop serves clients too, so a round is cut into slices of a few milliseconds, spread over the
-interval, and takes at most a hundredth of the time: with very many filters a round takes longer
+The event loop serves clients too, so a round is cut into slices of a few milliseconds, spread over
+the interval, and takes at most a hundredth of the time: with very many filters a round takes longer
 than the interval. Samples go to the registry in batches; its own thread writes them, or loses them
 if the database is away.
 """
@@ -12,19 +12,22 @@ import asyncio
 import contextlib
 import random
 import time
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from bloomery import errors
+from bloomery.service.config.settings import Settings
 from bloomery.service.domain.state import Entry
+from bloomery.service.engine import Engine
+from bloomery.service.events import Event
+from bloomery.service.lookup.lookups import Lookups
+from bloomery.service.observe.logs import Say
 from bloomery.service.policy.forecast import in_words
+from bloomery.service.registry.publisher import Publisher
 from bloomery.service.sampling.canary import PROBES
-from bloomery.service.sampling.history import Track
+from bloomery.service.sampling.history import FilterHistory
 from bloomery.service.sampling.retention import Retention
 from bloomery.service.sampling.sample import HOUR, MINUTE, RAW, SPANS, Sample
-
-if TYPE_CHECKING:
-    from bloomery.service.server import Server
+from bloomery.service.turns import Turns
 
 __all__ = ["Sampler"]
 
@@ -36,24 +39,29 @@ _FLUSH_ROWS = 20_000
 _PRUNE_SECONDS = 60.0
 
 
-def _ignore(entry: Entry, sample: Sample) -> None:
-    pass
-
-
 class Sampler:
-    """Samples of all filters of a server; `on_sample` is told of each."""
+    """Takes the samples; `on_sample` is the event that there is one."""
 
-    def __init__(self, server: Server) -> None:
-        self.server = server
-        self.on_sample: Callable[[Entry, Sample], None] = _ignore
+    def __init__(
+        self,
+        engine: Engine,
+        turns: Turns,
+        lookups: Lookups,
+        publisher: Publisher,
+        settings: Settings,
+        say: Say,
+    ) -> None:
+        self._engine, self._turns, self._lookups = engine, turns, lookups
+        self._publisher, self._settings, self._say = publisher, settings, say
+        self.on_sample: Event[[Entry, Sample]] = Event()
         self.round_seconds = 0.0  # that the last round took
-        self._tracks: dict[int, Track] = {}
+        self._histories: dict[int, FilterHistory] = {}
         self._random = random.Random()
         self._rows: list[Sample] = []
         self._flushed, self._pruned = time.monotonic(), -_PRUNE_SECONDS
         self._retention: Retention | None = None
         self._task: asyncio.Task[None] | None = None
-        server.engine.on_drop.append(lambda entry: self._tracks.pop(entry.id, None))
+        engine.on_drop.subscribe(lambda entry: self._histories.pop(entry.id, None))
 
     def start(self) -> None:
         """Begin with the rounds."""
@@ -65,29 +73,23 @@ class Sampler:
             self._task.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await self._task
-        for track in self._tracks.values():
-            self._rows += track.rest()
+        for history in self._histories.values():
+            self._rows += history.rest()
         self._flush()
 
-    # What others ask.
+    # Reading samples.
 
     def last(self, entry: Entry) -> Sample | None:
         """The last sample of a filter; None before the first."""
-        track = self._tracks.get(entry.id)
-        return None if track is None else track.last
+        history = self._histories.get(entry.id)
+        return None if history is None else history.last
 
-    def until(self, entry: Entry, keys: float) -> float | None:
-        """Seconds until so many keys more have come to a filter, if they go on coming as they do;
-        None if that will not be, or nothing is known."""
-        track = self._tracks.get(entry.id)
-        return None if track is None else track.until(keys)
-
-    def shown(self, entry: Entry) -> dict[str, Any]:
-        """The last sample as the doors show it, with the forecast in words; empty before it."""
+    def last_as_dict(self, entry: Entry) -> dict[str, Any]:
+        """The last sample as clients get it, with the forecast in words; empty before the first."""
         sample = self.last(entry)
         if sample is None:
             return {}
-        return sample.shown() | {"forecast": in_words(sample.full_in)}
+        return sample.as_dict() | {"forecast": in_words(sample.full_in)}
 
     async def samples(
         self,
@@ -102,7 +104,7 @@ class Sampler:
         `since` and `until` are epochs. Without a span, that which is kept since then: raw samples,
         those of minutes (60) or of hours (3600). RegistryUnavailable if the database is away.
         """
-        now = self.server.engine.state.now
+        now = self._engine.state.now
         since = now - self._keep()[RAW] if since is None else since
         until = float("inf") if until is None else until
         if span is None:
@@ -112,7 +114,7 @@ class Sampler:
             raise errors.InvalidParameter(
                 f"span is {span}, must be 0 (raw samples), {MINUTE} or {HOUR} seconds"
             )
-        read = self.server.mirror.registry.samples
+        read = self._publisher.registry.samples
         return await asyncio.to_thread(
             read, entry.id, since=since, until=until, span=span, limit=limit
         )
@@ -121,37 +123,37 @@ class Sampler:
 
     def take(self, entry: Entry) -> Sample | None:
         """Sample a filter now; None if it is not yet whole, or gone."""
-        found = self.server.engine.shelf.sample(entry.name, PROBES, self._random.getrandbits(64))
+        found = self._engine.shelf.sample(entry.name, PROBES, self._random.getrandbits(64))
         if found is None or entry.filter is None:
             return None
-        track = self._tracks.get(entry.id)
-        if track is None:
-            track = self._tracks[entry.id] = Track()
-        steady, now = time.monotonic(), self.server.engine.state.now
-        looked_up = self.server.commands.lookups.observed(entry)
-        sample = track.take(entry, found, PROBES, now, steady, looked_up)
-        self._rows += track.rows(sample, steady)
+        history = self._histories.get(entry.id)
+        if history is None:
+            history = self._histories[entry.id] = FilterHistory()
+        steady, now = time.monotonic(), self._engine.state.now
+        looked_up = self._lookups.observed(entry)
+        sample = history.take(entry, found, PROBES, now, steady, looked_up)
+        self._rows += history.rows(sample, steady)
         self.on_sample(entry, sample)
         return sample
 
     async def _run(self) -> None:
         while True:
-            began, interval = time.monotonic(), self.server.settings.sample_seconds
+            began, interval = time.monotonic(), self._settings.sample_seconds
             if interval:
                 try:
                     await self._round(interval)
                 except Exception as problem:  # noqa: BLE001  # or there would be no next round
-                    self.server.say("a round of samples failed", level="error", problem=problem)
+                    self._say("a round of samples failed", level="error", problem=problem)
                 self.round_seconds = time.monotonic() - began
             rest = (interval or 1) - (time.monotonic() - began)
             await asyncio.sleep(max(_SLICE, rest))
 
     async def _round(self, interval: float) -> None:
         """Sample every filter that there is when it begins."""
-        filters = self.server.engine.state.filters
+        filters = self._engine.state.filters
         numbers, began, at = list(filters), time.monotonic(), 0
         while at < len(numbers):
-            self.server.turns.join()
+            self._turns.join()
             start, worked = time.monotonic(), time.thread_time()
             while at < len(numbers) and time.monotonic() - start < _SLICE:
                 # Not by a name of its own, which would hold a dropped filter until the next slice.
@@ -167,7 +169,7 @@ class Sampler:
             if entry is not None:
                 self.take(entry)
         except Exception as problem:  # noqa: BLE001  # one's trouble is not that of the others
-            self.server.say("a filter was not sampled", level="error", problem=problem)
+            self._say("a filter was not sampled", level="error", problem=problem)
 
     # To the registry.
 
@@ -176,7 +178,7 @@ class Sampler:
         if self._rows and (late or len(self._rows) >= _FLUSH_ROWS):
             self._flush()
             self._flushed = steady
-        if steady - self._pruned >= _PRUNE_SECONDS and self.server.mirror.projection.found:
+        if steady - self._pruned >= _PRUNE_SECONDS and self._publisher.writer.found:
             self._pruned = steady
             self._prune(steady)
 
@@ -185,16 +187,16 @@ class Sampler:
         keep = self._keep()
         wanted = [row for row in rows if keep[row.span]]
         wanted.sort(key=lambda row: row.filter_id)
-        self.server.mirror.projection.add_samples(wanted)
+        self._publisher.writer.add_samples(wanted)
 
     def _prune(self, steady: float) -> None:
-        projection, now = self.server.mirror.projection, self.server.engine.state.now
+        writer, now = self._publisher.writer, self._engine.state.now
         if self._retention is None:
-            self._retention = Retention(now, steady, projection.newest)
-        projection.prune(self._retention.before(self._keep(), now, steady))
+            self._retention = Retention(now, steady, writer.newest)
+        writer.prune(self._retention.before(self._keep(), now, steady))
 
     def _keep(self) -> dict[int, float]:
         """For how many seconds samples of each span are kept."""
-        settings = self.server.settings
+        settings = self._settings
         kept = (settings.sample_keep, settings.sample_keep_minutes, settings.sample_keep_hours)
         return dict(zip(SPANS, kept, strict=True))

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
 
 import pytest
 
@@ -23,12 +21,9 @@ def test_failures_elsewhere_lock_nobody_out(tmp_path: Path) -> None:
     it did before, also when its password is looked at anew."""
     with changing(tmp_path) as users:
         users.add(Account("ann", Role.READ, password=hash_password(PASSWORD)))
-    server: Any = SimpleNamespace(
-        data=tmp_path, say=print, audit=SimpleNamespace(note=lambda *_, **__: None)
-    )
 
     async def script() -> None:
-        access = Access(server)
+        access = Access(tmp_path, lambda *_, **__: None, lambda *_: None)
 
         async def log_in(password: str, address: str) -> str:
             return (await access.log_in("ann", password, address, door="resp")).user.name

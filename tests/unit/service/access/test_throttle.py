@@ -10,9 +10,9 @@ from bloomery.service.access.throttle import (
     ADDRESS,
     PATIENCE,
     USER,
-    Pace,
-    Slowing,
-    TooMany,
+    Backoff,
+    LoginThrottle,
+    TooManyLogins,
     network,
 )
 
@@ -40,26 +40,26 @@ class Together(Time):
             await asyncio.sleep(0)
 
 
-def play(script: Callable[[Slowing, Time], Coroutine[Any, Any, None]]) -> None:
+def play(script: Callable[[LoginThrottle, Time], Coroutine[Any, Any, None]]) -> None:
     """Run a script in a time of its own."""
     time = Time()
-    asyncio.run(script(Slowing(time.clock, time.sleep), time))
+    asyncio.run(script(LoginThrottle(time.clock, time.sleep), time))
 
 
-async def fail(slowing: Slowing, key: str, pace: Pace) -> None:
+async def fail(throttle: LoginThrottle, key: str, pace: Backoff) -> None:
     """Try, and be wrong."""
-    async with slowing.turn(key, pace):
-        slowing.failed(key, pace)
+    async with throttle.turn(key, pace):
+        throttle.failed(key, pace)
 
 
 def test_each_failure_doubles_the_wait() -> None:
     """The first failures cost nothing; then each try waits twice as long as the one before."""
 
-    async def script(slowing: Slowing, time: Time) -> None:
+    async def script(throttle: LoginThrottle, time: Time) -> None:
         waits = []
         for _ in range(ADDRESS.free + 4):
             before = time.now
-            await fail(slowing, "a", ADDRESS)
+            await fail(throttle, "a", ADDRESS)
             waits.append(time.now - before)
         assert waits[: ADDRESS.free] == [0.0] * ADDRESS.free
         assert waits[ADDRESS.free :] == pytest.approx([0.25, 0.5, 1.0, 2.0])
@@ -70,17 +70,17 @@ def test_each_failure_doubles_the_wait() -> None:
 def test_who_would_wait_too_long_is_refused() -> None:
     """A try whose turn is too far away is refused without being looked at, and later it is not."""
 
-    async def script(slowing: Slowing, time: Time) -> None:
+    async def script(throttle: LoginThrottle, time: Time) -> None:
         refused = 0
         for _ in range(20):
             try:
-                await fail(slowing, "a", ADDRESS)
-            except TooMany:
+                await fail(throttle, "a", ADDRESS)
+            except TooManyLogins:
                 refused += 1
         assert refused > 0
-        assert slowing.blocked("a")
+        assert throttle.blocked("a")
         time.now += ADDRESS.longest
-        async with slowing.turn("a", ADDRESS):
+        async with throttle.turn("a", ADDRESS):
             pass
 
     play(script)
@@ -89,11 +89,11 @@ def test_who_would_wait_too_long_is_refused() -> None:
 def test_others_are_not_held_up() -> None:
     """What one address does wrong is not held against another."""
 
-    async def script(slowing: Slowing, time: Time) -> None:
+    async def script(throttle: LoginThrottle, time: Time) -> None:
         for _ in range(1000):
-            slowing.failed("a", ADDRESS)
+            throttle.failed("a", ADDRESS)
         before = time.now
-        async with slowing.turn("b", ADDRESS):
+        async with throttle.turn("b", ADDRESS):
             assert time.now == before
 
     play(script)
@@ -102,13 +102,13 @@ def test_others_are_not_held_up() -> None:
 def test_failures_fade() -> None:
     """After some minutes without a failure nothing is held against anybody."""
 
-    async def script(slowing: Slowing, time: Time) -> None:
+    async def script(throttle: LoginThrottle, time: Time) -> None:
         for _ in range(1000):
-            slowing.failed("a", ADDRESS)
+            throttle.failed("a", ADDRESS)
         time.now += 20 * ADDRESS.fades
         for _ in range(ADDRESS.free):
             before = time.now
-            await fail(slowing, "a", ADDRESS)
+            await fail(throttle, "a", ADDRESS)
             assert time.now == before
 
     play(script)
@@ -117,11 +117,11 @@ def test_failures_fade() -> None:
 def test_a_user_cannot_be_locked_out() -> None:
     """However often others fail for a user, a try has its turn within the time that one waits."""
 
-    async def script(slowing: Slowing, time: Time) -> None:
+    async def script(throttle: LoginThrottle, time: Time) -> None:
         for _ in range(1000):
-            slowing.failed("ann", USER)
+            throttle.failed("ann", USER)
         assert USER.longest < PATIENCE
-        async with slowing.turn("ann", USER):
+        async with throttle.turn("ann", USER):
             pass
 
     play(script)
@@ -131,21 +131,21 @@ def test_who_tried_least_is_next() -> None:
     """Of those that wait for a user, the address that tried least is next, also where no more may
     wait: the last of those that tried most is refused in its place."""
 
-    async def script(slowing: Slowing, time: Time) -> None:
+    async def script(throttle: LoginThrottle, time: Time) -> None:
         order = []
 
         async def one(address: str) -> None:
             try:
                 async with (
-                    slowing.turn(address, ADDRESS),
-                    slowing.turn("ann", USER, address),
+                    throttle.turn(address, ADDRESS),
+                    throttle.turn("ann", USER, address),
                 ):
                     order.append(address)
-            except TooMany:
+            except TooManyLogins:
                 order.append(f"{address} refused")
 
         for _ in range(100):
-            slowing.failed("ann", USER)
+            throttle.failed("ann", USER)
         tries = [asyncio.ensure_future(one(f"bad {n % 5}")) for n in range(40)]
         await asyncio.sleep(0)
         tries.append(asyncio.ensure_future(one("good")))
@@ -158,22 +158,22 @@ def test_who_tried_least_is_next() -> None:
         assert order.count("good refused") == 0
 
     time = Together()
-    asyncio.run(script(Slowing(time.clock, time.sleep), time))
+    asyncio.run(script(LoginThrottle(time.clock, time.sleep), time))
 
 
 def test_tries_at_once_are_no_quicker() -> None:
     """Many tries on as many connections are looked at no faster than one after the other."""
 
-    async def script(slowing: Slowing, time: Time) -> None:
+    async def script(throttle: LoginThrottle, time: Time) -> None:
         looked_at = []
 
         async def one() -> None:
             try:
-                async with slowing.turn("a", ADDRESS):
+                async with throttle.turn("a", ADDRESS):
                     looked_at.append(time.now)
                     await time.sleep(0.05)
-                    slowing.failed("a", ADDRESS)
-            except TooMany:
+                    throttle.failed("a", ADDRESS)
+            except TooManyLogins:
                 pass
 
         await asyncio.gather(*(one() for _ in range(500)))
@@ -185,10 +185,10 @@ def test_tries_at_once_are_no_quicker() -> None:
 def test_what_is_remembered_has_a_bound() -> None:
     """A flood from ever new addresses takes no more than a table of fixed size."""
 
-    async def script(slowing: Slowing, time: Time) -> None:
+    async def script(throttle: LoginThrottle, time: Time) -> None:
         for number in range(20_000):
-            slowing.failed(str(number), ADDRESS)
-        assert len(slowing.records) == 10_000
+            throttle.failed(str(number), ADDRESS)
+        assert len(throttle.attempts) == 10_000
 
     play(script)
 

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bloomery import errors
-from bloomery.service.config.configuration import Configuration, Given, read
+from bloomery.service.config.configuration import Configuration, RawSetting, read
 from bloomery.service.config.settings import HIDDEN, Settings, like, plain
 from docs.pages import DOCS, TREE, blocks
 
@@ -62,7 +62,7 @@ def test_flags_then_environment_then_file(tmp_path: Path) -> None:
     """Of three places that set one thing the strongest wins, and each value knows its place."""
     path = write(tmp_path, "timeout = 1\nmaxclients = 2\nmax-filters = 3\n")
     around = {"BLOOMERY_TIMEOUT": "10", "BLOOMERY_MAXCLIENTS": "20"}
-    found = read([Given("timeout", "100", "--set timeout")], file=path, environment=around)
+    found = read([RawSetting("timeout", "100", "--set timeout")], file=path, environment=around)
     settings = found.require()
     assert (settings.timeout, settings.maxclients, settings.max_filters) == (100, 20, 3)
     assert found.origin("timeout") == "--set timeout"
@@ -73,7 +73,7 @@ def test_flags_then_environment_then_file(tmp_path: Path) -> None:
 @given(st.lists(st.tuples(st.sampled_from("fe"), st.integers(0, 1000)), max_size=6))
 def test_the_strongest_place_wins(places: list[tuple[str, int]]) -> None:
     """Whatever is set where, a flag beats a variable, and the last flag the ones before it."""
-    flags = [Given("timeout", str(value), "flag") for kind, value in places if kind == "f"]
+    flags = [RawSetting("timeout", str(value), "flag") for kind, value in places if kind == "f"]
     variables = [str(value) for kind, value in places if kind == "e"]
     around = {"BLOOMERY_TIMEOUT": variables[-1]} if variables else {}
     expected = flags[-1].text if flags else around.get("BLOOMERY_TIMEOUT", "0")
@@ -94,7 +94,7 @@ def test_every_setting_by_file_environment_and_flag(tmp_path: Path, item: object
     variable = f"BLOOMERY_{name.upper().replace('-', '_')}"
     by_file = write(tmp_path, f'{name} = "{text}"\n')
     for found in (
-        read([Given(name, text, "flag")], environment={}),
+        read([RawSetting(name, text, "flag")], environment={}),
         read(environment={variable: text}),
         read(file=by_file, environment={}),
         read(environment={"BLOOMERY_CONFIG": str(by_file)}),
@@ -125,9 +125,9 @@ def test_all_problems_at_once(tmp_path: Path) -> None:
     )
     around = {"BLOOMERY_MAX_FILTRES": "3", "BLOOMERY_MAXCLIENTS": "many"}
     flags = [
-        Given("log-format", "xml", "--log-format"),
-        Given("maxmemory", "4 quux", "--maxmemory"),
-        Given("nosuch", "1", "--set nosuch"),
+        RawSetting("log-format", "xml", "--log-format"),
+        RawSetting("maxmemory", "4 quux", "--maxmemory"),
+        RawSetting("nosuch", "1", "--set nosuch"),
     ]
     found = read(flags, file=path, environment=around)
     with pytest.raises(errors.InvalidConfiguration) as caught:
@@ -155,11 +155,11 @@ def test_what_does_not_fit_together() -> None:
     and cuckoo filters too small for their buckets are each refused where they were written."""
     found = read(
         [
-            Given("tls-cert", "c.pem", "--tls-cert"),
-            Given("resp-port", "8100", "--resp-port"),
-            Given("webhook-url", "https://example.org/hook", "--set webhook-url"),
-            Given("cf-bucket-size", "200", "--set cf-bucket-size"),
-            Given("cf-initial-size", "10", "--set cf-initial-size"),
+            RawSetting("tls-cert", "c.pem", "--tls-cert"),
+            RawSetting("resp-port", "8100", "--resp-port"),
+            RawSetting("webhook-url", "https://example.org/hook", "--set webhook-url"),
+            RawSetting("cf-bucket-size", "200", "--set cf-bucket-size"),
+            RawSetting("cf-initial-size", "10", "--set cf-initial-size"),
         ],
         environment={},
     )
@@ -167,7 +167,7 @@ def test_what_does_not_fit_together() -> None:
     assert "--set webhook-url: webhook-url is set and webhook-secret is not" in problems(found)
     assert "http-port is 8100, and so is resp-port" in problems(found)
     assert "--set cf-initial-size: cf-initial-size is 10" in problems(found)
-    same = [Given("resp-port", "0", "f"), Given("http-port", "0", "f")]
+    same = [RawSetting("resp-port", "0", "f"), RawSetting("http-port", "0", "f")]
     assert read(same, environment={}).problems == []
 
 
@@ -217,7 +217,9 @@ def test_paths_are_relative_to_the_file(tmp_path: Path, monkeypatch: pytest.Monk
     assert settings.tls_cert == str(tmp_path / "c.pem")
     assert settings.tls_key == "/k.pem"
     monkeypatch.chdir(tmp_path)
-    assert read([Given("data", "d", "--data")], environment={}).settings.data == f"{tmp_path}/d"
+    assert (
+        read([RawSetting("data", "d", "--data")], environment={}).settings.data == f"{tmp_path}/d"
+    )
 
 
 @pytest.mark.parametrize(

@@ -58,11 +58,11 @@ def test_secrets_are_not_shown(tmp_path: Path) -> None:
     (tmp_path / "secret").write_text("p@ss/word")
     found = configured(tmp_path, RIGHT, CACHE_URL="redis://:hidden@cache:6379/1")
     urls = found.sources["urls"]
-    for text in (repr(found), repr(urls), str(urls.shown())):
+    for text in (repr(found), repr(urls), str(urls.as_dict())):
         assert "ss/word" not in text
         assert "p%40ss" not in text
         assert "hidden" not in text
-    assert urls.shown()["url"] == "postgresql+psycopg://db:5433/urls"
+    assert urls.as_dict()["url"] == "postgresql+psycopg://db:5433/urls"
     assert {"p%40ss%2Fword", "hidden"} <= set(found.secrets())
 
 
@@ -222,7 +222,7 @@ def test_passwords_with_signs_of_urls(tmp_path: Path, password: str) -> None:
     text = '[sources.urls]\ntable = "urls"\nkey = "url"\n'
     found = configured(tmp_path, f'{text}url-env = "WHOLE"', WHOLE=url)
     urls = found.sources["urls"]
-    assert urls.shown()["url"] == "postgresql+psycopg://db/urls"
+    assert urls.as_dict()["url"] == "postgresql+psycopg://db/urls"
     assert password in found.secrets()
     (problem,) = configured(tmp_path, f'{text}url = "{url}"').problems
     assert "has a password in it" in str(problem)

@@ -95,7 +95,7 @@ def test_nobody_is_told_of_keys(served: Served) -> None:
     """Nor that the filter has changed: the registry was written each time, thousands a second."""
     _, new = served.follow("bloom")
     told: list[Entry] = []
-    served.engine.on_change.append(told.append)
+    served.engine.on_change.subscribe(told.append)
     before = new.changes
     served.commands.add(OLD, ["a"])
     served.turn()

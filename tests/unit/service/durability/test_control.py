@@ -15,7 +15,7 @@ import pytest
 from bloomery import errors
 from bloomery.service.domain.operations import Op
 from bloomery.service.durability import control, quarantine, segment, snapshots
-from bloomery.service.durability.control import Control, control_file
+from bloomery.service.durability.control import ControlFile, control_file
 from bloomery.service.durability.folder import FORMAT, log_folder
 from bloomery.service.durability.log import segment_path, segments
 from bloomery.service.durability.recovery import recover
@@ -114,12 +114,12 @@ def test_the_control_file(tmp_path: Path) -> None:
     is not taken, and one that is damaged twice is refused."""
     server = filled(tmp_path / "data")
     seq = server.log.seq
-    assert Control.read(server.data) == Control(written=seq, synced=0, rebooted=False)
+    assert ControlFile.read(server.data) == ControlFile(written=seq, synced=0, rebooted=False)
     data = server.killed(tmp_path / "copy")
     raw = control_file(data).read_bytes()
     place = 512 if int.from_bytes(raw[512:520], "little") == seq else 1024
     change(control_file(data), place)
-    found = Control.read(data)
+    found = ControlFile.read(data)
     assert found is not None
     assert found.written == seq - 1
     assert_same(recover(data).state, server.state)
@@ -194,7 +194,7 @@ def test_version_1_is_upgraded(older: tuple[Server, Path]) -> None:
     assert_same(upgraded.state, server.state)
     upgraded.do(Op.ADD, 1, hashes(8, 8))
     upgraded.log.close()
-    assert Control.read(data) == Control(upgraded.log.seq, 0, False)
+    assert ControlFile.read(data) == ControlFile(upgraded.log.seq, 0, False)
     assert_same(recover(data).state, upgraded.state)
     server.log.close()
 

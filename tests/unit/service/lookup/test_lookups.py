@@ -78,7 +78,7 @@ def test_only_so_many_filters_are_kept_count_of(
     assert known == [True, False, True]
     entry = commands.find(b"one")
     commands.drop(b"one")
-    assert commands.lookups.shown(entry) is None
+    assert commands.lookups.info(entry) is None
 
 
 def test_a_changed_filter_is_observed_anew(commands: Commands) -> None:

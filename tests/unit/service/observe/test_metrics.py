@@ -9,7 +9,7 @@ from prometheus_client.parser import text_string_to_metric_families as parse
 
 from bloomery.service.access.permissions import ANYBODY, Role, User
 from bloomery.service.network.tls import Tls
-from bloomery.service.observe.metrics import STORE, render
+from bloomery.service.observe.metrics import STORE
 from bloomery.service.server import Server
 from docs.pages import DOCS
 from unit.service.certificates import Pairs
@@ -51,11 +51,11 @@ def test_the_figures_of_a_filter(tmp_path: Path) -> None:
         async with running(tmp_path, sample_seconds=0) as server:
             filled(server)
             server.commands.contains(b"users", [b"key 1", b"key 2", b"absent"])
-            before = values(render(server, ANYBODY))
+            before = values(server.metrics.render(ANYBODY))
             assert before["bloomery_filter_items", "users"] == 500
             assert ("bloomery_filter_fill_ratio", "users") not in before
             looked_at(server)
-            found = values(render(server, ANYBODY))
+            found = values(server.metrics.render(ANYBODY))
             assert found["bloomery_filter_capacity", "users"] == 1000
             assert found["bloomery_filter_error_rate", "users"] == 0.01
             assert 0.2 < found["bloomery_filter_fill_ratio", "users"] < 0.4
@@ -84,13 +84,13 @@ def test_only_some_are_shown(tmp_path: Path) -> None:
                 filled(server, b"a%d" % number, keys=1)
                 filled(server, b"b%d" % number, keys=1)
             looked_at(server)
-            found = values(render(server, User("ann", Role.READ, (b"b*",))))
+            found = values(server.metrics.render(User("ann", Role.READ, (b"b*",))))
             shown = {name for metric, name in found if metric == "bloomery_filter_items"}
             assert shown == {"b0", "b1", "b2"}
             assert not [name for _, name in found if name.startswith("a")]
             assert found["bloomery_filters", ""] == 6
             assert found["bloomery_filters_not_shown", ""] == 3
-            nothing = values(render(server, User("ann", Role.READ, (b"nothing",))))
+            nothing = values(server.metrics.render(User("ann", Role.READ, (b"nothing",))))
             assert not [name for name, _ in nothing if name.startswith("bloomery_filter_")]
 
     asyncio.run(main())
@@ -105,7 +105,7 @@ def test_any_name_is_a_label(tmp_path: Path) -> None:
             for name in HOSTILE:
                 filled(server, name, keys=1)
             looked_at(server)
-            found = values(render(server, ANYBODY))
+            found = values(server.metrics.render(ANYBODY))
             shown = {name for metric, name in found if metric == "bloomery_filter_items"}
             assert len(shown) == len(HOSTILE)
             assert {'quo"te', "back\\\\slash", "new\\x0aline", "\\x00\\xff", "größe €"} < shown
@@ -121,7 +121,7 @@ def test_names_and_units_follow_the_conventions(tmp_path: Path) -> None:
         async with running(tmp_path, sample_seconds=0) as server:
             filled(server)
             looked_at(server)
-            return render(server, ANYBODY)
+            return server.metrics.render(ANYBODY)
 
     families = list(parse(asyncio.run(main()).decode()))
     assert len({family.name for family in families}) == len(families)
@@ -142,11 +142,11 @@ def test_the_page_has_every_metric(tmp_path: Path) -> None:
         async with running(tmp_path, sample_seconds=0, maxmemory="1gb") as server:
             entry = filled(server)
             server.certificate = Tls(*Pairs(tmp_path).make("server"), server.say)
-            await server.saving.save()
+            await server.snapshots.save()
             server.sampler.take(entry)
             server.commands.add(b"users", [b"one more"])
             server.sampler.take(entry)
-            return render(server, ANYBODY)
+            return server.metrics.render(ANYBODY)
 
     told = {line.split()[2] for line in asyncio.run(main()).decode().splitlines() if "HELP" in line}
     text = (DOCS / "monitoring.md").read_text("utf-8").partition("## Metrics")[2]

@@ -19,7 +19,7 @@ from bloomery.service.durability.log import Log
 from bloomery.service.durability.replay import replay
 from bloomery.service.engine import Engine
 from bloomery.service.policy.alerts import Alerts
-from bloomery.service.policy.enforcer import _SURER, Policies
+from bloomery.service.policy.enforcer import _SURER, PolicyEnforcer
 from bloomery.service.policy.policy import FIELDS, ON_FULL, chosen
 from bloomery.service.sampling.sample import Sample
 from bloomery.sizing.intervals import interval
@@ -35,7 +35,7 @@ class House:
         self.engine = Engine(State(), Log(log, segment=1, seq=0), clock)
         self.commands = Commands(self.engine, Settings())
         self.alerts = Alerts(self.say, lambda: self.now)
-        self.policies = Policies(self.engine, self.alerts, self.say)
+        self.policies = PolicyEnforcer(self.engine, self.alerts, self.say)
         self.rows: list[tuple[int, float, int, int, bytes]] = []
 
     def say(self, text: str, level: str = "info", **fields: Any) -> None:

@@ -189,9 +189,9 @@ def test_dropped_filters_are_forgotten(tmp_path: Path) -> None:
             for _ in range(3):
                 entry = commands.create(SEEN, capacity=100, source="words")
                 await commands.lookup(SEEN, ["absent"])
-                assert commands.lookups.shown(entry) is not None
+                assert commands.lookups.info(entry) is not None
                 await ended(server.rebuilds.start(SEEN, settle=0))
-                assert commands.lookups.shown(entry) is None
+                assert commands.lookups.info(entry) is None
                 assert server.rebuilds.of(entry) is None
                 new = commands.find(SEEN)
                 assert server.rebuilds.of(new) is not None

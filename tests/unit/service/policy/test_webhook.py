@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import trustme
 
-from bloomery.service.config.configuration import Given, read
+from bloomery.service.config.configuration import RawSetting, read
 from bloomery.service.policy import webhook as module
 from bloomery.service.policy.webhook import Webhook, signature
 from unit.service.policy.receiver import Receiver, Request
@@ -221,7 +221,7 @@ def test_nobody_there(sending: Sending) -> None:
 def test_a_url_needs_a_secret(url: str) -> None:
     """Alerts are signed or not sent: a URL without a secret, or a wrong one, is a problem of the
     configuration, which does not show it."""
-    given = Given("webhook-url", url.format(TOKEN), "--set")
+    given = RawSetting("webhook-url", url.format(TOKEN), "--set")
     (problem,) = read([given], environment={}).problems
     assert "webhook-url is" in problem
     assert TOKEN not in problem
@@ -229,10 +229,10 @@ def test_a_url_needs_a_secret(url: str) -> None:
 
 def test_a_secret_comes_from_the_environment_or_a_file(tmp_path: Path) -> None:
     """BLOOMERY_WEBHOOK_SECRET or webhook-secret-file; too short a one is a problem."""
-    url = Given("webhook-url", "https://a.org/x", "--set")
+    url = RawSetting("webhook-url", "https://a.org/x", "--set")
     file = tmp_path / "secret"
     file.write_bytes(SECRET + b"\n")
-    named = Given("webhook-secret-file", str(file), "--set")
+    named = RawSetting("webhook-secret-file", str(file), "--set")
     variable = {"BLOOMERY_WEBHOOK_SECRET": SECRET.decode()}
     for found in (read([url, named], environment={}), read([url], environment=variable)):
         assert found.problems == []

@@ -11,7 +11,7 @@ import pytest
 
 from bloomery.service.registry import writer as module
 from bloomery.service.registry.registry import Registry
-from bloomery.service.registry.tables import FilterRow
+from bloomery.service.registry.tables import RegistryRow
 from bloomery.service.sampling.sample import RAW
 from unit.service.follower import SOON, Follower
 from unit.service.rows import NOW, row, sample
@@ -49,35 +49,35 @@ def follow(tmp_path: Path) -> Iterator[Follow]:
 
     yield make
     for one in made:
-        one.projection.close()
+        one.writer.close()
 
 
 def test_it_starts_with_all_there_is(follow: Follow) -> None:
     """Filters that were there before the projection are in the registry after its start."""
     one = follow()
     one.filters = {1: row(1, b"a"), 2: row(2, b"b")}
-    assert one.projection.behind > 0
-    one.projection.start()
-    assert one.projection.flush(SOON)
+    assert one.writer.behind > 0
+    one.writer.start()
+    assert one.writer.flush(SOON)
     assert one.names() == ["a", "b"]
-    assert one.projection.healthy
-    assert one.projection.behind == 0
+    assert one.writer.healthy
+    assert one.writer.behind == 0
 
 
 def test_changes_follow(follow: Follow) -> None:
     """What is put, changed, dropped and sampled is soon in the tables, without reading all."""
     one = follow()
-    one.projection.start()
-    assert one.projection.flush(SOON)
+    one.writer.start()
+    assert one.writer.flush(SOON)
     one.put(row(1, b"a"), row(2, b"b"))
-    assert one.projection.flush(SOON)
+    assert one.writer.flush(SOON)
     one.put(row(1, b"c"))
-    one.projection.drop([2])
-    one.projection.add_samples([sample(1, NOW), sample(1, NOW + 10), sample(2)])
-    assert one.projection.flush(SOON)
+    one.writer.drop([2])
+    one.writer.add_samples([sample(1, NOW), sample(1, NOW + 10), sample(2)])
+    assert one.writer.flush(SOON)
     assert one.names() == ["c"]
-    one.projection.prune({RAW: NOW + 5})
-    assert one.projection.flush(SOON)
+    one.writer.prune({RAW: NOW + 5})
+    assert one.writer.flush(SOON)
     assert one.ask("SELECT count(*) FROM BloomFilterStats") == [(1,)]
     assert one.reads == 1
 
@@ -87,12 +87,12 @@ def test_of_many_changes_the_last_is_written(
 ) -> None:
     """A filter that changes faster than the database writes costs one row, its newest."""
     one = follow()
-    one.projection.start()
-    assert one.projection.flush(SOON)
+    one.writer.start()
+    assert one.writer.flush(SOON)
     written = []
     put = Registry.put
 
-    def counted(self: Registry, rows: Iterable[FilterRow]) -> dict[int, str]:
+    def counted(self: Registry, rows: Iterable[RegistryRow]) -> dict[int, str]:
         rows = list(rows)
         written.extend(rows)
         return put(self, rows)
@@ -103,7 +103,7 @@ def test_of_many_changes_the_last_is_written(
         for items in range(5000):
             one.put(row(1, b"a", items=items))
         other.rollback()
-    assert one.projection.flush(SOON)
+    assert one.writer.flush(SOON)
     assert one.ask("SELECT items FROM BloomFilterConfig") == [(4999,)]
     assert len(written) < 50
 
@@ -111,68 +111,68 @@ def test_of_many_changes_the_last_is_written(
 def test_the_server_never_waits(follow: Follow) -> None:
     """While somebody holds the database, handing over changes takes no time."""
     one = follow()
-    one.projection.start()
-    assert one.projection.flush(SOON)
+    one.writer.start()
+    assert one.writer.flush(SOON)
     with closing(sqlite3.connect(one.path)) as other:
         other.execute("BEGIN IMMEDIATE")
         began = time.perf_counter()
         for number in range(1000):
             one.put(row(number))
         assert time.perf_counter() - began < 10
-        assert one.projection.behind > 0
-        assert not one.projection.flush(0.05)
+        assert one.writer.behind > 0
+        assert not one.writer.flush(0.05)
         other.rollback()
-    assert one.projection.flush(SOON)
+    assert one.writer.flush(SOON)
     assert len(one.names()) == 1000
 
 
 def test_a_lost_database_is_made_right_again(follow: Follow) -> None:
     """With the file removed in mid-run, the next change brings all of it back."""
     one = follow()
-    one.projection.start()
+    one.writer.start()
     one.put(row(1, b"a"))
-    assert one.projection.flush(SOON)
+    assert one.writer.flush(SOON)
     one.path.unlink()
     one.put(row(2, b"b"))
-    assert wait_until(lambda: one.projection.flush(SOON))
+    assert wait_until(lambda: one.writer.flush(SOON))
     assert one.names() == ["a", "b"]
-    assert one.projection.healthy
+    assert one.writer.healthy
     assert one.reads == 2
 
 
 def test_a_database_that_is_away(follow: Follow, tmp_path: Path) -> None:
     """It says what is wrong, keeps nothing, and catches up when the database is there."""
     one = follow("later/registry.sqlite")
-    one.projection.start()
-    assert wait_until(lambda: not one.projection.healthy)
-    assert "unable to open database file" in str(one.projection.last_error)
+    one.writer.start()
+    assert wait_until(lambda: not one.writer.healthy)
+    assert "unable to open database file" in str(one.writer.last_error)
     for number in range(100):
         one.put(row(number))
-    one.projection.add_samples([sample(1)])
-    assert not one.projection.flush(0.05)
-    assert one.projection.lost_samples == 1
-    behind = one.projection.behind
-    assert wait_until(lambda: one.projection.behind > behind)
+    one.writer.add_samples([sample(1)])
+    assert not one.writer.flush(0.05)
+    assert one.writer.lost_samples == 1
+    behind = one.writer.behind
+    assert wait_until(lambda: one.writer.behind > behind)
     (tmp_path / "later").mkdir()
-    assert one.projection.flush(SOON) or one.projection.flush(SOON)
+    assert one.writer.flush(SOON) or one.writer.flush(SOON)
     assert len(one.names()) == 100
-    assert one.projection.last_error is None
+    assert one.writer.last_error is None
 
 
 def test_too_much_at_once_is_read_again(follow: Follow, monkeypatch: pytest.MonkeyPatch) -> None:
     """More changes than may wait are not kept: all is read instead, and comes out the same."""
     monkeypatch.setattr(module, "MOST_FILTERS", 10)
     one = follow()
-    one.projection.start()
-    assert one.projection.flush(SOON)
+    one.writer.start()
+    assert one.writer.flush(SOON)
     one.put(*(row(number) for number in range(50)))
-    assert one.projection.flush(SOON)
+    assert one.writer.flush(SOON)
     assert one.reads == 2
     assert len(one.names()) == 50
     monkeypatch.setattr(module, "MOST_SAMPLES", 10)
-    one.projection.add_samples(sample(1) for _ in range(25))
-    assert one.projection.flush(SOON)
-    assert one.projection.lost_samples == 15
+    one.writer.add_samples(sample(1) for _ in range(25))
+    assert one.writer.flush(SOON)
+    assert one.writer.lost_samples == 15
     assert one.ask("SELECT count(*) FROM BloomFilterStats") == [(10,)]
 
 
@@ -180,18 +180,18 @@ def test_too_much_at_once_is_read_again(follow: Follow, monkeypatch: pytest.Monk
 def test_a_name_that_another_server_has(follow: Follow, caplog: pytest.LogCaptureFixture) -> None:
     """The conflict is said, in `last_error` and the log; once the name is free, it is taken."""
     one, two = follow(), follow(server="there")
-    one.projection.start()
+    one.writer.start()
     one.put(row(1, b"shared"))
-    assert one.projection.flush(SOON)
-    two.projection.start()
+    assert one.writer.flush(SOON)
+    two.writer.start()
     two.put(row(1, b"shared"), row(2, b"own"))
-    assert not two.projection.flush(SOON)
-    assert wait_until(lambda: not two.projection.healthy and one.names() == ["own", "shared"])
+    assert not two.writer.flush(SOON)
+    assert wait_until(lambda: not two.writer.healthy and one.names() == ["own", "shared"])
     said = "filter shared of server there is left out: server here has that name"
-    assert two.projection.last_error == said
+    assert two.writer.last_error == said
     assert said in caplog.text
-    one.projection.drop([1])
-    assert wait_until(lambda: two.projection.healthy)
+    one.writer.drop([1])
+    assert wait_until(lambda: two.writer.healthy)
     assert two.ask("SELECT server, name FROM BloomFilterConfig ORDER BY name") == [
         ("there", "own"),
         ("there", "shared"),
@@ -202,13 +202,13 @@ def test_a_renamed_filter_ends_the_conflict(follow: Follow) -> None:
     """A filter that was left out is in as soon as it has a name of its own."""
     one, two = follow(), follow(server="there")
     one.filters = {1: row(1, b"shared")}
-    one.projection.start()
-    assert one.projection.flush(SOON)
-    two.projection.start()
+    one.writer.start()
+    assert one.writer.flush(SOON)
+    two.writer.start()
     two.put(row(7, b"shared"))
-    assert wait_until(lambda: not two.projection.healthy)
+    assert wait_until(lambda: not two.writer.healthy)
     two.put(row(7, b"other"))
-    assert wait_until(lambda: two.projection.healthy)
+    assert wait_until(lambda: two.writer.healthy)
     assert one.names() == ["other", "shared"]
 
 
@@ -218,40 +218,40 @@ def test_whatever_fails_is_survived(follow: Follow) -> None:
     rows, failing = one.read, threading.Event()
     failing.set()
 
-    def read() -> Iterable[FilterRow]:
+    def read() -> Iterable[RegistryRow]:
         if failing.is_set():
             raise ZeroDivisionError("of the server")
         return rows()
 
     one.read = read  # type: ignore[method-assign]
     one.put(row(1, b"a"))
-    one.projection.start()
-    assert wait_until(lambda: one.projection.last_error == "of the server")
+    one.writer.start()
+    assert wait_until(lambda: one.writer.last_error == "of the server")
     failing.clear()
-    assert wait_until(lambda: one.projection.flush(SOON))
+    assert wait_until(lambda: one.writer.flush(SOON))
     assert one.names() == ["a"]
 
 
 def test_closing_writes_what_waits(follow: Follow) -> None:
     """`close` loses nothing while the database is there, and says so."""
     one = follow()
-    one.projection.start()
-    assert one.projection.flush(SOON)
+    one.writer.start()
+    assert one.writer.flush(SOON)
     one.put(*(row(number) for number in range(500)))
-    assert one.projection.close(SOON)
+    assert one.writer.close(SOON)
     assert len(one.names()) == 500
 
 
 def test_closing_does_not_wait_for_a_lost_database(follow: Follow) -> None:
     """`close` returns at once when the database is away, and says that something was left."""
     one = follow("no/registry.sqlite")
-    one.projection.start()
-    assert wait_until(lambda: not one.projection.healthy)
+    one.writer.start()
+    assert wait_until(lambda: not one.writer.healthy)
     began = time.monotonic()
-    assert not one.projection.close(SOON)
+    assert not one.writer.close(SOON)
     assert time.monotonic() - began < 15  # of 30
 
 
 def test_closing_before_the_start(follow: Follow) -> None:
     """A server that fails while it starts can close what it has not started."""
-    assert not follow().projection.close()
+    assert not follow().writer.close()

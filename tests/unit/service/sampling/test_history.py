@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 import bloomery
 from bloomery.service.domain.state import Entry
-from bloomery.service.sampling.history import Figures, Track
+from bloomery.service.sampling.history import Figures, FilterHistory
 from bloomery.service.sampling.sample import HOUR, MINUTE, RAW, Sample
 from unit.service.rows import NOW, sample
 
@@ -37,7 +37,7 @@ class Filter:
 
     def __init__(self, one: Entry | None = None) -> None:
         self.entry = one or entry()
-        self.track = Track()
+        self.history = FilterHistory()
         self.now, self.steady = START, 1000.0
         self.adds = self.checks = 0
         self.written: list[Sample] = []
@@ -49,8 +49,8 @@ class Filter:
         self.adds += adds
         self.checks += checks
         found = figures(self.adds, self.adds, self.checks, self.checks // 2)
-        taken = self.track.take(self.entry, found, 256, self.now, self.steady)
-        self.written += self.track.rows(taken, self.steady)
+        taken = self.history.take(self.entry, found, 256, self.now, self.steady)
+        self.written += self.history.rows(taken, self.steady)
         return taken
 
     def of(self, span: int) -> list[Sample]:
@@ -156,9 +156,9 @@ def test_the_rest_is_written_at_the_end() -> None:
     one = Filter()
     for _ in range(20):
         one.pass_time(5, adds=1)
-    one.written += one.track.rest()
+    one.written += one.history.rest()
     assert sum(row.adds for row in one.of(MINUTE)) == sum(row.adds for row in one.of(HOUR)) == 19
-    assert one.track.rest() == []
+    assert one.history.rest() == []
 
 
 _STEPS = st.lists(
@@ -183,7 +183,7 @@ def test_clocks_may_jump(steps: list[tuple[float, int, int, float]]) -> None:
         assert taken.seconds == pytest.approx(seconds)
         assert taken.adds_per_second == pytest.approx(adds / taken.seconds)
         assert taken.full_in is None or taken.full_in >= 0
-    one.written += one.track.rest()
+    one.written += one.history.rest()
     for span in (RAW, MINUTE, HOUR):
         rows = one.of(span)
         assert sum(row.adds for row in rows) == one.adds

@@ -22,7 +22,7 @@ use crate::filters::slots::OneKey;
 use crate::keys::hashes::append_hashes;
 use crate::keys::key::hash_key;
 
-pub enum Held {
+pub enum AnyFilter {
     Bloom(Py<Bloom>),
     Family(Py<Family>),
     Chain(Py<Chain>),
@@ -47,62 +47,62 @@ fn pairs(hashes: &[u64]) -> impl Iterator<Item = [u64; 2]> {
     hashes.chunks_exact(2).map(|pair| [pair[0], pair[1]])
 }
 
-impl Held {
-    pub fn new(filter: &Bound<'_, PyAny>) -> Option<Held> {
+impl AnyFilter {
+    pub fn new(filter: &Bound<'_, PyAny>) -> Option<AnyFilter> {
         if let Ok(bloom) = filter.cast::<Bloom>() {
-            return Some(Held::Bloom(bloom.clone().unbind()));
+            return Some(AnyFilter::Bloom(bloom.clone().unbind()));
         }
         if let Ok(chain) = filter.cast::<Chain>() {
-            return Some(Held::Chain(chain.clone().unbind()));
+            return Some(AnyFilter::Chain(chain.clone().unbind()));
         }
         if let Ok(cuckoo) = filter.cast::<Cuckoo>() {
-            return Some(Held::Cuckoo(cuckoo.clone().unbind()));
+            return Some(AnyFilter::Cuckoo(cuckoo.clone().unbind()));
         }
         if let Ok(bank) = filter.cast::<Bank>() {
-            return Some(Held::Bank(bank.clone().unbind()));
+            return Some(AnyFilter::Bank(bank.clone().unbind()));
         }
-        filter.cast::<Family>().ok().map(|family| Held::Family(family.clone().unbind()))
+        filter.cast::<Family>().ok().map(|family| AnyFilter::Family(family.clone().unbind()))
     }
 
-    pub fn clone_ref(&self, py: Python<'_>) -> Held {
+    pub fn clone_ref(&self, py: Python<'_>) -> AnyFilter {
         match self {
-            Held::Bloom(filter) => Held::Bloom(filter.clone_ref(py)),
-            Held::Family(filter) => Held::Family(filter.clone_ref(py)),
-            Held::Chain(filter) => Held::Chain(filter.clone_ref(py)),
-            Held::Cuckoo(filter) => Held::Cuckoo(filter.clone_ref(py)),
-            Held::Bank(filter) => Held::Bank(filter.clone_ref(py)),
+            AnyFilter::Bloom(filter) => AnyFilter::Bloom(filter.clone_ref(py)),
+            AnyFilter::Family(filter) => AnyFilter::Family(filter.clone_ref(py)),
+            AnyFilter::Chain(filter) => AnyFilter::Chain(filter.clone_ref(py)),
+            AnyFilter::Cuckoo(filter) => AnyFilter::Cuckoo(filter.clone_ref(py)),
+            AnyFilter::Bank(filter) => AnyFilter::Bank(filter.clone_ref(py)),
         }
     }
 
     /// Is it the same filter?
-    pub fn is(&self, other: &Held) -> bool {
+    pub fn is(&self, other: &AnyFilter) -> bool {
         self.object() == other.object()
     }
 
     fn object(&self) -> *mut ffi::PyObject {
         match self {
-            Held::Bloom(filter) => filter.as_ptr(),
-            Held::Family(filter) => filter.as_ptr(),
-            Held::Chain(filter) => filter.as_ptr(),
-            Held::Cuckoo(filter) => filter.as_ptr(),
-            Held::Bank(filter) => filter.as_ptr(),
+            AnyFilter::Bloom(filter) => filter.as_ptr(),
+            AnyFilter::Family(filter) => filter.as_ptr(),
+            AnyFilter::Chain(filter) => filter.as_ptr(),
+            AnyFilter::Cuckoo(filter) => filter.as_ptr(),
+            AnyFilter::Bank(filter) => filter.as_ptr(),
         }
     }
 
     /// Words of hash a key.
     #[inline(always)]
     pub fn width(&self) -> usize {
-        if matches!(self, Held::Chain(_) | Held::Bank(_)) { 2 } else { 1 }
+        if matches!(self, AnyFilter::Chain(_) | AnyFilter::Bank(_)) { 2 } else { 1 }
     }
 
     #[inline(always)]
     pub fn hash(&self, key: &[u8], out: &mut Vec<u64>) {
         match self {
-            Held::Bloom(bloom) => out.push(bloom.get().hasher.hash_bytes(key)),
-            Held::Family(family) => out.push(family.get().hasher.hash_bytes(key)),
-            Held::Chain(chain) => out.extend(chain.get().hashes(key)),
-            Held::Cuckoo(_) => out.push(redis::Cuckoo::hash(key)),
-            Held::Bank(bank) => {
+            AnyFilter::Bloom(bloom) => out.push(bloom.get().hasher.hash_bytes(key)),
+            AnyFilter::Family(family) => out.push(family.get().hasher.hash_bytes(key)),
+            AnyFilter::Chain(chain) => out.extend(chain.get().hashes(key)),
+            AnyFilter::Cuckoo(_) => out.push(redis::Cuckoo::hash(key)),
+            AnyFilter::Bank(bank) => {
                 let tab = memchr::memchr(b'\t', key).unwrap_or(0);
                 let key_at = if key.get(tab) == Some(&b'\t') { tab + 1 } else { 0 };
                 let hasher = bank.get().key_hasher();
@@ -114,9 +114,9 @@ impl Held {
     /// As `hash`, of whatever Python may call a key; RedisBloom's filters know bytes only.
     pub fn hash_any(&self, key: &Bound<'_, PyAny>, out: &mut Vec<u64>) -> PyResult<()> {
         let hasher = match self {
-            Held::Bloom(bloom) => &bloom.get().hasher,
-            Held::Family(family) => &family.get().hasher,
-            Held::Chain(_) | Held::Cuckoo(_) | Held::Bank(_) => {
+            AnyFilter::Bloom(bloom) => &bloom.get().hasher,
+            AnyFilter::Family(family) => &family.get().hasher,
+            AnyFilter::Chain(_) | AnyFilter::Cuckoo(_) | AnyFilter::Bank(_) => {
                 if let Ok(bytes) = key.cast::<PyBytes>() {
                     self.hash(bytes.as_bytes(), out);
                 } else if let Ok(text) = key.cast::<PyString>() {
@@ -135,9 +135,9 @@ impl Held {
     /// Hashes every key of a batch, whatever the library takes as one.
     pub fn hash_all(&self, keys: &Bound<'_, PyAny>, out: &mut Vec<u64>) -> PyResult<()> {
         let hasher = match self {
-            Held::Bloom(bloom) => bloom.get().hasher,
-            Held::Family(family) => family.get().hasher,
-            Held::Chain(_) | Held::Cuckoo(_) | Held::Bank(_) => {
+            AnyFilter::Bloom(bloom) => bloom.get().hasher,
+            AnyFilter::Family(family) => family.get().hasher,
+            AnyFilter::Chain(_) | AnyFilter::Cuckoo(_) | AnyFilter::Bank(_) => {
                 // Columns become lists: these hash bytes in ways of their own.
                 let listed = match keys.getattr("to_pylist").or_else(|_| keys.getattr("tolist")) {
                     Ok(list) => list.call0()?,
@@ -155,15 +155,19 @@ impl Held {
     /// How full it is, from a look at a part of it; of a bank there is nothing to tell.
     pub fn figures(&self, py: Python<'_>, look: Look) -> PyResult<Figures> {
         Ok(match self {
-            Held::Bloom(bloom) => bloom.get().figures(look),
-            Held::Family(family) => {
+            AnyFilter::Bloom(bloom) => bloom.get().figures(look),
+            AnyFilter::Family(family) => {
                 let family = family.get();
                 family.pass_time(py)?;
                 family.gate.read(py, false, |state| state.kind.figures(look))?
             }
-            Held::Chain(chain) => chain.get().gate.read(py, false, |chain| chain.figures(look))?,
-            Held::Cuckoo(cuckoo) => cuckoo.get().gate.read(py, false, |held| held.figures(look))?,
-            Held::Bank(bank) => {
+            AnyFilter::Chain(chain) => {
+                chain.get().gate.read(py, false, |chain| chain.figures(look))?
+            }
+            AnyFilter::Cuckoo(cuckoo) => {
+                cuckoo.get().gate.read(py, false, |held| held.figures(look))?
+            }
+            AnyFilter::Bank(bank) => {
                 let count = bank.get().read(py, false, |bank| Ok(bank.keys()))? as f64;
                 Figures { count, error_rate: f64::NAN, fill_ratio: f64::NAN }
             }
@@ -172,18 +176,18 @@ impl Held {
 
     pub fn nbytes(&self, py: Python<'_>) -> PyResult<usize> {
         Ok(match self {
-            Held::Bloom(bloom) => bloom.get().bits.nbytes(),
-            Held::Family(family) => family
+            AnyFilter::Bloom(bloom) => bloom.get().bits.nbytes(),
+            AnyFilter::Family(family) => family
                 .get()
                 .gate
                 .read(py, false, |state| state.kind.sections().iter().map(Bits::nbytes).sum())?,
-            Held::Chain(chain) => {
+            AnyFilter::Chain(chain) => {
                 chain.get().gate.read(py, false, |chain| chain.size() as usize)?
             }
-            Held::Cuckoo(cuckoo) => {
+            AnyFilter::Cuckoo(cuckoo) => {
                 cuckoo.get().gate.read(py, false, |held| held.size() as usize)?
             }
-            Held::Bank(bank) => bank.get().read(py, false, |bank| Ok(bank.nbytes()))?,
+            AnyFilter::Bank(bank) => bank.get().read(py, false, |bank| Ok(bank.nbytes()))?,
         })
     }
 
@@ -197,7 +201,7 @@ impl Held {
         hashes: &mut Vec<u64>,
         answers: &mut Vec<u8>,
     ) -> PyResult<Option<u64>> {
-        if matches!(self, Held::Bank(_)) {
+        if matches!(self, AnyFilter::Bank(_)) {
             return Ok(None);
         }
         let mut state = seed;
@@ -219,7 +223,7 @@ impl Held {
     /// Would adding so many keys have it grow, and is it so large that this takes long?
     #[inline(always)]
     pub fn needs_room(&self, py: Python<'_>, keys: usize) -> bool {
-        let Held::Family(family) = self else { return false };
+        let AnyFilter::Family(family) = self else { return false };
         let large = family.get().gate.read(py, false, |state| {
             state.kind.room() < keys as u64
                 && state.kind.sections().iter().map(Bits::nbytes).sum::<usize>() > LARGE
@@ -230,29 +234,29 @@ impl Held {
     /// May one key take much longer to add than others? Then many are not added in one go.
     #[inline(always)]
     pub fn is_slow(&self, py: Python<'_>) -> bool {
-        matches!(self, Held::Cuckoo(cuckoo) if cuckoo.get().is_slow(py))
+        matches!(self, AnyFilter::Cuckoo(cuckoo) if cuckoo.get().is_slow(py))
     }
 
     /// Does adding what is there already change anything?
     #[inline(always)]
     pub fn every_add_counts(&self) -> bool {
         match self {
-            Held::Bloom(_) | Held::Chain(_) | Held::Bank(_) => false,
-            Held::Family(family) => family.get().kind_id() != KindId::Scalable,
-            Held::Cuckoo(_) => true,
+            AnyFilter::Bloom(_) | AnyFilter::Chain(_) | AnyFilter::Bank(_) => false,
+            AnyFilter::Family(family) => family.get().kind_id() != KindId::Scalable,
+            AnyFilter::Cuckoo(_) => true,
         }
     }
 
     #[inline(always)]
     pub fn contains(&self, py: Python<'_>, hashes: &[u64], answers: &mut Vec<u8>) -> PyResult<()> {
         match self {
-            Held::Bloom(bloom) if hashes.len() <= FEW => {
+            AnyFilter::Bloom(bloom) if hashes.len() <= FEW => {
                 for h in hashes {
                     answers.push(u8::from(bloom.get().contains(py, *h)?));
                 }
             }
-            Held::Bloom(bloom) => bloom.get().contains_hashes(hashes, answers),
-            Held::Family(family) => {
+            AnyFilter::Bloom(bloom) => bloom.get().contains_hashes(hashes, answers),
+            AnyFilter::Family(family) => {
                 let family = family.get();
                 family.pass_time(py)?;
                 family.gate.read(py, false, |state| {
@@ -265,13 +269,13 @@ impl Held {
                     }
                 })?;
             }
-            Held::Chain(chain) => chain.get().gate.read(py, false, |chain| {
+            AnyFilter::Chain(chain) => chain.get().gate.read(py, false, |chain| {
                 answers.extend(pairs(hashes).map(|pair| u8::from(chain.contains(pair))));
             })?,
-            Held::Cuckoo(cuckoo) => cuckoo.get().gate.read(py, false, |cuckoo| {
+            AnyFilter::Cuckoo(cuckoo) => cuckoo.get().gate.read(py, false, |cuckoo| {
                 answers.extend(hashes.iter().map(|h| u8::from(cuckoo.contains(*h))));
             })?,
-            Held::Bank(bank) => {
+            AnyFilter::Bank(bank) => {
                 return bank.get().read(py, false, |bank| {
                     for [user, h] in pairs(hashes) {
                         answers.push(u8::from(bank.contains(user, h)?));
@@ -287,7 +291,7 @@ impl Held {
     /// the first key of a command, and not before each.
     #[inline(always)]
     pub fn check_layers(&self, py: Python<'_>) -> Result<(), Refusal> {
-        let Held::Cuckoo(cuckoo) = self else { return Ok(()) };
+        let AnyFilter::Cuckoo(cuckoo) = self else { return Ok(()) };
         let layers = cuckoo.get().gate.read(py, false, |cuckoo| cuckoo.layers().len());
         if layers.map_err(|problem| refusal(&problem))? < MOST_LAYERS.load(Relaxed) {
             return Ok(());
@@ -304,16 +308,16 @@ impl Held {
         answers: &mut Vec<u8>,
     ) -> Result<(), Refusal> {
         match self {
-            Held::Bloom(bloom) if hashes.len() <= FEW => {
+            AnyFilter::Bloom(bloom) if hashes.len() <= FEW => {
                 for h in hashes {
                     answers.push(u8::from(bloom.get().add(py, *h).map_err(|e| refusal(&e))?));
                 }
                 Ok(())
             }
-            Held::Bloom(bloom) => {
+            AnyFilter::Bloom(bloom) => {
                 bloom.get().add_hashes(py, hashes, answers).map_err(|e| refusal(&e))
             }
-            Held::Family(family) => {
+            AnyFilter::Family(family) => {
                 let before = answers.len();
                 change(py, family, |kind| {
                     let left = &hashes[answers.len() - before..];
@@ -326,20 +330,20 @@ impl Held {
                     kind.add_all(&mut fill(left), &mut |some| answers.extend_from_slice(some))
                 })
             }
-            Held::Chain(chain) => flat(chain.get().gate.write(py, false, |chain| {
+            AnyFilter::Chain(chain) => flat(chain.get().gate.write(py, false, |chain| {
                 for pair in pairs(hashes) {
                     answers.push(u8::from(chain.add(pair)?));
                 }
                 Ok(())
             })),
-            Held::Cuckoo(cuckoo) => flat(cuckoo.get().gate.write(py, false, |cuckoo| {
+            AnyFilter::Cuckoo(cuckoo) => flat(cuckoo.get().gate.write(py, false, |cuckoo| {
                 for h in hashes {
                     cuckoo.add(*h)?;
                     answers.push(1);
                 }
                 Ok(())
             })),
-            Held::Bank(bank) => {
+            AnyFilter::Bank(bank) => {
                 let added = bank.get().write(py, false, |bank| {
                     for [user, h] in pairs(hashes) {
                         answers.push(u8::from(bank.add(user, h)?));
@@ -358,16 +362,16 @@ impl Held {
         answers: &mut Vec<u8>,
     ) -> Result<(), Refusal> {
         match self {
-            Held::Bloom(_) | Held::Chain(_) | Held::Bank(_) => Err(Refusal::Never(
+            AnyFilter::Bloom(_) | AnyFilter::Chain(_) | AnyFilter::Bank(_) => Err(Refusal::Never(
                 "this kind of filter cannot remove keys: counting, deletable and cuckoo ones can",
             )),
-            Held::Family(family) => change(py, family, |kind| {
+            AnyFilter::Family(family) => change(py, family, |kind| {
                 for h in hashes {
                     answers.push(u8::from(kind.remove(*h)? == Removal::Removed));
                 }
                 Ok(())
             }),
-            Held::Cuckoo(cuckoo) => flat(cuckoo.get().gate.write(py, false, |cuckoo| {
+            AnyFilter::Cuckoo(cuckoo) => flat(cuckoo.get().gate.write(py, false, |cuckoo| {
                 for h in hashes {
                     answers.push(u8::from(cuckoo.remove(*h)?));
                 }
@@ -378,15 +382,15 @@ impl Held {
 
     pub fn count(&self, py: Python<'_>, hash: &[u64]) -> PyResult<u64> {
         match self {
-            Held::Family(family) => {
+            AnyFilter::Family(family) => {
                 let family = family.get();
                 family.pass_time(py)?;
                 family.gate.read(py, false, |state| state.kind.count(hash[0]))
             }
-            Held::Cuckoo(cuckoo) => {
+            AnyFilter::Cuckoo(cuckoo) => {
                 cuckoo.get().gate.read(py, false, |cuckoo| cuckoo.count(hash[0]))
             }
-            Held::Bloom(_) | Held::Chain(_) | Held::Bank(_) => {
+            AnyFilter::Bloom(_) | AnyFilter::Chain(_) | AnyFilter::Bank(_) => {
                 let mut answers = Vec::with_capacity(1);
                 self.contains(py, hash, &mut answers)?;
                 Ok(answers.first().map_or(0, |answer| u64::from(*answer)))

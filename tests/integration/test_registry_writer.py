@@ -21,10 +21,10 @@ psycopg = require("psycopg")
 def one(postgres_url: str) -> Iterator[Follower]:
     """A server in small, with its registry in PostgreSQL and up to date."""
     made = Follower(postgres_url)
-    made.projection.start()
-    assert made.projection.flush(SOON)
+    made.writer.start()
+    assert made.writer.flush(SOON)
     yield made
-    made.projection.close()
+    made.writer.close()
 
 
 def shown(url: str) -> dict[int, str]:
@@ -43,23 +43,23 @@ def test_postgresql_killed_in_mid_run(
 ) -> None:
     """The server goes on as if nothing were; when PostgreSQL is back, so is every row."""
     one.put(row(1, b"before"), row(2, b"dropped meanwhile"))
-    assert one.projection.flush(SOON)
+    assert one.writer.flush(SOON)
     postgres.kill()
     began = time.perf_counter()
     for number in range(3, 1000):
         one.put(row(number))
     one.drop(2)
-    one.projection.add_samples([sample(1)])
+    one.writer.add_samples([sample(1)])
     assert time.perf_counter() - began < 5
-    assert wait_until(lambda: not one.projection.healthy)
-    assert postgres.password not in str(one.projection.last_error)
-    assert one.projection.behind > 0
+    assert wait_until(lambda: not one.writer.healthy)
+    assert postgres.password not in str(one.writer.last_error)
+    assert one.writer.behind > 0
     postgres.start()
-    assert wait_until(lambda: one.projection.flush(SOON))
+    assert wait_until(lambda: one.writer.flush(SOON))
     assert shown(postgres_url) == expected(one)
-    assert one.projection.last_error is None
+    assert one.writer.last_error is None
     one.put(row(5, b"and on it goes"))
-    assert one.projection.flush(SOON)
+    assert one.writer.flush(SOON)
     assert shown(postgres_url) == expected(one)
 
 
@@ -75,12 +75,12 @@ def test_killed_again_and_again(one: Follower, postgres: PostgresServer, postgre
                 one.drop(number)
             else:
                 one.put(row(number, b"%d of %d" % (chance.randrange(10**9), number)))
-            one.projection.add_samples([sample(number)])
+            one.writer.add_samples([sample(number)])
             time.sleep(0.001)
         postgres.kill()
         one.put(row(0, b"while it is away"))
         postgres.start()
-    assert wait_until(lambda: one.projection.flush(SOON))
+    assert wait_until(lambda: one.writer.flush(SOON))
     assert shown(postgres_url) == expected(one)
 
 
@@ -92,7 +92,7 @@ def test_a_connection_that_is_cut_is_made_again(one: Follower, postgres_url: str
             " WHERE datname = current_database() AND pid <> pg_backend_pid()"
         )
     one.put(row(1))
-    assert one.projection.flush(SOON)
+    assert one.writer.flush(SOON)
     assert one.reads == 1
     assert shown(postgres_url) == expected(one)
 
@@ -105,21 +105,21 @@ def test_a_locked_table_holds_up_nobody(one: Follower, postgres_url: str) -> Non
         for number in range(1000):
             one.put(row(number))
         assert time.perf_counter() - began < 5
-        assert not one.projection.flush(0.1)
-        assert one.projection.behind > 0
-    assert one.projection.flush(SOON)
+        assert not one.writer.flush(0.1)
+        assert one.writer.behind > 0
+    assert one.writer.flush(SOON)
     assert shown(postgres_url) == expected(one)
 
 
 def test_tables_that_somebody_dropped_are_made_again(one: Follower, postgres_url: str) -> None:
     """A registry that was wiped is filled again at the next change."""
     one.put(row(1))
-    assert one.projection.flush(SOON)
+    assert one.writer.flush(SOON)
     with psycopg.connect(postgres_url) as other:
         other.execute("DROP SCHEMA public CASCADE")
         other.execute("CREATE SCHEMA public")
     one.put(row(2))
-    assert wait_until(lambda: one.projection.flush(SOON))
+    assert wait_until(lambda: one.writer.flush(SOON))
     assert shown(postgres_url) == expected(one)
 
 
@@ -127,11 +127,11 @@ def test_a_wrong_password_is_said_but_not_shown(postgres: PostgresServer) -> Non
     """The error names the user and the reason, and no password."""
     url = postgres.url("postgres").replace(postgres.password, "hunter2hunter2")
     one = Follower(url)
-    one.projection.start()
-    assert wait_until(lambda: not one.projection.healthy)
-    assert "password authentication failed" in str(one.projection.last_error)
-    assert "hunter2" not in str(one.projection.last_error)
-    assert not one.projection.close()
+    one.writer.start()
+    assert wait_until(lambda: not one.writer.healthy)
+    assert "password authentication failed" in str(one.writer.last_error)
+    assert "hunter2" not in str(one.writer.last_error)
+    assert not one.writer.close()
 
 
 def test_servers_that_start_at_once(postgres_url: str) -> None:

@@ -16,18 +16,18 @@ pub const MANY: usize = 4096;
 const STEP: usize = 1024;
 
 /// How far one has come.
-pub enum Went {
+pub enum Progress {
     /// It is answered.
     Done,
     /// It is for Python, and here are its arguments.
     Words(Vec<Py<PyBytes>>),
     /// There is more to do, in the next round of the loop.
     More,
-    /// It waits for somebody who works on all of the filter.
+    /// It waits until the filter is no longer locked.
     Waits,
 }
 
-pub enum Long {
+pub enum Sliced {
     /// Keys of a filter, which had this number when they came; None: there was none.
     Keys {
         act: Act,
@@ -39,7 +39,7 @@ pub enum Long {
     Words(Vec<Py<PyBytes>>),
 }
 
-impl Long {
+impl Sliced {
     /// Begins with the command that the parser has read; `seen`: Python is to see it anyway.
     pub fn new(
         py: Python<'_>,
@@ -48,7 +48,7 @@ impl Long {
         command: &[u8],
         output: &Output,
         seen: bool,
-    ) -> Long {
+    ) -> Sliced {
         if let Some((act, door, true)) = usual(parser.argument(command, 0)).filter(|_| !seen) {
             let entry = names.get(parser.argument(command, 1));
             let entry = entry.filter(|entry| entry.door == door);
@@ -57,10 +57,10 @@ impl Long {
             let id = entry.filter(|entry| !grows(entry)).map(|entry| entry.id);
             if !loading && (id.is_some() || !act.writes()) {
                 let replies = Output { resp3: output.resp3, ..Output::default() };
-                return Long::Keys { act, door, id, done: 0, replies };
+                return Sliced::Keys { act, door, id, done: 0, replies };
             }
         }
-        Long::Words(Vec::new())
+        Sliced::Words(Vec::new())
     }
 
     /// Does some of it, until that time.
@@ -72,20 +72,20 @@ impl Long {
         command: &[u8],
         output: &mut Output,
         until: Instant,
-    ) -> Went {
+    ) -> Progress {
         match self {
-            Long::Words(words) => loop {
+            Sliced::Words(words) => loop {
                 if words.len() == parser.len() {
-                    return Went::Words(std::mem::take(words));
+                    return Progress::Words(std::mem::take(words));
                 }
                 for index in words.len()..parser.len().min(words.len() + STEP) {
                     words.push(PyBytes::new(py, parser.argument(command, index)).unbind());
                 }
                 if Instant::now() >= until {
-                    return Went::More;
+                    return Progress::More;
                 }
             },
-            Long::Keys { act, door, id, done, replies } => {
+            Sliced::Keys { act, door, id, done, replies } => {
                 let (act, door) = (*act, *door);
                 let name = parser.argument(command, 1);
                 let refusal = loop {
@@ -93,8 +93,8 @@ impl Long {
                     if next == parser.len() {
                         break None;
                     }
-                    if names.is_busy(name) {
-                        return Went::Waits;
+                    if names.is_locked(name) {
+                        return Progress::Waits;
                     }
                     let refusing = names.refusing && act.writes();
                     let (entry, mut work) = names.split(name);
@@ -102,13 +102,13 @@ impl Long {
                     if now.map(|entry| entry.id) != *id || refusing {
                         let why = "ERR the filter was dropped, or the log cannot be written";
                         output.one(act, |output| output.error(why));
-                        return Went::Done;
+                        return Progress::Done;
                     }
                     let last = parser.len().min(next + STEP);
                     let result = match entry.filter(|_| id.is_some()) {
                         Some(entry) => {
                             for index in next..last {
-                                entry.held.hash(parser.argument(command, index), work.hashes);
+                                entry.filter.hash(parser.argument(command, index), work.hashes);
                             }
                             match act {
                                 Act::Contains => entry.contains(py, &mut work).map_err(failed),
@@ -126,7 +126,7 @@ impl Long {
                         break Some(refusal);
                     }
                     if Instant::now() >= until {
-                        return Went::More;
+                        return Progress::More;
                     }
                 };
                 output.one(act, |output| {
@@ -136,7 +136,7 @@ impl Long {
                         output.error(&text(door, &refusal));
                     }
                 });
-                Went::Done
+                Progress::Done
             }
         }
     }

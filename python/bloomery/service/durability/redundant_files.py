@@ -1,11 +1,12 @@
-"""Two copies of every filter's file, one in each of the last two generations: two files, never two
-names of one.
+"""Redundancy of snapshots: every filter is in two files, one in each of the last two generations,
+and never two names of one file.
 
     generation 7    a7 ──linked──> 9        a filter that does not change has two files, which take
     generation 8    b8 ──linked──> 10       turns: nothing is written, and each is in every second
                                             generation
 
-Both are read whole by turns, and one that is damaged is written anew from the other.
+They are scrubbed: both are read whole by turns, and one that is damaged is written anew from the
+other.
 """
 
 from __future__ import annotations
@@ -19,10 +20,10 @@ from typing import BinaryIO, cast
 
 from bloomery import _native, errors
 from bloomery.service.durability import snapshots
-from bloomery.service.durability.snapshots import Generation, Saved
+from bloomery.service.durability.snapshots import Manifest, ManifestEntry
 from bloomery.storage import files
 
-__all__ = ["Copies", "copy", "verify"]
+__all__ = ["RedundantFiles", "copy", "verify"]
 
 # Files up to SMALL are read whole for every snapshot; of the larger ones those that were not for
 # the longest time, as long as they are not more than this together (but at least one).
@@ -30,12 +31,12 @@ SMALL = 1 << 20
 BUDGET = 256 << 20
 
 
-def verify(path: Path, saved: Saved) -> None:
+def verify(path: Path, saved: ManifestEntry) -> None:
     """Read a file whole; CorruptData unless it is as it was saved."""
     _read(path, saved, None)
 
 
-def copy(source: Path, saved: Saved, target: Path) -> None:
+def copy(source: Path, saved: ManifestEntry, target: Path) -> None:
     """Copy a file and verify what was read. The bytes go through us: a copy that the kernel makes
     may share the source's blocks on the disk, and then it is no second one."""
     with target.open("wb") as raw:
@@ -44,7 +45,7 @@ def copy(source: Path, saved: Saved, target: Path) -> None:
         os.fsync(raw.fileno())
 
 
-def _read(path: Path, saved: Saved, target: BinaryIO | None) -> None:
+def _read(path: Path, saved: ManifestEntry, target: BinaryIO | None) -> None:
     try:
         snapshots.check_file(path, saved)
         with path.open("rb") as file:
@@ -59,27 +60,27 @@ def _read(path: Path, saved: Saved, target: BinaryIO | None) -> None:
                 nbytes += len(part)
                 if target is not None:
                     target.write(part)
-        if head:
-            _native.read_header(head, None)  # it has a checksum of its own
     except FileNotFoundError:
         raise errors.CorruptData(f"{path}: missing") from None
-    except errors.CorruptData as problem:
-        text = str(problem)
-        raise errors.CorruptData(text if str(path) in text else f"{path}: {text}") from None
+    if head:
+        try:
+            _native.read_header(head, None)  # it has a checksum of its own
+        except errors.CorruptData as problem:
+            raise errors.CorruptData(f"{path}: {problem}") from None
     if nbytes != saved.nbytes or found != saved.checksum:
         raise errors.CorruptData(f"{path}: damaged: its checksum does not hold")
 
 
-class Copies:
+class RedundantFiles:
     """The files of the generation that a new one is made from (`base`), and those of the one before
     it that are of the same bytes. Methods raise CorruptData if neither can be used."""
 
     def __init__(
-        self, data: Path, base: Generation, folder: Path, say: Callable[[str], None]
+        self, data: Path, base: Manifest, folder: Path, say: Callable[[str], None]
     ) -> None:
-        """`folder` is where the new generation is made; `say` is told what is damaged."""
+        """`folder` is where the new generation is made; `say` is called with what is damaged."""
         self.data, self.base, self.folder, self.say = data, base, folder, say
-        self.verified: dict[str, list[int]] = {}  # of the new generation (see Generation)
+        self.verified: dict[str, list[int]] = {}  # of the new generation (see Manifest)
         self._spare = self._before()
         self._due: set[Path] = set()
 
@@ -88,12 +89,12 @@ class Copies:
         for number in reversed(snapshots.generations(self.data)):
             if number < self.base.number:
                 with contextlib.suppress(errors.CorruptData):
-                    before = Generation.read(self.data, number)
+                    before = Manifest.read(self.data, number)
                     return self._same(before)
         return {}
 
-    def _same(self, before: Generation) -> dict[str, Path]:
-        def content(one: Saved) -> tuple[object, ...]:
+    def _same(self, before: Manifest) -> dict[str, Path]:
+        def content(one: ManifestEntry) -> tuple[object, ...]:
             return one.file, one.nbytes, one.checksum, one.head, one.partial
 
         folder, found = snapshots.folder_of(self.data, before.number), {}
@@ -105,17 +106,17 @@ class Copies:
                     found[one.file] = spare
         return found
 
-    def _own(self, saved: Saved) -> Path:
+    def _own(self, saved: ManifestEntry) -> Path:
         return snapshots.folder_of(self.data, self.base.number) / saved.file
 
-    def _times(self, saved: Saved) -> tuple[int, int]:
+    def _times(self, saved: ManifestEntry) -> tuple[int, int]:
         """When the base's file and the spare one were last read whole; 0: nobody knows."""
         match self.base.verified.get(saved.file):
             case [int(own), int(spare)]:
                 return own, spare
         return 0, 0
 
-    def choose(self, unchanged: Iterable[Saved]) -> None:
+    def choose(self, unchanged: Iterable[ManifestEntry]) -> None:
         """Choose which of these are verified now: the small, those that have another size or head
         than they should, and those that were not for longest. Those without a second copy are read
         in any case, to make it."""
@@ -135,7 +136,7 @@ class Copies:
                 self._due.add(path)
             left -= nbytes
 
-    def bring(self, saved: Saved) -> None:
+    def bring(self, saved: ManifestEntry) -> None:
         """Bring the file of a filter that did not change into the new generation."""
         own, spare, target = self._own(saved), self._spare.get(saved.file), self.folder / saved.file
         now, times = self.base.number, self._times(saved)
@@ -151,7 +152,7 @@ class Copies:
             times = (now if spare in self._due else times[1], now if own in self._due else times[0])
         self.verified[saved.file] = list(times)
 
-    def copy(self, saved: Saved, target: Path) -> None:
+    def copy(self, saved: ManifestEntry, target: Path) -> None:
         """Copy the file, from whichever is whole; the other is mended."""
         own, spare = self._own(saved), self._spare.get(saved.file)
         try:
@@ -163,7 +164,7 @@ class Copies:
             copy(spare, saved, target)
             self._mend(own, spare, saved)
 
-    def whole(self, saved: Saved) -> Path:
+    def whole(self, saved: ManifestEntry) -> Path:
         """The base's own file, verified, or mended if it was not whole."""
         own, spare = self._own(saved), self._spare.get(saved.file)
         try:
@@ -175,7 +176,7 @@ class Copies:
             self._mend(own, spare, saved)
         return own
 
-    def _is_whole(self, path: Path, saved: Saved) -> bool:
+    def _is_whole(self, path: Path, saved: ManifestEntry) -> bool:
         try:
             verify(path, saved)
         except errors.CorruptData as problem:
@@ -183,7 +184,7 @@ class Copies:
             return False
         return True
 
-    def _mend(self, path: Path, good: Path, saved: Saved) -> None:
+    def _mend(self, path: Path, good: Path, saved: ManifestEntry) -> None:
         """Write a damaged file anew. It gets its name when it is whole and on the disk."""
         made = self.folder / f".{saved.file}.tmp"
         copy(good, saved, made)
@@ -191,7 +192,7 @@ class Copies:
         files.sync_folder(str(path.parent))
 
 
-def _seems_whole(path: Path, saved: Saved) -> bool:
+def _seems_whole(path: Path, saved: ManifestEntry) -> bool:
     try:
         snapshots.check_file(path, saved)
     except (errors.CorruptData, FileNotFoundError):
@@ -199,7 +200,7 @@ def _seems_whole(path: Path, saved: Saved) -> bool:
     return True
 
 
-def _link(source: Path, saved: Saved, target: Path) -> None:
+def _link(source: Path, saved: ManifestEntry, target: Path) -> None:
     try:
         os.link(source, target)
     except OSError:  # no hard links here

@@ -13,11 +13,11 @@ import pytest
 
 from bloomery import errors
 from bloomery.service.domain.operations import Op
-from bloomery.service.durability import copies, snapshots, snapshotter
+from bloomery.service.durability import redundant_files, snapshots, snapshotter
 from bloomery.service.durability.folder import log_folder
 from bloomery.service.durability.log import segments
 from bloomery.service.durability.recovery import recover
-from bloomery.service.durability.snapshots import Generation
+from bloomery.service.durability.snapshots import Manifest
 from conftest import effort
 from unit.service.durability.serving import LARGE, SETTINGS, Server, assert_same, hashes
 
@@ -168,16 +168,16 @@ def test_large_files_are_verified_by_turns(
 ) -> None:
     """Of large files a snapshot reads some, those that were not read for the longest time: so each
     is read in time, and none takes more than its part."""
-    monkeypatch.setattr(copies, "SMALL", 0)
-    monkeypatch.setattr(copies, "BUDGET", 1)  # one file a snapshot
+    monkeypatch.setattr(redundant_files, "SMALL", 0)
+    monkeypatch.setattr(redundant_files, "BUDGET", 1)  # one file a snapshot
     read: list[Path] = []
-    verify = copies.verify
+    verify = redundant_files.verify
 
-    def watched(path: Path, saved: snapshots.Saved) -> None:
+    def watched(path: Path, saved: snapshots.ManifestEntry) -> None:
         read.append(path)
         verify(path, saved)
 
-    monkeypatch.setattr(copies, "verify", watched)
+    monkeypatch.setattr(redundant_files, "verify", watched)
     server = Server(tmp_path / "data")
     numbers = [server.create("bloom", str(name)) for name in range(3)]
     server.snapshot()
@@ -205,13 +205,13 @@ def test_the_manifest_says_when(tmp_path: Path) -> None:
     number = server.create("bloom")
     server.snapshot()
     newest = server.snapshot()
-    assert Generation.read(tmp_path, newest).verified == {f"{number}.bloomery": [2, 2]}
+    assert Manifest.read(tmp_path, newest).verified == {f"{number}.bloomery": [2, 2]}
     for nonsense in ({}, {f"{number}.bloomery": ["x"]}, {f"{number}.bloomery": 7}):
-        generation = Generation.read(tmp_path, newest)
+        generation = Manifest.read(tmp_path, newest)
         generation.verified = nonsense  # type: ignore[assignment]
         generation.write(snapshots.folder_of(tmp_path, newest))
         newest = server.snapshot()
-        (times,) = Generation.read(tmp_path, newest).verified.values()
+        (times,) = Manifest.read(tmp_path, newest).verified.values()
         assert times == [newest - 1, newest - 1]
     server.log.close()
 
