@@ -11,7 +11,7 @@ from weakref import WeakSet
 from bloomery.service.access.audit import Audit
 from bloomery.service.access.authentication import Access
 from bloomery.service.access.permissions import User
-from bloomery.service.background import Aside
+from bloomery.service.background import Background
 from bloomery.service.commands import Commands
 from bloomery.service.config.settings import Settings
 from bloomery.service.durability.schedule import SnapshotSchedule
@@ -38,7 +38,7 @@ class HttpContext:
     engine: Engine
     commands: Commands
     turns: Turns
-    aside: Aside
+    background: Background
     saving: SnapshotSchedule
     rebuilds: Rebuilds
     sampler: Sampler

@@ -25,7 +25,7 @@ from typing import Any, Protocol, TypeVar
 from bloomery import errors
 from bloomery.filters.creation import PARAMETERS
 from bloomery.guard.sources.workers import Workers
-from bloomery.service.background import Aside
+from bloomery.service.background import Background
 from bloomery.service.commands import NO_ROOM, Commands
 from bloomery.service.domain.state import Entry
 from bloomery.service.lookup.keytypes import forms
@@ -78,7 +78,7 @@ class RebuildTask:
         self,
         commands: Commands,
         turns: Turns,
-        aside: Aside,
+        background: Background,
         entry: Entry,
         state: Rebuild,
         rows: KeySource,
@@ -88,7 +88,7 @@ class RebuildTask:
     ) -> None:
         self.entry, self.state, self.rows = entry, state, rows
         self._commands, self._engine = commands, commands.engine
-        self._turns, self._aside = turns, aside
+        self._turns, self._background = turns, background
         self._capacity, self._error_rate, self._settle = capacity, error_rate, settle
         self._name = PREFIX + secrets.token_hex(8).encode()
         self._new: Entry | None = None
@@ -114,7 +114,7 @@ class RebuildTask:
             self._thread.submit(batches.close)  # behind what it does
         if hasattr(self.entry.filter, "remove"):
             await asyncio.sleep(settled - time.monotonic())
-        await self._aside.free(self.entry.name)
+        await self._background.unlocked(self.entry.name)
         self._turns.join()
         self._engine.gather()
         self._check()

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from bloomery.service.access.audit import Audit
 from bloomery.service.access.authentication import Access
-from bloomery.service.background import Aside
+from bloomery.service.background import Background
 from bloomery.service.commands import Commands
 from bloomery.service.config.settings import Settings
 from bloomery.service.durability.schedule import SnapshotSchedule
@@ -41,7 +41,7 @@ class RespContext:
     engine: Engine
     commands: Commands
     turns: Turns
-    aside: Aside
+    background: Background
     saving: SnapshotSchedule
     rebuilds: Rebuilds
     registry: RegistryWriter

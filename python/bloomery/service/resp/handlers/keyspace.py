@@ -58,7 +58,7 @@ async def _drop_many(client: ClientState, names: list[bytes]) -> int:
     """Drop many filters, in batches between which others have their turn."""
     dropped = 0
     async for batch in batches(names):
-        await client.context.aside.free(*batch)
+        await client.context.background.unlocked(*batch)
         client.context.turns.join()
         dropped += client.context.commands.drop(*batch)
     return dropped
