@@ -34,6 +34,7 @@ from bloomery.service.durability.log import Fsync
 from bloomery.service.durability.recovery import Recovery, recover
 from bloomery.service.durability.schedule import SnapshotSchedule
 from bloomery.service.engine import Engine
+from bloomery.service.group_commit import GroupCommit
 from bloomery.service.http.context import HttpContext
 from bloomery.service.http.server import HttpServer
 from bloomery.service.lookup.lookups import Lookups
@@ -57,7 +58,6 @@ from bloomery.service.resp.context import RespContext
 from bloomery.service.resp.server import RespServer
 from bloomery.service.sampling.sampler import Sampler
 from bloomery.service.shutdown import Shutdown
-from bloomery.service.turns import Turns
 
 __all__ = ["Server"]
 
@@ -99,7 +99,7 @@ class Server:
     background: Background
     audit: Audit
     engine: Engine
-    turns: Turns
+    turns: GroupCommit
     commands: Commands
     resp: RespServer
     http: HttpServer
@@ -240,7 +240,7 @@ class Server:
         self.engine.shelf.most_layers = self.settings.cf_max_expansions
         self.background = Background(self.engine, defers=node is None)
         on_refuse = partial(log_unavailable, self.alerts)
-        self.turns = Turns(self.engine, on_refuse, self.background.idle)
+        self.turns = GroupCommit(self.engine, on_refuse, self.background.idle)
         if node is not None:
             node.follow(self.engine, self.turns)
 

@@ -16,12 +16,12 @@ from bloomery.service.commands import Commands
 from bloomery.service.config.settings import Settings
 from bloomery.service.durability.schedule import SnapshotSchedule
 from bloomery.service.engine import Engine
+from bloomery.service.group_commit import GroupCommit
 from bloomery.service.network.input_budget import InputBudget
 from bloomery.service.policy.alerts import Alerts
 from bloomery.service.policy.rebuilds import Rebuilds
 from bloomery.service.replication.node import Node
 from bloomery.service.sampling.sampler import Sampler
-from bloomery.service.turns import Turns
 
 __all__ = ["HttpContext"]
 
@@ -37,7 +37,7 @@ class HttpContext:
     intake: InputBudget
     engine: Engine
     commands: Commands
-    turns: Turns
+    turns: GroupCommit
     background: Background
     saving: SnapshotSchedule
     rebuilds: Rebuilds

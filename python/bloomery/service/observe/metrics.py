@@ -25,12 +25,12 @@ from bloomery.service.access.permissions import User
 from bloomery.service.commands import Commands
 from bloomery.service.domain.state import Entry
 from bloomery.service.durability.schedule import SnapshotSchedule
+from bloomery.service.group_commit import GroupCommit
 from bloomery.service.lookup.metrics import LookupFigures
 from bloomery.service.policy.alerts import Alerts
 from bloomery.service.policy.policy import capacity_of
 from bloomery.service.registry.publisher import Publisher
 from bloomery.service.sampling.sampler import Sampler
-from bloomery.service.turns import Turns
 
 __all__ = ["FILTER_FIGURES", "Metrics", "ServerFigures"]
 
@@ -84,7 +84,7 @@ class Metrics:
     def __init__(
         self,
         commands: Commands,
-        turns: Turns,
+        turns: GroupCommit,
         snapshots: SnapshotSchedule,
         publisher: Publisher,
         sampler: Sampler,

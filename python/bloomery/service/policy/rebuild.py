@@ -28,9 +28,9 @@ from bloomery.guard.sources.workers import Workers
 from bloomery.service.background import Background
 from bloomery.service.commands import NO_ROOM, Commands
 from bloomery.service.domain.state import Entry
+from bloomery.service.group_commit import GroupCommit
 from bloomery.service.lookup.keytypes import forms
 from bloomery.service.policy.policy import capacity_of, policy_of
-from bloomery.service.turns import Turns
 
 __all__ = ["KeySource", "Rebuild", "RebuildTask"]
 
@@ -77,7 +77,7 @@ class RebuildTask:
     def __init__(
         self,
         commands: Commands,
-        turns: Turns,
+        turns: GroupCommit,
         background: Background,
         entry: Entry,
         state: Rebuild,

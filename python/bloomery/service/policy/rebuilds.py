@@ -10,9 +10,9 @@ from bloomery.service.background import Background
 from bloomery.service.commands import Commands
 from bloomery.service.domain.operations import quoted
 from bloomery.service.domain.state import Entry
+from bloomery.service.group_commit import GroupCommit
 from bloomery.service.observe.logs import Say
 from bloomery.service.policy.rebuild import PREFIX, KeySource, Rebuild, RebuildTask
-from bloomery.service.turns import Turns
 
 __all__ = ["Rebuilds"]
 
@@ -24,7 +24,9 @@ _MOST = 8  # at once: each has a connection and a filter of its own
 class Rebuilds:
     """The rebuilds that are under way, and how the last one of each filter ended."""
 
-    def __init__(self, commands: Commands, turns: Turns, background: Background, say: Say) -> None:
+    def __init__(
+        self, commands: Commands, turns: GroupCommit, background: Background, say: Say
+    ) -> None:
         self._commands, self._turns, self._background, self._say = commands, turns, background, say
         self._states: dict[int, Rebuild] = {}  # by the number of the filter that has the name
         self._tasks: dict[int, asyncio.Task[None]] = {}

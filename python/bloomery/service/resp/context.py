@@ -13,12 +13,12 @@ from bloomery.service.commands import Commands
 from bloomery.service.config.settings import Settings
 from bloomery.service.durability.schedule import SnapshotSchedule
 from bloomery.service.engine import Engine
+from bloomery.service.group_commit import GroupCommit
 from bloomery.service.network.input_budget import InputBudget
 from bloomery.service.observe.logs import Say
 from bloomery.service.policy.rebuilds import Rebuilds
 from bloomery.service.registry.writer import RegistryWriter
 from bloomery.service.replication.node import Node
-from bloomery.service.turns import Turns
 
 __all__ = ["RespContext"]
 
@@ -40,7 +40,7 @@ class RespContext:
     intake: InputBudget
     engine: Engine
     commands: Commands
-    turns: Turns
+    turns: GroupCommit
     background: Background
     saving: SnapshotSchedule
     rebuilds: Rebuilds
