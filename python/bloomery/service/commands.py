@@ -7,18 +7,13 @@ engine has committed the turn.
 
 from __future__ import annotations
 
-import bisect
-from collections import OrderedDict
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from functools import partial
 from typing import Any, Protocol, TypeVar
 
 from bloomery import errors
 from bloomery.filters import saved
 from bloomery.guard.answer import Answer
-from bloomery.service.access.cursors import Cursors
-from bloomery.service.access.glob import glob
-from bloomery.service.access.permissions import ANYBODY, User
 from bloomery.service.background import Background
 from bloomery.service.config.settings import Settings
 from bloomery.service.domain import operations
@@ -26,6 +21,7 @@ from bloomery.service.domain.deferral import Deferred
 from bloomery.service.domain.operations import Op, quoted
 from bloomery.service.domain.state import Entry
 from bloomery.service.engine import Engine
+from bloomery.service.listing import Listing
 from bloomery.service.lookup.lookups import Lookups
 from bloomery.service.policy import policy
 from bloomery.service.policy.policy import FilterPolicy
@@ -38,7 +34,6 @@ _T = TypeVar("_T")
 MAX_NAME_BYTES = 1024
 NO_ROOM = 2
 AT_ONCE = 4096  # keys: of fewer, in one go, it is a matter of a millisecond
-_ITERATIONS = 16  # for as many different patterns: past that an iteration takes longer
 MAX_EXPORT_BYTES = 4 << 20  # of one chunk: it is copied several times, and all others wait
 
 # A byte for each key: 0 or 1, or NO_ROOM if there was no memory for it; and the refusal (code,
@@ -86,10 +81,7 @@ class Commands:
         self._background = background
         self._store = store
         self._sample = sample
-        self.hidden: set[bytes] = set()  # names that nobody is told: they are not for clients
-        # Numbers of filters, in order, by patterns of names; some may be gone.
-        self._numbers: OrderedDict[tuple[bytes, ...], list[int]] = OrderedDict()
-        self._cursors = Cursors()
+        self.listing = Listing(engine)
 
     # Which filters there are.
 
@@ -143,60 +135,6 @@ class Commands:
         for filter_id in entries:
             self.engine.change(Op.DROP, filter_id)
         return len(entries)
-
-    def names(self, pattern: bytes = b"*", user: User = ANYBODY) -> list[bytes]:
-        """Return the names of a user's own that match a pattern, as Redis has them (* ? [a-z] and
-        backslash)."""
-        self.engine.begin()
-        names = self.visible(user)
-        if pattern == b"*":
-            return names
-        match = glob(pattern)
-        return [name for name in names if match(name)]
-
-    def visible(self, user: User) -> list[bytes]:
-        """Return all names that a user may know of. They are chosen before anything else is done
-        with them: neither what it is nor how long it takes then tells of others."""
-        names, hidden = self.engine.state.names, self.hidden
-        if not user.everything:
-            return [name for name in names if user.covers(name) and name not in hidden]
-        return [name for name in names if name not in hidden] if hidden else [*names]
-
-    def number(self, user: User) -> int:
-        """Return how many filters a user may know of."""
-        if not user.everything:
-            return len(self.visible(user))
-        names = self.engine.state.names
-        return len(names) - len(self.hidden & names.keys())
-
-    def scan(self, cursor: int, count: int, user: User = ANYBODY) -> tuple[int, Iterator[Entry]]:
-        """Return the next cursor and `count` filters of a user's own after this one; from 0 to 0 it
-        meets every filter that is there all the while."""
-        self.engine.begin()
-        state, some = self.engine.state, list[Entry]()
-        if not user.everything:
-            cursor = self._cursors.open(cursor, state.next_id)
-        numbers = self._numbered(user, anew=cursor == 0)
-        at = bisect.bisect_right(numbers, cursor)
-        while at < len(numbers) and len(some) < count:
-            entry = state.filters.get(numbers[at])
-            # Its name may be another one by now.
-            if entry is not None and entry.name not in self.hidden and user.covers(entry.name):
-                some.append(entry)
-            at += 1
-        following = numbers[at - 1] if at < len(numbers) else 0
-        return following if user.everything else self._cursors.seal(following), iter(some)
-
-    def _numbered(self, user: User, *, anew: bool) -> list[int]:
-        """The numbers of a user's own filters, made once for an iteration: it takes long."""
-        patterns = (b"*",) if user.everything else user.patterns
-        if anew or patterns not in self._numbers:
-            names = self.engine.state.names
-            self._numbers[patterns] = sorted(names[name].id for name in self.visible(user))
-            self._numbers.move_to_end(patterns)
-            while len(self._numbers) > _ITERATIONS:
-                self._numbers.popitem(last=False)
-        return self._numbers[patterns]
 
     def info(self, name: bytes, about: dict[str, Any] | None = None) -> dict[str, Any]:
         """All that is known about a filter, ready for JSON; `about` is what it said of itself, if

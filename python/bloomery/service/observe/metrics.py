@@ -108,7 +108,7 @@ class Metrics:
 
     def _visible_entries(self, covers: Callable[[bytes], bool]) -> Iterator[Entry]:
         entries = itertools.islice(self.engine.state.filters.values(), _MOST_NAMES)
-        hidden = self.commands.hidden
+        hidden = self.commands.listing.hidden
         known = (entry for entry in entries if entry.name not in hidden and covers(entry.name))
         whole = (entry for entry in known if entry.filter is not None)
         return itertools.islice(whole, self.settings.metrics_filters)
@@ -191,7 +191,7 @@ class _ServerCollector(Collector):
     def _gauges(self) -> Iterator[tuple[str, str, float | None]]:
         metrics, server = self.metrics, self.server
         snapshots, registry = metrics.snapshots, metrics.publisher.writer
-        filters, log = metrics.commands.number(self.user), metrics.engine.log
+        filters, log = metrics.commands.listing.number(self.user), metrics.engine.log
         yield "ready", "Whether the server takes requests.", server.ready
         yield "start_time_seconds", "When it started, as Unix time.", server.started
         yield "filters", "Filters that there are, and that one may use.", filters

@@ -120,7 +120,7 @@ class RebuildTask:
         self._check()
         new = self._engine.succeed(self.entry)
         states[new.id], self._new = self.state, None
-        self._commands.hidden.discard(self._name)
+        self._commands.listing.hidden.discard(self._name)
         await self._turns.logged()
 
     async def _ask_source(self, what: Callable[..., _T], *args: Any) -> _T:
@@ -158,7 +158,7 @@ class RebuildTask:
         self._turns.join()
         self._check()
         made = commands.create(self._name, old.kind, capacity=wanted, error_rate=rate, **more)
-        commands.hidden.add(self._name)
+        commands.listing.hidden.add(self._name)
         self._new = made
         self._postpone_expiry()
         self._engine.follow(self.entry, made, self._give_up)
@@ -206,4 +206,4 @@ class RebuildTask:
         if self._new is not None and engine.problem is None:
             self._turns.join()
             self._commands.drop(self._new.name)
-            self._commands.hidden.discard(self._name)
+            self._commands.listing.hidden.discard(self._name)

@@ -85,7 +85,7 @@ async def listed(
     while len(rows) < limit and looked < MAX_SCANNED:
         count = min(limit - len(rows), MAX_SCANNED - looked)
         looked += count
-        cursor, entries = commands.scan(cursor, count, user)
+        cursor, entries = commands.listing.scan(cursor, count, user)
         matching = await gathered(entries, lambda entry: matches(entry.name))
         rows += [_row(entry) for entry in matching]
         if cursor == 0:
