@@ -82,6 +82,43 @@ CLIENT = [
 
 GUARD = [
     Twin(
+        "guard/aio.py",
+        "guard/guard.py",
+        [
+            ("answers for asyncio", "answers for threads"),
+            (
+                "async with AsyncGuard(filter, source, cache=LocalCache(10_000), ttl=60) as guard:",
+                "guard = Guard(filter, source, cache=LocalCache(10_000), ttl=60)",
+            ),
+            ('    (await guard.get("alice")).value', 'guard.get("alice").value'),
+            (
+                " Source, cache and queue may\n    have coroutines; what has not is called in a "
+                "thread. With a queue, use it by `async with`: a\n    task then drains the queue.",
+                " Any thread may use it; with a\n    queue, one of its own drains it.",
+            ),
+            ("cache: Any = None", "cache: Cache | None = None"),
+            ("queue: Any = None", "queue: Queue | None = None"),
+            ("Awaitable[None] | None]", "None]"),
+            (
+                "import GuardOptions\n",
+                "import GuardOptions\n    from bloomery.guard.protocols import Cache, Queue\n",
+            ),
+            # A thread may wait where the guard is made; a constructor on a loop cannot.
+            (
+                "        self._drainer = AsyncDrainer(self._core, self.drain)\n",
+                "        self._core.check_sync()\n"
+                "        self._drainer = Drainer(self._core, self.drain)\n"
+                "        self._start()\n",
+            ),
+            ("        await self._start()\n", ""),
+            (
+                "        if core.blocks(core.filter):\n"
+                "            return (await self.get_many([key]))[0]\n",
+                "        # A no costs a filter's `in` and its count, and nothing else.\n",
+            ),
+        ],
+    ),
+    Twin(
         "guard/caches/aioredis.py",
         "guard/caches/redis.py",
         [
@@ -107,12 +144,63 @@ GUARD = [
                 "self._checked = self._closed = False",
                 "self._checked = self._closed = False\n        self._check()",
             ),
-            (", asyncio.TimeoutError", ""),
         ],
     ),
 ]
 
-REDIS: list[Twin] = []
+_REDIS_WORDS = [
+    (" for asyncio", " for threads"),
+    ("redis.filters.aiobase", "redis.filters.base"),
+    ('await seen.contains("alice")', '"alice" in seen'),
+]
+
+REDIS = [
+    Twin(
+        "integrations/redis/wire/aiolink.py",
+        "integrations/redis/wire/baselink.py",
+        [
+            ("on an event loop", "in the caller's thread"),
+            ("Tasks of one loop may share it.", "Threads may share it."),
+            ("AsyncLink", "BaseLink"),
+            ("for_asyncio=True", "for_asyncio=False"),
+            ("import asyncio", "import time"),
+            ("asyncio.sleep", "time.sleep"),
+            ("\n            await cluster.initialize()", ""),  # done when it was made
+            ("AsyncNodePool(node)", "cluster.get_redis_connection(node).connection_pool"),
+        ],
+    ),
+    Twin(
+        "integrations/redis/filters/aiobase.py",
+        "integrations/redis/filters/base.py",
+        [
+            (" for asyncio", " for threads"),
+            ("Tasks of one loop", "Threads"),
+            ("redis.wire.aiolink", "redis.wire.link"),
+            (
+                "    def __contains__(self, key: object) -> bool:\n"
+                '        """Refused: `in` cannot wait for Redis."""\n'
+                '        raise TypeError("`in` cannot wait for Redis: await .contains(key)")\n\n',
+                "",
+            ),
+            ("async def contains", "def __contains__"),
+        ],
+    ),
+    Twin(
+        "integrations/redis/filters/aio.py",
+        "integrations/redis/filters/filter.py",
+        _REDIS_WORDS,
+    ),
+    Twin(
+        "integrations/redis/filters/aiocounting.py",
+        "integrations/redis/filters/counting.py",
+        _REDIS_WORDS,
+    ),
+    Twin(
+        "integrations/redis/filters/aiorotating.py",
+        "integrations/redis/filters/rotating.py",
+        _REDIS_WORDS,
+    ),
+]
 
 TWINS = [*CLIENT, *GUARD, *REDIS]
 

@@ -57,11 +57,6 @@ def verify(bank: Any) -> None:
     bank._verify()
 
 
-def store_of(filter: Any) -> Any:
-    """What does the work of a filter in Redis: its bits, generations, or BF.*."""
-    return filter._store
-
-
 def database_of(source: SqlSource) -> Any:
     """The connections of a source to its database."""
     return source._database
@@ -74,14 +69,14 @@ def core_of(guard: Guard | AsyncGuard) -> Core:
 
 def drainer_of(guard: Guard) -> Any:
     """The thread that drains its queue."""
-    drainer = guard._drainer
-    assert drainer is not None
-    return drainer
+    thread = guard._drainer.thread
+    assert thread is not None
+    return thread
 
 
 def end_drainer(guard: Guard) -> None:
     """End the thread that drains its queue, and nothing else of it."""
     core_of(guard).closing = True
-    guard._wake.set()
+    guard._drainer.stop()
     drainer_of(guard).join()
     core_of(guard).closing = False

@@ -89,7 +89,7 @@ def _fill(there: Stage, wanted: int) -> int:
     node.stop()
     noise = os.urandom(CHUNK)
     with RedisFilter.open(there.url, NAME) as one:
-        strings = one._store
+        strings = one.store
         assert isinstance(strings, Strings)
         for name, size in zip(strings.names, strings.sizes, strict=True):
             for at in range(0, size, CHUNK):

@@ -118,6 +118,12 @@ class FilterFull(BloomeryError, RuntimeError):
 
     code = "filter-full"
 
+    @property
+    def key_at_its_most(self) -> bool:
+        """Is it this key that is in the filter as often as a key can be? Then it is there, and the
+        filter may have room for others. By the core's words: a server sends no more than those."""
+        return "the most there can be" in str(self)
+
 
 class NotEnoughMemory(BloomeryError, MemoryError):
     """The filter would not fit into the memory that is free; nothing was allocated."""

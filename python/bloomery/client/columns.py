@@ -50,7 +50,7 @@ def _has_buffer(keys: Any) -> bool:
     return True
 
 
-class _ArrowStream:
+class _StreamCapsule:
     """A stream that was handed over, for pyarrow to take."""
 
     def __init__(self, capsule: Any) -> None:
@@ -60,7 +60,7 @@ class _ArrowStream:
         return self._capsule
 
 
-class _ArrowArray:
+class _ArrayCapsules:
     """An array that was handed over, for pyarrow to take."""
 
     def __init__(self, capsules: Any) -> None:
@@ -89,9 +89,9 @@ def column_of(keys: Any, arrow: Any) -> Any:
             return None  # pandas: of more than one type, say
         raise
     if isinstance(handed, tuple):
-        column = arrow.chunked_array([arrow.array(_ArrowArray(handed))])
+        column = arrow.chunked_array([arrow.array(_ArrayCapsules(handed))])
     elif handed is not None:
-        column = arrow.chunked_array(_ArrowStream(handed))  # a table's rows are structs
+        column = arrow.chunked_array(_StreamCapsule(handed))  # a table's rows are structs
     else:
         array = _of_array(keys, arrow)
         if array is None:

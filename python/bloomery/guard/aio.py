@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
 from collections.abc import Awaitable, Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +10,7 @@ from bloomery.guard.core import Core
 from bloomery.guard.driver import arun
 from bloomery.guard.lookups import confirm, listed, look_up
 from bloomery.guard.options import Options
+from bloomery.guard.queues.drainer import AsyncDrainer
 from bloomery.guard.queues.draining import adopt, close, drain, inform
 from bloomery.guard.rebuilding import rebuild
 from bloomery.guard.writes import add, remove
@@ -26,10 +25,15 @@ __all__ = ["AsyncGuard"]
 
 
 class AsyncGuard:
-    """A `Guard` for asyncio: what is asked of it is awaited.
+    """A filter in front of a cache in front of the source of truth: exact answers, few queries.
 
-    Source, cache and queue may have coroutines; what has not is called in a thread. With a queue,
-    use it as `async with AsyncGuard(…) as guard`: a task then drains the queue.
+        async with AsyncGuard(filter, source, cache=LocalCache(10_000), ttl=60) as guard:
+            (await guard.get("alice")).value
+
+    A *no* of the filter ends there. A *maybe* is looked up in the cache, then in the source, and
+    counted, so that `info()` has the error rate that really happens. Source, cache and queue may
+    have coroutines; what has not is called in a thread. With a queue, use it by `async with`: a
+    task then drains the queue.
     """
 
     def __init__(
@@ -42,10 +46,11 @@ class AsyncGuard:
         on_answer: Callable[[Any, Answer], Awaitable[None] | None] | None = None,
         **options: Unpack[GuardOptions],
     ) -> None:
-        """As `Guard` is made."""
-        told: Any = on_answer
-        self._core = Core(filter, source, cache, queue, Options(**options), told)
-        self._drainer: asyncio.Task[None] | None = None
+        """`source` is a function of a key, or anything with `get_many`. With on_outage="queue" a
+        `queue` keeps what the source could not be asked, and `on_answer` is told the answers of
+        look-ups that waited in it. The other options: docs/guard.md."""
+        self._core = Core(filter, source, cache, queue, Options(**options), on_answer)
+        self._drainer = AsyncDrainer(self._core, self.drain)
 
     @property
     def filter(self) -> Any:
@@ -55,7 +60,7 @@ class AsyncGuard:
     def __repr__(self) -> str:
         return f"<{type(self).__name__} of {self.filter!r}>"
 
-    # Asking.
+    # ResilientSource.
 
     async def get(self, key: Key) -> Answer:
         """Is the key there, and what is its value?"""
@@ -73,6 +78,7 @@ class AsyncGuard:
         """The same for many keys, with one question to each of filter, cache and source."""
         return await arun(look_up(self._core, listed(keys)), self._core.workers)
 
+    # An answer is true where the key is there: the same question in other words.
     contains = get
     contains_many = get_many
 
@@ -81,7 +87,11 @@ class AsyncGuard:
     async def add(
         self, key: Key, value: Any = True, *, idempotency_key: str | None = None
     ) -> Answer:
-        """Write a value to the source, and the key to the filter before that."""
+        """Write a value to the source, and the key to the filter before that.
+
+        Trying again after SourceUnavailable, give the same idempotency key: the first try may have
+        come through.
+        """
         return await arun(add(self._core, key, value, idempotency_key), self._core.workers)
 
     async def remove(self, key: Key, *, idempotency_key: str | None = None) -> Answer:
@@ -91,15 +101,11 @@ class AsyncGuard:
     # The queue.
 
     async def drain(self) -> int:
-        """Do now what waits in the queue; how many items were done."""
+        """Do now what waits in the queue; how many items were done. It happens by itself too, as
+        soon as the source answers again."""
         if self._core.queue is None:
             return 0
         return await arun(drain(self._core), self._core.workers)
-
-    async def _drain(self) -> None:
-        while not self._core.closing:
-            await self._core.adrain_quietly(self.drain)
-            await asyncio.sleep(self._core.pause())
 
     # The whole.
 
@@ -110,31 +116,33 @@ class AsyncGuard:
         *,
         on_batch: Callable[[int], None] | None = None,
     ) -> Any:
-        """Fill `new` with every key of the source, and let it take the place of the one that
-        answers: as `Guard.rebuild` does."""
+        """Fill `new`, an empty filter, with every key of the source, and let it take the place of
+        the one that answers, which is returned. No key is denied at any moment.
+
+        `batches()` returns the keys of the source, in batches; it is called when the reading may
+        begin: not before. A SqlSource of a table has its own. `on_batch` is told how many keys each
+        had.
+        """
         return await arun(rebuild(self._core, new, batches, on_batch), self._core.workers)
 
     async def info(self) -> dict[str, Any]:
         """The observed error rate, who answered how often, how the source is; ready for JSON."""
         return await arun(inform(self._core), self._core.workers)
 
-    async def close(self) -> None:
-        """Stop draining the queue; what waits in it stays there."""
-        # Before Python 3.12 `wait_for`, which clients use too, may swallow a cancellation.
-        self._core.closing = True
-        if self._drainer is not None:
-            self._drainer.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await self._drainer
-            self._drainer = None
-        if self._core.queue is not None:
-            await arun(close(self._core), self._core.workers)
-
-    async def __aenter__(self) -> Self:
+    async def _start(self) -> None:
         self._core.closing = False
         if self._core.queue is not None:
             await arun(adopt(self._core), self._core.workers)
-            self._drainer = asyncio.create_task(self._drain())
+            self._drainer.start()
+
+    async def close(self) -> None:
+        """Stop draining the queue; what waits in it stays there."""
+        self._core.closing = True
+        await self._drainer.stop()
+        await arun(close(self._core), self._core.workers)
+
+    async def __aenter__(self) -> Self:
+        await self._start()
         return self
 
     async def __aexit__(self, *exc: object) -> None:

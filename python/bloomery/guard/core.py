@@ -11,28 +11,85 @@ import threading
 import weakref
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable
+from concurrent.futures import Future
 from typing import Any
 
-from bloomery import _native
-from bloomery.errors import BloomeryError, InvalidParameter
+import bloomery._native as _native
+from bloomery.errors import InvalidParameter
 from bloomery.guard.answer import Answer
-from bloomery.guard.caches.resilient import Caching
+from bloomery.guard.caches.resilient import ResilientCache
+from bloomery.guard.driver import Call, Flow
 from bloomery.guard.observed import Observed
 from bloomery.guard.options import Options
 from bloomery.guard.protocols import Cache, Queue
-from bloomery.guard.queues.copies import Copies
-from bloomery.guard.queues.pacing import Turns
+from bloomery.guard.queues.back_pressure import BackPressure
+from bloomery.guard.queues.copies import PendingCopies
 from bloomery.guard.singleflight import Flights
 from bloomery.guard.sources.functions import CallSource
-from bloomery.guard.sources.resilient import Asking
-from bloomery.guard.writers import Writers
+from bloomery.guard.sources.resilient import ResilientSource
 
-__all__ = ["Core"]
+__all__ = ["Core", "Writers"]
 
 _LOG = logging.getLogger("bloomery.guard")
 _NATIVE = (_native.Bloom, _native.Family, _native.Chain, _native.Cuckoo)
 # Kinds that hold a copy of a key for each time it was added.
 _COUNTING = ("counting", "cuckoo", "rediscuckoo")
+_MOST_DOUBTFUL = 100_000
+
+
+class Writers:
+    """The writes of a guard, by canonical key."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._table: dict[bytes, Future[None]] = {}
+        # Writes that ended without an answer, by their idempotency keys: the source may get them
+        # yet. That a later write of the same key was answered says nothing about an earlier one.
+        self._doubtful: dict[bytes, dict[str, Any]] = {}
+
+    def enter(self, key: bytes) -> Flow[None]:
+        """Begin with a write of this key, when that before it has ended."""
+        mine: Future[None] = Future()
+        while True:
+            with self._lock:
+                before = self._table.get(key)
+                if before is None:
+                    self._table[key] = mine
+                    return
+            yield Call(before)
+
+    def leave(self, key: bytes) -> None:
+        """It has ended."""
+        with self._lock:
+            mine = self._table.pop(key)
+        mine.set_result(None)
+
+    def under_way(self) -> list[Future[None]]:
+        """Those that have begun and not ended."""
+        with self._lock:
+            return list(self._table.values())
+
+    def doubt(self, name: bytes, key: Any, token: str) -> None:
+        """Nobody knows whether the source has this key, or gets it yet."""
+        with self._lock:
+            doubts = self._doubtful.pop(name, {})
+            self._doubtful[name] = {**doubts, token: key}
+            while len(self._doubtful) > _MOST_DOUBTFUL:
+                del self._doubtful[next(iter(self._doubtful))]
+
+    def settle(self, name: bytes, token: str) -> None:
+        """Now it is known."""
+        if self._doubtful:
+            with self._lock:
+                doubts = self._doubtful.get(name, {})
+                doubts.pop(token, None)
+                if not doubts:
+                    self._doubtful.pop(name, None)
+
+    def doubtful(self) -> list[Any]:
+        """The keys of which it is not known, each as often as it may yet come."""
+        with self._lock:
+            return [key for doubts in self._doubtful.values() for key in doubts.values()]
 
 
 class Core:
@@ -42,19 +99,19 @@ class Core:
         self,
         filter: Any,
         source: Any,
-        cache: Cache | Caching | None,
+        cache: Cache | ResilientCache | None,
         queue: Queue | None,
         options: Options,
-        on_answer: Callable[[Any, Answer], None] | None,
+        on_answer: Callable[[Any, Answer], Awaitable[None] | None] | None,
     ) -> None:
-        """Guards that share a source or a cache are given its `Asking` or `Caching`."""
+        """Guards that share a source or a cache are given the same resilient one."""
         if not hasattr(filter, "contains_many") or getattr(filter, "kind", "") == "bank":
             raise InvalidParameter(
                 f"filter is a {type(filter).__name__}, must have contains_many(keys): a filter of "
                 "this library, or one of a server"
             )
         for word, part, method in (("cache", cache, "get_many"), ("queue", queue, "put")):
-            if not (part is None or isinstance(part, Caching) or hasattr(part, method)):
+            if not (part is None or isinstance(part, ResilientCache) or hasattr(part, method)):
                 raise InvalidParameter(
                     f"{word} is a {type(part).__name__}, must have {method}: see bloomery.guard"
                 )
@@ -66,24 +123,24 @@ class Core:
                 if queue is None
                 else f"a queue is only used with on_outage='queue', not {options.on_outage!r}"
             )
-        if not isinstance(source, Asking):
+        if not isinstance(source, ResilientSource):
             asked = source if hasattr(source, "get_many") else CallSource(source)
-            source = Asking(asked, options)
-        if cache is not None and not isinstance(cache, Caching):
-            cache = Caching(cache, options.longest, options.lease)
+            source = ResilientSource(asked, options)
+        if cache is not None and not isinstance(cache, ResilientCache):
+            cache = ResilientCache(cache, options.longest, options.lease)
         self.options = options
         # The one that answers, and one that is being built to take its place.
         self.filters: tuple[Any, Any] = (filter, None)
-        self.asking: Asking = source
-        self.caching = cache
+        self.source: ResilientSource = source
+        self.cache = cache
         self.queue = queue
         self.on_answer = on_answer
-        self.observed = Observed(options.window, self.asking.breaker)
+        self.observed = Observed(options.window, self.source.breaker)
         self.forked()
         self.closing = False
         self.answering = 0  # how often look-ups of the queue were answered
         self.on_fork: Callable[[], None] = lambda: None
-        self.copies = Copies()  # that a filter which counts has for adds that wait
+        self.copies = PendingCopies()  # that a filter which counts has for adds that wait
         self.warned = False  # of an error rate above the one asked for
         self._answers: Counter[str] = Counter()
         _CORES.add(self)
@@ -95,14 +152,14 @@ class Core:
         self.rebuild_lock = threading.Lock()
         self.filters = (self.filters[0], None)  # nobody fills the one that was being built
         self.observed.forked()
-        self.asking.breaker.forked()
-        if self.caching is not None:
-            self.caching.forked()
+        self.source.breaker.forked()
+        if self.cache is not None:
+            self.cache.forked()
         self.flights = Flights()
         self.writers = Writers()
         self.drains = Writers()  # of the one key b""
-        self.turns = Turns()
-        self.workers = self.asking.workers
+        self.back_pressure = BackPressure()
+        self.workers = self.source.workers
         self.wrote()
 
     def wrote(self) -> None:
@@ -159,59 +216,32 @@ class Core:
 
     def info(self) -> dict[str, Any]:
         """All but what has to be waited for, ready for JSON."""
-        breaker = self.asking.breaker
+        breaker = self.source.breaker
         with self._lock:
             answers = dict(self._answers)
         answers["filter"] = self.observed.denied
         return {
             **self.observed.take().shown(),
             "answers": {by: answers.get(by, 0) for by in _BY},
-            "queries": self.asking.queries,
+            "queries": self.source.queries,
             "source": breaker.state,
-            "source_failures": self.asking.failures,
+            "source_failures": self.source.failures,
             "source_down_since": breaker.since,
-            "cache_failures": 0 if self.caching is None else self.caching.failures,
+            "cache_failures": 0 if self.cache is None else self.cache.failures,
             "on_outage": self.options.on_outage,
             "rebuilding": self.filters[1] is not None,
         }
 
-    # Draining, by a thread or a task of its own.
-
-    def pause(self) -> float:
-        """Seconds until the queue is looked at again: not those of the breaker, which a look-up
-        may close any time."""
-        return self.options.retry
-
-    def drain_quietly(self, drain: Callable[[], int]) -> None:
-        """Drain, and whatever comes of it, there is a next time."""
-        try:
-            drain()
-        except Exception as problem:  # noqa: BLE001  # as said
-            _LOG.error("the queue was not drained: %s", _told(problem))
-
-    async def adrain_quietly(self, drain: Callable[[], Awaitable[int]]) -> None:
-        """The same for asyncio."""
-        try:
-            await drain()
-        except Exception as problem:  # noqa: BLE001  # as above
-            _LOG.error("the queue was not drained: %s", _told(problem))
-
     def check_sync(self) -> None:
         """Raise if a part is for asyncio."""
-        cache = self.caching and self.caching.cache
-        for part in (self.filter, self.asking.source, cache, self.queue):
+        cache = self.cache and self.cache.cache
+        for part in (self.filter, self.source.source, cache, self.queue):
             for method in ("contains_many", "get_many", "put"):
                 if inspect.iscoroutinefunction(getattr(part, method, None)):
                     raise InvalidParameter(
                         f"{type(part).__name__} is for asyncio: use AsyncGuard, or its "
                         "counterpart for threads"
                     )
-
-
-def _told(problem: Exception) -> str:
-    # Of others' errors not the text, which may have a key in it.
-    kind = type(problem).__name__
-    return f"{kind}: {problem}" if isinstance(problem, BloomeryError) else kind
 
 
 def _forked() -> None:

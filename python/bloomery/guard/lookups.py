@@ -15,15 +15,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from typing import Any
 
-from bloomery import _native
+import bloomery._native as _native
 from bloomery.boottime import boottime
 from bloomery.errors import SourceUnavailable
-from bloomery.filters import BloomFilter
+from bloomery.filters.bloom import BloomFilter
 from bloomery.guard.answer import ABSENT, Answer
 from bloomery.guard.core import Core
 from bloomery.guard.driver import Call, Flow
 from bloomery.guard.protocols import Cached, Item
-from bloomery.guard.singleflight import Flight, Interrupted, Some
+from bloomery.guard.singleflight import Flight, LookupInterrupted, PartialAnswers
 
 __all__ = ["confirm", "hashable", "lease", "listed", "look_up", "store"]
 
@@ -89,7 +89,7 @@ def _share(core: Core, wanted: dict[bytes, Any], since: int) -> Flow[dict[bytes,
             answers |= yield from _follow(core, landed, following)
     except BaseException:
         for _, following in leads:  # others wait for those, and look them up instead
-            following.crash(Interrupted())
+            following.crash(LookupInterrupted())
         raise
     for landed, joined in flight.theirs.items():
         answers |= yield from _joined(core, landed, joined)
@@ -124,14 +124,14 @@ def _joined(
     while True:
         try:
             theirs = yield Call(landed, timeout=longest)
-        except Interrupted:
+        except LookupInterrupted:
             return answers
         except TimeoutError:
             for name in wanted:
                 core.flights.spoil(name)  # the next one begins anew
             raise SourceUnavailable("the same look-up, begun by another, does not end") from None
         answers |= {name: theirs[name] for name in wanted if name in theirs}
-        if not isinstance(theirs, Some):
+        if not isinstance(theirs, PartialAnswers):
             return answers
         wanted = [name for name in wanted if name not in theirs]
         if not wanted:
@@ -141,8 +141,8 @@ def _joined(
 
 def _resolve(core: Core, flight: Flight, wanted: dict[bytes, Any]) -> Flow[dict[bytes, Answer]]:
     cached: Mapping[bytes, Cached] = {}
-    if core.caching is not None:
-        cached = yield from core.caching.get(list(wanted))
+    if core.cache is not None:
+        cached = yield from core.cache.get(list(wanted))
     now = boottime()
     counting = core.observed.counting
     answers: dict[bytes, Answer] = {}
@@ -165,7 +165,7 @@ def _resolve(core: Core, flight: Flight, wanted: dict[bytes, Any]) -> Flow[dict[
     if left:
         tokens = yield from lease(core, left)
         try:
-            found = yield from core.asking.get(list(left.values()))
+            found = yield from core.source.get(list(left.values()))
         except SourceUnavailable as problem:
             if counting:
                 core.observed.unknown(left.values())
@@ -176,7 +176,7 @@ def _resolve(core: Core, flight: Flight, wanted: dict[bytes, Any]) -> Flow[dict[
 
 def lease(core: Core, asked: Iterable[bytes]) -> Flow[Mapping[bytes, Any] | None]:
     """What `store` needs to cache the answers, from before the source is asked."""
-    return None if core.caching is None else (yield from core.caching.lease(list(asked)))
+    return None if core.cache is None else (yield from core.cache.lease(list(asked)))
 
 
 def store(
@@ -195,7 +195,7 @@ def store(
         if not answers[name].found:
             core.deny(key, counting)
     core.observed.answered(found, [key for key in asked.values() if key not in found])
-    if core.caching is not None and tokens is not None:
+    if core.cache is not None and tokens is not None:
         # Of a key that another look-up has claimed, a write tells only that one.
         clean = flight.store()
         entries = [
@@ -204,11 +204,11 @@ def store(
             if name in clean
             and (entry := core.options.cached(answer.found, answer.value, tokens.get(name)))
         ]
-        yield from core.caching.put(entries)
+        yield from core.cache.put(entries)
         # A write that failed does not wait for us: what it may have changed goes again.
         late = flight.spoiled.intersection(name for name, _ in entries)
         if late:
-            yield from core.caching.delete(list(late))
+            yield from core.cache.delete(list(late))
     return answers
 
 

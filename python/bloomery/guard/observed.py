@@ -19,9 +19,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from bloomery.filters import BloomFilter
+from bloomery.filters.bloom import BloomFilter
+from bloomery.filters.cuckoo import CuckooFilter
 from bloomery.guard.sources.breaker import Breaker
-from bloomery.guard.unconfirmed import Unconfirmed
 from bloomery.sizing.intervals import interval
 
 __all__ = ["Observation", "Observed"]
@@ -81,7 +81,7 @@ class Observation:
         }
 
 
-class Tally:
+class LockFreeCount:
     """A count that threads add to without a lock, which took 300 ns where this takes 30: `more()`
     adds one and returns how many there were. `value` is asked by one thread at a time."""
 
@@ -97,6 +97,51 @@ class Tally:
         return self.more() - self._asked + 1
 
 
+class Unconfirmed:
+    """Maybes of one half of a window of which nobody knows whether they were wrong, each key once:
+    the source did not answer. And what the source said of others meanwhile.
+
+    To count the noes of that time, and not these, would flatter the filter. As many of them are
+    taken for wrong as of the maybes that the source did answer, and the interval is as wide as all
+    or none.
+    """
+
+    def __init__(self) -> None:
+        self.count = 0
+        # Maybes that the source answered since the first it did not, and those that it denied.
+        self.asked = self.absent = 0
+        self._keys: CuckooFilter | None = None  # most windows have none
+        self._answered: BloomFilter | None = None
+
+    def __contains__(self, key: Any) -> bool:
+        return self._keys is not None and key in self._keys
+
+    def add(self, key: Any) -> None:
+        """The source did not say."""
+        if self.count < _KEYS and key not in self:
+            if self._keys is None:
+                self._keys, self._answered = CuckooFilter(_KEYS, 0.001), BloomFilter(_KEYS, 0.01)
+            self._keys.add(key)
+            self.count += 1
+
+    def answered(self, keys: Iterable[Any], absent: bool) -> None:
+        """The source said of these whether they are there; each counts once."""
+        if self._answered is not None:
+            for key in keys:
+                new = self._answered.add(key)
+                self.asked += new
+                self.absent += new and absent
+
+    def settle(self, key: Any) -> bool:
+        """Now it is known; False if it was not one of these."""
+        if key not in self:
+            return False
+        assert self._keys is not None
+        self._keys.discard(key)
+        self.count -= 1
+        return True
+
+
 class Observed:
     """The window of one filter. Any thread may count."""
 
@@ -110,9 +155,9 @@ class Observed:
         self._newer = BloomFilter(_KEYS, 0.01)
         self._before = (0, 0)  # of the older half: false positives, true negatives
         self._false = 0  # of the newer half
-        self._true, self._true_more = Tally(), 0  # one by one, and in batches
+        self._true, self._true_more = LockFreeCount(), 0  # one by one, and in batches
         self._unconfirmed = (Unconfirmed(), Unconfirmed())  # of the older half, and the newer
-        self._denied, self._denied_more = Tally(), 0
+        self._denied, self._denied_more = LockFreeCount(), 0
         self._began = self._before_began = time.monotonic()
 
     def forked(self) -> None:
@@ -224,7 +269,7 @@ class Observed:
     def _turn_over(self, now: float) -> None:
         self._before, self._before_began = (self._false, self._trues()), self._began
         self._false = self._true_more = 0
-        self._true = Tally()
+        self._true = LockFreeCount()
         self._began = now
         self._older, self._newer = self._newer, BloomFilter(_KEYS, 0.01)
         self._unconfirmed = (self._unconfirmed[1], Unconfirmed())

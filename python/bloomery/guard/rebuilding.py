@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from bloomery import _native
+import bloomery._native as _native
 from bloomery.errors import InvalidParameter
 from bloomery.guard.core import Core
 from bloomery.guard.driver import Call, Flow
@@ -31,7 +31,7 @@ def rebuild(
 ) -> Flow[Any]:
     """Fill `new`, an empty filter, with all keys of the source, a batch at a time, and let it
     answer; the filter that it took the place of. `batches` is called when the reading may begin."""
-    batches = batches or getattr(core.asking.source, "batches", None)
+    batches = batches or getattr(core.source.source, "batches", None)
     if batches is None:
         raise InvalidParameter(
             "the source cannot be read from end to end: give batches=…, a function that returns "

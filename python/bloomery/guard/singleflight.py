@@ -19,10 +19,10 @@ from concurrent.futures import Future
 from contextlib import contextmanager
 from typing import Any
 
-__all__ = ["Flight", "Flights", "Interrupted", "Some"]
+__all__ = ["Flight", "Flights", "LookupInterrupted", "PartialAnswers"]
 
 
-class Interrupted(Exception):
+class LookupInterrupted(Exception):
     """Who looked it up was stopped: whoever waits looks it up instead."""
 
 
@@ -79,7 +79,7 @@ class Flight:
             if landed is None:
                 return
             rest = self.join()
-        landed.set_result(Some(answers, rest))
+        landed.set_result(PartialAnswers(answers, rest))
 
     def land(self, answers: Mapping[bytes, Any]) -> None:
         """Give those who wait their answers."""
@@ -89,14 +89,14 @@ class Flight:
         if self.mine.keys() <= answers.keys():
             self.landed.set_result(answers)
         else:
-            self.landed.set_exception(Interrupted())
+            self.landed.set_exception(LookupInterrupted())
 
     def crash(self, problem: BaseException) -> None:
         """Tell them that there are none."""
         self._leave()
         if self.landed is not None:
             # Ctrl-C here, or a task that was cancelled, is not theirs.
-            theirs = problem if isinstance(problem, Exception) else Interrupted()
+            theirs = problem if isinstance(problem, Exception) else LookupInterrupted()
             self.landed.set_exception(theirs)
 
     def _leave(self) -> None:
@@ -120,7 +120,7 @@ class Flight:
         return self.number == math.inf and not self.ended
 
 
-class Some(dict[bytes, Any]):
+class PartialAnswers(dict[bytes, Any]):
     """Answers for some of the keys; `rest` is for the others."""
 
     def __init__(self, answers: Mapping[bytes, Any], rest: Future[Mapping[bytes, Any]]) -> None:
@@ -183,7 +183,7 @@ class Flights:
         finally:
             with self.lock:
                 self._watching.remove(flight)
-            flight.crash(Interrupted())  # whoever waits only waits for the end
+            flight.crash(LookupInterrupted())  # whoever waits only waits for the end
 
     def spoil(self, key: bytes) -> list[Future[Mapping[bytes, Any]]]:
         """A key was written; what to wait for before it is deleted from the cache."""

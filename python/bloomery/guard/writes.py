@@ -9,13 +9,12 @@ import uuid
 from collections.abc import Sequence
 from typing import Any
 
-from bloomery import _native
+import bloomery._native as _native
 from bloomery.errors import FilterFull, InvalidSource, SourceUnavailable
 from bloomery.guard.answer import Answer
 from bloomery.guard.core import Core
 from bloomery.guard.driver import Call, Flow
 from bloomery.guard.protocols import Item
-from bloomery.guard.queues.copies import is_too_often
 
 __all__ = ["add", "enter", "enter_filters", "fill", "forget", "leave_filter", "remove"]
 
@@ -23,7 +22,7 @@ __all__ = ["add", "enter", "enter_filters", "fill", "forget", "leave_filter", "r
 def add(core: Core, key: Any, value: Any, idempotency_key: str | None) -> Flow[Answer]:
     """Write a value."""
     token, name = idempotency_key or uuid.uuid4().hex, _native.canonical(key)
-    yield from core.turns.wait()
+    yield from core.back_pressure.wait()
     yield from core.writers.enter(name)
     asked = False
 
@@ -39,7 +38,7 @@ def add(core: Core, key: Any, value: Any, idempotency_key: str | None) -> Flow[A
         item = Item("add", key, value, token, time.time())
         if not waits:
             try:
-                new = yield from core.asking.add(key, value, token, ask)
+                new = yield from core.source.add(key, value, token, ask)
             except BaseException as problem:
                 outdate(core, name)  # whatever it was: the source may have the value
                 if isinstance(problem, InvalidSource):
@@ -68,14 +67,14 @@ def add(core: Core, key: Any, value: Any, idempotency_key: str | None) -> Flow[A
 def remove(core: Core, key: Any, idempotency_key: str | None) -> Flow[Answer]:
     """Take a key out; the answer says whether it was there."""
     token, name = idempotency_key or uuid.uuid4().hex, _native.canonical(key)
-    yield from core.turns.wait()
+    yield from core.back_pressure.wait()
     yield from core.writers.enter(name)
     try:
         current = core.filter
         item = Item("remove", key, None, token, time.time())
         if not (yield from _must_wait(core)):
             try:
-                was_there = yield from core.asking.remove(key, token)
+                was_there = yield from core.source.remove(key, token)
             except BaseException as problem:
                 outdate(core, name)  # as above
                 if core.queue is None or not isinstance(problem, SourceUnavailable):
@@ -106,7 +105,7 @@ def enter(core: Core, filter: Any, key: Any) -> Flow[bool]:
     try:
         yield Call(filter.add, (key,), blocking=core.blocks(filter))
     except FilterFull as full:
-        if not is_too_often(full):
+        if not full.key_at_its_most:
             raise
         return False
     return core.counts(filter)
@@ -117,7 +116,7 @@ def fill(core: Core, filter: Any, keys: Sequence[Any]) -> Flow[None]:
     try:
         yield Call(filter.add_many, (keys,), blocking=core.blocks(filter))
     except FilterFull as full:
-        if not is_too_often(full):
+        if not full.key_at_its_most:
             raise
         for key in keys:  # how far it came is not told: once more, and each by itself
             yield from enter(core, filter, key)
@@ -159,15 +158,15 @@ def _wait_in_line(core: Core, name: bytes, item: Item) -> Flow[Answer]:
 def forget(core: Core, name: bytes) -> Flow[None]:
     """What was known of a key is over."""
     storing = core.flights.spoil(name)
-    if core.caching is not None:
+    if core.cache is not None:
         for landed in storing:  # else it might put in the old answer after we have deleted it
             with contextlib.suppress(Exception):
                 yield Call(landed)
-        yield from core.caching.delete([name])
+        yield from core.cache.delete([name])
 
 
 def outdate(core: Core, name: bytes) -> None:
     """The same without waiting: the cache hears of it before it is asked again."""
     core.flights.spoil(name)
-    if core.caching is not None:
-        core.caching.outdate([name])
+    if core.cache is not None:
+        core.cache.outdate([name])

@@ -18,7 +18,7 @@ from functools import partial
 from pathlib import Path
 from typing import cast
 
-from bloomery import _native, errors
+from bloomery import _native
 from bloomery.service.access import users
 from bloomery.service.access.audit import Audit
 from bloomery.service.access.authentication import Access
@@ -399,7 +399,7 @@ class Server:
             syncing.cancel()
         await shutdown.step("samples are handed over", self.sampler.stop())
         await shutdown.step("look-ups end", self.commands.lookups.stop())
-        await shutdown.step("the last snapshot is made", self._last_snapshot())
+        await shutdown.step("the last snapshot is made", self.snapshots.last())
         await shutdown.step("the registry is closed", asyncio.to_thread(self.publisher.close))
         if self.webhook is not None:
             await shutdown.step("the webhook is closed", asyncio.to_thread(self.webhook.close))
@@ -413,11 +413,3 @@ class Server:
         outcome = "done" if shutdown.code == 0 else "failed"
         await shutdown.step("the audit log is closed", asyncio.to_thread(self.audit.close, outcome))
         return shutdown.code
-
-    async def _last_snapshot(self) -> None:
-        try:
-            await self.snapshots.last()
-        except errors.BloomeryError as problem:
-            raise errors.SnapshotFailed(
-                f"no snapshot was made: {problem}; the log has all that was acknowledged"
-            ) from None

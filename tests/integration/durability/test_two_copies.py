@@ -118,8 +118,8 @@ def test_a_file_of_an_unchanged_filter(story: Story, tmp_path: Path) -> None:
     path = story.generations()[-1] / "1.bloomery"
     story.flip(path)
     story.connection.ask("SAVE")
-    assert f"a snapshot found damage: {path}" in story.server.printed()
-    assert "alert=snapshot-damaged state=event" in story.server.printed()
+    assert wait_until(lambda: f"a snapshot found damage: {path}" in story.server.printed())
+    assert wait_until(lambda: "alert=snapshot-damaged state=event" in story.server.printed())
     story.assert_two_copies(tmp_path / "copy")
     story.restart()
 

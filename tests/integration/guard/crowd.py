@@ -15,6 +15,7 @@ from bloomery.errors import QueueUnavailable, SourceUnavailable
 from bloomery.guard import Answer, Guard, RedisCache, SqlSource
 from bloomery.guard.queues import draining
 from integration.guard import doomed
+from privates import core_of
 
 KEYS = 24
 OPTIONS: Any = {
@@ -56,7 +57,9 @@ def made(filter: Any, source: SqlSource, cache: str, queue: str) -> Guard:
 
 def work(guard: Guard, number: int, of: int, log: TextIO, ended: Callable[[], bool]) -> None:
     """Write down [what, key, value, by, began, ended] of each write and each answer, by a clock
-    that all processes share."""
+    that all processes share; of a write, too, whether the cache may not have heard of it."""
+    caching = core_of(guard).cache
+    assert caching is not None
     draw = random.Random(number)
     for value in itertools.count(number, of):
         mine = key(number + of * draw.randrange(KEYS // of))
@@ -65,8 +68,10 @@ def work(guard: Guard, number: int, of: int, log: TextIO, ended: Callable[[], bo
         line = ["write", mine, None if removes else value]
         # First, since it may be seen before it has ended.
         print(json.dumps([*line, "", began, None]), file=log, flush=True)
+        away = caching.breaker.since is not None
         answer = write(guard, mine, None if removes else value, f"{number}-{value}")
-        print(json.dumps([*line, answer.by, began, time.monotonic()]), file=log, flush=True)
+        away = away or caching.breaker.since is not None
+        print(json.dumps([*line, answer.by, began, time.monotonic(), away]), file=log, flush=True)
         for _ in range(4):
             some = [key(draw.randrange(KEYS)) for _ in range(draw.choice((1, 1, 5)))]
             began = time.monotonic()

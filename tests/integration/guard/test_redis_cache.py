@@ -1,4 +1,4 @@
-"""Caches in a real Redis, for threads and for asyncio, and in a cluster of one."""
+"""Caches in a real Redis, for threads and for asyncio, in a cluster, behind Sentinels."""
 
 import asyncio
 import socket
@@ -18,7 +18,7 @@ from bloomery.guard import AsyncGuard, AsyncRedisCache, Guard, RedisCache
 from bloomery.guard.protocols import Cached
 from conftest import require
 from integration.conftest import open_folder, started
-from integration.servers import RedisServer, free_port, wait_until
+from integration.servers import RedisCluster, RedisServer, Sentinel, free_port, wait_until
 
 redis = require("redis")
 PREFIX = "bloomery:cache:"
@@ -263,11 +263,58 @@ def test_a_cluster_holds_entries_in_all_slots(cluster: RedisServer, for_asyncio:
     cache.end()
 
 
+def test_a_cluster_by_its_url(redis_cluster: RedisCluster, for_asyncio: bool) -> None:
+    """Of all nodes one is enough; entries lie on every master."""
+    host = redis_cluster.url.removeprefix("redis://").removesuffix("/0")
+    cache = Either.cache(for_asyncio, f"redis+cluster://{host}", timeout=2.0)
+    entries = [(b"\1%d" % number, held(number)) for number in range(50)]
+    cache.set_many(entries)
+    names = [key for key, _ in entries]
+    assert said(cache.get_many(names)) == said([entry for _, entry in entries])
+    assert all(master.run("DBSIZE") > 0 for master in redis_cluster.masters())
+    cache.delete_many(names)
+    assert cache.get_many(names) == [None] * 50
+    cache.end()
+
+
+def test_a_cluster_that_is_away(for_asyncio: bool) -> None:
+    """Making a cache does not need it; using it says where it is looked for, without secrets."""
+    port = free_port()
+    cache = Either.cache(for_asyncio, f"redis+cluster://me:secret@127.0.0.1:{port}")
+    with pytest.raises(CacheUnavailable, match=rf"the cluster of 127\.0\.0\.1:{port}") as raised:
+        cache.get_many([b"a"])
+    assert "secret" not in str(raised.value)
+    cache.end()
+
+
+def test_the_master_that_sentinels_name(redis_sentinel: Sentinel, for_asyncio: bool) -> None:
+    """By a URL; after a failover the new master is used, without the entries that it lacks."""
+    hosts = ",".join(f"{host}:{port}" for host, port in redis_sentinel.addresses)
+    cache = Either.cache(
+        for_asyncio, f"redis+sentinel://{hosts}/{redis_sentinel.name}", timeout=2.0
+    )
+    cache.set_many([(b"\1a", held(1))])
+    assert said(cache.get_many([b"\1a"])) == said([held(1)])
+    master = redis_sentinel.master
+    assert master is not None
+    master.wait_for_replicas(2)
+    redis_sentinel.fail_over()
+
+    def again() -> bool:
+        try:
+            return bool(said(cache.get_many([b"\1a"])) == said([held(1)]))
+        except CacheUnavailable:  # which a guard goes past, and tries again a while later
+            return False
+
+    assert wait_until(again)
+    cache.end()
+
+
 def test_what_is_no_client_is_refused() -> None:
     """A wrong client, URL, prefix or bound gets one clear error, without the URL's secrets."""
     wrong: list[tuple[type, Any, dict[str, Any], str]] = [
         (RedisCache, 7, {}, "redis is a int"),
-        (RedisCache, "http://:hunter2@x", {}, "cannot be read"),
+        (RedisCache, "http://:hunter2@x", {}, "the URL of Redis begins with 'http'"),
         (RedisCache, "redis://x", {"timeout": 0}, "timeout is 0"),
         (RedisCache, redis.asyncio.Redis(), {}, "use AsyncRedisCache"),
         (AsyncRedisCache, redis.Redis(), {}, "use RedisCache"),

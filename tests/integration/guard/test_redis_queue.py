@@ -17,7 +17,7 @@ from bloomery.guard import AsyncGuard, AsyncRedisQueue, Guard, RedisQueue, Sqlit
 from bloomery.guard.protocols import Item
 from conftest import effort, require
 from integration.conftest import open_folder, started
-from integration.servers import RedisServer
+from integration.servers import RedisCluster, RedisServer, Sentinel, free_port, wait_until
 from unit.guard.flaky import QUIET, Flaky
 
 redis = require("redis")
@@ -245,10 +245,47 @@ def test_a_redis_that_is_away_at_the_start_is_checked_later(tmp_path: Path) -> N
     queue.close()
 
 
+def test_by_the_urls_of_a_cluster_and_of_sentinels(
+    redis_cluster: RedisCluster, redis_sentinel: Sentinel
+) -> None:
+    """A queue lies in one slot; who drains it after a failover finds what was written down."""
+    host = redis_cluster.url.removeprefix("redis://").removesuffix("/0")
+    hosts = ",".join(f"{host}:{port}" for host, port in redis_sentinel.addresses)
+    urls = f"redis+cluster://{host}", f"redis+sentinel://{hosts}/{redis_sentinel.name}"
+    for url in urls:
+        queue = RedisQueue(url, "q")
+        queue.put([item(1), item(2)])
+        assert queue.waiting() == 2
+        if url.startswith("redis+sentinel"):
+            assert redis_sentinel.master is not None
+            redis_sentinel.master.wait_for_replicas(2)
+            redis_sentinel.fail_over()
+
+        def drained(queue: RedisQueue = queue) -> bool:
+            try:
+                return queue.done(queue.head(10)) == 2
+            except QueueUnavailable:  # which a guard tries again later
+                return False
+
+        assert wait_until(drained)
+        assert queue.waiting() == 0
+        queue.close()
+
+
+def test_a_cluster_that_is_away_at_the_start() -> None:
+    """As one server: making a queue does not need it."""
+    port = free_port()
+    queue = RedisQueue(f"redis+cluster://me:secret@127.0.0.1:{port}", "q")
+    with pytest.raises(QueueUnavailable, match=rf"the cluster of 127\.0\.0\.1:{port}") as raised:
+        queue.put([item(1)])
+    assert "secret" not in str(raised.value)
+    queue.close()
+
+
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"redis": "http://x"}, "the URL of a queue cannot be read, must be redis://"),
+        ({"redis": "http://x"}, "the URL of Redis begins with 'http', must be redis://"),
         ({"redis": 5}, "redis is a int, must be a URL or a client"),
         ({"name": "a{b}"}, "must be a string without braces"),
         ({"max_items": 1}, "max_items is 1, must be an integer of at least 2"),

@@ -13,7 +13,7 @@ BOUND = 2 * TIMEOUT + 4.0
 # Between the cache's answer and that of whoever waits for the same look-up.
 MOMENT = 0.25
 # Between the source's answers to a group of look-ups that waited and the last of them being told.
-TELLING = 2.0
+IN_ON_ANSWER = 2.0
 Window = tuple[float, float]  # from the moment the source goes until all is well again
 
 
@@ -83,7 +83,7 @@ def _ages(traffic: Traffic) -> Iterator[str]:
         sources = [one for one in looks if one.answer is not None and one.answer.by == "source"]
         # What may have been cached: a drain's too, before each of its answers is told; and part of
         # a batch that failed.
-        drained = [replace(one, began=one.began - TELLING) for one in told[key]]
+        drained = [replace(one, began=one.began - IN_ON_ANSWER) for one in told[key]]
         asked = [*sources, *drained, *(one for one in looks if one.answer is None)]
         for one in looks:
             by = None if one.answer is None else one.answer.by

@@ -1,13 +1,15 @@
 """One server, bound to one PostgreSQL, for most tests of look-ups."""
 
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
 from bloomery import Client
+from conftest import require
 from integration.conftest import open_folder, started
 from integration.http.asking import Http
-from integration.lookup.places import PLAIN, QUERY, configuration, prepare, server
+from integration.lookup.places import DATABASE, LOCKED, PLAIN, configuration, prepare, server
 from integration.resp.wire import Wire
 from integration.servers import BloomeryServer, PostgresServer, RedisServer
 
@@ -38,7 +40,7 @@ def _bound(_table: PostgresServer, _redis: RedisServer) -> Iterator[BloomeryServ
             shared=f'{PLAIN}cache = "redis://127.0.0.1:{_redis.port}/0"\n',
             numbers='table = "numbers"\nkey = "id"\nkey-type = "integer"\n',
             untyped='table = "numbers"\nkey = "id"\n',
-            slow=f'query = "{QUERY.format(1.5)}"\ncache = "none"\nconnections = 2\n',
+            slow=f'query = "{LOCKED}"\ncache = "none"\nconnections = 2\n',
         )
         with started(server(folder, config), kill=True) as one:
             yield one
@@ -50,6 +52,14 @@ def bound(
 ) -> BloomeryServer:
     """A server with sources, which run, that tests share: each takes names of its own."""
     return _bound
+
+
+@pytest.fixture
+def holder(table: PostgresServer) -> Iterator[Any]:
+    """A connection to the table's database that has the lock for which slow look-ups wait."""
+    with require("psycopg").connect(table.url(DATABASE), autocommit=True) as connection:
+        connection.execute("SELECT pg_advisory_lock(7)")
+        yield connection
 
 
 @pytest.fixture

@@ -20,6 +20,11 @@ INSERT INTO numbers VALUES (42), (43);
 """
 PLAIN = 'table = "urls"\nkey = "url"\nvalue = "title"\n'
 QUERY = "SELECT url, title FROM urls, (SELECT pg_sleep({})) AS slow WHERE url IN :keys"
+# Look-ups by this one wait for whoever has the advisory lock.
+LOCKED = (
+    "SELECT url, title FROM urls"
+    " WHERE (SELECT count(*) FROM pg_advisory_xact_lock_shared(7)) = 1 AND url IN :keys"
+)
 
 
 def url(number: int) -> str:

@@ -27,7 +27,7 @@ def served(table: PostgresServer) -> Iterator[BloomeryServer]:
     """A server whose source takes a second to be read, and has one connection for look-ups."""
     table.run(SLOW, DATABASE)
     with open_folder() as folder:
-        lines = 'table = "slow"\nkey = "url"\ncache = "none"\nconnections = 1\ntimeout = 0.5\n'
+        lines = 'table = "slow"\nkey = "url"\ncache = "none"\nconnections = 1\ntimeout = 5\n'
         config = configuration(folder, table, slow=lines)
         with started(server(folder, config), kill=True) as one:
             yield one

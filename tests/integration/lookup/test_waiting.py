@@ -4,13 +4,16 @@ import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 from conftest import require
 from integration.conftest import started
 from integration.http.asking import Http
-from integration.lookup.places import DATABASE, QUERY, configuration, server, url
+from integration.lookup.places import DATABASE, LOCKED, QUERY, configuration, server, url
 from integration.resp.wire import Wire, request, shown
 from integration.servers import BloomeryServer, PostgresServer, wait_until
+
+UNLOCK = "SELECT pg_advisory_unlock(7)"
 
 
 def waiting(http: Http) -> int:
@@ -23,7 +26,7 @@ def waiting(http: Http) -> int:
     return int(float(line.split()[1]))
 
 
-def test_others_do_not_wait(http: Http, bound: BloomeryServer, wire: Wire) -> None:
+def test_others_do_not_wait(http: Http, bound: BloomeryServer, wire: Wire, holder: Any) -> None:
     """While look-ups wait for seconds, commands of others take milliseconds, and so do look-ups
     that the filter answers."""
     http.create("slow", source="slow")
@@ -38,6 +41,7 @@ def test_others_do_not_wait(http: Http, bound: BloomeryServer, wire: Wire) -> No
             assert b"filter" in wire.ask("BF.LOOKUP", "slow", f"absent {number}")
             took.append(time.monotonic() - start)
         assert not any(one.done() for one in slow)
+        holder.execute(UNLOCK)
         assert sorted(took)[10] < 0.1
         assert [one.result() for one in slow] == [["title 1"], ["title 2"]]
 
@@ -47,7 +51,9 @@ def ask(bound: BloomeryServer, name: str, *keys: str) -> list[str]:
         return [answer["value"] for answer in http.keys(name, "lookup", *keys)]
 
 
-def test_replies_of_one_connection_stay_in_order(http: Http, bound: BloomeryServer) -> None:
+def test_replies_of_one_connection_stay_in_order(
+    http: Http, bound: BloomeryServer, holder: Any
+) -> None:
     """Commands that come behind a slow look-up are answered behind it."""
     http.create("order", source="slow")
     http.keys("order", "add", url(1))
@@ -59,12 +65,14 @@ def test_replies_of_one_connection_stay_in_order(http: Http, bound: BloomeryServ
             + request("BF.LOOKUP", "order", "absent")
             + request("BF.EXISTS", "order", "late")
         )
+        assert wait_until(lambda: waiting(http) == 1)
+        holder.execute(UNLOCK)
         replies = [shown(wire.reply()) for _ in range(5)]
     looked_up, absent = [[":1", "$title 1", "$source"]], [[":0", "$-1", "$filter"]]
     assert replies == ["+PONG", looked_up, ":1", absent, ":1"]
 
 
-def test_only_so_many_wait(http: Http, bound: BloomeryServer, wire: Wire) -> None:
+def test_only_so_many_wait(http: Http, bound: BloomeryServer, wire: Wire, holder: Any) -> None:
     """Beyond max-lookups one is turned away at once, if it had to wait; a client that hangs up
     does not disturb the others."""
     http.create("many", source="slow")
@@ -81,6 +89,7 @@ def test_only_so_many_wait(http: Http, bound: BloomeryServer, wire: Wire) -> Non
         )
         assert wire.ask("BF.LOOKUP", "many", url(2)).startswith(b"-ERR 1 look-ups wait")
         assert shown(wire.ask("BF.LOOKUP", "many", "absent")) == [[":0", "$-1", "$filter"]]
+        holder.execute(UNLOCK)
         assert wait_until(lambda: waiting(http) == 0)
     finally:
         assert wire.ask("CONFIG", "SET", "max-lookups", 1000) == b"+OK\r\n"
@@ -116,9 +125,7 @@ def test_a_row_that_is_committed_is_not_denied_by_an_older_look_up(
 ) -> None:
     """One looks a key up, and waits for a lock; its row comes meanwhile: whoever asks then has
     it."""
-    locked = "(SELECT count(*) FROM pg_advisory_xact_lock_shared(7)) = 1"
-    query = f"SELECT url, title FROM urls WHERE {locked} AND url IN :keys"
-    config = configuration(tmp_path, table, locked=f'query = "{query}"\ncache = "none"\n')
+    config = configuration(tmp_path, table, locked=f'query = "{LOCKED}"\ncache = "none"\n')
     psycopg = require("psycopg")
     waits = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted"
     with (
@@ -138,7 +145,7 @@ def test_a_row_that_is_committed_is_not_denied_by_an_older_look_up(
         try:
             second.send(request("BF.LOOKUP", "older", "new row"))
             assert wait_until(lambda: waiting(http) == 2)
-            holder.execute("SELECT pg_advisory_unlock(7)")
+            holder.execute(UNLOCK)
             assert shown(first.reply()) == [[":0", "$-1", "$source"]]
             assert shown(second.reply()) == [[":1", "$new title", "$source"]]
         finally:

@@ -11,8 +11,8 @@ import pytest
 import redis
 
 from bloomery.integrations.redis.bits.strings import create
+from bloomery.integrations.redis.config import planned
 from bloomery.integrations.redis.naming import Keys
-from bloomery.integrations.redis.planning import planned
 from bloomery.integrations.redis.wire.link import Link
 from bloomery.service.replication.catalogue import Catalogue, Listed, new_uid
 from integration.nodes.conftest import StartFleet

@@ -13,7 +13,7 @@ from integration.servers import RedisServer, wait_until
 
 require("redis")
 from bloomery.integrations.redis import RedisFilter  # noqa: E402
-from bloomery.integrations.redis.bf.making import planned_bf  # noqa: E402
+from bloomery.integrations.redis.bf.create import planned_bf  # noqa: E402
 
 
 def known(fleet: Fleet, keys: list[str]) -> bool:

@@ -123,7 +123,7 @@ def test_any_command_on_a_node(start_fleet: StartFleet, redis_server: RedisServe
     assert len(names) > 50
     for name in names:
         with (
-            socket.create_connection(("127.0.0.1", fleet.ports[0][0]), timeout=10) as wire,
+            socket.create_connection(("127.0.0.1", fleet.ports[0][0]), timeout=60) as wire,
             suppress(ConnectionError),  # after QUIT
         ):
             for line in LINES:

@@ -60,7 +60,7 @@ def cutting(server: RedisServer, times: int) -> Iterator[int]:
     left = [times]
 
     def serve(client: socket.socket) -> None:
-        with client, socket.create_connection(server.address) as behind, suppress(OSError):
+        with suppress(OSError), client, socket.create_connection(server.address) as behind:
             while asked := client.recv(65_536):
                 behind.sendall(asked)
                 answer = behind.recv(65_536)

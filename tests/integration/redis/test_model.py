@@ -21,7 +21,6 @@ from bloomery import BloomFilter
 from bloomery.integrations.redis import RedisFilter
 from conftest import effort
 from integration.servers import RedisServer
-from privates import store_of
 
 NUMBERS = itertools.count()
 KEYS = st.integers(0, 300) | st.text(max_size=3) | st.binary(max_size=3)
@@ -78,7 +77,7 @@ class Machine(RuleBasedStateMachine):
         if not hasattr(self, "one"):
             return
         with self.server.client() as client:
-            strings = [(client.get(name) or b"")[:-1] for name in store_of(self.one).names]
+            strings = [(client.get(name) or b"")[:-1] for name in self.one.store.names]
         assert b"".join(strings) == bytes(memoryview(self.local))
 
     def teardown(self) -> None:

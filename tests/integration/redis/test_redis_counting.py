@@ -5,6 +5,7 @@ import socket
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -216,7 +217,11 @@ class Cut:
                 one, _ = self._door.accept()
             except OSError:
                 return
-            with one, socket.create_connection(("127.0.0.1", self._target)) as other:
+            with (  # a client that gives up resets its connection
+                suppress(OSError),
+                one,
+                socket.create_connection(("127.0.0.1", self._target)) as other,
+            ):
                 while data := one.recv(1 << 16):
                     other.sendall(data)
                     replies = other.recv(1 << 16)

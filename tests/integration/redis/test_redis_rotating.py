@@ -11,11 +11,9 @@ from hypothesis import strategies as st
 
 from bloomery.errors import FilterExists, IncompatibleFilters, InvalidParameter, UnknownFilter
 from bloomery.integrations.redis import AsyncRedisRotatingFilter, RedisFilter, RedisRotatingFilter
-from bloomery.integrations.redis.bits.rotation_clock import Known, Pace
 from bloomery.types import Layout
 from conftest import effort, require
 from integration.servers import RedisServer, wait_until
-from privates import store_of
 
 redis = require("redis")
 
@@ -40,9 +38,11 @@ class Shared:
         """So many seconds later, for all of them. They begin in the middle of a generation."""
         each = self.clients[0].window / self.clients[0].generations
         for one in self.clients:
-            generations = store_of(one)
-            shift = generations.pace.shift + seconds if seconds else each / 2 - time.time() % each
-            generations.pace = Pace(generations.pace.each, generations.pace.whole, shift)
+            generations = one.store
+            shift = (
+                generations.schedule.shift + seconds if seconds else each / 2 - time.time() % each
+            )
+            generations.schedule = generations.schedule._replace(shift=shift)
 
 
 @settings(
@@ -117,26 +117,15 @@ def test_how_long(client: Any) -> None:
     assert "a" not in seen
 
 
-def known_of(filter: RedisRotatingFilter) -> Known:
-    """What it knows of Redis' time."""
-    known = store_of(filter)._known
-    assert isinstance(known, Known)
-    return known
-
-
-def believe(filter: RedisRotatingFilter, known: Known, wrong: float) -> None:
-    """Let it know that, and be wrong by so many seconds."""
-    store_of(filter)._known = Known(*known[:2], known.ahead + wrong)
-
-
 def test_a_generation_ends_meanwhile(client: Any) -> None:
     """What is added to a generation that has just ended goes into the next one too."""
     shared = Shared(client, 2)
     one, two = shared.clients
     one.add("a")
-    known = known_of(one)
+    known = one.store.known
+    assert known is not None
     shared.turn(100)
-    believe(one, known, -100)  # it does not know yet
+    one.store.known = known._replace(ahead=known.ahead - 100)  # it does not know yet
     assert one.add("b") is True
     shared.turn(390)
     assert "a" not in two
@@ -148,10 +137,11 @@ def test_wrong_clocks(client: Any) -> None:
     one, two = Shared(client, 2, window=40_000).clients
     one.add("a")
     for wrong in (-1e6, 1e6, 15_000):
-        known = known_of(one)
-        believe(two, known, wrong)
+        known = one.store.known
+        assert known is not None
+        two.store.known = known._replace(ahead=known.ahead + wrong)
         assert "a" in two
-        believe(two, known, wrong)
+        two.store.known = known._replace(ahead=known.ahead + wrong)
         assert two.add(f"b{wrong}") is True
         assert f"b{wrong}" in one
     # Nothing stays of the generations that were not now.
@@ -185,7 +175,7 @@ def test_evicted(client: Any, part: str) -> None:
     [first, _] = sorted(client.scan_iter("{seen}:bits:*"))
     client.delete(first if part == "string" else "{seen}:generations")
     for filter in (one, two, RedisRotatingFilter.open(client, "seen")):
-        store_of(filter).pace = store_of(one).pace
+        filter.store.schedule = one.store.schedule
         with pytest.raises(UnknownFilter, match="no longer whole"):
             filter.add("c")
         with pytest.raises(UnknownFilter, match="no longer whole"):

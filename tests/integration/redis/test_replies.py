@@ -9,7 +9,7 @@ from redis.exceptions import ResponseError
 
 from bloomery.errors import StoreRefused
 from bloomery.integrations.redis import RedisFilter
-from bloomery.integrations.redis.wire import link
+from bloomery.integrations.redis.wire import redis_internals
 from bloomery.integrations.redis.wire.flow import Ask, commands
 from bloomery.integrations.redis.wire.link import Link
 from integration.redis.either import Either
@@ -44,20 +44,10 @@ def test_as_one_by_one(
         quick = Link(client).exchange([many])
         client.delete("k", "f")
         with monkeypatch.context() as patch:
-            patch.setattr(link, "parsed_by", lambda _: None)
+            patch.setattr(redis_internals, "buffered", lambda _: None)
             slow = Link(client).exchange([many])
     assert shown(quick) == shown(slow)
     assert sum(isinstance(one, ResponseError) for one in quick[0]) == 600
-
-
-def spare_of(link: Link) -> list[Any]:
-    """Its connections that nobody uses."""
-    return list(link._spare._held)
-
-
-def socket_of(connection: Any) -> Any:
-    """What it reads and writes."""
-    return connection._sock
 
 
 @pytest.mark.parametrize("protocol", [2, 3])
@@ -73,18 +63,35 @@ def test_by_the_connection_at_hand(redis_server: RedisServer, protocol: int) -> 
                 client.delete("k", "f")
                 assert shown(one.exchange([ASKED])) == right
                 assert shown(one.exchange([plain])) == [None, b"OK", b"v"]
-            assert one._quick
-            [kept] = spare_of(one)
+            [kept] = one.spare.kept
             client.execute_command("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
             assert shown(one.exchange([plain])) == [None, b"OK", b"v"]
-            [held] = spare_of(one)
-            other = held.connection
-            socket_of(other).sendall(b"*1\r\n$4\r\nPING\r\n")
+            other = one.spare.kept[0].connection
+            other.send_packed_command([b"*1\r\n$4\r\nPING\r\n"])
             assert wait_until(lambda: other.can_read())
             assert shown(one.exchange([plain])) == [None, b"OK", b"v"]
-            assert socket_of(kept.connection) is not socket_of(kept)
+            assert not kept.is_idle()
         finally:
             one.close()
+
+
+@pytest.mark.parametrize("protocol", [2, 3])
+def test_this_redis_py_is_known(either: Either, redis_server: RedisServer, protocol: int) -> None:
+    """The private attributes of redis-py that `redis_internals` uses are there in the installed
+    version. Where this fails everything still works, slowly: change that module, then the bound of
+    redis in pyproject.toml."""
+    pool = either.client(redis_server.url, protocol=protocol).connection_pool
+    connection = either.do(pool.get_connection())
+    try:
+        assert redis_internals.buffered(connection) is not None
+        if not either.loop:
+            kept = redis_internals.KeptConnection(pool, connection)
+            assert kept.direct
+            assert kept.polls
+            assert kept.is_idle()
+            assert kept.exchange(b"*1\r\n$4\r\nPING\r\n", 1) == ([b"PONG"], False)
+    finally:
+        either.do(pool.release(connection))
 
 
 def test_refused_at_once(redis_server: RedisServer) -> None:

@@ -2,7 +2,6 @@
 memory without bound."""
 
 import random
-import socket
 
 import pytest
 
@@ -144,13 +143,13 @@ def test_a_client_that_has_sent_all_is_answered(empty: BloomeryServer) -> None:
     """Who sends commands and then closes its side still gets every reply: `nc` does that."""
     with Wire(empty.resp_port) as wire:
         wire.send(request("ECHO", "a") * 1000 + request("BF.ADD", "a", "x") * 1000)
-        wire.socket.shutdown(socket.SHUT_WR)
+        wire.end()
         replies = wire.file.read()
     assert replies.count(b"$1\r\na\r\n") == 1000
     assert replies.count(b":") == 1000
     with Wire(empty.resp_port) as wire:
         wire.send(request("SAVE") + request("ECHO", "behind it"))  # which takes a while
-        wire.socket.shutdown(socket.SHUT_WR)
+        wire.end()
         assert wire.file.read() == b"+OK\r\n$9\r\nbehind it\r\n"
 
 
@@ -160,7 +159,7 @@ def test_a_client_can_end_anywhere(empty: BloomeryServer) -> None:
     for length in range(len(whole)):
         with Wire(empty.resp_port) as wire:
             wire.send(whole[:length])
-            wire.socket.shutdown(socket.SHUT_WR)
+            wire.end()
             assert wire.file.read() == b""
     with Wire(empty.resp_port) as wire:
         assert told(wire.ask("EXISTS", "cut")) == ":0"
@@ -237,7 +236,7 @@ def test_made_up_requests(serve: Serve) -> None:
         with Wire(server.resp_port) as wire:
             try:
                 wire.send(sent)
-                wire.socket.shutdown(socket.SHUT_WR)
+                wire.end()
                 wire.file.read()  # to the end: it does not hang
             except ConnectionError:
                 pass  # it has closed while we were still talking

@@ -2,6 +2,7 @@
 
 import shlex
 import socket
+from contextlib import suppress
 from types import TracebackType
 from typing import Any
 
@@ -47,6 +48,11 @@ class Wire:
     def send(self, data: bytes) -> None:
         """Send bytes, whatever they are."""
         self.socket.sendall(data)
+
+    def end(self) -> None:
+        """Say that nothing more comes; the server may have closed already."""
+        with suppress(OSError):  # "not connected", which is no ConnectionError
+            self.socket.shutdown(socket.SHUT_WR)
 
     def ask(self, *words: bytes | str | int) -> bytes:
         """Send a command; its reply, raw."""

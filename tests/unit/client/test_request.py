@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any
 
 import httpx
@@ -155,11 +156,13 @@ def closing(listening: socket.socket, *rounds: list[bytes]) -> threading.Thread:
     def run() -> None:
         for answers in rounds:
             connection, _ = listening.accept()
-            with connection:
+            with connection, suppress(ConnectionError):  # a client may reset it
                 for answer in answers:
                     data = b""
                     while b"\r\n\r\n" not in data:
-                        data += connection.recv(65536)
+                        data += (part := connection.recv(65536))
+                        if not part:
+                            raise ConnectionError
                     connection.sendall(answer)
                 connection.recv(65536)  # the next request, which nobody answers
 

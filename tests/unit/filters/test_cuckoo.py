@@ -78,6 +78,7 @@ def test_seven_copies_are_the_most(capacity: int, grow: bool) -> None:
         with pytest.raises(FilterFull, match="7 times") as caught:
             add("key")
         assert caught.value.code == "filter-full"
+        assert caught.value.key_at_its_most
     assert filter == before
     assert filter.count("key") == MOST
     assert sum(filter.remove_many(["key"] * 9)) == MOST
@@ -101,8 +102,11 @@ def test_a_full_one_refuses_and_changes_nothing(error_rate: float) -> None:
     one of them is removed there is room again."""
     filter, refused = full(error_rate=error_rate)
     before = filter.copy()
-    with pytest.raises(FilterFull, match=rf"full: {refused} keys, made for 500; .*grow=True"):
+    with pytest.raises(
+        FilterFull, match=rf"full: {refused} keys, made for 500; .*grow=True"
+    ) as caught:
         filter.add(refused)
+    assert not caught.value.key_at_its_most
     assert filter == before
     assert filter.estimated_count == refused >= 500
     assert all(filter.contains_many(range(refused)))

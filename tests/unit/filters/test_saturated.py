@@ -12,8 +12,8 @@ import pytest
 
 from bloomery import BloomFilter, CountingBloomFilter, DeletableBloomFilter, sizing
 from bloomery.filters import AnyFilter
-from bloomery.integrations.redis.figures import figures
-from bloomery.integrations.redis.planning import planned
+from bloomery.integrations.redis.config import planned
+from bloomery.integrations.redis.header import plain_info
 
 Maker = Callable[[int, int], Any]  # of capacity and seed
 
@@ -106,5 +106,10 @@ def test_a_filter_in_redis_says_the_same(layout: Any) -> None:
             lambda n, seed: BloomFilter(n, 0.01, layout=layout, seed=seed), 5000, count, 10
         ):
             assert isinstance(filter, BloomFilter)
-            told = figures(config, round(filter.fill_ratio * filter.num_bits))
-            assert told["saturated"] == filter.saturated == saturated
+            info = plain_info(
+                config.header,
+                config.kind,
+                config.shards,
+                round(filter.fill_ratio * filter.num_bits),
+            )
+            assert info["saturated"] == filter.saturated == saturated

@@ -46,7 +46,7 @@ def test_closing_does_not_wait_for_a_source_that_hangs(
     source: Flaky, queue: SqliteQueue, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What hangs stays in the queue, and is done again under the same idempotency key."""
-    monkeypatch.setattr("bloomery.guard.guard._SOME_SECONDS", 0.1)
+    monkeypatch.setattr("bloomery.guard.queues.drainer._JOIN_SECONDS", 0.1)
     go, hangs = threading.Event(), threading.Event()
     guard = Guard(BloomFilter(100), source, queue=queue, **{**QUIET, "retry": 0.01})
     guard.add("a", 1)
@@ -115,8 +115,8 @@ core = guard._core
 
 def batches():
     # As other threads may hold them at that moment.
-    locks = [core._lock, core.rebuild_lock, core.observed._lock, core.asking.breaker._lock,
-             core.caching._lock, core.caching.breaker._lock, core.caching.cache._lock]
+    locks = [core._lock, core.rebuild_lock, core.observed._lock, core.source.breaker._lock,
+             core.cache._lock, core.cache.breaker._lock, core.cache.cache._lock]
     for lock in locks:
         lock.acquire()
     child = os.fork()

@@ -10,7 +10,7 @@ from bloomery import BloomFilter
 from bloomery.errors import SourceUnavailable
 from bloomery.guard import Answer, Guard
 from bloomery.guard.protocols import Cached
-from bloomery.guard.singleflight import Flights, Some
+from bloomery.guard.singleflight import Flights, PartialAnswers
 from privates import core_of
 from unit.guard.table import Memory
 from unit.guard.test_stampede import waiting
@@ -124,7 +124,7 @@ def test_some_land_and_the_rest_waits_on() -> None:
     (landed,) = second.theirs
     first.land_some({b"a": 1})
     some = landed.result(0)
-    assert isinstance(some, Some)
+    assert isinstance(some, PartialAnswers)
     assert some == {b"a": 1}
     assert list(flights.claim(dict.fromkeys([b"a"])).mine) == [b"a"]
     (rest,) = flights.claim(dict.fromkeys([b"b"])).theirs

@@ -13,7 +13,7 @@ import pytest
 from bloomery import BloomFilter
 from bloomery.errors import SourceUnavailable
 from bloomery.guard import Guard
-from bloomery.guard.observed import Observed, Tally
+from bloomery.guard.observed import LockFreeCount, Observed
 from bloomery.guard.sources.breaker import Breaker
 from privates import core_of
 from unit.clocks import Clock
@@ -144,7 +144,7 @@ def test_a_new_filter_begins_anew() -> None:
 
 def test_threads_lose_no_count() -> None:
     """Those who count and those who look."""
-    observed, tally = Observed(), Tally()
+    observed, tally = Observed(), LockFreeCount()
     seen: list[int] = []
 
     def work(number: int) -> None:

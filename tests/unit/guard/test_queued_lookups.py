@@ -12,7 +12,7 @@ from bloomery.guard.protocols import Item
 from unit.guard.flaky import QUIET, Flaky
 
 
-class Interrupted(SqliteQueue):
+class InterruptedQueue(SqliteQueue):
     """Something happens just before an item is put into it."""
 
     before: Callable[[], object] = staticmethod(lambda: None)
@@ -45,7 +45,7 @@ def test_who_asks_while_the_same_is_answered_is_answered_too(tmp_path: Path, whe
 
     source = Flaky()
     source.mode = "down"
-    filter, queue = BloomFilter(100), Interrupted(tmp_path / "q", fsync=False)
+    filter, queue = BloomFilter(100), InterruptedQueue(tmp_path / "q", fsync=False)
     filter.add("a")
     with Guard(filter, source, queue=queue, on_answer=on_answer, **QUIET) as guard:
         thread = threading.Thread(target=guard.drain)

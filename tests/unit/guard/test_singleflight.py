@@ -2,7 +2,7 @@
 
 import pytest
 
-from bloomery.guard.singleflight import Flights, Interrupted
+from bloomery.guard.singleflight import Flights, LookupInterrupted
 
 
 def test_each_key_is_claimed_once() -> None:
@@ -50,7 +50,7 @@ def test_a_look_up_that_began_before_is_known_for_it() -> None:
 def test_a_problem_is_told_to_all_who_wait() -> None:
     """They get the same error; but an interruption of the one is not that of the others."""
     flights = Flights()
-    for problem, told in ((ValueError("no"), ValueError), (KeyboardInterrupt(), Interrupted)):
+    for problem, told in ((ValueError("no"), ValueError), (KeyboardInterrupt(), LookupInterrupted)):
         first, second = flights.claim(dict.fromkeys([b"a"])), flights.claim(dict.fromkeys([b"a"]))
         first.crash(problem)
         (landed,) = second.theirs
@@ -65,7 +65,7 @@ def test_who_waits_is_not_left_without_an_answer() -> None:
     first, second = flights.claim(dict.fromkeys([b"a", b"b"])), flights.claim(dict.fromkeys([b"b"]))
     first.land({b"a": 1})
     (landed,) = second.theirs
-    with pytest.raises(Interrupted):
+    with pytest.raises(LookupInterrupted):
         landed.result(0)
 
 

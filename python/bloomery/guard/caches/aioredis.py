@@ -10,7 +10,7 @@ from bloomery.errors import InvalidParameter
 from bloomery.guard.caches.redis_entries import Command, RedisEntries
 from bloomery.guard.protocols import Cached
 from bloomery.guard.queues.redis_scripts import as_sent
-from bloomery.guard.redisclient import redis_client
+from bloomery.redis_client import redis_client
 
 __all__ = ["AsyncRedisCache"]
 
@@ -23,9 +23,10 @@ _LEASE_SECONDS = 60.0  # or what a guard says: longer than any look-up whose ans
 class AsyncRedisCache:
     """Answers in Redis, for asyncio, shared by all who use the same prefix.
 
-    `redis` is a URL, `redis://host:6379/0`, or a client of `redis.asyncio`, one of a cluster too.
-    An entry is found by the prefix and its key: each source needs a prefix of its own, "users:"
-    say. Every entry expires; a larger value than `max_value_bytes` is not cached.
+    `redis` is a URL, `redis://host:6379/0`, also `redis+sentinel://…` or `redis+cluster://…`, or a
+    client of `redis.asyncio`. An entry is found by the prefix and its key: each source needs a
+    prefix of its own, "users:" say. Every entry expires; a larger value than `max_value_bytes` is
+    not cached.
     """
 
     def __init__(
@@ -39,7 +40,8 @@ class AsyncRedisCache:
         """`timeout`, for a URL alone, in seconds: a client brings its own."""
         if isinstance(redis, str) and (type(timeout) not in (int, float) or not timeout > 0):
             raise InvalidParameter(f"timeout is {timeout!r}, must be a number of seconds above 0")
-        self._redis = redis_client(redis, "cache", for_asyncio=True, timeout=timeout, hurried=True)
+        # Once more suffices for a connection that went stale; nobody waits longer for a cache.
+        self._redis = redis_client(redis, "cache", for_asyncio=True, timeout=timeout, retries=1)
         place, cluster = self._redis.place, self._redis.cluster
         self._entries = RedisEntries(prefix, max_value_bytes, place, cluster)
         self._unknown = self._redis.module.exceptions.NoScriptError
@@ -76,8 +78,7 @@ class AsyncRedisCache:
 
     async def close(self) -> None:
         """Let go of the connections, unless they are those of a client that was given."""
-        if self._redis.own:
-            await self._redis.client.aclose()
+        await self._redis.aclose()
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} at {self._entries.place}>"
@@ -97,4 +98,4 @@ class AsyncRedisCache:
                 replies: list[Any] = await pipeline.execute(raise_on_error=False)
                 return replies
         except Exception as problem:  # noqa: BLE001  # what is no protocol is no RedisError
-            raise self._entries.away(problem) from None
+            raise self._entries.unavailable(problem) from None

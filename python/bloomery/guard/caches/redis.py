@@ -11,7 +11,7 @@ from bloomery.errors import InvalidParameter
 from bloomery.guard.caches.redis_entries import Command, RedisEntries
 from bloomery.guard.protocols import Cached
 from bloomery.guard.queues.redis_scripts import as_sent
-from bloomery.guard.redisclient import redis_client
+from bloomery.redis_client import redis_client
 
 __all__ = ["RedisCache"]
 
@@ -24,9 +24,10 @@ _LEASE_SECONDS = 60.0  # or what a guard says: longer than any look-up whose ans
 class RedisCache:
     """Answers in Redis, shared by all who use the same prefix; any thread may use it.
 
-    `redis` is a URL, `redis://host:6379/0`, or a client of redis-py, one of a cluster too.
-    An entry is found by the prefix and its key: each source needs a prefix of its own, "users:"
-    say. Every entry expires; a larger value than `max_value_bytes` is not cached.
+    `redis` is a URL, `redis://host:6379/0`, also `redis+sentinel://…` or `redis+cluster://…`, or a
+    client of redis-py. An entry is found by the prefix and its key: each source needs a
+    prefix of its own, "users:" say. Every entry expires; a larger value than `max_value_bytes` is
+    not cached.
     """
 
     def __init__(
@@ -40,7 +41,8 @@ class RedisCache:
         """`timeout`, for a URL alone, in seconds: a client brings its own."""
         if isinstance(redis, str) and (type(timeout) not in (int, float) or not timeout > 0):
             raise InvalidParameter(f"timeout is {timeout!r}, must be a number of seconds above 0")
-        self._redis = redis_client(redis, "cache", for_asyncio=False, timeout=timeout, hurried=True)
+        # Once more suffices for a connection that went stale; nobody waits longer for a cache.
+        self._redis = redis_client(redis, "cache", for_asyncio=False, timeout=timeout, retries=1)
         place, cluster = self._redis.place, self._redis.cluster
         self._entries = RedisEntries(prefix, max_value_bytes, place, cluster)
         self._unknown = self._redis.module.exceptions.NoScriptError
@@ -77,8 +79,7 @@ class RedisCache:
 
     def close(self) -> None:
         """Let go of the connections, unless they are those of a client that was given."""
-        if self._redis.own:
-            self._redis.client.close()
+        self._redis.close()
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} at {self._entries.place}>"
@@ -98,4 +99,4 @@ class RedisCache:
                 replies: list[Any] = pipeline.execute(raise_on_error=False)
                 return replies
         except Exception as problem:  # noqa: BLE001  # what is no protocol is no RedisError
-            raise self._entries.away(problem) from None
+            raise self._entries.unavailable(problem) from None

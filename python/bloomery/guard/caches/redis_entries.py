@@ -31,7 +31,7 @@ from bloomery.guard.codec import decode, encode
 from bloomery.guard.protocols import Cached
 from bloomery.guard.queues.redis_scripts import Script
 
-__all__ = ["Command", "RedisEntries", "Replies"]
+__all__ = ["Command", "EntriesRead", "RedisEntries"]
 
 Command: TypeAlias = "tuple[Any, ...]"
 
@@ -79,8 +79,8 @@ end
 """)
 
 
-class Replies(NamedTuple):
-    """What was read: the entries, and the names of those that nobody of us wrote."""
+class EntriesRead(NamedTuple):
+    """What was read: an entry or None for each name; which are not bloomery's, and why."""
 
     held: list[Cached | None]
     bad: list[bytes]
@@ -175,7 +175,7 @@ class RedisEntries:
 
     # Replies.
 
-    def read(self, names: Sequence[bytes], replies: Sequence[Any]) -> Replies:
+    def read(self, names: Sequence[bytes], replies: Sequence[Any]) -> EntriesRead:
         """The replies to `reading` as entries."""
         if not self._cluster:
             self.check(replies)
@@ -183,7 +183,7 @@ class RedisEntries:
                 (second, micro), values = replies
                 replies = [(value, second, micro) for value in values]
         if len(replies) != len(names):
-            raise self._told("it answered for other keys")
+            raise self._unavailable("it answered for other keys")
         held: list[Cached | None] = []
         bad: list[bytes] = []
         why = ""
@@ -203,7 +203,7 @@ class RedisEntries:
                 bad.append(name)
                 why = str(problem)
             held.append(entry)
-        return Replies(held, bad, why)
+        return EntriesRead(held, bad, why)
 
     def _entry(self, data: bytes, now: float) -> Cached | None:
         if len(data) > self._longest + _HEAD.size:
@@ -234,23 +234,23 @@ class RedisEntries:
         try:
             yield
         except (TypeError, ValueError, struct.error):
-            raise self._told("it answers what no Redis does") from None
+            raise self._unavailable("it answers what no Redis does") from None
 
     def check(self, replies: Sequence[Any]) -> None:
         """Raise if Redis refused a command."""
         for reply in replies:
             if isinstance(reply, Exception):
-                raise self.away(reply) from None
+                raise self.unavailable(reply) from None
 
-    def away(self, problem: Exception) -> CacheUnavailable:
+    def unavailable(self, problem: Exception) -> CacheUnavailable:
         """The error for what a client raised, without keys and secrets."""
-        said = " ".join(str(problem).split()).partition(", with args")[0]
-        return self._told(f"{type(problem).__name__}: {said}")
+        text = " ".join(str(problem).split()).partition(", with args")[0]
+        return self._unavailable(f"{type(problem).__name__}: {text}")
 
-    def _told(self, what: str) -> CacheUnavailable:
+    def _unavailable(self, what: str) -> CacheUnavailable:
         return CacheUnavailable(f"the cache at {self.place}: {what}")
 
-    def poisoned(self, read: Replies) -> PoisonedCache:
+    def poisoned(self, read: EntriesRead) -> PoisonedCache:
         """The error for entries that nobody of us wrote, and that are deleted by now."""
         return PoisonedCache(
             f"the cache at {self.place} held {len(read.bad)} entries that bloomery did not write "

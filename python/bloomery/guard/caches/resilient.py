@@ -22,14 +22,14 @@ from bloomery.guard.driver import Call, Flow
 from bloomery.guard.protocols import Cache, Cached
 from bloomery.guard.sources.breaker import Breaker
 
-__all__ = ["Caching"]
+__all__ = ["ResilientCache"]
 
 _LOG = logging.getLogger("bloomery.guard")
 _MOST_UNDELETED = 100_000
 
 
-class Caching:
-    """A cache that may be away."""
+class ResilientCache:
+    """A cache that may be away: then it holds nothing, and is tried again after a second."""
 
     def __init__(self, cache: Cache, longest: float, lease: float = 60.0) -> None:
         """Nothing is to be kept for more than `longest` seconds, and no look-up takes longer than
@@ -137,7 +137,7 @@ class Caching:
     def _failed(self, problem: Exception) -> None:
         self.failures += 1
         if self.breaker.since is None:  # once an outage
-            told = isinstance(problem, (CacheUnavailable, OSError))  # else it may show a key
-            shown = problem if told else type(problem).__name__
-            _LOG.warning("a guard goes on without its cache: %s", shown)
+            ours = isinstance(problem, (CacheUnavailable, OSError))  # others' may show a key
+            text = problem if ours else type(problem).__name__
+            _LOG.warning("a guard goes on without its cache: %s", text)
         self.breaker.failed()

@@ -7,7 +7,6 @@ replica has it a moment later, and a failover in between loses that moment.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
 from typing import Any, TypeVar
 
@@ -15,7 +14,7 @@ from bloomery.errors import QueueUnavailable
 from bloomery.flow import drive_async
 from bloomery.guard.protocols import Item
 from bloomery.guard.queues.redis_scripts import RedisFlow, RedisScripts, Script
-from bloomery.guard.redisclient import RedisClient, redis_client
+from bloomery.redis_client import RedisClient, redis_client
 
 __all__ = ["AsyncRedisQueue"]
 
@@ -29,8 +28,9 @@ class AsyncRedisQueue:
 
         AsyncGuard(filter, source, queue=AsyncRedisQueue(url, "users"), on_outage="queue")
 
-    `redis` is a URL or a client of `redis.asyncio`, one of a cluster too; who gives the same `name`
-    shares a queue. `max_items` bounds it, of which look-ups take at most half.
+    `redis` is a URL, also `redis+sentinel://…` or `redis+cluster://…`, or a client of
+    `redis.asyncio`; who gives the same `name` shares a queue. `max_items` bounds it; look-ups take
+    at most half of that.
     """
 
     def __init__(self, redis: Any, name: str, *, max_items: int = _MAX_ITEMS) -> None:
@@ -91,8 +91,7 @@ class AsyncRedisQueue:
     async def close(self) -> None:
         """Let go of the connections, unless they are those of a client that was given."""
         self._closed = True
-        if self._redis.own:
-            await self._redis.client.aclose()
+        await self._redis.aclose()
 
     async def _run(self, flow: RedisFlow[T]) -> T:
         if not self._checked:
@@ -112,15 +111,15 @@ class AsyncRedisQueue:
     async def _send(self, command: tuple[Any, ...]) -> Any:
         redis = self._redis
         _check_open(self._closed, redis)
-        send = redis.client.execute_command
         try:
+            send = redis.client.execute_command
             if not isinstance(command[0], Script):
                 return await send(*command)
             try:
                 return await send("EVALSHA", command[0].sha, *command[1:])
             except redis.module.exceptions.NoScriptError:
                 return await send("EVAL", *command)
-        except (redis.module.RedisError, OSError, asyncio.TimeoutError) as problem:
+        except redis.failures as problem:
             raise _unavailable(redis, problem) from problem
 
 
@@ -133,4 +132,4 @@ def _unavailable(redis: RedisClient, problem: Exception) -> QueueUnavailable:
     step = (
         "give it more memory" if "maxmemory" in str(problem) else "does it run, and may we use it?"
     )
-    return QueueUnavailable(f"the queue in {redis.told(problem)}: {step}")
+    return QueueUnavailable(f"the queue in {redis.describe(problem)}: {step}")

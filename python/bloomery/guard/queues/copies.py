@@ -14,12 +14,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from bloomery.errors import FilterFull
-
-__all__ = ["Copies", "is_too_often"]
+__all__ = ["PendingCopies"]
 
 
-class Copies:
+class PendingCopies:
     """By canonical key: the adds that wait and share one copy, in order, and whether each was
     tried. Those that were there at the start have numbers."""
 
@@ -85,8 +83,3 @@ class Copies:
         """None wait, or it is another filter; copies that are in one stay there."""
         self._waiting.clear()
         self._shared.clear()
-
-
-def is_too_often(full: FilterFull) -> bool:
-    """Is a key in the filter as often as it can be? Then that is enough."""
-    return "the most there can be" in str(full)

@@ -2,10 +2,10 @@
 it is done. A crash in between does some items again, in the same order and under the same
 idempotency keys.
 
-Who drains has a lease, under a name of its own each time, and renews it before each item. Whoever
-finds it lost, after it was paused say, throws away what it has read: another has done that by now,
-and perhaps more. Only the question that was on its way at that moment cannot be called back: that
-the source does it once is the source's to keep.
+A drain holds a lease on the queue, under a name of its own, and renews it before each item. If the
+lease is lost, since the process was paused say, the drain drops the items it has read: another
+process has done them by now, and perhaps more. Only a write that was on its way at that moment
+cannot be called back; its idempotency key lets the source do it once.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from dataclasses import replace
 from itertools import groupby
 from typing import Any
 
-from bloomery import _native
+import bloomery._native as _native
 from bloomery.boottime import boottime
 from bloomery.errors import FilterFull, QueueUnavailable, SourceUnavailable
 from bloomery.guard import writes
@@ -27,12 +27,12 @@ from bloomery.guard.core import Core
 from bloomery.guard.driver import Call, Flow
 from bloomery.guard.lookups import hashable, lease, store
 from bloomery.guard.protocols import Item, Queue
-from bloomery.guard.queues.pacing import TELLING
+from bloomery.guard.queues.back_pressure import IN_ON_ANSWER
 
 __all__ = ["adopt", "close", "drain", "inform"]
 
 _LOG = logging.getLogger("bloomery.guard")
-_SOME = 100  # items at a time: the queue is told once for all of them, which costs an fsync
+_BATCH = 100  # items at a time: they leave the queue together, which costs an fsync
 # How long nobody drains after one was killed, besides the time of one question to the source.
 LEASE_SECONDS = 5.0
 
@@ -40,11 +40,11 @@ LEASE_SECONDS = 5.0
 def drain(core: Core) -> Flow[int]:
     """Do what waits, until nothing does, or until the source is down; how many items were done."""
     assert core.queue is not None
-    if TELLING.get():
+    if IN_ON_ANSWER.get():
         return 0
     yield from core.drains.enter(b"")  # one at a time; those of other processes by the lease
     try:
-        if core.closing or core.asking.breaker.retry_in or not (yield Call(core.queue.waiting)):
+        if core.closing or core.source.breaker.retry_in or not (yield Call(core.queue.waiting)):
             return 0
         return (yield from _Drain(core, core.queue).run())
     finally:
@@ -56,12 +56,12 @@ class _Stop(Exception):
 
 
 class _Drain:
-    """One drain: what it did, and of that what the queue was not told yet."""
+    """One drain: what it did, and which of it has yet to leave the queue."""
 
     def __init__(self, core: Core, queue: Queue) -> None:
         self.core, self.queue = core, queue
         self.done = 0
-        self.untold: list[Item] = []
+        self.finished: list[Item] = []
         self._owner = secrets.token_hex(8)
         # Longer than what is done between two looks at the clock: one question to the source.
         timeout = core.options.timeout
@@ -72,18 +72,18 @@ class _Drain:
         """Do all."""
         core = self.core
         try:
-            yield from self._hold()
-            core.turns.begin()
-            while items := (yield Call(self.queue.head, (_SOME,))):
+            yield from self._keep_lease()
+            core.back_pressure.begin()
+            while items := (yield Call(self.queue.head, (_BATCH,))):
                 for is_look, group in groupby(items, lambda item: item.what == "look"):
                     for some in [list(group)] if is_look else [[item] for item in group]:
-                        yield from self._hold()
+                        yield from self._keep_lease()
                         yield from self._look(some) if is_look else self._write(some[0])
-                yield from self._tell()
+                yield from self._take_out()
         except (SourceUnavailable, _Stop):
             pass
         except GeneratorExit:  # nobody drives us any more
-            core.turns.end()
+            core.back_pressure.end()
             raise
         except BaseException:
             with contextlib.suppress(QueueUnavailable):
@@ -93,12 +93,12 @@ class _Drain:
         return self.done
 
     def _end(self) -> Flow[None]:
-        self.core.turns.end()
-        yield from self._tell()
+        self.core.back_pressure.end()
+        yield from self._take_out()
         yield Call(self.queue.release, (self._owner,))
 
-    def _hold(self) -> Flow[None]:
-        """Go on only while it is for us to drain."""
+    def _keep_lease(self) -> Flow[None]:
+        """Take or renew the lease; stop if another drains, or the guard is closing."""
         now = boottime()
         if self.core.closing:
             raise _Stop
@@ -109,27 +109,27 @@ class _Drain:
                 raise _Stop
             self._leased = now
 
-    def _tell(self) -> Flow[int | None]:
-        """Tell the queue what is done; how many of those still waited, if it says so."""
-        told, self.untold = self.untold, []
-        if not told:
+    def _take_out(self) -> Flow[int | None]:
+        """Take what is finished out of the queue; how many of those still waited, if it says so."""
+        items, self.finished = self.finished, []
+        if not items:
             return 0
-        waited: int | None = yield Call(self.queue.done, (told,))
-        self.done += len(told)
-        self.core.turns.did(len(told))
+        waited: int | None = yield Call(self.queue.done, (items,))
+        self.done += len(items)
+        self.core.back_pressure.left_queue(len(items))
         return waited
 
     def _look(self, items: Sequence[Item]) -> Flow[None]:
         """Look up some keys, and cache what was found, but not of keys whose writes wait further
         back, or come meanwhile."""
         core = self.core
-        yield from self._tell()  # of writes that are done: they wait no more
+        yield from self._take_out()  # of writes that are done: they wait no more
         keys = {_native.canonical(item.key): hashable(item.key) for item in items}
         core.looked()
         try:
             with core.flights.watch(keys) as flight:
                 tokens = yield from lease(core, keys)
-                found = yield from core.asking.get(list(keys.values()))
+                found = yield from core.source.get(list(keys.values()))
                 flight.spoiled |= yield Call(self.queue.pending, (list(keys),))
                 answers = yield from store(core, flight, keys, found, tokens, counting=False)
         except (QueueUnavailable, SourceUnavailable):
@@ -139,22 +139,22 @@ class _Drain:
                 yield from self._park(items[0], "the source refuses it", problem)
             else:  # find out which
                 for item in items:
-                    yield from self._hold()
+                    yield from self._keep_lease()
                     yield from self._look([item])
             return
         for item in items:
             answer = replace(answers[_native.canonical(item.key)], queued=item.idempotency_key)
             if core.on_answer is not None:
-                yield from self._hold()
-                telling = TELLING.set(True)
+                yield from self._keep_lease()
+                token = IN_ON_ANSWER.set(True)
                 try:
                     yield Call(core.on_answer, (item.key, answer), blocking=False)
                 except Exception as problem:  # noqa: BLE001  # those behind it go on
                     yield from self._park(item, "on_answer fails", problem)
                     continue
                 finally:
-                    TELLING.reset(telling)
-            self.untold.append(item)
+                    IN_ON_ANSWER.reset(token)
+            self.finished.append(item)
 
     def _write(self, item: Item) -> Flow[None]:
         """Add or remove one key."""
@@ -164,13 +164,13 @@ class _Drain:
             current = core.filter
             if item.what == "add":
                 yield from self._enter(current, item, name)
-            yield from self._hold()  # the last moment: others may have written this key
+            yield from self._keep_lease()  # the last moment: others may have written this key
             try:
                 if item.what == "add":
-                    new = yield from core.asking.add(item.key, item.value, item.idempotency_key)
+                    new = yield from core.source.add(item.key, item.value, item.idempotency_key)
                     core.writers.settle(name, item.idempotency_key)
                 else:
-                    was_there = yield from core.asking.remove(item.key, item.idempotency_key)
+                    was_there = yield from core.source.remove(item.key, item.idempotency_key)
             except SourceUnavailable:
                 if item.what == "add":
                     core.copies.doubt(name, item.idempotency_key)
@@ -181,14 +181,14 @@ class _Drain:
             yield from writes.forget(core, name)
             if item.what == "add":
                 yield from self._settle(current, item, name, new)
-                self.untold.append(item)
+                self.finished.append(item)
                 return
             if was_there:
                 # The queue first: done again, by us or by another who drains, it would leave the
                 # filter twice, and take others with it.
-                yield from self._tell()
-            self.untold.append(item)
-            if was_there and (yield from self._tell()) != 0 and not core.copies.unshare(name):
+                yield from self._take_out()
+            self.finished.append(item)
+            if was_there and (yield from self._take_out()) != 0 and not core.copies.unshare(name):
                 yield from writes.leave_filter(core, current, item.key)
         finally:
             core.writers.leave(name)
@@ -223,7 +223,7 @@ class _Drain:
         kind = type(problem).__name__
         # Not its text, which may have the key in it.
         _LOG.error("an item of the queue is set aside, see parked(): %s: %s", what, kind)
-        yield from self._tell()  # in order, for whoever looks at it
+        yield from self._take_out()  # in order, for whoever looks at it
         yield Call(self.queue.park, (item, f"{what}: {kind}: {problem}"))
         self.done += 1
         if item.what == "add":
@@ -244,11 +244,11 @@ def adopt(core: Core) -> Flow[None]:
 
 def inform(core: Core) -> Flow[dict[str, Any]]:
     """All that is known of a guard, its queue too."""
-    told = core.info()
+    info = core.info()
     if core.queue is not None:
-        told["queued"] = yield Call(core.queue.waiting)
-        told["parked"] = len((yield Call(core.queue.parked)))
-    return told
+        info["queued"] = yield Call(core.queue.waiting)
+        info["parked"] = len((yield Call(core.queue.parked)))
+    return info
 
 
 def close(core: Core) -> Flow[None]:

@@ -15,7 +15,7 @@ from bloomery.errors import QueueUnavailable
 from bloomery.flow import drive
 from bloomery.guard.protocols import Item
 from bloomery.guard.queues.redis_scripts import RedisFlow, RedisScripts, Script
-from bloomery.guard.redisclient import RedisClient, redis_client
+from bloomery.redis_client import RedisClient, redis_client
 
 __all__ = ["RedisQueue"]
 
@@ -29,8 +29,9 @@ class RedisQueue:
 
         Guard(filter, source, queue=RedisQueue(url, "users"), on_outage="queue")
 
-    `redis` is a URL or a client of redis-py, one of a cluster too; who gives the same `name`
-    shares a queue. `max_items` bounds it, of which look-ups take at most half.
+    `redis` is a URL, also `redis+sentinel://…` or `redis+cluster://…`, or a client of
+    redis-py; who gives the same `name` shares a queue. `max_items` bounds it; look-ups take
+    at most half of that.
     """
 
     def __init__(self, redis: Any, name: str, *, max_items: int = _MAX_ITEMS) -> None:
@@ -92,8 +93,7 @@ class RedisQueue:
     def close(self) -> None:
         """Let go of the connections, unless they are those of a client that was given."""
         self._closed = True
-        if self._redis.own:
-            self._redis.client.close()
+        self._redis.close()
 
     def _run(self, flow: RedisFlow[T]) -> T:
         if not self._checked:
@@ -113,15 +113,15 @@ class RedisQueue:
     def _send(self, command: tuple[Any, ...]) -> Any:
         redis = self._redis
         _check_open(self._closed, redis)
-        send = redis.client.execute_command
         try:
+            send = redis.client.execute_command
             if not isinstance(command[0], Script):
                 return send(*command)
             try:
                 return send("EVALSHA", command[0].sha, *command[1:])
             except redis.module.exceptions.NoScriptError:
                 return send("EVAL", *command)
-        except (redis.module.RedisError, OSError) as problem:
+        except redis.failures as problem:
             raise _unavailable(redis, problem) from problem
 
 
@@ -134,4 +134,4 @@ def _unavailable(redis: RedisClient, problem: Exception) -> QueueUnavailable:
     step = (
         "give it more memory" if "maxmemory" in str(problem) else "does it run, and may we use it?"
     )
-    return QueueUnavailable(f"the queue in {redis.told(problem)}: {step}")
+    return QueueUnavailable(f"the queue in {redis.describe(problem)}: {step}")

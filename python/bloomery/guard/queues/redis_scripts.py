@@ -14,7 +14,7 @@ import hashlib
 from collections.abc import Generator, Sequence
 from typing import Any, TypeAlias, TypeVar
 
-from bloomery import _native
+import bloomery._native as _native
 from bloomery.errors import InvalidParameter, QueueUnavailable
 from bloomery.guard.codec import encode, read_item
 from bloomery.guard.protocols import Item

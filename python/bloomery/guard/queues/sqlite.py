@@ -15,7 +15,7 @@ import sqlite3
 from collections.abc import Sequence
 from typing import Any
 
-from bloomery import _native
+import bloomery._native as _native
 from bloomery.boottime import boottime
 from bloomery.errors import InvalidParameter, QueueUnavailable
 from bloomery.guard.codec import encode, read_item

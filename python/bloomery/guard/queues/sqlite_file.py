@@ -42,7 +42,7 @@ class SqliteFile:
         self._tables = tables
         self._fsync = fsync
         self._closed = False
-        with self._told():
+        with self._failures_as_errors():
             self._make()
             self._connect()
         _FILES.add(self)
@@ -51,7 +51,7 @@ class SqliteFile:
     def writing(self) -> Iterator[sqlite3.Connection]:
         """One transaction, which is on disk when it ends, or was never there."""
         self._ready()
-        with self._writer_lock, self._told():
+        with self._writer_lock, self._failures_as_errors():
             connection = self._connections[0]
             connection.execute("BEGIN IMMEDIATE")
             try:
@@ -66,7 +66,7 @@ class SqliteFile:
     def reading(self) -> Iterator[sqlite3.Connection]:
         """For reading, while others write."""
         self._ready()
-        with self._reader_lock, self._told():
+        with self._reader_lock, self._failures_as_errors():
             yield self._connections[1]
 
     def close(self) -> None:
@@ -82,7 +82,7 @@ class SqliteFile:
             raise QueueUnavailable(f"{self.path}: the queue is closed: make a new one")
         if self._process != os.getpid():  # after a fork
             _ABANDONED.append(self._connections)
-            with self._told():
+            with self._failures_as_errors():
                 self._connect()
 
     def _connect(self) -> None:
@@ -155,7 +155,7 @@ class SqliteFile:
             )
 
     @contextmanager
-    def _told(self) -> Iterator[None]:
+    def _failures_as_errors(self) -> Iterator[None]:
         try:
             yield
         except (sqlite3.Error, OSError) as problem:

@@ -14,7 +14,7 @@ from bloomery.guard.options import Options
 from bloomery.guard.sources.breaker import Breaker
 from bloomery.guard.sources.workers import Workers
 
-__all__ = ["Asking"]
+__all__ = ["ResilientSource"]
 
 # What tells that a source is away, and not that it is wrong. Before Python 3.11 the timeouts of
 # asyncio and of futures are no TimeoutError.
@@ -25,9 +25,9 @@ _AWAY = (SourceUnavailable, TimeoutError, OSError, asyncio.TimeoutError, futures
 ASYNC = "answered a coroutine: an AsyncGuard takes coroutines, if they are made by `async def`"
 
 
-class Asking:
-    """A source that may be away. Several guards may share one: what one learns of the source all
-    know, and the threads that ask it are the same."""
+class ResilientSource:
+    """A source that may be away, asked by a few threads and through a circuit breaker. Guards may
+    share one, and with it what they learn of the source."""
 
     def __init__(self, source: Any, options: Options) -> None:
         self.source = source
@@ -58,12 +58,12 @@ class Asking:
     ) -> Flow[bool | None]:
         """Write a value. `on_ask` is called if the source is asked: not while it counts as down."""
         done = yield from self._ask(self._able("add"), key, value, idempotency_key, on_ask=on_ask)
-        return self._told("add", done)
+        return self._checked("add", done)
 
     def remove(self, key: Any, idempotency_key: str) -> Flow[bool | None]:
         """Take a key out."""
         done = yield from self._ask(self._able("remove"), key, idempotency_key)
-        return self._told("remove", done)
+        return self._checked("remove", done)
 
     def _able(self, operation: str) -> Any:
         method = getattr(self.source, operation, None)
@@ -74,7 +74,7 @@ class Asking:
             )
         return method
 
-    def _told(self, operation: str, done: Any) -> bool | None:
+    def _checked(self, operation: str, done: Any) -> bool | None:
         if done is None or done is True or done is False:
             return done
         raise InvalidSource(

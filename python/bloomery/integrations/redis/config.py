@@ -1,41 +1,37 @@
-"""What a filter in Redis is made like, kept beside its bits: JSON, for whoever opens it."""
+"""The configuration of a filter in Redis: JSON, kept beside its bits for whoever opens it."""
 
 from __future__ import annotations
 
 import json
 from dataclasses import asdict, dataclass, replace
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
-from bloomery import _native
+from bloomery import _native, sizing
 from bloomery.errors import (
     BloomeryError,
     CorruptData,
     FilterExists,
     IncompatibleFilters,
+    InvalidParameter,
     UnknownFilter,
     UnsupportedVersion,
 )
-from bloomery.integrations.redis.figures import Counting
+from bloomery.filters.hashers import check_hasher
+from bloomery.integrations.redis.header import CountingHeader, PlainHeader
 from bloomery.integrations.redis.wire import change_feed
 
-__all__ = ["MAX_GENERATIONS", "Backend", "Config"]
+if TYPE_CHECKING:
+    from bloomery.types import Hasher, Layout
+
+__all__ = ["LONGEST_STRING", "MAX_GENERATIONS", "Backend", "Config", "planned", "shards_for"]
 
 Backend = Literal["bits", "bf"]
+LONGEST_STRING = (1 << 29) - 64  # bytes: what Redis takes, with one behind the last line
 MAX_GENERATIONS = 64  # each is asked for each key
 _VERSION = 1
 _LONGEST_WINDOW = 1e12  # seconds
-_LONGEST = 10_000  # bytes of a configuration: what is longer nobody of us wrote
+_LONGEST = 10_000  # bytes of a configuration: bloomery writes none that is longer
 _FOLLOWING = ("num_bits", "num_hashes", "hasher or seed")
-_FIELDS = [
-    "capacity",
-    "error_rate",
-    "layout",
-    "num_bits",
-    "num_hashes",
-    "lines_per_key",
-    "hasher",
-    "seed",
-]
 
 
 @dataclass(frozen=True)
@@ -51,17 +47,17 @@ class Config:
     generations: int | None = None
     capacity: int | None = None  # of all generations; the header has that of one
     loading: str | None = None  # the checksum and the id of what is being pushed
-    told: dict[str, Any] | None = None  # nodes to be told of what is added: see `telling`
+    told: dict[str, Any] | None = None  # nodes to be told of what is added: see `change_feed`
 
     def to_json(self) -> bytes:
-        """Return it as it is kept."""
+        """Return it as Redis stores it."""
         fields = {name: value for name, value in asdict(self).items() if value is not None}
         fields["header"] = self.header.hex()
         return json.dumps({"bloomery": _VERSION, **fields}).encode()
 
     @classmethod
     def from_json(cls, name: str, data: Any) -> Config:
-        """Read what Redis holds; CorruptData if it is none of ours."""
+        """Read what Redis stores; CorruptData if bloomery did not write it."""
         if not isinstance(data, bytes) or len(data) > _LONGEST:
             raise _wrong(name, "it is no short text")
         try:
@@ -76,35 +72,35 @@ class Config:
             )
         try:
             fields["header"] = bytes.fromhex(fields["header"])
-            found = cls(**fields)
+            config = cls(**fields)
         except (ValueError, TypeError, KeyError):
             raise _wrong(name, "its fields are not those of this version") from None
-        if problem := found._problem():
+        if problem := config._problem():
             raise _wrong(name, problem)
-        return found
+        return config
 
     def _problem(self) -> str:
-        """Why nobody of us wrote this."""
-        found: dict[str, Any] = asdict(self)  # whatever JSON had
-        window, generations = found["window"], found["generations"]
+        """Say why this is no configuration of bloomery's; nothing if it is one."""
+        fields: dict[str, Any] = asdict(self)  # whatever JSON had
+        window, generations = fields["window"], fields["generations"]
         if type(self.shards) is not int or not 1 <= self.shards <= 1 << 20:
             return "its number of shards cannot be"
         if self.kind not in ("bloom", "counting", "rotating") or self.backend not in ("bits", "bf"):
             return "its kind is not known"
-        loading = found["loading"]
+        loading = fields["loading"]
         if loading is not None and (type(loading) is not str or len(loading) > 64):
             return "it does not say what is being loaded"
-        if not change_feed.right(found["told"]):
+        if not change_feed.right(fields["told"]):
             return "it does not say whom to tell"
-        if type(found["made"]) is not bool:
+        if type(fields["made"]) is not bool:
             return "it does not say whether it is made"
-        settings = (window, generations, found["capacity"])
-        if self.kind == "rotating" or any(one is not None for one in settings):
+        settings = (window, generations, fields["capacity"])
+        if self.kind == "rotating" or any(setting is not None for setting in settings):
             if type(window) not in (int, float) or not 0 < window < _LONGEST_WINDOW:
                 return "its window cannot be"
             if type(generations) is not int or not 1 <= generations <= MAX_GENERATIONS:
                 return "its generations cannot be"
-            if type(found["capacity"]) is not int or found["capacity"] < 1:
+            if type(fields["capacity"]) is not int or fields["capacity"] < 1:
                 return "its capacity cannot be"
         try:
             of, _, _ = _native.read_header(self.header, None)
@@ -115,30 +111,30 @@ class Config:
         )
 
     def settled(self) -> Config:
-        """Return it with its strings made."""
+        """Return it as one whose strings are there."""
         return replace(self, made=True)
 
     def require_same(self, name: str, wanted: Config) -> None:
-        """Raise FilterExists, with what differs, unless another asks for just such a filter."""
-        mine, theirs = self.shown(), wanted.shown()
-        fields = dict.fromkeys([*mine, *theirs])
+        """Raise FilterExists, with what differs, unless just such a filter is wanted."""
+        ours, theirs = self.fields(), wanted.fields()
+        names = dict.fromkeys([*ours, *theirs])
         if (self.kind, self.backend) != (wanted.kind, wanted.backend):
-            fields = {field: None for field in mine if field in theirs}
-        other = {
-            field: _differs(field, mine.get(field), theirs.get(field))
-            for field in fields
-            if mine.get(field) != theirs.get(field)
+            names = {name: None for name in ours if name in theirs}
+        differing = {
+            field: _differs(field, ours.get(field), theirs.get(field))
+            for field in names
+            if ours.get(field) != theirs.get(field)
         }
         # What follows from the rest says nothing more.
-        told = [words for field, words in other.items() if field not in _FOLLOWING]
-        if other:
+        differences = [words for field, words in differing.items() if field not in _FOLLOWING]
+        if differing:
+            words = ", ".join(differences or differing.values())
             raise FilterExists(
-                f"filter {name!r} is there, with {', '.join(told or other.values())}: open it as "
-                "it is, or take another name"
+                f"filter {name!r} is there, with {words}: open it as it is, or take another name"
             )
 
     def require_kind(self, name: str, kind: str) -> None:
-        """Raise IncompatibleFilters if it is of another kind than who opens it takes."""
+        """Raise IncompatibleFilters, with the class to use, unless it is of this kind."""
         if self.kind != kind:
             right = {"bloom": "RedisFilter", "counting": "RedisCountingFilter"}
             raise IncompatibleFilters(
@@ -147,23 +143,24 @@ class Config:
             )
 
     def require_loaded(self, name: str) -> None:
-        """Raise UnknownFilter if it is still on its way into Redis."""
+        """Raise UnknownFilter if it is still being pushed to Redis."""
         if self.loading is not None:
             raise UnknownFilter(
                 f"filter {name!r} is still being pushed to this Redis: wait until it is whole, or "
                 "push it again if that was interrupted; what was begun ends a day later"
             )
 
-    def shown(self) -> dict[str, Any]:
-        """Return what a person asked for."""
+    def fields(self) -> dict[str, Any]:
+        """Return what a person asked for, field by field; secrets are compared and not shown."""
         fields: dict[str, Any] = {"kind": self.kind, "backend": self.backend}
         if self.kind == "counting":
-            fields |= Counting.of(self.header)._asdict()
+            fields |= CountingHeader.of(self.header)._asdict()
             fields["hasher or seed"] = _Secret(self.header)  # which are all that is left
         else:
             # A server's own filter has a layout and a hash function of its own.
-            names = _FIELDS[:2] if self.backend == "bf" else _FIELDS
-            fields |= dict(zip(names, _native.parse_header(self.header, None), strict=False))
+            made = PlainHeader.of(self.header)._asdict()
+            names = ("capacity", "error_rate") if self.backend == "bf" else made
+            fields |= {name: made[name] for name in names}
         if fields.get("hasher") == "siphash":
             fields["seed"] = _Secret(fields["seed"])
         fields |= {"shards": self.shards}
@@ -176,15 +173,15 @@ class Config:
 
 @dataclass(frozen=True)
 class _Secret:
-    """A seed that is a key: compared, and not shown."""
+    """A seed that is a secret key: compared, and never put into a message."""
 
     value: int | bytes
 
 
-def _differs(field: str, mine: Any, other: Any) -> str:
-    if isinstance(mine, _Secret) or isinstance(other, _Secret):
+def _differs(field: str, ours: Any, theirs: Any) -> str:
+    if isinstance(ours, _Secret) or isinstance(theirs, _Secret):
         return f"another {field}"
-    return f"{field} {_word(mine)} and not {_word(other)}"
+    return f"{field} {_word(ours)} and not {_word(theirs)}"
 
 
 def _word(value: Any) -> str:
@@ -198,3 +195,45 @@ def _wrong(name: str, why: str) -> CorruptData:
         f"the configuration of filter {name!r} in Redis cannot be read: {why}; delete its keys, or "
         "take another name"
     )
+
+
+def planned(
+    capacity: int,
+    error_rate: float,
+    layout: Layout,
+    hasher: Hasher,
+    seed: int,
+    shards: int | Literal["auto"],
+) -> Config:
+    """Return the configuration of a plain filter of this size."""
+    plan = sizing.plan(capacity, error_rate, layout=layout)
+    seed = check_hasher(hasher, seed)
+    count = shards_for(plan.nbytes, shards)
+    header = _native.make_header(
+        "bloom",
+        plan.capacity,
+        plan.error_rate,
+        hasher,
+        seed,
+        layout=1 if plan.layout == "blocked" else 2,
+        lines_per_key=plan.lines_per_key,
+        num_hashes=plan.num_hashes,
+        num_bits=plan.num_bits,
+        nbytes=plan.nbytes,
+    )
+    return Config("bloom", header, count)
+
+
+def shards_for(nbytes: int, shards: int | Literal["auto"]) -> int:
+    """Return how many strings so many bytes are split into."""
+    needed = -(-nbytes // LONGEST_STRING)
+    count: Any = needed if shards == "auto" else shards
+    lines = nbytes // 64
+    most = min(lines, 16_384)
+    if not isinstance(count, int) or isinstance(count, bool) or not needed <= count <= most:
+        raise InvalidParameter(
+            f"shards is {shards!r}, must be 'auto' or in the range [{needed}, {most}] for "
+            f"{nbytes:,} bytes"
+        )
+    # Four lines on three shards are two on each, so two shards.
+    return -(-lines // -(-lines // count))

@@ -1,4 +1,4 @@
-"""What every filter in Redis can do, whatever holds its bits: flows, for threads and asyncio."""
+"""The interface of what holds the bits of a filter: strings, generations, or a server's BF.*."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ if TYPE_CHECKING:
     from bloomery.integrations.redis.wire.flow import Ask, Flow
     from bloomery.types import Batch, Key, Mask
 
-__all__ = ["S", "Store", "one"]
+__all__ = ["S", "Store", "as_batch"]
 
 
-def one(key: Key) -> list[Key]:
-    """Return a key as a batch. None in a batch is a row without a value; alone it is a mistake of
-    another kind, and is told as the local filter tells it."""
+def as_batch(key: Key) -> list[Key]:
+    """Return a key as a batch. None in a batch is a row without a value; alone it is a mistake, and
+    raises what a local filter raises."""
     if key is None:
         raise UnsupportedKey(
             "NoneType cannot be a key: a key is a str, bytes, int, UUID, datetime or a tuple of "
@@ -27,7 +27,7 @@ def one(key: Key) -> list[Key]:
 
 
 class Store(Protocol):
-    """Strings of bits or counters, generations of them, or a server's own filters."""
+    """Does what a filter is asked for, as flows: once for threads and for asyncio."""
 
     keys: Keys
     config: Config
@@ -38,11 +38,11 @@ class Store(Protocol):
     def contains(self, keys: Batch) -> Flow[Mask]:
         """Ask for keys; False is certain."""
 
-    def asked(self, key: Key, *, write: bool) -> tuple[Any, list[Ask]] | None:
-        """Return the one trip of one key, for `answered`; None if it takes more than that."""
+    def single_ask(self, key: Key, *, write: bool) -> tuple[Any, list[Ask]] | None:
+        """Return the round trip of a single key, for `single_answer`; None if it takes several."""
 
-    def answered(self, sent: Any, replies: list[Any]) -> bool | None:
-        """Return the answer of that trip; None: something is wrong, and the flow tells what."""
+    def single_answer(self, sent: Any, replies: list[Any]) -> bool | None:
+        """Return the answer to that; None if something is wrong, and the flow is to say what."""
 
     def clear(self) -> Flow[None]:
         """Forget every key."""

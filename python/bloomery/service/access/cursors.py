@@ -1,8 +1,8 @@
-"""Cursors for those who may see some filters only.
+"""Encrypted cursors, for users who may see only some of the filters.
 
 A cursor is the number of a filter, and numbers are given in order: from two of them one could tell
-how many filters others have made. So these users get it encrypted, as a number of 62 bits: a
-Feistel network with four rounds. It holds until the server ends.
+how many filters others have made. So these users get it encrypted, as a number of 62 bits, by a
+Feistel network with four rounds. The key is the process's own: a restart invalidates all cursors.
 """
 
 from __future__ import annotations

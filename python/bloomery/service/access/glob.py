@@ -1,4 +1,4 @@
-"""Names by pattern, as Redis's KEYS has them: * ? [a-z] and backslash."""
+"""Glob patterns of names, as Redis's KEYS has them: * ? [a-z] and backslash."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Who may do what: a user has one role, and patterns of the names it may be used for.
+"""Permissions: a user has one role, and patterns of the filter names it may be used for.
 
-Each operation of the server stands here once with the role it takes; RESP commands and HTTP routes
-refer to it by its name, and `docs/access.md` is made from it.
+Each operation of the server is listed here once with the role it takes; RESP commands and HTTP
+routes refer to it by its name, and `docs/access.md` is made from this list.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Role(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """Something that can be done."""
+    """An operation, and the role that it takes."""
 
     role: Role
     what: str
@@ -60,7 +60,7 @@ OPERATIONS = {
 
 @dataclass(frozen=True, slots=True)
 class User:
-    """One who is logged in, as far as permissions go."""
+    """The permissions of a user who is logged in."""
 
     name: str
     role: Role

@@ -1,5 +1,5 @@
-"""The users of a server: `users.json` in its data folder, changed by `bloomery user` and read again
-by the server within a second.
+"""The users of a server: `users.json` in its data folder, which `bloomery user` changes and the
+server reads again within a second.
 
 A password is kept as its argon2id hash, a token as the SHA-256 of its secret, which has 256 random
 bits: from the file nobody can log in. The file is the owner's alone and replaced whole; those who
@@ -69,17 +69,17 @@ class Account:
 
 
 class Users(dict[str, Account]):
-    """All of them, by name."""
+    """All users of a server, by name."""
 
     def find(self, name: str) -> Account:
-        """Return one; InvalidParameter if there is none."""
+        """Return the user of a name; InvalidParameter if there is none."""
         if name not in self:
             known = ", ".join(sorted(self)[:20]) or "none"
             raise errors.InvalidParameter(f"there is no user named {name[:64]!r}; there is {known}")
         return self[name]
 
     def add(self, account: Account) -> None:
-        """Take in a new one."""
+        """Add a new user."""
         if not _NAME.fullmatch(account.name):
             raise errors.InvalidParameter(
                 f"the name is {account.name[:80]!r}, must be up to 64 letters, digits and _ . @ -"
@@ -92,19 +92,19 @@ class Users(dict[str, Account]):
         self[account.name] = account
 
     def change(self, name: str, **fields: Any) -> Account:
-        """Replace some of what is known of one."""
+        """Change some fields of a user."""
         self[name] = replace(self.find(name), **fields)
         return self[name]
 
     def add_token(self, name: str, label: str = "", expires: float | None = None) -> str:
-        """Give one a new token; its text, which nobody can tell again."""
+        """Give a user a new token; return its text, which is kept nowhere."""
         number, secret = secrets.token_hex(8), secrets.token_hex(32)
         token = Token(number, label, time.time(), expires, digest_of(secret))
         self.change(name, tokens=(*self.find(name).tokens, token))
         return f"bloomery_{number}_{secret}"
 
     def revoke(self, token_id: str) -> Account:
-        """Forget a token; whose it was."""
+        """Remove a token; return whose it was."""
         for account in self.values():
             kept = tuple(one for one in account.tokens if one.id != token_id)
             if kept != account.tokens:

@@ -1,8 +1,7 @@
-"""From a TOML file, the environment and flags to settings.
+"""Reads the settings from a TOML file, the environment and flags.
 
-Flags are strongest, then the environment, then the file, then the defaults.
-
-All that is wrong is collected, each with the place where it was written, and told at once.
+Flags override the environment, which overrides the file, which overrides the defaults. All errors
+are collected, each with the place where it was written, and reported together.
 """
 
 from __future__ import annotations

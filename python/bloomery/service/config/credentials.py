@@ -1,5 +1,5 @@
 """URLs of a configuration file, and their secrets: those come from a file (NAME-file) or from the
-environment (NAME-env), never from the configuration itself, and are shown to nobody."""
+environment (NAME-env), never from the configuration itself, and are never displayed."""
 
 from __future__ import annotations
 

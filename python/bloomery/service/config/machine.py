@@ -1,4 +1,4 @@
-"""How much memory there is: of the machine, or of the cgroup (a container's) that we are in."""
+"""The memory that this process may use: of the machine, or of its cgroup (a container's)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What could keep a server with this configuration from starting, found without starting it."""
+"""Checks, without starting a server, what could keep one with this configuration from starting."""
 
 from __future__ import annotations
 

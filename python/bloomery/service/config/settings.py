@@ -1,5 +1,5 @@
-"""What can be set: when the server starts (`configuration.py`: file, environment, flags), and some
-of it by CONFIG SET while it runs.
+"""The settings of a server: given at the start (`configuration.py`: file, environment, flags), some
+of them changed by CONFIG SET while it runs.
 
 A field of `Settings` is a setting: its name with dashes is the name in the file, in CONFIG and in
 `--set`; in the environment it is BLOOMERY_ and the name in capitals.

@@ -1,6 +1,7 @@
-"""What a setting may be: from its text, as CONFIG and files have it, to its value.
+"""Parsers of settings: from the text that CONFIG and files have to a value.
 
-Each raises ValueError for a text that is not right; its docstring says what would be.
+Each raises ValueError for a wrong text; its docstring is the end of the message, and says what
+would be right.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The data folder of a server, and who has it."""
+"""The data folder of a server: its parts, and the lock that one server at a time has on it."""
 
 from __future__ import annotations
 
@@ -27,7 +27,8 @@ def snapshots_folder(data: str | os.PathLike[str]) -> Path:
 
 
 def lock(data: str | os.PathLike[str]) -> IO[str]:
-    """Take the folder, which is made if need be, until the file returned is closed or we die."""
+    """Lock the folder, which is made if need be, until the file that is returned is closed or the
+    process ends. FolderInUse if another server has it."""
     Path(data).mkdir(mode=0o700, parents=True, exist_ok=True)  # others' filters are not for all
     file = Path(data, "lock").open("a+", encoding="ascii")  # noqa: SIM115  # for the caller
     try:

@@ -1,5 +1,7 @@
-"""The log of a server: what was done to its filters, in order, before anybody was told that it was
-done. A folder of SQLite databases, the segments; the one with the highest number is written to."""
+"""The write-ahead log of a server: every change of a filter is in it before it is acknowledged.
+
+It is a folder of SQLite databases, the segments; the one with the highest number is written to.
+"""
 
 from __future__ import annotations
 
@@ -48,8 +50,8 @@ class Log:
     `append` is for the thread that serves, `flush` for another one, each second, `fold` for one
     more. With fsync="always" an append returns when the disk has it. With "everysec" a killed
     process loses nothing, and a power cut what came after the last `flush`: whoever serves holds
-    replies back while that `is_late`. With "never" the kernel chooses. `control` is told how far it
-    was written and synced, before anybody is told.
+    replies back while that `is_late`. With "never" the kernel chooses. `control` notes how far it
+    was written and synced, before anything is acknowledged.
     """
 
     def __init__(
@@ -89,7 +91,7 @@ class Log:
             self._empty = template(self.folder)
         except (sqlite3.Error, OSError) as problem:
             raise errors.LogUnavailable(f"{self.folder}: {problem}: no log can be made") from None
-        self._current = self._made(segment)
+        self._current = self._new_segment(segment)
 
     @property
     def path(self) -> Path:
@@ -102,9 +104,8 @@ class Log:
         self.write([(now, *record) for record in records])
 
     def write(self, rows: Iterable[Row]) -> None:
-        """Write rows, all or none: then nobody may be told yet.
-
-        LogUnavailable: they wait in `pending`, and are written before anything else is.
+        """Write rows, all or none. LogUnavailable: nothing may be acknowledged; they wait in
+        `pending`, and are written before anything else is.
         """
         self.pending += rows
         self._write()
@@ -166,7 +167,7 @@ class Log:
         return 0.0 if since is None or self.fsync == "always" else max(0.0, now - since)
 
     def is_late(self, now: float) -> bool:
-        """Would a power cut take more than may be lost? Asked in every turn."""
+        """Would a power cut lose more than it may? Called in every turn."""
         since = self._flushing or self._unflushed
         return since is not None and now - since > LATE_SECONDS and self.fsync == "everysec"
 
@@ -182,7 +183,7 @@ class Log:
 
     def cut(self) -> int:
         """Start the next segment; its number. The old one is closed by `fold`, after a `flush`."""
-        made = self._made(self.segment + 1)
+        made = self._new_segment(self.segment + 1)
         with self._changing:
             self._closing.append(self._current)
             self._current = made
@@ -275,7 +276,7 @@ class Log:
         """Are there old segments to be closed?"""
         return any(one.flushed for one in list(self._closing))
 
-    def _made(self, number: int) -> Segment:
+    def _new_segment(self, number: int) -> Segment:
         path = segment_path(self.folder, number)
         if path.exists():
             raise errors.LogUnavailable(f"{path}: there is such a segment already")

@@ -1,5 +1,5 @@
-"""A log read again. Whatever is damaged is said, and all that is not is read; whether that is good
-enough is for others to decide (`recovery`)."""
+"""Reads a write-ahead log. Every row that is not damaged is read, and all damage is listed;
+`recovery` decides whether that is good enough."""
 
 from __future__ import annotations
 
@@ -36,9 +36,9 @@ _TOGETHER = 256  # rows
 class LogReader:
     """The rows of all segments from `first` on, up to before `end`, in order.
 
-    `problems` has a sentence for each thing that is wrong, once it was come across: the first in
-    segment `broken`, behind row `intact`. `last` is the number of the last row, `format` the newest
-    version of a segment.
+    `problems` has a sentence for each damage that was found so far: the first is in segment
+    `broken`, behind row `intact`. `last` is the number of the last row, `format` the newest version
+    of a segment.
     """
 
     def __init__(
@@ -60,23 +60,25 @@ class LogReader:
         missing = sorted({*range(first, after)} - {*found})
         if missing:
             names = ", ".join(segment_path(folder, n).name for n in missing[:5])
-            self._wrong(missing[0], f"{self.folder}: no {names}: what was done then is lost")
+            self._note_damage(missing[0], f"{self.folder}: no {names}: what was done then is lost")
 
     def paths(self) -> list[Path]:
         """Where the segments are."""
         return [segment_path(self.folder, number) for number in self.segments]
 
-    def _wrong(self, number: int, text: str) -> None:
+    def _note_damage(self, number: int, text: str) -> None:
         if self.broken is None:
             self.broken, self.intact = number, self.last
         self.problems.append(text)
 
     def __iter__(self) -> Iterator[Row]:
-        """Give every row that is as it was written."""
+        """Yield every row that is as it was written."""
         for number in self.segments:
             path = segment_path(self.folder, number)
             damaged = 0
-            for seq, at, filter, op, data, found in chain.from_iterable(self._stored(number, path)):
+            for seq, at, filter, op, data, found in chain.from_iterable(
+                self._read_segment(number, path)
+            ):
                 try:
                     good = row_sum(seq, at, filter, op, data) == found
                 except (TypeError, struct.error):
@@ -85,23 +87,25 @@ class LogReader:
                     damaged += 1
                     if damaged == 1:
                         what = "is there again" if good else "is damaged"
-                        self._wrong(number, f"{path}: row {seq!r:.40} {what}")
+                        self._note_damage(number, f"{path}: row {seq!r:.40} {what}")
                     continue
                 if seq != self.last + 1 and not damaged:
                     missing = f"{self.last + 1} to {seq - 1}"
-                    self._wrong(number, f"{path}: rows {missing} are missing")
+                    self._note_damage(number, f"{path}: rows {missing} are missing")
                 self.last = seq
                 self.rows += 1
                 yield seq, at, filter, op, data
             if damaged > 1:
-                self._wrong(number, f"{path}: {damaged - 1} more rows are damaged")
+                self._note_damage(number, f"{path}: {damaged - 1} more rows are damaged")
             lost = _lost_frames(Path(f"{path}-wal"))
             if lost:
-                self._wrong(number, f"{path}-wal: damaged: its last {lost} pages could not be read")
+                self._note_damage(
+                    number, f"{path}-wal: damaged: its last {lost} pages could not be read"
+                )
         if self.broken is None:
             self.intact = self.last
 
-    def _stored(self, number: int, path: Path) -> Iterator[list[_Stored]]:
+    def _read_segment(self, number: int, path: Path) -> Iterator[list[_Stored]]:
         try:
             with self._whole(number, path) as whole:
                 # Read only: closing it does not fold the write-ahead file of a killed server in,
@@ -111,12 +115,12 @@ class LogReader:
                 opened = sqlite3.connect(f"file:{_quoted(whole)}?{mode}", uri=True, timeout=10)
                 with contextlib.closing(opened) as connection:
                     self._check(connection)
-                    yield from self._salvaged(connection, number, path)
+                    yield from self._salvage(connection, number, path)
         except sqlite3.OperationalError as problem:
             # A full disk, no right to write: nothing is lost, and all can be read another time.
             raise errors.LogUnavailable(f"{path}: {problem}: it cannot be read") from None
         except sqlite3.DatabaseError as problem:
-            self._wrong(number, f"{path}: {problem}: nothing of it can be read")
+            self._note_damage(number, f"{path}: {problem}: nothing of it can be read")
 
     @contextlib.contextmanager
     def _whole(self, number: int, path: Path) -> Iterator[Path]:
@@ -129,7 +133,7 @@ class LogReader:
         if not nbytes < right <= _MOST_BYTES or Path(f"{path}-wal").exists():
             yield path
             return
-        self._wrong(number, f"{path}: {nbytes} bytes, expected {right}: its end is missing")
+        self._note_damage(number, f"{path}: {nbytes} bytes, expected {right}: its end is missing")
         with tempfile.TemporaryDirectory() as folder:
             copy = shutil.copy(path, folder)
             os.truncate(copy, right)
@@ -149,7 +153,7 @@ class LogReader:
         if made != (TABLE,):
             raise sqlite3.DatabaseError("it has no table of our log")
 
-    def _salvaged(
+    def _salvage(
         self, connection: sqlite3.Connection, number: int, path: Path
     ) -> Iterator[list[_Stored]]:
         before = self.last
@@ -160,7 +164,7 @@ class LogReader:
                 yield rows
             return
         except sqlite3.DatabaseError as problem:
-            self._wrong(number, f"{path}: {problem}: rows after {before} are read one by one")
+            self._note_damage(number, f"{path}: {problem}: rows after {before} are read one by one")
         end = None
         with contextlib.suppress(sqlite3.Error):
             end = connection.execute("SELECT max(seq) FROM log").fetchone()[0] or 0

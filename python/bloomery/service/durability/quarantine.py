@@ -1,5 +1,5 @@
-"""Damaged files that were set aside: `damaged/TIME/` in the data folder has them as they were
-found, and a report. Only a person removes it, and until then a server has an alert for it."""
+"""Quarantine for damaged files: `damaged/TIME/` in the data folder has them as they were found, and
+a report. Only a person removes it, and until then a server raises an alert."""
 
 from __future__ import annotations
 

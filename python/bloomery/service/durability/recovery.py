@@ -1,14 +1,15 @@
-"""From a data folder to the filters of a server: the newest good snapshot, and the log after it.
+"""Recovery: loads the filters of a data folder from its newest good snapshot, and replays the log
+since then.
 
-A start never has less than was acknowledged without a person having said so: but for what a power
-cut may take from the end of the log, whatever is damaged or missing is refused (`accept_loss`).
+A server never starts with less than was acknowledged unless a person has accepted that
+(`accept_loss`): but for what a power cut may take from the end of the log, it refuses to start if
+anything is damaged or missing.
 """
 
 from __future__ import annotations
 
 import os
 import shutil
-import time
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -33,12 +34,12 @@ from bloomery.storage import files
 
 __all__ = ["Recovery", "recover"]
 
-_MOST_SHOWN = 5  # problems, in a message
+_MOST_LISTED = 5  # problems, in a message
 
 
 @dataclass(slots=True)
 class Recovery:
-    """What was found, and where the log goes on."""
+    """The filters that were loaded, and where the log goes on."""
 
     data: Path
     state: State
@@ -46,7 +47,6 @@ class Recovery:
     seq: int  # of the last row
     generation: int = 0  # of the snapshot; 0: the log alone
     rows: int = 0
-    seconds: float = 0.0
     problems: list[str] = field(default_factory=list)
 
     def log(self, fsync: Fsync = "everysec", segment_bytes: int = SEGMENT_BYTES) -> Log:
@@ -65,7 +65,7 @@ class Recovery:
 
 
 def _sync(folder: Path) -> None:
-    """Bring to the disk what a killed server wrote, and nobody has synced."""
+    """Sync what a server wrote that was killed before it did."""
     for path in folder.glob("*.sqlite*"):
         file = os.open(path, os.O_RDONLY)
         try:
@@ -76,7 +76,7 @@ def _sync(folder: Path) -> None:
 
 
 def recover(data: str | os.PathLike[str], *, accept_loss: bool = False) -> Recovery:
-    """Bring the filters back.
+    """Load the filters of a data folder.
 
     CorruptData: something that was acknowledged is lost, or may be; nothing was changed. With
     `accept_loss` all that can be read is taken, and the files as they were found are set aside
@@ -84,7 +84,6 @@ def recover(data: str | os.PathLike[str], *, accept_loss: bool = False) -> Recov
     the log have everything. `problems` has all that was wrong; a new snapshot was then written, so
     that nothing is built on damaged files again.
     """
-    began = time.monotonic()
     path = Path(data)
     lost: list[str] = []
     control = _control(path, lost)
@@ -110,13 +109,12 @@ def recover(data: str | os.PathLike[str], *, accept_loss: bool = False) -> Recov
     require(*rows.problems)  # before SQLite sees the files
     failed: list[str] = []
     replay(state, rows, failed)
-    torn = _judged(path, control, rows, failed, lost)
+    torn = _judge(path, control, rows, failed, lost)
     require()
-    recovery = Recovery(path, state, _next(path), rows.last, generation.number, rows.rows)
+    recovery = Recovery(path, state, _next_number(path), rows.last, generation.number, rows.rows)
     recovery.problems = [*dict.fromkeys([*bad.values(), *lost, *torn])]
     if recovery.problems:
-        _write_anew(recovery, bad, bool(lost))
-    recovery.seconds = time.monotonic() - began
+        _write_snapshot(recovery, bad, bool(lost))
     return recovery
 
 
@@ -138,10 +136,10 @@ def _cut_off(rows: LogReader) -> list[str]:
     ]
 
 
-def _judged(
+def _judge(
     data: Path, control: ControlFile | None, rows: LogReader, failed: list[str], lost: list[str]
 ) -> list[str]:
-    """Add to what is lost; what remains is the end of the log that a power cut may take."""
+    """Add to `lost` what is missing of the log; return what a power cut may take from its end."""
     if control is None:
         lost += [*rows.problems, *failed]
         if rows.format >= FORMAT and not control_file(data).exists():
@@ -167,17 +165,17 @@ def _judged(
 
 
 def _refusal(data: Path, problems: list[str], unsure: bool) -> errors.CorruptData:
-    shown = "; ".join(problems[:_MOST_SHOWN])
-    more = f"; and {len(problems) - _MOST_SHOWN} more" if len(problems) > _MOST_SHOWN else ""
+    listed = "; ".join(problems[:_MOST_LISTED])
+    more = f"; and {len(problems) - _MOST_LISTED} more" if len(problems) > _MOST_LISTED else ""
     return errors.CorruptData(
-        f"{data}: not started, since what was acknowledged is damaged or missing: {shown}{more}: "
+        f"{data}: not started, since what was acknowledged is damaged or missing: {listed}{more}: "
         "restore the folder from a copy, or start once with --accept-loss"
         f"{' (as after a power cut)' if unsure else ''}: it goes on with what is left, and sets "
         f"the files aside in {quarantine.damaged_folder(data)}"
     )
 
 
-def _write_anew(recovery: Recovery, bad: Iterable[int], lost: bool) -> None:
+def _write_snapshot(recovery: Recovery, bad: Iterable[int], lost: bool) -> None:
     """Write the state as a new snapshot; what is damaged is set aside before it goes."""
     data, problems = recovery.data, recovery.problems
     above = [log_folder(data), snapshots_folder(data), control_file(data)]
@@ -199,10 +197,10 @@ def _write_anew(recovery: Recovery, bad: Iterable[int], lost: bool) -> None:
                 remove_segment(segment_path(log_folder(data), one))
     except (OSError, errors.LogUnavailable) as problem:
         problems.append(f"no new snapshot could be written: {problem}")
-    recovery.segment = _next(data)
+    recovery.segment = _next_number(data)
 
 
-def _next(data: Path) -> int:
+def _next_number(data: Path) -> int:
     """A number that neither a segment nor a generation has had."""
     return max([*_numbers(log_folder(data)), *snapshots.generations(data), 0]) + 1
 

@@ -60,13 +60,13 @@ def _read(path: Path, saved: ManifestEntry, target: BinaryIO | None) -> None:
                 nbytes += len(part)
                 if target is not None:
                     target.write(part)
-        if head:
-            _native.read_header(head, None)  # it has a checksum of its own
     except FileNotFoundError:
         raise errors.CorruptData(f"{path}: missing") from None
-    except errors.CorruptData as problem:
-        text = str(problem)
-        raise errors.CorruptData(text if str(path) in text else f"{path}: {text}") from None
+    if head:
+        try:
+            _native.read_header(head, None)  # it has a checksum of its own
+        except errors.CorruptData as problem:
+            raise errors.CorruptData(f"{path}: {problem}") from None
     if nbytes != saved.nbytes or found != saved.checksum:
         raise errors.CorruptData(f"{path}: damaged: its checksum does not hold")
 
@@ -78,7 +78,7 @@ class RedundantFiles:
     def __init__(
         self, data: Path, base: Manifest, folder: Path, say: Callable[[str], None]
     ) -> None:
-        """`folder` is where the new generation is made; `say` is told what is damaged."""
+        """`folder` is where the new generation is made; `say` is called with what is damaged."""
         self.data, self.base, self.folder, self.say = data, base, folder, say
         self.verified: dict[str, list[int]] = {}  # of the new generation (see Manifest)
         self._spare = self._before()

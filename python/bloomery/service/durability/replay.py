@@ -1,4 +1,4 @@
-"""A log applied to filters again."""
+"""Replays a log: does to filters again what its rows say."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ _GATHER_BYTES = 4 << 20
 
 
 def replay(state: State, rows: Iterable[Row], problems: list[str]) -> None:
-    """Do all that the rows say. What cannot be done, since an earlier row is lost or a newer
-    bloomery wrote it, is a problem."""
+    """Do all that the rows say. An operation that cannot be done, since an earlier row is lost or a
+    newer bloomery wrote it, is added to the problems."""
     waiting: dict[int, list[bytes]] = {}
     nbytes = 0
     refused = 0

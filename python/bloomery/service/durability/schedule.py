@@ -91,7 +91,12 @@ class SnapshotSchedule:
             with contextlib.suppress(errors.BloomeryError):
                 await self._hurry()
         if self._engine.log.seq != self._seq:
-            await self._hurry()
+            try:
+                await self._hurry()
+            except errors.BloomeryError as problem:
+                raise errors.SnapshotFailed(
+                    f"no snapshot was made: {problem}; the log has all that was acknowledged"
+                ) from None
 
     def consider(self) -> None:
         """Begin a snapshot if it is due; after one that failed, not before a minute."""

@@ -41,8 +41,8 @@ def segments(folder: str | os.PathLike[str]) -> list[int]:
 
 
 def template(folder: Path) -> bytes:
-    """An empty segment. A new one is a copy that gets its name when it is whole: a segment without
-    a table is then a damaged one, and never one that a kill left half made."""
+    """Return the bytes of an empty segment. A new segment is a copy that gets its name when it is
+    whole: one without a table is then damaged, and never one that a kill left half made."""
     path = folder / ".template.tmp"
     path.unlink(missing_ok=True)
     try:
@@ -64,7 +64,7 @@ def remove_segment(path: Path) -> None:
 
 
 class Segment:
-    """A segment that is written to."""
+    """A segment of the log that is open for writing."""
 
     def __init__(self, path: Path, empty: bytes, synchronous: str) -> None:
         self.path = path
@@ -94,7 +94,7 @@ class Segment:
             raise
 
     def sync(self) -> None:
-        """Return once all that was committed is on the disk."""
+        """Bring all that was committed to the disk."""
         try:
             os.fdatasync(self.wal)
             if not self.named:
@@ -118,7 +118,7 @@ class Segment:
             raise sqlite3.OperationalError("somebody reads it")
 
     def close(self) -> None:
-        """Let go of the files."""
+        """Close the files."""
         self.connection.close()
         for file in (self.wal, self.database):
             if file >= 0:

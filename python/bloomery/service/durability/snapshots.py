@@ -1,5 +1,5 @@
-"""Generations of snapshots: number 7 is the state at the start of segment 7 of the log, a folder of
-saved filters and a manifest. It gets its name when it is whole and on the disk."""
+"""Snapshots: generation 7 is the state at the start of segment 7 of the log, a folder of saved
+filters and a manifest. The folder gets its name when it is whole and on the disk."""
 
 from __future__ import annotations
 

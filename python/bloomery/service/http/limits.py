@@ -7,13 +7,6 @@ Some are settings: `http-max-body-bytes` of a body that is read whole, `max-requ
 
 from __future__ import annotations
 
-__all__ = [
-    *("MAX_ARROW_MESSAGE", "MAX_ARROW_METADATA"),
-    *("MAX_DISCARDED", "MAX_EXPORTS", "MAX_HEAD", "MAX_JSON_AT_ONCE", "MAX_JSON_DEPTH"),
-    *("MAX_JSON_KEY", "MAX_JSON_KEYS", "MAX_JSON_PARTS", "MAX_JSON_VALUES", "MAX_NDJSON_VALUE"),
-    *("MAX_PIPELINED", "MAX_PLAIN_BODY", "MAX_SCANNED"),
-]
-
 # 431, of a head.
 MAX_HEAD = 16 << 10  # bytes
 # Requests that are sent ahead of their answers: those behind them are held back.

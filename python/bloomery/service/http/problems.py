@@ -15,7 +15,7 @@ from starlette.responses import Response
 
 from bloomery import errors
 
-__all__ = ["STATUSES", "Problem", "Refused", "describe", "document", "response"]
+__all__ = ["ANY", "STATUSES", "Problem", "Refused", "describe", "document", "response"]
 
 MEDIA = "application/problem+json"
 RETRY_SECONDS = "2"
@@ -53,6 +53,10 @@ STATUSES = {
     "store-refused": 507,
     "error": 500,  # what nobody expected; the server has told its operator more
 }
+
+
+# What any request may be answered with.
+ANY = ("invalid-request", "not-logged-in", "not-allowed", "server-unavailable")
 
 
 class Refused(errors.InvalidRequest):

@@ -18,16 +18,14 @@ from bloomery.service.http.body import bodies
 from bloomery.service.http.context import HttpContext
 from bloomery.service.http.limits import MAX_PLAIN_BODY
 from bloomery.service.http.login import authenticate
-from bloomery.service.http.problems import Refused
 from bloomery.service.http.validation import check_query
 
 __all__ = [
-    *("JSON", "ApiResponse", "Name", "Route", "apply_to_filters", "authorize_also", "commands_of"),
+    *("ApiResponse", "Name", "Route", "apply_to_filters", "authorize_also", "commands_of"),
     *("context_of", "does", "routes"),
 ]
 
 _T = TypeVar("_T")
-JSON = b"application/json"
 _OPERATION = "x-operation"
 
 
@@ -70,7 +68,7 @@ Name = Annotated[bytes, Depends(_name)]
 class ApiResponse(Response):
     """A value as JSON. What is no number (not known, without end) is null."""
 
-    media_type = "application/json"
+    media_type = bodies.JSON
 
     def render(self, content: Any) -> bytes:
         return to_json(content, inf_nan_mode="null")
@@ -110,8 +108,7 @@ class Route(APIRoute):
             scope, receive = request.scope, request.receive
             check_query(scope["query_string"], parameters)
             if takes_body:
-                if bodies.media_type(scope) != JSON:
-                    raise Refused("the body must be JSON: Content-Type: application/json", 415)
+                bodies.require_json(scope)
                 body = await bodies.read(context_of(request), scope, receive, MAX_PLAIN_BODY)
                 request = _ParsedRequest(scope, receive, body, bodies.parse_plain(body))
             return await handle(request)

@@ -1,8 +1,8 @@
 """Look-ups: exact answers for filters that are bound to a source.
 
-A binding is a setting of the filter, `source`, and so in the log and in snapshots; what stands
-behind the name is the operator's (`sources`). The filter answers at once; what it cannot tell waits
-for the cache and the source, beside all else the server does.
+A binding is a setting of the filter, `source`, and so in the log and in snapshots; the source of
+that name is in the operator's configuration (`sources`). A no of the filter is answered at once; a
+maybe waits for the cache and the source, while the server goes on.
 """
 
 from __future__ import annotations

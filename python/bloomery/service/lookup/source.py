@@ -11,10 +11,10 @@ from typing import Any
 
 from bloomery import errors
 from bloomery.guard.aio import AsyncGuard
-from bloomery.guard.caches.resilient import Caching
+from bloomery.guard.caches.resilient import ResilientCache
 from bloomery.guard.core import Core
 from bloomery.guard.options import GuardOptions, Options
-from bloomery.guard.sources.resilient import Asking
+from bloomery.guard.sources.resilient import ResilientSource
 from bloomery.service.config.sources import SourceSettings
 from bloomery.service.lookup.keytypes import TypedSource
 
@@ -48,8 +48,8 @@ class LookupSource:
         kind, longest = settings.key_type, self.options.longest
         lease = self.options.lease
         asked = self.source if kind is None else TypedSource(self.source, kind)
-        self.asking = Asking(asked, self.options)
-        self.caching = None if self._cache is None else Caching(self._cache, longest, lease)
+        self.asking = ResilientSource(asked, self.options)
+        self.caching = None if self._cache is None else ResilientCache(self._cache, longest, lease)
         self.queue = _open_queue(settings, data)
         self._drainer: AsyncGuard | None = None
 

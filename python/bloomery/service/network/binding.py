@@ -1,4 +1,4 @@
-"""Where the server may be reached: this machine alone, or, with users and TLS, by others."""
+"""The addresses that the server binds: loopback, or, with users and TLS, any other."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tell systemd how the server is (`Type=notify`): a datagram to the socket that it names."""
+"""Notifies systemd of the server's state (`Type=notify`), by a datagram to the socket it names."""
 
 from __future__ import annotations
 

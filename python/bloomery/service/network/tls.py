@@ -1,8 +1,8 @@
-"""TLS for both doors: a certificate with its chain and its key, taken anew when the files change.
+"""TLS for both protocols: a certificate with its chain and its key, reloaded when the files change.
 
-The doors keep one context for as long as the server runs. A new certificate is loaded into a
-context of its own, tried by a handshake in memory, and only then shown to those who connect from
-then on: a pair that does not fit, half a file, or one that has run out changes nothing.
+Both protocols keep one context for as long as the server runs. A new certificate is loaded into a
+context of its own, tried by a handshake in memory, and only then used for those who connect from
+then on: a pair that does not fit, half a file, or an expired certificate changes nothing.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ def load(cert: str, key: str) -> Certificate:
 
 
 class Tls:
-    """The certificate that a server shows, now."""
+    """The certificate that a server uses now, and how it is reloaded."""
 
     def __init__(self, cert: str, key: str, say: Callable[..., None]) -> None:
         """InvalidParameter if there is none to begin with; one that has expired is told of."""

@@ -105,10 +105,6 @@ class Alerts:
         for kind in KINDS:
             self.active.pop((kind, filter_id), None)
 
-    def list(self) -> list[dict[str, Any]]:
-        """All active alerts, the oldest first, ready for JSON."""
-        return [alert.as_dict() for alert in self.active.values()]
-
     def _new(self, kind: str, text: str, entry: Entry | None, fields: dict[str, Any]) -> Alert:
         name = None if entry is None else entry.name
         return Alert(kind, KINDS[kind][0], text, self._now(), name, fields)

@@ -120,12 +120,11 @@ class PolicyEnforcer:
 
     def _compare_forecast(self, entry: Entry, policy: FilterPolicy, seconds: float | None) -> None:
         within = policy.warn_within
+        far = seconds is None or seconds > _LONGER * within
         if seconds is not None and 0 < seconds <= within:
             text = f"{quoted(entry.name)} is {in_words(seconds)}"
             self.alerts.begin("full-soon", text, entry, full_in=seconds)
-        elif (seconds is None or seconds > _LONGER * within) and self._is_active(
-            "full-soon", entry
-        ):
+        elif far and self._is_active("full-soon", entry):
             self.alerts.end("full-soon", f"{quoted(entry.name)} is not full soon", entry)
 
     def _compare_error_rate(self, entry: Entry, rate: float, low: float) -> None:

@@ -1,4 +1,4 @@
-"""When a filter will be full, if keys go on coming as they do."""
+"""Forecasts when a filter will be full, if keys go on coming at the same rate."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _UNITS = (("d", 86400), ("h", 3600), ("min", 60), ("s", 1))
 
 
 class Forecast:
-    """The pace at which keys come to one filter."""
+    """The rate at which keys come to one filter."""
 
     __slots__ = ("_long", "_long_weight", "_short", "_short_weight", "_watched")
 

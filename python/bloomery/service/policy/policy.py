@@ -1,4 +1,4 @@
-"""A filter's policy: what happens when it is full, and from when on somebody is told.
+"""A filter's policy: what happens when it is full, and when an alert is raised before that.
 
 | on_full | when the filter holds `full_at` of its capacity | kinds |
 |---|---|---|
@@ -50,12 +50,12 @@ _THRESHOLDS = {
 
 @dataclass(frozen=True, slots=True)
 class FilterPolicy:
-    """What holds for one filter."""
+    """The policy of one filter."""
 
     on_full: str | None  # None: it never changes
     full_at: float = 1.0  # share of the capacity at which on_full acts
-    warn_at: float = 0.8  # share of the capacity from which on somebody is told; 0: nobody is
-    warn_within: float = 3600.0  # seconds: told if it is full so soon at this rate; 0: nobody is
+    warn_at: float = 0.8  # share of the capacity from which on there is an alert; 0: never
+    warn_within: float = 3600.0  # seconds: an alert if it is full so soon at this rate; 0: never
     grace: float = 3600.0  # seconds for which a generation stays at least, with rotate
 
     def as_dict(self) -> dict[str, Any]:
@@ -68,8 +68,8 @@ def policy_of(entry: Entry) -> FilterPolicy:
     """Return the policy of a filter: its settings, and defaults that go by its kind."""
     given = {name: entry.settings[name] for name in FIELDS if name in entry.settings}
     if "on_full" not in given:
-        able = _able(entry.settings | _facts(entry))
-        given["on_full"] = able[0] if able else None
+        possible = _possible(entry.settings | _facts_of(entry))
+        given["on_full"] = possible[0] if possible else None
     return FilterPolicy(**given)
 
 
@@ -104,7 +104,7 @@ def limit_and_mark(entry: Entry) -> tuple[int | None, int | None]:
 
 
 def refusal(entry: Entry) -> str:
-    """What is said of a full filter to a new key, after its name."""
+    """Why a full filter refuses a new key: what follows its name in the message."""
     policy, capacity = policy_of(entry), capacity_of(entry)
     limit = part_of(policy.full_at, capacity)
     full = "its capacity" if limit == capacity else f"full_at of its capacity of {capacity:,}"
@@ -122,7 +122,7 @@ def part_of(share: float, capacity: int) -> int:
 def chosen(kind: str | None, settings: Mapping[str, Any]) -> dict[str, Any]:
     """Return the settings of a new filter, its kind among them: the one that is named, or that
     on_full asks for. InvalidParameter if the two do not go together."""
-    policy = _checked({name: value for name, value in settings.items() if name in FIELDS})
+    policy = _parse({name: value for name, value in settings.items() if name in FIELDS})
     made = {name: value for name, value in settings.items() if name not in FIELDS}
     on_full = policy.get("on_full")
     made["kind"] = kind = kind or _KINDS[on_full or "reject"]
@@ -131,26 +131,26 @@ def chosen(kind: str | None, settings: Mapping[str, Any]) -> dict[str, Any]:
     if kind == "rotating" and on_full is None and settings.get("window", "7d") is None:
         policy["on_full"] = on_full = "rotate"
     if kind == "rotating" and on_full == "rotate":
-        made.update(_turning(settings))
-    _agree(made, policy, policy)
+        made.update(_rotation_by_keys(settings))
+    _require_compatible(made, policy, policy)
     return made | policy
 
 
 def adjusted(entry: Entry, given: Mapping[str, Any]) -> dict[str, Any]:
     """Return the fields of a policy that change; None: back to the default."""
     if not given:
-        raise errors.InvalidParameter(f"nothing is to change: give {_listed(FIELDS)}")
+        raise errors.InvalidParameter(f"nothing is to change: give {_one_of(FIELDS)}")
     changes = {name: None for name, value in given.items() if value is None}
-    changes |= _checked({name: value for name, value in given.items() if value is not None})
-    _checked_names(given)
-    settings = entry.settings | _facts(entry)
+    changes |= _parse({name: value for name, value in given.items() if value is not None})
+    _check_names(given)
+    settings = entry.settings | _facts_of(entry)
     before = {name: value for name, value in settings.items() if name in FIELDS}
     after = {name: value for name, value in (before | changes).items() if value is not None}
-    _agree(settings, after, [name for name in given if given[name] is not None])
+    _require_compatible(settings, after, [name for name in given if given[name] is not None])
     return changes
 
 
-def _facts(entry: Entry) -> dict[str, Any]:
+def _facts_of(entry: Entry) -> dict[str, Any]:
     """What a filter is, that its settings may not say: it may come from a file."""
     kind = getattr(entry.filter, "kind", entry.settings.get("kind", "bloom"))
     facts: dict[str, Any] = {"kind": kind}
@@ -163,7 +163,7 @@ def _facts(entry: Entry) -> dict[str, Any]:
     return facts
 
 
-def _able(settings: Mapping[str, Any]) -> tuple[str, ...]:
+def _possible(settings: Mapping[str, Any]) -> tuple[str, ...]:
     """What a filter of these settings can do when it is full; the first is its default."""
     kind = settings["kind"]
     if kind in ("bloom", "counting", "deletable"):
@@ -181,23 +181,25 @@ def _able(settings: Mapping[str, Any]) -> tuple[str, ...]:
     return {"cuckoo": ("reject",), "bank": ("grow",)}.get(kind, ())
 
 
-def _agree(made: Mapping[str, Any], policy: Mapping[str, Any], named: Iterable[str]) -> None:
+def _require_compatible(
+    made: Mapping[str, Any], policy: Mapping[str, Any], named: Iterable[str]
+) -> None:
     """Raise unless a filter that is made so can do what its policy says, and unless each of the
     fields that are named means something there."""
-    able = _able(made)
-    on_full = policy.get("on_full", able[0] if able else None)
-    if on_full is not None and on_full not in able:
-        can = f"can {_listed(able)}" if able else "is never full"
+    possible = _possible(made)
+    on_full = policy.get("on_full", possible[0] if possible else None)
+    if on_full is not None and on_full not in possible:
+        can = f"can {_one_of(possible)}" if possible else "is never full"
         raise errors.InvalidParameter(
             f"on_full is {on_full!r}, but this {made['kind']} filter {can}; make one of kind "
-            f"{_listed(_CAN[on_full])} for {on_full!r}"
+            f"{_one_of(_CAN[on_full])} for {on_full!r}"
         )
     useful = _THRESHOLDS.get(on_full or "", ())
     for name in named:
         if name != "on_full" and name not in useful:
             right = [one for one in ON_FULL if name in _THRESHOLDS[one]]
             raise errors.InvalidParameter(
-                f"{name} means nothing where on_full is {on_full!r}: it goes with {_listed(right)}"
+                f"{name} means nothing where on_full is {on_full!r}: it goes with {_one_of(right)}"
             )
 
 
@@ -209,7 +211,7 @@ _CAN = {
 }
 
 
-def _turning(settings: Mapping[str, Any]) -> dict[str, Any]:
+def _rotation_by_keys(settings: Mapping[str, Any]) -> dict[str, Any]:
     """A rotating filter that time never turns over, so that its policy does. It grows meanwhile."""
     for name, right in (("window", None), ("generations", 1)):
         if settings.get(name, right) != right:
@@ -220,17 +222,17 @@ def _turning(settings: Mapping[str, Any]) -> dict[str, Any]:
     return {"window": MAX_WINDOW, "generations": 1}
 
 
-def _checked(given: Mapping[str, Any]) -> dict[str, Any]:
+def _parse(given: Mapping[str, Any]) -> dict[str, Any]:
     """Return the fields, each in its range."""
-    _checked_names(given)
-    return {name: _CHECKS[name](name, value) for name, value in given.items() if value is not None}
+    _check_names(given)
+    return {name: _PARSERS[name](name, value) for name, value in given.items() if value is not None}
 
 
-def _checked_names(given: Iterable[str]) -> None:
+def _check_names(given: Iterable[str]) -> None:
     for name in given:
         if name not in FIELDS:
             near = difflib.get_close_matches(name, FIELDS, 1)
-            meant = f"did you mean {near[0]!r}?" if near else f"there are {_listed(FIELDS)}"
+            meant = f"did you mean {near[0]!r}?" if near else f"there are {_one_of(FIELDS)}"
             raise errors.InvalidParameter(f"a policy has no {name[:60]!r}: {meant}")
 
 
@@ -240,7 +242,7 @@ def _on_full(name: str, value: Any) -> str:
     near = difflib.get_close_matches(str(value).lower(), ON_FULL, 1)
     meant = f": did you mean {near[0]!r}?" if near else ""
     raise errors.InvalidParameter(
-        f"{name} is {str(value)[:60]!r}, must be {_listed(ON_FULL)}{meant}"
+        f"{name} is {str(value)[:60]!r}, must be {_one_of(ON_FULL)}{meant}"
     )
 
 
@@ -248,7 +250,7 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
-def _part(name: str, value: Any) -> float:
+def _share(name: str, value: Any) -> float:
     if _is_number(value) and (0 < value <= 1 or (value == 0 and name == "warn_at")):
         return float(value)
     least = "from 0 (off)" if name == "warn_at" else "above 0 and"
@@ -267,15 +269,15 @@ def _seconds(name: str, value: Any) -> float:
         ) from None
 
 
-_CHECKS = {
+_PARSERS = {
     "on_full": _on_full,
-    "full_at": _part,
-    "warn_at": _part,
+    "full_at": _share,
+    "warn_at": _share,
     "warn_within": _seconds,
     "grace": _seconds,
 }
 
 
-def _listed(names: Iterable[str]) -> str:
+def _one_of(names: Iterable[str]) -> str:
     *most, last = names
     return f"{', '.join(most)} or {last}" if most else last

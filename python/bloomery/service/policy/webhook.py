@@ -1,4 +1,4 @@
-"""Alerts to a webhook: a POST of JSON each, signed, tried again until it is taken.
+"""Sends alerts to a webhook: each is a signed POST of JSON, with retries until it is accepted.
 
     alerts ── deliver ──> what waits, by filter ──> thread ──> POST ──> 2xx: done
               (never waits)     │                                └────> else: later, behind nothing

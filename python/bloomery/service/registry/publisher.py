@@ -1,5 +1,5 @@
-"""What the registry shows of the server: a row for each filter, as it is made, changed and dropped.
-The registry follows on a thread of its own; whether it does or not, the server goes on."""
+"""Publishes the filters of a server to its registry: a row for each, as it is made, changed and
+dropped. A thread of its own writes the rows; whether it can or not, the server goes on."""
 
 from __future__ import annotations
 
@@ -17,11 +17,10 @@ __all__ = ["Publisher", "row_of"]
 
 
 class Publisher:
-    """The registry of a server."""
+    """Subscribes to the engine's changes, and hands them to the writer of the registry."""
 
     def __init__(self, engine: Engine, url: str | Path, server: str) -> None:
         self.engine = engine
-        self.server = server
         self.registry = Registry(url, server)
         self.writer = RegistryWriter(self.registry, self._rows)
         engine.on_change.subscribe(self._changed)

@@ -1,8 +1,8 @@
-"""The registry: what filters there are, in SQL tables for people and dashboards.
+"""The registry: the filters of servers and their samples in SQL tables, for people and dashboards.
 
 It is a projection of the server's state, which never depends on it: whatever happens to the
-database, `replace` makes the tables right again. Every method is one transaction, or none of it;
-the database being away, or in the way, is RegistryUnavailable, with no password in the message.
+database, `replace` makes the tables right again. Every method is one transaction. If the database
+does not answer, or refuses, that is RegistryUnavailable, with no password in the message.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""Keeps the registry in step with the server, from a thread of its own.
+"""Writes the registry from a thread of its own, so that it follows the server.
 
     server thread ── put, drop, add_samples ──> what waits, by filter ──> thread ──> Registry
                      (never waits, never fails)                │
@@ -32,7 +32,7 @@ _CONFLICTS = 10
 
 @dataclass(slots=True)
 class _PendingWrites:
-    """What is not yet in the registry."""
+    """Changes that are not yet in the registry."""
 
     all: bool = False
     rows: dict[int, RegistryRow | None] = field(default_factory=dict)  # None: dropped
@@ -44,10 +44,10 @@ class _PendingWrites:
 
 
 class RegistryWriter:
-    """A registry that follows a server: `start` it, hand it changes, `close` it.
+    """The thread that writes a registry: `start` it, hand it changes, `close` it.
 
-    `read_all` gives a row for each filter that there is. It is called on the projection's thread,
-    at the start and whenever the registry may have missed something, while the server goes on.
+    `read_all` returns a row for each filter that there is. It is called on the writer's thread, at
+    the start and whenever the registry may have missed something, while the server goes on.
     Between two tries are `first_retry` seconds, then twice as many, up to `last_retry`.
     """
 
@@ -64,7 +64,7 @@ class RegistryWriter:
         self._first_retry = first_retry
         self._last_retry = last_retry
         self._lock = threading.Condition()  # guards all that follows, and is told of its changes
-        self._work = _PendingWrites(all=True)
+        self._pending = _PendingWrites(all=True)
         self._since: float | None = time.monotonic()
         self._busy = False
         self._closing = False
@@ -76,31 +76,31 @@ class RegistryWriter:
         self._thread = threading.Thread(target=self._run, name="bloomery-registry", daemon=True)
 
     def start(self) -> None:
-        """Begin, with all that there is."""
+        """Start the thread; it begins with all filters there are."""
         self._thread.start()
 
     def put(self, rows: Iterable[RegistryRow]) -> None:
         """These filters are new, or have changed."""
-        self._take({row.id: row for row in rows})
+        self._add({row.id: row for row in rows})
 
     def drop(self, ids: Iterable[int]) -> None:
         """These filters are gone."""
-        self._take(dict.fromkeys(ids))
+        self._add(dict.fromkeys(ids))
 
     def add_samples(self, rows: Iterable[Sample]) -> None:
         """Samples of filters; lost if the database is away, or if too many wait."""
         given = list(rows)
         with self._lock:
-            room = 0 if self._work.all else MOST_SAMPLES - len(self._work.samples)
-            self._work.samples += given[:room]
+            room = 0 if self._pending.all else MOST_SAMPLES - len(self._pending.samples)
+            self._pending.samples += given[:room]
             self._lost_samples += max(0, len(given) - room)
-            self._tell()
+            self._notify()
 
     def prune(self, before: Mapping[int, float]) -> None:
         """Samples of these spans from before these times (epochs) may go."""
         with self._lock:
-            self._work.prune_before |= before
-            self._tell()
+            self._pending.prune_before |= before
+            self._notify()
 
     @property
     def healthy(self) -> bool:
@@ -136,7 +136,7 @@ class RegistryWriter:
     def flush(self, timeout: float) -> bool:
         """Wait until all that was handed over is written; False if it was not, in that time."""
         with self._lock:
-            done = self._lock.wait_for(lambda: not self._busy and not self._work, timeout)
+            done = self._lock.wait_for(lambda: not self._busy and not self._pending, timeout)
             return done and self.healthy
 
     def close(self, timeout: float = 5.0) -> bool:
@@ -150,22 +150,22 @@ class RegistryWriter:
 
     # ---- with the lock held
 
-    def _take(self, changes: dict[int, RegistryRow | None]) -> None:
+    def _add(self, changes: dict[int, RegistryRow | None]) -> None:
         with self._lock:
-            if self._work.all:
+            if self._pending.all:
                 return  # which will bring these too
-            self._work.rows |= changes
-            if len(self._work.rows) > MOST_FILTERS:
+            self._pending.rows |= changes
+            if len(self._pending.rows) > MOST_FILTERS:
                 self._read_again()
-            self._tell()
+            self._notify()
 
     def _read_again(self) -> None:
         """Keep only that all is to be read."""
-        self._lost_samples += len(self._work.samples)
-        self._work = _PendingWrites(all=True, prune_before=self._work.prune_before)
+        self._lost_samples += len(self._pending.samples)
+        self._pending = _PendingWrites(all=True, prune_before=self._pending.prune_before)
 
-    def _tell(self) -> None:
-        if self._work and self._since is None:
+    def _notify(self) -> None:
+        if self._pending and self._since is None:
             self._since = time.monotonic()
         self._lock.notify_all()
 
@@ -192,12 +192,12 @@ class RegistryWriter:
             self._lock.notify_all()
             # A name that another server had may be free again.
             wait = _CONFLICTS * self._last_retry if self._refused else None
-            if not self._lock.wait_for(lambda: self._work or self._closing, wait):
+            if not self._lock.wait_for(lambda: self._pending or self._closing, wait):
                 self._read_again()
-            away = self._work.all and not self.healthy
-            if self._closing and (away or not self._work):
+            away = self._pending.all and not self.healthy
+            if self._closing and (away or not self._pending):
                 return None
-            work, self._work = self._work, _PendingWrites()
+            work, self._pending = self._pending, _PendingWrites()
             self._busy = True
             return work
 
@@ -228,11 +228,11 @@ class RegistryWriter:
                 self._say(f"{first}; and {more} more" if more else first)
             else:
                 self._say(None)
-                self._since = began if self._work else None
+                self._since = began if self._pending else None
 
     def _failed(self, work: _PendingWrites, error: str, pause: float) -> None:
         with self._lock:
-            self._work.prune_before = work.prune_before | self._work.prune_before
+            self._pending.prune_before = work.prune_before | self._pending.prune_before
             self._lost_samples += len(work.samples)
             self._read_again()
             self._say(error)

@@ -18,8 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from bloomery import _native
 from bloomery.errors import BloomeryError, CorruptData
-from bloomery.integrations.redis.config import Config
-from bloomery.integrations.redis.planning import shards_for
+from bloomery.integrations.redis.config import Config, shards_for
 from bloomery.integrations.redis.wire import change_feed
 from bloomery.integrations.redis.wire.failures import checked
 from bloomery.integrations.redis.wire.flow import Flow, command

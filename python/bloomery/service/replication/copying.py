@@ -9,7 +9,7 @@ from bloomery import BloomFilter, _native, errors
 from bloomery.integrations.redis.bits.strings import Strings, create
 from bloomery.integrations.redis.naming import Keys
 from bloomery.integrations.redis.transfer import pushing
-from bloomery.integrations.redis.transfer.pushing import Source
+from bloomery.integrations.redis.transfer.pushing import LocalFilter
 from bloomery.integrations.redis.transfer.reading import copying, read_into
 from bloomery.integrations.redis.wire.failures import checked
 from bloomery.integrations.redis.wire.flow import Flow, command
@@ -60,7 +60,7 @@ def restored(
         if not whole:
             _make_again(link, catalogue, listed)
         if every_bit or not whole:
-            link.run(pushing.merged(shared.strings, Source.of(filter, "bloom")))
+            link.run(pushing.merged(shared.strings, LocalFilter.of(filter, "bloom")))
         if found is None:
             link.run(catalogue.change(listed.name, None, listed, [listed.record(Op.CREATE)]))
     # Somebody may have dropped it meanwhile, and had its strings deleted before these were made.

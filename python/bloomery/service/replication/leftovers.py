@@ -87,7 +87,7 @@ def swept(catalogue: Catalogue, name: bytes) -> Flow[bool]:
     uid = _uid(catalogue, config)
     if uid is None:
         return False
-    settings = {one: value for one, value in config.shown().items() if one in _SETTINGS}
+    settings = {one: value for one, value in config.fields().items() if one in _SETTINGS}
     listed = Listed(uid, name, config.header, config.shards, settings, time.time())
     if (yield from was_dropped(catalogue, uid)):
         yield from taken_back(catalogue, listed)

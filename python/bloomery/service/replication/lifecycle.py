@@ -5,15 +5,17 @@ given up after `store-timeout-ms`."""
 from __future__ import annotations
 
 import contextlib
+import threading
 import time
+from collections import deque
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 from bloomery import errors
 from bloomery.integrations.redis.bits.strings import create
+from bloomery.integrations.redis.config import planned
 from bloomery.integrations.redis.naming import Keys
-from bloomery.integrations.redis.planning import planned
 from bloomery.integrations.redis.wire.failures import checked
 from bloomery.integrations.redis.wire.flow import Flow, command
 from bloomery.service.domain import operations
@@ -24,7 +26,7 @@ from bloomery.service.replication.leftovers import swept, taken_back, was_droppe
 from bloomery.service.replication.shared import Shared
 from bloomery.service.replication.stream import Record
 
-__all__ = ["Control", "dropping"]
+__all__ = ["Control", "Expired", "dropping"]
 
 _PATIENCE = 10.0  # seconds after which a filter that was being dropped is dropped by whoever comes
 _TRIES, _PAUSE = 20, 0.01  # seconds between them, while a filter of that name is being dropped
@@ -225,7 +227,7 @@ def _foreign(name: bytes) -> errors.IncompatibleFilters:
 
 def _deleted(catalogue: Catalogue, listed: Listed) -> Flow[None]:
     """Delete the strings, and then the entry of the catalogue."""
-    yield from Shared.of(listed, 0).strings.unlinked()
+    yield from Shared.of(listed, 0).strings.unlink()
     with contextlib.suppress(Changed):
         yield from catalogue.change(listed.name, listed, None)
 
@@ -240,3 +242,39 @@ def _ending(shared: Shared, at: float | None) -> Flow[None]:
         asks = [command(name, "PEXPIREAT", name, int(at * 1000) + 60_000) for name in names]
     for some in (yield asks):
         checked(some)
+
+
+class Expired:
+    """Filters that have expired here, and are to be taken out of Redis. Whoever is first takes one
+    away, for all nodes; if nobody can, Redis forgets the strings."""
+
+    def __init__(self, node: NodeContext, load_again: Callable[[], None]) -> None:
+        self.node = node
+        self._load_again = load_again
+        self._over: deque[Listed] = deque()
+        self._thread: threading.Thread | None = None
+
+    def add(self, listed: Listed) -> None:
+        """Take it out soon."""
+        self._over.append(listed)
+        self.begin()
+
+    def begin(self) -> None:
+        """See to those that wait."""
+        # One thread for all: thousands may end at one moment.
+        if self._over and (self._thread is None or not self._thread.is_alive()):
+            self._thread = threading.Thread(target=self._run, daemon=True)
+            self._thread.start()
+
+    def _run(self) -> None:
+        node = self.node
+        while self._over:
+            listed = self._over[0]
+            try:
+                if not node.link.run(dropping(node.catalogue, listed, expired=True)):
+                    self._load_again()  # another node gave it more time, and we had not heard
+            except errors.StoreUnavailable:
+                return  # each second it is tried again
+            except errors.BloomeryError as problem:
+                node.call(node.say, f"an expired filter stays in Redis: {problem}", "error")
+            self._over.popleft()

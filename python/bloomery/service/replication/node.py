@@ -26,8 +26,7 @@ from bloomery.service.observe.logs import Say
 from bloomery.service.policy.alerts import Alerts
 from bloomery.service.replication.apply import Mirror
 from bloomery.service.replication.catalogue import Catalogue
-from bloomery.service.replication.expired import Expired
-from bloomery.service.replication.lifecycle import Control
+from bloomery.service.replication.lifecycle import Control, Expired
 from bloomery.service.replication.loader import Loader
 from bloomery.service.replication.log import StoreLog
 from bloomery.service.replication.outbox import Outbox

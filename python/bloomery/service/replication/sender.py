@@ -114,7 +114,9 @@ class Sender:
         for (shared, made, shard), some in zip(sent, replies, strict=True):
             if shared.listed.uid in others.keys() - lost:
                 self._astray(shared, shard, checked(some)[0], others[shared.listed.uid])
-            elif shared.listed.uid in lost or not shared.strings.fed(made, shard, checked(some)):
+            elif shared.listed.uid in lost or not shared.strings.take_replies(
+                made, shard, checked(some)
+            ):
                 self.on_loss()
                 raise errors.UnknownFilter(
                     f"filter {shared.strings.keys.name!r} is not whole in Redis any more"

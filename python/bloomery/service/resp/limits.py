@@ -6,12 +6,6 @@ parser keeps; `max-input-bytes` of all clients together; `client-output-limit`; 
 
 from __future__ import annotations
 
-__all__ = [
-    *("MAX_NAMES", "MAX_OPTIONS", "MAX_PENDING_REPLIES", "MAX_PING_BYTES", "MAX_SCANNED"),
-    *("MAX_STRANGER_BYTES", "MAX_TRANSACTION_ARGUMENTS", "MAX_UNREAD_CHUNKS", "MAX_WATCHED"),
-    *("LOAD_PIECE_BYTES", "MAX_CAPACITY", "MAX_EXPANSION", "MAX_NUMBER_BYTES"),
-]
-
 # Of a connection.
 
 # Beyond so many bytes of replies a connection is not read on before they have gone out: a short

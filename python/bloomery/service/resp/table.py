@@ -20,7 +20,7 @@ __all__ = [
     "command",
     "every",
     "find",
-    "help_of",
+    "help_command",
     "wrong_arity",
 ]
 
@@ -86,21 +86,26 @@ def command(
     name: str,
     grammar: str = "",
     *,
-    least: int = 0,
+    least: int | None = None,
     most: int | None = -1,
     write: bool = False,
-    group: str = "bf",
-    keys: tuple[int, int, int] = (0, 0, 0),
+    group: str = "",
+    keys: tuple[int, int, int] | None = None,
     does: str,
 ) -> Callable[[H], H]:
-    """Enter a handler into the table. `most` is `least` unless given; None: any number. `does` says
-    which operation it is, and so who may."""
+    """Enter a handler into the table. `does` says which operation it is, and so who may. How many
+    arguments it takes and where names of filters stand the grammar says, unless `least`, `most`
+    (None: any number) or `keys` do; the group is that of the name's prefix, bf or cf."""
     assert does in OPERATIONS, does
+    required, all_words = _arity(grammar)
+    fewest = required if least is None else least
+    upper = all_words if most == -1 else most
+    where = _keys(name, grammar) if keys is None else keys
+    group = group or name[:2].lower()
 
     def enter(handler: H) -> H:
         summary = (inspect.getdoc(handler) or "").partition("\n")[0]
-        upper = least if most == -1 else most
-        entry = Command(name, handler, grammar, summary, least, upper, write, group, keys, does)
+        entry = Command(name, handler, grammar, summary, fewest, upper, write, group, where, does)
         first, _, second = name.encode().partition(b" ")
         if second:
             CONTAINERS.setdefault(first, {})[second] = entry
@@ -109,6 +114,24 @@ def command(
         return handler
 
     return enter
+
+
+def _arity(grammar: str) -> tuple[int, int | None]:
+    """How many arguments a grammar asks for, and how many it allows; None: any number."""
+    required, optional, depth = 0, 0, 0
+    for word in grammar.replace("[", " [ ").replace("]", " ] ").split():
+        depth += (word == "[") - (word == "]")
+        if word not in ("[", "]"):
+            required, optional = (required, optional + 1) if depth else (required + 1, optional)
+    return required, None if "..." in grammar else required + optional
+
+
+def _keys(name: str, grammar: str) -> tuple[int, int, int]:
+    """Where the names of filters stand in a request: the first, the last, the step."""
+    if not grammar.startswith("key"):
+        return 0, 0, 0
+    first = name.count(" ") + 1
+    return first, -1 if grammar.startswith("key [key") else first, 1
 
 
 def every() -> list[Command]:
@@ -152,12 +175,17 @@ def _subcommand(first: bytes, arguments: list[bytes]) -> Command:
     return found
 
 
-def help_of(container: str) -> list[str]:
-    """Return what HELP says of a command that has subcommands."""
-    lines = [f"{container} <subcommand> [<arg> [value] [opt] ...]. Subcommands are:"]
-    for name, entry in sorted(CONTAINERS[container.encode()].items()):
-        lines += [f"{name.decode()} {entry.grammar}".rstrip(), f"    {entry.summary}"]
-    return lines
+def help_command(container: str, group: str) -> None:
+    """Enter HELP for a command that has subcommands."""
+
+    def handler(client: ClientState, words: list[bytes]) -> list[str]:
+        lines = [f"{container} <subcommand> [<arg> [value] [opt] ...]. Subcommands are:"]
+        for name, entry in sorted(CONTAINERS[container.encode()].items()):
+            lines += [f"{name.decode()} {entry.grammar}".rstrip(), f"    {entry.summary}"]
+        return lines
+
+    handler.__doc__ = f"Tell what {container} can do."
+    command(f"{container} HELP", group=group, does="session")(handler)
 
 
 def wrong_arity(name: str) -> Failure:

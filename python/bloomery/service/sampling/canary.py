@@ -1,5 +1,5 @@
-"""The canary: how often a filter errs, measured. Random keys that nobody added are asked for, a few
-at each sample; the share that is a *maybe* is the observed error rate.
+"""The canary: measures how often a filter errs. At each sample a few random keys that nobody added
+are asked for; the share that is a *maybe* is the observed error rate.
 
 Probes of the last while count together, so that rare errors are seen too. A filter that fills errs
 more and more often: probes from when it erred less are left out as soon as they would mislead.

@@ -1,4 +1,4 @@
-"""What is remembered of one filter from sample to sample, and what is written of it.
+"""The recent history of one filter, from sample to sample, and which samples of it are written.
 
     figures, look-ups ──> the sample ──> raw ──> minute ──> hour
                               └──> the canary's window, the forecast
@@ -117,10 +117,6 @@ class FilterHistory:
             sample.observed_by = "lookups"
         self.last = sample
         return sample
-
-    def until(self, keys: float) -> float | None:
-        """Seconds until so many keys more have come, at this rate; None if that will not be."""
-        return self._forecast.until(keys)
 
     # What is written.
 

@@ -1,5 +1,5 @@
-"""Which samples are to go: those older than they are kept, by the server's clock; but none because
-that clock jumped."""
+"""Retention of samples: which are old enough to be removed, by the server's clock; none is removed
+because that clock jumped."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A sample: what one filter was like at a moment, and what was done to it since the one before.
+"""A sample: the state of one filter at a moment, and what was done to it since the sample before.
 
 Several samples in a row become one that stands for all of them, for a minute or an hour.
 """

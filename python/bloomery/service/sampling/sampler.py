@@ -1,7 +1,7 @@
-"""The sampler: every few seconds each filter is looked at, and asked for keys that nobody added.
+"""Takes samples of all filters every few seconds, with probes of keys that nobody added (canary).
 
-The loop serves clients too, so a round is cut into slices of a few milliseconds, spread over the
-interval, and takes at most a hundredth of the time: with very many filters a round takes longer
+The event loop serves clients too, so a round is cut into slices of a few milliseconds, spread over
+the interval, and takes at most a hundredth of the time: with very many filters a round takes longer
 than the interval. Samples go to the registry in batches; its own thread writes them, or loses them
 if the database is away.
 """
@@ -40,7 +40,7 @@ _PRUNE_SECONDS = 60.0
 
 
 class Sampler:
-    """Samples of all filters of a server."""
+    """Takes the samples; `on_sample` is the event that there is one."""
 
     def __init__(
         self,
@@ -77,18 +77,12 @@ class Sampler:
             self._rows += history.rest()
         self._flush()
 
-    # What others ask.
+    # Reading samples.
 
     def last(self, entry: Entry) -> Sample | None:
         """The last sample of a filter; None before the first."""
         history = self._histories.get(entry.id)
         return None if history is None else history.last
-
-    def until(self, entry: Entry, keys: float) -> float | None:
-        """Seconds until so many keys more have come to a filter, if they go on coming as they do;
-        None if that will not be, or nothing is known."""
-        history = self._histories.get(entry.id)
-        return None if history is None else history.until(keys)
 
     def last_as_dict(self, entry: Entry) -> dict[str, Any]:
         """The last sample as clients get it, with the forecast in words; empty before the first."""

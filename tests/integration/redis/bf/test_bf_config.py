@@ -13,7 +13,6 @@ from conftest import require
 from integration.conftest import open_folder
 from integration.redis.bf.both import Both
 from integration.servers import BloomeryServer, RedisServer
-from privates import store_of
 
 redis = require("redis")
 
@@ -45,7 +44,7 @@ def client(request: Any, redis_server: RedisServer, filters: BloomeryServer) -> 
 def test_the_configuration_says_which(client: Any) -> None:
     """Whoever opens or creates it uses what it was made with, whatever `auto` would choose."""
     seen = RedisFilter.create(client, "a", 1000, backend="auto")
-    assert isinstance(store_of(seen), BfFilter)
+    assert isinstance(seen.store, BfFilter)
     assert b'"backend": "bf"' in client.get("{a}:config")
     seen.add("x")
     for other in (
@@ -53,7 +52,7 @@ def test_the_configuration_says_which(client: Any) -> None:
         RedisFilter.create(client, "a", 1000, backend="auto"),
         RedisFilter.create(client, "a", 1000, backend="bf"),
     ):
-        assert isinstance(store_of(other), BfFilter)
+        assert isinstance(other.store, BfFilter)
         assert "x" in other
     with pytest.raises(errors.FilterExists, match="backend 'bf'"):
         RedisFilter.create(client, "a", 1000)
@@ -75,7 +74,7 @@ def test_what_was_made_of_bits_stays_so(client: Any) -> None:
     """Also for who asks for `auto` later."""
     RedisFilter.create(client, "a", 1000).add("x")
     later = RedisFilter.create(client, "a", 1000, backend="auto")
-    assert not isinstance(store_of(later), BfFilter)
+    assert not isinstance(later.store, BfFilter)
     assert "x" in later
     with pytest.raises(errors.FilterExists, match="backend 'bits'"):
         RedisFilter.create(client, "a", 1000, backend="bf")
@@ -110,7 +109,7 @@ def test_shards(client: Any) -> None:
 
 def test_a_creator_that_died(client: Any) -> None:
     """Between the configuration and the filter: the next one goes on."""
-    wanted = store_of(RedisFilter.create(client, "a", 1000, backend="bf")).config
+    wanted = RedisFilter.create(client, "a", 1000, backend="bf").store.config
     half = wanted.to_json().replace(b'"made": true', b'"made": false')
     client.delete("{a}:bits")
     client.set("{a}:config", half)

@@ -5,7 +5,6 @@ from typing import Any
 
 import pytest
 
-import privates
 from bloomery import errors
 from bloomery.integrations.redis import RedisFilter
 from bloomery.integrations.redis.bf.filter import BfFilter
@@ -90,7 +89,7 @@ def test_a_plain_redis(redis_server: RedisServer) -> None:
             RedisFilter.create(client, "a", 1000, backend="bf")
         assert client.keys() == []
         seen = RedisFilter.create(client, "a", 1000, backend="auto")
-        assert not isinstance(privates.store_of(seen), BfFilter)
+        assert not isinstance(seen.store, BfFilter)
         assert seen.add("x")
         assert "x" in RedisFilter.open(client, "a")
         with pytest.raises(errors.UnknownFilter):

@@ -122,11 +122,11 @@ def test_too_much_left_undeleted_leaves_the_cache_unused(
 
 def test_a_write_while_the_cache_comes_back_is_deleted_too(clock: Clock) -> None:
     """The key was left undeleted once, and is written again while that is made up for."""
-    from bloomery.guard.caches.resilient import Caching
+    from bloomery.guard.caches.resilient import ResilientCache
     from unit.guard.stepping import Steps
 
     cache = Memory()
-    used = Caching(cache, 60)
+    used = ResilientCache(cache, 60)
     used.outdate([b"a"])
     deleting = Steps(used.delete([b"b"]))
     deleting.step()

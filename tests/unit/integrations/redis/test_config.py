@@ -10,9 +10,8 @@ from hypothesis import strategies as st
 from redis import exceptions
 
 from bloomery.errors import CorruptData, FilterExists, StoreRefused
-from bloomery.integrations.redis.config import Config
+from bloomery.integrations.redis.config import Config, planned
 from bloomery.integrations.redis.naming import Keys
-from bloomery.integrations.redis.planning import planned
 from bloomery.integrations.redis.wire.failures import checked, refused
 
 

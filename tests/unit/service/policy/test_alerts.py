@@ -51,7 +51,7 @@ def test_an_alert_is_told_once() -> None:
             "items": 10,
         }
     ]
-    assert [one["kind"] for one in alerts.list()] == ["full"]
+    assert [one.kind for one in alerts.active.values()] == ["full"]
     assert alerts.end("full", "it has room", entry())
     assert not alerts.end("full", "it has room", entry())
     assert [(one["state"], one["text"]) for one in told.sent[1:]] == [("cleared", "it has room")]

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from bloomery.errors import CorruptData
-from bloomery.integrations.redis.planning import planned
+from bloomery.integrations.redis.config import planned
 from bloomery.integrations.redis.wire import change_feed
 from bloomery.service.replication.catalogue import Listed
 

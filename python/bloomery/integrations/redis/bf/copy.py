@@ -1,4 +1,4 @@
-"""A filter of BF.* as a local copy, and a local one into a server: by BF.SCANDUMP, BF.LOADCHUNK.
+"""Filters of BF.* copied to here by BF.SCANDUMP, and from here to a server by BF.LOADCHUNK.
 
 A part is up to 16 MiB, as the server cuts it. What goes in comes under a name beside the filter's,
 which ends by itself after an hour, and takes its place when it is whole: nobody asks half a filter.
@@ -16,11 +16,11 @@ from bloomery.filters import saved
 from bloomery.filters.files import Loading
 from bloomery.filters.redisbloom import RedisBloomFilter
 from bloomery.integrations.redis.bf import parse
+from bloomery.integrations.redis.bf.create import planned_bf
+from bloomery.integrations.redis.bf.encoding import encoded, rows
 from bloomery.integrations.redis.bf.filter import BfFilter, beside
-from bloomery.integrations.redis.bf.keys import rows, sent
-from bloomery.integrations.redis.bf.making import planned_bf
 from bloomery.integrations.redis.config import Config
-from bloomery.integrations.redis.lifetimes import ending, milliseconds
+from bloomery.integrations.redis.expiry import expire_command, milliseconds
 from bloomery.integrations.redis.transfer.reading import Progress
 from bloomery.integrations.redis.wire.failures import checked
 from bloomery.integrations.redis.wire.flow import Ask, Flow, command, commands, packed
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from bloomery.integrations.redis.naming import Keys
     from bloomery.types import Batch, Key, Mask
 
-__all__ = ["BfCopy", "copied", "pushed"]
+__all__ = ["BfCopy", "copy_bf", "push_bf"]
 
 _HOUR = 3600 * 1000
 _PART = 16 << 20
@@ -54,20 +54,20 @@ class BfCopy:
 
     def contains_many(self, keys: Batch) -> Mask:
         """Ask for every key: False is certain, True is maybe."""
-        found, hashes, array = rows(self._places, keys)
+        batch, hashes, array = rows(self._places, keys)
         answers = bytearray()
-        for at, key in enumerate(found):
+        for at, key in enumerate(batch):
             number = int.from_bytes(hashes[8 * at : 8 * at + 8], "little")
-            answers.append(sent(key) in self.filters[number % len(self.filters)])
+            answers.append(encoded(key) in self.filters[number % len(self.filters)])
         return _native.mask(bytes(answers), array)
 
 
-def copied(store: BfFilter, progress: Progress | None = None) -> Flow[BfCopy]:
+def copy_bf(store: BfFilter, progress: Progress | None = None) -> Flow[BfCopy]:
     """Make a local copy, with all that was acknowledged before it began."""
-    found: list[Any] = []
+    copies: list[Any] = []
     for name in store.names:
-        found += [(yield from _dumped(store.keys.name, name, progress or _silent))]
-    return BfCopy(store.places, found)
+        copies += [(yield from _dumped(store.keys.name, name, progress or _silent))]
+    return BfCopy(store.places, copies)
 
 
 def _silent(done: int, total: int) -> None: ...
@@ -79,45 +79,45 @@ def _dumped(name: str, key: bytes, progress: Progress) -> Flow[Any]:
         return (yield from _redisbloom(name, key, head, progress))
     # A kind of `bloomery serve` has a checksum, which no longer holds once somebody adds.
     still = beside(key, "copy")
-    [[copy, _]] = yield [commands(key, ("COPY", key, still), ("PEXPIRE", still, _HOUR))]
-    if copy != 1:
+    [[copied, _]] = yield [commands(key, ("COPY", key, still), ("PEXPIRE", still, _HOUR))]
+    if copied != 1:
         return (yield from _own(name, key, progress))
     try:
-        found = yield from _own(name, still, progress)
+        local = yield from _own(name, still, progress)
     except Exception:
         yield [command(still, "UNLINK", still)]
         raise
     yield [command(still, "UNLINK", still)]
-    return found
+    return local
 
 
 def _redisbloom(name: str, key: bytes, head: bytes, progress: Progress) -> Flow[Any]:
-    found = RedisBloomFilter.from_dump(head)
+    local = RedisBloomFilter.from_dump(head)
     # A layer that comes while we read is not in the header, and has nothing that came before it.
-    total = sum(int(layer["num_bits"]) // 8 for layer in found.layers())
+    total = sum(int(layer["num_bits"]) // 8 for layer in local.layers())
     iterator = 1
     while iterator <= total:
         following, data = yield from _part(name, key, iterator)
         if not data or following != iterator + len(data):
             raise CorruptData(f"filter {name!r}: the dump ends at byte {iterator - 1} of {total}")
-        found.load_chunk(following, data)
+        local.load_chunk(following, data)
         iterator = following
         progress(min(total, iterator - 1), total)
-    return found
+    return local
 
 
 def _own(name: str, key: bytes, progress: Progress) -> Flow[Any]:
     _, head = yield from _part(name, key, 0)
     loading = Loading()
     _, total, _ = saved.expect(head)
-    made = loading.take(0, head)
-    while made is None:
+    local = loading.take(0, head)
+    while local is None:
         _, data = yield from _part(name, key, loading.received - files.HEADER_BYTES + 1)
         if not data:
             raise CorruptData(f"filter {name!r}: the dump ends after {loading.received} bytes")
-        made = loading.take(loading.received, data)
+        local = loading.take(loading.received, data)
         progress(loading.received - files.HEADER_BYTES, total)
-    return made
+    return local
 
 
 def _part(name: str, key: bytes, iterator: int) -> Flow[tuple[int, bytes]]:
@@ -131,21 +131,21 @@ def _part(name: str, key: bytes, iterator: int) -> Flow[tuple[int, bytes]]:
     raise CorruptData(f"filter {name!r}: the server's reply is no part of a dump: {reply!r:.80}")
 
 
-def pushed(
+def push_bf(
     keys: Keys,
     local: RedisBloomFilter | BfCopy,
     ttl: float | None = None,
     progress: Progress | None = None,
 ) -> Flow[Config]:
-    """Make a filter from a local one."""
+    """Make a filter of BF.* from a local one; FilterExists if there is one already."""
     source, life = _source(local), milliseconds(ttl)
     config = planned_bf(source.capacity, source.error_rate, 1).settled()
     [name] = keys.bits(1)
-    [[held], [there]] = yield [
+    [[stored], [exists]] = yield [
         command(keys.config, "GET", keys.config),
         command(name, "EXISTS", name),
     ]
-    if isinstance(held, bytes) or there == 1:
+    if isinstance(stored, bytes) or exists == 1:
         raise FilterExists(f"there is a filter {keys.name!r} already: delete it, or take another")
     coming = beside(name, "push")
     done = 0
@@ -162,9 +162,9 @@ def pushed(
             done += len(data)
             (progress or _silent)(done, source.nbytes)
     # Its own end comes before its name: nobody has a filter that ends in an hour.
-    placed = commands(name, ending(coming, life), ("RENAMENX", coming, name))
-    [some] = yield [placed._replace(again=False)]
-    if checked(some)[1] != 1:
+    placed = commands(name, expire_command(coming, life), ("RENAMENX", coming, name))
+    [replies] = yield [placed._replace(again=False)]
+    if checked(replies)[1] != 1:
         yield [command(coming, "UNLINK", coming)]
         raise FilterExists(f"there is a filter {keys.name!r} now: delete it, or take another name")
     end = () if life is None else ("PX", life)

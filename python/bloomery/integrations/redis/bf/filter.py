@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING, Any
 from bloomery import _native
 from bloomery.errors import IncompatibleFilters, UnknownFilter
 from bloomery.integrations.redis.bf import parse
-from bloomery.integrations.redis.bf.keys import rows, sent
-from bloomery.integrations.redis.lifetimes import ending, milliseconds
+from bloomery.integrations.redis.bf.encoding import encoded, rows
+from bloomery.integrations.redis.expiry import expire_command, milliseconds
 from bloomery.integrations.redis.wire.failures import checked
 from bloomery.integrations.redis.wire.flow import Ask, Flow, command, commands, packed
 
@@ -51,7 +51,7 @@ def share(capacity: int, shards: int) -> int:
 
 
 def reserve(name: bytes, capacity: int, error_rate: float) -> tuple[bytes | str | int, ...]:
-    """Return the words that make a shard."""
+    """Return the BF.RESERVE that makes a shard."""
     return ("BF.RESERVE", name, f"{error_rate:.17g}", capacity, "EXPANSION", EXPANSION)
 
 
@@ -75,33 +75,33 @@ class BfFilter:
         """Add keys; True where one is definitely new."""
         return (yield from self._each(keys, ("BF.INSERT",), ("NOCREATE", "ITEMS")))
 
-    def asked(self, key: Key, *, write: bool) -> None:
-        """A key takes more than one trip, or may."""
+    def single_ask(self, key: Key, *, write: bool) -> None:
+        """None: a single key may take more than one round trip."""
 
-    def answered(self, sent: Any, replies: list[Any]) -> None:
-        """Nothing was asked so."""
+    def single_answer(self, sent: Any, replies: list[Any]) -> None:
+        """None, since there is no such ask."""
 
     def contains(self, keys: Batch) -> Flow[Mask]:
         """Ask for keys; False is certain."""
         return (yield from self._each(keys, ("BF.MEXISTS",), ()))
 
     def _each(self, keys: Batch, before: tuple[str], after: tuple[str, ...]) -> Flow[Mask]:
-        found, hashes, array = rows(self.places, keys)
+        batch, hashes, array = rows(self.places, keys)
         answers = bytearray()
-        while (at := len(answers)) < len(found):
-            some = _fitting([sent(key) for key in found[at : at + _TRIP]])
-            own = hashes[8 * at : 8 * (at + len(some))]
-            answers += yield from self._trip(some, own, before, after)
+        while (at := len(answers)) < len(batch):
+            part = _fitting([encoded(key) for key in batch[at : at + _TRIP]])
+            part_hashes = hashes[8 * at : 8 * (at + len(part))]
+            answers += yield from self._trip(part, part_hashes, before, after)
         return _native.mask(bytes(answers), array)
 
     def _trip(
-        self, some: list[bytes], hashes: bytes, before: tuple[str], after: tuple[str, ...]
+        self, batch: list[bytes], hashes: bytes, before: tuple[str], after: tuple[str, ...]
     ) -> Flow[bytes]:
         asks, counts = [], []
         order: list[int] = []
-        for shard, which in self._split(len(some), hashes):
+        for shard, which in self._split(len(batch), hashes):
             name = self.names[shard]
-            parts = list(_cut([some[row] for row in which]))
+            parts = list(_cut([batch[row] for row in which]))
             data = [_packed((*before, name, *after), part) for part in parts]
             data.append(packed(("BF.INFO", name, "CAPACITY")))
             # What is added twice is there once, so all of it may be sent again.
@@ -115,13 +115,13 @@ class BfFilter:
             self._whole(replies[-1])
         if len(asks) == 1:
             return bytes(answers)
-        placed = bytearray(len(some))
+        placed = bytearray(len(batch))
         for row, answer in zip(order, answers, strict=True):
             placed[row] = answer
         return bytes(placed)
 
     def _split(self, count: int, hashes: bytes) -> list[tuple[int, Sequence[int]]]:
-        """Return for each shard that is asked the rows that are its own."""
+        """Return the shards that are asked, each with the rows of its keys."""
         shards = len(self.names)
         if shards == 1:
             return [(0, range(count))]
@@ -132,50 +132,54 @@ class BfFilter:
 
     def _whole(self, reply: Any) -> None:
         """Raise UnknownFilter unless this is the filter that was made."""
-        held = parse.capacity(self.keys.name, reply)
-        if held < share(self.capacity, len(self.names)):
+        capacity = parse.capacity(self.keys.name, reply)
+        if capacity < share(self.capacity, len(self.names)):
             raise UnknownFilter(
-                f"filter {self.keys.name!r} was lost, and another is in its place, for {held} keys:"
-                " delete it, create it again, and add its keys"
+                f"filter {self.keys.name!r} was lost, and another is in its place, for {capacity} "
+                "keys: delete it, create it again, and add its keys"
             )
 
     def info(self) -> Flow[dict[str, Any]]:
-        """Tell what it was made for and what it holds, as the server counts."""
-        left = yield from self.ttl()
+        """What it was made for, and what the server counts in it."""
+        ttl = yield from self.ttl()
         asks = [command(name, "BF.INFO", name) for name in self.names]
-        told = [parse.figures(self.keys.name, reply) for [reply] in (yield asks)]
+        infos = [parse.info(self.keys.name, reply) for [reply] in (yield asks)]
         return {
             "kind": self.config.kind,
             "backend": "bf",
             "capacity": self.capacity,
             "error_rate": self.error_rate,
             "shards": len(self.names),
-            "nbytes": sum(one["Size"] for one in told),
-            "num_layers": max(one["Number of filters"] for one in told),
-            "estimated_count": sum(one["Number of items inserted"] for one in told),
-            "ttl": left,
+            "nbytes": sum(info["Size"] for info in infos),
+            "num_layers": max(info["Number of filters"] for info in infos),
+            "estimated_count": sum(info["Number of items inserted"] for info in infos),
+            "ttl": ttl,
         }
 
     def ttl(self) -> Flow[float | None]:
         """Seconds that are left, or None; UnknownFilter if it is gone."""
-        left = [checked(some)[0] for some in (yield [command(n, "PTTL", n) for n in self.names])]
-        if -2 in left:
+        remaining = [
+            checked(replies)[0] for replies in (yield [command(n, "PTTL", n) for n in self.names])
+        ]
+        if -2 in remaining:
             raise UnknownFilter(f"there is no filter {self.keys.name!r} in this Redis")
-        ends = [one for one in left if isinstance(one, int) and one >= 0]
+        ends = [rest for rest in remaining if isinstance(rest, int) and rest >= 0]
         return min(ends) / 1000 if ends else None
 
     def delete(self) -> Flow[None]:
         """Take the filter away."""
         names = [self.keys.config, *self.names]
-        for some in (yield [command(name, "UNLINK", name) for name in names]):
-            checked(some)
+        for replies in (yield [command(name, "UNLINK", name) for name in names]):
+            checked(replies)
 
     def expire(self, seconds: float | None) -> Flow[None]:
         """Let it end in so many seconds, or never."""
         life = milliseconds(seconds, "seconds")
-        asks = [command(name, *ending(name, life)) for name in [self.keys.config, *self.names]]
-        for some in (yield asks):
-            checked(some)
+        asks = [
+            command(name, *expire_command(name, life)) for name in [self.keys.config, *self.names]
+        ]
+        for replies in (yield asks):
+            checked(replies)
 
     def clear(self) -> Flow[None]:
         """Forget every key: an empty filter takes the place of each shard; its end stays.
@@ -184,23 +188,23 @@ class BfFilter:
         """
         asks = []
         size = share(self.capacity, len(self.names))
-        for name, some in zip(
+        for name, replies in zip(
             self.names, (yield [command(n, "PTTL", n) for n in self.names]), strict=True
         ):
-            [life] = checked(some)
+            [life] = checked(replies)
             if life == -2:
                 raise UnknownFilter(f"there is no filter {self.keys.name!r} in this Redis")
             empty = beside(name, "clear")
             end = [("PEXPIRE", empty, life)] if isinstance(life, int) and life > 0 else []
-            made = reserve(empty, size, self.error_rate)
-            asks.append(commands(name, made, *end, ("RENAME", empty, name)))
-        for some in (yield asks):
-            checked(some)
+            create = reserve(empty, size, self.error_rate)
+            asks.append(commands(name, create, *end, ("RENAME", empty, name)))
+        for replies in (yield asks):
+            checked(replies)
 
-    def merge(self, other: BfFilter, near: bool) -> Flow[None]:
+    def merge(self, other: BfFilter, same_client: bool) -> Flow[None]:
         """Add every key of another filter of this server, where that has BF.MERGE and neither
-        filter grows by itself, as those do that are made here. `near`: both have one client."""
-        if not near:
+        filter grows by itself, as those do that are made here. Both must have the same client."""
+        if not same_client:
             raise IncompatibleFilters(
                 "filters of BF.* are merged by their server: open both with the same client of it"
             )
@@ -244,15 +248,15 @@ def _fitting(keys: list[bytes]) -> list[bytes]:
     return keys
 
 
-def _cut(found: list[bytes]) -> Iterator[list[bytes]]:
+def _cut(keys: list[bytes]) -> Iterator[list[bytes]]:
     """Cut keys into commands."""
     part: list[bytes] = []
     size = 0
-    for one in found:
-        if part and (len(part) == _COMMAND or size + len(one) > _COMMAND_BYTES):
+    for key in keys:
+        if part and (len(part) == _COMMAND or size + len(key) > _COMMAND_BYTES):
             yield part
             part, size = [], 0
-        part.append(one)
-        size += len(one)
+        part.append(key)
+        size += len(key)
     if part:
         yield part

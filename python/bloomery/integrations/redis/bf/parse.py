@@ -1,4 +1,4 @@
-"""What servers reply to BF.*, in either protocol, checked: a reply is anybody's bytes."""
+"""Replies to BF.*, of RESP2 and RESP3, checked and read: a server may send anything."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from typing import Any
 from bloomery.errors import BloomeryError, CorruptData, FilterExists, FilterFull, UnknownFilter
 from bloomery.integrations.redis.wire.failures import refused
 
-__all__ = ["answers", "capacity", "failure", "figures", "says", "unknown"]
+__all__ = ["answers", "capacity", "failure", "info", "says", "unknown"]
 
 
 def says(reply: Any, words: str) -> bool:
-    """Is it an error with these words?"""
+    """Whether a reply is an error with these words."""
     return isinstance(reply, Exception) and words in str(reply).lower()
 
 
 def unknown(reply: Any) -> bool:
-    """Is it that the server has no such command?"""
+    """Whether a reply says that the server has no such command."""
     return says(reply, "unknown command")
 
 
@@ -45,15 +45,15 @@ def answers(name: str, reply: Any, count: int) -> bytes:
     if isinstance(reply, Exception):
         raise failure(name, reply) from reply
     if isinstance(reply, list):
-        for one in reply:
-            if isinstance(one, Exception):
-                raise failure(name, one) from one
+        for item in reply:
+            if isinstance(item, Exception):
+                raise failure(name, item) from item
         if len(reply) == count and {*map(type, reply)} <= {int, bool} and {*reply} <= {0, 1}:
             return bytes(reply)
     raise _wrong(name, reply)
 
 
-def figures(name: str, reply: Any) -> dict[str, Any]:
+def info(name: str, reply: Any) -> dict[str, Any]:
     """Return the fields of BF.INFO: a flat list in RESP2, a map in RESP3."""
     if isinstance(reply, Exception):
         raise failure(name, reply) from reply
@@ -61,11 +61,11 @@ def figures(name: str, reply: Any) -> dict[str, Any]:
         reply = dict(zip(map(_text, reply[::2]), reply[1::2], strict=True))
     if not isinstance(reply, dict):
         raise _wrong(name, reply)
-    found = {_text(field): value for field, value in reply.items()}
+    fields = {_text(field): value for field, value in reply.items()}
     for field in ("Capacity", "Size", "Number of filters", "Number of items inserted"):
-        if type(found.get(field)) is not int or found[field] < 0:
+        if type(fields.get(field)) is not int or fields[field] < 0:
             raise _wrong(name, reply)
-    return found
+    return fields
 
 
 def capacity(name: str, reply: Any) -> int:

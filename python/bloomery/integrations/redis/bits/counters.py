@@ -13,9 +13,8 @@ from bloomery import _native, sizing
 from bloomery.errors import CorruptData, InvalidParameter, StoreRefused
 from bloomery.filters.hashers import check_hasher
 from bloomery.integrations.redis.bits.strings import Strings
-from bloomery.integrations.redis.config import Config
-from bloomery.integrations.redis.figures import Counting
-from bloomery.integrations.redis.planning import LONGEST_STRING
+from bloomery.integrations.redis.config import LONGEST_STRING, Config
+from bloomery.integrations.redis.header import CountingHeader
 from bloomery.integrations.redis.wire.failures import checked
 from bloomery.integrations.redis.wire.flow import Ask, Flow, command
 
@@ -83,7 +82,7 @@ def planned_counters(
 
 
 def counters_of(keys: Keys, made: Flow[Config]) -> Flow[Counters]:
-    """What does the work of a filter that is made or found so."""
+    """Return the counters of the filter whose configuration a flow makes or reads."""
     return Counters(keys, (yield from made))
 
 
@@ -93,13 +92,13 @@ class Counters(Strings):
     kind = "counting"
 
     def info(self) -> Flow[dict[str, Any]]:
-        """What it was made for; Redis counts bits, not counters, so how full it is takes a copy."""
-        made = Counting.of(self.config.header)
+        """What it was made for. Redis counts bits, not counters: how full it is takes a copy."""
+        header = CountingHeader.of(self.config.header)
         return {
             "kind": self.kind,
-            **made._asdict(),
+            **header._asdict(),
             "nbytes": self.sizes[0],
-            "bits_per_key": self.sizes[0] * 8 / made.capacity,
+            "bits_per_key": self.sizes[0] * 8 / header.capacity,
             "ttl": (yield from self.ttl()),
         }
 
@@ -109,34 +108,35 @@ class Counters(Strings):
         return (yield from self.contains_hashes(hashes))[0]
 
     def remove(self, keys: Batch) -> Flow[tuple[bytes, bool]]:
-        """Take one copy of each key out; what became of each, and whether its mask is an array."""
+        """Take one copy of each key out. Return ABSENT, REMOVED or KEPT for each, and whether a
+        mask of these keys is an array."""
         hashes, array = self.places.hashes(keys)
         return (yield from self.remove_hashes(hashes)), array
 
-    def removed(self, keys: Batch) -> Flow[Mask]:
-        """As a mask: True where there was one that could be taken out."""
-        found, array = yield from self.remove(keys)
-        return _native.mask(bytes(one == REMOVED for one in found), array)
+    def remove_mask(self, keys: Batch) -> Flow[Mask]:
+        """Take one copy of each key out; True where there was one that could be."""
+        outcomes, array = yield from self.remove(keys)
+        return _native.mask(bytes(outcome == REMOVED for outcome in outcomes), array)
 
     def remove_hashes(self, hashes: bytes) -> Flow[bytes]:
         """Take keys out by their hashes."""
-        found = b""
+        outcomes = b""
         for start in range(0, len(hashes), 8 * _SOME):
-            found += yield from self._remove(hashes[start : start + 8 * _SOME])
-        return found
+            outcomes += yield from self._remove(hashes[start : start + 8 * _SOME])
+        return outcomes
 
     def _remove(self, hashes: bytes) -> Flow[bytes]:
-        found: list[Any] = [None] * (len(hashes) // 8)
-        left = list(range(len(found)))
+        outcomes: list[Any] = [None] * (len(hashes) // 8)
+        left = list(range(len(outcomes)))
         for _ in range(5):
-            some = b"".join(hashes[8 * i : 8 * i + 8] for i in left)
-            answers = yield from self._call(some)
+            batch = b"".join(hashes[8 * i : 8 * i + 8] for i in left)
+            answers = yield from self._call(batch)
             for i, answer in zip(left, answers, strict=True):
-                found[i] = answer
+                outcomes[i] = answer
             # What Redis did not know the script for it has not done.
-            left = [i for i in left if found[i] is None]
+            left = [i for i in left if outcomes[i] is None]
             if not left:
-                return bytes(found)
+                return bytes(outcomes)
             checked((yield [command(self.names[0], "SCRIPT", "LOAD", _REMOVE)])[0])
         raise StoreRefused("Redis forgets the script that removes keys: who calls SCRIPT FLUSH?")
 
@@ -146,11 +146,11 @@ class Counters(Strings):
         sent = self.places.remove(hashes, self.names, _SHA)
         [(shard, data, count)] = sent.parts
         [replies] = yield [Ask(self.names[shard], data, count, again=False)]
-        known = [None if isinstance(one, NoScriptError) else one for one in replies]
+        known = [None if isinstance(reply, NoScriptError) else reply for reply in replies]
         length, *answers = checked(known)
         if length != self.lengths[0] or _GONE in answers:
-            yield from self.lost(0)
-        right = all(one is None or one in (ABSENT, REMOVED, KEPT) for one in answers)
+            yield from self.raise_lost(0)
+        right = all(reply is None or reply in (ABSENT, REMOVED, KEPT) for reply in answers)
         if not right or None in replies:
             raise CorruptData("Redis answered to a script of ours with what it never returns")
         return answers

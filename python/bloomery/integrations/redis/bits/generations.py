@@ -18,14 +18,14 @@ from typing import TYPE_CHECKING, Any
 
 from bloomery import _native
 from bloomery.errors import CorruptData, StoreUnavailable, UnknownFilter
-from bloomery.integrations.redis.bits.rotation_clock import Known, Pace
+from bloomery.integrations.redis.bits.rotation_clock import KnownGenerations, RotationSchedule
 from bloomery.integrations.redis.bits.scripts import (
     CLEAR_GENERATIONS,
     LOST_GENERATION,
     MAKE_GENERATION,
     MARGIN,
 )
-from bloomery.integrations.redis.lifetimes import ending, left, milliseconds
+from bloomery.integrations.redis.expiry import expire_command, milliseconds, time_left
 from bloomery.integrations.redis.wire.failures import checked
 from bloomery.integrations.redis.wire.flow import Ask, Flow, command, commands, packed
 
@@ -43,8 +43,8 @@ _ANY, _NOT = bytes([0] + [1] * 255), bytes([1] + [0] * 255)
 
 
 @dataclass
-class _Batch:
-    """Some keys on their way: what is known of each."""
+class _PendingBatch:
+    """Keys that are being added or asked for, and what the generations said of each."""
 
     hashes: bytes
     maybe: bytes  # 1 where a generation may have had it
@@ -52,10 +52,10 @@ class _Batch:
     written: set[int] = field(default_factory=set)
 
     def note(self, answers: bytes, *, new: bool) -> None:
-        """Take in what one generation says: a count, or 1 where the key is new."""
-        one = answers.translate(_NOT if new else _ANY)
-        both = int.from_bytes(one, "little") | int.from_bytes(self.maybe, "little")
-        self.maybe = both.to_bytes(len(one), "little")
+        """Add what one generation answered: a count, or with `new` 1 where it had not the key."""
+        maybe = answers.translate(_NOT if new else _ANY)
+        both = int.from_bytes(maybe, "little") | int.from_bytes(self.maybe, "little")
+        self.maybe = both.to_bytes(len(maybe), "little")
 
 
 class Generations:
@@ -70,9 +70,9 @@ class Generations:
         self.places = _native.Places(config.header, self.nbytes)
         self.count = config.generations
         self.error_rate = _native.parse_header(config.header, None)[1] * (self.count + 1)
-        self.pace = Pace(config.window / config.generations, config.generations)
+        self.schedule = RotationSchedule(config.window / config.generations, config.generations)
         self.hash = keys.other("generations")
-        self._known: Known | None = None
+        self.known: KnownGenerations | None = None
 
     def name_of(self, number: int) -> bytes:
         """The string of a generation."""
@@ -88,38 +88,38 @@ class Generations:
     # ---- flows
 
     def prepare(self) -> Flow[None]:
-        """Note that there is such a filter, which lives as long as its configuration."""
+        """Make the hash of the generations, which lives as long as the configuration."""
         rest = yield from self.ttl()
         life = None if rest is None else max(1, round(rest * 1000))
-        words = ("HSET", self.hash, "made", 1), ending(self.hash, life, MARGIN)
+        words = ("HSET", self.hash, "made", 1), expire_command(self.hash, life, MARGIN)
         checked((yield [commands(self.hash, *words)])[0])
 
-    def _learn(self) -> Flow[Known]:
+    def _learn(self) -> Flow[KnownGenerations]:
         """Learn the time and which generations there are; UnknownFilter if there is no filter."""
         [replies] = yield [commands(self.hash, ("TIME",), ("HKEYS", self.hash))]
-        return self._told(checked(replies))
+        return self._learned(checked(replies))
 
-    def _told(self, replies: list[object]) -> Known:
-        known = Known.told(self.pace, *replies)
+    def _learned(self, replies: list[object]) -> KnownGenerations:
+        known = KnownGenerations.from_replies(self.schedule, *replies)
         if known is None:
             raise self._gone()
-        self._known = known
+        self.known = known
         return known
 
     def _make(self, number: int) -> Flow[None]:
         """Make a generation, unless another has."""
-        name, times = self.name_of(number), (self.pace.end(number), self.pace.start(number))
+        name, times = self.name_of(number), (self.schedule.end(number), self.schedule.start(number))
         words = (name, self.hash, number, self.nbytes + 1, *times, number - self.count)
         [replies] = yield [command(name, "EVAL", MAKE_GENERATION, 2, *words)]
         if checked(replies) == [0]:
             raise self._gone()
         yield from self._learn()
 
-    def asked(self, key: Key, *, write: bool) -> None:
-        """A key takes more than one trip, or may."""
+    def single_ask(self, key: Key, *, write: bool) -> None:
+        """None: a single key may take more than one round trip."""
 
-    def answered(self, sent: Any, replies: list[Any]) -> None:
-        """Nothing was asked so."""
+    def single_answer(self, sent: Any, replies: list[Any]) -> None:
+        """None, since there is no such ask."""
 
     def contains(self, keys: Batch) -> Flow[Mask]:
         """Ask for keys; False is certain."""
@@ -132,42 +132,44 @@ class Generations:
         return _native.mask((yield from self._maybe(hashes, add=True)).translate(_NOT), array)
 
     def _maybe(self, hashes: bytes, *, add: bool) -> Flow[bytes]:
-        found, step = b"", 8 * max(1, _SOME // (self.count + 1))
+        maybe, step = b"", 8 * max(1, _SOME // (self.count + 1))
         for start in range(0, len(hashes), step):
-            some = hashes[start : start + step]
-            batch = _Batch(some, bytes(len(some) // 8))
+            part = hashes[start : start + step]
+            batch = _PendingBatch(part, bytes(len(part) // 8))
             yield from self._settled(batch, add=add)
-            found += batch.maybe
-        return found
+            maybe += batch.maybe
+        return maybe
 
-    def _settled(self, batch: _Batch, *, add: bool) -> Flow[None]:
-        """Do it until it was done in the generation that Redis's time is in."""
-        if self._known is None:
+    def _settled(self, batch: _PendingBatch, *, add: bool) -> Flow[None]:
+        """Add or ask, again until it was done in the generation that Redis's time is in."""
+        if self.known is None:
             yield from self._learn()
         for _ in range(_TRIES):
-            known = self._known
+            known = self.known
             assert known is not None
-            current = known.guessed(self.pace)
+            current = known.guess_current(self.schedule)
             if add and current not in known.made:
                 yield from self._make(current)
                 continue
-            asked = known.live(self.pace, current) - ({current} if add else set())
-            told = yield from self._trip(batch, asked, current if add else None)
+            asked = known.live(self.schedule, current) - ({current} if add else set())
+            latest = yield from self._trip(batch, asked, current if add else None)
             # One that was made meanwhile may hold a key that was there before we asked.
-            missing = told.live(self.pace, told.now) - batch.asked - batch.written
-            if add and told.now == current and current in batch.written:
+            missing = latest.live(self.schedule, latest.now) - batch.asked - batch.written
+            if add and latest.now == current and current in batch.written:
                 if missing:
                     batch.maybe = b"\1" * len(batch.maybe)
                 return
             if not add and not missing:
                 return
         raise StoreUnavailable(
-            f"generations of filter {self.keys.name!r} pass faster, in {self.pace.each:g} s each, "
-            "than Redis answers: take a longer window, or fewer generations"
+            f"generations of filter {self.keys.name!r} pass faster, in {self.schedule.each:g} s "
+            "each, than Redis answers: take a longer window, or fewer generations"
         )
 
-    def _trip(self, batch: _Batch, asked: set[int], add: int | None) -> Flow[Known]:
-        """One round trip: ask in these generations, and add to one; what Redis said of them."""
+    def _trip(
+        self, batch: _PendingBatch, asked: set[int], add: int | None
+    ) -> Flow[KnownGenerations]:
+        """Make a round trip: ask in these generations, add to one; return which ones there are."""
         # Time comes first if we ask, so that what was added before is in a generation that is known
         # then; and last if we add: the key must not be in a generation that is over.
         clock = packed(("TIME",)) + packed(("HKEYS", self.hash))
@@ -177,8 +179,8 @@ class Generations:
             call = self.places.add if number == add else self.places.contains
             sent.append(call(batch.hashes, [self.name_of(number)]))
         body, counts = b"", []
-        for number, one in zip(order, sent, strict=True):
-            _, data, count = one.parts[0]
+        for number, request in zip(order, sent, strict=True):
+            _, data, count = request.parts[0]
             # Its length comes first, and again: what goes away in between would be zeros.
             body += data + packed(("STRLEN", self.name_of(number)))
             counts.append(count + 1)
@@ -188,67 +190,67 @@ class Generations:
         split = 2 if add is None else len(replies) - 2
         first, last = replies[:split], replies[split:]
         clocked, answered = (first, last) if add is None else (last, first)
-        known = self._told(clocked)
-        live = known.live(self.pace, known.now)
-        for number, one, count in zip(order, sent, counts, strict=True):
+        known = self._learned(clocked)
+        live = known.live(self.schedule, known.now)
+        for number, request, count in zip(order, sent, counts, strict=True):
             [length, *own, after], answered = answered[:count], answered[count:]
             if not length == after == self.nbytes + 1:
                 yield from self._missed(number)
                 continue
-            one.feed(0, [self.nbytes, *own])
+            request.feed(0, [self.nbytes, *own])
             if number in live and number not in batch.written:
-                batch.note(one.answers, new=number == add)
+                batch.note(request.answers, new=number == add)
                 batch.asked.add(number)
             if number == add:
                 batch.written.add(number)
         return known
 
     def _missed(self, number: int) -> Flow[None]:
-        """A generation was not whole: it has ended meanwhile, or it is lost."""
+        """Raise UnknownFilter if a generation whose string is not whole has not just ended."""
         name = self.name_of(number)
-        words = (name, self.hash, number, self.nbytes + 1, self.pace.end(number))
+        words = (name, self.hash, number, self.nbytes + 1, self.schedule.end(number))
         [replies] = yield [command(name, "EVAL", LOST_GENERATION, 2, *words)]
         if checked(replies) == [1]:
             raise self._gone()
 
-    def _made(self) -> Flow[list[int]]:
-        """Numbers of the generations that there are; none if there is no filter."""
+    def _numbers(self) -> Flow[list[int]]:
+        """Return the numbers of the generations that exist; none if there is no filter."""
         [replies] = yield [commands(self.hash, ("TIME",), ("HKEYS", self.hash))]
         clock, fields = checked(replies)
         names = [b"made", *fields] if isinstance(fields, list) else fields
-        known = Known.told(self.pace, clock, names)
+        known = KnownGenerations.from_replies(self.schedule, clock, names)
         return [] if known is None else sorted(known.made)
 
     def clear(self) -> Flow[None]:
         """Forget every key, in one step. Who adds meanwhile finds no generation, and makes one."""
-        made = yield from self._made()
-        names = [self.name_of(number) for number in made]
-        words: tuple[bytes | int, ...] = (1 + len(names), self.hash, *names, *made)
-        [some] = yield [command(self.hash, "EVAL", CLEAR_GENERATIONS, *words)]
-        if checked(some) != [1]:
+        numbers = yield from self._numbers()
+        names = [self.name_of(number) for number in numbers]
+        words: tuple[bytes | int, ...] = (1 + len(names), self.hash, *names, *numbers)
+        [replies] = yield [command(self.hash, "EVAL", CLEAR_GENERATIONS, *words)]
+        if checked(replies) != [1]:
             raise self._gone()
 
     def delete(self) -> Flow[None]:
         """Take the filter away."""
-        strings = [self.name_of(number) for number in (yield from self._made())]
-        [some] = yield [command(self.hash, "UNLINK", self.keys.config, self.hash, *strings)]
-        checked(some)
+        strings = [self.name_of(number) for number in (yield from self._numbers())]
+        [replies] = yield [command(self.hash, "UNLINK", self.keys.config, self.hash, *strings)]
+        checked(replies)
 
     def expire(self, seconds: float | None) -> Flow[None]:
         """Let it end in so many seconds, or never. Generations end by themselves."""
         life = milliseconds(seconds, "seconds")
         config = self.keys.config
-        words = ending(config, life), ending(self.hash, life, MARGIN)
+        words = expire_command(config, life), expire_command(self.hash, life, MARGIN)
         checked((yield [commands(config, *words)])[0])
 
     def ttl(self) -> Flow[float | None]:
         """Seconds that are left, or None; UnknownFilter if it is gone."""
-        return left(self.keys)
+        return time_left(self.keys)
 
     def info(self) -> Flow[dict[str, Any]]:
         """What it was made for, and which generations there are."""
-        rest, known = (yield from self.ttl()), (yield from self._learn())
-        live = known.live(self.pace, known.now)
+        ttl, known = (yield from self.ttl()), (yield from self._learn())
+        live = known.live(self.schedule, known.now)
         return {
             "kind": "rotating",
             "capacity": self.config.capacity,
@@ -258,5 +260,5 @@ class Generations:
             "generation": known.now,
             "live_generations": len(live),
             "nbytes": self.nbytes * len(live),
-            "ttl": rest,
+            "ttl": ttl,
         }

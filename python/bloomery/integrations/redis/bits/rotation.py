@@ -1,4 +1,4 @@
-"""Making and finding rotating filters in Redis."""
+"""Rotating filters in Redis: planned, created and opened."""
 
 from __future__ import annotations
 
@@ -10,9 +10,8 @@ from bloomery import sizing
 from bloomery.errors import InvalidParameter
 from bloomery.filters.rotating import parse_window
 from bloomery.integrations.redis.bits.generations import Generations
-from bloomery.integrations.redis.bits.strings import create, opened
-from bloomery.integrations.redis.config import MAX_GENERATIONS, Config
-from bloomery.integrations.redis.planning import LONGEST_STRING, planned
+from bloomery.integrations.redis.bits.strings import create, open_config
+from bloomery.integrations.redis.config import LONGEST_STRING, MAX_GENERATIONS, Config, planned
 from bloomery.integrations.redis.wire.failures import checked
 from bloomery.integrations.redis.wire.flow import Flow, command
 
@@ -20,7 +19,7 @@ if TYPE_CHECKING:
     from bloomery.integrations.redis.naming import Keys
     from bloomery.types import Hasher, Layout
 
-__all__ = ["created", "found", "planned_rotating"]
+__all__ = ["create_rotating", "open_rotating", "planned_rotating"]
 
 
 def planned_rotating(
@@ -33,7 +32,8 @@ def planned_rotating(
     hasher: Hasher,
     seed: int,
 ) -> Config:
-    """The configuration. A maybe of any generation is one of the filter: each gets its share."""
+    """Return the configuration. A wrong maybe of any generation is one of the filter, so each has a
+    share of the error rate."""
     if window is None:
         raise InvalidParameter("window is None, must be a time: a filter in Redis rotates by that")
     seconds = parse_window(window)
@@ -50,22 +50,22 @@ def planned_rotating(
             f"{min(each, most):,} keys of one generation need {nbytes:,} bytes, and a string of "
             f"Redis has {LONGEST_STRING:,} at most: take a smaller capacity or per_generation"
         )
-    made = planned(min(each, most), rate, layout, hasher, seed, 1)
-    return replace(made, kind="rotating", window=seconds, generations=generations, capacity=most)
+    config = planned(min(each, most), rate, layout, hasher, seed, 1)
+    return replace(config, kind="rotating", window=seconds, generations=generations, capacity=most)
 
 
-def created(keys: Keys, config: Config, ttl: float | None) -> Flow[Generations]:
-    """Make it, or open it if there is just such a one."""
-    found = yield from create(keys, config, ttl)
-    made = Generations(keys, found)
-    if not found.made:
+def create_rotating(keys: Keys, config: Config, ttl: float | None) -> Flow[Generations]:
+    """Create a rotating filter, or open it if there is just such a one."""
+    stored = yield from create(keys, config, ttl)
+    generations = Generations(keys, stored)
+    if not stored.made:
         # From now on a hash that is not there was lost, and nobody makes another.
-        yield from made.prepare()
-        settled = found.settled().to_json()
+        yield from generations.prepare()
+        settled = stored.settled().to_json()
         checked((yield [command(keys.config, "SET", keys.config, settled, "XX", "KEEPTTL")])[0])
-    return made
+    return generations
 
 
-def found(keys: Keys) -> Flow[Generations]:
-    """Open it."""
-    return Generations(keys, (yield from opened(keys)))
+def open_rotating(keys: Keys) -> Flow[Generations]:
+    """Open a rotating filter; UnknownFilter if there is none."""
+    return Generations(keys, (yield from open_config(keys)))

@@ -1,4 +1,4 @@
-"""What is done inside Redis, where several commands must be one step: in Lua.
+"""Lua scripts, for what must be one step inside Redis.
 
 None of them is on the way of a batch: a loop there took three times as long as one BITFIELD a key.
 """

@@ -1,4 +1,4 @@
-"""What every filter in Redis does, whatever its kind: making, opening, adding, asking, ending."""
+"""Filters as strings of Redis: created, opened, added to, asked, expired, deleted; as flows."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from bloomery import _native
 from bloomery.errors import CorruptData, UnknownFilter
 from bloomery.integrations.redis.bits.scripts import CLEAR, MAKE, MARGIN, SETTLE, STRAY
 from bloomery.integrations.redis.config import Config
-from bloomery.integrations.redis.figures import figures
-from bloomery.integrations.redis.lifetimes import ending, left, milliseconds
+from bloomery.integrations.redis.expiry import expire_command, milliseconds, time_left
+from bloomery.integrations.redis.header import plain_info
 from bloomery.integrations.redis.naming import Keys
 from bloomery.integrations.redis.wire import change_feed
 from bloomery.integrations.redis.wire.failures import checked
@@ -19,14 +19,14 @@ from bloomery.integrations.redis.wire.flow import Ask, Flow, command, commands, 
 if TYPE_CHECKING:
     from bloomery.types import Batch, Key, Mask
 
-__all__ = ["Strings", "create", "opened", "places_of", "proposal", "whole"]
+__all__ = ["Strings", "create", "open_config", "places_of", "proposal", "string_length"]
 
 _COUNTED = 1 << 25  # bytes whose bits one command counts: about 5 ms, and then others have a turn
 _SOME = 10_000  # keys a round trip: Redis does nothing else while it answers one
 
 
 def proposal(keys: Keys, wanted: Config, life: int | None) -> Ask:
-    """Write a configuration where none is, and ask which there is then and how long it lives."""
+    """Write the configuration unless there is one; ask for that which is there, and its life."""
     return commands(
         keys.config,
         ("SET", keys.config, wanted.to_json(), "NX", *(() if life is None else ("PX", life))),
@@ -44,48 +44,48 @@ def create(keys: Keys, wanted: Config, ttl: float | None) -> Flow[Config]:
     died. A filter that is there keeps its time to live.
     """
     first = proposal(keys, wanted, milliseconds(ttl))
-    [[_, held, rest]] = [checked(some) for some in (yield [first])]
-    found = Config.from_json(keys.name, held)
-    found.require_same(keys.name, wanted)
-    found.require_loaded(keys.name)
-    if found.made or found.backend != "bits" or found.kind == "rotating":
-        return found
-    places = places_of(found)
-    until = rest + MARGIN if isinstance(rest, int) and rest >= 0 else ""
-    made = []
+    [[_, stored, remaining]] = [checked(replies) for replies in (yield [first])]
+    config = Config.from_json(keys.name, stored)
+    config.require_same(keys.name, wanted)
+    config.require_loaded(keys.name)
+    if config.made or config.backend != "bits" or config.kind == "rotating":
+        return config
+    places = places_of(config)
+    until = remaining + MARGIN if isinstance(remaining, int) and remaining >= 0 else ""
+    asks = []
     for shard, name in enumerate(keys.bits(places.shards)):
-        made.append(command(name, "EVAL", MAKE, 1, name, whole(places, shard), until))
-    for some in (yield made):
-        checked(some)
-    before, after = found.to_json(), found.settled().to_json()
-    [some] = yield [command(keys.config, "EVAL", SETTLE, 1, keys.config, before, after)]
-    [held] = checked(some)
-    if held is None:
+        asks.append(command(name, "EVAL", MAKE, 1, name, string_length(places, shard), until))
+    for replies in (yield asks):
+        checked(replies)
+    before, after = config.to_json(), config.settled().to_json()
+    [replies] = yield [command(keys.config, "EVAL", SETTLE, 1, keys.config, before, after)]
+    [stored] = checked(replies)
+    if stored is None:
         raise UnknownFilter(f"filter {keys.name!r} was deleted, or has expired, while it was made")
-    found = Config.from_json(keys.name, held)
-    found.require_same(keys.name, wanted)
-    return found
+    config = Config.from_json(keys.name, stored)
+    config.require_same(keys.name, wanted)
+    return config
 
 
-def opened(keys: Keys) -> Flow[Config]:
+def open_config(keys: Keys) -> Flow[Config]:
     """Read the configuration of a filter that is there; UnknownFilter if it is not."""
-    [some] = yield [command(keys.config, "GET", keys.config)]
-    [held] = checked(some)
-    if held is None:
+    [replies] = yield [command(keys.config, "GET", keys.config)]
+    [stored] = checked(replies)
+    if stored is None:
         raise UnknownFilter(f"there is no filter {keys.name!r} in this Redis: create it first")
-    found = Config.from_json(keys.name, held)
-    found.require_loaded(keys.name)
-    return found
+    config = Config.from_json(keys.name, stored)
+    config.require_loaded(keys.name)
+    return config
 
 
 def places_of(config: Config) -> _native.Places:
-    """Where the keys of such a filter lie."""
+    """Return what finds the bits of a key in the strings of such a filter."""
     _, nbytes, _ = _native.read_header(config.header, None)
     lines = -(-nbytes // 64)
     return _native.Places(config.header, -(-lines // config.shards) * 64)
 
 
-def whole(places: _native.Places, shard: int) -> int:
+def string_length(places: _native.Places, shard: int) -> int:
     """How long a shard's string is: its bits, and one byte behind them that only making writes.
 
     Adding makes a string where none is, as long as the last bit that it sets. Without that byte it
@@ -106,7 +106,7 @@ class Strings:
         self.places = places_of(config)
         self.names = keys.bits(self.places.shards)
         self.sizes = [self.places.shard_bytes(shard) for shard in range(self.places.shards)]
-        self.lengths = [whole(self.places, shard) for shard in range(self.places.shards)]
+        self.lengths = [string_length(self.places, shard) for shard in range(self.places.shards)]
         self.again = config.kind != "counting"  # a counter that is raised twice counts twice
         # Asked for bits or counters, a string that goes away meanwhile is one of zeros: its length
         # is asked for again behind them. A line would be short.
@@ -123,14 +123,14 @@ class Strings:
         return sum(self.sizes[:shard]) + start, count
 
     def chunks(self, start: int, count: int) -> list[tuple[int, int, int]]:
-        """The parts of strings that so many bytes of the whole lie in."""
-        found, before = [], 0
+        """The parts of strings in which so many bytes of the whole lie."""
+        parts, before = [], 0
         for shard, size in enumerate(self.sizes):
             first, last = max(start, before), min(start + count, before + size)
             if first < last:
-                found.append((shard, first - before, last - first))
+                parts.append((shard, first - before, last - first))
             before += size
-        return found
+        return parts
 
     def add(self, keys: Batch) -> Flow[Mask]:
         """Add keys; True where one is definitely new."""
@@ -144,9 +144,9 @@ class Strings:
         answers = yield from self.contains_hashes(hashes)
         return _native.mask(answers, array)
 
-    def asked(self, key: Key, *, write: bool) -> tuple[_native.Commands, list[Ask]] | None:
-        """Return the one trip of one key, for `answered`; None if it takes more than that. A flow
-        for it took a tenth of a single `add`."""
+    def single_ask(self, key: Key, *, write: bool) -> tuple[_native.Commands, list[Ask]] | None:
+        """Return the round trip of a single key, for `single_answer`; None if it takes several. A
+        flow for it took a tenth of a single `add`."""
         if not self._short[write] or key is None:
             return None
         hashes, _ = self.places.hashes([key])
@@ -154,37 +154,37 @@ class Strings:
         [(shard, data, count)] = sent.parts
         return sent, [Ask(self.names[shard], data, count)]
 
-    def answered(self, sent: _native.Commands, replies: list[Any]) -> bool | None:
-        """Return the answer of that trip; None: something is wrong, and the flow tells what."""
+    def single_answer(self, sent: _native.Commands, replies: list[Any]) -> bool | None:
+        """Return the answer to that; None if something is wrong, and the flow is to say what."""
         [(shard, _, _)] = sent.parts
         for reply in replies:
             if isinstance(reply, Exception):
                 return None
-        return sent.answers != b"\0" if self.fed(sent, shard, replies) else None
+        return sent.answers != b"\0" if self.take_replies(sent, shard, replies) else None
 
     def add_hashes(self, hashes: bytes) -> Flow[bytes]:
         """Add keys by their hashes; 1 for each that is definitely new."""
         answers = []
-        for some in _parts(hashes):
-            sent = self.places.add(some, self.names)
+        for batch in _parts(hashes):
+            sent = self.places.add(batch, self.names)
             answers.append((yield from self._exchange(sent, write=True)))
             if self.config.told is not None:
                 # After the bits: who loads them now reads the stream from before.
-                [told] = yield [change_feed.asked(self.config.told, change_feed.ADD, some)]
-                checked(told)
+                [replies] = yield [change_feed.asked(self.config.told, change_feed.ADD, batch)]
+                checked(replies)
         return b"".join(answers)
 
     def tell_merged(self) -> Flow[None]:
-        """Tell nodes, if there are some, of bits whose hashes nobody has: they load them."""
+        """Tell nodes that have a copy of this filter to load it anew: bits were merged into it."""
         if self.config.told is not None:
-            [told] = yield [change_feed.asked(self.config.told, change_feed.RELOAD)]
-            checked(told)
+            [replies] = yield [change_feed.asked(self.config.told, change_feed.RELOAD)]
+            checked(replies)
 
     def contains_hashes(self, hashes: bytes) -> Flow[bytes]:
         """Ask for keys by their hashes; 0 for each that is definitely not there."""
         answers = []
-        for some in _parts(hashes):
-            sent = self.places.contains(some, self.names)
+        for batch in _parts(hashes):
+            sent = self.places.contains(batch, self.names)
             answers.append((yield from self._exchange(sent, write=False)))
         return b"".join(answers)
 
@@ -200,14 +200,15 @@ class Strings:
             asks = [Ask(names[shard], data, count, again) for shard, data, count in parts]
         for (shard, _, _), replies in zip(parts, (yield asks), strict=True):
             checked(replies)
-            if not self.fed(sent, shard, replies, twice=twice):
-                yield from self.lost(shard)
+            if not self.take_replies(sent, shard, replies, twice=twice):
+                yield from self.raise_lost(shard)
         return sent.answers
 
-    def fed(
+    def take_replies(
         self, sent: _native.Commands, shard: int, replies: list[Any], *, twice: bool = False
     ) -> bool:
-        """Hand replies over; False if the string is not whole. `twice`: the last is its length."""
+        """Read the answers out of replies; False if the string is not whole. The first reply is the
+        length of the string; with `twice` the last one is it again."""
         right = self.lengths[shard]
         last = replies.pop() if twice else right
         if type(replies[0]) is not int or type(last) is not int:
@@ -218,14 +219,18 @@ class Strings:
         sent.feed(shard, replies)
         return True
 
-    def lost(self, shard: int) -> Flow[None]:
-        """Raise UnknownFilter for a shard whose string is not whole. What adding has made in its
-        place goes; a string that is shorter because another filter has the name since stays."""
+    def raise_lost(self, shard: int) -> Flow[None]:
+        """Raise UnknownFilter for a shard whose string is not whole.
+
+        A string that adding has made in the place of a lost one is deleted; one that belongs to
+        another filter, which has taken the name since, stays.
+        """
         name = self.names[shard]
-        [some] = yield [command(self.keys.config, "GET", self.keys.config)]
-        [held] = checked(some)
-        now = None if held is None else Config.from_json(self.keys.name, held)
-        if now is None or (now.header, now.shards) == (self.config.header, self.config.shards):
+        [replies] = yield [command(self.keys.config, "GET", self.keys.config)]
+        [stored] = checked(replies)
+        own = self.config
+        current = own if stored is None else Config.from_json(self.keys.name, stored)
+        if (current.header, current.shards) == (own.header, own.shards):
             yield [command(name, "EVAL", STRAY, 1, name, self.lengths[shard])]
         raise UnknownFilter(
             f"filter {self.keys.name!r} is no longer whole in this Redis: it was deleted, has "
@@ -233,29 +238,29 @@ class Strings:
         )
 
     def delete(self) -> Flow[None]:
-        """Take the filter away: its configuration last, so that it can be done again if a shard
-        could not be reached, and no bits are left for the next of that name."""
+        """Delete the filter, its configuration last: if a shard cannot be reached, `delete` can be
+        called again, and no bits are left for the next filter of that name."""
         change_feed.forbid(self.config.told, self.keys.name, "delete it by one of them (DEL)")
-        yield from self.unlinked()
+        yield from self.unlink()
 
-    def unlinked(self) -> Flow[None]:
-        """Delete its keys."""
+    def unlink(self) -> Flow[None]:
+        """Delete the keys of its strings, then that of its configuration."""
         for names in (self.names, [self.keys.config]):
-            for some in (yield [command(name, "UNLINK", name) for name in names]):
-                checked(some)
+            for replies in (yield [command(name, "UNLINK", name) for name in names]):
+                checked(replies)
 
     def expire(self, seconds: float | None) -> Flow[None]:
         """Let it end in so many seconds, or never."""
         change_feed.forbid(self.config.told, self.keys.name, "let one of them do it (EXPIRE)")
         life = milliseconds(seconds, "seconds")
         ends = [(self.keys.config, 0), *((name, MARGIN) for name in self.names)]
-        asks = [command(name, *ending(name, life, more)) for name, more in ends]
-        for some in (yield asks):
-            checked(some)
+        asks = [command(name, *expire_command(name, life, more)) for name, more in ends]
+        for replies in (yield asks):
+            checked(replies)
 
     def ttl(self) -> Flow[float | None]:
         """Seconds that are left, or None; UnknownFilter if it is gone."""
-        return left(self.keys)
+        return time_left(self.keys)
 
     def clear(self) -> Flow[None]:
         """Empty every string, each in one step."""
@@ -265,13 +270,13 @@ class Strings:
         asks = []
         for shard, name in enumerate(self.names):
             asks.append(command(name, "EVAL", CLEAR, 1, name, self.lengths[shard]))
-        for shard, some in enumerate((yield asks)):
-            if checked(some) != [self.lengths[shard]]:
-                yield from self.lost(shard)
+        for shard, replies in enumerate((yield asks)):
+            if checked(replies) != [self.lengths[shard]]:
+                yield from self.raise_lost(shard)
 
     def info(self) -> Flow[dict[str, Any]]:
         """Everything that is known about it, with what Redis counts."""
-        rest = yield from self.ttl()
+        ttl = yield from self.ttl()
         total = 0
         most = self.places.shard_bytes(0)
         for start in range(0, most, _COUNTED):
@@ -279,14 +284,17 @@ class Strings:
             for name in self.names:
                 counting = ("BITCOUNT", name, start, start + _COUNTED - 1)
                 asks.append(commands(name, ("STRLEN", name), counting))
-            for shard, some in enumerate((yield asks)):
-                length, ones = checked(some)
+            for shard, replies in enumerate((yield asks)):
+                length, bits_set = checked(replies)
                 if length != self.lengths[shard]:
-                    yield from self.lost(shard)
-                if not isinstance(ones, int) or not 0 <= ones <= _COUNTED * 8:
+                    yield from self.raise_lost(shard)
+                if not isinstance(bits_set, int) or not 0 <= bits_set <= _COUNTED * 8:
                     raise CorruptData("Redis counted what cannot be")
-                total += ones
-        return {**figures(self.config, total), "ttl": rest}
+                total += bits_set
+        return {
+            **plain_info(self.config.header, self.config.kind, self.config.shards, total),
+            "ttl": ttl,
+        }
 
 
 def _parts(hashes: bytes) -> Iterable[bytes]:

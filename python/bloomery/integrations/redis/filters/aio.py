@@ -6,11 +6,17 @@ import os
 from typing import TYPE_CHECKING, Any, Literal
 
 from bloomery.filters import BloomFilter
-from bloomery.integrations.redis.backends import copied, created, found, pushed, wished
+from bloomery.integrations.redis.backends import (
+    copy_filter,
+    create_filter,
+    open_filter,
+    plan_backends,
+    push_filter,
+)
 from bloomery.integrations.redis.bf.filter import BfFilter
 from bloomery.integrations.redis.bits.strings import Strings
-from bloomery.integrations.redis.filters.aiohandle import AsyncHandle
-from bloomery.integrations.redis.filters.properties import PlainFacts
+from bloomery.integrations.redis.filters.aiobase import AsyncBaseRedisFilter
+from bloomery.integrations.redis.filters.properties import PlainProperties
 from bloomery.integrations.redis.naming import Keys
 from bloomery.integrations.redis.transfer.merging import Relay, merging
 
@@ -26,7 +32,7 @@ if TYPE_CHECKING:
 __all__ = ["AsyncRedisFilter"]
 
 
-class AsyncRedisFilter(PlainFacts, AsyncHandle[Strings | BfFilter]):
+class AsyncRedisFilter(PlainProperties, AsyncBaseRedisFilter[Strings | BfFilter]):
     """A Bloom filter that every process with access to a Redis shares.
 
     >>> seen = await AsyncRedisFilter.create("redis://localhost", "seen", capacity=1_000_000)
@@ -57,16 +63,16 @@ class AsyncRedisFilter(PlainFacts, AsyncHandle[Strings | BfFilter]):
         """Make a filter, or open it if there is just such a one; FilterExists if it is another.
 
         `ttl`: it ends after so many seconds. `shards`: in how many strings, which a cluster spreads
-        over its nodes; `auto`: as few as can be. `backend`: `bits` of ours in strings, a server's
-        own BF.* (`filter`), or `auto`: BF.* where the server has them.
+        over its nodes; `auto`: as few as can be. `backend`: `bits` of ours in strings, `bf`:
+        a server's own BF.*, or `auto`: BF.* where the server has them.
         """
-        wish = wished(capacity, error_rate, layout, hasher, seed, shards, backend)
-        return await cls._made(redis, timeout, created(Keys(name), wish, ttl))
+        plans = plan_backends(capacity, error_rate, layout, hasher, seed, shards, backend)
+        return await cls._connect(redis, timeout, create_filter(Keys(name), plans, ttl))
 
     @classmethod
     async def open(cls, redis: Any, name: str, *, timeout: float = 5.0) -> Self:
         """Open a filter that is there; UnknownFilter if there is none."""
-        return await cls._made(redis, timeout, found(Keys(name)))
+        return await cls._connect(redis, timeout, open_filter(Keys(name)))
 
     @classmethod
     async def push(
@@ -86,8 +92,8 @@ class AsyncRedisFilter(PlainFacts, AsyncHandle[Strings | BfFilter]):
         it before it is whole. `progress(done, total)` is told bytes. A RedisBloomFilter, or a copy
         of a filter of BF.*, becomes one of BF.*: FilterExists if there is one already.
         """
-        flow = pushed(Keys(name), local, shards, ttl, progress)
-        return await cls._made(redis, timeout, flow)
+        flow = push_filter(Keys(name), local, shards, ttl, progress)
+        return await cls._connect(redis, timeout, flow)
 
     @classmethod
     async def load(
@@ -107,17 +113,17 @@ class AsyncRedisFilter(PlainFacts, AsyncHandle[Strings | BfFilter]):
 
         It holds every key whose adding was acknowledged before; of those added meanwhile, some.
         """
-        return await self._link.run(copied(self._store, progress))
+        return await self.link.run(copy_filter(self.store, progress))
 
     async def merge(
         self, other: AsyncRedisFilter | BloomFilter, progress: Progress | None = None
     ) -> None:
         """Add every key of the other filter, which lies in any Redis or here."""
-        way = merging(self, other, progress)
-        if not isinstance(way, Relay):
-            await self._link.run(way)
+        flow = merging(self, other, progress)
+        if not isinstance(flow, Relay):
+            await self.link.run(flow)
             return
-        while chunks := way.wanted():
-            read = await way.there.run(way.read(chunks))
-            await self._link.run(way.write(chunks, read))
-        await self._link.run(way.end())
+        while chunks := flow.wanted():
+            data = await flow.other_link.run(flow.read(chunks))
+            await self.link.run(flow.write(chunks, data))
+        await self.link.run(flow.end())

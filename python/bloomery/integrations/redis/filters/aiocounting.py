@@ -11,11 +11,11 @@ from bloomery.integrations.redis.bits.counters import (
     counters_of,
     planned_counters,
 )
-from bloomery.integrations.redis.bits.strings import create, opened
-from bloomery.integrations.redis.filters.aiohandle import AsyncHandle
-from bloomery.integrations.redis.filters.properties import CountingFacts
+from bloomery.integrations.redis.bits.strings import create, open_config
+from bloomery.integrations.redis.filters.aiobase import AsyncBaseRedisFilter
+from bloomery.integrations.redis.filters.properties import CountingProperties
 from bloomery.integrations.redis.naming import Keys
-from bloomery.integrations.redis.transfer.pushing import Source, pushing
+from bloomery.integrations.redis.transfer.pushing import LocalFilter, pushing
 from bloomery.integrations.redis.transfer.reading import copying
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 __all__ = ["AsyncRedisCountingFilter"]
 
 
-class AsyncRedisCountingFilter(CountingFacts, AsyncHandle[Counters]):
+class AsyncRedisCountingFilter(CountingProperties, AsyncBaseRedisFilter[Counters]):
     """A counting filter that every process with access to a Redis shares.
 
     >>> seen = await AsyncRedisCountingFilter.create("redis://localhost", "seen", 1_000_000)
@@ -56,13 +56,13 @@ class AsyncRedisCountingFilter(CountingFacts, AsyncHandle[Counters]):
         """Make a filter, or open it if there is just such a one; FilterExists if it is another."""
         config = planned_counters(capacity, error_rate, counter_bits, hasher, seed)
         keys = Keys(name)
-        return await cls._made(redis, timeout, counters_of(keys, create(keys, config, ttl)))
+        return await cls._connect(redis, timeout, counters_of(keys, create(keys, config, ttl)))
 
     @classmethod
     async def open(cls, redis: Any, name: str, *, timeout: float = 5.0) -> Self:
         """Open a filter that is there; UnknownFilter if there is none."""
         keys = Keys(name)
-        return await cls._made(redis, timeout, counters_of(keys, opened(keys)))
+        return await cls._connect(redis, timeout, counters_of(keys, open_config(keys)))
 
     @classmethod
     async def push(
@@ -80,36 +80,37 @@ class AsyncRedisCountingFilter(CountingFacts, AsyncHandle[Counters]):
         Interrupted and called again with the same filter, it goes on where it was. FilterExists if
         one of this name is there: counters cannot be merged in Redis.
         """
-        keys, source = Keys(name), Source.of(local, "counting")
+        keys, source = Keys(name), LocalFilter.of(local, "counting")
         flow = counters_of(keys, pushing(keys, source, 1, ttl, progress))
-        return await cls._made(redis, timeout, flow)
+        return await cls._connect(redis, timeout, flow)
 
     async def to_local(self, progress: Progress | None = None) -> CountingBloomFilter:
         """Return a local filter with the same counters.
 
         It holds every key that was added before and not removed; of what happens meanwhile, some.
         """
-        made: CountingBloomFilter = await self._link.run(copying(self._store, progress))
-        return made
+        local: CountingBloomFilter = await self.link.run(copying(self.store, progress))
+        return local
 
     async def count(self, key: Key) -> int:
         """How often the key was added: never less, as for `CountingBloomFilter.count`."""
-        return await self._link.run(self._store.count(key))
+        return await self.link.run(self.store.count(key))
 
     async def remove(self, key: Key) -> bool:
         """Take one copy of the key out; KeyError if it is definitely not there.
 
         True: it was taken out. False: it may be there and cannot be, since its counters are full.
         """
-        [found] = (await self._link.run(self._store.remove([key])))[0]
-        if found == ABSENT:
+        outcomes, _ = await self.link.run(self.store.remove([key]))
+        if outcomes[0] == ABSENT:
             raise KeyError(key)
-        return found == REMOVED
+        return outcomes[0] == REMOVED
 
     async def discard(self, key: Key) -> bool:
         """Take one copy of the key out if it is there; True if it was."""
-        return bool((await self._link.run(self._store.removed([key])))[0])
+        removed = await self.link.run(self.store.remove_mask([key]))
+        return bool(removed[0])
 
     async def remove_many(self, keys: Batch) -> Mask:
         """Take one copy of each key out; True where there was one."""
-        return await self._link.run(self._store.removed(keys))
+        return await self.link.run(self.store.remove_mask(keys))

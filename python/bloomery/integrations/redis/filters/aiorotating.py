@@ -6,9 +6,13 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from bloomery.integrations.redis.bits.generations import Generations
-from bloomery.integrations.redis.bits.rotation import created, found, planned_rotating
-from bloomery.integrations.redis.filters.aiohandle import AsyncHandle
-from bloomery.integrations.redis.filters.properties import RotatingFacts
+from bloomery.integrations.redis.bits.rotation import (
+    create_rotating,
+    open_rotating,
+    planned_rotating,
+)
+from bloomery.integrations.redis.filters.aiobase import AsyncBaseRedisFilter
+from bloomery.integrations.redis.filters.properties import RotatingProperties
 from bloomery.integrations.redis.naming import Keys
 
 if TYPE_CHECKING:
@@ -19,10 +23,10 @@ if TYPE_CHECKING:
 __all__ = ["AsyncRedisRotatingFilter"]
 
 
-class AsyncRedisRotatingFilter(RotatingFacts, AsyncHandle[Generations]):
+class AsyncRedisRotatingFilter(RotatingProperties, AsyncBaseRedisFilter[Generations]):
     """Seen in the last 7 days? For every process with access to a Redis.
 
-    >>> seen = await AsyncRedisRotatingFilter.create("redis://localhost", "seen", 1_000_000)
+    >>> seen = await AsyncRedisRotatingFilter.create(redis, "seen", 1_000_000, window="7d")
     >>> await seen.add("alice"), await seen.contains("alice")
     (True, True)
 
@@ -56,9 +60,9 @@ class AsyncRedisRotatingFilter(RotatingFacts, AsyncHandle[Generations]):
         config = planned_rotating(
             capacity, error_rate, window, generations, per_generation, layout, hasher, seed
         )
-        return await cls._made(redis, timeout, created(Keys(name), config, ttl))
+        return await cls._connect(redis, timeout, create_rotating(Keys(name), config, ttl))
 
     @classmethod
     async def open(cls, redis: Any, name: str, *, timeout: float = 5.0) -> Self:
         """Open a filter that is there; UnknownFilter if there is none."""
-        return await cls._made(redis, timeout, found(Keys(name)))
+        return await cls._connect(redis, timeout, open_rotating(Keys(name)))

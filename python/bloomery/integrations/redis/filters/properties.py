@@ -1,4 +1,4 @@
-"""Settings of filters in Redis as properties, for threads and for asyncio: nothing is asked."""
+"""Properties of the filters in Redis, from their configuration: Redis is not asked."""
 
 from __future__ import annotations
 
@@ -6,17 +6,17 @@ from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any
 
 from bloomery import _native
-from bloomery.integrations.redis.figures import Counting, Settings
+from bloomery.integrations.redis.header import CountingHeader, PlainHeader
 
 if TYPE_CHECKING:
     from bloomery.integrations.redis.config import Backend, Config
     from bloomery.types import Hasher, Layout
 
-__all__ = ["CountingFacts", "Facts", "PlainFacts", "RotatingFacts"]
+__all__ = ["CountingProperties", "FilterProperties", "PlainProperties", "RotatingProperties"]
 
 
-class Facts(ABC):
-    """What all kinds have."""
+class FilterProperties(ABC):
+    """Properties that all kinds have."""
 
     _name: str
     _config: Config
@@ -46,15 +46,16 @@ class Facts(ABC):
     def _settings(self) -> dict[str, Any]:
         """What it was made with, as `repr` shows it."""
 
-    def _held(self) -> str:
-        """What of it is in Redis."""
+    def _size_in_redis(self) -> str:
+        """How much of Redis it takes, as `repr` says it."""
         return f"{_nbytes(self._config):,} bytes in Redis"
 
     def __repr__(self) -> str:
         """Show what it is and where, without secrets."""
-        made = [f"{name}={_word(value)}" for name, value in self._settings().items()]
-        shown = ", ".join([repr(self._name), *made])
-        return f"<{type(self).__name__}({shown}): {self._held()} at {self._place}>"
+        settings = [f"{name}={_word(value)}" for name, value in self._settings().items()]
+        arguments = ", ".join([repr(self._name), *settings])
+        where = f"{self._size_in_redis()} at {self._place}"
+        return f"<{type(self).__name__}({arguments}): {where}>"
 
 
 def _word(value: object) -> str:
@@ -65,14 +66,14 @@ def _nbytes(config: Config) -> int:
     return _native.read_header(config.header, None)[1]
 
 
-class PlainFacts(Facts):
-    """Of a Bloom filter. AttributeError for what a server's own filter does not have."""
+class PlainProperties(FilterProperties):
+    """Properties of a Bloom filter. AttributeError for what a server's own filter does not have."""
 
     def _settings(self) -> dict[str, Any]:
-        found = Settings.of(self._config)
-        return {"capacity": found.capacity, "error_rate": found.error_rate}
+        header = PlainHeader.of(self._config.header)
+        return {"capacity": header.capacity, "error_rate": header.error_rate}
 
-    def _held(self) -> str:
+    def _size_in_redis(self) -> str:
         many = "" if self.shards == 1 else "s"
         if self.backend == "bf":
             return f"{self.shards} filter{many} of BF.*"
@@ -80,17 +81,17 @@ class PlainFacts(Facts):
 
     @property
     def backend(self) -> Backend:
-        """`bits`: strings of ours. `filter`: a server's own filters, behind BF.*."""
+        """`bits`: strings of ours. `bf`: a server's own filters, behind BF.*."""
         return self._config.backend
 
-    def _own(self) -> Settings:
-        """What only bits of ours have; a server's own filter is told about by `info()`."""
+    def _own(self) -> PlainHeader:
+        """Return the header; AttributeError for a server's own filter, which `info()` describes."""
         if self._config.backend == "bf":
             raise AttributeError(
                 f"filter {self._name!r} is one of the server's own (BF.*), with a layout, a hash "
                 "function and a size of its own: see info()"
             )
-        return Settings.of(self._config)
+        return PlainHeader.of(self._config.header)
 
     @property
     def layout(self) -> Layout:
@@ -99,12 +100,12 @@ class PlainFacts(Facts):
 
     @property
     def num_bits(self) -> int:
-        """Its bits."""
+        """Bits of the whole filter."""
         return self._own().num_bits
 
     @property
     def num_hashes(self) -> int:
-        """Bits of a key."""
+        """How many bits a key sets."""
         return self._own().num_hashes
 
     @property
@@ -114,35 +115,35 @@ class PlainFacts(Facts):
 
     @property
     def hasher(self) -> Hasher:
-        """As given."""
+        """The hash function."""
         return self._own().hasher
 
     @property
     def seed(self) -> int:
-        """As given; whoever reads the configuration in Redis can read it too."""
+        """The seed of the hash function; whoever can read Redis can read it too."""
         return self._own().seed
 
     @property
     def shards(self) -> int:
-        """How many strings hold its bits, or filters of the server's its keys."""
+        """How many strings its bits are in; with BF.*, how many filters of the server."""
         return self._config.shards
 
     @property
     def nbytes(self) -> int:
-        """How long they are together."""
+        """Bytes of all its strings."""
         return self._own().nbytes
 
 
-class CountingFacts(Facts):
-    """Of a counting filter."""
+class CountingProperties(FilterProperties):
+    """Properties of a counting filter."""
 
     def _settings(self) -> dict[str, Any]:
-        return Counting.of(self._config.header)._asdict()
+        return CountingHeader.of(self._config.header)._asdict()
 
     @property
     def counter_bits(self) -> int:
         """Bits of a counter: 4 or 8."""
-        return Counting.of(self._config.header).counter_bits
+        return CountingHeader.of(self._config.header).counter_bits
 
     @property
     def nbytes(self) -> int:
@@ -150,11 +151,11 @@ class CountingFacts(Facts):
         return _nbytes(self._config)
 
 
-class RotatingFacts(Facts):
-    """Of a rotating filter."""
+class RotatingProperties(FilterProperties):
+    """Properties of a rotating filter."""
 
     def _settings(self) -> dict[str, Any]:
-        config, each = self._config, Settings.of(self._config).error_rate
+        config, each = self._config, PlainHeader.of(self._config.header).error_rate
         return {
             "capacity": config.capacity,
             "error_rate": each * (self.generations + 1),
@@ -162,7 +163,7 @@ class RotatingFacts(Facts):
             "generations": self.generations,
         }
 
-    def _held(self) -> str:
+    def _size_in_redis(self) -> str:
         return f"up to {self.nbytes:,} bytes in Redis"
 
     @property

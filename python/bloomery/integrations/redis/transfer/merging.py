@@ -1,24 +1,24 @@
-"""One filter merged into another in Redis: by BITOP where both lie in one slot, else through a
-string that is filled beside each of its own."""
+"""Merging one filter into another in Redis: by BITOP where both lie in one slot; else the other is
+read, written beside the first, and merged from there."""
 
 from __future__ import annotations
 
 import secrets
 from typing import TYPE_CHECKING, Any
 
-from bloomery import _native
 from bloomery.errors import IncompatibleFilters, StoreRefused
 from bloomery.filters import BloomFilter
 from bloomery.integrations.redis.bf.filter import BfFilter
-from bloomery.integrations.redis.transfer.pushing import Source, merged
+from bloomery.integrations.redis.header import PlainHeader
+from bloomery.integrations.redis.transfer.pushing import LocalFilter, merged
 from bloomery.integrations.redis.transfer.reading import Chunk, Progress, reading
-from bloomery.integrations.redis.transfer.uploading import Upload
+from bloomery.integrations.redis.transfer.uploading import StringUpload
 from bloomery.integrations.redis.wire.failures import checked
 from bloomery.integrations.redis.wire.flow import Flow, command
 
 if TYPE_CHECKING:
     from bloomery.integrations.redis.bits.strings import Strings
-    from bloomery.integrations.redis.config import Config
+    from bloomery.integrations.redis.config import Backend, Config
 
 __all__ = ["Relay", "merging"]
 
@@ -34,46 +34,46 @@ return 1
 """
 
 
-def merging(handle: Any, other: Any, progress: Progress | None) -> Flow[None] | Relay:
-    """What merges a filter, in Redis or here, into one in Redis: there, or by way of here."""
-    mine, link = handle._store, handle._link
-    require_mergeable(mine.config, other)
+def merging(into: Any, other: Any, progress: Progress | None) -> Flow[None] | Relay:
+    """Return what merges a filter, in Redis or here, into one in Redis: a flow where Redis itself
+    can do it, else a `Relay` by way of this process."""
+    mine, link = into.store, into.link
     if isinstance(other, BloomFilter):
-        return merged(mine, Source.of(other, "bloom"), progress)
-    if type(other._link) is not type(link):
+        _require_backends(mine.config, "bits")
+        local = LocalFilter.of(other, "bloom")
+        _require_mergeable(mine.config, local.header)
+        return merged(mine, local, progress)
+    config = getattr(getattr(other, "store", None), "config", None)
+    if config is not None:
+        _require_backends(mine.config, config.backend)
+    if config is None or config.kind != "bloom":
+        raise IncompatibleFilters(
+            f"merge takes another such filter in Redis or a BloomFilter, not {type(other).__name__}"
+        )
+    _require_mergeable(mine.config, config.header)
+    if type(other.link) is not type(link):
         raise IncompatibleFilters(
             "one of the filters is for threads and the other for asyncio: open both alike"
         )
-    theirs, near = other._store, link.client is other._link.client
+    theirs, same_client = other.store, link.client is other.link.client
     if isinstance(mine, BfFilter):
-        return mine.merge(theirs, near)
-    if near and together(link.client, mine, theirs):
+        return mine.merge(theirs, same_client)
+    if same_client and together(link.client, mine, theirs):
         return joined(mine, theirs)
-    return Relay(mine, theirs, other._link, progress)
+    return Relay(mine, theirs, other.link, progress)
 
 
-def require_mergeable(mine: Config, other: object) -> None:
-    """Raise IncompatibleFilters, with what differs, unless the bits of both mean the same."""
-    if mine.kind != "bloom":
-        raise IncompatibleFilters(
-            f"a {mine.kind} filter in Redis takes in no other: Redis merges bits, not counters or "
-            "generations; add the keys of both to one"
-        )
-    held = getattr(getattr(other, "_store", None), "config", None)
-    backends = {mine.backend, "bits" if held is None else held.backend}
-    if backends == {"bits", "bf"}:
+def _require_backends(mine: Config, theirs: Backend) -> None:
+    """Raise IncompatibleFilters if one filter is of bits, and the other a server's own."""
+    if mine.backend != theirs:
         raise IncompatibleFilters(
             "one of the filters is a server's own (BF.*), which hashes keys in another way: add "
             "the keys of both to one"
         )
-    if isinstance(other, BloomFilter):
-        header = other._header(0)
-    elif held is not None and held.kind == "bloom":
-        header = held.header
-    else:
-        raise IncompatibleFilters(
-            f"merge takes another such filter in Redis or a BloomFilter, not {type(other).__name__}"
-        )
+
+
+def _require_mergeable(mine: Config, header: bytes) -> None:
+    """Raise IncompatibleFilters, with what differs, unless the bits of both mean the same."""
     for name, (ours, theirs) in _differences(mine.header, header).items():
         raise IncompatibleFilters(
             f"merge needs filters of the same {name}: this one has {ours}, the other {theirs}; "
@@ -82,19 +82,17 @@ def require_mergeable(mine: Config, other: object) -> None:
 
 
 def _differences(mine: bytes, other: bytes) -> dict[str, tuple[Any, Any]]:
-    names = ("capacity", "error_rate", *_SHAPE)
-    one = dict(zip(names, _native.parse_header(mine, None), strict=False))
-    two = dict(zip(names, _native.parse_header(other, None), strict=False))
-    found: dict[str, tuple[Any, Any]] = {
-        name: (one[name], two[name]) for name in _SHAPE if one[name] != two[name]
+    ours, theirs = PlainHeader.of(mine)._asdict(), PlainHeader.of(other)._asdict()
+    differ: dict[str, tuple[Any, Any]] = {
+        name: (ours[name], theirs[name]) for name in _SHAPE if ours[name] != theirs[name]
     }
-    if "seed" in found and "siphash" in (one["hasher"], two["hasher"]):
-        found["seed"] = ("one", "another")  # a secret
-    return found
+    if "seed" in differ and "siphash" in (ours["hasher"], theirs["hasher"]):
+        differ["seed"] = ("one", "another")  # a secret
+    return differ
 
 
 def together(client: Any, strings: Strings, other: Strings) -> bool:
-    """Can this Redis itself merge each string of the one into that of the other?"""
+    """Whether Redis itself can merge each string of one into that of the other."""
     if strings.sizes != other.sizes:
         return False
     if not hasattr(client, "nodes_manager"):  # no cluster
@@ -102,55 +100,55 @@ def together(client: Any, strings: Strings, other: Strings) -> bool:
     from redis.crc import key_slot
 
     pairs = zip(strings.names, other.names, strict=True)
-    return all(key_slot(one) == key_slot(two) for one, two in pairs)
+    return all(key_slot(first) == key_slot(second) for first, second in pairs)
 
 
 def joined(strings: Strings, other: Strings) -> Flow[None]:
     """Merge strings of the same slots."""
     asks = [
-        command(one, "EVAL", _JOIN, 2, one, two, size)
-        for one, two, size in zip(strings.names, other.names, strings.lengths, strict=True)
+        command(mine, "EVAL", _JOIN, 2, mine, theirs, size)
+        for mine, theirs, size in zip(strings.names, other.names, strings.lengths, strict=True)
     ]
-    results = [checked(some)[0] for some in (yield asks)]
+    results = [checked(replies)[0] for replies in (yield asks)]
     for shard, result in enumerate(results):
         if result != 1:
-            yield from (other if result == 2 else strings).lost(shard)
+            yield from (other if result == 2 else strings).raise_lost(shard)
     yield from strings.tell_merged()
 
 
 class Relay:
-    """A filter on its way from one Redis, or slot, to another: read there, written here, in turns.
+    """Merges a filter of another Redis, or slot: reads it chunk by chunk, and uploads each chunk.
 
     The string that is filled has a name of its own, and ends by itself if this does.
     """
 
     def __init__(
-        self, strings: Strings, other: Strings, there: Any, progress: Progress | None
+        self, strings: Strings, other: Strings, other_link: Any, progress: Progress | None
     ) -> None:
-        self.upload = Upload(strings, secrets.token_hex(8))
-        self.there = there  # the link to the other
+        self.upload = StringUpload(strings, secrets.token_hex(8))
+        self.other_link = other_link
         self._other, self._progress = other, progress
 
     def wanted(self) -> list[Chunk]:
-        """What is to be read and written next."""
+        """Return the chunks to be read and written next; none: all are."""
         if self._progress is not None:
             self._progress(self.upload.done, self.upload.total)
         return self.upload.wanted()
 
     def read(self, chunks: list[Chunk]) -> Flow[list[bytes]]:
-        """Read these parts of ours, in the other's strings."""
-        found = [self._other.chunks(*self.upload.strings.span(chunk)) for chunk in chunks]
-        flat = [part for parts in found for part in parts]
+        """Read these chunks from the other filter, whose strings may be cut in other places."""
+        ranges = [self._other.chunks(*self.upload.strings.span(chunk)) for chunk in chunks]
+        flat = [part for parts in ranges for part in parts]
         data = iter((yield from reading(self._other, flat)))
-        return [b"".join(next(data) for _ in parts) for parts in found]
+        return [b"".join(next(data) for _ in parts) for parts in ranges]
 
-    def write(self, chunks: list[Chunk], found: list[bytes]) -> Flow[None]:
-        """Write them."""
-        if not (yield from self.upload.put(chunks, found)):
+    def write(self, chunks: list[Chunk], contents: list[bytes]) -> Flow[None]:
+        """Upload these chunks."""
+        if not (yield from self.upload.put(chunks, contents)):
             raise self._lost()
 
     def end(self) -> Flow[None]:
-        """Merge what has come."""
+        """Merge what was uploaded into the filter."""
         if not (yield from self.upload.merge()):
             raise self._lost()
         yield from self.upload.forget()

@@ -1,4 +1,4 @@
-"""A local filter becomes one in Redis, or is merged into the one that has its name.
+"""Pushing: a local filter becomes one in Redis, or is merged into the one that has its name.
 
 While it is on its way the configuration says `loading`: the checksum of the local bits and an id.
 Who pushes the same bits again goes on where it ended; other bits take the place of those that were
@@ -16,18 +16,17 @@ from bloomery.errors import FilterExists, IncompatibleFilters, InvalidParameter,
 from bloomery.filters import BloomFilter, CountingBloomFilter, saved
 from bloomery.integrations.redis.bits.counters import Counters
 from bloomery.integrations.redis.bits.strings import Strings, create
-from bloomery.integrations.redis.config import Config
-from bloomery.integrations.redis.lifetimes import milliseconds
-from bloomery.integrations.redis.planning import shards_for
+from bloomery.integrations.redis.config import Config, shards_for
+from bloomery.integrations.redis.expiry import milliseconds
 from bloomery.integrations.redis.transfer.reading import Progress
-from bloomery.integrations.redis.transfer.uploading import LIFE, Upload
+from bloomery.integrations.redis.transfer.uploading import LIFE, StringUpload
 from bloomery.integrations.redis.wire.failures import checked
 from bloomery.integrations.redis.wire.flow import Flow, command, commands
 
 if TYPE_CHECKING:
     from bloomery.integrations.redis.naming import Keys
 
-__all__ = ["Source", "merged", "pushing", "uploaded"]
+__all__ = ["LocalFilter", "merged", "pushing", "uploaded"]
 
 _ATTEMPTS = 5
 
@@ -43,7 +42,7 @@ return 1
 
 
 @dataclass(frozen=True)
-class Source:
+class LocalFilter:
     """A local filter whose bytes are pushed."""
 
     filter: Any
@@ -51,7 +50,7 @@ class Source:
     changes: int
 
     @classmethod
-    def of(cls, filter: Any, kind: str) -> Source:
+    def of(cls, filter: Any, kind: str) -> LocalFilter:
         """Read it once, for the checksum of its bytes."""
         right: Any = BloomFilter if kind == "bloom" else CountingBloomFilter
         if not isinstance(filter, right):
@@ -67,55 +66,55 @@ class Source:
 
     @property
     def header(self) -> bytes:
-        """What it is made like."""
+        """The header: its settings, without a checksum."""
         head: bytes = self.filter._header(0)
         return head
 
     def read(self, start: int, count: int) -> bytes:
-        """Some of its bytes."""
-        found = saved.part(self.filter, start, count)
+        """Return some of its bytes."""
+        data = saved.part(self.filter, start, count)
         # Bits that are set meanwhile do no harm. Counters may go down: half before, half after.
         if self.filter._changes() != self.changes:
             raise InvalidParameter(
                 f"the {type(self.filter).__name__} was changed while it was pushed: push a copy()"
             )
-        return found
+        return data
 
 
 def pushing(
     keys: Keys,
-    source: Source,
+    source: LocalFilter,
     shards: int | Literal["auto"],
     ttl: float | None,
     progress: Progress | None = None,
 ) -> Flow[Config]:
-    """Push all of it; the configuration of the filter that holds it now."""
+    """Push all of it; return the configuration of the filter that holds it now."""
     kind, nbytes, _ = _native.read_header(source.header, None)
     life = milliseconds(ttl)
     wanted = Config(kind, source.header, shards_for(nbytes, shards))
     for attempt in range(_ATTEMPTS):
-        found = yield from _claimed(keys, source, wanted, fixed=shards != "auto", take=not attempt)
-        if found.loading is None and not found.made:
-            found = yield from create(keys, found, ttl)  # its creator may have died
-        if found.loading is None:
+        config = yield from _claimed(keys, source, wanted, fixed=shards != "auto", take=not attempt)
+        if config.loading is None and not config.made:
+            config = yield from create(keys, config, ttl)  # its creator may have died
+        if config.loading is None:
             if kind == "counting":
                 raise FilterExists(
                     f"filter {keys.name!r} is there, and counters cannot be merged in Redis: push "
                     "under another name"
                 )
-            yield from merged(_strings(keys, found), source, progress)
-            return found
-        upload = Upload(_strings(keys, found), found.loading)
+            yield from merged(_strings(keys, config), source, progress)
+            return config
+        upload = StringUpload(_strings(keys, config), config.loading)
         if (yield from uploaded(upload, source, progress)):
-            settled = yield from _settled(keys, upload, found, life)
+            settled = yield from _settled(keys, upload, config, life)
             if settled is not None:
                 return settled
     raise _forgotten(keys)
 
 
-def merged(strings: Strings, source: Source, progress: Progress | None = None) -> Flow[None]:
+def merged(strings: Strings, source: LocalFilter, progress: Progress | None = None) -> Flow[None]:
     """Merge a local filter into one that is there; called again, it goes on where it was."""
-    upload = Upload(strings, f"{source.checksum:016x}")
+    upload = StringUpload(strings, f"{source.checksum:016x}")
     for _ in range(_ATTEMPTS):
         if (yield from uploaded(upload, source, progress)) and (yield from upload.merge()):
             yield from upload.forget()
@@ -123,7 +122,9 @@ def merged(strings: Strings, source: Source, progress: Progress | None = None) -
     raise _forgotten(strings.keys)
 
 
-def uploaded(upload: Upload, source: Source, progress: Progress | None = None) -> Flow[bool]:
+def uploaded(
+    upload: StringUpload, source: LocalFilter, progress: Progress | None = None
+) -> Flow[bool]:
     """Send what is missing; False if Redis has lost something of it meanwhile."""
     yield from upload.begun()
     if progress is not None:
@@ -131,8 +132,8 @@ def uploaded(upload: Upload, source: Source, progress: Progress | None = None) -
     config = upload.strings.keys.config
     loading = upload.strings.config.loading is not None
     while chunks := upload.wanted():
-        found = [source.read(*upload.strings.span(chunk)) for chunk in chunks]
-        if not (yield from upload.put(chunks, found)):
+        contents = [source.read(*upload.strings.span(chunk)) for chunk in chunks]
+        if not (yield from upload.put(chunks, contents)):
             return False
         if loading:
             yield [command(config, "PEXPIRE", config, LIFE)]
@@ -142,53 +143,55 @@ def uploaded(upload: Upload, source: Source, progress: Progress | None = None) -
 
 
 def _claimed(
-    keys: Keys, source: Source, wanted: Config, *, fixed: bool, take: bool
+    keys: Keys, source: LocalFilter, wanted: Config, *, fixed: bool, take: bool
 ) -> Flow[Config]:
-    """The configuration that there is, or that it is loading under from now on.
+    """Return the configuration that there is, or write one that says what is being loaded.
 
     `take`: from another that is on its way. Once only, or two would do so in turns for ever.
     """
     checksum = f"{source.checksum:016x}"
-    mine = replace(wanted, loading=f"{checksum}.{secrets.token_hex(4)}")
+    ours = replace(wanted, loading=f"{checksum}.{secrets.token_hex(4)}")
     while True:
         first = commands(
             keys.config,
-            ("SET", keys.config, mine.to_json(), "NX", "PX", LIFE),
+            ("SET", keys.config, ours.to_json(), "NX", "PX", LIFE),
             ("GET", keys.config),
         )
-        [[_, held]] = [checked(some) for some in (yield [first])]
-        if held is None:  # it ended between the two
+        [[_, stored]] = [checked(replies) for replies in (yield [first])]
+        if stored is None:  # it ended between the two
             continue
-        found = Config.from_json(keys.name, held)
-        if found.loading is not None:  # whatever it says: it comes out of Redis
-            found = replace(found, loading=str(found.loading)[:64])
-        found.require_same(keys.name, wanted if fixed else replace(wanted, shards=found.shards))
-        if found.loading is None or found.loading.partition(".")[0] == checksum:
-            return found
+        config = Config.from_json(keys.name, stored)
+        if config.loading is not None:  # whatever it says: it comes out of Redis
+            config = replace(config, loading=str(config.loading)[:64])
+        config.require_same(keys.name, wanted if fixed else replace(wanted, shards=config.shards))
+        if config.loading is None or config.loading.partition(".")[0] == checksum:
+            return config
         if not take:
             raise FilterExists(
                 f"another filter is being pushed as {keys.name!r} meanwhile: push to another name, "
                 "or again to take its place"
             )
-        mine = replace(mine, shards=found.shards)
-        if (yield from _instead(keys, held, mine.to_json(), LIFE)):
+        ours = replace(ours, shards=config.shards)
+        if (yield from _instead(keys, stored, ours.to_json(), LIFE)):
             # From now on the other finds nothing that it could put in place.
-            yield from Upload(_strings(keys, found), found.loading).forget()
-            return mine
+            yield from StringUpload(_strings(keys, config), config.loading).forget()
+            return ours
 
 
 def _strings(keys: Keys, config: Config) -> Strings:
     return (Counters if config.kind == "counting" else Strings)(keys, config)
 
 
-def _settled(keys: Keys, upload: Upload, found: Config, life: int | None) -> Flow[Config | None]:
+def _settled(
+    keys: Keys, upload: StringUpload, config: Config, life: int | None
+) -> Flow[Config | None]:
     """Put everything in its place; None if something is missing, or another has taken it."""
-    before = found.to_json()
-    [some] = yield [command(keys.config, "GET", keys.config)]
-    [held] = checked(some)
-    if held != before or not (yield from upload.place(life)):
+    before = config.to_json()
+    [replies] = yield [command(keys.config, "GET", keys.config)]
+    [stored] = checked(replies)
+    if stored != before or not (yield from upload.place(life)):
         return None
-    settled = replace(found, loading=None, made=True)
+    settled = replace(config, loading=None, made=True)
     if not (yield from _instead(keys, before, settled.to_json(), "" if life is None else life)):
         return None
     yield from upload.forget()
@@ -196,8 +199,8 @@ def _settled(keys: Keys, upload: Upload, found: Config, life: int | None) -> Flo
 
 
 def _instead(keys: Keys, before: bytes, after: bytes, life: int | str) -> Flow[bool]:
-    [some] = yield [command(keys.config, "EVAL", _INSTEAD, 1, keys.config, before, after, life)]
-    return bool(checked(some)[0] == 1)
+    [replies] = yield [command(keys.config, "EVAL", _INSTEAD, 1, keys.config, before, after, life)]
+    return bool(checked(replies)[0] == 1)
 
 
 def _forgotten(keys: Keys) -> StoreRefused:

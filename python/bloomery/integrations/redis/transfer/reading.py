@@ -1,4 +1,4 @@
-"""Strings of Redis as memory here: in chunks, several to a round trip.
+"""Reading the strings of a filter into memory: in chunks, several to a round trip.
 
 Measured with 1 GiB in two strings of a redis-server beside it, best of four, in MB/s: chunks of
 512 KiB and eight a trip 1,168; of 1 MiB and four 1,112, eight 1,140, sixteen 679; of 2 MiB and
@@ -68,16 +68,16 @@ def reading(strings: Strings, chunks: Sequence[Chunk]) -> Flow[list[bytes]]:
             if shard == own
         ]
         asks.append(commands(names[own], *words, ("STRLEN", names[own])))
-    told = [checked(some) for some in (yield asks)]
-    for shard, some in zip(shards, told, strict=True):
-        if some.pop() != strings.lengths[shard]:
-            yield from strings.lost(shard)
-    replies = [iter(some) for some in told]
-    found = [next(replies[shards.index(shard)]) for shard, _, _ in chunks]
-    for (_, _, count), data in zip(chunks, found, strict=True):
+    replies = [checked(answers) for answers in (yield asks)]
+    for shard, answers in zip(shards, replies, strict=True):
+        if answers.pop() != strings.lengths[shard]:
+            yield from strings.raise_lost(shard)
+    iterators = [iter(answers) for answers in replies]
+    contents = [next(iterators[shards.index(shard)]) for shard, _, _ in chunks]
+    for (_, _, count), data in zip(chunks, contents, strict=True):
         if not isinstance(data, bytes) or len(data) != count:
             raise CorruptData("Redis answered to GETRANGE with what it was not asked for")
-    return found
+    return contents
 
 
 def filling(
@@ -93,8 +93,8 @@ def filling(
     if progress is not None:
         progress(0, total)
     for chunks in portions(sizes):
-        found = yield from reading(strings, chunks)
-        for (shard, start, count), data in zip(chunks, found, strict=True):
+        contents = yield from reading(strings, chunks)
+        for (shard, start, count), data in zip(chunks, contents, strict=True):
             write(starts[shard] + start, data)
             done += count
         if progress is not None:

@@ -24,7 +24,7 @@ from bloomery.integrations.redis.wire.flow import Ask, Flow, command
 if TYPE_CHECKING:
     from bloomery.integrations.redis.bits.strings import Strings
 
-__all__ = ["LIFE", "Upload"]
+__all__ = ["LIFE", "StringUpload"]
 
 LIFE = 24 * 3600 * 1000  # milliseconds
 
@@ -80,8 +80,8 @@ return 1
 """
 
 
-class Upload:
-    """What is on its way into the strings of a filter, under an id."""
+class StringUpload:
+    """An upload of bytes into the strings of a filter, which can be resumed by its id."""
 
     def __init__(self, strings: Strings, id: str) -> None:
         self.strings = strings
@@ -92,16 +92,16 @@ class Upload:
 
     @property
     def done(self) -> int:
-        """Bytes that are there."""
+        """Bytes that Redis has so far."""
         return sum(self.at)
 
     @property
     def total(self) -> int:
-        """Bytes that are to be there."""
+        """Bytes that Redis will have."""
         return sum(self.strings.sizes)
 
     def begun(self) -> Flow[None]:
-        """Ask what is there already."""
+        """Ask Redis what it has already, of an upload that was interrupted."""
         asks = []
         for shard, load in enumerate(self.loads):
             words = (load, self.counts[shard], *self._sizes(shard))
@@ -112,13 +112,13 @@ class Upload:
         return self.strings.sizes[shard], self.strings.lengths[shard]
 
     def wanted(self) -> list[Chunk]:
-        """The chunks of the next round trip; none: all is there."""
+        """Return the chunks of the next round trip; none: Redis has everything."""
         return next(portions(self.strings.sizes, self.at), [])
 
-    def put(self, chunks: Sequence[Chunk], found: Sequence[bytes]) -> Flow[bool]:
-        """Send these chunks; False if something that was there is there no longer."""
+    def put(self, chunks: Sequence[Chunk], contents: Sequence[bytes]) -> Flow[bool]:
+        """Send these chunks; False if Redis has lost some that came before."""
         asks, shards = [], []
-        for (shard, start, _), data in zip(chunks, found, strict=True):
+        for (shard, start, _), data in zip(chunks, contents, strict=True):
             load = self.loads[shard]
             words = (load, self.counts[shard], start, data, *self._sizes(shard), LIFE)
             asks.append(command(load, "EVAL", _CHUNK, 2, *words))
@@ -128,8 +128,8 @@ class Upload:
         return all(now >= then for now, then in zip(self.at, before, strict=True))
 
     def _note(self, shards: Sequence[int], replies: list[list[object]]) -> None:
-        for shard, some in zip(shards, replies, strict=True):
-            [at] = checked(some)
+        for shard, own in zip(shards, replies, strict=True):
+            [at] = checked(own)
             if not isinstance(at, int) or not 0 <= at <= self.strings.sizes[shard]:
                 raise CorruptData("Redis answered to a script of ours with what it never returns")
             self.at[shard] = at
@@ -144,7 +144,7 @@ class Upload:
         not. Redis does nothing else while it merges a string."""
         results = yield from self._end(_MERGE, "")
         if 2 in results:
-            yield from self.strings.lost(results.index(2))
+            yield from self.strings.raise_lost(results.index(2))
         yield from self.strings.tell_merged()
         return 0 not in results
 
@@ -154,7 +154,7 @@ class Upload:
             load = self.loads[shard]
             words = (load, self.counts[shard], name, *self._sizes(shard), LIFE, life)
             asks.append(command(load, "EVAL", script, 3, *words))
-        return [checked(some)[0] for some in (yield asks)]
+        return [checked(replies)[0] for replies in (yield asks)]
 
     def forget(self) -> Flow[None]:
         """Take away what is not needed any more; what cannot be now ends by itself."""

@@ -1,13 +1,13 @@
-"""What Redis says when it does not do something, as errors of ours."""
+"""What redis-py raises and Redis refuses, as errors of bloomery: unavailable, refused, nonsense."""
 
 from __future__ import annotations
 
 from functools import cache
 from typing import Any
 
-from bloomery.errors import BloomeryError, StoreRefused, StoreUnavailable
+from bloomery.errors import BloomeryError, CorruptData, StoreRefused, StoreUnavailable
 
-__all__ = ["checked", "failures_of_a_reply", "refused", "troubles", "unavailable", "unknown"]
+__all__ = ["checked", "nonsense", "refused", "reply_failures", "troubles", "unavailable", "unknown"]
 
 # By the code that a reply begins with. redis-py takes some of them off, and has classes instead.
 _HINTS = {
@@ -33,15 +33,15 @@ _CLASSES = {
 
 @cache
 def troubles() -> tuple[type[Exception], ...]:
-    """What a client raises if it cannot get at a server, or is told nonsense when it connects."""
+    """What redis-py raises if it cannot reach a server, or gets nonsense when it connects."""
     from redis.exceptions import RedisClusterException, RedisError
 
     return (RedisError, RedisClusterException, OSError, ValueError, TypeError, LookupError)
 
 
 @cache
-def failures_of_a_reply() -> tuple[tuple[type[Exception], ...], type[Exception]]:
-    """What is raised when none comes; and when Redis says no."""
+def reply_failures() -> tuple[tuple[type[Exception], ...], type[Exception]]:
+    """What redis-py raises when no reply comes; and when Redis replies with an error."""
     from redis.exceptions import ConnectionError, ResponseError, TimeoutError
 
     return (ConnectionError, TimeoutError, OSError), ResponseError
@@ -51,28 +51,35 @@ def unavailable(problem: BaseException, place: str = "", seconds: float | None =
     """Return the error for a Redis that cannot be reached, or does not answer in time."""
     where = f"Redis at {place}" if place else "Redis"
     patience = "" if seconds is None else f" within {seconds:g} s"
-    return StoreUnavailable(f"{where} cannot be reached{patience}: {_said(problem)}")
+    return StoreUnavailable(f"{where} cannot be reached{patience}: {_text(problem)}")
 
 
 def unknown(problem: BaseException, place: str) -> BloomeryError:
     """Return the error for what was sent, cannot be sent twice, and was not answered."""
     return StoreUnavailable(
         f"Redis at {place} was asked and did not answer, so it may or may not have been done, for "
-        f"some keys or for all: {_said(problem)}"
+        f"some keys or for all: {_text(problem)}"
+    )
+
+
+def nonsense(problem: BaseException, place: str) -> BloomeryError:
+    """Return the error for a reply that is none of the protocol."""
+    return CorruptData(
+        f"Redis at {place} answered what is no answer of Redis: {type(problem).__name__}"
     )
 
 
 def refused(problem: BaseException) -> BloomeryError:
     """Return the error for what Redis replied."""
-    said = " ".join(str(problem).split())
-    code = _CLASSES.get(type(problem).__name__, said.partition(" ")[0])
+    text = " ".join(str(problem).split())
+    code = _CLASSES.get(type(problem).__name__, text.partition(" ")[0])
     if type(problem).__name__ == "AuthenticationError" and code not in _HINTS:
-        code = "WRONGPASS" if "invalid" in said or "AUTH <password>" in said else "NOAUTH"
-    if said.startswith("unknown command 'SENTINEL'"):
+        code = "WRONGPASS" if "invalid" in text or "AUTH <password>" in text else "NOAUTH"
+    if text.startswith("unknown command 'SENTINEL'"):
         code = "SENTINEL"
     if code in _HINTS:
-        return StoreRefused(f"{_HINTS[code]} ({said[:200]})")
-    return StoreRefused(f"Redis refused: {said[:200]}")
+        return StoreRefused(f"{_HINTS[code]} ({text[:200]})")
+    return StoreRefused(f"Redis refused: {text[:200]}")
 
 
 def checked(replies: list[Any]) -> list[Any]:
@@ -83,5 +90,5 @@ def checked(replies: list[Any]) -> list[Any]:
     return replies
 
 
-def _said(problem: BaseException) -> str:
+def _text(problem: BaseException) -> str:
     return f"{type(problem).__name__}: {' '.join(str(problem).split())[:300]}"

@@ -1,4 +1,4 @@
-"""What a filter in Redis does, written once for threads and for asyncio.
+"""Flows: what a filter in Redis does, written once for threads and for asyncio.
 
 A flow is a generator: it yields a round trip, a list of `Ask`, and is sent the replies to each. A
 driver makes the trip: `link` in the caller's thread, `aiolink` on a loop. An error that Redis
@@ -16,7 +16,7 @@ T = TypeVar("T")
 
 
 class Ask(NamedTuple):
-    """Commands that go to where this key lies."""
+    """Commands for the server that has this key, in a cluster."""
 
     key: bytes
     data: bytes  # packed, as they go over the wire

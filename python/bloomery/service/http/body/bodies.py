@@ -19,10 +19,14 @@ from bloomery.service.network.input_budget import Charge
 from bloomery.service.slices import Slice
 
 __all__ = [
-    *("ClientDisconnected", "header", "media_type", "parse", "parse_keys", "parse_plain", "parts"),
-    "read",
+    *("ARROW", "JSON", "NDJSON", "ClientDisconnected", "header", "media_type", "parse"),
+    *("parse_keys", "parse_plain", "parts", "read", "require_json"),
 ]
 
+JSON = "application/json"
+NDJSON = "application/x-ndjson"
+ARROW = "application/vnd.apache.arrow.stream"
+_STREAMS = f"a stream of them ({NDJSON}, {ARROW})"
 _SLICE = 32 << 10  # bytes of keys that are parsed in one go
 
 
@@ -69,8 +73,8 @@ async def _rest(context: HttpContext, body: bytes, receive: Any, most: int) -> b
 
 def _too_large(most: int) -> errors.RequestTooLarge:
     return errors.RequestTooLarge(
-        f"a body may have {most:,} bytes (http-max-body-bytes): send fewer keys at once, or a "
-        "stream of them (application/x-ndjson, application/vnd.apache.arrow.stream)"
+        f"a body may have {most:,} bytes (http-max-body-bytes): send fewer keys at once, or "
+        f"{_STREAMS}"
     )
 
 
@@ -95,9 +99,16 @@ def header(scope: Any, wanted: bytes) -> bytes | None:
     return None
 
 
-def media_type(scope: Any) -> bytes:
-    """What the body says it is, in lower case and without parameters; b"" if it does not say."""
-    return (header(scope, b"content-type") or b"").partition(b";")[0].strip().lower()
+def media_type(scope: Any) -> str:
+    """What the body says it is, in lower case and without parameters; "" if it does not say."""
+    value = header(scope, b"content-type") or b""
+    return value.partition(b";")[0].strip().lower().decode("latin-1")
+
+
+def require_json(scope: Any) -> None:
+    """Raise unless the body says that it is JSON."""
+    if media_type(scope) != JSON:
+        raise Refused(f"the body must be JSON: Content-Type: {JSON}", 415)
 
 
 def parse(body: bytes) -> Any:
@@ -125,8 +136,7 @@ async def parse_keys(body: bytes, keys_of: Callable[[dict[str, Any], list[Any], 
     if count > limits.MAX_JSON_KEYS or parts > limits.MAX_JSON_PARTS:
         raise errors.RequestTooLarge(
             f"a body may have {limits.MAX_JSON_KEYS:,} keys, of {limits.MAX_JSON_PARTS:,} parts in "
-            "all if they are arrays: send fewer at once, or a stream of them "
-            "(application/x-ndjson, application/vnd.apache.arrow.stream)"
+            f"all if they are arrays: send fewer at once, or {_STREAMS}"
         )
     value = parse(_short(body[:start] + b"[]" + body[end:], start, len(body)))
     keys: list[Any] = []

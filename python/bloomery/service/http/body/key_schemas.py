@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-__all__ = ["COLUMN", "SCHEMAS", "bodies", "request", "response"]
+from bloomery.service.http.body.bodies import ARROW, JSON, NDJSON
+
+__all__ = ["ANSWER_FIELDS", "COLUMN", "SCHEMAS", "bodies", "request", "response"]
 
 _BASE64 = "^(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?$"
 _HEX = "[0-9a-f]"
@@ -13,8 +15,8 @@ _TIME = (
     "^[12][0-9]{3}-(0[1-9]|1[0-2])-(0[1-9]|1[0-9]|2[0-8])T([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9]"
     "([.][0-9]{6})?[+-](0[0-9]|1[0-3]):[0-5][0-9]$"
 )
-_ARROW = "application/vnd.apache.arrow.stream"
-_LINES = "application/x-ndjson"
+# What the answer to a key is called, for each operation.
+ANSWER_FIELDS = {"add": "new", "contains": "maybe", "remove": "removed"}
 
 
 def _object(fields: dict[str, Any], *needed: str) -> dict[str, Any]:
@@ -78,7 +80,7 @@ def bodies() -> dict[str, Any]:
         for key, encoding in (("Key", "utf-8"), ("Base64Key", "base64"))
         for field in ("key", "keys")
     ]
-    return {"application/json": {"schema": {"anyOf": shapes}}}
+    return {JSON: {"schema": {"anyOf": shapes}}}
 
 
 def request() -> dict[str, Any]:
@@ -89,8 +91,8 @@ def request() -> dict[str, Any]:
         "required": True,
         "content": {
             **bodies(),
-            _LINES: {"schema": lines},
-            _ARROW: {"schema": columns},
+            NDJSON: {"schema": lines},
+            ARROW: {"schema": columns},
         },
     }
 
@@ -107,8 +109,8 @@ def response(word: str) -> dict[str, Any]:
         "description": "an answer for the key, or for each of the keys; of a stream how many, or "
         "by `Accept` an answer for each",
         "content": {
-            "application/json": {"schema": {"anyOf": shapes}},
-            _LINES: {"schema": {"type": "string"}},
-            _ARROW: {"schema": {"type": "string", "format": "binary"}},
+            JSON: {"schema": {"anyOf": shapes}},
+            NDJSON: {"schema": {"type": "string"}},
+            ARROW: {"schema": {"type": "string", "format": "binary"}},
         },
     }

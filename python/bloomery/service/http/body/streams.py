@@ -23,6 +23,8 @@ from bloomery import errors
 from bloomery.service.commands import NO_ROOM
 from bloomery.service.http import limits, problems
 from bloomery.service.http.body import arrow, bodies, ndjson
+from bloomery.service.http.body.bodies import ARROW, JSON, NDJSON
+from bloomery.service.http.body.key_schemas import ANSWER_FIELDS
 from bloomery.service.http.consistency import consistency
 from bloomery.service.http.context import HttpContext
 from bloomery.service.http.login import reauthorize
@@ -31,10 +33,6 @@ from bloomery.service.slices import Slice
 
 __all__ = ["ARROW", "NDJSON", "answer"]
 
-ARROW = "application/vnd.apache.arrow.stream"
-NDJSON = "application/x-ndjson"
-# What a key of each operation may have been.
-_WORDS = {"add": "new", "contains": "maybe", "remove": "removed"}
 _AHEAD = 2  # batches that may wait for the log while the next one is taken
 
 
@@ -91,7 +89,7 @@ async def answer(
     context: HttpContext, operation: str, name: bytes, scope: Any, receive: Any
 ) -> Response:
     """Do an operation with every key of a request's body; the response."""
-    media = bodies.media_type(scope).decode("latin-1")
+    media = bodies.media_type(scope)
     body = bodies.parts(receive)
     taken = StreamResult()
     try:
@@ -115,8 +113,8 @@ async def answer(
         return problems.response(problem, done=taken.keys)
     if accept in _FORMS:
         return StreamingResponse(_FORMS[accept](bytes(taken.answers)), media_type=accept)
-    summary = b'{"keys":%d,"%s":%d}' % (taken.keys, _WORDS[operation].encode(), taken.hits)
-    return Response(summary, media_type="application/json")
+    summary = b'{"keys":%d,"%s":%d}' % (taken.keys, ANSWER_FIELDS[operation].encode(), taken.hits)
+    return Response(summary, media_type=JSON)
 
 
 _FORMS: dict[str, Callable[[bytes], Iterator[bytes]]] = {
@@ -140,7 +138,7 @@ def _reader(context: HttpContext, media: str, scope: Any) -> KeyReader:
         )
     if media == NDJSON:
         return ndjson.NdjsonReader(min(context.settings.proto_max_bulk_len, limits.MAX_JSON_KEY))
-    raise problems.Refused(f"Content-Type must be application/json, {NDJSON} or {ARROW}", 415)
+    raise problems.Refused(f"Content-Type must be {JSON}, {NDJSON} or {ARROW}", 415)
 
 
 async def _discard(body: AsyncIterator[bytes]) -> None:

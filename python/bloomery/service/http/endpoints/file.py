@@ -45,7 +45,6 @@ _UNFINISHED = 3600.0  # seconds without a chunk, after which what came so far is
 _PREFIX = b"\x00upload:"
 
 router = routes()
-_ANY = ("invalid-request", "not-logged-in", "not-allowed", "server-unavailable")
 _BINARY = {"content": {MEDIA: {"schema": {"type": "string", "format": "binary"}}}}
 
 
@@ -55,7 +54,7 @@ _BINARY = {"content": {MEDIA: {"schema": {"type": "string", "format": "binary"}}
     openapi_extra=does("export"),
     responses={
         200: {"description": "a saved filter: `bloomery.open` loads it", **_BINARY},
-        **problems.describe(*_ANY, "unknown-filter", "invalid-parameter"),
+        **problems.describe(*problems.ANY, "unknown-filter", "invalid-parameter"),
     },
 )
 async def export(request: Request, name: Name) -> Response:
@@ -122,7 +121,7 @@ async def _read(file: IO[bytes]) -> AsyncIterator[bytes]:
     responses={
         200: {"description": "it took the place of another", "model": models.FilterInfo},
         **problems.describe(
-            *_ANY,
+            *problems.ANY,
             *("filter-exists", "corrupt-data", "unsupported-version", "invalid-parameter"),
             *("not-enough-memory", "log-unavailable"),
             statuses=(408, 415),
@@ -135,7 +134,7 @@ async def put(
     replace: bool = Query(False, description="Take the place of a filter of that name."),
 ) -> Response:
     """Make a filter of a saved one."""
-    if bodies.media_type(request.scope) != MEDIA.encode():
+    if bodies.media_type(request.scope) != MEDIA:
         raise problems.Refused(f"the body must be a saved filter: Content-Type: {MEDIA}", 415)
     context = context_of(request)
     there = _check(context, name, replace)

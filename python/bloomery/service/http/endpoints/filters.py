@@ -32,8 +32,7 @@ __all__ = ["filter_info", "router"]
 
 router = routes()
 
-_ANY = ("invalid-request", "not-logged-in", "not-allowed", "server-unavailable")
-_ONE = (*_ANY, "unknown-filter")
+_ONE = (*problems.ANY, "unknown-filter")
 _CHANGE = ("invalid-parameter", "log-unavailable", "not-enough-memory")
 _BODY = {"statuses": (408, 415)}
 
@@ -43,7 +42,9 @@ _BODY = {"statuses": (408, 415)}
     status_code=201,
     response_model=models.FilterInfo,
     openapi_extra=does("create"),
-    responses=problems.describe(*_ANY, *_CHANGE, "filter-exists", "request-too-large", **_BODY),
+    responses=problems.describe(
+        *problems.ANY, *_CHANGE, "filter-exists", "request-too-large", **_BODY
+    ),
 )
 async def create(request: Request, new: Annotated[models.NewFilter, Body()]) -> Response:
     """Make an empty filter."""
@@ -66,7 +67,7 @@ async def create(request: Request, new: Annotated[models.NewFilter, Body()]) -> 
     "/filters",
     response_model=models.FilterList,
     openapi_extra=does("look"),
-    responses=problems.describe(*_ANY, "invalid-parameter"),
+    responses=problems.describe(*problems.ANY, "invalid-parameter"),
 )
 async def listed(
     request: Request,

@@ -46,14 +46,13 @@ async def readyz(request: Request) -> PlainTextResponse:
 
 
 _PROMETHEUS = "text/plain; version=0.0.4; charset=utf-8"
-_ANY = ("invalid-request", "not-logged-in", "not-allowed", "server-unavailable")
 
 
 @watching.get(
     "/metrics",
     response_class=PlainTextResponse,
     openapi_extra=does("look"),
-    responses=problems.describe(*_ANY),
+    responses=problems.describe(*problems.ANY),
 )
 async def figures(request: Request) -> Response:
     """The server's figures, and those of filters that one may use, as Prometheus reads them."""
@@ -65,7 +64,7 @@ async def figures(request: Request) -> Response:
     "/alerts",
     response_model=models.AlertList,
     openapi_extra=does("look"),
-    responses=problems.describe(*_ANY),
+    responses=problems.describe(*problems.ANY),
 )
 async def alerts(request: Request) -> Response:
     """What is wrong now: the server's own, and those of filters that one may use."""

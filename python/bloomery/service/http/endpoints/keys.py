@@ -22,7 +22,7 @@ from bloomery.service.http.body import bodies, key_schemas, streams
 from bloomery.service.http.consistency import CONSISTENCY, HEADER, consistency
 from bloomery.service.http.context import HttpContext
 from bloomery.service.http.login import authorize
-from bloomery.service.http.route import JSON, does, routes
+from bloomery.service.http.route import does, routes
 from bloomery.service.http.validation import check_query
 from bloomery.service.slices import let_go
 
@@ -37,15 +37,14 @@ _QUERY = ("column", "consistency")
 
 def _answering(operation: str) -> Any:
     """The ASGI application of one operation."""
-    word = {"add": "new", "contains": "maybe", "remove": "removed"}[operation]
+    word = key_schemas.ANSWER_FIELDS[operation]
 
     async def app(scope: Any, receive: Any, send: Any) -> None:
         context: HttpContext = scope["app"].state.context
         name = unquote_to_bytes(scope["path_params"]["name"])
         await authorize(context, scope, operation, name)
         check_query(scope["query_string"], _QUERY)
-        media = bodies.media_type(scope)
-        if media != JSON:
+        if bodies.media_type(scope) != bodies.JSON:
             response = await streams.answer(context, operation, name, scope, receive)
             await response(scope, receive, send)
             return
@@ -78,7 +77,7 @@ def _answering(operation: str) -> Any:
     return app
 
 
-_APPS = {operation: _answering(operation) for operation in ("add", "contains", "remove")}
+_APPS = {operation: _answering(operation) for operation in key_schemas.ANSWER_FIELDS}
 
 
 def find(scope: Any) -> Any:
@@ -92,7 +91,7 @@ def find(scope: Any) -> Any:
     return None
 
 
-_JSON_HEADER = (b"content-type", JSON)
+_JSON_HEADER = (b"content-type", bodies.JSON.encode())
 
 
 def _encode(word: str, answers: bytes, single: bool) -> bytes:
@@ -183,7 +182,8 @@ class _KeyRoute(APIRoute):
 router = routes(_KeyRoute)
 
 
-def _described(operation: str, word: str) -> dict[str, Any]:
+def _described(operation: str) -> dict[str, Any]:
+    word = key_schemas.ANSWER_FIELDS[operation]
     wrong = ("invalid-key", "invalid-parameter", "unsupported-key", "unsupported-batch", "null-key")
     refused = ("read-only-filter",) if word != "maybe" else ()
     return {
@@ -206,16 +206,16 @@ def _described(operation: str, word: str) -> dict[str, Any]:
     }
 
 
-@router.post("/filters/{name}/add", **_described("add", "new"))
+@router.post("/filters/{name}/add", **_described("add"))
 async def add(name: str) -> None:
     """Add keys: true where the key is definitely new, false where it may have been there."""
 
 
-@router.post("/filters/{name}/contains", **_described("contains", "maybe"))
+@router.post("/filters/{name}/contains", **_described("contains"))
 async def contains(name: str) -> None:
     """Ask for keys: false is *definitely not*, true is *maybe*."""
 
 
-@router.post("/filters/{name}/remove", **_described("remove", "removed"))
+@router.post("/filters/{name}/remove", **_described("remove"))
 async def remove(name: str) -> None:
     """Take keys out, one copy of each: true where there was one."""

@@ -11,7 +11,6 @@ from bloomery.service.http import problems
 from bloomery.service.http.body import bodies, key_schemas
 from bloomery.service.http.endpoints.keys import keys_in
 from bloomery.service.http.route import (
-    JSON,
     ApiResponse,
     Name,
     commands_of,
@@ -65,8 +64,7 @@ class LookupAnswers(BaseModel):
 )
 async def lookup(request: Request, name: Name) -> Response:
     """Look keys up: exact answers, and who gave them."""
-    if bodies.media_type(request.scope) != JSON:
-        raise problems.Refused("the body must be JSON: Content-Type: application/json", 415)
+    bodies.require_json(request.scope)
     body = await bodies.read(context_of(request), request.scope, request.receive)
     keys, single = await keys_in(body)
     rows = [answers.for_json(answer) for answer in await commands_of(request).lookup(name, keys)]

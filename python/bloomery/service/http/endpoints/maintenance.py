@@ -21,8 +21,7 @@ __all__ = ["router"]
 
 router = routes()
 
-_ANY = ("invalid-request", "not-logged-in", "not-allowed", "server-unavailable")
-_ONE = (*_ANY, "unknown-filter", "invalid-parameter", "log-unavailable", "read-only-filter")
+_ONE = (*problems.ANY, "unknown-filter", "invalid-parameter", "log-unavailable", "read-only-filter")
 
 
 @router.post(
@@ -86,7 +85,7 @@ async def rebuild(request: Request, name: Name, body: models.NewRebuild) -> Resp
     "/snapshot",
     response_model=models.Snapshot,
     openapi_extra=does("server"),
-    responses=problems.describe(*_ANY, "snapshot-failed"),
+    responses=problems.describe(*problems.ANY, "snapshot-failed"),
 )
 async def snapshot(request: Request) -> Response:
     """Make a snapshot of all filters, and wait for it."""

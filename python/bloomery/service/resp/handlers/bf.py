@@ -11,12 +11,16 @@ from bloomery.service.resp import failures, limits
 from bloomery.service.resp.arguments import decimal, integer, option
 from bloomery.service.resp.client import ClientState
 from bloomery.service.resp.handlers.bf_reserve import adopt, make, make_default
-from bloomery.service.resp.handlers.membership import contains, contains_many, filter_at, read
+from bloomery.service.resp.handlers.membership import (
+    contains,
+    contains_many,
+    existing_filter,
+    filter_at,
+    read,
+)
 from bloomery.service.resp.replies import ArrayReply, Failure, Raw
 from bloomery.service.resp.table import command, wrong_arity
 from bloomery.service.slices import batches
-
-_NAME = (1, 1, 1)
 
 
 def _replies(outcome: Outcome) -> list[Any]:
@@ -27,7 +31,7 @@ def _replies(outcome: Outcome) -> list[Any]:
     return replies if refused is None else [*replies, failures.refusal("bf", refused)]
 
 
-@command("BF.ADD", "key item", least=2, write=True, keys=_NAME, does="add")
+@command("BF.ADD", "key item", write=True, does="add")
 def add(client: ClientState, words: list[bytes]) -> Any:
     """Add a key: 1 if it is definitely new, 0 if it may have been there."""
     if client.asks_store:
@@ -38,7 +42,7 @@ def add(client: ClientState, words: list[bytes]) -> Any:
     return answer
 
 
-@command("BF.MADD", "key item [item ...]", least=2, most=None, write=True, keys=_NAME, does="add")
+@command("BF.MADD", "key item [item ...]", write=True, does="add")
 def madd(client: ClientState, words: list[bytes]) -> Any:
     """Add keys: for each, 1 if it is definitely new, 0 if it may have been there."""
     return _write_many(client, words) if client.waits(words) else _write_few(client, words)
@@ -76,10 +80,7 @@ async def _write_many(client: ClientState, words: list[bytes]) -> Raw:
 @command(
     "BF.INSERT",
     "key [CAPACITY n] [ERROR rate] [EXPANSION n] [NOCREATE] [NONSCALING] ITEMS item [item ...]",
-    least=3,
-    most=None,
     write=True,
-    keys=_NAME,
     does="add",
 )
 def insert(client: ClientState, words: list[bytes]) -> Any:
@@ -131,7 +132,7 @@ def insert(client: ClientState, words: list[bytes]) -> Any:
     return madd(client, [name, *keys])
 
 
-@command("BF.EXISTS", "key item", least=2, keys=_NAME, does="contains")
+@command("BF.EXISTS", "key item", does="contains")
 def exists(client: ClientState, words: list[bytes]) -> Any:
     """Tell whether a key may have been added: 0 is certain."""
     if client.asks_store:
@@ -139,7 +140,7 @@ def exists(client: ClientState, words: list[bytes]) -> Any:
     return contains(client, words, "bf")[0]
 
 
-@command("BF.MEXISTS", "key item [item ...]", least=2, most=None, keys=_NAME, does="contains")
+@command("BF.MEXISTS", "key item [item ...]", does="contains")
 def mexists(client: ClientState, words: list[bytes]) -> Any:
     """Tell of each key whether it may have been added: 0 is certain."""
     return contains_many(client, words, "bf")
@@ -149,12 +150,11 @@ async def _read_first(client: ClientState, words: list[bytes]) -> bool:
     return bool((await read(client, words, "bf"))[0])
 
 
-@command("BF.DEL", "key item", least=2, write=True, keys=_NAME, does="remove")
+@command("BF.DEL", "key item", write=True, does="remove")
 def delete(client: ClientState, words: list[bytes]) -> bool:
     """Take one copy of a key out, of a counting, deletable or cuckoo filter: 1 if there was one."""
     name, key = words
-    if filter_at(client, name, "bf") is None:
-        raise failures.NOT_FOUND
+    existing_filter(client, name, "bf")
     done, refused = client.context.commands.remove(name, [key])
     if refused is not None:
         raise failures.refusal("bf", refused)

@@ -13,10 +13,8 @@ from bloomery.service.resp.client import ClientState
 from bloomery.service.resp.replies import OK, Failure
 from bloomery.service.resp.table import command
 
-_NAME = (1, 1, 1)
 
-
-@command("BF.LOOKUP", "key item [item ...]", least=2, most=None, keys=_NAME, does="lookup")
+@command("BF.LOOKUP", "key item [item ...]", does="lookup")
 def lookup(client: ClientState, words: list[bytes]) -> Awaitable[list[Any]]:
     """Look keys up: for each whether it is there (1 or 0), its value, and who says so."""
     return _looked_up(client, words)
@@ -44,14 +42,14 @@ def consistency(client: ClientState, words: list[bytes]) -> str:
     return "shared" if client.asks_store else "local"
 
 
-@command("BF.BIND", "key source", least=2, write=True, keys=_NAME, does="change")
+@command("BF.BIND", "key source", write=True, does="change")
 def bind(client: ClientState, words: list[bytes]) -> str:
     """Let keys of a filter be looked up in a source of the server's configuration."""
     client.context.commands.bind(words[0], words[1].decode("utf-8", "replace"))
     return OK
 
 
-@command("BF.UNBIND", "key", least=1, write=True, keys=_NAME, does="change")
+@command("BF.UNBIND", "key", write=True, does="change")
 def unbind(client: ClientState, words: list[bytes]) -> str:
     """Let keys of a filter be looked up nowhere."""
     client.context.commands.bind(words[0], None)
@@ -64,7 +62,6 @@ def unbind(client: ClientState, words: list[bytes]) -> str:
     least=1,
     most=7,
     write=True,
-    keys=_NAME,
     does="change",
 )
 def rebuild(client: ClientState, words: list[bytes]) -> Any:

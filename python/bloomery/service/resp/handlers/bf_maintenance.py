@@ -13,15 +13,13 @@ from bloomery.service.resp import failures, limits
 from bloomery.service.resp.arguments import integer, option
 from bloomery.service.resp.client import ClientState
 from bloomery.service.resp.handlers.bf_reserve import POLICY, policy_value
-from bloomery.service.resp.handlers.membership import filter_at
+from bloomery.service.resp.handlers.membership import existing_filter, filter_at
 from bloomery.service.resp.replies import OK, Failure
 from bloomery.service.resp.table import command, wrong_arity
 from bloomery.storage import files
 
-_NAME = (1, 1, 1)
 
-
-@command("BF.CARD", "key", least=1, keys=_NAME, does="info")
+@command("BF.CARD", "key", does="info")
 def card(client: ClientState, words: list[bytes]) -> int:
     """Tell how many distinct keys were added, as far as the filter could tell them apart."""
     entry = filter_at(client, words[0], "bf")
@@ -60,19 +58,10 @@ _FIELDS = {
 }
 
 
-@command(
-    "BF.INFO",
-    "key [CAPACITY|SIZE|FILTERS|ITEMS|EXPANSION]",
-    least=1,
-    most=2,
-    keys=_NAME,
-    does="info",
-)
+@command("BF.INFO", "key [CAPACITY|SIZE|FILTERS|ITEMS|EXPANSION]", does="info")
 def info(client: ClientState, words: list[bytes]) -> Any:
     """Tell what a filter was made for and what it holds."""
-    entry = filter_at(client, words[0], "bf")
-    if entry is None:
-        raise failures.NOT_FOUND
+    entry = existing_filter(client, words[0], "bf")
     facts = _facts(entry)
     if len(words) == 1:
         return facts
@@ -99,12 +88,10 @@ def _layer(layer: dict[str, float], hash_width: int) -> str:
     )
 
 
-@command("BF.DEBUG", "key", least=1, keys=_NAME, does="info")
+@command("BF.DEBUG", "key", does="info")
 def debug(client: ClientState, words: list[bytes]) -> Any:
     """Tell how a filter is built."""
-    entry = filter_at(client, words[0], "bf")
-    if entry is None:
-        raise failures.NOT_FOUND
+    entry = existing_filter(client, words[0], "bf")
     lines = [f"size:{entry.items}"]
     if entry.filter is not None and entry.filter.kind == "redisbloom":
         width = entry.filter.hash_width
@@ -127,13 +114,11 @@ async def _debug_large(entry: Entry) -> list[bytes]:
     return [line.encode("utf-8", "replace") for line in lines]
 
 
-@command("BF.SCANDUMP", "key iterator", least=2, keys=_NAME, does="export")
+@command("BF.SCANDUMP", "key iterator", does="export")
 def scandump(client: ClientState, words: list[bytes]) -> list[Any]:
     """Return a filter in parts: the next iterator and bytes; from 0 until it is 0 again."""
     name, iterator = words[0], integer(words[1])
-    entry = filter_at(client, name, "bf")
-    if entry is None:
-        raise failures.NOT_FOUND
+    entry = existing_filter(client, name, "bf")
     if iterator is None:
         raise Failure("Second argument must be numeric")
     if iterator < 0:
@@ -147,7 +132,7 @@ def scandump(client: ClientState, words: list[bytes]) -> list[Any]:
     return [iterator + len(data) if data else 0, data]
 
 
-@command("BF.LOADCHUNK", "key iterator data", least=3, write=True, keys=_NAME, does="import")
+@command("BF.LOADCHUNK", "key iterator data", write=True, does="import")
 def loadchunk(client: ClientState, words: list[bytes]) -> Any:
     """Take a part of a filter as SCANDUMP gave it, with the iterator that came with it."""
     name, iterator, data = words[0], integer(words[1]), words[2]
@@ -197,29 +182,19 @@ async def _load_pieces(client: ClientState, name: bytes, position: int, data: by
     return OK
 
 
-@command(
-    "BF.MERGE",
-    "key source [source ...]",
-    least=2,
-    most=None,
-    write=True,
-    keys=(1, -1, 1),
-    does="change",
-)
+@command("BF.MERGE", "key source [source ...]", write=True, keys=(1, -1, 1), does="change")
 def merge(client: ClientState, words: list[bytes]) -> str:
     """Add every key of the sources, which must be made alike, to a filter."""
     for name in words:
-        if filter_at(client, name, "bf") is None:
-            raise failures.NOT_FOUND
+        existing_filter(client, name, "bf")
     client.context.commands.merge(words[0], *words[1:])
     return OK
 
 
-@command("BF.CLEAR", "key", least=1, write=True, keys=_NAME, does="clear")
+@command("BF.CLEAR", "key", write=True, does="clear")
 def clear(client: ClientState, words: list[bytes]) -> str:
     """Forget every key of a filter."""
-    if filter_at(client, words[0], "bf") is None:
-        raise failures.NOT_FOUND
+    existing_filter(client, words[0], "bf")
     client.context.commands.clear(words[0])
     return OK
 
@@ -228,17 +203,14 @@ def clear(client: ClientState, words: list[bytes]) -> str:
     "BF.POLICY",
     "key [ONFULL grow|rotate|reject|alert] [FULLAT share] [WARNAT share] [WARNWITHIN time] "
     "[GRACE time]",
-    least=1,
     most=None,
     write=True,
-    keys=_NAME,
     does="change",
 )
 def policy(client: ClientState, words: list[bytes]) -> dict[str, Any]:
     """Tell what happens when a filter is full, after changing what is given."""
     name, rest = words[0], words[1:]
-    if filter_at(client, name, "bf") is None:
-        raise failures.NOT_FOUND
+    existing_filter(client, name, "bf")
     if len(rest) % 2:
         raise wrong_arity("BF.POLICY")
     changes: dict[str, Any] = {}
@@ -256,10 +228,9 @@ def policy(client: ClientState, words: list[bytes]) -> dict[str, Any]:
     }
 
 
-@command("BF.ROTATE", "key", least=1, write=True, keys=_NAME, does="change")
+@command("BF.ROTATE", "key", write=True, does="change")
 def rotate(client: ClientState, words: list[bytes]) -> str:
     """Let a rotating filter begin a new generation now."""
-    if filter_at(client, words[0], "bf") is None:
-        raise failures.NOT_FOUND
+    existing_filter(client, words[0], "bf")
     client.context.commands.rotate(words[0])
     return OK

@@ -93,10 +93,8 @@ def make_default(client: ClientState, name: bytes) -> None:
     "key error_rate capacity [EXPANSION n] [NONSCALING] [KIND kind [WINDOW time] [GENERATIONS n] "
     "[COUNTERBITS 4|8] [REGIONS n]] [HASHER name] [ONFULL grow|rotate|reject|alert] [FULLAT share] "
     "[WARNAT share] [WARNWITHIN time] [GRACE time]",
-    least=3,
     most=None,
     write=True,
-    keys=(1, 1, 1),
     does="create",
 )
 def reserve(client: ClientState, words: list[bytes]) -> str:

@@ -13,14 +13,13 @@ from bloomery.service.resp.client import ClientState
 from bloomery.service.resp.handlers.membership import (
     contains,
     contains_many,
+    existing_filter,
     filter_at,
     filter_if_any,
 )
 from bloomery.service.resp.replies import OK, ArrayReply, Failure, Raw
 from bloomery.service.resp.table import command, wrong_arity
 from bloomery.service.slices import FEW
-
-_NAME = (1, 1, 1)
 
 
 def _make(client: ClientState, name: bytes, capacity: int, **chosen: int) -> None:
@@ -45,11 +44,8 @@ _OPTIONS = {
 @command(
     "CF.RESERVE",
     "key capacity [BUCKETSIZE n] [MAXITERATIONS n] [EXPANSION n]",
-    least=2,
     most=None,
     write=True,
-    group="cf",
-    keys=_NAME,
     does="create",
 )
 def reserve(client: ClientState, words: list[bytes]) -> str:
@@ -129,13 +125,13 @@ def _add_one(client: ClientState, words: list[bytes], new: bool) -> bool:
     return bool(done[0])
 
 
-@command("CF.ADD", "key item", least=2, write=True, group="cf", keys=_NAME, does="add")
+@command("CF.ADD", "key item", write=True, does="add")
 def add(client: ClientState, words: list[bytes]) -> bool:
     """Add a key, once more if it is there."""
     return _add_one(client, words, new=False)
 
 
-@command("CF.ADDNX", "key item", least=2, write=True, group="cf", keys=_NAME, does="add")
+@command("CF.ADDNX", "key item", write=True, does="add")
 def addnx(client: ClientState, words: list[bytes]) -> bool:
     """Add a key if it is definitely not there."""
     return _add_one(client, words, new=True)
@@ -195,51 +191,31 @@ def _as_replies(client: ClientState, replies: list[int], new: bool) -> list[Any]
     return list(replies)
 
 
-@command(
-    "CF.INSERT",
-    "key [CAPACITY n] [NOCREATE] ITEMS item [item ...]",
-    least=3,
-    most=None,
-    write=True,
-    group="cf",
-    keys=_NAME,
-    does="add",
-)
+@command("CF.INSERT", "key [CAPACITY n] [NOCREATE] ITEMS item [item ...]", write=True, does="add")
 def insert(client: ClientState, words: list[bytes]) -> Any:
     """Add keys, and make the filter if there is none: 1 each, -1 where it is full."""
     return _insert_words(client, words, "CF.INSERT")
 
 
-@command(
-    "CF.INSERTNX",
-    "key [CAPACITY n] [NOCREATE] ITEMS item [item ...]",
-    least=3,
-    most=None,
-    write=True,
-    group="cf",
-    keys=_NAME,
-    does="add",
-)
+@command("CF.INSERTNX", "key [CAPACITY n] [NOCREATE] ITEMS item [item ...]", write=True, does="add")
 def insertnx(client: ClientState, words: list[bytes]) -> Any:
     """Add those keys that are definitely not there: 1 added, 0 may be there, -1 full."""
     return _insert_words(client, words, "CF.INSERTNX")
 
 
-@command("CF.EXISTS", "key item", least=2, group="cf", keys=_NAME, does="contains")
+@command("CF.EXISTS", "key item", does="contains")
 def exists(client: ClientState, words: list[bytes]) -> bool:
     """Tell whether a key may have been added: 0 is certain."""
     return contains(client, words, "cf")[0]
 
 
-@command(
-    "CF.MEXISTS", "key item [item ...]", least=2, most=None, group="cf", keys=_NAME, does="contains"
-)
+@command("CF.MEXISTS", "key item [item ...]", does="contains")
 def mexists(client: ClientState, words: list[bytes]) -> Any:
     """Tell of each key whether it may have been added: 0 is certain."""
     return contains_many(client, words, "cf")
 
 
-@command("CF.COUNT", "key item", least=2, group="cf", keys=_NAME, does="contains")
+@command("CF.COUNT", "key item", does="contains")
 def count(client: ClientState, words: list[bytes]) -> int:
     """Tell how often a key was added, at most."""
     if filter_if_any(client, words[0], "cf") is None:
@@ -247,7 +223,7 @@ def count(client: ClientState, words: list[bytes]) -> int:
     return client.context.commands.count(words[0], words[1])
 
 
-@command("CF.DEL", "key item", least=2, write=True, group="cf", keys=_NAME, does="remove")
+@command("CF.DEL", "key item", write=True, does="remove")
 def delete(client: ClientState, words: list[bytes]) -> bool:
     """Take one copy of a key out: 1 if there was one."""
     if filter_if_any(client, words[0], "cf") is None:
@@ -255,12 +231,10 @@ def delete(client: ClientState, words: list[bytes]) -> bool:
     return bool(client.context.commands.remove(words[0], words[1:])[0][0])
 
 
-@command("CF.INFO", "key", least=1, group="cf", keys=_NAME, does="info")
+@command("CF.INFO", "key", does="info")
 def info(client: ClientState, words: list[bytes]) -> dict[str, int]:
     """Tell how a filter is built and what it holds."""
-    entry = filter_at(client, words[0], "cf")
-    if entry is None:
-        raise failures.NOT_FOUND
+    entry = existing_filter(client, words[0], "cf")
     cuckoo = entry.filter
     return {
         "Size": cuckoo.redis_size,
@@ -274,12 +248,10 @@ def info(client: ClientState, words: list[bytes]) -> dict[str, int]:
     }
 
 
-@command("CF.DEBUG", "key", least=1, group="cf", keys=_NAME, does="info")
+@command("CF.DEBUG", "key", does="info")
 def debug(client: ClientState, words: list[bytes]) -> bytes:
     """Tell how a filter is built, in one line."""
-    entry = filter_at(client, words[0], "cf")
-    if entry is None:
-        raise failures.NOT_FOUND
+    entry = existing_filter(client, words[0], "cf")
     cuckoo = entry.filter
     return (
         f"bktsize:{cuckoo.bucket_size} buckets:{cuckoo.num_buckets} items:{cuckoo.estimated_count} "
@@ -288,7 +260,7 @@ def debug(client: ClientState, words: list[bytes]) -> bytes:
     ).encode()
 
 
-@command("CF.COMPACT", "key", least=1, write=True, group="cf", keys=_NAME, does="change")
+@command("CF.COMPACT", "key", write=True, does="change")
 def compact(client: ClientState, words: list[bytes]) -> str:
     """Move keys from newer parts of a filter into older ones, where there is room."""
     if filter_if_any(client, words[0], "cf") is None:
@@ -297,22 +269,18 @@ def compact(client: ClientState, words: list[bytes]) -> str:
     return OK
 
 
-@command("CF.SCANDUMP", "key iterator", least=2, group="cf", keys=_NAME, does="export")
+@command("CF.SCANDUMP", "key iterator", does="export")
 def scandump(client: ClientState, words: list[bytes]) -> list[Any]:
     """Return a filter in parts: the next iterator and bytes; from 0 until it is 0 again."""
     iterator = integer(words[1])
     if iterator is None or iterator < 0:
         raise Failure("Invalid position")
-    entry = filter_at(client, words[0], "cf")
-    if entry is None:
-        raise failures.NOT_FOUND
+    entry = existing_filter(client, words[0], "cf")
     following, data = entry.filter.chunk(iterator)
     return [following, data or None]
 
 
-@command(
-    "CF.LOADCHUNK", "key iterator data", least=3, write=True, group="cf", keys=_NAME, does="import"
-)
+@command("CF.LOADCHUNK", "key iterator data", write=True, does="import")
 def loadchunk(client: ClientState, words: list[bytes]) -> str:
     """Take a part of a filter as SCANDUMP gave it, with the iterator that came with it."""
     name, iterator, data = words[0], integer(words[1]), words[2]

@@ -10,7 +10,7 @@ from bloomery.service.config.settings import Settings
 from bloomery.service.observe import logs
 from bloomery.service.resp.client import ClientState
 from bloomery.service.resp.replies import OK, Failure
-from bloomery.service.resp.table import command, help_of
+from bloomery.service.resp.table import command, help_command
 
 
 def _fixed(client: ClientState) -> dict[str, str]:
@@ -27,9 +27,7 @@ def _fixed(client: ClientState) -> dict[str, str]:
     }
 
 
-@command(
-    "CONFIG GET", "parameter [parameter ...]", least=1, most=None, group="server", does="server"
-)
+@command("CONFIG GET", "parameter [parameter ...]", group="server", does="server")
 def get(client: ClientState, words: list[bytes]) -> dict[bytes, bytes]:
     """Tell the settings whose names match."""
     matches = [glob(word.lower()) for word in words]
@@ -42,14 +40,7 @@ def get(client: ClientState, words: list[bytes]) -> dict[bytes, bytes]:
     }
 
 
-@command(
-    "CONFIG SET",
-    "parameter value [parameter value ...]",
-    least=2,
-    most=None,
-    group="server",
-    does="server",
-)
+@command("CONFIG SET", "parameter value [parameter value ...]", group="server", does="server")
 def set_(client: ClientState, words: list[bytes]) -> str:
     """Change settings: all of them, or none if one is wrong."""
     if len(words) % 2:
@@ -105,7 +96,4 @@ def rewrite(client: ClientState, words: list[bytes]) -> str:
     raise Failure(f"ERR Rewriting config file: change {client.context.config} by hand")
 
 
-@command("CONFIG HELP", group="server", does="session")
-def help_(client: ClientState, words: list[bytes]) -> list[str]:
-    """Tell what CONFIG can do."""
-    return help_of("CONFIG")
+help_command("CONFIG", "server")

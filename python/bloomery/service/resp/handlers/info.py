@@ -15,7 +15,7 @@ from bloomery.service.access.permissions import User
 from bloomery.service.resp.arguments import option, whole
 from bloomery.service.resp.client import ClientState
 from bloomery.service.resp.replies import OK, Failure, TextReply
-from bloomery.service.resp.table import command, help_of
+from bloomery.service.resp.table import command, help_command
 
 __all__ = ["MODULES", "REDIS_VERSION"]
 
@@ -196,7 +196,7 @@ _SECTIONS: dict[str, Callable[[ClientState, User], Facts]] = {
 _NAMING = ("recovery_problem_",)  # what may name filters
 
 
-@command("INFO", "[section [section ...]]", most=None, group="server", does="look")
+@command("INFO", "[section [section ...]]", group="server", does="look")
 def info(client: ClientState, words: list[bytes]) -> TextReply:
     """Tell about the server."""
     client.context.engine.begin()
@@ -240,7 +240,7 @@ def save(client: ClientState, words: list[bytes]) -> Awaitable[str]:
     return wait()
 
 
-@command("BGSAVE", "[SCHEDULE]", most=1, group="server", does="server")
+@command("BGSAVE", "[SCHEDULE]", group="server", does="server")
 def bgsave(client: ClientState, words: list[bytes]) -> str:
     """Begin a snapshot; LASTSAVE tells when it is made."""
     if words and option(words[0]) != "SCHEDULE":
@@ -257,15 +257,7 @@ def lastsave(client: ClientState, words: list[bytes]) -> int:
     return int(client.context.saving.last_save)
 
 
-@command(
-    "MEMORY USAGE",
-    "key [SAMPLES count]",
-    least=1,
-    most=3,
-    group="server",
-    keys=(2, 2, 1),
-    does="info",
-)
+@command("MEMORY USAGE", "key [SAMPLES count]", group="server", does="info")
 def memory_usage(client: ClientState, words: list[bytes]) -> int | None:
     """Tell how many bytes a filter takes."""
     if len(words) > 1:
@@ -284,7 +276,4 @@ def memory_usage(client: ClientState, words: list[bytes]) -> int | None:
     return size + _KEY_OVERHEAD + len(words[0])
 
 
-@command("MEMORY HELP", group="server", does="session")
-def memory_help(client: ClientState, words: list[bytes]) -> list[str]:
-    """Tell what MEMORY can do."""
-    return help_of("MEMORY")
+help_command("MEMORY", "server")

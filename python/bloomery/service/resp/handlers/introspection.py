@@ -8,7 +8,7 @@ from bloomery.service.access.glob import glob
 from bloomery.service.resp.arguments import option
 from bloomery.service.resp.client import ClientState
 from bloomery.service.resp.replies import Failure
-from bloomery.service.resp.table import COMMANDS, CONTAINERS, Command, command, find, help_of
+from bloomery.service.resp.table import COMMANDS, CONTAINERS, Command, command, find, help_command
 
 _CATEGORIES = {
     "bf": "@bloom",
@@ -108,13 +108,7 @@ def count(client: ClientState, words: list[bytes]) -> int:
     return len(_all())
 
 
-@command(
-    "COMMAND INFO",
-    "[command-name [command-name ...]]",
-    most=None,
-    group="connection",
-    does="session",
-)
+@command("COMMAND INFO", "[command-name [command-name ...]]", group="connection", does="session")
 def info(client: ClientState, words: list[bytes]) -> list[Any]:
     """Describe some commands; null for what is none."""
     if not words:
@@ -122,9 +116,7 @@ def info(client: ClientState, words: list[bytes]) -> list[Any]:
     return [None if entry is None else _described(entry) for entry in _named(words)]
 
 
-@command(
-    "COMMAND GETKEYS", "command [arg ...]", least=1, most=None, group="connection", does="session"
-)
+@command("COMMAND GETKEYS", "command [arg ...]", group="connection", does="session")
 def getkeys(client: ClientState, words: list[bytes]) -> list[bytes]:
     """Tell which words of a command are names of filters."""
     try:
@@ -154,13 +146,7 @@ def _documented(entry: Command) -> dict[bytes, Any]:
     return facts
 
 
-@command(
-    "COMMAND DOCS",
-    "[command-name [command-name ...]]",
-    most=None,
-    group="connection",
-    does="session",
-)
+@command("COMMAND DOCS", "[command-name [command-name ...]]", group="connection", does="session")
 def docs(client: ClientState, words: list[bytes]) -> dict[bytes, Any]:
     """Tell what commands do."""
     wanted = _named(words) if words else _all().values()
@@ -194,7 +180,4 @@ def list_(client: ClientState, words: list[bytes]) -> list[bytes]:
     return [entry.full_name.encode() for entry in entries]
 
 
-@command("COMMAND HELP", group="connection", does="session")
-def help_(client: ClientState, words: list[bytes]) -> list[str]:
-    """Tell what COMMAND can do."""
-    return help_of("COMMAND")
+help_command("COMMAND", "connection")

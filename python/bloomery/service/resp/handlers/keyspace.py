@@ -14,10 +14,9 @@ from bloomery.service.resp import limits
 from bloomery.service.resp.arguments import integer, option, whole
 from bloomery.service.resp.client import ClientState
 from bloomery.service.resp.replies import OK, Failure
-from bloomery.service.resp.table import Handler, command, help_of
+from bloomery.service.resp.table import command, help_command
 from bloomery.service.slices import FEW, batches, gathered
 
-_NAME, _NAMES = (1, 1, 1), (1, -1, 1)
 _SYNTAX = Failure("ERR syntax error")
 _NO_SUCH_KEY = Failure("ERR no such key")
 _MOST = (1 << 63) - 1
@@ -27,26 +26,8 @@ def _type(entry: Entry) -> str:
     return "MBbloomCF" if entry.settings.get("door") == "cf" else "MBbloom--"
 
 
-@command(
-    "DEL",
-    "key [key ...]",
-    least=1,
-    most=None,
-    write=True,
-    group="generic",
-    keys=_NAMES,
-    does="drop",
-)
-@command(
-    "UNLINK",
-    "key [key ...]",
-    least=1,
-    most=None,
-    write=True,
-    group="generic",
-    keys=_NAMES,
-    does="drop",
-)
+@command("DEL", "key [key ...]", write=True, group="generic", does="drop")
+@command("UNLINK", "key [key ...]", write=True, group="generic", does="drop")
 def delete(client: ClientState, words: list[bytes]) -> int | Awaitable[int]:
     """Drop filters, and tell how many there were."""
     if client.slices(words):
@@ -64,8 +45,8 @@ async def _drop_many(client: ClientState, names: list[bytes]) -> int:
     return dropped
 
 
-@command("EXISTS", "key [key ...]", least=1, most=None, group="generic", keys=_NAMES, does="info")
-@command("TOUCH", "key [key ...]", least=1, most=None, group="generic", keys=_NAMES, does="info")
+@command("EXISTS", "key [key ...]", group="generic", does="info")
+@command("TOUCH", "key [key ...]", group="generic", does="info")
 def exists(client: ClientState, words: list[bytes]) -> Any:
     """Tell how many of the names have a filter; one that is given twice counts twice."""
     find = client.context.engine.find
@@ -78,37 +59,34 @@ async def _counted(found: Awaitable[list[Any]]) -> int:
     return len(await found)
 
 
-@command("TYPE", "key", least=1, group="generic", keys=_NAME, does="info")
+@command("TYPE", "key", group="generic", does="info")
 def type_(client: ClientState, words: list[bytes]) -> str:
     """Tell which commands a filter answers to: MBbloom-- for BF, MBbloomCF for CF."""
     entry = client.context.engine.find(words[0])
     return "none" if entry is None else _type(entry)
 
 
-@command("OBJECT ENCODING", "key", least=1, group="generic", keys=(2, 2, 1), does="info")
+@command("OBJECT ENCODING", "key", group="generic", does="info")
 def encoding(client: ClientState, words: list[bytes]) -> bytes | None:
     """Accepted: all filters are raw."""
     return None if client.context.engine.find(words[0]) is None else b"raw"
 
 
-@command("OBJECT REFCOUNT", "key", least=1, group="generic", keys=(2, 2, 1), does="info")
+@command("OBJECT REFCOUNT", "key", group="generic", does="info")
 def refcount(client: ClientState, words: list[bytes]) -> int | None:
     """Accepted: every filter is there once."""
     return None if client.context.engine.find(words[0]) is None else 1
 
 
-@command("OBJECT IDLETIME", "key", least=1, group="generic", keys=(2, 2, 1), does="info")
-@command("OBJECT FREQ", "key", least=1, group="generic", keys=(2, 2, 1), does="info")
+@command("OBJECT IDLETIME", "key", group="generic", does="info")
+@command("OBJECT FREQ", "key", group="generic", does="info")
 def idletime(client: ClientState, words: list[bytes]) -> None:
     """Refused for a filter that is there: when it was last used is not kept."""
     if client.context.engine.find(words[0]) is not None:
         raise Failure("ERR when a filter was last used is not kept: none is ever evicted")
 
 
-@command("OBJECT HELP", group="generic", does="session")
-def object_help(client: ClientState, words: list[bytes]) -> list[str]:
-    """Tell what OBJECT can do."""
-    return help_of("OBJECT")
+help_command("OBJECT", "generic")
 
 
 # Which there are: those that are one's own to use.
@@ -119,7 +97,7 @@ def _user(client: ClientState) -> User:
     return client.user
 
 
-@command("KEYS", "pattern", least=1, group="generic", does="look")
+@command("KEYS", "pattern", group="generic", does="look")
 def keys(client: ClientState, words: list[bytes]) -> Any:
     """Tell every name that matches a pattern and is one's own to use."""
     user, match, names = _user(client), glob(words[0]), client.context.commands.listing.names()
@@ -136,7 +114,6 @@ def keys(client: ClientState, words: list[bytes]) -> Any:
 @command(
     "SCAN",
     "cursor [MATCH pattern] [COUNT count] [TYPE type]",
-    least=1,
     most=None,
     group="generic",
     does="look",
@@ -200,8 +177,8 @@ def dbsize(client: ClientState, words: list[bytes]) -> Any:
     return _counted(gathered(commands.listing.names(), user.covers))
 
 
-@command("FLUSHALL", "[ASYNC|SYNC]", most=1, write=True, group="server", does="server")
-@command("FLUSHDB", "[ASYNC|SYNC]", most=1, write=True, group="server", does="server")
+@command("FLUSHALL", "[ASYNC|SYNC]", write=True, group="server", does="server")
+@command("FLUSHDB", "[ASYNC|SYNC]", write=True, group="server", does="server")
 def flush(client: ClientState, words: list[bytes]) -> str | Awaitable[str]:
     """Drop every filter."""
     if words and option(words[0]) not in ("ASYNC", "SYNC"):
@@ -230,9 +207,7 @@ async def _flush_many(client: ClientState, names: list[bytes]) -> str:
 # Other names.
 
 
-@command(
-    "RENAME", "key newkey", least=2, write=True, group="generic", keys=(1, 2, 1), does="change"
-)
+@command("RENAME", "key newkey", write=True, group="generic", keys=(1, 2, 1), does="change")
 def rename(client: ClientState, words: list[bytes]) -> str:
     """Give a filter another name; a filter that had it is dropped."""
     if client.context.engine.find(words[0]) is None:
@@ -241,9 +216,7 @@ def rename(client: ClientState, words: list[bytes]) -> str:
     return OK
 
 
-@command(
-    "RENAMENX", "key newkey", least=2, write=True, group="generic", keys=(1, 2, 1), does="change"
-)
+@command("RENAMENX", "key newkey", write=True, group="generic", keys=(1, 2, 1), does="change")
 def renamenx(client: ClientState, words: list[bytes]) -> int:
     """Give a filter another name: 0 if that has a filter."""
     find = client.context.engine.find
@@ -258,7 +231,6 @@ def renamenx(client: ClientState, words: list[bytes]) -> int:
 @command(
     "COPY",
     "source destination [DB destination-db] [REPLACE]",
-    least=2,
     most=None,
     write=True,
     group="generic",
@@ -312,19 +284,8 @@ def _expire(name: str, unit: int, since_now: bool) -> None:
     unix = "" if since_now else "unix-time-"
     when = f"in so many {what}" if since_now else f"at a Unix time in {what}"
     handler.__doc__ = f"Let a filter end {when}: 0 if there is none, or the condition is not met."
-    _enter(
-        name,
-        f"key {unix}{what} [NX|XX|GT|LT]",
-        handler,
-        does="change",
-        least=2,
-        most=None,
-        write=True,
-    )
-
-
-def _enter(name: str, grammar: str, handler: Handler, **more: Any) -> None:
-    command(name, grammar, group="generic", keys=_NAME, **more)(handler)
+    grammar = f"key {unix}{what} [NX|XX|GT|LT]"
+    command(name, grammar, most=None, write=True, group="generic", does="change")(handler)
 
 
 def _conditions(words: list[bytes]) -> set[str]:
@@ -368,7 +329,7 @@ def _tell(name: str, unit: int, since_now: bool) -> None:
     what = "seconds" if unit == 1000 else "milliseconds"
     when = f"in how many {what}" if since_now else f"at which Unix time in {what}"
     handler.__doc__ = f"Tell {when} a filter ends: -1 never, -2 there is none."
-    _enter(name, "key", handler, does="info", least=1)
+    command(name, "key", group="generic", does="info")(handler)
 
 
 for _prefix, _unit in (("", 1000), ("P", 1)):
@@ -378,7 +339,7 @@ for _prefix, _unit in (("", 1000), ("P", 1)):
     _tell(f"{_prefix}EXPIRETIME", _unit, since_now=False)
 
 
-@command("PERSIST", "key", least=1, write=True, group="generic", keys=_NAME, does="change")
+@command("PERSIST", "key", write=True, group="generic", does="change")
 def persist(client: ClientState, words: list[bytes]) -> int:
     """Let a filter not end: 0 if it does not, or there is none."""
     entry = client.context.engine.find(words[0])

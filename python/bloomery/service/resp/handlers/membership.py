@@ -11,7 +11,7 @@ from bloomery.service.resp.client import ClientState
 from bloomery.service.resp.replies import ArrayReply, Failure, Raw
 from bloomery.service.slices import batches
 
-__all__ = ["contains", "contains_many", "filter_at", "filter_if_any", "read"]
+__all__ = ["contains", "contains_many", "existing_filter", "filter_at", "filter_if_any", "read"]
 
 
 def filter_at(client: ClientState, name: bytes, family: str) -> Entry | None:
@@ -20,6 +20,14 @@ def filter_at(client: ClientState, name: bytes, family: str) -> Entry | None:
     entry = client.context.engine.find(name)
     if entry is not None and entry.settings.get("door", "bf") != family:
         raise failures.WRONG_TYPE
+    return entry
+
+
+def existing_filter(client: ClientState, name: bytes, family: str) -> Entry:
+    """Return the filter of a name; an error if there is none, or one of another family."""
+    entry = filter_at(client, name, family)
+    if entry is None:
+        raise failures.NOT_FOUND
     return entry
 
 

@@ -11,7 +11,7 @@ from bloomery.service.resp.replies import Failure
 from bloomery.service.resp.table import command
 
 
-@command("WAIT", "numreplicas timeout", least=2, group="connection", does="session")
+@command("WAIT", "numreplicas timeout", group="connection", does="session")
 def wait(client: ClientState, words: list[bytes]) -> int | Awaitable[int]:
     """Tell how many replicas have what this client wrote: 0, once the milliseconds are over."""
     replicas, timeout = whole(words[0]), integer(words[1])

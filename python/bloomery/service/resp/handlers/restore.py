@@ -12,11 +12,10 @@ from bloomery.service.resp.client import ClientState
 from bloomery.service.resp.replies import OK, Failure
 from bloomery.service.resp.table import command
 
-_NAME = (1, 1, 1)
 _BAD_PAYLOAD = Failure("ERR DUMP payload version or checksum are wrong")
 
 
-@command("DUMP", "key", least=1, group="generic", keys=_NAME, does="export")
+@command("DUMP", "key", group="generic", does="export")
 def dump(client: ClientState, words: list[bytes]) -> bytes | None:
     """Return a filter as a file of ours has it, for RESTORE; null if there is none."""
     entry = client.context.engine.find(words[0])
@@ -36,11 +35,9 @@ def dump(client: ClientState, words: list[bytes]) -> bytes | None:
 @command(
     "RESTORE",
     "key ttl serialized-value [REPLACE] [ABSTTL] [IDLETIME seconds] [FREQ frequency]",
-    least=3,
     most=None,
     write=True,
     group="generic",
-    keys=_NAME,
     does="import",
 )
 def restore(client: ClientState, words: list[bytes]) -> str:

@@ -14,7 +14,7 @@ from bloomery.service.resp.client import ClientState, Connected
 from bloomery.service.resp.handlers import transactions
 from bloomery.service.resp.handlers.info import MODULES, REDIS_VERSION
 from bloomery.service.resp.replies import OK, Failure, TextReply
-from bloomery.service.resp.table import command, help_of
+from bloomery.service.resp.table import command, help_command
 
 _SYNTAX = Failure("ERR syntax error")
 _NO_LOGIN = Failure(
@@ -30,10 +30,7 @@ def modules(client: ClientState, words: list[bytes]) -> list[dict[bytes, Any]]:
     return MODULES
 
 
-@command("MODULE HELP", group="server", does="session")
-def module_help(client: ClientState, words: list[bytes]) -> list[str]:
-    """Tell what MODULE can do."""
-    return help_of("MODULE")
+help_command("MODULE", "server")
 
 
 def _label(word: bytes, what: str) -> bytes:
@@ -127,7 +124,7 @@ def _greet(client: ClientState, protocol: int, name: bytes) -> dict[bytes, Any]:
     }
 
 
-@command("AUTH", "[username] password", least=1, most=None, group="connection", does="connect")
+@command("AUTH", "[username] password", most=None, group="connection", does="connect")
 def auth(client: ClientState, words: list[bytes]) -> str | Awaitable[str]:
     """Log in: a name and a password or token, a token, or the password of the user `default`."""
     if len(words) > 2:
@@ -158,10 +155,7 @@ def whoami(client: ClientState, words: list[bytes]) -> bytes:
     return _user(client).encode()
 
 
-@command("ACL HELP", group="connection", does="session")
-def acl_help(client: ClientState, words: list[bytes]) -> list[str]:
-    """Tell what ACL can do."""
-    return help_of("ACL")
+help_command("ACL", "connection")
 
 
 def _user(client: ClientState) -> str:
@@ -175,19 +169,19 @@ def _message(word: bytes) -> bytes:
     return word
 
 
-@command("PING", "[message]", most=1, group="connection", does="session")
+@command("PING", "[message]", group="connection", does="session")
 def ping(client: ClientState, words: list[bytes]) -> str | bytes:
     """Answer PONG, or the message."""
     return _message(words[0]) if words else "PONG"
 
 
-@command("ECHO", "message", least=1, group="connection", does="session")
+@command("ECHO", "message", group="connection", does="session")
 def echo(client: ClientState, words: list[bytes]) -> bytes:
     """Answer the message."""
     return _message(words[0])
 
 
-@command("SELECT", "index", least=1, group="connection", does="session")
+@command("SELECT", "index", group="connection", does="session")
 def select(client: ClientState, words: list[bytes]) -> str:
     """Choose a database: there is one, 0."""
     if whole(words[0]) != 0:
@@ -195,7 +189,7 @@ def select(client: ClientState, words: list[bytes]) -> str:
     return OK
 
 
-@command("QUIT", group="connection", most=None, does="connect")
+@command("QUIT", most=None, group="connection", does="connect")
 def quit(client: ClientState, words: list[bytes]) -> str:
     """Close the connection after this reply."""
     client.closing = True
@@ -253,11 +247,7 @@ def client_info(client: ClientState, words: list[bytes]) -> TextReply:
 
 
 @command(
-    "CLIENT LIST",
-    "[TYPE type] [ID client-id [client-id ...]]",
-    most=None,
-    group="connection",
-    does="server",
+    "CLIENT LIST", "[TYPE type] [ID client-id [client-id ...]]", group="connection", does="server"
 )
 def client_list(client: ClientState, words: list[bytes]) -> TextReply:
     """Tell about every connection."""
@@ -285,7 +275,7 @@ def _number(word: bytes) -> int:
     return number
 
 
-@command("CLIENT SETNAME", "connection-name", least=1, group="connection", does="session")
+@command("CLIENT SETNAME", "connection-name", group="connection", does="session")
 def client_setname(client: ClientState, words: list[bytes]) -> str:
     """Give this connection a name."""
     client.name = _label(words[0], "Client names")
@@ -298,7 +288,7 @@ def client_getname(client: ClientState, words: list[bytes]) -> bytes | None:
     return client.name or None
 
 
-@command("CLIENT SETINFO", "LIB-NAME|LIB-VER value", least=2, group="connection", does="session")
+@command("CLIENT SETINFO", "LIB-NAME|LIB-VER value", group="connection", does="session")
 def client_setinfo(client: ClientState, words: list[bytes]) -> str:
     """Tell which library the client uses."""
     which = option(words[0])
@@ -312,8 +302,8 @@ def client_setinfo(client: ClientState, words: list[bytes]) -> str:
     return OK
 
 
-@command("CLIENT NO-EVICT", "ON|OFF", least=1, group="connection", does="session")
-@command("CLIENT NO-TOUCH", "ON|OFF", least=1, group="connection", does="session")
+@command("CLIENT NO-EVICT", "ON|OFF", group="connection", does="session")
+@command("CLIENT NO-TOUCH", "ON|OFF", group="connection", does="session")
 def client_no(client: ClientState, words: list[bytes]) -> str:
     """Accepted: nothing is evicted here, and no filter knows when it was asked last."""
     if option(words[0]) not in ("ON", "OFF"):
@@ -377,7 +367,4 @@ def _close(client: ClientState, wanted: dict[str, object], *, skip_me: bool) -> 
     return closed
 
 
-@command("CLIENT HELP", group="connection", does="session")
-def client_help(client: ClientState, words: list[bytes]) -> list[str]:
-    """Tell what CLIENT can do."""
-    return help_of("CLIENT")
+help_command("CLIENT", "connection")

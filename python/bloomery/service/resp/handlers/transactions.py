@@ -145,9 +145,7 @@ def discard(client: ClientState, words: list[bytes]) -> str:
     return OK
 
 
-@command(
-    "WATCH", "key [key ...]", least=1, most=None, group="transactions", keys=(1, -1, 1), does="info"
-)
+@command("WATCH", "key [key ...]", group="transactions", does="info")
 def watch(client: ClientState, words: list[bytes]) -> str:
     """Let the next EXEC do nothing if one of these filters is changed before it."""
     if client.queue is not None:

@@ -45,15 +45,15 @@ def test_errors(text: str, error: type[Exception]) -> None:
 
 def test_figures_of_both_protocols() -> None:
     """A flat list or a map; more fields than RedisBloom's are let through."""
-    flat = parse.figures("a", [*INFO, b"Expansion rate", None, b"Error rate", b"0.01"])
+    flat = parse.info("a", [*INFO, b"Expansion rate", None, b"Error rate", b"0.01"])
     assert flat["Capacity"] == 100
     assert flat["Expansion rate"] is None
     pairs = dict(zip(INFO[::2], INFO[1::2], strict=True))
-    assert parse.figures("a", pairs)["Size"] == 240
+    assert parse.info("a", pairs)["Size"] == 240
     wrong: list[Any] = [None, 5, [1], INFO[:-1], INFO[2:], [*INFO[:-1], b"3"], [*INFO[:-1], -3], {}]
     for reply in wrong:
         with pytest.raises(CorruptData):
-            parse.figures("a", reply)
+            parse.info("a", reply)
 
 
 def test_capacity_of_both_protocols() -> None:

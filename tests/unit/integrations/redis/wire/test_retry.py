@@ -1,4 +1,4 @@
-"""Who is asked again, and for how long, without a server."""
+"""What is sent again after a failover or a lost connection, and for how long: no server."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ from redis.exceptions import (
 
 from bloomery.errors import StoreRefused, StoreUnavailable
 from bloomery.integrations.redis.wire.flow import Ask, packed
-from bloomery.integrations.redis.wire.retry import Round, single_commands
+from bloomery.integrations.redis.wire.retry import RoundTrip, single_commands
 
 GET = packed(("GET", "a"))
 SET = packed(("SET", "a", "b\r\n$1\r\n"))
 
 
-def begun(again: bool = True, timeout: float = 5.0) -> Round:
+def begun(again: bool = True, timeout: float = 5.0) -> RoundTrip:
     """A round of one ask with three commands."""
-    return Round([Ask(b"a", GET + SET + GET, 3, again)], timeout, "somewhere")
+    return RoundTrip([Ask(b"a", GET + SET + GET, 3, again)], timeout, "somewhere")
 
 
 @given(st.lists(st.lists(st.binary(max_size=20), min_size=1, max_size=4), max_size=5))
@@ -58,11 +58,11 @@ PASSING: list[Any] = [
 def test_whole_or_in_part(problem: Any) -> None:
     """What may be sent twice is sent whole; else only what was refused, and replies stay."""
     whole = begun()
-    assert whole.read(whole.left[0], [1, problem, 3], "cluster")
+    assert whole.refused(whole.left[0], [1, problem, 3], "cluster")
     assert whole.pause() == 0.0
     assert [(part.data, part.count) for part in whole.left] == [(GET + SET + GET, 3)]
     once = begun(again=False)
-    assert once.read(once.left[0], [1, problem, problem], "cluster")
+    assert once.refused(once.left[0], [1, problem, problem], "cluster")
     assert once.pause() == 0.0
     assert [(part.data, part.count) for part in once.left] == [(SET + GET, 2)]
     once.answered(once.left[0], [b"two", b"three"])
@@ -74,10 +74,10 @@ def test_asking() -> None:
     """ASK is followed to where it leads, with ASKING before each command."""
     for again, sent in ((True, [GET, SET, GET]), (False, [SET])):
         trip = begun(again)
-        assert trip.read(trip.left[0], [1, AskError("1 host:5"), 3], "cluster")
+        assert trip.refused(trip.left[0], [1, AskError("1 host:5"), 3], "cluster")
         assert trip.pause() == 0.0
         (part,) = trip.left
-        assert part.asked == ("host", 5)
+        assert part.redirect == ("host", 5)
         assert not trip.moved
         asking = packed(("ASKING",))
         assert single_commands(part.data) == [one for cmd in sent for one in (asking, cmd)]
@@ -88,16 +88,16 @@ def test_asking() -> None:
 def test_one_server() -> None:
     """A plain client is told MOVED and READONLY as they are; a replica is tried once more."""
     trip = begun()
-    assert not trip.read(trip.left[0], [1, MovedError("1 host:5"), 3], "single")
+    assert not trip.refused(trip.left[0], [1, MovedError("1 host:5"), 3], "single")
     assert trip.pause() is None
     trip = begun()
-    assert trip.read(trip.left[0], [1, ReadOnlyError("no"), 3], "single")
+    assert trip.refused(trip.left[0], [1, ReadOnlyError("no"), 3], "single")
     assert trip.pause() == 0.0
-    assert not trip.read(trip.left[0], [1, ReadOnlyError("no"), 3], "single")
+    assert not trip.refused(trip.left[0], [1, ReadOnlyError("no"), 3], "single")
     assert trip.pause() is None
     assert isinstance(trip.replies[0][1], ReadOnlyError)
     trip = begun()
-    assert not trip.read(trip.left[0], [ResponseError("ERR"), 2, 3], "cluster")
+    assert not trip.refused(trip.left[0], [ResponseError("ERR"), 2, 3], "cluster")
     assert trip.pause() is None
 
 

@@ -1,4 +1,4 @@
-"""How long a filter in Redis lives."""
+"""The time to live of a filter in Redis: checked, set and asked for."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from bloomery.integrations.redis.wire.flow import Flow, command
 if TYPE_CHECKING:
     from bloomery.integrations.redis.naming import Keys
 
-__all__ = ["ending", "left", "milliseconds"]
+__all__ = ["expire_command", "milliseconds", "time_left"]
 
 _LONGEST_LIFE = 1e10  # seconds: 300 years
 
 
 def milliseconds(seconds: Any, what: str = "ttl") -> int | None:
-    """Check a time to live; what Redis takes."""
+    """Check a time to live in seconds; return it as Redis takes it."""
     if seconds is None:
         return None
     right = isinstance(seconds, int | float) and not isinstance(seconds, bool)
@@ -28,13 +28,14 @@ def milliseconds(seconds: Any, what: str = "ttl") -> int | None:
     return max(1, round(float(seconds) * 1000))
 
 
-def ending(key: bytes, life: int | None, more: int = 0) -> tuple[bytes | str | int, ...]:
-    """Return the words that let a key end in so many milliseconds, or never."""
+def expire_command(key: bytes, life: int | None, more: int = 0) -> tuple[bytes | str | int, ...]:
+    """Return the command that lets a key expire in so many milliseconds, or never."""
     return ("PERSIST", key) if life is None else ("PEXPIRE", key, life + more)
 
 
-def left(keys: Keys) -> Flow[float | None]:
-    """Seconds that a filter has left, or None: it does not end. UnknownFilter if it is gone."""
+def time_left(keys: Keys) -> Flow[float | None]:
+    """Return the seconds until a filter expires, or None if it does not; UnknownFilter if it is
+    gone."""
     [some] = yield [command(keys.config, "PTTL", keys.config)]
     [rest] = checked(some)
     if not isinstance(rest, int) or rest == -2:

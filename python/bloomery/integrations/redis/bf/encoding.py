@@ -1,4 +1,4 @@
-"""Keys as a server with BF.* gets them: as bytes, for it hashes them itself.
+"""How keys are encoded for a server with BF.*, which hashes bytes itself.
 
 Text and bytes go as their bytes, as every other client of that server sends them. What else can be
 a key (an int, a UUID, a datetime, a tuple) goes as two bytes that no UTF-8 begins with and its
@@ -17,7 +17,7 @@ from bloomery.errors import BloomeryError, UnsupportedBatch
 if TYPE_CHECKING:
     from bloomery.types import Batch, Key
 
-__all__ = ["MARK", "rows", "sent"]
+__all__ = ["MARK", "encoded", "rows"]
 
 MARK = b"\xff\x00"
 _TEXT = b"\x00"  # what the canonical bytes of text and bytes begin with
@@ -27,7 +27,7 @@ _LISTS = ("to_pylist", "to_list", "tolist")
 _ONE = (str, bytes, bytearray)  # keys, and no batches
 
 
-def sent(key: Key) -> bytes:
+def encoded(key: Key) -> bytes:
     """Return the bytes that stand for a key."""
     if type(key) is str:
         return key.encode()  # which `rows` has tried
@@ -47,15 +47,15 @@ def rows(places: _native.Places, keys: Batch) -> tuple[Sequence[Any], bytes, boo
     """
     if isinstance(keys, list | tuple):
         return keys, *places.hashes(keys)
-    turned = next((turn for name in _LISTS if (turn := getattr(keys, name, None))), None)
+    to_list = next((turn for name in _LISTS if (turn := getattr(keys, name, None))), None)
     table = hasattr(keys, "__arrow_c_stream__") or hasattr(keys, "__arrow_c_array__")
-    if not (turned or table or isinstance(keys, _ONE)) and isinstance(keys, Iterable):
-        found: list[Any] = [*keys]  # at once: some can be read only once
-        return found, *places.hashes(found)
+    if not (to_list or table or isinstance(keys, _ONE)) and isinstance(keys, Iterable):
+        batch: list[Any] = [*keys]  # at once: some can be read only once
+        return batch, *places.hashes(batch)
     hashes, array = places.hashes(keys)
     try:
-        found = turned() if turned is not None else []
-        same = places.hashes(found)[0] == hashes
+        batch = to_list() if to_list is not None else []
+        same = places.hashes(batch)[0] == hashes
     except BloomeryError:  # rows of a table, which are no keys
         same = False
     if not same:
@@ -63,4 +63,4 @@ def rows(places: _native.Places, keys: Batch) -> tuple[Sequence[Any], bytes, boo
             f"the keys of this {type(keys).__name__} cannot be read one by one, as a server with "
             "BF.* needs them: pass a list, or one of its columns"
         )
-    return found, hashes, array
+    return batch, hashes, array

@@ -1,4 +1,4 @@
-"""What the header of a filter in Redis says, and how full it is."""
+"""The header of a filter in Redis: what it was made with, and from that how full it is."""
 
 from __future__ import annotations
 
@@ -8,13 +8,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from bloomery import _native, sizing
 
 if TYPE_CHECKING:
-    from bloomery.integrations.redis.config import Config
     from bloomery.types import Hasher, Layout
 
-__all__ = ["Counting", "Settings", "figures"]
+__all__ = ["CountingHeader", "PlainHeader", "plain_info"]
 
 
-class Settings(NamedTuple):
+class PlainHeader(NamedTuple):
     """What the header of a plain filter says."""
 
     capacity: int
@@ -27,9 +26,9 @@ class Settings(NamedTuple):
     seed: int
 
     @classmethod
-    def of(cls, config: Config) -> Settings:
-        """Read them."""
-        return cls(*_native.parse_header(config.header, None)[:8])
+    def of(cls, header: bytes) -> PlainHeader:
+        """Read it."""
+        return cls(*_native.parse_header(header, None)[:8])
 
     @property
     def nbytes(self) -> int:
@@ -37,7 +36,7 @@ class Settings(NamedTuple):
         return -(-self.num_bits // 512) * 64
 
 
-class Counting(NamedTuple):
+class CountingHeader(NamedTuple):
     """What the header of a counting filter says (docs/format.md)."""
 
     capacity: int
@@ -45,33 +44,33 @@ class Counting(NamedTuple):
     counter_bits: int
 
     @classmethod
-    def of(cls, header: bytes) -> Counting:
+    def of(cls, header: bytes) -> CountingHeader:
         """Read it."""
         capacity, error_rate = struct.unpack_from("<Qd", header, 24)
         [counter_bits] = struct.unpack_from("<Q", header, 64)
         return cls(capacity, error_rate, counter_bits)
 
 
-def figures(config: Config, bits_set: int) -> dict[str, Any]:
-    """All of it, as `BloomFilter.info()` has it, from the number of bits that are set.
+def plain_info(header: bytes, kind: str, shards: int, bits_set: int) -> dict[str, Any]:
+    """Return what `BloomFilter.info()` does, from the number of bits that are set.
 
     A local filter looks into each line for its error rate; here it is what so many keys make of
     such a filter.
     """
-    found = Settings.of(config)
-    shape = found.layout, found.num_bits, found.num_hashes, found.lines_per_key
+    made = PlainHeader.of(header)
+    shape = made.layout, made.num_bits, made.num_hashes, made.lines_per_key
     count = sizing.estimated_count(*shape, bits_set)
     rate = sizing.expected_error_rate(*shape, count) if bits_set else 0.0
-    error = sizing.count_error(*shape, found.capacity)
+    error = sizing.count_error(*shape, made.capacity)
     return {
-        "kind": config.kind,
-        **found._asdict(),
-        "seed": "secret" if found.hasher == "siphash" else found.seed,
-        "shards": config.shards,
-        "nbytes": found.nbytes,
-        "bits_per_key": found.num_bits / found.capacity,
-        "fill_ratio": bits_set / found.num_bits,
+        "kind": kind,
+        **made._asdict(),
+        "seed": "secret" if made.hasher == "siphash" else made.seed,
+        "shards": shards,
+        "nbytes": made.nbytes,
+        "bits_per_key": made.num_bits / made.capacity,
+        "fill_ratio": bits_set / made.num_bits,
         "estimated_count": round(count),
         "estimated_error_rate": rate,
-        "saturated": sizing.is_beyond(count, found.capacity, error) and rate > found.error_rate,
+        "saturated": sizing.is_beyond(count, made.capacity, error) and rate > made.error_rate,
     }

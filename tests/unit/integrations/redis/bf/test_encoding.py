@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from bloomery import _native
 from bloomery.errors import InvalidKey, NullKey, UnsupportedBatch, UnsupportedKey
-from bloomery.integrations.redis.bf.keys import MARK, rows, sent
-from bloomery.integrations.redis.bf.making import planned_bf
+from bloomery.integrations.redis.bf.create import planned_bf
+from bloomery.integrations.redis.bf.encoding import MARK, encoded, rows
 from conftest import require
 
 PLACES = _native.Places(planned_bf(1000, 0.01, 1).header, 64)
@@ -26,13 +26,13 @@ KEYS = st.recursive(PLAIN, lambda inner: st.lists(inner, max_size=3).map(tuple),
 def test_distinct_keys_stay_distinct(one: Any, other: Any) -> None:
     """Two keys are sent as the same bytes exactly if filters take them for one."""
     same = _native.canonical(one) == _native.canonical(other)
-    assert (sent(one) == sent(other)) == same
+    assert (encoded(one) == encoded(other)) == same
 
 
 @given(st.one_of(st.text(), st.binary().filter(lambda data: not data.startswith(MARK))))
 def test_text_and_bytes_go_as_other_clients_send_them(key: str | bytes) -> None:
     """So that one who adds by redis-py and one who asks by bloomery mean the same key."""
-    assert sent(key) == (key.encode() if isinstance(key, str) else key)
+    assert encoded(key) == (key.encode() if isinstance(key, str) else key)
 
 
 def test_batches_are_read_row_by_row() -> None:

@@ -1,4 +1,4 @@
-"""Making and finding filters behind BF.*.
+"""Filters of BF.*: planned, created, and asked what they are.
 
 The configuration is beside the filter, as for bits. `bloomery serve` keeps filters and no strings:
 there the filter itself is asked what it was made for.
@@ -21,23 +21,22 @@ from bloomery.errors import (
 from bloomery.integrations.redis.bf import parse
 from bloomery.integrations.redis.bf.filter import reserve, share
 from bloomery.integrations.redis.bits.strings import proposal
-from bloomery.integrations.redis.config import Config
-from bloomery.integrations.redis.lifetimes import ending, milliseconds
-from bloomery.integrations.redis.planning import planned
+from bloomery.integrations.redis.config import Config, planned
+from bloomery.integrations.redis.expiry import expire_command, milliseconds
 from bloomery.integrations.redis.wire.failures import checked
 from bloomery.integrations.redis.wire.flow import Ask, Flow, command, commands, packed
 
 if TYPE_CHECKING:
     from bloomery.integrations.redis.naming import Keys
 
-__all__ = ["create", "described", "planned_bf"]
+__all__ = ["create_bf", "describe_bf", "planned_bf"]
 
 _MOST_SHARDS = 16_384
 _KINDS = ("bloom", "scalable")  # of `bloomery serve`, whose keys stay
 
 
 def planned_bf(capacity: int, error_rate: float, shards: object) -> Config:
-    """The configuration of a filter of this size; one filter of the server's if not told else."""
+    """Return the configuration of a filter of this size: one shard, unless `shards` says more."""
     count = 1 if shards == "auto" else shards
     if type(count) is not int or not 1 <= count <= min(capacity, _MOST_SHARDS):
         raise InvalidParameter(
@@ -48,28 +47,29 @@ def planned_bf(capacity: int, error_rate: float, shards: object) -> Config:
     return replace(config, shards=count, backend="bf")
 
 
-def create(keys: Keys, wanted: Config, ttl: float | None) -> Flow[Config]:
+def create_bf(keys: Keys, wanted: Config, ttl: float | None) -> Flow[Config]:
     """Make a filter unless there is just such a one; FilterExists if there is another."""
     life = milliseconds(ttl)
-    [[mine, held, left]] = yield [proposal(keys, wanted, life)]
-    if parse.unknown(held):
+    [[written, stored, remaining]] = yield [proposal(keys, wanted, life)]
+    if parse.unknown(stored):
         return (yield from _create_alone(keys, wanted, life))
-    found = Config.from_json(keys.name, checked([mine, held, left])[1])
-    found.require_same(keys.name, wanted)
-    if found.made:
-        return found
+    config = Config.from_json(keys.name, checked([written, stored, remaining])[1])
+    config.require_same(keys.name, wanted)
+    if config.made:
+        return config
     try:
         # As long as the configuration: its creator may have died, and have wanted another end.
-        yield from _reserve(keys, wanted, left if isinstance(left, int) and left >= 0 else None)
+        ends = isinstance(remaining, int) and remaining >= 0
+        yield from _reserve(keys, wanted, remaining if ends else None)
     except (FilterExists, InvalidParameter):
         # So it is for everybody, and nothing was made that the configuration could be of.
-        if mine is not None:
+        if written is not None:
             yield [command(keys.config, "UNLINK", keys.config)]
         raise
-    found = found.settled()
-    [some] = yield [command(keys.config, "SET", keys.config, found.to_json(), "XX", "KEEPTTL")]
-    checked(some)
-    return found
+    config = config.settled()
+    [replies] = yield [command(keys.config, "SET", keys.config, config.to_json(), "XX", "KEEPTTL")]
+    checked(replies)
+    return config
 
 
 def _reserve(keys: Keys, wanted: Config, life: int | None) -> Flow[None]:
@@ -79,11 +79,13 @@ def _reserve(keys: Keys, wanted: Config, life: int | None) -> Flow[None]:
     for name in keys.bits(wanted.shards):
         # What remains of one that expires at this moment stays, with its keys.
         about = ("BF.INFO", name, "CAPACITY")
-        asks.append(commands(name, reserve(name, size, rate), about, ending(name, life)))
-    for name, (made, held, ended) in zip(keys.bits(wanted.shards), (yield asks), strict=True):
-        _check_reserved(keys, made)
-        checked([ended])
-        if parse.capacity(keys.name, held) < size:
+        asks.append(commands(name, reserve(name, size, rate), about, expire_command(name, life)))
+    for name, (reply, capacity, expired) in zip(
+        keys.bits(wanted.shards), (yield asks), strict=True
+    ):
+        _check_reserved(keys, reply)
+        checked([expired])
+        if parse.capacity(keys.name, capacity) < size:
             raise FilterExists(
                 f"another filter is at {name.decode()!r}, made for fewer keys: delete it, or take "
                 "another name"
@@ -91,27 +93,27 @@ def _reserve(keys: Keys, wanted: Config, life: int | None) -> Flow[None]:
 
 
 def _create_alone(keys: Keys, wanted: Config, life: int | None) -> Flow[Config]:
-    """Make a filter where nothing can be kept beside it."""
+    """Make a filter on a server that keeps no strings, so no configuration either."""
     if wanted.shards > 1:
         raise InvalidParameter(
             f"shards is {wanted.shards}, must be 1: this server keeps no strings, so that nobody "
             "who opens the filter could know of them"
         )
     [name] = keys.bits(1)
-    [[made]] = yield [command(name, *reserve(name, *_size(wanted)))]
-    _check_reserved(keys, made)
-    if isinstance(made, Exception):
-        found = yield from described(keys)
-        _require_same(keys.name, found, wanted)
-        return found
+    [[reply]] = yield [command(name, *reserve(name, *_size(wanted)))]
+    _check_reserved(keys, reply)
+    if isinstance(reply, Exception):
+        config = yield from describe_bf(keys)
+        _require_same(keys.name, config, wanted)
+        return config
     if life is not None:
-        [some] = yield [command(name, *ending(name, life))]
-        checked(some)
+        [replies] = yield [command(name, *expire_command(name, life))]
+        checked(replies)
     return wanted.settled()
 
 
 def _check_reserved(keys: Keys, reply: Any) -> None:
-    """Raise unless a filter is there now, whoever made it."""
+    """Raise unless the reply to BF.RESERVE says that the filter exists now, whoever made it."""
     if parse.unknown(reply):
         raise InvalidParameter(
             "backend is 'bf', and this server has no BF.* commands: take 'bits' or 'auto'"
@@ -127,22 +129,22 @@ def _size(config: Config) -> tuple[int, float]:
     return share(capacity, config.shards), rate
 
 
-def _require_same(name: str, found: Config, wanted: Config) -> None:
-    (held, rate), (asked, asked_rate) = _size(found), _size(wanted)
-    other = []
-    if held != asked:
-        other.append(f"capacity {held:,} and not {asked:,}")
+def _require_same(name: str, config: Config, wanted: Config) -> None:
+    (capacity, rate), (wanted_capacity, wanted_rate) = _size(config), _size(wanted)
+    differences = []
+    if capacity != wanted_capacity:
+        differences.append(f"capacity {capacity:,} and not {wanted_capacity:,}")
     # RedisBloom shows six digits of a rate, and makes one above 0.25 that.
-    if not math.isclose(rate, min(asked_rate, 0.25), rel_tol=1e-5):
-        other.append(f"error_rate {rate:g} and not {asked_rate:g}")
-    if other:
+    if not math.isclose(rate, min(wanted_rate, 0.25), rel_tol=1e-5):
+        differences.append(f"error_rate {rate:g} and not {wanted_rate:g}")
+    if differences:
         raise FilterExists(
-            f"filter {name!r} is there, with {', '.join(other)}: open it as it is, or take another "
-            "name"
+            f"filter {name!r} is there, with {', '.join(differences)}: open it as it is, or take "
+            "another name"
         )
 
 
-def described(keys: Keys) -> Flow[Config]:
+def describe_bf(keys: Keys) -> Flow[Config]:
     """Ask a filter without configuration what it is; UnknownFilter if there is none."""
     [name] = keys.bits(1)
     asked = packed(("BF.INFO", name)) + packed(("BF.DEBUG", name))
@@ -152,7 +154,7 @@ def described(keys: Keys) -> Flow[Config]:
         raise missing
     if parse.says(about, "not found"):
         raise missing
-    grows = parse.figures(keys.name, about).get("Expansion rate") is not None
+    grows = parse.info(keys.name, about).get("Expansion rate") is not None
     fields: dict[str, str] = {}
     for line in checked([lines])[0] if isinstance(lines, list) else []:
         text = line.decode("latin-1") if isinstance(line, bytes) else ""
