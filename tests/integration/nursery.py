@@ -31,7 +31,7 @@ sys.path.insert(0, {_TESTS!r})
 from integration.nursery import tend
 sys.path.remove({_TESTS!r})
 import alembic.command, sqlalchemy.dialects.sqlite, uvloop
-import bloomery.cli.app, bloomery.cli.serve, bloomery.service.server
+import bloomery.cli.app, bloomery.cli.server.serve, bloomery.service.server
 tend(socket.socket(fileno=0))
 """
 _LIMITS = (resource.RLIMIT_NOFILE, resource.RLIMIT_FSIZE)

@@ -200,7 +200,7 @@ class State:
         self._new(filter_id, name)
         # A key takes a byte and more, of whatever kind.
         nbytes = int(found["settings"].get("capacity", 0))
-        made = self._long(nbytes, partial(creation.made, found["settings"], self.clock))
+        made = self._long(nbytes, partial(creation.create, found["settings"], self.clock))
         entry = Entry(filter_id, name, made, self.now, settings=found["settings"])
         entry.settings["kind"] = made.kind
         self.put(entry)
