@@ -237,7 +237,7 @@ class State:
         self._new(filter_id, name)
         # A key takes a byte and more, of whatever kind.
         nbytes = int(found["settings"].get("capacity", 0))
-        filter = self.deferral.run(nbytes, partial(creation.made, found["settings"], self.clock))
+        filter = self.deferral.run(nbytes, partial(creation.create, found["settings"], self.clock))
         entry = Entry(filter_id, name, filter, self.now, settings=found["settings"])
         entry.settings["kind"] = filter.kind
         self.put(entry)
