@@ -1,7 +1,8 @@
-"""Filters that are worked on as a whole, in threads: to copy, merge or clear one of gigabytes takes
-a second, for which nobody else shall wait. Who asks for that filter waits; all others go on.
+"""Operations on whole filters, in threads: to copy, merge or clear one of gigabytes takes a second,
+for which nobody else shall wait. Who asks for that filter waits; all others go on.
 
-    an operation ──Long──> its filters are held ──thread──> the operation again, with the outcome
+    an operation ──Deferred──> its filters are locked ──thread──> unlocked; the operation again,
+                                                                  with the result
 """
 
 from __future__ import annotations
@@ -12,45 +13,46 @@ from contextlib import contextmanager
 from typing import Any, TypeVar
 
 from bloomery import errors
-from bloomery.service.domain.state import Entry, Long
+from bloomery.service.domain.deferral import Deferred
+from bloomery.service.domain.state import Entry
 from bloomery.service.engine import Engine
 
-__all__ = ["Aside"]
+__all__ = ["Background"]
 
 _T = TypeVar("_T")
 
 
-class Aside:
-    """Which filters are held, by name."""
+class Background:
+    """The operations that threads are busy with, and who waits for their filters."""
 
-    def __init__(self, engine: Engine, *, hurries: bool = True) -> None:
-        """`hurries`: not with a store, where an operation is done in Redis first."""
+    def __init__(self, engine: Engine, *, defers: bool = True) -> None:
+        """`defers`: not with a store, where an operation is done in Redis first."""
         self._engine = engine
-        self._hurries = hurries
+        self._defers = defers
         self._tasks: set[asyncio.Task[Any]] = set()
-        self._held: dict[bytes, asyncio.Future[None]] = {}  # done when it is free again
+        # By name; each is done when the filter is unlocked again.
+        self._locked: dict[bytes, asyncio.Future[None]] = {}
 
-    def holds(self, names: Iterable[bytes]) -> bool:
-        """Is one of these held?"""
-        return bool(self._held) and any(name in self._held for name in names)
+    def is_locked(self, names: Iterable[bytes]) -> bool:
+        """Is a filter of one of these names locked?"""
+        return bool(self._locked) and any(name in self._locked for name in names)
 
-    async def free(self, *names: bytes) -> None:
-        """Return when none of these is held."""
-        while found := next((self._held[name] for name in names if name in self._held), None):
-            await asyncio.wait([found])
+    async def unlocked(self, *names: bytes) -> None:
+        """Return when no filter of these names is locked."""
+        while locked := next((self._locked[name] for name in names if name in self._locked), None):
+            await asyncio.wait([locked])
 
-    def do(
+    def start(
         self, names: Iterable[bytes], operation: Callable[[], _T], now: bool = False
     ) -> _T | Any:
-        """Do an operation on filters of these names, which are free; if it takes long, what is to
-        be waited for instead. `now`: then it is refused, unless it is only growth."""
+        """Do an operation on filters of these names, which are not locked, and return its value; if
+        it takes long, return a future of it. `now`: then refuse it, unless it is only growth."""
         state = self._engine.state
-        state.hurried = self._hurries
         try:
-            return operation()
-        except Long as long:
-            state.hurried = False
-            if now and long.grows:
+            with state.deferral.allow(self._defers):
+                return operation()
+        except Deferred as deferred:
+            if now and deferred.grows:
                 return operation()
             if now:
                 raise errors.InvalidParameter(
@@ -58,70 +60,66 @@ class Aside:
                 ) from None
             # From this moment on, before anybody else has a turn: what comes of it is for these
             # filters, and not for others that have their names by then.
-            listed = {*names}
-            before = {name: state.names.get(name) for name in listed}
-            free = self._take(listed)
-            # A task of its own: the thread goes on, and holds the filters, whoever goes away.
-            task = asyncio.ensure_future(self._elsewhere(before, free, operation, long.work))
+            before = {name: state.names.get(name) for name in names}
+            unlocked = self._lock({*before})
+            # A task of its own: the thread goes on, and locks the filters, whoever goes away.
+            task = asyncio.ensure_future(self._finish(before, unlocked, operation, deferred.work))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
             return asyncio.shield(task)
-        finally:
-            state.hurried = False
 
-    async def whole(self, names: Iterable[bytes], operation: Callable[[], _T]) -> _T:
-        """As `do`, and wait for it."""
+    async def run(self, names: Iterable[bytes], operation: Callable[[], _T]) -> _T:
+        """Do an operation on filters of these names, when they are not locked; in a thread if it
+        takes long."""
         listed = [*names]
-        await self.free(*listed)
-        done = self.do(listed, operation)
-        found: _T = await done if asyncio.isfuture(done) else done
-        return found
+        await self.unlocked(*listed)
+        started = self.start(listed, operation)
+        value: _T = await started if asyncio.isfuture(started) else started
+        return value
 
-    async def settled(self) -> None:
+    async def idle(self) -> None:
         """Return when no thread works on a filter."""
         while self._tasks:
             await asyncio.wait(self._tasks)
 
-    async def _elsewhere(
+    async def _finish(
         self,
         before: dict[bytes, Entry | None],
-        free: asyncio.Future[None],
+        unlocked: asyncio.Future[None],
         operation: Callable[[], _T],
         work: Callable[[], Any],
     ) -> _T:
+        """Do the long part in a thread, then the operation."""
         state = self._engine.state
         try:
-            outcome = await asyncio.to_thread(work)
+            result = await asyncio.to_thread(work)
         finally:
-            self._give_back({*before}, free)
+            self._unlock({*before}, unlocked)
         # Nobody can have come before us since: there was no await.
         if any(state.names.get(name) is not entry for name, entry in before.items()):
             raise errors.ServerUnavailable("the filter was replaced meanwhile: try again")
-        state.outcome = (outcome,)
-        try:
+        with state.deferral.resume(result):
             return operation()
-        finally:
-            state.outcome = None
 
     @contextmanager
-    def hold(self, names: set[bytes]) -> Iterator[None]:
-        """Let nobody else ask for filters of these names, which are free."""
-        free = self._take(names)
+    def lock(self, names: set[bytes]) -> Iterator[None]:
+        """Let nobody else ask for filters of these names, which are not locked."""
+        unlocked = self._lock(names)
         try:
             yield
         finally:
-            self._give_back(names, free)
+            self._unlock(names, unlocked)
 
-    def _take(self, names: set[bytes]) -> asyncio.Future[None]:
-        if self.holds(names):
+    def _lock(self, names: set[bytes]) -> asyncio.Future[None]:
+        if self.is_locked(names):
             raise errors.ServerUnavailable("this filter is worked on: try again in a moment")
-        free = asyncio.get_running_loop().create_future()
-        self._held.update(dict.fromkeys(names, free))
+        unlocked = asyncio.get_running_loop().create_future()
+        self._locked.update(dict.fromkeys(names, unlocked))
         self._engine.lock(names)
-        return free
+        return unlocked
 
-    def _give_back(self, names: set[bytes], free: asyncio.Future[None]) -> None:
+    def _unlock(self, names: set[bytes], unlocked: asyncio.Future[None]) -> None:
         for name in names:
-            del self._held[name]
+            del self._locked[name]
         self._engine.unlock(names)
-        free.set_result(None)
+        unlocked.set_result(None)

@@ -7,24 +7,21 @@ engine has committed the turn.
 
 from __future__ import annotations
 
-import bisect
-from collections import OrderedDict
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from functools import partial
 from typing import Any, Protocol, TypeVar
 
 from bloomery import errors
 from bloomery.filters import saved
 from bloomery.guard.answer import Answer
-from bloomery.service.access.cursors import Cursors
-from bloomery.service.access.glob import glob
-from bloomery.service.access.permissions import ANYBODY, User
-from bloomery.service.background import Aside
+from bloomery.service.background import Background
 from bloomery.service.config.settings import Settings
 from bloomery.service.domain import operations
-from bloomery.service.domain.operations import Op
-from bloomery.service.domain.state import Entry, Long
+from bloomery.service.domain.deferral import Deferred
+from bloomery.service.domain.operations import Op, quoted
+from bloomery.service.domain.state import Entry
 from bloomery.service.engine import Engine
+from bloomery.service.listing import Listing
 from bloomery.service.lookup.lookups import Lookups
 from bloomery.service.policy import policy
 from bloomery.service.policy.policy import FilterPolicy
@@ -37,7 +34,6 @@ _T = TypeVar("_T")
 MAX_NAME_BYTES = 1024
 NO_ROOM = 2
 AT_ONCE = 4096  # keys: of fewer, in one go, it is a matter of a millisecond
-_ITERATIONS = 16  # for as many different patterns: past that an iteration takes longer
 MAX_EXPORT_BYTES = 4 << 20  # of one chunk: it is copied several times, and all others wait
 
 # A byte for each key: 0 or 1, or NO_ROOM if there was no memory for it; and the refusal (code,
@@ -73,22 +69,19 @@ class Commands:
         engine: Engine,
         settings: Settings,
         lookups: Lookups | None = None,
-        aside: Aside | None = None,
+        background: Background | None = None,
         store: Store | None = None,
         sample: Callable[[Entry], dict[str, Any]] = lambda entry: {},
     ) -> None:
-        """`aside` does in threads what takes long, in a running server; `store` is what several
-        nodes share; `sample` returns the last sample of a filter, empty if there is none."""
+        """`background` does in threads what takes long, in a running server. `store` is what
+        several nodes share. `sample` returns the last sample of a filter; empty: there is none."""
         self.engine = engine
         self.settings = settings
         self.lookups = lookups or Lookups(engine, settings)  # without sources
-        self.aside = aside
+        self._background = background
         self._store = store
         self._sample = sample
-        self.hidden: set[bytes] = set()  # names that nobody is told: they are not for clients
-        # Numbers of filters, in order, by patterns of names; some may be gone.
-        self._numbers: OrderedDict[tuple[bytes, ...], list[int]] = OrderedDict()
-        self._cursors = Cursors()
+        self.listing = Listing(engine)
 
     # Which filters there are.
 
@@ -96,7 +89,7 @@ class Commands:
         """Return the entry of a name; UnknownFilter if there is none."""
         entry = self.engine.find(name)
         if entry is None:
-            raise errors.UnknownFilter(f"there is no filter named {shown(name)}: make it first")
+            raise errors.UnknownFilter(f"there is no filter named {quoted(name)}: make it first")
         return entry
 
     async def discover(self, *names: bytes) -> None:
@@ -142,60 +135,6 @@ class Commands:
         for filter_id in entries:
             self.engine.change(Op.DROP, filter_id)
         return len(entries)
-
-    def names(self, pattern: bytes = b"*", user: User = ANYBODY) -> list[bytes]:
-        """Return the names of a user's own that match a pattern, as Redis has them (* ? [a-z] and
-        backslash)."""
-        self.engine.begin()
-        names = self.visible(user)
-        if pattern == b"*":
-            return names
-        match = glob(pattern)
-        return [name for name in names if match(name)]
-
-    def visible(self, user: User) -> list[bytes]:
-        """Return all names that a user may know of. They are chosen before anything else is done
-        with them: neither what it is nor how long it takes then tells of others."""
-        names, hidden = self.engine.state.names, self.hidden
-        if not user.everything:
-            return [name for name in names if user.covers(name) and name not in hidden]
-        return [name for name in names if name not in hidden] if hidden else [*names]
-
-    def number(self, user: User) -> int:
-        """Return how many filters a user may know of."""
-        if not user.everything:
-            return len(self.visible(user))
-        names = self.engine.state.names
-        return len(names) - len(self.hidden & names.keys())
-
-    def scan(self, cursor: int, count: int, user: User = ANYBODY) -> tuple[int, Iterator[Entry]]:
-        """Return the next cursor and `count` filters of a user's own after this one; from 0 to 0 it
-        meets every filter that is there all the while."""
-        self.engine.begin()
-        state, some = self.engine.state, list[Entry]()
-        if not user.everything:
-            cursor = self._cursors.open(cursor, state.next_id)
-        numbers = self._numbered(user, anew=cursor == 0)
-        at = bisect.bisect_right(numbers, cursor)
-        while at < len(numbers) and len(some) < count:
-            entry = state.filters.get(numbers[at])
-            # Its name may be another one by now.
-            if entry is not None and entry.name not in self.hidden and user.covers(entry.name):
-                some.append(entry)
-            at += 1
-        following = numbers[at - 1] if at < len(numbers) else 0
-        return following if user.everything else self._cursors.seal(following), iter(some)
-
-    def _numbered(self, user: User, *, anew: bool) -> list[int]:
-        """The numbers of a user's own filters, made once for an iteration: it takes long."""
-        patterns = (b"*",) if user.everything else user.patterns
-        if anew or patterns not in self._numbers:
-            names = self.engine.state.names
-            self._numbers[patterns] = sorted(names[name].id for name in self.visible(user))
-            self._numbers.move_to_end(patterns)
-            while len(self._numbers) > _ITERATIONS:
-                self._numbers.popitem(last=False)
-        return self._numbers[patterns]
 
     def info(self, name: bytes, about: dict[str, Any] | None = None) -> dict[str, Any]:
         """All that is known about a filter, ready for JSON; `about` is what it said of itself, if
@@ -260,8 +199,8 @@ class Commands:
         entry, shelf = self._whole(name), self.engine.shelf
         if only_new:
             return shelf.add_new(name, keys)
-        if self.engine.state.hurried and shelf.needs_room(name, len(keys)):
-            raise Long(partial(self._make_room, entry, len(keys)), grows=True)
+        if self.engine.state.deferral.allowed and shelf.needs_room(name, len(keys)):
+            raise Deferred(partial(self._make_room, entry, len(keys)), grows=True)
         return shelf.add(name, keys, more)
 
     def _make_room(self, entry: Entry, keys: int) -> None:
@@ -294,7 +233,7 @@ class Commands:
         limit, _ = policy.limit_and_mark(entry)
         if refused[0] != "filter-full" or limit is None or entry.items < limit:
             return refused
-        return refused[0], f"{shown(name)} {policy.refusal(entry)}"
+        return refused[0], f"{quoted(name)} {policy.refusal(entry)}"
 
     # Any number of keys: this node's filter or the store answers, and others have their turn.
 
@@ -311,12 +250,12 @@ class Commands:
         then."""
         if self._store is not None and self.asks_store(shared):
             return await self._store.contains(name, keys, sure=self._wants_store(shared))
-        await self._free(name)
+        await self._unlocked(name)
         if len(keys) <= AT_ONCE:
             return self.contains(name, keys)
         answers = bytearray()
         async for part in batches(keys, AT_ONCE):
-            await self._free(name)
+            await self._unlocked(name)
             answers += self.contains(name, part)
         return bytes(answers)
 
@@ -332,10 +271,10 @@ class Commands:
         """Do an operation (`add`, `remove`) on this node with any number of keys; up to the first
         that is refused."""
         if len(keys) <= AT_ONCE:
-            return await self.apart(name, partial(operation, name, keys))
+            return await self.run(name, partial(operation, name, keys))
         done = bytearray()
         async for part in self.batches(name, keys, AT_ONCE):
-            answers, refused = await self.apart(name, partial(operation, name, part))
+            answers, refused = await self.run(name, partial(operation, name, part))
             done += answers
             if refused is not None:
                 return bytes(done), refused
@@ -348,19 +287,20 @@ class Commands:
         dropped before the last."""
         number = self.find(name).id
         async for part in batches(keys, first):
-            await self._free(name)
+            await self._unlocked(name)
             if self.find(name).id != number:
-                raise errors.UnknownFilter(f"{shown(name)} was dropped before all keys were done")
+                raise errors.UnknownFilter(f"{quoted(name)} was dropped before all keys were done")
             yield part
 
-    async def apart(self, name: bytes, work: Callable[[], _T]) -> _T:
-        """Do something to a filter; if it takes long, others are served meanwhile."""
-        return work() if self.aside is None else await self.aside.whole([name], work)
+    async def run(self, name: bytes, operation: Callable[[], _T]) -> _T:
+        """Do an operation on a filter; if it takes long, others are served meanwhile."""
+        if self._background is None:
+            return operation()
+        return await self._background.run([name], operation)
 
-    async def _free(self, name: bytes) -> None:
-        """Return when no thread works on the filter."""
-        if self.aside is not None:
-            await self.aside.free(name)
+    async def _unlocked(self, name: bytes) -> None:
+        if self._background is not None:
+            await self._background.unlocked(name)
 
     async def lookup(self, name: bytes, keys: list[Any]) -> list[Answer]:
         """Return an exact answer for each key: of the filter, or of the source it is bound to."""
@@ -420,7 +360,7 @@ class Commands:
     def _whole(self, name: bytes) -> Entry:
         entry = self.find(name)
         if entry.filter is None:
-            raise errors.InvalidParameter(f"{shown(name)} is still being loaded")
+            raise errors.InvalidParameter(f"{quoted(name)} is still being loaded")
         return entry
 
     def _check_writable(self) -> None:
@@ -431,7 +371,7 @@ class Commands:
     def _check_new(self, name: bytes) -> None:
         check_name(name)
         if self.engine.find(name) is not None:
-            raise errors.FilterExists(f"there is a filter named {shown(name)} already")
+            raise errors.FilterExists(f"there is a filter named {quoted(name)} already")
         if len(self.engine.state.filters) >= self.settings.max_filters:
             raise errors.InvalidParameter(
                 f"there are {self.settings.max_filters} filters already: drop some, or raise "
@@ -452,9 +392,3 @@ def check_name(name: bytes) -> None:
         raise errors.InvalidParameter(
             f"a name of {len(name)} bytes, must have at most {MAX_NAME_BYTES}"
         )
-
-
-def shown(name: bytes) -> str:
-    """Return a name for a message."""
-    text = ascii(operations.text_of(name))
-    return text if len(text) <= 60 else text[:57] + "..."

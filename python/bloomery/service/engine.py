@@ -61,9 +61,7 @@ class Engine:
         self.on_drop: Event[[Entry]] = Event()
         self.on_begin: Event[[]] = Event()  # of a turn
         self.on_end: Event[[]] = Event()
-        self.before_change: Event[[Op, int, bytes]] = (
-            Event()
-        )  # a subscriber may refuse it by raising
+        self.before_change: Event[[Op, int, bytes]] = Event()  # who refuses it raises
         self._locked: set[bytes] = set()  # names of filters that a thread or a transaction works on
         self._owner = False  # is it the one that works on them who asks now?
         self._touched: set[int] = set()  # filters that were changed or dropped in this turn
@@ -106,7 +104,7 @@ class Engine:
         """Do an operation and note it for the log; refused ones have changed nothing."""
         # Half of it may be done, by a thread that has changed the filter: then it is noted all the
         # same, for the log to be written when it can be. Whoever asked is told of the problem.
-        if self.problem is not None and self.state.outcome is None:
+        if self.problem is not None and not self.state.deferral.resumed:
             raise self.problem
         self.begin()
         self._check_unlocked(self.state.filters.get(filter_id))

@@ -22,7 +22,7 @@ from bloomery import _native
 from bloomery.service.access import users
 from bloomery.service.access.audit import Audit
 from bloomery.service.access.authentication import Access
-from bloomery.service.background import Aside
+from bloomery.service.background import Background
 from bloomery.service.clock import Clock, HighWaterMark
 from bloomery.service.commands import Commands
 from bloomery.service.config.settings import Settings
@@ -34,6 +34,7 @@ from bloomery.service.durability.log import Fsync
 from bloomery.service.durability.recovery import Recovery, recover
 from bloomery.service.durability.schedule import SnapshotSchedule
 from bloomery.service.engine import Engine
+from bloomery.service.group_commit import GroupCommit
 from bloomery.service.http.context import HttpContext
 from bloomery.service.http.server import HttpServer
 from bloomery.service.lookup.lookups import Lookups
@@ -57,7 +58,6 @@ from bloomery.service.resp.context import RespContext
 from bloomery.service.resp.server import RespServer
 from bloomery.service.sampling.sampler import Sampler
 from bloomery.service.shutdown import Shutdown
-from bloomery.service.turns import Turns
 
 __all__ = ["Server"]
 
@@ -96,10 +96,10 @@ class Server:
 
     # Set by run().
     access: Access
-    aside: Aside
+    background: Background
     audit: Audit
     engine: Engine
-    turns: Turns
+    turns: GroupCommit
     commands: Commands
     resp: RespServer
     http: HttpServer
@@ -238,9 +238,9 @@ class Server:
         clock = Clock(found.state.now, mark=HighWaterMark(self.data / "clock"))
         self.engine = Engine(found.state, log, clock)
         self.engine.shelf.most_layers = self.settings.cf_max_expansions
-        self.aside = Aside(self.engine, hurries=node is None)
+        self.background = Background(self.engine, defers=node is None)
         on_refuse = partial(log_unavailable, self.alerts)
-        self.turns = Turns(self.engine, on_refuse, self.aside.settled)
+        self.turns = GroupCommit(self.engine, on_refuse, self.background.idle)
         if node is not None:
             node.follow(self.engine, self.turns)
 
@@ -256,11 +256,11 @@ class Server:
             engine,
             settings,
             lookups,
-            aside=self.aside,
+            background=self.background,
             store=None if self.node is None else StoreReads(self.node),
             sample=self.sampler.last_as_dict,
         )
-        self.rebuilds = Rebuilds(self.commands, turns, self.aside, self.say)
+        self.rebuilds = Rebuilds(self.commands, turns, self.background, self.say)
         self.snapshots = SnapshotSchedule(
             engine,
             turns,
@@ -288,7 +288,7 @@ class Server:
             engine=self.engine,
             commands=self.commands,
             turns=self.turns,
-            aside=self.aside,
+            background=self.background,
             saving=self.snapshots,
             rebuilds=self.rebuilds,
             sampler=self.sampler,
@@ -313,7 +313,7 @@ class Server:
             engine=self.engine,
             commands=self.commands,
             turns=self.turns,
-            aside=self.aside,
+            background=self.background,
             saving=self.snapshots,
             rebuilds=self.rebuilds,
             registry=self.publisher.writer,

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from bloomery import errors
-from bloomery.service.background import Aside
+from bloomery.service.background import Background
 from bloomery.service.commands import Commands
 from bloomery.service.config.settings import Settings
 from bloomery.service.durability.recovery import recover
@@ -35,16 +35,16 @@ def test_the_log_fails_while_a_thread_works(tmp_path: Path, operation: str, acce
     found = recover(tmp_path)
     log = found.log()
     engine = Engine(found.state, log)
-    aside = Aside(engine)
-    commands = Commands(engine, Settings(), aside=aside)
+    background = Background(engine)
+    commands = Commands(engine, Settings(), background=background)
 
     async def main() -> None:
         for name, key in ((b"large", "kept"), (b"source", "merged")):
             commands.create(name, kind, capacity=8_000_000, error_rate=0.01, **KINDS[kind])
             assert commands.add(name, [key]) == (b"\x01", None)
         log.write(engine.end())
-        task = asyncio.ensure_future(aside.whole([b"large", b"source"], lambda: work(commands)))
-        while not aside.holds([b"large"]) and not task.done():
+        task = asyncio.ensure_future(background.run([b"large", b"source"], lambda: work(commands)))
+        while not background.is_locked([b"large"]) and not task.done():
             await asyncio.sleep(0)
         engine.refuse(errors.LogUnavailable("the disk is full"))
         if accepted == "before":

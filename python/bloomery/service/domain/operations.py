@@ -18,7 +18,17 @@ from typing import Any, TypeAlias
 
 from bloomery import errors
 
-__all__ = ["Op", "Record", "chunk", "fields", "name_of", "read_chunk", "read_fields", "text_of"]
+__all__ = [
+    "Op",
+    "Record",
+    "chunk",
+    "fields",
+    "name_of",
+    "quoted",
+    "read_chunk",
+    "read_fields",
+    "text_of",
+]
 
 Record: TypeAlias = tuple[int, int, bytes]  # the filter's number, the operation, its bytes
 _CHUNK = struct.Struct("<QI")  # the position, how long the JSON is
@@ -84,3 +94,9 @@ def text_of(name: bytes) -> str:
 def name_of(text: str) -> bytes:
     """Return the name again."""
     return text.encode("utf-8", "surrogateescape")
+
+
+def quoted(name: bytes) -> str:
+    """Return a name for a message: in quotes, in ASCII, and not too long."""
+    text = ascii(text_of(name))
+    return text if len(text) <= 60 else text[:57] + "..."

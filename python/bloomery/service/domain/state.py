@@ -8,19 +8,17 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from types import MappingProxyType
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol
 
 from bloomery import errors
 from bloomery.filters import creation, saved
 from bloomery.filters.files import Loading
 from bloomery.service.domain import operations
-from bloomery.service.domain.operations import Op, Record
+from bloomery.service.domain.deferral import Deferral, Deferred
+from bloomery.service.domain.operations import Op, Record, quoted
 from bloomery.storage import files
 
-__all__ = ["LARGE", "Entry", "Long", "Shelf", "State"]
-
-_T = TypeVar("_T")
-LARGE = 4 << 20  # bytes of a filter: what is done to all of a larger one takes milliseconds
+__all__ = ["Entry", "Shelf", "State"]
 
 # Nothing waits for what comes later: a window that never ends would be waited for at each rotation.
 _CENTURY = 3.2e9
@@ -58,15 +56,6 @@ class Shelf(Protocol):
         """How many keys it holds: the hot path counts what it adds and removes."""
 
 
-class Long(Exception):
-    """An operation would take long: its long part, to be done elsewhere. Nothing has changed.
-    `grows`: that part is only that a filter grows, ahead of what is added to it."""
-
-    def __init__(self, work: Callable[[], Any], *, grows: bool = False) -> None:
-        self.work = work
-        self.grows = grows
-
-
 def _nothing(entry: Entry) -> None:
     pass
 
@@ -95,10 +84,7 @@ class State:
         self.now = 0.0
         self.on_drop = on_drop
         self._waiting: list[tuple[float, int]] = []  # a heap: when to look at which filter
-        # For who has no time: what takes long is raised as `Long`; its outcome, when it is had, is
-        # put here, and the operation is done again.
-        self.hurried = False
-        self.outcome: tuple[Any] | None = None
+        self.deferral = Deferral()  # of what takes long
 
     def clock(self) -> float:
         """The time that filters go by."""
@@ -167,7 +153,7 @@ class State:
             if entry is not None:
                 self._show(entry)
             return entry
-        except (errors.BloomeryError, Long):
+        except (errors.BloomeryError, Deferred):
             raise
         except (AttributeError, KeyError, TypeError, ValueError) as problem:  # fields that are not
             raise errors.CorruptData(f"{Op(op).name} has not the fields it needs") from problem
@@ -207,18 +193,8 @@ class State:
     def filter_of(self, entry: Entry) -> Any:
         """Return the filter that is about to be read or changed."""
         if entry.filter is None:
-            raise errors.InvalidParameter(f"{_shown(entry.name)} is still being loaded")
+            raise errors.InvalidParameter(f"{quoted(entry.name)} is still being loaded")
         return entry.filter
-
-    def _long(self, nbytes: int, work: Callable[[], _T]) -> _T:
-        """Do the part of an operation that goes through so many bytes, before anything is changed;
-        or have what came of it elsewhere."""
-        if self.outcome is not None:
-            (done,), self.outcome = self.outcome, None
-            return done  # type: ignore[no-any-return]
-        if self.hurried and nbytes > LARGE:
-            raise Long(work)
-        return work()
 
     def _await(self, entry: Entry) -> None:
         if entry.expires_at is not None:
@@ -240,7 +216,7 @@ class State:
                 f"filter number {filter_id} was given before: the next one is {self.next_id}"
             )
         if name in self.names and not replace:
-            raise errors.InvalidParameter(f"there is a filter named {_shown(name)} already")
+            raise errors.InvalidParameter(f"there is a filter named {quoted(name)} already")
 
     # The operations, each by the name of its code.
 
@@ -260,7 +236,7 @@ class State:
         self._new(filter_id, name)
         # A key takes a byte and more, of whatever kind.
         nbytes = int(found["settings"].get("capacity", 0))
-        made = self._long(nbytes, partial(creation.made, found["settings"], self.clock))
+        made = self.deferral.run(nbytes, partial(creation.made, found["settings"], self.clock))
         entry = Entry(filter_id, name, made, self.now, settings=found["settings"])
         entry.settings["kind"] = made.kind
         self.put(entry)
@@ -284,10 +260,10 @@ class State:
         found = operations.read_fields(data)
         source, name = self._entry(found["source"]), operations.name_of(found["name"])
         if name in self.names and self.names[name] is source:
-            raise errors.InvalidParameter(f"{_shown(name)} cannot be copied onto itself")
+            raise errors.InvalidParameter(f"{quoted(name)} cannot be copied onto itself")
         self._new(filter_id, name, replace=True)
         filter = self.filter_of(source)
-        copy = self._long(filter.nbytes, filter.copy)
+        copy = self.deferral.run(filter.nbytes, filter.copy)
         if name in self._names:
             self._remove_entry(self._names[name])
         entry = Entry(
@@ -314,7 +290,7 @@ class State:
     def _clear(self, filter_id: int, data: bytes) -> Entry:
         entry = self._entry(filter_id)
         filter = self.filter_of(entry)
-        self._long(filter.nbytes, filter.clear)
+        self.deferral.run(filter.nbytes, filter.clear)
         entry.items = 0
         return entry
 
@@ -327,7 +303,7 @@ class State:
             target._check_compatible(other, "a merge")
         union = found.get("how", "union") == "union"
         nbytes = target.nbytes * len(others)
-        entry.items = self._long(nbytes, partial(_merged, target, others, union=union))
+        entry.items = self.deferral.run(nbytes, partial(_merged, target, others, union=union))
         return entry
 
     def _rotate(self, filter_id: int, data: bytes) -> Entry:
@@ -335,9 +311,9 @@ class State:
         filter = self.filter_of(entry)
         if not hasattr(filter, "rotate"):
             raise errors.ReadOnlyFilter(
-                f"{_shown(entry.name)} is a {filter.kind} filter: only a rotating one rotates"
+                f"{quoted(entry.name)} is a {filter.kind} filter: only a rotating one rotates"
             )
-        entry.items = self._long(filter.nbytes, partial(_rotated, filter))
+        entry.items = self.deferral.run(filter.nbytes, partial(_rotated, filter))
         self._await(entry)
         return entry
 
@@ -352,7 +328,7 @@ class State:
     def _compact(self, filter_id: int, data: bytes) -> Entry:
         entry = self._entry(filter_id)
         filter = self.filter_of(entry)
-        compacted = self._long(filter.nbytes, partial(_compacted, filter))
+        compacted = self.deferral.run(filter.nbytes, partial(_compacted, filter))
         entry.filter = compacted
         return entry
 
@@ -388,7 +364,7 @@ class State:
         work = partial(self._loaded, entry, offset, part)
         # The first part brings memory for all of them, the last one a look at it.
         nbytes = entry.loading.received + len(part) if offset else _announced(part)
-        entry.loading, entry.filter, items = self._long(nbytes, work)
+        entry.loading, entry.filter, items = self.deferral.run(nbytes, work)
         if entry.filter is not None:
             entry.loading = None
             entry.settings["kind"] = entry.filter.kind
@@ -442,11 +418,6 @@ def _announced(head: bytes) -> int:
 def _due(entry: Entry) -> float:
     """When time next changes the filter."""
     return float(entry.filter._due()) if entry.filter.kind == "rotating" else float("inf")
-
-
-def _shown(name: bytes) -> str:
-    shown = ascii(operations.text_of(name))
-    return shown if len(shown) <= 60 else shown[:57] + "..."
 
 
 _METHODS: dict[int, Callable[[State, int, bytes], Entry | None]] = {

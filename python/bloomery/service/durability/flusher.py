@@ -6,13 +6,13 @@ import asyncio
 from concurrent.futures import ThreadPoolExecutor
 
 from bloomery import errors
+from bloomery.service.group_commit import GroupCommit
 from bloomery.service.observe.logs import Say
-from bloomery.service.turns import Turns
 
 __all__ = ["flush_each_second"]
 
 
-async def flush_each_second(turns: Turns, say: Say) -> None:
+async def flush_each_second(turns: GroupCommit, say: Say) -> None:
     """Flush the log until cancelled. In a thread of its own: replies may wait for it, which must
     not wait for other threads' work."""
     log, folding = turns.engine.log, None

@@ -19,8 +19,8 @@ from bloomery import errors
 from bloomery.service.config.settings import Settings
 from bloomery.service.durability import snapshots
 from bloomery.service.engine import Engine
+from bloomery.service.group_commit import GroupCommit
 from bloomery.service.policy.alerts import Alerts
-from bloomery.service.turns import Turns
 
 __all__ = ["SnapshotSchedule"]
 
@@ -35,7 +35,7 @@ class SnapshotSchedule:
     def __init__(
         self,
         engine: Engine,
-        turns: Turns,
+        turns: GroupCommit,
         alerts: Alerts,
         settings: Settings,
         *,

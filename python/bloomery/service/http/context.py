@@ -11,17 +11,17 @@ from weakref import WeakSet
 from bloomery.service.access.audit import Audit
 from bloomery.service.access.authentication import Access
 from bloomery.service.access.permissions import User
-from bloomery.service.background import Aside
+from bloomery.service.background import Background
 from bloomery.service.commands import Commands
 from bloomery.service.config.settings import Settings
 from bloomery.service.durability.schedule import SnapshotSchedule
 from bloomery.service.engine import Engine
+from bloomery.service.group_commit import GroupCommit
 from bloomery.service.network.input_budget import InputBudget
 from bloomery.service.policy.alerts import Alerts
 from bloomery.service.policy.rebuilds import Rebuilds
 from bloomery.service.replication.node import Node
 from bloomery.service.sampling.sampler import Sampler
-from bloomery.service.turns import Turns
 
 __all__ = ["HttpContext"]
 
@@ -37,8 +37,8 @@ class HttpContext:
     intake: InputBudget
     engine: Engine
     commands: Commands
-    turns: Turns
-    aside: Aside
+    turns: GroupCommit
+    background: Background
     saving: SnapshotSchedule
     rebuilds: Rebuilds
     sampler: Sampler

@@ -51,7 +51,7 @@ async def apply_to_filters(
 ) -> _T:
     """Do something to whole filters; if they are large, others are served meanwhile."""
     commands = commands_of(request)
-    return await context_of(request).aside.whole(names, lambda: operation(commands))
+    return await context_of(request).background.run(names, lambda: operation(commands))
 
 
 async def _name(

@@ -25,12 +25,12 @@ from bloomery.service.access.permissions import User
 from bloomery.service.commands import Commands
 from bloomery.service.domain.state import Entry
 from bloomery.service.durability.schedule import SnapshotSchedule
+from bloomery.service.group_commit import GroupCommit
 from bloomery.service.lookup.metrics import LookupFigures
 from bloomery.service.policy.alerts import Alerts
 from bloomery.service.policy.policy import capacity_of
 from bloomery.service.registry.publisher import Publisher
 from bloomery.service.sampling.sampler import Sampler
-from bloomery.service.turns import Turns
 
 __all__ = ["FILTER_FIGURES", "Metrics", "ServerFigures"]
 
@@ -84,7 +84,7 @@ class Metrics:
     def __init__(
         self,
         commands: Commands,
-        turns: Turns,
+        turns: GroupCommit,
         snapshots: SnapshotSchedule,
         publisher: Publisher,
         sampler: Sampler,
@@ -108,7 +108,7 @@ class Metrics:
 
     def _visible_entries(self, covers: Callable[[bytes], bool]) -> Iterator[Entry]:
         entries = itertools.islice(self.engine.state.filters.values(), _MOST_NAMES)
-        hidden = self.commands.hidden
+        hidden = self.commands.listing.hidden
         known = (entry for entry in entries if entry.name not in hidden and covers(entry.name))
         whole = (entry for entry in known if entry.filter is not None)
         return itertools.islice(whole, self.settings.metrics_filters)
@@ -191,7 +191,7 @@ class _ServerCollector(Collector):
     def _gauges(self) -> Iterator[tuple[str, str, float | None]]:
         metrics, server = self.metrics, self.server
         snapshots, registry = metrics.snapshots, metrics.publisher.writer
-        filters, log = metrics.commands.number(self.user), metrics.engine.log
+        filters, log = metrics.commands.listing.number(self.user), metrics.engine.log
         yield "ready", "Whether the server takes requests.", server.ready
         yield "start_time_seconds", "When it started, as Unix time.", server.started
         yield "filters", "Filters that there are, and that one may use.", filters

@@ -11,8 +11,7 @@ refused are not seen here: the shelf refuses them (`limit`).
 
 from __future__ import annotations
 
-from bloomery.service.commands import shown
-from bloomery.service.domain.operations import Op
+from bloomery.service.domain.operations import Op, quoted
 from bloomery.service.domain.state import Entry
 from bloomery.service.engine import Engine
 from bloomery.service.observe.logs import Say
@@ -73,7 +72,7 @@ class PolicyEnforcer:
                 try:
                     self.look(entry)
                 except Exception as problem:  # noqa: BLE001  # others wait for their answers
-                    text = f"the policy of {shown(entry.name)} failed"
+                    text = f"the policy of {quoted(entry.name)} failed"
                     self._say(text, level="error", problem=problem)
 
     def sampled(self, entry: Entry, sample: Sample) -> None:
@@ -100,7 +99,7 @@ class PolicyEnforcer:
             self._compare_keys(entry, policy, self.engine.state.count(entry))
         else:
             for kind in ("nearly-full", "full", "full-soon"):
-                self.alerts.end(kind, f"{shown(entry.name)} grows now", entry)
+                self.alerts.end(kind, f"{quoted(entry.name)} grows now", entry)
 
     def _compare_keys(self, entry: Entry, policy: FilterPolicy, items: int) -> None:
         """Keys against the two thresholds."""
@@ -110,7 +109,7 @@ class PolicyEnforcer:
             raised = self._is_active(kind, entry)
             if raised == (share > 0 and items >= threshold):
                 continue
-            text = f"{shown(entry.name)} holds {items:,} keys of {capacity:,}"
+            text = f"{quoted(entry.name)} holds {items:,} keys of {capacity:,}"
             fields = {"items": items, "capacity": capacity, "on_full": policy.on_full}
             if not raised:
                 then = _THEN[policy.on_full or ""] if kind == "full" else ""
@@ -123,19 +122,19 @@ class PolicyEnforcer:
         within = policy.warn_within
         far = seconds is None or seconds > _LONGER * within
         if seconds is not None and 0 < seconds <= within:
-            text = f"{shown(entry.name)} is {in_words(seconds)}"
+            text = f"{quoted(entry.name)} is {in_words(seconds)}"
             self.alerts.begin("full-soon", text, entry, full_in=seconds)
         elif far and self._is_active("full-soon", entry):
-            self.alerts.end("full-soon", f"{shown(entry.name)} is not full soon", entry)
+            self.alerts.end("full-soon", f"{quoted(entry.name)} is not full soon", entry)
 
     def _compare_error_rate(self, entry: Entry, rate: float, low: float) -> None:
         """The error rate that was seen against the one that was asked for."""
         allowed = getattr(entry.filter, "error_rate", 1.0)
         if rate - _SURER * (rate - low) > allowed:  # not so where they are nan
-            text = f"{shown(entry.name)} errs more often than asked: {rate:.2%}, not {allowed:.2%}"
+            text = f"{quoted(entry.name)} errs more often than asked: {rate:.2%}, not {allowed:.2%}"
             self.alerts.begin("error-rate", text, entry, observed=rate, error_rate=allowed)
         elif rate <= allowed and self._is_active("error-rate", entry):
-            text = f"{shown(entry.name)} errs no more often than asked: {rate:.2%}"
+            text = f"{quoted(entry.name)} errs no more often than asked: {rate:.2%}"
             self.alerts.end("error-rate", text, entry, observed=rate, error_rate=allowed)
 
     def _is_active(self, kind: str, entry: Entry) -> bool:
@@ -163,5 +162,5 @@ class PolicyEnforcer:
         before = entry.filter.estimated_count
         self.engine.change(Op.ROTATE, entry.id)
         forgotten = before - entry.filter.estimated_count
-        text = f"{shown(entry.name)} began a new generation after {keys:,} keys"
+        text = f"{quoted(entry.name)} began a new generation after {keys:,} keys"
         self.alerts.event("rotated", text, entry, keys=keys, forgotten=forgotten)

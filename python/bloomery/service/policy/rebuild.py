@@ -25,12 +25,12 @@ from typing import Any, Protocol, TypeVar
 from bloomery import errors
 from bloomery.filters.creation import PARAMETERS
 from bloomery.guard.sources.workers import Workers
-from bloomery.service.background import Aside
+from bloomery.service.background import Background
 from bloomery.service.commands import NO_ROOM, Commands
 from bloomery.service.domain.state import Entry
+from bloomery.service.group_commit import GroupCommit
 from bloomery.service.lookup.keytypes import forms
 from bloomery.service.policy.policy import capacity_of, policy_of
-from bloomery.service.turns import Turns
 
 __all__ = ["KeySource", "Rebuild", "RebuildTask"]
 
@@ -77,8 +77,8 @@ class RebuildTask:
     def __init__(
         self,
         commands: Commands,
-        turns: Turns,
-        aside: Aside,
+        turns: GroupCommit,
+        background: Background,
         entry: Entry,
         state: Rebuild,
         rows: KeySource,
@@ -88,7 +88,7 @@ class RebuildTask:
     ) -> None:
         self.entry, self.state, self.rows = entry, state, rows
         self._commands, self._engine = commands, commands.engine
-        self._turns, self._aside = turns, aside
+        self._turns, self._background = turns, background
         self._capacity, self._error_rate, self._settle = capacity, error_rate, settle
         self._name = PREFIX + secrets.token_hex(8).encode()
         self._new: Entry | None = None
@@ -114,13 +114,13 @@ class RebuildTask:
             self._thread.submit(batches.close)  # behind what it does
         if hasattr(self.entry.filter, "remove"):
             await asyncio.sleep(settled - time.monotonic())
-        await self._aside.free(self.entry.name)
+        await self._background.unlocked(self.entry.name)
         self._turns.join()
         self._engine.gather()
         self._check()
         new = self._engine.succeed(self.entry)
         states[new.id], self._new = self.state, None
-        self._commands.hidden.discard(self._name)
+        self._commands.listing.hidden.discard(self._name)
         await self._turns.logged()
 
     async def _ask_source(self, what: Callable[..., _T], *args: Any) -> _T:
@@ -158,7 +158,7 @@ class RebuildTask:
         self._turns.join()
         self._check()
         made = commands.create(self._name, old.kind, capacity=wanted, error_rate=rate, **more)
-        commands.hidden.add(self._name)
+        commands.listing.hidden.add(self._name)
         self._new = made
         self._postpone_expiry()
         self._engine.follow(self.entry, made, self._give_up)
@@ -206,4 +206,4 @@ class RebuildTask:
         if self._new is not None and engine.problem is None:
             self._turns.join()
             self._commands.drop(self._new.name)
-            self._commands.hidden.discard(self._name)
+            self._commands.listing.hidden.discard(self._name)

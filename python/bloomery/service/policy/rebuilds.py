@@ -6,12 +6,13 @@ import asyncio
 import time
 
 from bloomery import errors
-from bloomery.service.background import Aside
-from bloomery.service.commands import Commands, shown
+from bloomery.service.background import Background
+from bloomery.service.commands import Commands
+from bloomery.service.domain.operations import quoted
 from bloomery.service.domain.state import Entry
+from bloomery.service.group_commit import GroupCommit
 from bloomery.service.observe.logs import Say
 from bloomery.service.policy.rebuild import PREFIX, KeySource, Rebuild, RebuildTask
-from bloomery.service.turns import Turns
 
 __all__ = ["Rebuilds"]
 
@@ -23,8 +24,10 @@ _MOST = 8  # at once: each has a connection and a filter of its own
 class Rebuilds:
     """The rebuilds that are under way, and how the last one of each filter ended."""
 
-    def __init__(self, commands: Commands, turns: Turns, aside: Aside, say: Say) -> None:
-        self._commands, self._turns, self._aside, self._say = commands, turns, aside, say
+    def __init__(
+        self, commands: Commands, turns: GroupCommit, background: Background, say: Say
+    ) -> None:
+        self._commands, self._turns, self._background, self._say = commands, turns, background, say
         self._states: dict[int, Rebuild] = {}  # by the number of the filter that has the name
         self._tasks: dict[int, asyncio.Task[None]] = {}
         engine = commands.engine
@@ -53,15 +56,15 @@ class Rebuilds:
         kind = getattr(entry.filter, "kind", None)
         if kind not in KINDS:
             raise errors.InvalidParameter(
-                f"{shown(name)} is a {kind} filter: one of kind {', '.join(KINDS)} can be rebuilt"
+                f"{quoted(name)} is a {kind} filter: one of kind {', '.join(KINDS)} can be rebuilt"
             )
         if entry.id in self._tasks:
-            raise errors.InvalidParameter(f"{shown(name)} is being rebuilt already")
+            raise errors.InvalidParameter(f"{quoted(name)} is being rebuilt already")
         if len(self._tasks) >= _MOST:
             raise errors.ServerUnavailable(f"{_MOST} filters are being rebuilt: try again later")
         rows: KeySource = self._commands.lookups.rows(entry)
         state = self._states[entry.id] = Rebuild("settling", time.time())
-        parts = (self._commands, self._turns, self._aside)
+        parts = (self._commands, self._turns, self._background)
         work = RebuildTask(*parts, entry, state, rows, capacity, error_rate, settle)
         task = asyncio.create_task(self._run(work))
         self._tasks[entry.id] = task
@@ -69,7 +72,7 @@ class Rebuilds:
         return state
 
     async def _run(self, work: RebuildTask) -> None:
-        state, name = work.state, shown(work.entry.name)
+        state, name = work.state, quoted(work.entry.name)
         try:
             await work.run(self._states)
         except asyncio.CancelledError:

@@ -9,10 +9,10 @@ from bloomery import errors
 from bloomery.service.clock import ALARM_SECONDS
 from bloomery.service.durability import quarantine
 from bloomery.service.engine import Engine
+from bloomery.service.group_commit import GroupCommit
 from bloomery.service.lookup.lookups import Lookups
 from bloomery.service.policy.alerts import Alerts
 from bloomery.service.registry.publisher import Publisher
-from bloomery.service.turns import Turns
 
 __all__ = ["ServerAlerts", "log_unavailable"]
 
@@ -33,7 +33,7 @@ class ServerAlerts:
         alerts: Alerts,
         data: Path,
         engine: Engine,
-        turns: Turns,
+        turns: GroupCommit,
         publisher: Publisher,
         lookups: Lookups,
     ) -> None:

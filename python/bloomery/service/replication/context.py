@@ -9,11 +9,11 @@ from typing import Any, Protocol
 from bloomery import errors
 from bloomery.integrations.redis.wire.link import Link
 from bloomery.service.engine import Engine
+from bloomery.service.group_commit import GroupCommit
 from bloomery.service.observe.logs import Say
 from bloomery.service.replication.catalogue import Catalogue
 from bloomery.service.replication.sender import Sender
 from bloomery.service.replication.shared import Filters, Recent
-from bloomery.service.turns import Turns
 
 __all__ = ["NodeContext"]
 
@@ -25,7 +25,7 @@ class NodeContext(Protocol):
     accept_loss: bool
     loop: asyncio.AbstractEventLoop
     engine: Engine
-    turns: Turns
+    turns: GroupCommit
     catalogue: Catalogue
     filters: Filters
     recent: Recent

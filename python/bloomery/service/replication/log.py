@@ -24,7 +24,7 @@ _QUEUED = b"queued\0\0"  # writes what waited on a disk: every node takes it in
 
 
 class StoreLog:
-    """What `storage.log.Log` is to a server with a disk: the same calls, for `Turns` and others."""
+    """What `durability.log.Log` is to a server with a disk: the same calls."""
 
     # A thread writes: the loop must not wait for a round trip.
     fsync: Fsync = "always"

@@ -21,6 +21,7 @@ from bloomery.integrations.redis.wire.link import Link
 from bloomery.service.config.settings import Settings
 from bloomery.service.domain.state import Entry
 from bloomery.service.engine import Engine
+from bloomery.service.group_commit import GroupCommit
 from bloomery.service.observe.logs import Say
 from bloomery.service.policy.alerts import Alerts
 from bloomery.service.replication.apply import Mirror
@@ -32,7 +33,6 @@ from bloomery.service.replication.outbox import Outbox
 from bloomery.service.replication.sender import Sender
 from bloomery.service.replication.shared import Filters, Recent
 from bloomery.service.replication.tail import Tail
-from bloomery.service.turns import Turns
 
 __all__ = ["Node"]
 
@@ -93,9 +93,9 @@ class Node:
 
     # Set by follow().
     engine: Engine
-    turns: Turns
+    turns: GroupCommit
 
-    def follow(self, engine: Engine, turns: Turns) -> None:
+    def follow(self, engine: Engine, turns: GroupCommit) -> None:
         """Serve this engine, whose operations are done in Redis first (`control.before`)."""
         self.engine, self.turns = engine, turns
         engine.before_change.subscribe(self.control.before)

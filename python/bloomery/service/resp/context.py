@@ -8,17 +8,17 @@ from pathlib import Path
 
 from bloomery.service.access.audit import Audit
 from bloomery.service.access.authentication import Access
-from bloomery.service.background import Aside
+from bloomery.service.background import Background
 from bloomery.service.commands import Commands
 from bloomery.service.config.settings import Settings
 from bloomery.service.durability.schedule import SnapshotSchedule
 from bloomery.service.engine import Engine
+from bloomery.service.group_commit import GroupCommit
 from bloomery.service.network.input_budget import InputBudget
 from bloomery.service.observe.logs import Say
 from bloomery.service.policy.rebuilds import Rebuilds
 from bloomery.service.registry.writer import RegistryWriter
 from bloomery.service.replication.node import Node
-from bloomery.service.turns import Turns
 
 __all__ = ["RespContext"]
 
@@ -40,8 +40,8 @@ class RespContext:
     intake: InputBudget
     engine: Engine
     commands: Commands
-    turns: Turns
-    aside: Aside
+    turns: GroupCommit
+    background: Background
     saving: SnapshotSchedule
     rebuilds: Rebuilds
     registry: RegistryWriter

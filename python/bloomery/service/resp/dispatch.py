@@ -50,7 +50,7 @@ def dispatch(client: ClientState, words: list[bytes]) -> Awaitable[None] | None:
         else:
             write = command.write
             names = _names(client, command, words)
-            if client.context.aside.holds(names):
+            if client.context.background.is_locked(names):
                 value = _when_free(names, client, command, words)
             else:
                 value = invoke(client, command, words)
@@ -76,7 +76,7 @@ async def _when_free(
     names: list[bytes], client: ClientState, command: Command, words: list[bytes]
 ) -> Any:
     """Run a command when nobody works on its filters."""
-    await client.context.aside.free(*names)
+    await client.context.background.unlocked(*names)
     client.context.turns.join()
     value = invoke(client, command, words)
     return await value if isinstance(value, Awaitable) else value

@@ -21,7 +21,7 @@ def invoke(client: ClientState, command: Command, words: list[bytes], now: bool 
     administrative is audited, here or by who waits. `now`: what takes long is not begun."""
     try:
         names, rest = command.names(words), words[command.words :]
-        value = client.context.aside.do(names, lambda: command.handler(client, rest), now)
+        value = client.context.background.start(names, lambda: command.handler(client, rest), now)
     except Exception:
         authorize.note(client, command, words, "failed")
         raise

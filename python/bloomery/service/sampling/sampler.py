@@ -19,6 +19,7 @@ from bloomery.service.config.settings import Settings
 from bloomery.service.domain.state import Entry
 from bloomery.service.engine import Engine
 from bloomery.service.events import Event
+from bloomery.service.group_commit import GroupCommit
 from bloomery.service.lookup.lookups import Lookups
 from bloomery.service.observe.logs import Say
 from bloomery.service.policy.forecast import in_words
@@ -27,7 +28,6 @@ from bloomery.service.sampling.canary import PROBES
 from bloomery.service.sampling.history import FilterHistory
 from bloomery.service.sampling.retention import Retention
 from bloomery.service.sampling.sample import HOUR, MINUTE, RAW, SPANS, Sample
-from bloomery.service.turns import Turns
 
 __all__ = ["Sampler"]
 
@@ -45,7 +45,7 @@ class Sampler:
     def __init__(
         self,
         engine: Engine,
-        turns: Turns,
+        turns: GroupCommit,
         lookups: Lookups,
         publisher: Publisher,
         settings: Settings,

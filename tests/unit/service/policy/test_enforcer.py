@@ -147,7 +147,7 @@ def test_what_cannot_be_is_refused(house: House, settings: dict[str, Any], says:
     right, and there is no such filter then."""
     with pytest.raises(errors.InvalidParameter, match=says):
         house.make(**settings)
-    assert house.commands.names() == []
+    assert house.commands.listing.names() == []
 
 
 @given(st.dictionaries(st.sampled_from(FIELDS), st.one_of(st.floats(), st.text(), st.none())))

@@ -137,8 +137,8 @@ def test_nobody_is_told_its_name(tmp_path: Path) -> None:
             commands.create(SEEN, capacity=100, source="words")
             server.rebuilds.start(SEEN, settle=60)
             assert await wait_until_async(lambda: len(server.engine.state.names) == 2)
-            assert commands.names() == commands.names(b"*e*") == [SEEN]
-            assert [entry.name for entry in commands.scan(0, 10)[1]] == [SEEN]
+            assert commands.listing.names() == commands.listing.names(b"*e*") == [SEEN]
+            assert [entry.name for entry in commands.listing.scan(0, 10)[1]] == [SEEN]
             commands.drop(SEEN)
 
     asyncio.run(main())

@@ -146,7 +146,7 @@ async def put(
                 await upload.take(data)
                 charge.weigh(upload.pending)
             await upload.end()
-        await context.aside.free(name)
+        await context.background.unlocked(name)
         there = _check(context, name, replace)
         source = context.commands.find(name).settings.get("source") if there else None
         context.commands.rename(upload.name, name)
@@ -211,7 +211,7 @@ class _FilterUpload:
             )
         commands, position = self._context.commands, self._loaded + 1
         self._context.turns.join()
-        self._entry = await self._context.aside.whole(
+        self._entry = await self._context.background.run(
             [self.name], lambda: commands.load(self.name, position, data)
         )
         self._context.turns.join()

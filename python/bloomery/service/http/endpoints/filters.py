@@ -11,7 +11,8 @@ from bloomery import errors, names
 from bloomery.service.access.glob import glob
 from bloomery.service.access.permissions import User
 from bloomery.service.commands import check_name
-from bloomery.service.domain.state import LARGE, Entry
+from bloomery.service.domain.deferral import LARGE
+from bloomery.service.domain.state import Entry
 from bloomery.service.http import models, problems
 from bloomery.service.http.context import HttpContext
 from bloomery.service.http.limits import MAX_SCANNED
@@ -85,7 +86,7 @@ async def listed(
     while len(rows) < limit and looked < MAX_SCANNED:
         count = min(limit - len(rows), MAX_SCANNED - looked)
         looked += count
-        cursor, entries = commands.scan(cursor, count, user)
+        cursor, entries = commands.listing.scan(cursor, count, user)
         matching = await gathered(entries, lambda entry: matches(entry.name))
         rows += [_row(entry) for entry in matching]
         if cursor == 0:
@@ -116,7 +117,7 @@ async def info(request: Request, name: Name) -> Response:
 async def change(request: Request, name: Name, changes: models.Changes) -> Response:
     """Change a filter's policy, bind it to a source, let it end at a time, or rename it."""
     context = context_of(request)
-    await context.aside.free(name)
+    await context.background.unlocked(name)
     commands = commands_of(request)
     fields = changes.model_fields_set
     commands.find(name)
@@ -152,7 +153,7 @@ async def change(request: Request, name: Name, changes: models.Changes) -> Respo
 )
 async def drop(request: Request, name: Name) -> Response:
     """Forget a filter."""
-    await context_of(request).aside.free(name)
+    await context_of(request).background.unlocked(name)
     commands = commands_of(request)
     commands.find(name)
     commands.drop(name)

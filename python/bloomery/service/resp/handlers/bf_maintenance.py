@@ -7,7 +7,8 @@ from functools import partial
 from typing import Any
 
 from bloomery import errors
-from bloomery.service.domain.state import LARGE, Entry
+from bloomery.service.domain.deferral import LARGE
+from bloomery.service.domain.state import Entry
 from bloomery.service.resp import failures, limits
 from bloomery.service.resp.arguments import integer, option
 from bloomery.service.resp.client import ClientState
@@ -176,7 +177,7 @@ async def _load_pieces(client: ClientState, name: bytes, position: int, data: by
     for start in range(there, len(data), limits.LOAD_PIECE_BYTES):
         piece = data[start : start + limits.LOAD_PIECE_BYTES]
         client.context.turns.join()
-        await commands.apart(name, partial(commands.load, name, position + start, piece))
+        await commands.run(name, partial(commands.load, name, position + start, piece))
         await asyncio.sleep(0)
     return OK
 

@@ -123,7 +123,10 @@ def _modules(client: ClientState, user: User) -> Facts:
 
 
 def _keyspace(client: ClientState, user: User) -> Facts:
-    names, visible = client.context.engine.state.names, client.context.commands.visible(user)
+    names, visible = (
+        client.context.engine.state.names,
+        client.context.commands.listing.visible(user),
+    )
     if not visible:
         return {}
     expires = sum(names[name].expires_at is not None for name in visible)
@@ -134,7 +137,7 @@ def _own(client: ClientState, user: User) -> Facts:
     engine, saving, registry = client.context.engine, client.context.saving, client.context.registry
     _, _, native, rare = client.clients.figures()
     return {
-        "filters": client.context.commands.number(user),
+        "filters": client.context.commands.listing.number(user),
         "filters_memory": _native.memory_used(),
         "filters_memory_budget": client.context.settings.maxmemory,
         "log_segment": engine.log.segment,

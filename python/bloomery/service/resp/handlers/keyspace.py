@@ -39,7 +39,7 @@ async def _drop_many(client: ClientState, names: list[bytes]) -> int:
     """Drop many filters, in batches between which others have their turn."""
     dropped = 0
     async for batch in batches(names):
-        await client.context.aside.free(*batch)
+        await client.context.background.unlocked(*batch)
         client.context.turns.join()
         dropped += client.context.commands.drop(*batch)
     return dropped
@@ -100,7 +100,7 @@ def _user(client: ClientState) -> User:
 @command("KEYS", "pattern", group="generic", does="look")
 def keys(client: ClientState, words: list[bytes]) -> Any:
     """Tell every name that matches a pattern and is one's own to use."""
-    user, match, names = _user(client), glob(words[0]), client.context.commands.names()
+    user, match, names = _user(client), glob(words[0]), client.context.commands.listing.names()
 
     def matches(name: bytes) -> bool:
         # In this order: how long it takes then tells nothing of names that are others'.
@@ -139,7 +139,7 @@ def scan(client: ClientState, words: list[bytes]) -> Any:
         else:
             raise _SYNTAX
     count = min(count, limits.MAX_SCANNED)
-    following, entries = client.context.commands.scan(cursor, count, _user(client))
+    following, entries = client.context.commands.listing.scan(cursor, count, _user(client))
 
     def matches(entry: Entry) -> bool:
         return (kind is None or _type(entry).upper() == kind) and match(entry.name)
@@ -156,7 +156,7 @@ async def _scanned(following: int, found: Awaitable[list[Entry]]) -> list[Any]:
 @command("RANDOMKEY", group="generic", does="look")
 def randomkey(client: ClientState, words: list[bytes]) -> Any:
     """Tell any name."""
-    names, user = client.context.commands.names(), _user(client)
+    names, user = client.context.commands.listing.names(), _user(client)
     if user.everything:
         return random.choice(names) if names else None
     return _any(gathered(names, user.covers))
@@ -173,8 +173,8 @@ def dbsize(client: ClientState, words: list[bytes]) -> Any:
     client.context.engine.begin()
     commands, user = client.context.commands, _user(client)
     if user.everything:
-        return commands.number(user)
-    return _counted(gathered(commands.names(), user.covers))
+        return commands.listing.number(user)
+    return _counted(gathered(commands.listing.names(), user.covers))
 
 
 @command("FLUSHALL", "[ASYNC|SYNC]", write=True, group="server", does="server")
@@ -183,7 +183,7 @@ def flush(client: ClientState, words: list[bytes]) -> str | Awaitable[str]:
     """Drop every filter."""
     if words and option(words[0]) not in ("ASYNC", "SYNC"):
         raise _SYNTAX
-    names, engine = client.context.commands.names(), client.context.engine
+    names, engine = client.context.commands.listing.names(), client.context.engine
     busy = any(engine.is_locked(engine.state.names[name]) for name in names)
     if busy and client.executing:
         raise Failure("ERR a filter is worked on: try again in a moment")
@@ -199,7 +199,7 @@ async def _flush_many(client: ClientState, names: list[bytes]) -> str:
     while len(names) > FEW or any(engine.is_locked(engine.state.names[name]) for name in names):
         await _drop_many(client, names)
         client.context.turns.join()
-        names = commands.names()
+        names = commands.listing.names()
     commands.drop(*names)
     return OK
 

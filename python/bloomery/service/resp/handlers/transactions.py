@@ -90,14 +90,14 @@ async def _in_slices(
 ) -> Raw | None:
     """Do many commands. Others have their turn in between; who asks for one of these filters waits
     until all are done, so that nothing comes between."""
-    aside = client.context.aside
+    background = client.context.background
     names = {name for queued in queue for name in find(queued).names(queued)}
-    await aside.free(*names)  # somebody may have come before this began
+    await background.unlocked(*names)  # somebody may have come before this began
     client.context.turns.join()
     if _is_changed(client, watching):
         return _nothing(client)
     replies, share = _TransactionReplies(client, len(queue)), Slice()
-    with aside.hold(names):
+    with background.lock(names):
         for queued in queue:
             with client.context.engine.as_owner():
                 replies.run(queued)

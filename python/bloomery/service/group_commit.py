@@ -1,5 +1,5 @@
-"""Turns: all that came in one round of the event loop is done, then logged in one commit, and only
-then answered.
+"""Group commit: all that came in one round of the event loop (a turn) is done, then written to the
+log in one commit, and only then answered.
 
     connections ──join──> a turn ──end──> asked only: answered at once
                                    └────> wrote: held ──> next commit ──> answered, or an error
@@ -29,7 +29,7 @@ from bloomery.service.durability.log import Row
 from bloomery.service.engine import Engine
 from bloomery.service.observe import logs
 
-__all__ = ["Turns"]
+__all__ = ["CommitWaiter", "GroupCommit"]
 
 _T = TypeVar("_T")
 _QUICK = 0.005  # seconds: a commit that takes longer had to wait for the disk
@@ -38,8 +38,8 @@ _LARGE = 256 << 10  # bytes of a commit: writing more takes a millisecond and mo
 _WARY = 3.0  # seconds: then the thread does it for so long
 
 
-class Member(Protocol):
-    """Who waits for the end of a turn."""
+class CommitWaiter(Protocol):
+    """Who waits for the end of a turn: a connection, with its replies."""
 
     @property
     def wrote(self) -> bool:
@@ -56,7 +56,7 @@ class Member(Protocol):
 
 
 class _Waiter:
-    """A member that is a coroutine: a request of HTTP that wrote."""
+    """A coroutine that waits: a request of HTTP that wrote."""
 
     __slots__ = ("done",)
     wrote = True
@@ -84,8 +84,8 @@ async def _at_once() -> None:
     """Wait for nothing."""
 
 
-class Turns:
-    """The turns of a server, and the thread that writes its log."""
+class GroupCommit:
+    """The turns of a server, and the thread that writes its log if the disk may be slow."""
 
     def __init__(
         self,
@@ -93,16 +93,16 @@ class Turns:
         on_refuse: Callable[[errors.LogUnavailable], None],
         idle: Callable[[], Awaitable[None]] = _at_once,
     ) -> None:
-        """`on_refuse` is told why writes are refused, when that begins; `idle` waits until no
-        thread works on a filter."""
+        """`on_refuse` is called with the reason when writes begin to be refused; `idle` returns
+        when no thread works on a filter."""
         self.engine = engine
         self._on_refuse = on_refuse
         self._idle = idle
         self._loop = asyncio.get_running_loop()
-        self._turn: list[Member] = []
+        self._turn: list[CommitWaiter] = []
         self._begun = False
-        self._noted: list[Row] = []  # what is to be logged, each with the time of its turn
-        self._held: list[Member] = []  # for the next commit
+        self._rows: list[Row] = []  # what is to be logged, each with the time of its turn
+        self._waiters: list[CommitWaiter] = []  # for the next commit
         self._committing = False
         self.late_since: float | None = None  # replies are held for the disk, since then
         self.delayed = 0  # how often that began
@@ -120,40 +120,45 @@ class Turns:
             self._begun = True
             self._loop.call_soon(self._end)
 
-    def join(self, member: Member | None = None) -> None:
+    def join(self, waiter: CommitWaiter | None = None) -> None:
         """Be part of this turn; a new one begins if there is none."""
         self._begin()
         self.engine.begin()
-        if member is not None:
-            self._turn.append(member)
+        if waiter is not None:
+            self._turn.append(waiter)
 
     async def logged(self) -> None:
         """Return when what was just done is in the log; LogUnavailable if it could not be."""
         await self.logging()
 
     def logging(self) -> asyncio.Future[None]:
-        """What `logged` waits for, for who has something else to do meanwhile."""
+        """Return a future of `logged`, for who has something else to do meanwhile."""
         waiter = _Waiter(self._loop.create_future())
         self.join(waiter)
         return waiter.done
 
     def _end(self) -> None:
         turn, self._turn, self._begun = self._turn, [], False
-        self._noted += self.engine.end()
-        if not self._committing and not self._held and self._disk_is_quick() and self._is_small():
+        self._rows += self.engine.end()
+        if (
+            not self._committing
+            and not self._waiters
+            and self._disk_is_quick()
+            and self._is_small()
+        ):
             problem = self._write_here()
-            for member in turn:
+            for waiter in turn:
                 if problem is None:
-                    member.send()
+                    waiter.send()
                 else:
-                    member.release(problem)
+                    waiter.release(problem)
             return
-        for member in turn:
-            if member.wrote:
-                member.hold()
-                self._held.append(member)
+        for waiter in turn:
+            if waiter.wrote:
+                waiter.hold()
+                self._waiters.append(waiter)
             else:
-                member.send()
+                waiter.send()
         self._commit()
 
     def _disk_is_quick(self) -> bool:
@@ -164,10 +169,10 @@ class Turns:
 
     def _is_small(self) -> bool:
         """Is what is to be logged written in no time?"""
-        return sum(len(row[3]) for row in self._noted) < _LARGE
+        return sum(len(row[3]) for row in self._rows) < _LARGE
 
     def snapshot(self, running: bool) -> None:
-        """Be told that a snapshot begins or has ended: the disk is busy for some time after it."""
+        """Note that a snapshot begins or has ended: the disk is busy for some time after it."""
         self._snapshot = running
         if not running:
             self._slow_until = time.monotonic() + _AFTER_SNAPSHOT
@@ -175,7 +180,7 @@ class Turns:
     def _write_here(self) -> errors.LogUnavailable | None:
         """Write what was noted; what changed nothing is not logged, but what it found may not be in
         the log either, if there is a problem."""
-        rows, self._noted = self._noted, []
+        rows, self._rows = self._rows, []
         if rows:
             began = time.monotonic()
             problem = self._write(rows)
@@ -190,19 +195,20 @@ class Turns:
         unless the disk is late: then when it has followed (`flushed`)."""
         if self._committing or self._is_late():
             return
-        rows, self._noted = self._noted, []
-        held, self._held = self._held, []
+        rows, self._rows = self._rows, []
+        waiters, self._waiters = self._waiters, []
         if rows:
             self._committing = True
-            self._work.put(lambda: self._write_and_tell(rows, held))
+            self._work.put(lambda: self._write_in_thread(rows, waiters))
         else:
-            for member in held:
-                member.release(self.engine.problem)
+            for waiter in waiters:
+                waiter.release(self.engine.problem)
 
     def _is_late(self) -> bool:
-        """Must what was written wait for the disk? If there is no hope of it, they are told."""
+        """Must what was written wait for the disk? Not if the log cannot be written: then it is
+        answered with the problem."""
         now = time.monotonic()
-        late = bool(self._noted) and self.engine.problem is None and self.engine.log.is_late(now)
+        late = bool(self._rows) and self.engine.problem is None and self.engine.log.is_late(now)
         if late and self.late_since is None:
             self.late_since = now
             self.delayed += 1
@@ -211,13 +217,13 @@ class Turns:
         return late
 
     def flushed(self) -> None:
-        """Be told that the log was brought to the disk, or that it could not be."""
-        if self._held or self._noted:
+        """Commit what waits: the log was brought to the disk, or could not be."""
+        if self._waiters or self._rows:
             self._commit()
 
-    def _write_and_tell(self, rows: list[Row], held: list[Member]) -> None:
+    def _write_in_thread(self, rows: list[Row], waiters: list[CommitWaiter]) -> None:
         """Write the log, in the thread."""
-        self._tell(self._committed, self._write(rows), held)
+        self._call_in_loop(self._committed, self._write(rows), waiters)
 
     def _write(self, rows: list[Row]) -> errors.BloomeryError | None:
         try:
@@ -228,16 +234,16 @@ class Turns:
             return errors.LogUnavailable(f"{type(failure).__name__}: {failure}")
         return None
 
-    def _committed(self, problem: errors.BloomeryError | None, held: list[Member]) -> None:
+    def _committed(self, problem: errors.BloomeryError | None, waiters: list[CommitWaiter]) -> None:
         self._committing = False
         if isinstance(problem, errors.LogUnavailable):
             self.refuse(problem)
-        for member in held:
-            member.release(self.engine.problem or problem)
+        for waiter in waiters:
+            waiter.release(self.engine.problem or problem)
         self._commit()
 
     def refuse(self, problem: errors.LogUnavailable | None) -> None:
-        """Take no writes until the log can be written again, and tell the operator; None: go on."""
+        """Refuse writes until the log can be written again, and raise an alert. None: go on."""
         if problem is not None:
             if self.engine.problem is None or self.engine.frozen:
                 self._on_refuse(problem)
@@ -254,10 +260,10 @@ class Turns:
                 if done.set_running_or_notify_cancel():
                     try:
                         done.set_result(work())
-                    except BaseException as problem:  # noqa: BLE001  # whoever waits is told
+                    except BaseException as problem:  # noqa: BLE001  # it is raised where it is awaited
                         done.set_exception(problem)
             finally:
-                self._tell(self._called)
+                self._call_in_loop(self._called)
 
         self._work.put(run)
         return asyncio.wrap_future(done, loop=self._loop)
@@ -265,10 +271,10 @@ class Turns:
     def _called(self) -> None:
         self._calls -= 1
 
-    def _tell(self, what: Callable[..., None], *words: object) -> None:
-        """Have something done in the loop, from the thread."""
-        with contextlib.suppress(RuntimeError):  # it has ended: there is nobody to tell
-            self._loop.call_soon_threadsafe(what, *words)
+    def _call_in_loop(self, function: Callable[..., None], *arguments: object) -> None:
+        """Have a function called in the event loop, from the thread."""
+        with contextlib.suppress(RuntimeError):  # the loop has ended: nobody waits
+            self._loop.call_soon_threadsafe(function, *arguments)
 
     async def retry(self) -> bool:
         """Try to write what the log still lacks; True if writes are taken again."""
@@ -304,7 +310,7 @@ class Turns:
     async def close(self) -> None:
         """Return when everything that was noted is written, or could not be."""
         self.join()
-        while self._begun or self._committing or self._held or self._noted:
+        while self._begun or self._committing or self._waiters or self._rows:
             await asyncio.sleep(0.001)
 
     def stop(self) -> None:

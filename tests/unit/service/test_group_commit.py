@@ -15,16 +15,16 @@ from bloomery.service.domain.operations import Op, fields
 from bloomery.service.domain.state import State
 from bloomery.service.durability.log import Log
 from bloomery.service.engine import Engine
-from bloomery.service.turns import Turns
+from bloomery.service.group_commit import GroupCommit
 from unit.service.follower import SOON
 from waiting import wait_until_async
 
 
 @asynccontextmanager
-async def turning(folder: Path) -> AsyncIterator[Turns]:
-    """Turns of an engine on an empty log."""
+async def turning(folder: Path) -> AsyncIterator[GroupCommit]:
+    """The turns of an engine on an empty log."""
     engine = Engine(State(), Log(folder))
-    turns = Turns(engine, lambda problem: None)
+    turns = GroupCommit(engine, lambda problem: None)
     try:
         yield turns
     finally:
