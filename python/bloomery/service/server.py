@@ -1,4 +1,4 @@
-"""The server: makes its parts, hands each what it uses, and runs them from start to shutdown.
+"""The server: runs its parts (`parts.py`) from start to shutdown, and hands them to both protocols.
 
 run: lock the folder ─> open HTTP (not ready) ─> recover ─> open RESP ─> ready ─> SIGTERM
      ─> not ready ─> take no more connections ─> drain ─> snapshot ─> end
@@ -14,30 +14,17 @@ import signal
 import ssl
 import time
 from collections.abc import Awaitable, Callable, Mapping
-from functools import partial
 from pathlib import Path
-from typing import cast
 
-from bloomery import _native
 from bloomery.service.access import users
-from bloomery.service.access.audit import Audit
-from bloomery.service.access.authentication import Access
-from bloomery.service.background import Background
-from bloomery.service.clock import Clock, HighWaterMark
-from bloomery.service.commands import Commands
 from bloomery.service.config.settings import Settings
 from bloomery.service.config.sources import SourceSettings
 from bloomery.service.domain.state import State
 from bloomery.service.durability.flusher import flush_each_second
 from bloomery.service.durability.folder import lock
-from bloomery.service.durability.log import Fsync
 from bloomery.service.durability.recovery import Recovery, recover
-from bloomery.service.durability.schedule import SnapshotSchedule
-from bloomery.service.engine import Engine
-from bloomery.service.group_commit import GroupCommit
 from bloomery.service.http.context import HttpContext
 from bloomery.service.http.server import HttpServer
-from bloomery.service.lookup.lookups import Lookups
 from bloomery.service.network import binding
 from bloomery.service.network.input_budget import InputBudget
 from bloomery.service.network.listening import Listener
@@ -45,18 +32,11 @@ from bloomery.service.network.systemd import notify, watched
 from bloomery.service.network.tls import Tls
 from bloomery.service.observe import logs
 from bloomery.service.observe.metrics import Metrics, ServerFigures
+from bloomery.service.parts import Parts
 from bloomery.service.policy.alerts import Alerts
-from bloomery.service.policy.enforcer import PolicyEnforcer
-from bloomery.service.policy.rebuilds import Rebuilds
-from bloomery.service.policy.server_alerts import ServerAlerts, log_unavailable
-from bloomery.service.policy.webhook import Webhook
-from bloomery.service.registry.publisher import Publisher
-from bloomery.service.registry.server_id import LOCAL_REGISTRY, server_id
 from bloomery.service.replication.node import Node
-from bloomery.service.replication.reads import StoreReads
 from bloomery.service.resp.context import RespContext
 from bloomery.service.resp.server import RespServer
-from bloomery.service.sampling.sampler import Sampler
 from bloomery.service.shutdown import Shutdown
 
 __all__ = ["Server"]
@@ -87,29 +67,16 @@ class Server:
         self.resp_address = self.http_address = ""
         self.input_budget = InputBudget(settings)
         self.alerts = Alerts(self.say)
-        self.webhook: Webhook | None = None
-        self.problems: list[str] = []  # that recovery found
         self.recovered_rows = 0  # of the log, that were replayed
         self.certificate: Tls | None = None
         self.node: Node | None = None  # with a store
         self._reload = asyncio.Event()
 
     # Set by run().
-    access: Access
-    background: Background
-    audit: Audit
-    engine: Engine
-    turns: GroupCommit
-    commands: Commands
-    resp: RespServer
-    http: HttpServer
-    snapshots: SnapshotSchedule
-    enforcer: PolicyEnforcer
-    rebuilds: Rebuilds
-    publisher: Publisher
-    sampler: Sampler
-    server_alerts: ServerAlerts
+    parts: Parts
     metrics: Metrics
+    http: HttpServer
+    resp: RespServer
 
     say = staticmethod(logs.tell)
 
@@ -132,13 +99,13 @@ class Server:
             if not await self._load(stop):
                 return 0
             self.http.serve(self._http_context())
-            await self.commands.lookups.start(self.say)
+            await self.parts.lookups.start(self.say)
             resp = await self._listen(bound)
             background.append(self._repeat(self._tick, "what is due each second failed"))
-            syncing = asyncio.ensure_future(flush_each_second(self.turns, self.say))
+            syncing = asyncio.ensure_future(flush_each_second(self.parts.turns, self.say))
             if self.certificate is not None:
                 background.append(asyncio.create_task(self.certificate.watch(self._reload)))
-            self.sampler.start()
+            self.parts.sampler.start()
             self.serving = True
             self._print_ready()
             notify("READY=1", f"STATUS=resp={self.resp_address} http={self.http_address}")
@@ -155,8 +122,9 @@ class Server:
                     task.cancel()
                 shutdown = Shutdown(self.say)
                 await shutdown.step("requests that have begun are answered", self._drain())
-                await shutdown.step("rebuilds are stopped", self.rebuilds.stop())
-            return await self._close(shutdown, syncing)
+                await shutdown.step("rebuilds are stopped", self.parts.rebuilds.stop())
+            await self.parts.close(shutdown, syncing)
+            return shutdown.code
 
     async def _load(self, stop: asyncio.Event) -> bool:
         """Load the filters; False if the server is to stop before they are there. HTTP answers
@@ -180,7 +148,7 @@ class Server:
             self.loaded = True
             return True
         started.cancel()
-        await self._close(Shutdown(self.say))
+        await self.parts.close(Shutdown(self.say))
         return False
 
     @property
@@ -207,97 +175,42 @@ class Server:
         return self.certificate.expires if self.certificate else None
 
     def _open(self, found: Recovery) -> None:
-        self.problems, self.recovered_rows = found.problems, found.rows
-        number = server_id(self.data, new=found.segment == 1, problems=self.problems)
-        for problem in self.problems:
-            self.say(f"recovery: {problem}", level="warning")
-        self._open_engine(found)
-        self._open_commands(found, number)
-        self.audit = Audit(self.data, self.say)
-        self.access = Access(self.data, self.say, self.audit.note)
+        self.recovered_rows = found.rows
+        self.parts = Parts(found, self.settings, self.sources, self.alerts, self.say, self.node)
         self.resp = RespServer(self._resp_context())
+        parts = self.parts
         self.metrics = Metrics(
-            self.commands,
-            self.turns,
-            self.snapshots,
-            self.publisher,
-            self.sampler,
+            parts.commands,
+            parts.turns,
+            parts.snapshots,
+            parts.publisher,
+            parts.sampler,
             self.alerts,
             self._figures,
         )
-        self.server_alerts.start()
-
-    def _open_engine(self, found: Recovery) -> None:
-        """Make the filters in memory, their log and their clock."""
-        node = self.node
-        fsync, segment_bytes = cast("Fsync", self.settings.fsync), self.settings.snapshot_log_bytes
-        log = found.log(fsync, segment_bytes) if node is None else node.log
-        # Only now: a lower limit than before must not keep the server from its own data.
-        _native.set_memory_limit(self.settings.maxmemory or None)
-        _native.unmap_aside()
-        clock = Clock(found.state.now, mark=HighWaterMark(self.data / "clock"))
-        self.engine = Engine(found.state, log, clock)
-        self.engine.shelf.most_layers = self.settings.cf_max_expansions
-        self.background = Background(self.engine, defers=node is None)
-        on_refuse = partial(log_unavailable, self.alerts)
-        self.turns = GroupCommit(self.engine, on_refuse, self.background.idle)
-        if node is not None:
-            node.follow(self.engine, self.turns)
-
-    def _open_commands(self, found: Recovery, number: str) -> None:
-        """Make what clients can do, and what the server does by itself."""
-        engine, turns, settings = self.engine, self.turns, self.settings
-        lookups = Lookups(engine, settings, self.sources)
-        self.publisher = Publisher(engine, settings.registry or self.data / LOCAL_REGISTRY, number)
-        self.enforcer = PolicyEnforcer(engine, self.alerts, self.say)
-        self.sampler = Sampler(engine, turns, lookups, self.publisher, settings, self.say)
-        self.sampler.on_sample.subscribe(self.enforcer.sampled)
-        self.commands = Commands(
-            engine,
-            settings,
-            lookups,
-            background=self.background,
-            store=None if self.node is None else StoreReads(self.node),
-            sample=self.sampler.last_as_dict,
-        )
-        self.rebuilds = Rebuilds(self.commands, turns, self.background, self.say)
-        self.snapshots = SnapshotSchedule(
-            engine,
-            turns,
-            self.alerts,
-            settings,
-            generation=found.generation,
-            replayed=found.rows,
-            disabled=self.node is not None,
-        )
-        if settings.webhook_url:
-            secret = settings.webhook_secret.encode()
-            self.webhook = Webhook(settings.webhook_url, secret, self.say, number)
-            self.alerts.on_alert.subscribe(self.webhook.deliver)
-        self.server_alerts = ServerAlerts(
-            self.alerts, self.data, engine, turns, self.publisher, lookups
-        )
 
     def _http_context(self) -> HttpContext:
+        parts = self.parts
         return HttpContext(
             settings=self.settings,
             data=self.data,
-            access=self.access,
-            audit=self.audit,
+            access=parts.access,
+            audit=parts.audit,
             intake=self.input_budget,
-            engine=self.engine,
-            commands=self.commands,
-            turns=self.turns,
-            background=self.background,
-            saving=self.snapshots,
-            rebuilds=self.rebuilds,
-            sampler=self.sampler,
+            engine=parts.engine,
+            commands=parts.commands,
+            turns=parts.turns,
+            background=parts.background,
+            saving=parts.snapshots,
+            rebuilds=parts.rebuilds,
+            sampler=parts.sampler,
             alerts=self.alerts,
             node=self.node,
             metrics=self.metrics.render,
         )
 
     def _resp_context(self) -> RespContext:
+        parts = self.parts
         return RespContext(
             settings=self.settings,
             config=self.config,
@@ -305,18 +218,18 @@ class Server:
             address=lambda: self.resp_address,
             started=self.started,
             recovered_rows=self.recovered_rows,
-            problems=self.problems,
+            problems=parts.problems,
             say=self.say,
-            access=self.access,
-            audit=self.audit,
+            access=parts.access,
+            audit=parts.audit,
             intake=self.input_budget,
-            engine=self.engine,
-            commands=self.commands,
-            turns=self.turns,
-            background=self.background,
-            saving=self.snapshots,
-            rebuilds=self.rebuilds,
-            registry=self.publisher.writer,
+            engine=parts.engine,
+            commands=parts.commands,
+            turns=parts.turns,
+            background=parts.background,
+            saving=parts.snapshots,
+            rebuilds=parts.rebuilds,
+            registry=parts.publisher.writer,
             node=self.node,
         )
 
@@ -325,7 +238,7 @@ class Server:
         return ServerFigures(
             ready=self.ready,
             started=self.started,
-            recovery_problems=len(self.problems),
+            recovery_problems=len(self.parts.problems),
             tls_expires=self.tls_expires,
             connections={
                 "resp": len(self.resp.clients.connections),
@@ -345,7 +258,7 @@ class Server:
         where = f"resp={self.resp_address} http={self.http_address} data={self.data}"
         with contextlib.suppress(OSError):
             print(f"bloomery ready: {where}", flush=True)
-        if os.isatty(2) and self.tls is None and not self.access.required:
+        if os.isatty(2) and self.tls is None and not self.parts.access.required:
             port = self.resp_address.rpartition(":")[2]
             self.say(f"try: redis-cli -p {port} BF.ADD seen alice (Ctrl-C stops the server)")
 
@@ -368,15 +281,9 @@ class Server:
         """What is due each second, and what could not be done before."""
         if watched():
             notify("WATCHDOG=1")
-        self.turns.join()
-        await self.turns.retry()
-        self.enforcer.pass_second()
-        self.server_alerts.check()
-        if await self.access.refresh():
+        if await self.parts.tick():
             self.resp.follow_users()
-        self.audit.tick()
         self.resp.sweep()
-        self.snapshots.consider()
         if self.node is not None:
             await self.node.pass_second()
 
@@ -390,26 +297,3 @@ class Server:
         """Let requests that have begun end, and their replies go out."""
         until = time.monotonic() + _DRAIN_SECONDS
         await asyncio.gather(self.http.drain(until), self.resp.drain(until))
-
-    async def _close(self, shutdown: Shutdown, syncing: asyncio.Future[None] | None = None) -> int:
-        """Close all parts, whichever of them fails; return the exit code."""
-        self.access.close()
-        await shutdown.step("what was written last is logged", self.turns.close())
-        if syncing is not None:
-            syncing.cancel()
-        await shutdown.step("samples are handed over", self.sampler.stop())
-        await shutdown.step("look-ups end", self.commands.lookups.stop())
-        await shutdown.step("the last snapshot is made", self.snapshots.last())
-        await shutdown.step("the registry is closed", asyncio.to_thread(self.publisher.close))
-        if self.webhook is not None:
-            await shutdown.step("the webhook is closed", asyncio.to_thread(self.webhook.close))
-        if self.node is not None:  # first: what it does may need the thread of the log
-            await shutdown.step("the node leaves", self.node.stop())
-        await shutdown.step("the log's thread ends", asyncio.to_thread(self.turns.stop))
-        await shutdown.step("the log is closed", asyncio.to_thread(self.engine.log.close))
-        if self.node is not None:
-            await shutdown.step("the node lets go", asyncio.to_thread(self.node.close))
-        await shutdown.step("the time is kept", asyncio.to_thread(self.engine.clock.close))
-        outcome = "done" if shutdown.code == 0 else "failed"
-        await shutdown.step("the audit log is closed", asyncio.to_thread(self.audit.close, outcome))
-        return shutdown.code

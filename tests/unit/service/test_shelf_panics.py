@@ -71,11 +71,11 @@ def test_a_server_never_says_no(tmp_path: Path) -> None:
     async def main() -> list[bytes]:
         async with running(tmp_path) as server:
             port = int(server.resp_address.rpartition(":")[2])
-            server.commands.create(b"kept", "cuckoo", capacity=10_000)
+            server.parts.commands.create(b"kept", "cuckoo", capacity=10_000)
             made = ["BF.MADD", "seen", *KEYS], ["BF.MADD", "kept", *KEYS]
             await asyncio.to_thread(ask, port, *made)
             for name in (b"seen", b"kept"):
-                panic(server.engine.state.names[name].filter, False)
+                panic(server.parts.engine.state.names[name].filter, False)
             told = await asyncio.to_thread(ask_http, server.http_address)
             assert all("load it again" in one for one in told), told
             return await asyncio.to_thread(ask, port, *asks)

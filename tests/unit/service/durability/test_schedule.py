@@ -33,7 +33,7 @@ def held(data: Path) -> Iterator[None]:
 
 def process_of(server: Server) -> Any:
     """The process that makes a snapshot, if there is one."""
-    return server.snapshots._process
+    return server.parts.snapshots._process
 
 
 def gives_way(server: Server) -> str:
@@ -57,15 +57,15 @@ def test_it_takes_part_when_somebody_waits(tmp_path: Path) -> None:
     async def main() -> None:
         async with running(tmp_path) as server:
             with held(tmp_path):
-                server.snapshots.start()
+                server.parts.snapshots.start()
                 assert await wait_until_async(lambda: gives_way(server) == "idle")
                 first = process_of(server)
-                waiting = asyncio.ensure_future(server.snapshots.save())
+                waiting = asyncio.ensure_future(server.parts.snapshots.save())
                 assert await wait_until_async(lambda: gives_way(server) == "nice")
                 assert process_of(server) is first
             await waiting
             with held(tmp_path):
-                waiting = asyncio.ensure_future(server.snapshots.save())
+                waiting = asyncio.ensure_future(server.parts.snapshots.save())
                 assert await wait_until_async(lambda: gives_way(server) == "nice")
             await waiting
 
@@ -80,15 +80,15 @@ def test_without_the_right_to_take_part(tmp_path: Path, monkeypatch: pytest.Monk
     async def main() -> None:
         async with running(tmp_path) as server:
             with held(tmp_path):
-                task = server.snapshots.start()
+                task = server.parts.snapshots.start()
                 assert await wait_until_async(lambda: gives_way(server) == "idle")
                 first = process_of(server)
-                waiting = asyncio.ensure_future(server.snapshots.save())
+                waiting = asyncio.ensure_future(server.parts.snapshots.save())
                 assert await wait_until_async(lambda: gives_way(server) == "nice")
                 assert process_of(server) is not first
             await task
             await waiting
-            assert server.snapshots.problem is None
+            assert server.parts.snapshots.problem is None
 
     asyncio.run(main())
 
@@ -99,7 +99,7 @@ def test_the_last_one_gives_way_to_nobody(tmp_path: Path) -> None:
     async def main() -> None:
         async with running(tmp_path) as server:
             with held(tmp_path):
-                ending = asyncio.ensure_future(server.snapshots.last())
+                ending = asyncio.ensure_future(server.parts.snapshots.last())
                 assert await wait_until_async(lambda: process_of(server) is not None)
                 assert gives_way(server) == "no"
             await ending

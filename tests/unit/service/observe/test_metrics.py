@@ -40,8 +40,8 @@ def values(text: bytes) -> Values:
 
 def looked_at(server: Server) -> None:
     """Take a sample of each filter."""
-    for entry in list(server.engine.state.filters.values()):
-        server.sampler.take(entry)
+    for entry in list(server.parts.engine.state.filters.values()):
+        server.parts.sampler.take(entry)
 
 
 def test_the_figures_of_a_filter(tmp_path: Path) -> None:
@@ -50,7 +50,7 @@ def test_the_figures_of_a_filter(tmp_path: Path) -> None:
     async def main() -> None:
         async with running(tmp_path, sample_seconds=0) as server:
             filled(server)
-            server.commands.contains(b"users", [b"key 1", b"key 2", b"absent"])
+            server.parts.commands.contains(b"users", [b"key 1", b"key 2", b"absent"])
             before = values(server.metrics.render(ANYBODY))
             assert before["bloomery_filter_items", "users"] == 500
             assert ("bloomery_filter_fill_ratio", "users") not in before
@@ -142,10 +142,10 @@ def test_the_page_has_every_metric(tmp_path: Path) -> None:
         async with running(tmp_path, sample_seconds=0, maxmemory="1gb") as server:
             entry = filled(server)
             server.certificate = Tls(*Pairs(tmp_path).make("server"), server.say)
-            await server.snapshots.save()
-            server.sampler.take(entry)
-            server.commands.add(b"users", [b"one more"])
-            server.sampler.take(entry)
+            await server.parts.snapshots.save()
+            server.parts.sampler.take(entry)
+            server.parts.commands.add(b"users", [b"one more"])
+            server.parts.sampler.take(entry)
             return server.metrics.render(ANYBODY)
 
     told = {line.split()[2] for line in asyncio.run(main()).decode().splitlines() if "HELP" in line}

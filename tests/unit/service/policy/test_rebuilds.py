@@ -61,12 +61,14 @@ def test_numbers_have_room_in_both_forms(tmp_path: Path) -> None:
 
     async def main() -> None:
         async with serving(tmp_path) as server:
-            server.commands.create(SEEN, "bloom", capacity=100, on_full="alert", source="numbers")
-            state = await ended(server.rebuilds.start(SEEN, settle=0))
+            server.parts.commands.create(
+                SEEN, "bloom", capacity=100, on_full="alert", source="numbers"
+            )
+            state = await ended(server.parts.rebuilds.start(SEEN, settle=0))
             assert (state.problem, state.rows) == (None, ROWS)
             keys: list[Any] = [*range(ROWS), *map(str, range(ROWS))]
-            assert all(server.commands.contains(SEEN, keys))
-            entry = server.commands.find(SEEN)
+            assert all(server.parts.commands.contains(SEEN, keys))
+            entry = server.parts.commands.find(SEEN)
             assert entry.items <= 0.75 * capacity_of(entry)
 
     asyncio.run(main())
@@ -87,10 +89,10 @@ def test_it_stays_what_it_was(tmp_path: Path, kind: str, settings: dict[str, Any
 
     async def main() -> None:
         async with serving(tmp_path) as server:
-            commands = server.commands
+            commands = server.parts.commands
             before = commands.create(SEEN, kind, capacity=100, source="words", **settings)
             policy = commands.policy(SEEN)
-            state = await ended(server.rebuilds.start(SEEN, settle=0))
+            state = await ended(server.parts.rebuilds.start(SEEN, settle=0))
             assert state.problem is None
             after = commands.find(SEEN)
             assert after is not before
@@ -118,12 +120,12 @@ def test_another_source_meanwhile(tmp_path: Path) -> None:
 
     async def main() -> None:
         async with serving(tmp_path) as server:
-            server.commands.create(SEEN, capacity=100, source="words")
-            server.commands.add(SEEN, [7])
-            state = server.rebuilds.start(SEEN, settle=0.1)
-            server.commands.bind(SEEN, "numbers")
+            server.parts.commands.create(SEEN, capacity=100, source="words")
+            server.parts.commands.add(SEEN, [7])
+            state = server.parts.rebuilds.start(SEEN, settle=0.1)
+            server.parts.commands.bind(SEEN, "numbers")
             assert "another source" in str((await ended(state)).problem)
-            assert all(server.commands.contains(SEEN, [7]))
+            assert all(server.parts.commands.contains(SEEN, [7]))
 
     asyncio.run(main())
 
@@ -133,10 +135,10 @@ def test_nobody_is_told_its_name(tmp_path: Path) -> None:
 
     async def main() -> None:
         async with serving(tmp_path) as server:
-            commands = server.commands
+            commands = server.parts.commands
             commands.create(SEEN, capacity=100, source="words")
-            server.rebuilds.start(SEEN, settle=60)
-            assert await wait_until_async(lambda: len(server.engine.state.names) == 2)
+            server.parts.rebuilds.start(SEEN, settle=60)
+            assert await wait_until_async(lambda: len(server.parts.engine.state.names) == 2)
             assert commands.listing.names() == commands.listing.names(b"*e*") == [SEEN]
             assert [entry.name for entry in commands.listing.scan(0, 10)[1]] == [SEEN]
             commands.drop(SEEN)
@@ -150,12 +152,12 @@ def test_a_removal_that_comes_late_harms_nobody(tmp_path: Path) -> None:
 
     async def main() -> None:
         async with serving(tmp_path) as server:
-            commands = server.commands
+            commands = server.parts.commands
             commands.create(SEEN, "counting", capacity=1000, error_rate=0.4, source="words")
             gone = [f"gone {number}" for number in range(300)]
             commands.add(SEEN, gone)
-            await server.turns.logged()
-            state = server.rebuilds.start(SEEN, settle=2)
+            await server.parts.turns.logged()
+            state = server.parts.rebuilds.start(SEEN, settle=2)
             assert await wait_until_async(lambda: state.rows == ROWS)
             await asyncio.sleep(0.1)
             commands.remove(SEEN, gone)
@@ -170,12 +172,12 @@ def test_what_a_crash_leaves_is_dropped(tmp_path: Path) -> None:
 
     async def main() -> None:
         async with serving(tmp_path) as server:
-            server.turns.join()
+            server.parts.turns.join()
             for name in (SEEN, PREFIX + b"1", PREFIX + b"own"):
-                server.commands.create(name, capacity=100)
-            server.commands.expire(PREFIX + b"1", server.engine.state.now + 3600)
+                server.parts.commands.create(name, capacity=100)
+            server.parts.commands.expire(PREFIX + b"1", server.parts.engine.state.now + 3600)
         async with serving(tmp_path) as server:
-            assert list(server.engine.state.names) == [SEEN, PREFIX + b"own"]
+            assert list(server.parts.engine.state.names) == [SEEN, PREFIX + b"own"]
 
     asyncio.run(main())
 
@@ -185,18 +187,18 @@ def test_dropped_filters_are_forgotten(tmp_path: Path) -> None:
 
     async def main() -> None:
         async with serving(tmp_path) as server:
-            commands = server.commands
+            commands = server.parts.commands
             for _ in range(3):
                 entry = commands.create(SEEN, capacity=100, source="words")
                 await commands.lookup(SEEN, ["absent"])
                 assert commands.lookups.info(entry) is not None
-                await ended(server.rebuilds.start(SEEN, settle=0))
+                await ended(server.parts.rebuilds.start(SEEN, settle=0))
                 assert commands.lookups.info(entry) is None
-                assert server.rebuilds.of(entry) is None
+                assert server.parts.rebuilds.of(entry) is None
                 new = commands.find(SEEN)
-                assert server.rebuilds.of(new) is not None
+                assert server.parts.rebuilds.of(new) is not None
                 commands.drop(SEEN)
-                assert server.rebuilds.of(new) is None
+                assert server.parts.rebuilds.of(new) is None
 
     asyncio.run(main())
 
@@ -208,10 +210,10 @@ def test_so_many_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     async def main() -> None:
         async with serving(tmp_path) as server:
             for name in (b"one", b"two", b"three"):
-                server.commands.create(name, capacity=100, source="words")
-            server.rebuilds.start(b"one", settle=60)
-            server.rebuilds.start(b"two", settle=60)
+                server.parts.commands.create(name, capacity=100, source="words")
+            server.parts.rebuilds.start(b"one", settle=60)
+            server.parts.rebuilds.start(b"two", settle=60)
             with pytest.raises(errors.ServerUnavailable, match="2 filters are being rebuilt"):
-                server.rebuilds.start(b"three")
+                server.parts.rebuilds.start(b"three")
 
     asyncio.run(main())

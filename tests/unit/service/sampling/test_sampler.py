@@ -24,36 +24,36 @@ pytestmark = pytest.mark.slow
 def filled(server: Server, name: bytes = b"users", keys: int = 500, **settings: object) -> Entry:
     """A plain filter with room for 1,000 keys, and so many in it."""
     chosen = {"capacity": 1000, "error_rate": 0.01} | settings
-    server.turns.join()
-    entry = server.commands.create(name, "bloom", **chosen)
-    server.commands.add(name, [b"key %d" % number for number in range(keys)])
+    server.parts.turns.join()
+    entry = server.parts.commands.create(name, "bloom", **chosen)
+    server.parts.commands.add(name, [b"key %d" % number for number in range(keys)])
     return entry
 
 
 def flush(server: Server) -> None:
     """Hand the samples that wait to the registry's writer."""
-    server.sampler._flush()
+    server.parts.sampler._flush()
 
 
 def pending(server: Server) -> list[Sample]:
     """The samples that wait for that."""
-    return server.sampler._rows
+    return server.parts.sampler._rows
 
 
 def prune(server: Server) -> None:
     """Let the registry forget what is older than it is to be kept."""
-    server.sampler._prune(1.0)
+    server.parts.sampler._prune(1.0)
 
 
 async def sample_all(server: Server) -> None:
     """A round over all filters, which may take a hundredth of a second."""
-    await server.sampler._round(0.01)
+    await server.parts.sampler._round(0.01)
 
 
 async def flushed(server: Server) -> None:
     """Let the registry have all samples that were taken."""
     flush(server)
-    assert await asyncio.to_thread(server.publisher.writer.flush, 30)
+    assert await asyncio.to_thread(server.parts.publisher.writer.flush, 30)
 
 
 @pytest.mark.slow
@@ -63,22 +63,22 @@ def test_each_filter_is_sampled_again_and_again(tmp_path: Path) -> None:
     async def main() -> None:
         async with running(tmp_path, sample_seconds=1) as server:
             told: list[tuple[bytes, Sample]] = []
-            server.sampler.on_sample.subscribe(
+            server.parts.sampler.on_sample.subscribe(
                 lambda entry, sample: told.append((entry.name, sample))
             )
             entries = [filled(server, name) for name in (b"a", b"b", b"c")]
-            assert server.sampler.last(entries[0]) is None
-            server.commands.contains(b"a", [b"key 1", b"absent"])
+            assert server.parts.sampler.last(entries[0]) is None
+            server.parts.commands.contains(b"a", [b"key 1", b"absent"])
             assert await wait_until_async(lambda: len(told) >= 6)
             assert {name for name, _ in told} == {b"a", b"b", b"c"}
-            last = server.sampler.last(entries[0])
+            last = server.parts.sampler.last(entries[0])
             assert last is not None
             assert last.items == 500
             assert last.capacity == 1000
             assert last.estimated_count == pytest.approx(500, abs=20)
             assert last.observed_low <= last.observed_error_rate <= last.observed_high
             assert last.probes == 256
-            assert server.sampler.round_seconds > 0
+            assert server.parts.sampler.round_seconds > 0
 
     asyncio.run(main())
 
@@ -89,11 +89,11 @@ def test_the_last_sample_is_part_of_what_is_told_about_a_filter(tmp_path: Path) 
     async def main() -> None:
         async with running(tmp_path, sample_seconds=0) as server:
             entry = filled(server)
-            assert server.commands.info(b"users")["sample"] is None
-            server.sampler.take(entry)
-            server.commands.add(b"users", [b"more %d" % number for number in range(600)])
-            server.sampler.take(entry)
-            told = server.commands.info(b"users")["sample"]
+            assert server.parts.commands.info(b"users")["sample"] is None
+            server.parts.sampler.take(entry)
+            server.parts.commands.add(b"users", [b"more %d" % number for number in range(600)])
+            server.parts.sampler.take(entry)
+            told = server.parts.commands.info(b"users")["sample"]
             assert told["items"] == 1000
             assert told["forecast"] == "full"
             assert told["full_in_seconds"] == 0.0
@@ -108,7 +108,7 @@ def test_samples_are_read_from_the_registry(tmp_path: Path) -> None:
     async def main() -> None:
         async with running(tmp_path, sample_seconds=0) as server:
             entry = filled(server)
-            now = server.engine.state.now
+            now = server.parts.engine.state.now
             pending(server).extend(
                 [
                     *(
@@ -120,7 +120,7 @@ def test_samples_are_read_from_the_registry(tmp_path: Path) -> None:
                 ]
             )
             await flushed(server)
-            ask = server.sampler.samples
+            ask = server.parts.sampler.samples
             found = await ask(entry)
             assert [row["estimated_count"] for row in found] == list(range(10))
             assert found[0]["at"] == pytest.approx(now - 100, abs=1e-3)
@@ -147,11 +147,11 @@ def test_a_registry_that_is_away(tmp_path: Path) -> None:
         async with running(tmp_path / "data", registry=away, sample_seconds=0) as server:
             entry = filled(server)
             with pytest.raises(errors.RegistryUnavailable):
-                await server.sampler.samples(entry)
-            assert server.sampler.take(entry) is not None
-            assert await wait_until_async(lambda: not server.publisher.writer.healthy)
+                await server.parts.sampler.samples(entry)
+            assert server.parts.sampler.take(entry) is not None
+            assert await wait_until_async(lambda: not server.parts.publisher.writer.healthy)
             flush(server)
-            assert server.publisher.writer.lost_samples == 1
+            assert server.parts.publisher.writer.lost_samples == 1
 
     asyncio.run(main())
 
@@ -162,7 +162,7 @@ def test_what_is_over_is_removed(tmp_path: Path) -> None:
     async def main() -> None:
         async with running(tmp_path, sample_seconds=0, sample_keep="10min") as server:
             entry = filled(server)
-            now = server.engine.state.now
+            now = server.parts.engine.state.now
             pending(server).extend(
                 [
                     sample(entry.id, now - age, span=span)
@@ -173,7 +173,7 @@ def test_what_is_over_is_removed(tmp_path: Path) -> None:
             await flushed(server)
             prune(server)
             await flushed(server)
-            ask, left = server.sampler.samples, {}
+            ask, left = server.parts.sampler.samples, {}
             for span in (RAW, MINUTE, HOUR):
                 left[span] = len(await ask(entry, since=0, span=span))
             assert left == {RAW: 1, MINUTE: 2, HOUR: 3}
@@ -187,12 +187,12 @@ def test_a_span_that_is_not_kept_is_not_written(tmp_path: Path) -> None:
     async def main() -> None:
         async with running(tmp_path, sample_seconds=0, sample_keep=0) as server:
             entry = filled(server)
-            assert server.sampler.take(entry) is not None
-            pending(server).append(sample(entry.id, server.engine.state.now, span=MINUTE))
+            assert server.parts.sampler.take(entry) is not None
+            pending(server).append(sample(entry.id, server.parts.engine.state.now, span=MINUTE))
             await flushed(server)
-            assert await server.sampler.samples(entry, since=0, span=RAW) == []
-            assert len(await server.sampler.samples(entry)) == 1
-            assert server.sampler.last(entry) is not None
+            assert await server.parts.sampler.samples(entry, since=0, span=RAW) == []
+            assert len(await server.parts.sampler.samples(entry)) == 1
+            assert server.parts.sampler.last(entry) is not None
 
     asyncio.run(main())
 
@@ -204,14 +204,14 @@ def test_a_filter_that_is_gone_is_forgotten(tmp_path: Path) -> None:
     async def main() -> None:
         async with running(tmp_path, sample_seconds=0) as server:
             entry = filled(server)
-            server.sampler.take(entry)
-            server.commands.rename(b"users", b"people")
-            assert server.sampler.take(entry) is not None
-            server.commands.drop(b"people")
-            assert server.sampler.last(entry) is None
-            assert server.sampler.take(entry) is None
+            server.parts.sampler.take(entry)
+            server.parts.commands.rename(b"users", b"people")
+            assert server.parts.sampler.take(entry) is not None
+            server.parts.commands.drop(b"people")
+            assert server.parts.sampler.last(entry) is None
+            assert server.parts.sampler.take(entry) is None
             again = filled(server, b"people")
-            assert server.sampler.last(again) is None
+            assert server.parts.sampler.last(again) is None
 
     asyncio.run(main())
 
@@ -224,20 +224,20 @@ def test_every_kind_can_be_sampled(tmp_path: Path) -> None:
             kinds = ("bloom", "scalable", "counting", "deletable", "cuckoo", "rotating", "bank")
             for kind in kinds:
                 name = kind.encode()
-                entry = server.commands.create(name, kind, capacity=100, error_rate=0.01)
-                server.commands.add(name, [b"user\tkey"])
-                taken = server.sampler.take(entry)
+                entry = server.parts.commands.create(name, kind, capacity=100, error_rate=0.01)
+                server.parts.commands.add(name, [b"user\tkey"])
+                taken = server.parts.sampler.take(entry)
                 assert taken is not None
                 assert taken.items == 1
                 assert math.isnan(taken.fill_ratio) == (kind == "bank")
                 assert taken.probes == (0 if kind == "bank" else 256)
             await flushed(server)
-            (bank,) = await server.sampler.samples(entry)
+            (bank,) = await server.parts.sampler.samples(entry)
             unknown = ("fill_ratio", "estimated_error_rate", "observed_error_rate", "observed_low")
             assert [bank[name] for name in unknown] == [None] * 4
-            head = server.commands.export(b"bloom", -1)
-            loading = server.commands.load(b"loading", 1, head)
-            assert server.sampler.take(loading) is None
+            head = server.parts.commands.export(b"bloom", -1)
+            loading = server.parts.commands.load(b"loading", 1, head)
+            assert server.parts.sampler.take(loading) is None
 
     asyncio.run(main())
 
@@ -250,7 +250,7 @@ def test_many_filters_degrade_and_do_not_stall(tmp_path: Path) -> None:
     async def main() -> None:
         async with running(tmp_path, sample_seconds=0) as server:
             for number in range(200):
-                server.commands.create(b"%d" % number, "bloom", capacity=100, error_rate=0.01)
+                server.parts.commands.create(b"%d" % number, "bloom", capacity=100, error_rate=0.01)
             began = time.monotonic()
             going = asyncio.ensure_future(sample_all(server))
             turns = 0
@@ -259,7 +259,9 @@ def test_many_filters_degrade_and_do_not_stall(tmp_path: Path) -> None:
                 await asyncio.sleep(0.001)
             assert time.monotonic() - began > 0.1  # 200 times 5 µs at the least, and 99 as long
             assert turns > 20
-            assert all(server.sampler.last(one) for one in server.engine.state.filters.values())
+            assert all(
+                server.parts.sampler.last(one) for one in server.parts.engine.state.filters.values()
+            )
 
     asyncio.run(main())
 
@@ -277,9 +279,9 @@ def test_trouble_with_one_filter_is_not_that_of_the_others(
                 if entry is entries[0]:
                     raise ZeroDivisionError
 
-            server.sampler.on_sample.subscribe(fail)
+            server.parts.sampler.on_sample.subscribe(fail)
             await sample_all(server)
-            assert server.sampler.last(entries[1]) is not None
+            assert server.parts.sampler.last(entries[1]) is not None
             said = [line.message for line in caplog.records if line.levelname == "ERROR"]
             assert said == ["a filter was not sampled"]
 
@@ -309,12 +311,12 @@ def test_a_wrong_clock_at_the_start_removes_nothing(tmp_path: Path) -> None:
     async def main(check: bool) -> None:
         async with running(tmp_path, sample_seconds=0) as server:
             if check:
-                (entry,) = server.engine.state.filters.values()
+                (entry,) = server.parts.engine.state.filters.values()
             else:
                 entry = filled(server)
                 pending(server).extend(
                     [
-                        sample(entry.id, server.engine.state.now - age, span=span)
+                        sample(entry.id, server.parts.engine.state.now - age, span=span)
                         for span in (RAW, MINUTE, HOUR)
                         for age in (1, 60, 600)
                     ]
@@ -323,7 +325,7 @@ def test_a_wrong_clock_at_the_start_removes_nothing(tmp_path: Path) -> None:
             prune(server)
             await flushed(server)
             for span in (RAW, MINUTE, HOUR):
-                assert len(await server.sampler.samples(entry, since=0, span=span)) == 3
+                assert len(await server.parts.sampler.samples(entry, since=0, span=span)) == 3
 
     asyncio.run(main(check=False))
     with closing(sqlite3.connect(tmp_path / "registry.sqlite")) as registry, registry:

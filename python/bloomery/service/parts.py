@@ -1,0 +1,152 @@
+"""The parts of a server: each is made with what it uses, and closed when nothing needs it any more.
+
+Nothing here listens or waits: `server.py` runs the parts from start to shutdown.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from functools import partial
+from pathlib import Path
+from typing import cast
+
+from bloomery import _native
+from bloomery.service.access.audit import Audit
+from bloomery.service.access.authentication import Access
+from bloomery.service.background import Background
+from bloomery.service.clock import Clock, HighWaterMark
+from bloomery.service.commands import Commands
+from bloomery.service.config.settings import Settings
+from bloomery.service.config.sources import SourceSettings
+from bloomery.service.durability.log import Fsync
+from bloomery.service.durability.recovery import Recovery
+from bloomery.service.durability.schedule import SnapshotSchedule
+from bloomery.service.engine import Engine
+from bloomery.service.group_commit import GroupCommit
+from bloomery.service.lookup.lookups import Lookups
+from bloomery.service.observe.logs import Say
+from bloomery.service.policy.alerts import Alerts
+from bloomery.service.policy.enforcer import PolicyEnforcer
+from bloomery.service.policy.rebuilds import Rebuilds
+from bloomery.service.policy.server_alerts import ServerAlerts, log_unavailable
+from bloomery.service.policy.webhook import Webhook
+from bloomery.service.registry.publisher import Publisher
+from bloomery.service.registry.server_id import LOCAL_REGISTRY, server_id
+from bloomery.service.replication.node import Node
+from bloomery.service.replication.reads import StoreReads
+from bloomery.service.sampling.sampler import Sampler
+from bloomery.service.shutdown import Shutdown
+
+__all__ = ["Parts"]
+
+
+class Parts:
+    """What a server consists of once its filters are loaded."""
+
+    def __init__(
+        self,
+        found: Recovery,
+        settings: Settings,
+        sources: Mapping[str, SourceSettings],
+        alerts: Alerts,
+        say: Say,
+        node: Node | None,
+    ) -> None:
+        """`found` are the filters, and where their log goes on; `node`: with a store."""
+        self.settings, self.alerts, self.say, self.node = settings, alerts, say, node
+        self.data = Path(settings.data)
+        self.problems = found.problems
+        number = server_id(self.data, new=found.segment == 1, problems=self.problems)
+        for problem in self.problems:
+            say(f"recovery: {problem}", level="warning")
+        self.engine = self._open_engine(found)
+        self.background = Background(self.engine, defers=node is None)
+        on_refuse = partial(log_unavailable, alerts)
+        self.turns = GroupCommit(self.engine, on_refuse, self.background.idle)
+        if node is not None:
+            node.follow(self.engine, self.turns)
+        self.lookups = Lookups(self.engine, settings, sources)
+        registry = settings.registry or self.data / LOCAL_REGISTRY
+        self.publisher = Publisher(self.engine, registry, number)
+        self.enforcer = PolicyEnforcer(self.engine, alerts, say)
+        self.sampler = Sampler(self.engine, self.turns, self.lookups, self.publisher, settings, say)
+        self.sampler.on_sample.subscribe(self.enforcer.sampled)
+        self.commands = Commands(
+            self.engine,
+            settings,
+            self.lookups,
+            background=self.background,
+            store=None if node is None else StoreReads(node),
+            sample=self.sampler.last_as_dict,
+        )
+        self.rebuilds = Rebuilds(self.commands, self.turns, self.background, say)
+        self.snapshots = SnapshotSchedule(
+            self.engine,
+            self.turns,
+            alerts,
+            settings,
+            generation=found.generation,
+            replayed=found.rows,
+            disabled=node is not None,
+        )
+        self.webhook = self._open_webhook(number)
+        self.audit = Audit(self.data, say)
+        self.access = Access(self.data, say, self.audit.note)
+        self.server_alerts = ServerAlerts(
+            alerts, self.data, self.engine, self.turns, self.publisher, self.lookups
+        )
+        self.server_alerts.start()
+
+    def _open_engine(self, found: Recovery) -> Engine:
+        settings, node = self.settings, self.node
+        fsync = cast("Fsync", settings.fsync)
+        log = found.log(fsync, settings.snapshot_log_bytes) if node is None else node.log
+        # Only now: a lower limit than before must not keep the server from its own data.
+        _native.set_memory_limit(settings.maxmemory or None)
+        _native.unmap_aside()
+        clock = Clock(found.state.now, mark=HighWaterMark(self.data / "clock"))
+        engine = Engine(found.state, log, clock)
+        engine.shelf.most_layers = settings.cf_max_expansions
+        return engine
+
+    def _open_webhook(self, server: str) -> Webhook | None:
+        settings = self.settings
+        if not settings.webhook_url:
+            return None
+        webhook = Webhook(settings.webhook_url, settings.webhook_secret.encode(), self.say, server)
+        self.alerts.on_alert.subscribe(webhook.deliver)
+        return webhook
+
+    async def tick(self) -> bool:
+        """Do what is due each second, and what could not be done before; return whether the users
+        were changed."""
+        self.turns.join()
+        await self.turns.retry()
+        self.enforcer.pass_second()
+        self.server_alerts.check()
+        self.audit.tick()
+        self.snapshots.consider()
+        return await self.access.refresh()
+
+    async def close(self, shutdown: Shutdown, syncing: asyncio.Future[None] | None = None) -> None:
+        """Close all parts, whichever of them fails. `syncing` brings the log to the disk."""
+        self.access.close()
+        await shutdown.step("what was written last is logged", self.turns.close())
+        if syncing is not None:
+            syncing.cancel()
+        await shutdown.step("samples are handed over", self.sampler.stop())
+        await shutdown.step("look-ups end", self.lookups.stop())
+        await shutdown.step("the last snapshot is made", self.snapshots.last())
+        await shutdown.step("the registry is closed", asyncio.to_thread(self.publisher.close))
+        if self.webhook is not None:
+            await shutdown.step("the webhook is closed", asyncio.to_thread(self.webhook.close))
+        if self.node is not None:  # first: what it does may need the thread of the log
+            await shutdown.step("the node leaves", self.node.stop())
+        await shutdown.step("the log's thread ends", asyncio.to_thread(self.turns.stop))
+        await shutdown.step("the log is closed", asyncio.to_thread(self.engine.log.close))
+        if self.node is not None:
+            await shutdown.step("the node lets go", asyncio.to_thread(self.node.close))
+        await shutdown.step("the time is kept", asyncio.to_thread(self.engine.clock.close))
+        outcome = "done" if shutdown.code == 0 else "failed"
+        await shutdown.step("the audit log is closed", asyncio.to_thread(self.audit.close, outcome))
