@@ -11,6 +11,7 @@ import bloomery._native as _native
 from bloomery import errors
 from bloomery.filters import bank, saved
 from bloomery.filters.bank import FilterBank
+from bloomery.filters.internals import open_filter
 from bloomery.filters.saved import SavedFilter
 from bloomery.storage import memory
 from bloomery.storage.files import CHUNK_BYTES, HEADER_BYTES, check_sum
@@ -120,4 +121,4 @@ class Loading:
         for start in range(0, self._nbytes, CHUNK_BYTES):
             checksum = _native.checksum(self._body.read(start, CHUNK_BYTES), checksum)
         check_sum(self._checksum, checksum)
-        return self._cls._open(self._head, self._body)
+        return open_filter(self._cls, self._head, self._body)

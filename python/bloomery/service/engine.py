@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from bloomery import BloomFilter, _native, errors
 from bloomery.filters.creation import PARAMETERS
+from bloomery.filters.internals import facts
 from bloomery.service.clock import Clock
 from bloomery.service.domain import operations
 from bloomery.service.domain.operations import Op
@@ -219,7 +220,7 @@ class Engine:
         one, other = entry.filter, successor.filter
         if (one.hasher, one.seed) != (other.hasher, other.seed):
             raise errors.InvalidParameter("a successor must have the same hasher and seed")
-        if other.kind == "cuckoo" and not other._facts()["grow"]:
+        if other.kind == "cuckoo" and not facts(other)["grow"]:
             raise errors.InvalidParameter("a successor must have room: a cuckoo filter must grow")
         self._successors[entry.id] = Successor(successor.id, on_failure)
         self._set_followed(entry, True)

@@ -154,11 +154,11 @@ class Config:
         """Return what a person asked for, field by field; secrets are compared and not shown."""
         fields: dict[str, Any] = {"kind": self.kind, "backend": self.backend}
         if self.kind == "counting":
-            fields |= CountingHeader.of(self.header)._asdict()
+            fields |= asdict(CountingHeader.of(self.header))
             fields["hasher or seed"] = _Secret(self.header)  # which are all that is left
         else:
             # A server's own filter has a layout and a hash function of its own.
-            made = PlainHeader.of(self.header)._asdict()
+            made = asdict(PlainHeader.of(self.header))
             names = ("capacity", "error_rate") if self.backend == "bf" else made
             fields |= {name: made[name] for name in names}
         if fields.get("hasher") == "siphash":

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import struct
-from typing import TYPE_CHECKING, Any, NamedTuple
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
 
 from bloomery import _native, sizing
 
@@ -13,7 +14,8 @@ if TYPE_CHECKING:
 __all__ = ["CountingHeader", "PlainHeader", "plain_info"]
 
 
-class PlainHeader(NamedTuple):
+@dataclass(frozen=True)
+class PlainHeader:
     """What the header of a plain filter says."""
 
     capacity: int
@@ -36,7 +38,8 @@ class PlainHeader(NamedTuple):
         return -(-self.num_bits // 512) * 64
 
 
-class CountingHeader(NamedTuple):
+@dataclass(frozen=True)
+class CountingHeader:
     """What the header of a counting filter says (docs/format.md)."""
 
     capacity: int
@@ -64,7 +67,7 @@ def plain_info(header: bytes, kind: str, shards: int, bits_set: int) -> dict[str
     error = sizing.count_error(*shape, made.capacity)
     return {
         "kind": kind,
-        **made._asdict(),
+        **asdict(made),
         "seed": "secret" if made.hasher == "siphash" else made.seed,
         "shards": shards,
         "nbytes": made.nbytes,

@@ -13,6 +13,7 @@ from typing import Any, Protocol
 from bloomery import errors
 from bloomery.filters import creation, saved
 from bloomery.filters.files import Loading
+from bloomery.filters.internals import add_hashes, check_compatible, remove_hashes
 from bloomery.service.domain import operations
 from bloomery.service.domain.deferral import Deferral, Deferred
 from bloomery.service.domain.operations import Op, Record, quoted
@@ -223,12 +224,12 @@ class State:
 
     def _add(self, filter_id: int, data: bytes) -> Entry:
         entry = self._entry(filter_id)
-        entry.items += self.filter_of(entry)._add_hashes(data)
+        entry.items += add_hashes(self.filter_of(entry), data)
         return entry
 
     def _remove(self, filter_id: int, data: bytes) -> Entry:
         entry = self._entry(filter_id)
-        entry.items -= self.filter_of(entry)._remove_hashes(data)
+        entry.items -= remove_hashes(self.filter_of(entry), data)
         return entry
 
     def _create(self, filter_id: int, data: bytes) -> Entry:
@@ -301,7 +302,7 @@ class State:
         others = [self.filter_of(self._entry(source)) for source in found["sources"]]
         target = self.filter_of(entry)
         for other in others:  # all of them or none
-            target._check_compatible(other, "a merge")
+            check_compatible(target, other, "a merge")
         union = found.get("how", "union") == "union"
         nbytes = target.nbytes * len(others)
         entry.items = self.deferral.run(nbytes, partial(_merged, target, others, union=union))
@@ -321,7 +322,7 @@ class State:
     def _tick(self, filter_id: int, data: bytes) -> Entry:
         entry = self._entry(filter_id)
         filter = self.filter_of(entry)
-        filter._add_hashes(b"")  # whatever is done to it first lets time pass
+        add_hashes(filter, b"")  # whatever is done to it first lets time pass
         entry.items = filter.estimated_count
         self._schedule(entry)
         return entry

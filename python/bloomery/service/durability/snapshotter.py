@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from bloomery import _native, errors
+from bloomery.filters.internals import header, shares
 from bloomery.filters.saved import expect
 from bloomery.service.domain.state import Entry, State
 from bloomery.service.durability import snapshots
@@ -99,11 +100,11 @@ class LazyState(State):
             self.redundant.bring(saved)
             return ManifestEntry.of(entry, self.folder / saved.file, saved.checksum)
         mapped = self.maps.get(entry.id)
-        if mapped is None or not entry.filter._shares(mapped, files.HEADER_BYTES):
+        if mapped is None or not shares(entry.filter, mapped, files.HEADER_BYTES):
             (self.folder / f"{entry.id}.bloomery").unlink(missing_ok=True)
             return snapshots.save(entry, self.folder)
         checksum = _checksum(mapped)
-        mapped[: files.HEADER_BYTES] = entry.filter._header(checksum)
+        mapped[: files.HEADER_BYTES] = header(entry.filter, checksum)
         for start in range(0, len(mapped), _PACE_BYTES):
             mapped.flush(start, min(_PACE_BYTES, len(mapped) - start))
         path = self.folder / f"{entry.id}.bloomery"

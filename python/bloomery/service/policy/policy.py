@@ -19,6 +19,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from bloomery import errors
+from bloomery.filters.internals import facts as filter_facts
 from bloomery.filters.rotating import MAX_WINDOW, parse_window
 from bloomery.service.domain.state import Entry
 
@@ -81,7 +82,7 @@ def capacity_of(entry: Entry) -> int:
 
 def generation_of(entry: Entry) -> tuple[int, float]:
     """How many keys the current generation of a rotating filter has, and when it began."""
-    facts = entry.filter._facts()
+    facts = filter_facts(entry.filter)
     return int(facts["generation_count"]), float(facts["generation_started"])
 
 
@@ -157,7 +158,7 @@ def _facts_of(entry: Entry) -> dict[str, Any]:
     if kind == "rotating" and entry.filter is not None:
         facts["window"] = entry.filter.window
     if kind == "cuckoo" and "grow" not in entry.settings and entry.filter is not None:
-        facts["grow"] = bool(entry.filter._facts()["grow"])
+        facts["grow"] = bool(filter_facts(entry.filter)["grow"])
     if kind.startswith("redis") and entry.filter is not None:
         facts["expansion"] = entry.filter.expansion
     return facts

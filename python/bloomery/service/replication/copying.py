@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import time
+from functools import partial
 
 from bloomery import BloomFilter, _native, errors
+from bloomery.filters.internals import open_filter, or_bytes
 from bloomery.integrations.redis.bits.strings import Strings, create
 from bloomery.integrations.redis.naming import Keys
 from bloomery.integrations.redis.transfer import pushing
@@ -26,7 +28,7 @@ __all__ = ["emptied", "empty", "loaded", "merged", "restored"]
 def empty(listed: Listed) -> BloomFilter:
     """Return a filter of ours that is made like one in Redis."""
     memory.check(listed.nbytes)
-    return BloomFilter._open(listed.header, _native.Memory(listed.nbytes))
+    return open_filter(BloomFilter, listed.header, _native.Memory(listed.nbytes))
 
 
 def loaded(link: Link, listed: Listed) -> BloomFilter:
@@ -38,7 +40,7 @@ def loaded(link: Link, listed: Listed) -> BloomFilter:
 def merged(link: Link, shared: Shared, filter: BloomFilter) -> None:
     """Give a filter that is in use the bits that it lacks."""
     strings = shared.strings
-    read_into(link, strings, filter._or_bytes)
+    read_into(link, strings, partial(or_bytes, filter))
 
 
 def restored(

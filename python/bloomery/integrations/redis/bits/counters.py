@@ -7,6 +7,7 @@ counters are above zero: two that remove the same key at once must not take anot
 from __future__ import annotations
 
 import hashlib
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from bloomery import _native, sizing
@@ -96,7 +97,7 @@ class Counters(Strings):
         header = CountingHeader.of(self.config.header)
         return {
             "kind": self.kind,
-            **header._asdict(),
+            **asdict(header),
             "nbytes": self.sizes[0],
             "bits_per_key": self.sizes[0] * 8 / header.capacity,
             "ttl": (yield from self.ttl()),

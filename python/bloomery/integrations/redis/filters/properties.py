@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from bloomery import _native
@@ -138,7 +139,7 @@ class CountingProperties(FilterProperties):
     """Properties of a counting filter."""
 
     def _settings(self) -> dict[str, Any]:
-        return CountingHeader.of(self._config.header)._asdict()
+        return asdict(CountingHeader.of(self._config.header))
 
     @property
     def counter_bits(self) -> int:

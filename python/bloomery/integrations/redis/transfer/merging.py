@@ -4,6 +4,7 @@ read, written beside the first, and merged from there."""
 from __future__ import annotations
 
 import secrets
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from bloomery.errors import IncompatibleFilters, StoreRefused
@@ -82,7 +83,7 @@ def _require_mergeable(mine: Config, header: bytes) -> None:
 
 
 def _differences(mine: bytes, other: bytes) -> dict[str, tuple[Any, Any]]:
-    ours, theirs = PlainHeader.of(mine)._asdict(), PlainHeader.of(other)._asdict()
+    ours, theirs = asdict(PlainHeader.of(mine)), asdict(PlainHeader.of(other))
     differ: dict[str, tuple[Any, Any]] = {
         name: (ours[name], theirs[name]) for name in _SHAPE if ours[name] != theirs[name]
     }

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from bloomery import _native
 from bloomery.errors import FilterExists, IncompatibleFilters, InvalidParameter, StoreRefused
 from bloomery.filters import BloomFilter, CountingBloomFilter, saved
+from bloomery.filters.internals import changes, header, sections
 from bloomery.integrations.redis.bits.counters import Counters
 from bloomery.integrations.redis.bits.strings import Strings, create
 from bloomery.integrations.redis.config import Config, shards_for
@@ -57,24 +58,23 @@ class LocalFilter:
             raise IncompatibleFilters(
                 f"a {type(filter).__name__} cannot be pushed here, only a {right.__name__}"
             )
-        changes, checksum = filter._changes(), 0
-        for section in filter._sections():
+        before, checksum = changes(filter), 0
+        for section in sections(filter):
             view = memoryview(section)
             for start in range(0, len(view), _native.CHUNK_BYTES):
                 checksum = _native.checksum(view[start : start + _native.CHUNK_BYTES], checksum)
-        return cls(filter, checksum, changes)
+        return cls(filter, checksum, before)
 
     @property
     def header(self) -> bytes:
         """The header: its settings, without a checksum."""
-        head: bytes = self.filter._header(0)
-        return head
+        return header(self.filter, 0)
 
     def read(self, start: int, count: int) -> bytes:
         """Return some of its bytes."""
         data = saved.part(self.filter, start, count)
         # Bits that are set meanwhile do no harm. Counters may go down: half before, half after.
-        if self.filter._changes() != self.changes:
+        if changes(self.filter) != self.changes:
             raise InvalidParameter(
                 f"the {type(self.filter).__name__} was changed while it was pushed: push a copy()"
             )

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from bloomery import _native
 from bloomery.errors import CorruptData
 from bloomery.filters import BloomFilter, CountingBloomFilter
+from bloomery.filters.internals import open_filter
 from bloomery.integrations.redis.wire.failures import checked
 from bloomery.integrations.redis.wire.flow import Flow, commands
 from bloomery.storage import memory
@@ -127,4 +128,4 @@ def copying(strings: Strings, progress: Progress | None = None) -> Flow[Any]:
     yield from filling(strings, body.write, progress)
     toucher.join()
     kind: Any = CountingBloomFilter if strings.config.kind == "counting" else BloomFilter
-    return kind._open(strings.config.header, body)
+    return open_filter(kind, strings.config.header, body)
