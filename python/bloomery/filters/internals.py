@@ -62,7 +62,7 @@ def sections(filter: Any) -> list[Any]:
 
 
 def changes(filter: Any) -> int:
-    """Return a number that is another one when keys were removed or the filter was replaced."""
+    """Return how often it was written to: what was read in parts belongs together if that stays."""
     count: int = filter._changes()
     return count
 
