@@ -33,7 +33,7 @@ build: $(STAMPS)/run $(STAMPS)/build ## set up .venv and build the extension in 
 
 test: export CI = true
 test: lint test-rust $(STAMPS)/wheel $(STAMPS)/servers $(STAMPS)/client-tests $(STAMPS)/docs ## everything CI runs: set-up, lint, Rust tests, Python tests
-	HYPOTHESIS_PROFILE=ci $(BIN)/python -m pytest -n $(WORKERS)
+	HYPOTHESIS_PROFILE=ci $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal --durations=50
 
 test-fast: build $(STAMPS)/dev ## the tests to run while working: under a minute once built
 	HYPOTHESIS_PROFILE=fast $(BIN)/python -m pytest -n auto --dist worksteal -m "not slow and not soak"

@@ -13,7 +13,6 @@ from bloomery.errors import InvalidParameter
 
 # PostgreSQL takes no more than 2,704 bytes into an index, and names are in a UNIQUE one.
 LONGEST = 1024
-_DIGEST = 64  # characters of a SHA-256
 
 _ESCAPED = re.compile(rb"\\(?:\\|x([0-9a-f]{2}))|([^\\])", re.DOTALL)
 

@@ -57,8 +57,8 @@ class RedisClient:
         self.module = module  # `redis`, which is imported only when a client is wanted
         # What its methods raise if Redis cannot be reached, or refuses.
         self.failures: tuple[type[Exception], ...] = (
-            module.RedisError,
-            module.RedisClusterException,
+            module.exceptions.RedisError,
+            module.exceptions.RedisClusterException,
             OSError,
             asyncio.TimeoutError,  # which is no OSError in Python 3.10
         )
@@ -70,17 +70,21 @@ class RedisClient:
     @property
     def client(self) -> Any:
         """The client; one of a cluster, by a URL and for threads, connects when it is made."""
-        if self._client is None:
-            with self._lock:
-                if self._client is None:
-                    self._use(self._target)
-        return self._client
+        client = self._client
+        return self._use(self._target, self._target) if client is None else client
 
-    def _use(self, target: _Target) -> None:
+    def _use(self, target: _Target, before: _Target) -> Any:
+        """Return the client of a target that takes the place of the one before; if another thread
+        was faster, its client. None waits for another's, which may try to connect for long."""
         client = target.make()
-        if target.own:
-            self._ours.append(client)
-        self._target, self._client = target, client
+        with self._lock:
+            if self._target is before and (self._client is None or target is not before):
+                if target.own:
+                    self._ours.append(client)
+                self._target, self._client = target, client
+            elif target.own and client is not self._client:
+                client.close()
+            return self._client
 
     @property
     def place(self) -> str:
@@ -105,11 +109,10 @@ class RedisClient:
     def switch_to_cluster(self) -> bool:
         """Use the whole cluster from now on, where a URL turned out to be that of one node; False
         if it is one server."""
-        with self._lock:
-            if self._target.as_cluster is None:
-                return self.cluster
-            self._use(self._target.as_cluster())
-            return True
+        before = self._target
+        if before.as_cluster is not None:
+            self._use(before.as_cluster(), before)
+        return self.cluster
 
     def close(self) -> None:
         """Close what was made here; a client that was given is its owner's to close."""

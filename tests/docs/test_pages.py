@@ -66,7 +66,7 @@ def test_named_paths_are_there(name: str) -> None:
 def test_the_glossary_says_where_things_are() -> None:
     """The rooms and modules that the glossary names exist."""
     text = prose(DOCS / "glossary.md")
-    named = re.findall(r"`((?:crates|service|guard|integrations)/[\w./-]*)`", text)
+    named = re.findall(r"`((?:crates|service|guard|integrations)/[\w./-]*|\w+\.py)`", text)
     package = TREE / "python" / "bloomery"
     assert len(named) > 15
     assert [path for path in named if not (TREE / path).exists() | (package / path).exists()] == []
@@ -113,3 +113,20 @@ def test_lines_are_short(page: Path) -> None:
     unbreakable = re.compile(r"\|| *(\d+\. |- )?!?\[[^\]]*\]\([^)]*\)[.:]?$")
     long = [line for line in prose(page).splitlines() if len(line) > 120]
     assert [line for line in long if not unbreakable.match(line)] == []
+
+
+def test_wrapping_leaves_what_is_not_a_paragraph() -> None:
+    """`make format` wraps long paragraphs and items, and nothing else; links and code are whole."""
+    wrapped = script("wrap_pages").wrapped
+    words, link = "word " * 30, "[a link of five words](page.md)"
+    kept = f"# {words}\n\n| {words} |\n\n```\n{words}\n```\n\nshort\nlines\n"
+    assert wrapped(kept) == kept
+    lines = wrapped(f"- {words}{link} `some code` {words}- 1").splitlines()
+    assert all(len(line) <= 120 for line in lines)
+    assert all(line.startswith("- " if at == 0 else "  ") for at, line in enumerate(lines))
+    assert any(link in line for line in lines)
+    assert any("`some code`" in line for line in lines)
+    assert not any(line.lstrip().startswith("- 1") for line in lines)
+    assert [
+        page for page in pages() if wrapped(page.read_text("utf-8")) != page.read_text("utf-8")
+    ] == []

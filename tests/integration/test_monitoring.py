@@ -176,7 +176,7 @@ def test_sampling_can_be_turned_off_and_on(serve: Serve) -> None:
     server = serve("--set", "sample-seconds=0")
     with Http(server) as http, redis.Redis(port=server.resp_port) as client:
         http.create("users")
-        time.sleep(1.2)
+        time.sleep(1.2)  # in which there would be a sample
         assert http.ask("GET", at("users"))["sample"] is None
         assert client.config_set("sample-seconds", 1)
         sampled(http, "users", lambda one: True)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Literal
 
 import pytest
@@ -47,6 +49,29 @@ def test_options_of_sentinels() -> None:
     assert (asked["socket_timeout"], known["socket_timeout"]) == (1.0, 1.0)
     client.close()
     watcher.close()
+
+
+def test_threads_that_come_first_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A cluster connects when its client is made: threads do not wait for each other, and those
+    that come second use the client of the first."""
+    both, made, closed = threading.Barrier(2), list[Any](), list[Any]()
+
+    class Cluster:
+        def __init__(self, **_: Any) -> None:
+            made.append(self)
+            both.wait(30)
+
+        def close(self) -> None:
+            closed.append(self)
+
+    monkeypatch.setattr("redis.cluster.RedisCluster", Cluster)
+    redis = redis_client("redis+cluster://a:1", "cache", for_asyncio=False, timeout=1.0)
+    with ThreadPoolExecutor(2) as pool:
+        used = list(pool.map(lambda _: redis.client, range(2)))
+    assert used == [redis.client] * 2
+    assert [one for one in made if one is not redis.client] == closed
+    redis.close()
+    assert set(closed) == set(made)
 
 
 def test_without_redis(monkeypatch: pytest.MonkeyPatch) -> None:

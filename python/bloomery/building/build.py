@@ -76,7 +76,7 @@ def build(
             found = _begin(rows, wanted, estimate)
         elif found[0].seed != options.get("seed", 0):
             raise InvalidParameter(f"{point.resume} is of a build with another seed: {RESTART}")
-        run = _Run(rows, point, *found, every=every)
+        run = _BuildRun(rows, point, *found, every=every)
         return run.through(out, nulls, on_batch, held)
 
 
@@ -94,10 +94,10 @@ def _begin(rows: Rows, wanted: dict[str, Any], estimate: bool) -> tuple[AnyFilte
             f"{rows.name} cannot be counted before it is read: say for how many keys (capacity), "
             "or take the kind scalable, which grows"
         )
-    return creation.made(wanted, time.time), Progress(total=total)
+    return creation.create(wanted, time.time), Progress(total=total)
 
 
-class _Run:
+class _BuildRun:
     """One run: from where the last one came to, to the end."""
 
     def __init__(

@@ -1,20 +1,23 @@
-"""Files that rows are read from: several of one kind, one after the other."""
+"""Files that rows are read from, several of one kind one after the other; and those of lines."""
 
 from __future__ import annotations
 
 import errno
+import io
 import os
 import stat
 from abc import ABC, abstractmethod
 from collections.abc import Generator, Iterator, Sequence
 from typing import Any
 
-from bloomery.building.rows import Batch
-from bloomery.storage.inputs import STDIN, Source
+from bloomery.building.rows import Batch, LineBatch
+from bloomery.storage.inputs import STDIN, InputFile, reader
 
-__all__ = ["FileRows"]
+__all__ = ["FileRows", "LineRows"]
 
 _SAMPLE = 4 << 20
+_CHUNK = 1 << 20
+_MAX_LINE = 256 << 20
 
 
 class FileRows(ABC):
@@ -88,8 +91,45 @@ def _sample(path: str) -> tuple[int, int]:
     """Lines at the beginning of a file, and how many encoded bytes they take."""
     lines = taken = 0
     view = memoryview(bytearray(1 << 20))
-    with Source(path) as source:
+    with InputFile(path) as source:
         while taken < _SAMPLE and (count := source.readinto(view)):
             lines += bytes(view[:count]).count(b"\n")
             taken += count
         return lines + 1, source.position
+
+
+class LineRows(FileRows):
+    """Each line is a key, its bytes without the line end; a place is an offset in decoded bytes."""
+
+    def _count(self, path: str) -> int:
+        with InputFile(path) as source:
+            return sum(_lines(chunk) for chunk in _chunks(source))
+
+    def _read(self, path: str, place: int | None) -> Iterator[Batch]:
+        with InputFile(path) as source:
+            offset = place or 0
+            source.skip(offset)
+            for chunk in _chunks(source):
+                offset += len(chunk)
+                yield LineBatch(chunk, _lines(chunk), 0, offset)
+
+
+def _lines(chunk: bytes) -> int:
+    return chunk.count(b"\n") + (not chunk.endswith(b"\n"))
+
+
+def _chunks(source: InputFile) -> Iterator[bytes]:
+    """About a megabyte at a time, to the end of a line."""
+    with reader(source) as file:
+        while chunk := file.read(_CHUNK):
+            if not chunk.endswith(b"\n"):
+                chunk += _rest_of_line(file, source.name)
+            yield chunk
+
+
+def _rest_of_line(file: io.BufferedReader, name: str) -> bytes:
+    rest = file.readline(_MAX_LINE)
+    if len(rest) == _MAX_LINE:
+        why = f"a line is longer than {_MAX_LINE >> 20} MiB; is it text?"
+        raise OSError(errno.EFBIG, why, name)
+    return rest

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Any, Literal
 
-from bloomery.building.lines import LineRows
+from bloomery.building.files import LineRows
 from bloomery.building.postgres import Postgres
 from bloomery.building.rows import Rows
 from bloomery.building.sql import Dialect, SqlRows

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 from bloomery.errors import MissingExtra
 
-__all__ = ["Batch", "Lines", "Rows", "needs"]
+__all__ = ["Batch", "LineBatch", "Rows", "needs"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +29,7 @@ class Batch:
         return self.keys
 
 
-class Lines(Batch):
+class LineBatch(Batch):
     """Some lines, each a key without its line end: no Python runs for a line."""
 
     __slots__ = ()

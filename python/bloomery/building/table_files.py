@@ -11,7 +11,7 @@ from bloomery import _native
 from bloomery.building.files import FileRows
 from bloomery.building.rows import Batch, needs
 from bloomery.errors import InvalidParameter, InvalidSource, UnsupportedBatch
-from bloomery.storage.inputs import Source, reader
+from bloomery.storage.inputs import InputFile, reader
 
 __all__ = ["CsvRows", "ParquetRows"]
 
@@ -48,11 +48,11 @@ class CsvRows(FileRows):
 
     def _names(self, path: str) -> list[str]:
         """The columns of the key, by name; the file is read up to its first rows."""
-        with Source(path) as source, self._told(path):
+        with InputFile(path) as source, self._csv_errors(path):
             found: list[str] = self._open(source).schema.names
         return [_pick(path, found, column) for column in self.options["columns"]]
 
-    def _open(self, source: Source, names: list[str] | None = None, skip: int = 0) -> Any:
+    def _open(self, source: InputFile, names: list[str] | None = None, skip: int = 0) -> Any:
         import pyarrow as pa
         from pyarrow import csv
 
@@ -75,7 +75,7 @@ class CsvRows(FileRows):
 
     def _batches(self, path: str, skip: int) -> Iterator[Any]:
         names = self._names(path)
-        with Source(path) as source, self._told(path):
+        with InputFile(path) as source, self._csv_errors(path):
             yield from self._open(source, names, skip)
 
     def _count(self, path: str) -> int:
@@ -89,7 +89,7 @@ class CsvRows(FileRows):
                 yield _batch(batch.columns, batch.num_rows, rows)
 
     @contextmanager
-    def _told(self, path: str) -> Iterator[None]:
+    def _csv_errors(self, path: str) -> Iterator[None]:
         """Say what is wrong with a file without the values that are in it."""
         import pyarrow as pa
 

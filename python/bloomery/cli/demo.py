@@ -25,7 +25,7 @@ _PROBES = 1_000_000
 
 
 @dataclass
-class Tally:
+class CrawlTally:
     """What has been counted so far."""
 
     started: float = field(default_factory=time.perf_counter)
@@ -54,7 +54,7 @@ def demo(
 ) -> int:
     """Crawl a made-up web for about ten seconds with a filter as its memory, checked by a set."""
     filter = BloomFilter(capacity, error_rate)
-    tally = Tally()
+    tally = CrawlTally()
     exact: set[str] = set()
     crawler = Crawler()
     with _Display(filter, tally) as display:
@@ -71,7 +71,7 @@ def demo(
     return 1 if tally.wrong_noes else 0
 
 
-def _ask(filter: BloomFilter, tally: Tally, exact: set[str], links: list[str]) -> list[str]:
+def _ask(filter: BloomFilter, tally: CrawlTally, exact: set[str], links: list[str]) -> list[str]:
     """Add the links; those that were new, by the filter's word. The exact set counts its errors."""
     data = ("\n".join(links) + "\n").encode()
     begin = time.perf_counter()
@@ -85,7 +85,7 @@ def _ask(filter: BloomFilter, tally: Tally, exact: set[str], links: list[str]) -
     return new.decode().split("\n")[:-1]
 
 
-def _check(filter: BloomFilter, tally: Tally, exact: set[str], display: "_Display") -> None:
+def _check(filter: BloomFilter, tally: CrawlTally, exact: set[str], display: "_Display") -> None:
     """Ask for every URL that was added (all must be maybes) and for as many that never were."""
     everything = list(exact)
     for start in range(0, len(everything), _PROBE):
@@ -108,7 +108,7 @@ def _observed(wrong: int, of: int) -> str:
     return f"{show_rate(wrong / of)} ({wrong:,} of {of:,})" if of else "-"
 
 
-def _rows(filter: BloomFilter, tally: Tally) -> list[tuple[str, str]]:
+def _rows(filter: BloomFilter, tally: CrawlTally) -> list[tuple[str, str]]:
     fill = tally.distinct / filter.capacity
     return [
         ("pages visited", f"{tally.pages:,}"),
@@ -122,7 +122,7 @@ def _rows(filter: BloomFilter, tally: Tally) -> list[tuple[str, str]]:
     ]
 
 
-def _table(filter: BloomFilter, tally: Tally) -> Any:
+def _table(filter: BloomFilter, tally: CrawlTally) -> Any:
     from rich.progress_bar import ProgressBar
     from rich.table import Table
 
@@ -137,7 +137,7 @@ def _table(filter: BloomFilter, tally: Tally) -> Any:
     return table
 
 
-def _summary(filter: BloomFilter, tally: Tally, exact: set[str]) -> Any:
+def _summary(filter: BloomFilter, tally: CrawlTally, exact: set[str]) -> Any:
     from rich.console import Group
     from rich.text import Text
 
@@ -154,7 +154,7 @@ def _summary(filter: BloomFilter, tally: Tally, exact: set[str]) -> Any:
 class _Display:
     """The table, redrawn in place eight times a second on a terminal; nothing in a pipe."""
 
-    def __init__(self, filter: BloomFilter, tally: Tally) -> None:
+    def __init__(self, filter: BloomFilter, tally: CrawlTally) -> None:
         self._filter, self._tally = filter, tally
         self._live: Any = None
         self._next = 0.0

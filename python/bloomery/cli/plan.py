@@ -116,7 +116,7 @@ def plan(
     if json:
         from json import dumps
 
-        found: dict[str, object] = {made.layout: made.as_dict() for made in plans}
+        found: dict[str, object] = {plan.layout: plan.as_dict() for plan in plans}
         found.update({name: {"error": str(why)} for name, why in refused.items()})
         emit_line(dumps(found[layout] if layout else found, indent=2))
         return 0
@@ -145,33 +145,33 @@ def _table(plans: list[sizing.Plan]) -> str:
         title=_title(plans), title_justify="left", title_style="bold", pad_edge=True, expand=False
     )
     table.add_column("layout")
-    for made in plans:
-        table.add_column(made.layout, justify="right")
-    if len({(made.capacity, made.error_rate) for made in plans}) > 1:
-        table.add_row("capacity", *(f"{made.capacity:,} keys" for made in plans))
-        table.add_row("error rate", *(show_rate(made.error_rate) for made in plans))
-    table.add_row("memory", *(f"[bold]{show_memory(made.nbytes)}[/bold]" for made in plans))
-    table.add_row("bits a key", *(f"{made.bits_per_key:.2f}" for made in plans))
-    table.add_row("hashes", *(_hashes(made) for made in plans))
-    expected = [show_rate(made.expected_error_rate) for made in plans]
+    for plan in plans:
+        table.add_column(plan.layout, justify="right")
+    if len({(plan.capacity, plan.error_rate) for plan in plans}) > 1:
+        table.add_row("capacity", *(f"{plan.capacity:,} keys" for plan in plans))
+        table.add_row("error rate", *(show_rate(plan.error_rate) for plan in plans))
+    table.add_row("memory", *(f"[bold]{show_memory(plan.nbytes)}[/bold]" for plan in plans))
+    table.add_row("bits a key", *(f"{plan.bits_per_key:.2f}" for plan in plans))
+    table.add_row("hashes", *(_hashes(plan) for plan in plans))
+    expected = [show_rate(plan.expected_error_rate) for plan in plans]
     table.add_row("expected rate when full", *expected)
-    table.add_row("above the textbook optimum", *(f"{made.overhead:.1%}" for made in plans))
-    table.add_row("memory accesses a key", *(_accesses(made) for made in plans))
+    table.add_row("above the textbook optimum", *(f"{plan.overhead:.1%}" for plan in plans))
+    table.add_row("memory accesses a key", *(_accesses(plan) for plan in plans))
     return render(table)
 
 
 def _title(plans: list[sizing.Plan]) -> str:
     first = plans[0]
-    if len({(made.capacity, made.error_rate) for made in plans}) > 1:
-        return f"In {show_memory(max(made.nbytes for made in plans))}"
+    if len({(plan.capacity, plan.error_rate) for plan in plans}) > 1:
+        return f"In {show_memory(max(plan.nbytes for plan in plans))}"
     return f"{first.capacity:,} keys, wrong maybes at most {show_rate(first.error_rate)}"
 
 
-def _hashes(made: sizing.Plan) -> str:
-    if made.lines_per_key == 2:
-        return f"{made.num_hashes} (2 x {made.num_hashes // 2})"
-    return str(made.num_hashes)
+def _hashes(plan: sizing.Plan) -> str:
+    if plan.lines_per_key == 2:
+        return f"{plan.num_hashes} (2 x {plan.num_hashes // 2})"
+    return str(plan.num_hashes)
 
 
-def _accesses(made: sizing.Plan) -> str:
-    return str(made.lines_per_key or f"up to {made.num_hashes}")
+def _accesses(plan: sizing.Plan) -> str:
+    return str(plan.lines_per_key or f"up to {plan.num_hashes}")

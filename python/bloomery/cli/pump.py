@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from types import FrameType, TracebackType
 from typing import Any
 
-from bloomery.storage.inputs import Source
+from bloomery.storage.inputs import InputFile
 
 CHUNK = 1 << 20
 MAX_LINE = 256 << 20
@@ -20,7 +20,11 @@ MAX_LINE = 256 << 20
 Step = Callable[[memoryview, bool], int]
 
 
-class Interrupted(KeyboardInterrupt):
+class FirstMatch(Exception):
+    """A step needs no more lines: `contains -q` has its answer."""
+
+
+class SignalInterrupt(KeyboardInterrupt):
     """A signal asked us to stop. `message` is the line that `main` prints."""
 
     def __init__(self, signum: int, message: str = "") -> None:
@@ -63,7 +67,7 @@ class Interrupts:
         if self._inside and not self._pending:
             self._pending = signum
             return
-        raise Interrupted(signum)
+        raise SignalInterrupt(signum)
 
     @contextmanager
     def held_off(self, *, last: bool = False) -> Iterator[None]:
@@ -75,7 +79,7 @@ class Interrupts:
             self._inside = False
             signum, self._pending = self._pending, 0
         if signum and not last:
-            raise Interrupted(signum)
+            raise SignalInterrupt(signum)
 
 
 class LinePump:
@@ -92,7 +96,7 @@ class LinePump:
         self._failure: OSError | None = None
         self._held = 0  # bytes at the front: a line whose end has not been read yet
 
-    def prime(self, source: Source) -> memoryview:
+    def prime(self, source: InputFile) -> memoryview:
         """Read the first chunk of a file without consuming it, to estimate from.
 
         A failure is kept for `run`, after the lines before it.
@@ -104,7 +108,7 @@ class LinePump:
             self._failure = failure
         return memoryview(self._buffer)[: self._held]
 
-    def run(self, source: Source, step: Step) -> None:
+    def run(self, source: InputFile, step: Step) -> None:
         """All of the source through the step."""
         searched = 0  # a long line that trickles in is searched for its end once, not every time
         while True:
@@ -128,13 +132,13 @@ class LinePump:
             if self._held and consumed:
                 view[: self._held] = bytes(view[consumed:end])
 
-    def _read(self, source: Source) -> int:
+    def _read(self, source: InputFile) -> int:
         if self._failure is not None:
             raise self._failure
         with memoryview(self._buffer) as view:
             return source.readinto(view[self._held :])
 
-    def _grow(self, source: Source) -> None:
+    def _grow(self, source: InputFile) -> None:
         if len(self._buffer) >= MAX_LINE:
             raise OSError(
                 errno.EFBIG, f"a line is longer than {MAX_LINE >> 20} MiB; is it text?", source.name

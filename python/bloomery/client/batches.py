@@ -133,9 +133,9 @@ def _of_objects(
             return
     left: Iterator[Any] = chain(block, keys)
     while (first := next(left, _NOTHING)) is not _NOTHING:
-        some = chain([first], islice(left, _MOST - 1) if answers else left)
+        stream = chain([first], islice(left, _MOST - 1) if answers else left)
         yield RequestBody(
-            NDJSON, _lines(rows, some, nulls), NDJSON if answers else JSON, _read_lines
+            NDJSON, _lines(rows, stream, nulls), NDJSON if answers else JSON, _read_lines
         )
 
 
@@ -148,16 +148,16 @@ def _lines(rows: SentRows, keys: Iterator[Any], nulls: Nulls) -> Iterator[bytes]
             rows.count += len(block)
             yield lines(block)
             continue
-        made = []
+        lines_of_block = []
         for key in block:
             if key is not None:
-                made.append(dumped(key if type(key) in (str, int) else encode_key(key)))
+                lines_of_block.append(dumped(key if type(key) in (str, int) else encode_key(key)))
             elif nulls == "skip":
                 rows.nulls.append(rows.count)
             else:
                 raise _null(rows.count)
             rows.count += 1
-        yield b"\n".join([*made, b""])
+        yield b"\n".join([*lines_of_block, b""])
 
 
 def _read_lines(content: bytes) -> list[bool]:

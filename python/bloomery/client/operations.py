@@ -75,8 +75,8 @@ def _listed(keys: Batch) -> list[Any]:
 
 def create(name: Name, settings: dict[str, Any]) -> Request[None]:
     """Make a filter; what is None is left to the server."""
-    given = {key: value for key, value in settings.items() if value is not None}
-    body = dumped({"name": printable(name_of(name)), **given})
+    chosen = {key: value for key, value in settings.items() if value is not None}
+    body = dumped({"name": printable(name_of(name)), **chosen})
     return Request("POST", "/filters", _nothing, body, _JSON_BODY)
 
 
@@ -199,9 +199,9 @@ class FilterRequests:
 
     def samples(self, **query: Any) -> Request[list[dict[str, Any]]]:
         """How it was, over time."""
-        given = {key: str(value) for key, value in query.items() if value is not None}
+        chosen = {key: str(value) for key, value in query.items() if value is not None}
         read = _member("samples")
-        return Request("GET", f"{self._path}/samples", read, query=given, repeatable=True)
+        return Request("GET", f"{self._path}/samples", read, query=chosen, repeatable=True)
 
     # Its file.
 

@@ -110,10 +110,12 @@ class FilterBank(_native.Bank):
     @classmethod
     def _from_file(cls, path: str | os.PathLike[str], mode: str, verify: bool | None) -> Self:
         with bankfile.naming(path):
-            bank = cls._with(None, path, mode, bankfile.boot())
-            if verify:
-                bank._verify()
-        return bank
+            return cls._with(None, path, mode, bankfile.boot())._checked(bool(verify))
+
+    def _checked(self, everything: bool) -> Self:
+        if everything:
+            self._verify()
+        return self
 
     @property
     def path(self) -> str | None:

@@ -45,17 +45,7 @@ class CountingBloomFilter(RemovingFilter):
     ) -> Self:
         """Make an empty filter for `capacity` distinct keys."""
         plan = sizing.counting_plan(capacity, error_rate, counter_bits=counter_bits)
-        return cls._make(
-            plan.capacity,
-            plan.error_rate,
-            hasher,
-            seed,
-            nbytes=plan.nbytes,
-            lines_per_key=plan.lines_per_key,
-            num_hashes=plan.num_hashes,
-            num_bits=plan.num_bits,
-            extra=(sizing.LINE_BITS // plan.line_cells,),
-        )
+        return cls._make_cells(plan, hasher, seed, sizing.LINE_BITS // plan.line_cells)
 
     @property
     def counter_bits(self) -> int:

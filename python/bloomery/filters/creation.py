@@ -9,7 +9,7 @@ from bloomery import errors
 from bloomery.filters.bank import FilterBank
 from bloomery.filters.saved import KINDS
 
-__all__ = ["class_of", "made"]
+__all__ = ["class_of", "create"]
 
 _HASHING = ("hasher", "seed")
 # What of the settings each kind is made with; the others are the service's own.
@@ -38,7 +38,7 @@ def class_of(kind: str) -> Any:
     raise errors.InvalidParameter(f"kind is {kind!r}, must be one of {known}")
 
 
-def made(settings: Mapping[str, Any], clock: Callable[[], float]) -> Any:
+def create(settings: Mapping[str, Any], clock: Callable[[], float]) -> Any:
     """Make the empty filter that the settings describe; one that forgets goes by this clock."""
     kind = settings.get("kind", "bloom")
     cls = class_of(kind)

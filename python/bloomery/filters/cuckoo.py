@@ -48,19 +48,7 @@ class CuckooFilter(RemovingFilter):
         if not isinstance(grow, bool):
             raise errors.InvalidParameter(f"grow is {sizing.show(grow)}, must be True or False")
         plan = _native.growing_table if grow else _native.fixed_table
-        layout, num_bits, nbytes, word = plan(count, rate)
-        return cls._make(
-            count,
-            rate,
-            hasher,
-            seed,
-            nbytes=nbytes,
-            layout=layout,
-            lines_per_key=2,
-            num_hashes=2,
-            num_bits=num_bits,
-            extra=(word,),
-        )
+        return cls._make_table(count, rate, hasher, seed, plan(count, rate))
 
     def count(self, key: Key) -> int:
         """How often the key was added: never less, while nothing was removed that was not there."""

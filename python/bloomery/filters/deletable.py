@@ -46,17 +46,7 @@ class DeletableBloomFilter(RemovingFilter):
     ) -> Self:
         """Make an empty filter for `capacity` distinct keys, with at least `regions` regions."""
         plan = sizing.deletable_plan(capacity, error_rate, regions=regions)
-        return cls._make(
-            plan.capacity,
-            plan.error_rate,
-            hasher,
-            seed,
-            nbytes=plan.nbytes,
-            lines_per_key=plan.lines_per_key,
-            num_hashes=plan.num_hashes,
-            num_bits=plan.num_bits,
-            extra=(sizing.LINE_BITS - plan.line_cells,),
-        )
+        return cls._make_cells(plan, hasher, seed, sizing.LINE_BITS - plan.line_cells)
 
     @property
     def regions(self) -> int:

@@ -74,6 +74,46 @@ class Filter(SavedFilter, _native.Family):
         return cls._open(header)
 
     @classmethod
+    def _make_cells(cls, plan: sizing.CellPlan, hasher: Hasher, seed: int, *extra: int) -> Self:
+        """Make an empty filter of cells in lines, as it was planned."""
+        return cls._make(
+            plan.capacity,
+            plan.error_rate,
+            hasher,
+            seed,
+            nbytes=plan.nbytes,
+            lines_per_key=plan.lines_per_key,
+            num_hashes=plan.num_hashes,
+            num_bits=plan.num_bits,
+            extra=extra,
+        )
+
+    @classmethod
+    def _make_table(
+        cls,
+        capacity: int,
+        error_rate: float,
+        hasher: Hasher,
+        seed: int,
+        table: tuple[int, int, int, int],
+        *extra: int,
+    ) -> Self:
+        """Make an empty filter of fingerprints in a table, each in one of two places."""
+        layout, num_bits, nbytes, word = table
+        return cls._make(
+            capacity,
+            error_rate,
+            hasher,
+            seed,
+            nbytes=nbytes,
+            layout=layout,
+            lines_per_key=2,
+            num_hashes=2,
+            num_bits=num_bits,
+            extra=(word, *extra),
+        )
+
+    @classmethod
     def _open(
         cls,
         head: bytes,

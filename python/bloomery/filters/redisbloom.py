@@ -3,7 +3,7 @@ CF. Keys are bytes, as they come over the wire."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import bloomery._native as _native
 from bloomery import errors
@@ -34,6 +34,7 @@ class RedisModuleFilter(SavedFilter):
     """What both have in common."""
 
     __slots__ = ()
+    _NATIVE: ClassVar[Any]  # the native half
 
     if TYPE_CHECKING:  # the native half's
 
@@ -55,9 +56,15 @@ class RedisModuleFilter(SavedFilter):
         def _planned(dump: bytes) -> int: ...
 
     @classmethod
-    def _new(cls, dump: bytes, most: int) -> Self:
-        """Make an empty filter as a dump's header says."""
-        raise NotImplementedError
+    def _open(
+        cls,
+        head: bytes,
+        body: _native.Memory | Buffer | None = None,
+        offset: int = 0,
+        writable: bool = False,
+    ) -> Self:
+        filter: Self = cls._NATIVE.__new__(cls, head, body, offset, writable)
+        return filter
 
     @classmethod
     def from_dump(cls, header: bytes, most: int = _MOST_BYTES) -> Self:
@@ -67,7 +74,8 @@ class RedisModuleFilter(SavedFilter):
         than `most` bytes, or more than are free.
         """
         memory.check(min(cls._planned(header), most))
-        return cls._new(header, most)
+        filter: Self = cls._NATIVE.__new__(cls, header, most=most)
+        return filter
 
     def chunk(self, iterator: int) -> tuple[int, bytes]:
         """Return the part of a dump at an iterator, 0 at first, and the one that comes next; 0 and
@@ -120,6 +128,7 @@ class RedisBloomFilter(RedisModuleFilter, _native.Chain):
 
     __slots__ = ()
     kind = "redisbloom"
+    _NATIVE = _native.Chain
 
     def __new__(
         cls,
@@ -137,20 +146,6 @@ class RedisBloomFilter(RedisModuleFilter, _native.Chain):
         capacity = _within("capacity", capacity, 1, 2**48)
         expansion = _within("expansion", expansion, 0, MOST_EXPANSION)
         return cls.from_dump(cls._plan(rate, capacity, expansion, bool(nonscaling)))
-
-    @classmethod
-    def _new(cls, dump: bytes, most: int) -> Self:
-        return _native.Chain.__new__(cls, dump, most=most)
-
-    @classmethod
-    def _open(
-        cls,
-        head: bytes,
-        body: _native.Memory | Buffer | None = None,
-        offset: int = 0,
-        writable: bool = False,
-    ) -> Self:
-        return _native.Chain.__new__(cls, head, body, offset, writable)
 
     def layers(self) -> list[dict[str, float]]:
         """The numbers of each layer, the oldest first."""
@@ -171,6 +166,7 @@ class RedisCuckooFilter(RedisModuleFilter, _native.Cuckoo):
 
     __slots__ = ()
     kind = "rediscuckoo"
+    _NATIVE = _native.Cuckoo
 
     def __new__(
         cls,
@@ -185,20 +181,6 @@ class RedisCuckooFilter(RedisModuleFilter, _native.Cuckoo):
         expansion = _within("expansion", expansion, 0, MOST_EXPANSION)
         capacity = _within("capacity", capacity, 1, 2**44)
         return cls.from_dump(cls._plan(capacity, bucket_size, max_iterations, expansion))
-
-    @classmethod
-    def _new(cls, dump: bytes, most: int) -> Self:
-        return _native.Cuckoo.__new__(cls, dump, most=most)
-
-    @classmethod
-    def _open(
-        cls,
-        head: bytes,
-        body: _native.Memory | Buffer | None = None,
-        offset: int = 0,
-        writable: bool = False,
-    ) -> Self:
-        return _native.Cuckoo.__new__(cls, head, body, offset, writable)
 
     def remove(self, key: bytes) -> bool:
         """Take one copy of the key out; KeyError if it is definitely not there."""

@@ -78,22 +78,12 @@ class RotatingBloomFilter(Filter):
         count, rate = sizing.check_capacity(capacity), sizing.check_error_rate(error_rate)
         seconds = 0.0 if window is None else parse_window(window)
         number = _check_generations(generations)
-        layout, num_bits, nbytes, word = _native.rotating_table(count, rate, number)
+        table = _native.rotating_table(count, rate, number)
         started = _now(_check_clock(clock) or time.time) if seconds else 0.0
-        made = cls._make(
-            count,
-            rate,
-            hasher,
-            seed,
-            nbytes=nbytes,
-            layout=layout,
-            lines_per_key=2,
-            num_hashes=2,
-            num_bits=num_bits,
-            extra=(word, 0, 0, float_bits(seconds), float_bits(started), number),
-        )
-        made.set_clock(clock)
-        return made
+        times = float_bits(seconds), float_bits(started)
+        filter = cls._make_table(count, rate, hasher, seed, table, 0, 0, *times, number)
+        filter.set_clock(clock)
+        return filter
 
     @property
     def window(self) -> float | None:

@@ -55,19 +55,8 @@ class ScalableBloomFilter(Filter):
         capacity = sizing.check_capacity(initial_capacity)
         rate = sizing.check_error_rate(error_rate)
         step = _check_growth(growth)
-        layout, num_bits, nbytes, word = _native.growing_table(capacity, rate)
-        return cls._make(
-            capacity,
-            rate,
-            hasher,
-            seed,
-            nbytes=nbytes,
-            layout=layout,
-            lines_per_key=2,
-            num_hashes=2,
-            num_bits=num_bits,
-            extra=(word, 0, 0, 0, float_bits(step)),
-        )
+        table = _native.growing_table(capacity, rate)
+        return cls._make_table(capacity, rate, hasher, seed, table, 0, 0, 0, float_bits(step))
 
     def _saturated(self, facts: dict[str, Any]) -> bool:
         # It has room for what it holds; only keys chosen to collide can make it err more often.

@@ -38,7 +38,7 @@ _MOST_DOUBTFUL = 100_000
 
 
 class Writers:
-    """The writes of a guard, by canonical key."""
+    """The writes of a guard: a lock for each key, and the writes whose outcome nobody knows."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -48,7 +48,7 @@ class Writers:
         self._doubtful: dict[bytes, dict[str, Any]] = {}
 
     def enter(self, key: bytes) -> Flow[None]:
-        """Begin with a write of this key, when that before it has ended."""
+        """Take the lock of this key, when the write before has ended."""
         mine: Future[None] = Future()
         while True:
             with self._lock:
@@ -59,18 +59,18 @@ class Writers:
             yield Call(before)
 
     def leave(self, key: bytes) -> None:
-        """It has ended."""
+        """Release the lock of this key."""
         with self._lock:
             mine = self._table.pop(key)
         mine.set_result(None)
 
     def under_way(self) -> list[Future[None]]:
-        """Those that have begun and not ended."""
+        """The writes that have begun and not ended."""
         with self._lock:
             return list(self._table.values())
 
     def doubt(self, name: bytes, key: Any, token: str) -> None:
-        """Nobody knows whether the source has this key, or gets it yet."""
+        """Remember that the source may have this key, or may yet get it."""
         with self._lock:
             doubts = self._doubtful.pop(name, {})
             self._doubtful[name] = {**doubts, token: key}
@@ -78,7 +78,7 @@ class Writers:
                 del self._doubtful[next(iter(self._doubtful))]
 
     def settle(self, name: bytes, token: str) -> None:
-        """Now it is known."""
+        """Forget that: it is known what came of this write."""
         if self._doubtful:
             with self._lock:
                 doubts = self._doubtful.get(name, {})
@@ -87,7 +87,7 @@ class Writers:
                     self._doubtful.pop(name, None)
 
     def doubtful(self) -> list[Any]:
-        """The keys of which it is not known, each as often as it may yet come."""
+        """The keys that the source may yet get, each as often as it may."""
         with self._lock:
             return [key for doubts in self._doubtful.values() for key in doubts.values()]
 
@@ -146,8 +146,8 @@ class Core:
         _CORES.add(self)
 
     def forked(self) -> None:
-        """What is under way is of this process: a child has none of its threads, and a lock that
-        one of them held stays locked for ever."""
+        """Begin anew in a child process: it has none of the parent's threads, and a lock that one
+        of them held would stay locked for ever."""
         self._lock = threading.Lock()
         self.rebuild_lock = threading.Lock()
         self.filters = (self.filters[0], None)  # nobody fills the one that was being built
@@ -163,27 +163,27 @@ class Core:
         self.wrote()
 
     def wrote(self) -> None:
-        """A write got into the queue: look-ups from now on wait behind it."""
+        """Let look-ups that are queued from now on wait behind a write that joined the queue."""
         self.generation = secrets.token_hex(8)
 
     def looked(self) -> None:
-        """Look-ups of the queue are answered now: those from now on wait for another answer."""
+        """Let look-ups from now on be queued anew: those in the queue are being answered."""
         self.answering += 1
         self.wrote()
 
     @property
     def filter(self) -> Any:
-        """The one that answers."""
+        """The filter that answers."""
         return self.filters[0]
 
     @staticmethod
     def blocks(filter: Any) -> bool:
-        """May this filter take long to answer? One of a server may."""
+        """Whether this filter may take long to answer, as one of a server may."""
         return bool(getattr(filter, "blocking", not isinstance(filter, _NATIVE)))
 
     @staticmethod
     def counts(filter: Any) -> bool:
-        """Does it hold a copy of a key for each time that it was added?"""
+        """Whether this filter holds a copy of a key for each time that it was added."""
         return getattr(filter, "kind", "") in _COUNTING
 
     def count(self, answers: Iterable[Answer]) -> None:
@@ -193,7 +193,7 @@ class Core:
             self._answers.update(more)
 
     def deny(self, key: Any, counting: bool = True) -> None:
-        """The filter let a key through that is not there."""
+        """Count a false positive: the filter let a key through that is not there."""
         if self.observed.false(key, counting):
             self._judge()
 
@@ -215,13 +215,13 @@ class Core:
             self.warned = False
 
     def info(self) -> dict[str, Any]:
-        """All but what has to be waited for, ready for JSON."""
+        """What `Guard.info` says, but for the queue, which has to be asked."""
         breaker = self.source.breaker
         with self._lock:
             answers = dict(self._answers)
         answers["filter"] = self.observed.denied
         return {
-            **self.observed.take().shown(),
+            **self.observed.take().as_json(),
             "answers": {by: answers.get(by, 0) for by in _BY},
             "queries": self.source.queries,
             "source": breaker.state,

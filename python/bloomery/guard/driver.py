@@ -40,7 +40,7 @@ Flow: TypeAlias = Generator[Call, Any, T]
 
 
 def run(flow: Flow[T], workers: Workers) -> T:
-    """Do all of it here and now."""
+    """Run a flow in the caller's thread."""
     return drive(flow, lambda call: _call(call, workers))
 
 
@@ -68,7 +68,7 @@ def _wait(future: Future[Any], call: Call) -> Any:
 
 
 async def arun(flow: Flow[T], workers: Workers) -> T:
-    """Do all of it, and let others run while it waits."""
+    """Run a flow on the event loop."""
     return await drive_async(flow, lambda call: _acall(call, workers))
 
 

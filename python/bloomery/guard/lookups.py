@@ -1,4 +1,4 @@
-"""Looking up keys: filter, then cache, then source.
+"""The flow of a look-up: filter, then cache, then source.
 
 key ──> filter ──no──────────────────────────────────────> ABSENT, certain
            └─maybe─> cache ──fresh──────────────────────> by cache
@@ -32,15 +32,15 @@ _SOME_SECONDS = 10.0  # more than a source's timeout: for the cache, and for wai
 
 
 def look_up(core: Core, keys: Sequence[Any]) -> Flow[list[Answer]]:
-    """An answer for each key."""
+    """Look up a batch: an answer for each key."""
     filter = core.filter
     mask = yield Call(filter.contains_many, (keys,), blocking=core.blocks(filter))
     maybes = [key for key, maybe in zip(keys, mask, strict=True) if maybe]
     if len(maybes) < len(keys):
         core.observed.nos([key for key, maybe in zip(keys, mask, strict=True) if not maybe])
-    found = (yield from confirm(core, maybes)) if maybes else []
-    core.count(found)
-    confirmed = iter(found)
+    answers = (yield from confirm(core, maybes)) if maybes else []
+    core.count(answers)
+    confirmed = iter(answers)
     return [next(confirmed) if maybe else ABSENT for maybe in mask]
 
 
@@ -66,8 +66,8 @@ def confirm(core: Core, keys: Sequence[Any]) -> Flow[list[Answer]]:
     since = core.flights.begun
     while left:
         answers |= yield from _share(core, left, since)
-        # What another took upon itself who was interrupted: Ctrl-C there, or a task that was
-        # cancelled, is nothing to us. And what another had begun with before we asked.
+        # What is left are keys of a look-up by another caller who was interrupted: Ctrl-C there, or
+        # a task that was cancelled, is nothing to us. And what another had begun before we asked.
         left = {name: key for name, key in left.items() if name not in answers}
     return [answers[name] for name in names]
 
@@ -88,7 +88,7 @@ def _share(core: Core, wanted: dict[bytes, Any], since: int) -> Flow[dict[bytes,
         for landed, following in leads:
             answers |= yield from _follow(core, landed, following)
     except BaseException:
-        for _, following in leads:  # others wait for those, and look them up instead
+        for _, following in leads:  # others wait for those, and now look them up themselves
             following.crash(LookupInterrupted())
         raise
     for landed, joined in flight.theirs.items():
@@ -102,7 +102,8 @@ def _follow(
     """Wait for a look-up that began before we asked, and then look up what it had."""
     try:
         heard = yield from _joined(core, landed, list(following.mine))
-        # That the source was down is news; what cache or source said before we asked is not.
+        # That the source is down holds for us too; what cache or source said before we asked may
+        # be out of date.
         answers = {name: answer for name, answer in heard.items() if not answer.confirmed}
         left = following.begin([name for name in following.mine if name not in answers])
         if left:
@@ -117,7 +118,8 @@ def _follow(
 def _joined(
     core: Core, landed: Future[Mapping[bytes, Any]], wanted: Sequence[bytes]
 ) -> Flow[dict[bytes, Answer]]:
-    """Answers of a look-up that another has begun; not of what was left when it was interrupted."""
+    """Wait for the answers of a look-up that another has begun; some are missing if it was
+    interrupted."""
     timeout = core.options.timeout
     longest = None if timeout is None else timeout + _SOME_SECONDS
     answers: dict[bytes, Answer] = {}
@@ -158,24 +160,25 @@ def _resolve(core: Core, flight: Flight, wanted: dict[bytes, Any]) -> Flow[dict[
     if left and answers:
         flight.land_some(answers)
     if left and core.queue is not None:
-        # The source does not know yet what was written to these: it could only be wrong.
-        held = yield Call(core.queue.pending, (list(left),))
-        if held:
-            answers |= yield from _queue_up(core, {name: left.pop(name) for name in held})
+        # Writes to these wait in the queue: what the source says of them is out of date.
+        pending = yield Call(core.queue.pending, (list(left),))
+        if pending:
+            answers |= yield from _queue_up(core, {name: left.pop(name) for name in pending})
     if left:
         tokens = yield from lease(core, left)
         try:
-            found = yield from core.source.get(list(left.values()))
+            values = yield from core.source.get(list(left.values()))
         except SourceUnavailable as problem:
             if counting:
                 core.observed.unknown(left.values())
             return answers | (yield from _without_source(core, flight, left, cached, problem))
-        answers |= yield from store(core, flight, left, found, tokens, counting)
+        answers |= yield from store(core, flight, left, values, tokens, counting)
     return answers
 
 
 def lease(core: Core, asked: Iterable[bytes]) -> Flow[Mapping[bytes, Any] | None]:
-    """What `store` needs to cache the answers, from before the source is asked."""
+    """Tokens of the cache, taken before the source is asked, with which `store` caches the
+    answers; None: they are not cached."""
     return None if core.cache is None else (yield from core.cache.lease(list(asked)))
 
 
@@ -183,20 +186,19 @@ def store(
     core: Core,
     flight: Flight,
     asked: Mapping[bytes, Any],
-    found: Mapping[Any, Any],
+    values: Mapping[Any, Any],
     tokens: Mapping[bytes, Any] | None,
     counting: bool,
 ) -> Flow[dict[bytes, Answer]]:
-    """Take what the source said for answers, and cache them; but not those of keys that were
+    """Make answers of what the source said, and cache them; but not those of keys that were
     written meanwhile."""
     answers: dict[bytes, Answer] = {}
     for name, key in asked.items():
-        answers[name] = Answer(True, found[key], "source") if key in found else Answer(False)
+        answers[name] = Answer(True, values[key], "source") if key in values else Answer(False)
         if not answers[name].found:
             core.deny(key, counting)
-    core.observed.answered(found, [key for key in asked.values() if key not in found])
+    core.observed.answered(values, [key for key in asked.values() if key not in values])
     if core.cache is not None and tokens is not None:
-        # Of a key that another look-up has claimed, a write tells only that one.
         clean = flight.store()
         entries = [
             (name, entry)
@@ -205,7 +207,7 @@ def store(
             and (entry := core.options.cached(answer.found, answer.value, tokens.get(name)))
         ]
         yield from core.cache.put(entries)
-        # A write that failed does not wait for us: what it may have changed goes again.
+        # A write that failed did not wait for us: what it may have changed is deleted again.
         late = flight.spoiled.intersection(name for name, _ in entries)
         if late:
             yield from core.cache.delete(list(late))
@@ -219,7 +221,7 @@ def _without_source(
     cached: Mapping[bytes, Cached],
     problem: SourceUnavailable,
 ) -> Flow[dict[bytes, Answer]]:
-    """What is said while the source is down."""
+    """Answer by the policy for an outage: raise, stale, queue or maybe."""
     policy = core.options.on_outage
     if policy == "maybe":
         return dict.fromkeys(left, _MAYBE)
@@ -242,11 +244,11 @@ def _without_source(
 
 
 def _queue_up(core: Core, left: Mapping[bytes, Any]) -> Flow[dict[bytes, Answer]]:
-    """Let the source answer when it can; until then it is the filter's maybe."""
+    """Put look-ups into the queue; until the source answers them, the answer is unconfirmed."""
     assert core.queue is not None
     now = time.time()
-    # One look-up waits for all who ask for a key, until something is written: what is popular would
-    # fill the queue. If meanwhile it was answered, and is about to leave the queue, another waits.
+    # One queued look-up stands for all who ask for a key, until something is written: popular keys
+    # would fill the queue. If it was answered meanwhile, and is about to leave, another is queued.
     for generation in (core.generation, secrets.token_hex(8)):
         answering = core.answering
         items = {

@@ -66,8 +66,8 @@ class Observation:
         low, _ = self.interval
         return self.keys >= 1000 and self.error_rate - 2 * (self.error_rate - low) > allowed
 
-    def shown(self) -> dict[str, Any]:
-        """Ready for JSON."""
+    def as_json(self) -> dict[str, Any]:
+        """The figures, ready for JSON."""
         low, high = self.interval
         known = self.keys > 0
         return {
@@ -82,19 +82,19 @@ class Observation:
 
 
 class LockFreeCount:
-    """A count that threads add to without a lock, which took 300 ns where this takes 30: `more()`
-    adds one and returns how many there were. `value` is asked by one thread at a time."""
+    """A count that threads add to without a lock, which took 300 ns where this takes 30.
+    `increment` returns how many there were; `value` is called by one thread at a time."""
 
-    __slots__ = ("_asked", "more")
+    __slots__ = ("_asked", "increment")
 
     def __init__(self) -> None:
-        self.more = itertools.count().__next__
+        self.increment = itertools.count().__next__
         self._asked = 0
 
     def value(self) -> int:
         """How many there are."""
         self._asked += 1
-        return self.more() - self._asked + 1
+        return self.increment() - self._asked + 1
 
 
 class Unconfirmed:
@@ -117,7 +117,7 @@ class Unconfirmed:
         return self._keys is not None and key in self._keys
 
     def add(self, key: Any) -> None:
-        """The source did not say."""
+        """Count a key of which the source did not say."""
         if self.count < _KEYS and key not in self:
             if self._keys is None:
                 self._keys, self._answered = CuckooFilter(_KEYS, 0.001), BloomFilter(_KEYS, 0.01)
@@ -125,7 +125,7 @@ class Unconfirmed:
             self.count += 1
 
     def answered(self, keys: Iterable[Any], absent: bool) -> None:
-        """The source said of these whether they are there; each counts once."""
+        """Count keys that the source did answer meanwhile, each once."""
         if self._answered is not None:
             for key in keys:
                 new = self._answered.add(key)
@@ -133,7 +133,7 @@ class Unconfirmed:
                 self.absent += new and absent
 
     def settle(self, key: Any) -> bool:
-        """Now it is known; False if it was not one of these."""
+        """Take a key out that is known now; False if it was not one of these."""
         if key not in self:
             return False
         assert self._keys is not None
@@ -143,7 +143,7 @@ class Unconfirmed:
 
 
 class Observed:
-    """The window of one filter. Any thread may count."""
+    """How often one filter erred within a window of time. Any thread may count."""
 
     def __init__(self, window: float = 3600.0, breaker: Breaker | None = None) -> None:
         """`window` in seconds; with very many keys it is shorter. While the source's breaker is
@@ -165,18 +165,18 @@ class Observed:
         self._lock = threading.Lock()
 
     def no(self, key: Any) -> None:
-        """The filter said no to this key: by far the most frequent of all that is counted."""
+        """Count a key that the filter denied: by far the most frequent of all that is counted."""
         # Now and then the clock is asked: each time would cost as much as all else here.
-        if not self._denied.more() & 31:
+        if not self._denied.increment() & 31:
             with self._lock:
                 self._pass_time()
         # What the older half knows stays out of the newer one, as in `false`: a key that is asked
         # for all the time counts again when that half is over, whatever the filter says to it.
         if self._breaker.since is None and key not in self._older and self._newer.add(key):
-            self._true.more()
+            self._true.increment()
 
     def nos(self, keys: Sequence[Any]) -> None:
-        """The filter said no to all of these."""
+        """Count keys that the filter denied."""
         with self._lock:
             self._pass_time()  # first: else these would be counted in a half that is over
             older, newer = self._older, self._newer
@@ -190,12 +190,12 @@ class Observed:
 
     @property
     def counting(self) -> bool:
-        """Are keys counted now that are asked for?"""
+        """Whether keys that are asked for now are counted."""
         return self._breaker.since is None
 
     def false(self, key: Any, counting: bool = True) -> bool:
-        """The filter let this key through, and it was not there; True if that was news. `counting`
-        when it was asked for, or else if it counts as unconfirmed."""
+        """Count a key that the filter let through and that is not there; True if it was not counted
+        before. `counting`: as it was when the key was asked for."""
         with self._lock:
             self._pass_time()
             if not (self._settle(key) or counting):
@@ -205,7 +205,7 @@ class Observed:
         return new
 
     def unknown(self, keys: Iterable[Any]) -> None:
-        """The filter let these through, and the source did not answer."""
+        """Count keys that the filter let through while the source did not answer."""
         with self._lock:
             self._pass_time()
             older, newer = self._unconfirmed
@@ -213,15 +213,15 @@ class Observed:
                 if not (key in older or key in self._older or key in self._newer):
                     newer.add(key)
 
-    def answered(self, found: Iterable[Any], denied: Iterable[Any]) -> None:
-        """The source has some keys, and denied others."""
+    def answered(self, present: Iterable[Any], denied: Iterable[Any]) -> None:
+        """Settle unconfirmed keys: the source has some, and denied others."""
         older, newer = self._unconfirmed
         if not (older.count or newer.count):
             return
         with self._lock:
             newer.answered(denied, absent=True)
-            newer.answered(found, absent=False)
-            for key in found:
+            newer.answered(present, absent=False)
+            for key in present:
                 self._settle(key)
 
     def _settle(self, key: Any) -> bool:
@@ -250,7 +250,7 @@ class Observed:
             return self._denied.value() + self._denied_more
 
     def restart(self) -> None:
-        """Forget all: it is another filter now."""
+        """Forget all, since another filter answers now."""
         with self._lock:
             self._turn_over(time.monotonic())
             self._turn_over(time.monotonic())

@@ -1,4 +1,4 @@
-"""What a guard is put together from: a source of truth, a cache, a queue. Each may be one of ours,
+"""The protocols of a guard's parts: a source of truth, a cache, a queue. Each may be one of ours,
 or anything that has these methods; for asyncio they may be coroutines.
 
 A source raises SourceUnavailable when it is away (so do TimeoutError, ConnectionError and OSError,
@@ -59,7 +59,7 @@ class Cache(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """What waits for the source."""
+    """A look-up or a write that waits in a queue for the source."""
 
     what: Literal["look", "add", "remove"]
     key: Any

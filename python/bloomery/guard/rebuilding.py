@@ -1,5 +1,5 @@
-"""A new filter for a live one: built from the source while the old one answers, then put in its
-place. The usual cure for deletions and for saturation.
+"""The flow of a rebuild: a new filter is built from the source while the old one answers, and then
+takes its place. The usual cure for deletions and for saturation.
 
     adds go to both ──> writes under way end ──> the source is read ──> the new one answers
                         (the source's reading begins after each of them)
@@ -50,7 +50,7 @@ def rebuild(
             raise InvalidParameter("new is the filter itself, must be another, empty one")
         core.filters = (current, new)
     try:
-        for write in core.writers.under_way():  # they may not have seen the new one
+        for write in core.writers.under_way():  # they may have begun before there was a new one
             yield Call(write)
         # What the source may yet get from writes that ended without an answer, or that wait.
         late = core.writers.doubtful()

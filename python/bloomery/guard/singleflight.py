@@ -1,13 +1,13 @@
-"""Look-ups under way: whoever asks for a key that somebody is looking up waits for that answer.
+"""Single-flight: many callers who ask for the same key at once share one look-up of it.
 
-If that look-up began before they asked, its answer may be older than what they know to be so: a row
-that somebody committed meanwhile. Then they wait for the one that follows it, which begins when it
-has ended: the first of them leads that, for all.
+A caller joins a look-up that began after it asked. One that began earlier may have read the source
+before a row was committed that the caller knows of, so the caller waits for the look-up that
+follows: it begins when the earlier one has ended, and the first caller in need of it leads it.
 
 A write spoils the look-ups of its key: they may have read what was there before. They still answer
-those who asked before the write, but nobody joins them any more, and they leave nothing in the
-cache. What the cache has of a batch is given at once to those who wait for it: they do not wait for
-the source, nor hear that it is down.
+the callers they have, but nobody joins them any more, and they put nothing into the cache. Keys of
+a batch that are in the cache are answered at once: their callers do not wait for the source, nor
+hear that it is down.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ __all__ = ["Flight", "Flights", "LookupInterrupted", "PartialAnswers"]
 
 
 class LookupInterrupted(Exception):
-    """Who looked it up was stopped: whoever waits looks it up instead."""
+    """The caller who led this look-up was stopped: those who joined look the key up themselves."""
 
 
 class Flight:
-    """The keys that one look-up takes upon itself, and those that others are looking up."""
+    """One look-up of several keys: some it looks up itself, for others it waits for somebody."""
 
     __slots__ = (
         *("_flights", "ended", "following", "landed", "leads", "mine", "number"),
@@ -56,8 +56,8 @@ class Flight:
             return self.mine.keys() - self.spoiled
 
     def begin(self, keys: Iterable[bytes]) -> dict[bytes, Any]:
-        """What it follows has landed: it begins to look up these of its keys. What another does by
-        now is not cached: a write tells only that one."""
+        """Begin to look up these of its keys: what it follows has ended. A key that another looks
+        up by now is not cached by this one, since a write spoils only that other."""
         with self._flights.lock:
             self._flights.number(self)
             for key in keys:
@@ -66,13 +66,13 @@ class Flight:
             return {key: self.mine[key] for key in keys}
 
     def join(self) -> Future[Mapping[bytes, Any]]:
-        """Its answers, in time; for whoever has the lock."""
+        """A future of its answers. The caller holds the lock."""
         if self.landed is None:
             self.landed = Future()
         return self.landed
 
     def land_some(self, answers: Mapping[bytes, Any]) -> None:
-        """Give those who wait for these keys their answers; who waits for others waits on."""
+        """Answer those who wait for these keys; those who wait for its other keys go on waiting."""
         with self._flights.lock:
             self._release(answers)
             landed, self.landed = self.landed, None
@@ -82,7 +82,7 @@ class Flight:
         landed.set_result(PartialAnswers(answers, rest))
 
     def land(self, answers: Mapping[bytes, Any]) -> None:
-        """Give those who wait their answers."""
+        """End with these answers, and hand them to those who joined."""
         self._leave()
         if self.landed is None:
             return
@@ -92,15 +92,15 @@ class Flight:
             self.landed.set_exception(LookupInterrupted())
 
     def crash(self, problem: BaseException) -> None:
-        """Tell them that there are none."""
+        """End without answers: those who joined get the problem, or look the keys up themselves."""
         self._leave()
         if self.landed is not None:
-            # Ctrl-C here, or a task that was cancelled, is not theirs.
+            # Ctrl-C here, or a task that was cancelled, is no problem of theirs.
             theirs = problem if isinstance(problem, Exception) else LookupInterrupted()
             self.landed.set_exception(theirs)
 
     def _leave(self) -> None:
-        """From here on nobody joins."""
+        """Let nobody join from here on."""
         with self._flights.lock:
             self.ended = True
             self._release(self.mine)
@@ -116,7 +116,7 @@ class Flight:
 
     @property
     def waits(self) -> bool:
-        """Has it yet to begin?"""
+        """Whether it has yet to begin."""
         return self.number == math.inf and not self.ended
 
 
@@ -134,46 +134,46 @@ class Flights:
     def __init__(self) -> None:
         self.lock = threading.Lock()
         self.table: dict[bytes, Flight] = {}
-        self.begun = 0  # how many have
+        self.begun = 0  # how many look-ups have
         self._watching: list[Flight] = []
 
     def claim(self, keys: Mapping[bytes, Any], since: int = 0) -> Flight:
-        """Begin to look up these keys, but for those that others have begun with. `since` is the
-        number that had `begun` when they were asked for."""
+        """Begin to look up these keys, and join the look-ups of those that are under way. `since`
+        is what `begun` was when the caller asked."""
         flight = Flight(self)
         with self.lock:
             self.number(flight)
             for key, given in keys.items():
-                held = self.table.get(key)
-                if held is None:
+                under_way = self.table.get(key)
+                if under_way is None:
                     flight.mine[key] = given
                     self.table[key] = flight
-                elif held.number > since:
-                    flight.theirs.setdefault(held.join(), []).append(key)
+                elif under_way.number > since:
+                    flight.theirs.setdefault(under_way.join(), []).append(key)
                 else:
-                    self._follow(flight, held, key, given)
+                    self._follow(flight, under_way, key, given)
         return flight
 
-    def _follow(self, flight: Flight, held: Flight, key: bytes, given: Any) -> None:
-        """Let a key be looked up when the one that has it has landed."""
-        following = held.following.get(key)
+    def _follow(self, flight: Flight, before: Flight, key: bytes, given: Any) -> None:
+        """Look a key up, or let another do it, when the look-up that has it now has ended."""
+        following = before.following.get(key)
         if following is not None and following.waits:
             flight.theirs.setdefault(following.join(), []).append(key)
             return
-        landed = held.join()
+        landed = before.join()
         if not flight.leads or flight.leads[-1][0] is not landed:
             flight.leads.append((landed, Flight(self)))
-        following = held.following[key] = flight.leads[-1][1]
+        following = before.following[key] = flight.leads[-1][1]
         following.mine[key] = given
 
     def number(self, flight: Flight) -> None:
-        """It begins; for whoever has the lock."""
+        """Number a look-up as it begins. The caller holds the lock."""
         self.begun += 1
         flight.number = self.begun
 
     @contextmanager
     def watch(self, keys: Iterable[bytes]) -> Iterator[Flight]:
-        """Hear of writes to these keys, in a flight that no look-up joins."""
+        """A flight that nobody joins, which writes to these keys spoil."""
         flight = Flight(self)
         flight.mine = dict.fromkeys(keys)
         with self.lock:
@@ -188,10 +188,10 @@ class Flights:
     def spoil(self, key: bytes) -> list[Future[Mapping[bytes, Any]]]:
         """A key was written; what to wait for before it is deleted from the cache."""
         with self.lock:
-            held = self.table.pop(key, None)
-            flights = [one for one in self._watching if key in one.mine]
-            if held is not None:
-                flights.append(held)
+            under_way = self.table.pop(key, None)
+            flights = [flight for flight in self._watching if key in flight.mine]
+            if under_way is not None:
+                flights.append(under_way)
             for flight in flights:
                 flight.spoiled.add(key)
             return [flight.join() for flight in flights if flight.storing]

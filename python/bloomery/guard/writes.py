@@ -1,5 +1,5 @@
-"""Writing through a guard: the key is in the filter before it is in the source, and in the source
-no longer when it leaves the filter. So at no moment the filter denies what the source holds."""
+"""The flows of writes through a guard. A key enters the filter before the source, and leaves the
+source before the filter: so the filter never denies a key that the source holds."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ __all__ = ["add", "enter", "enter_filters", "fill", "forget", "leave_filter", "r
 
 
 def add(core: Core, key: Any, value: Any, idempotency_key: str | None) -> Flow[Answer]:
-    """Write a value."""
+    """Write a value to the source, or queue the write while the source is down."""
     token, name = idempotency_key or uuid.uuid4().hex, _native.canonical(key)
     yield from core.back_pressure.wait()
     yield from core.writers.enter(name)
@@ -65,7 +65,7 @@ def add(core: Core, key: Any, value: Any, idempotency_key: str | None) -> Flow[A
 
 
 def remove(core: Core, key: Any, idempotency_key: str | None) -> Flow[Answer]:
-    """Take a key out; the answer says whether it was there."""
+    """Take a key out of the source, or queue that; the answer says whether it was there."""
     token, name = idempotency_key or uuid.uuid4().hex, _native.canonical(key)
     yield from core.back_pressure.wait()
     yield from core.writers.enter(name)
@@ -118,7 +118,7 @@ def fill(core: Core, filter: Any, keys: Sequence[Any]) -> Flow[None]:
     except FilterFull as full:
         if not full.key_at_its_most:
             raise
-        for key in keys:  # how far it came is not told: once more, and each by itself
+        for key in keys:  # how many were added is not known: once more, each by itself
             yield from enter(core, filter, key)
 
 
@@ -136,11 +136,11 @@ def leave_filter(core: Core, filter: Any, key: Any) -> Flow[None]:
 
 
 def _must_wait(core: Core) -> Flow[bool]:
-    """Are there writes that came before, and still wait?"""
+    """Whether earlier writes still wait in the queue: then this one joins it, to keep the order."""
     if core.queue is None:
         return False
     waiting: int = yield Call(core.queue.writes)
-    if not waiting:  # another process may have drained what we know of
+    if not waiting:  # another process may have drained the writes we have copies for
         core.copies.clear()
     return waiting > 0
 
@@ -156,17 +156,17 @@ def _wait_in_line(core: Core, name: bytes, item: Item) -> Flow[Answer]:
 
 
 def forget(core: Core, name: bytes) -> Flow[None]:
-    """What was known of a key is over."""
+    """After a write: delete the key from the cache, and let no look-up bring it back."""
     storing = core.flights.spoil(name)
     if core.cache is not None:
-        for landed in storing:  # else it might put in the old answer after we have deleted it
+        for landed in storing:  # else one might cache the old answer after we have deleted it
             with contextlib.suppress(Exception):
                 yield Call(landed)
         yield from core.cache.delete([name])
 
 
 def outdate(core: Core, name: bytes) -> None:
-    """The same without waiting: the cache hears of it before it is asked again."""
+    """The same without waiting: the key is deleted before the cache is used the next time."""
     core.flights.spoil(name)
     if core.cache is not None:
         core.cache.outdate([name])

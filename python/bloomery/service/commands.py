@@ -1,8 +1,8 @@
-"""Each operation of the server, once. The doors (RESP, HTTP) only translate to and from these.
+"""Each operation of the server, once. RESP and HTTP only translate to and from these.
 
 A name is bytes, a key is whatever the library takes as one. What is wrong is raised as one of
-`bloomery.errors`. What changes a filter is noted for the log; it may be acknowledged once the
-engine has committed the turn.
+`bloomery.errors`. What changes a filter is noted for the log; it may be acknowledged once the turn
+is committed (`group_commit`).
 """
 
 from __future__ import annotations
@@ -106,8 +106,8 @@ class Commands:
         self._check_size(settings.get("capacity", 0))
         if settings.get("source") is not None:
             self.lookups.check(settings["source"])
-        given = policy.chosen(kind, settings)
-        fields = operations.fields(name=operations.text_of(name), settings=given)
+        chosen = policy.chosen(kind, settings)
+        fields = operations.fields(name=operations.text_of(name), settings=chosen)
         return self.engine.create(Op.CREATE, fields)
 
     def policy(self, name: bytes) -> FilterPolicy:
@@ -207,7 +207,7 @@ class Commands:
         """Let a filter grow ahead; in a thread."""
         try:
             entry.filter._make_room(keys)
-        except errors.BloomeryError:  # each key is told
+        except errors.BloomeryError:  # each key is answered with NO_ROOM
             self.engine.shelf.starve(entry.name)
 
     def contains(self, name: bytes, keys: Any) -> bytes:

@@ -1,8 +1,8 @@
-"""The filters in memory, by name, and the order of things: what is done is noted for the log, the
-log is written, and only then may anyone be told.
+"""Changes to the filters in memory, in the order that makes them durable: an operation is done and
+noted for the log, the log is written, and only then is anybody answered.
 
-A turn is what one round of the event loop brings (`turns`). `begin` sets its time, `end` gives what
-is to be logged. If the log cannot be written, writes are refused from then on and checks go on,
+A turn is what one round of the event loop brings (`group_commit`). `begin` sets its time, `end`
+returns what is to be logged. If the log cannot be written, writes are refused and checks go on,
 until the log has what is in memory.
 """
 
@@ -36,7 +36,7 @@ _NON_SCALING = "non scaling filter is full"  # RedisBloom's words
 
 # What brings keys to a filter that its successor would not get, or takes them all.
 _OTHER_KEYS = (Op.MERGE, Op.CLEAR, Op.CHUNK, Op.ROTATE)
-# Settings that a successor has its own of: they say what it is made like.
+# Settings that a successor keeps its own of: they decide how a filter is made.
 _MADE_BY = {"kind", *(name for names in PARAMETERS.values() for name in names)}
 
 
@@ -103,7 +103,7 @@ class Engine:
     def change(self, op: Op, filter_id: int, data: bytes = b"") -> Entry | None:
         """Do an operation and note it for the log; refused ones have changed nothing."""
         # Half of it may be done, by a thread that has changed the filter: then it is noted all the
-        # same, for the log to be written when it can be. Whoever asked is told of the problem.
+        # same, for the log to be written when it can be. The client gets the problem as its answer.
         if self.problem is not None and not self.state.deferral.resumed:
             raise self.problem
         self.begin()
@@ -158,16 +158,16 @@ class Engine:
         """Is a filter locked, for who asks now?"""
         return not self._owner and entry.name in self._locked
 
-    # What another server did, to a filter that both have.
+    # What another node did, to a filter that both have.
 
-    def mirror(self, op: Op, filter_id: int, data: bytes = b"") -> None:
-        """Do it here too; it is not noted for the log."""
+    def apply_remote(self, op: Op, filter_id: int, data: bytes = b"") -> None:
+        """Do an operation here too; it is not noted for the log."""
         entry = self.state.apply(op, filter_id, data, self.state.now)
         if entry is not None and op != Op.ADD:
             self._changed(entry)
 
-    def take_in(self, entry: Entry) -> None:
-        """Have a filter that was made elsewhere."""
+    def put_remote(self, entry: Entry) -> None:
+        """Have a filter that another node made."""
         self.state.put(entry)
         self._changed(entry)
 
@@ -267,8 +267,8 @@ class Engine:
                         self.give_up(number, str(problem))
 
     def _pass_on(self, filter_id: int, data: bytes) -> None:
-        """Add to a successor. As with other adds nobody is told: there may be thousands a second,
-        and the registry was written for each."""
+        """Add to a successor. It is no `on_change`, as no add is: there may be thousands a second,
+        and the registry would be written for each."""
         if self.problem is not None:
             raise self.problem
         self.state.apply(Op.ADD, filter_id, data, self.state.now)
@@ -308,6 +308,6 @@ class _EntryShelf:
         self._shelf.drop(name)
 
     def items(self, entry: Entry) -> int:
-        """How many keys a filter holds; one that is not shown yet holds what its entry says."""
+        """How many keys a filter holds; if it is not on the shelf yet, what its entry says."""
         figures = self._shelf.figures(entry.name)
         return entry.items if figures is None else figures[0]

@@ -25,7 +25,7 @@ _READ = 256 << 10
 _PIPE_SIZE = 1 << 20  # the default of 64 KiB would mean a native call for every 64 KiB
 
 
-class Source:
+class InputFile:
     """One input, opened: decoded bytes come out, `position` and `size` count encoded ones."""
 
     def __init__(self, path: str) -> None:
@@ -114,17 +114,17 @@ class Source:
             os.close(self._fd)
             self._fd = -1
 
-    def __enter__(self) -> "Source":
+    def __enter__(self) -> "InputFile":
         return self
 
     def __exit__(self, *_: object) -> None:
         self.close()
 
 
-class _Reader(io.RawIOBase):
+class _RawInput(io.RawIOBase):
     """What `reader` reads."""
 
-    def __init__(self, source: Source) -> None:
+    def __init__(self, source: InputFile) -> None:
         self._source = source
 
     def readable(self) -> bool:
@@ -134,12 +134,12 @@ class _Reader(io.RawIOBase):
         return self._source.readinto(memoryview(buffer))
 
 
-def reader(source: Source) -> io.BufferedReader:
+def reader(source: InputFile) -> io.BufferedReader:
     """A source as Python's own files are."""
-    return io.BufferedReader(_Reader(source), _READ)
+    return io.BufferedReader(_RawInput(source), _READ)
 
 
-def lines_of(source: Source) -> Iterator[bytes]:
+def lines_of(source: InputFile) -> Iterator[bytes]:
     """Each line, without its newline."""
     for line in reader(source):
         yield line.removesuffix(b"\n")
@@ -155,7 +155,7 @@ class _Decoder:
         self._rest = b""
         self._output = memoryview(b"")
 
-    def readinto(self, view: memoryview, source: Source) -> int:
+    def readinto(self, view: memoryview, source: InputFile) -> int:
         while not self._output:
             piece = self._rest or source.next_encoded()
             self._rest = b""

@@ -148,13 +148,12 @@ def test_who_does_not_log_in_is_hung_up_on(serve: Serve, tmp_path: Path) -> None
     with Wire(server.resp_port) as busy:
 
         def ended() -> bool:
-            time.sleep(0.05)
             try:
                 return busy.ask("RESET") == b""
             except ConnectionError:
                 return True
 
-        assert wait_until(ended)
+        assert wait_until(ended, pause=0.05)
 
 
 def test_those_who_only_connect_keep_nobody_out(serve: Serve, tmp_path: Path) -> None:
@@ -239,7 +238,7 @@ def test_a_stream_ends_with_its_user(served: Guarded) -> None:
             assert wire.closed()  # as one that is told
             for number in range(3):
                 yield b"%d\n" % number
-                time.sleep(0.1)
+                time.sleep(0.1)  # lines that come one by one
 
         def revoke() -> None:
             begun.wait(30)

@@ -52,7 +52,7 @@ class Story:
         for one in again:
             one.saving = self.saving
         self.writers = [one.begin(self.server.resp_port) for one in again]
-        time.sleep(seconds)
+        time.sleep(seconds)  # a kill comes at any moment
 
     def verify(self) -> None:
         """End the clients, and ask the server for all that was acknowledged."""
@@ -162,7 +162,7 @@ def test_the_time_goes_on_while_it_is_away(serve: Serve) -> None:
     ask(server.resp_port, "PEXPIRE", "short", 300)
     ask(server.resp_port, "PEXPIRE", "long", 3_600_000)
     server.kill()
-    time.sleep(0.4)
+    time.sleep(0.4)  # by the real clock: nobody runs who could be asked
     server.start()
     assert ask(server.resp_port, "KEYS", "*") == [b"long"]
     assert 3_500 < ask(server.resp_port, "TTL", "long") <= 3_600

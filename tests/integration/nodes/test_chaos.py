@@ -52,7 +52,7 @@ class Troubles:
         self.all = range(len(fleet.nodes))
 
     def one(self) -> str:
-        """Let something happen; what it was."""
+        """Let something happen, for any while; what it was."""
         what = self.random.choice(
             [self.kill, self.freeze, self.kill_redis, self.freeze_redis, self.kill_both]
         )

@@ -59,7 +59,7 @@ def test_started_before_others_restore(start_fleet: StartFleet, start_redis: Sta
         one.execute_command("BF.RESERVE", "f", 1e-6, 1000)
         one.execute_command("BF.MADD", "f", *KEYS)
         assert wait_until(lambda: fleet.answers("f", KEYS) == [0, 0])
-        time.sleep(1.1)
+        time.sleep(1.1)  # longer than a node keeps what was of late (store-replay-seconds)
         one.execute_command("BF.ADD", "f", "late")  # what is older is not kept for another time
     fleet.nodes[1].kill()
     fleet.nodes[0].freeze()
@@ -77,7 +77,7 @@ def test_stopped_while_redis_does_not_answer(
     fleet = start_fleet(redis_server.url, nodes=1, store_timeout_ms=60_000)
     redis_server.freeze()
     try:
-        time.sleep(0.5)
+        time.sleep(0.5)  # so that it waits for an answer: nobody can be asked about that
         assert fleet.nodes[0].stop() == 0
         fleet.nodes[0].spawn()
         assert wait_until(lambda: _loading(fleet))

@@ -93,7 +93,7 @@ def test_writes_go_on_while_a_filter_is_dropped(
         try:
             for number in range(60):
                 one.execute_command("BF.RESERVE", "f", 1e-6, 1000 + number)
-                time.sleep(0.02)
+                time.sleep(0.02)  # any moment of the others' adding
                 assert one.delete("f") == 1
         finally:
             ending.set()

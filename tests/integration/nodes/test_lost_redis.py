@@ -109,7 +109,7 @@ def test_redis_comes_back_with_what_is_old(
         one.execute_command("BF.ADD", "seen", "before")
         server.run("SAVE")
         one.execute_command("BF.MADD", "seen", *map(str, range(500)))
-        time.sleep(1.2)
+        time.sleep(1.2)  # longer than a node keeps what was of late (store-replay-seconds)
         one.execute_command("BF.ADD", "seen", "late")
     keys = ["before", "late", *map(str, range(500))]
     assert wait_until(lambda: fleet.answers("seen", keys) == [0, 0, 0])

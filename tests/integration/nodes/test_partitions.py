@@ -94,8 +94,7 @@ def test_redis_is_frozen(start_fleet: StartFleet, redis_server: RedisServer) -> 
             redis_server.freeze()
             try:
                 assert wait_until(lambda: all(fleet.figures(at)["up"] == 0 for at in range(3)))
-                run.asks(100)
-                time.sleep(1)
+                run.asks(300)
             finally:
                 redis_server.thaw()
             run.flows(30)

@@ -10,7 +10,7 @@ import pytest
 import bloomery
 from bloomery import building, errors
 from bloomery.building import table_files
-from bloomery.building.rows import Lines
+from bloomery.building.rows import LineBatch
 from conftest import require
 
 pytestmark = pytest.mark.slow
@@ -22,7 +22,7 @@ def listed(batch: building.Batch) -> list[Any]:
     """The keys of a batch."""
     keys = batch.for_add_many()
     keys = keys if isinstance(keys, list) else keys.to_pylist()
-    return [key.decode() for key in keys] if isinstance(batch, Lines) else list(keys)
+    return [key.decode() for key in keys] if isinstance(batch, LineBatch) else list(keys)
 
 
 def keys_of(rows: building.Rows, after: Any = None) -> list[Any]:

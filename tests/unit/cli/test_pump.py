@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bloomery.cli import pump as module
-from bloomery.cli.pump import Interrupted, Interrupts, LinePump
+from bloomery.cli.pump import Interrupts, LinePump, SignalInterrupt
 
 
 class Pieces:
@@ -98,7 +98,7 @@ def test_a_signal_inside_a_chunk_waits_for_its_end() -> None:
         done.append(bytes(data))
         return len(data)
 
-    with pytest.raises(Interrupted) as caught, Interrupts() as interrupts:
+    with pytest.raises(SignalInterrupt) as caught, Interrupts() as interrupts:
         LinePump(interrupts).run(Pieces([b"a\n", b"b\n"]), step)  # type: ignore[arg-type]
     assert done == [b"a\n"]
     assert caught.value.signum == signal.SIGINT
@@ -114,7 +114,7 @@ def test_a_second_signal_inside_a_chunk_does_not_wait() -> None:
         finished.append(True)
         return len(data)
 
-    with pytest.raises(Interrupted), Interrupts() as interrupts:
+    with pytest.raises(SignalInterrupt), Interrupts() as interrupts:
         LinePump(interrupts).run(Pieces([b"a\n"]), step)  # type: ignore[arg-type]
     assert not finished
 

@@ -20,6 +20,7 @@ from bloomery import BloomFilter
 from bloomery.filters import COMMON_KINDS
 from conftest import effort
 from unit.kinds import OPEN
+from waiting import wait_until
 
 if not hasattr(os, "fork"):
     pytest.skip("no fork here", allow_module_level=True)
@@ -158,8 +159,7 @@ def test_a_long_batch_makes_way() -> None:
 
     thread = threading.Thread(target=add)
     thread.start()
-    while filter.fill_ratio < 0.05:
-        time.sleep(0.001)
+    assert wait_until(lambda: filter.fill_ratio >= 0.05, pause=0.001)
     in_child(used(filter))
     early = not done
     thread.join()

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 from bloomery import BloomFilter, CuckooFilter, RotatingBloomFilter, ScalableBloomFilter
+from waiting import wait_until
 
 
 class Ticker:
@@ -40,8 +41,7 @@ class Ticker:
     @contextmanager
     def running(self) -> Iterator[Ticker]:
         self._thread.start()
-        while not self.ticks:
-            time.sleep(0.001)
+        assert wait_until(lambda: self.ticks, pause=0.001)
         try:
             yield self
         finally:

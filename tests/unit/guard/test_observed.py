@@ -96,7 +96,7 @@ def test_the_window_moves(clock: Clock) -> None:
     clock.now += 200
     seen = observed.take()
     assert (seen.keys, seen.seconds) == (0, 0)
-    assert seen.shown()["observed_error_rate"] is None
+    assert seen.as_json()["observed_error_rate"] is None
     assert seen.interval == (0.0, 1.0)
     assert observed.denied == 3
 
@@ -150,7 +150,7 @@ def test_threads_lose_no_count() -> None:
     def work(number: int) -> None:
         for n in range(2000):
             observed.no(f"{number} {n}")
-            tally.more()
+            tally.increment()
             if number == 0 and n % 100 == 0:
                 seen.append(tally.value())
                 observed.take()

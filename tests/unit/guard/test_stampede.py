@@ -15,7 +15,7 @@ from bloomery import BloomFilter, errors
 from bloomery.guard import AsyncGuard, Guard, lookups
 from privates import core_of
 from unit.guard.table import Memory, Table
-from waiting import wait_until
+from waiting import wait_until, wait_until_async
 
 pytestmark = pytest.mark.slow
 CROWD = 200
@@ -193,8 +193,7 @@ def test_followers_of_a_task_that_is_cancelled_ask_themselves(on_outage: Any) ->
         while len(asked) < 1:
             await asyncio.sleep(0)
         first.cancel()
-        while len(asked) < 2:
-            await asyncio.sleep(0.001)
+        assert await wait_until_async(lambda: len(asked) == 2)
         asked[1].set()
         answers = await asyncio.gather(*others)
         assert {(answer.value, answer.by) for answer in answers} == {("value", "source")}

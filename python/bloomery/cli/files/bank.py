@@ -15,20 +15,16 @@ from typing import Any, Literal
 import typer
 
 from bloomery.cli.files import state
-from bloomery.cli.pump import Interrupted, Interrupts, LinePump
+from bloomery.cli.pump import FirstMatch, Interrupts, LinePump, SignalInterrupt
 from bloomery.cli.terminal import emit, emit_line, say, with_step
 from bloomery.errors import BloomeryError, CorruptData, IncompatibleFilters, InvalidParameter
 from bloomery.filters import FilterBank
-from bloomery.storage.inputs import Source
+from bloomery.storage.inputs import InputFile
 
 _LOOK_AGAIN = 0.05  # seconds; the library's lock can be tried, not waited for
 
 # Gets one user, or one for each key; the keys; and what to print for each.
 Take = Callable[[bytes | list[bytes], list[bytes], list[bytes]], None]
-
-
-class _Found(Exception):
-    """`contains -q` has its answer."""
 
 
 def refuse_user(file: str, user: str | None) -> None:
@@ -82,8 +78,8 @@ def add(file: str, keys: list[str] | None, user: str | None, new: bool) -> int:
         came = f"{file} has what came before"
         try:
             _feed(interrupts, keys, whose, take)
-        except Interrupted as stop:
-            raise Interrupted(stop.signum, f"interrupted; {came}") from None
+        except SignalInterrupt as stop:
+            raise SignalInterrupt(stop.signum, f"interrupted; {came}") from None
         except BrokenPipeError:
             say(f"the reader of the output went away; {came}")
             raise
@@ -108,11 +104,11 @@ def contains(
             chosen = list(compress(shown, (bool(one) != invert for one in there)))
             selected += len(chosen)
             if quiet and selected:
-                raise _Found
+                raise FirstMatch
             if not (quiet or count):
                 emit(_text(chosen))
 
-        with suppress(_Found):
+        with suppress(FirstMatch):
             _feed(interrupts, keys, whose, take)
     if count and not quiet:
         emit_line(str(selected))
@@ -163,7 +159,7 @@ def _feed(interrupts: Interrupts, keys: list[str] | None, whose: bytes | None, t
         before += len(lines)
         return end
 
-    with Source("-") as source:
+    with InputFile("-") as source:
         LinePump(interrupts).run(source, step)
 
 

@@ -12,7 +12,7 @@ from bloomery.cli import options
 from bloomery.cli.amounts import show_memory, show_rate
 from bloomery.cli.files.create import check_fit, check_free
 from bloomery.cli.progress import RowProgress
-from bloomery.cli.pump import Interrupted, Interrupts
+from bloomery.cli.pump import Interrupts, SignalInterrupt
 from bloomery.cli.terminal import emit_line, say, with_step
 from bloomery.errors import BloomeryError
 from bloomery.filters import COMMON_KINDS
@@ -189,7 +189,7 @@ def _told(rows: Any, out: str, progress: RowProgress) -> Iterator[None]:
     """Whoever is told that it stopped is told whether it can go on."""
     try:
         yield
-    except (Interrupted, BloomeryError, OSError) as failure:
+    except (SignalInterrupt, BloomeryError, OSError) as failure:
         progress.stop()
         kept = os.path.exists(f"{out}.resume")
         step = ""
@@ -197,9 +197,9 @@ def _told(rows: Any, out: str, progress: RowProgress) -> Iterator[None]:
             step = "the same command goes on from where it was"
         elif rows.unresumable and progress.begun:
             step = f"nothing was kept: {rows.unresumable}"
-        if isinstance(failure, Interrupted):
+        if isinstance(failure, SignalInterrupt):
             message = "; ".join(part for part in ("interrupted", step) if part)
-            raise Interrupted(failure.signum, message) from None
+            raise SignalInterrupt(failure.signum, message) from None
         if not getattr(failure, "next_step", "") and "--restart" not in str(failure):
             with_step(failure, step)
         raise

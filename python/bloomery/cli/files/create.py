@@ -12,7 +12,7 @@ from bloomery.cli.amounts import show_memory, show_rate
 from bloomery.cli.files import state
 from bloomery.cli.terminal import emit_line, with_step
 from bloomery.filters import COMMON_KINDS, AnyFilter, FilterBank
-from bloomery.storage.inputs import Source, lines_of
+from bloomery.storage.inputs import InputFile, lines_of
 
 EXAMPLE = (
     "bloomery create seen.bloom --capacity 10M --error-rate 0.1%; "
@@ -90,7 +90,7 @@ def _make(
     elif capacity is not None:
         raise _refuse("capacity", "a static filter has room for its lines, and no more")
     else:
-        with Source("-") as source:
+        with InputFile("-") as source:
             made = build(lines_of(source), **common, **given)
     return made
 

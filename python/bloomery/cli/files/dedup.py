@@ -19,10 +19,10 @@ from bloomery import sizing
 from bloomery.cli.amounts import parse_count, parse_rate, show_rate
 from bloomery.cli.files import estimate, state
 from bloomery.cli.progress import LineProgress
-from bloomery.cli.pump import Interrupted, Interrupts, LinePump
+from bloomery.cli.pump import Interrupts, LinePump, SignalInterrupt
 from bloomery.cli.terminal import STDIN, emit, say, with_step
 from bloomery.filters import BloomFilter
-from bloomery.storage.inputs import Source
+from bloomery.storage.inputs import InputFile
 
 EXAMPLE = "zcat -f logs/* | bloomery dedup > unique.txt; bloomery dedup --filter seen.bloom new.zst"
 
@@ -80,7 +80,7 @@ def dedup(
         stack.callback(progress.stop)
         interrupts = stack.enter_context(Interrupts())
         pump = LinePump(interrupts)
-        source = stack.enter_context(Source(paths[0]))
+        source = stack.enter_context(InputFile(paths[0]))
         if filter is not None and Path(filter).exists():
             stack.enter_context(state.locked(filter))
             seen = state.load(filter)
@@ -94,12 +94,12 @@ def dedup(
                 state.save(seen, filter, "nothing was read")
                 stack.enter_context(state.locked(filter))
                 seen = state.load(filter)
-        run = _Run(seen, filter, progress, interrupts)
+        run = _DedupRun(seen, filter, progress, interrupts)
         run.through(pump, source, paths[1:])
     return 0
 
 
-class _Run:
+class _DedupRun:
     """One pass: adds, writes, keeps count, and settles at the end what may be saved."""
 
     def __init__(
@@ -113,20 +113,21 @@ class _Run:
         self._progress, self._interrupts = progress, interrupts
         # What was there before is estimated; what comes now is counted.
         self._held = seen.estimated_count if path is not None else 0.0
-        self._error = seen._count_error() if path is not None else 0.0
+        shape = (seen.layout, seen.num_bits, seen.num_hashes, seen.lines_per_key)
+        self._error = sizing.count_error(*shape, seen.capacity) if path is not None else 0.0
         self._agree = True  # the filter holds exactly what came out
         self._warned = False
         self._before = 0  # encoded bytes of the sources already done
 
-    def through(self, pump: LinePump, first: Source, others: list[str]) -> None:
+    def through(self, pump: LinePump, first: InputFile, others: list[str]) -> None:
         try:
             self._feed(pump, first)
             for path in others:
-                with Source(path) as source:
+                with InputFile(path) as source:
                     self._feed(pump, source)
-        except Interrupted as stop:
+        except SignalInterrupt as stop:
             self._progress.stop()
-            raise Interrupted(stop.signum, "interrupted" + self._settle()) from None
+            raise SignalInterrupt(stop.signum, "interrupted" + self._settle()) from None
         except BrokenPipeError:
             self._progress.stop()
             if self._path is not None:
@@ -138,7 +139,7 @@ class _Run:
             raise
         self._settle()
 
-    def _feed(self, pump: LinePump, source: Source) -> None:
+    def _feed(self, pump: LinePump, source: InputFile) -> None:
         self._source = source
         pump.run(source, self._take)
         self._before += source.position
@@ -192,7 +193,7 @@ def _sizes(paths: list[str]) -> list[int] | None:
 
 
 def _room(
-    paths: list[str], sizes: list[int] | None, pump: LinePump, source: Source, *, kept: bool
+    paths: list[str], sizes: list[int] | None, pump: LinePump, source: InputFile, *, kept: bool
 ) -> int:
     """The capacity, where none was given."""
     if not sizes or not any(sizes):  # /proc and the like have files of no size and many lines

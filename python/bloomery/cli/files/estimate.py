@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 from bloomery.cli.pump import LinePump
 from bloomery.cli.terminal import STDIN
-from bloomery.storage.inputs import Source, is_compressed
+from bloomery.storage.inputs import InputFile, is_compressed
 
 _SAMPLES = 16
 _SAMPLE = 256 << 10
@@ -51,7 +51,7 @@ def _whole_lines(sample: bytes, *, first: bool) -> bytes:
     return sample[begin:end] if end > begin else sample
 
 
-def from_first_chunk(pump: LinePump, source: Source, total: int) -> int:
+def from_first_chunk(pump: LinePump, source: InputFile, total: int) -> int:
     """Lines, by the first megabyte and the encoded bytes it took: all there is to go by in gzip."""
     first = bytes(pump.prime(source))
     lines = first.count(b"\n") + 1

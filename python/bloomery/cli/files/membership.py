@@ -12,12 +12,12 @@ import typer
 
 from bloomery.cli import options
 from bloomery.cli.files import bank, state
-from bloomery.cli.pump import Interrupted, Interrupts, LinePump
+from bloomery.cli.pump import FirstMatch, Interrupts, LinePump, SignalInterrupt
 from bloomery.cli.terminal import emit, emit_line, say, with_step
 from bloomery.errors import FilterFull, IncompatibleFilters, NotEnoughMemory
 from bloomery.filters import COMMON_KINDS, AnyFilter, RemovingFilter
 from bloomery.filters.files import holds_a_bank
-from bloomery.storage.inputs import Source
+from bloomery.storage.inputs import InputFile
 
 ADD_EXAMPLE = "bloomery add seen.bloom alice bob; bloomery add seen.bloom < urls.txt; "
 ADD_EXAMPLE += "bloomery add bank.bloom --user ada article-1 article-2"
@@ -31,10 +31,6 @@ REMOVE_EXAMPLE += "bloomery remove bank.bloom --user ada --all"
 # What is to happen to one key, and to lines of them.
 One = Callable[[bytes], bool]
 Lines = Callable[..., tuple[bytes, int, int, int]]
-
-
-class _Found(Exception):
-    """`contains -q` has its answer."""
 
 
 def add(
@@ -123,15 +119,15 @@ def _change(
                 if show:
                     emit(b"".join(key + b"\n" for key in chosen))
             else:
-                with Source("-") as source:
+                with InputFile("-") as source:
                     LinePump(interrupts).run(source, take)
-        except Interrupted as stop:
+        except SignalInterrupt as stop:
             if recorded and not keys:
                 keep(f"{file} is unchanged")
                 end = "has what came before"
             else:
                 end = "is unchanged"
-            raise Interrupted(stop.signum, f"interrupted; {file} {end}") from None
+            raise SignalInterrupt(stop.signum, f"interrupted; {file} {end}") from None
         except BrokenPipeError:
             say(f"the reader of the output went away; {file} is unchanged")
             raise
@@ -171,7 +167,7 @@ def contains(
         lines, consumed, _, matched = filter.contains_lines(data, final=final, invert=invert)
         selected += matched
         if quiet and selected:
-            raise _Found
+            raise FirstMatch
         if not (quiet or count):
             emit(lines)
         return consumed
@@ -183,9 +179,9 @@ def contains(
             emit(b"".join(key + b"\n" for key in chosen))
     else:
         try:
-            with Interrupts() as interrupts, Source("-") as source:
+            with Interrupts() as interrupts, InputFile("-") as source:
                 LinePump(interrupts).run(source, ask)
-        except _Found:
+        except FirstMatch:
             pass
     if count and not quiet:
         emit_line(str(selected))

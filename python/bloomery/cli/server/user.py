@@ -10,12 +10,11 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from bloomery.cli import terminal
-from bloomery.cli.server import userlist
-from bloomery.cli.server.userlist import FOLDER, Data, existing
+from bloomery.cli.options import Json
 from bloomery.errors import InvalidParameter
 
 if TYPE_CHECKING:
-    from bloomery.service.access.users import Users
+    from bloomery.service.access.users import Account, Users
 
 EXAMPLE = (
     "bloomery user add ann --role admin; bloomery user add crawler --role write --filters 'crawl:*'"
@@ -24,6 +23,7 @@ ADD_EXAMPLE = (
     "bloomery user add ann --role admin; "
     "bloomery user add crawler --role write --filters 'crawl:*' --no-password"
 )
+LIST_EXAMPLE = "bloomery user list --json"
 REMOVE_EXAMPLE = "bloomery user remove ann"
 PASSWORD_EXAMPLE = "bloomery user password ann --password-stdin < password.txt"
 TOKEN_EXAMPLE = "bloomery user token crawler --label 'crawler on web3' --expires 90d"
@@ -33,6 +33,10 @@ ALLOW_EXAMPLE = (
     "bloomery user allow crawler --disable"
 )
 
+FOLDER = Path("bloomery-data")
+Data = Annotated[
+    Path, typer.Option(metavar="DIR", help="The server's folder of data.", envvar="BLOOMERY_DATA")
+]
 Role = Literal["read", "write", "admin"]
 Name = Annotated[str, typer.Argument(metavar="NAME", help="The user's name.")]
 Filters = Annotated[
@@ -74,6 +78,22 @@ def add(
     return 0
 
 
+def list_(data: Data = FOLDER, json: Json = False) -> int:
+    """Show the users, their roles and their tokens; never a password or a token's secret."""
+    from bloomery.service.access.users import load
+
+    users = load(_existing(data))
+    if json:
+        from json import dumps
+
+        terminal.emit_line(dumps([_facts(account) for account in users.values()], indent=2))
+    elif users:
+        terminal.emit_line(terminal.render(_user_table(users)))
+    else:
+        terminal.say(f"{data}: no users: whoever reaches the server may do everything")
+    return 0
+
+
 def remove(name: Name, force: Force = False, data: Data = FOLDER) -> int:
     """Remove a user; connections of theirs are closed."""
 
@@ -81,7 +101,7 @@ def remove(name: Name, force: Force = False, data: Data = FOLDER) -> int:
         users.find(name)
         del users[name]
 
-    _change(existing(data), change, f"remove {name}", keep_admin=not force)
+    _change(_existing(data), change, f"remove {name}", keep_admin=not force)
     return 0
 
 
@@ -96,7 +116,7 @@ def password(
     """Set a user's password; connections that logged in by the one before are closed."""
     from bloomery.service.access.users import hash_password, load
 
-    load(existing(data)).find(name)  # before a person types one
+    load(_existing(data)).find(name)  # before a person types one
     hashed = None if no_password else hash_password(_password(password_stdin))
     _change(data, lambda users: users.change(name, password=hashed), f"password {name}")
     return 0
@@ -121,7 +141,7 @@ def token(
         shown = f"--expires is {expires!r:.40}, must be a time such as 12h or 90d"
         raise InvalidParameter(shown) from None
     made = _change(
-        existing(data), lambda users: users.add_token(name, label, until), f"token {name}"
+        _existing(data), lambda users: users.add_token(name, label, until), f"token {name}"
     )
     terminal.emit_line(made)
     return 0
@@ -134,7 +154,7 @@ def revoke(
     data: Data = FOLDER,
 ) -> int:
     """Let a token be good no more; connections that logged in by it are closed."""
-    _change(existing(data), lambda users: users.revoke(token_id), f"revoke {token_id[:16]}")
+    _change(_existing(data), lambda users: users.revoke(token_id), f"revoke {token_id[:16]}")
     return 0
 
 
@@ -164,13 +184,13 @@ def allow(
     def change(users: "Users") -> None:
         users.change(name, **fields)
 
-    _change(existing(data), change, f"allow {name}", keep_admin=not force)
+    _change(_existing(data), change, f"allow {name}", keep_admin=not force)
     return 0
 
 
 COMMANDS: list[tuple[str, Callable[..., int], str]] = [
     ("add", add, ADD_EXAMPLE),
-    ("list", userlist.list_, userlist.EXAMPLE),
+    ("list", list_, LIST_EXAMPLE),
     ("remove", remove, REMOVE_EXAMPLE),
     ("password", password, PASSWORD_EXAMPLE),
     ("token", token, TOKEN_EXAMPLE),
@@ -207,6 +227,55 @@ def _change(
             return made
         finally:
             audit.append(data, [audit.line(who, "", "cli", "user", outcome, command=what)])
+
+
+def _existing(data: Path) -> Path:
+    """Return the folder; InvalidParameter if there is none."""
+    if not data.is_dir():
+        raise InvalidParameter(f"{data}: no such folder: --data must be that of the server")
+    return data
+
+
+def _facts(account: "Account") -> dict[str, Any]:
+    tokens = [
+        {"id": token.id, "label": token.label, "created": token.created, "expires": token.expires}
+        for token in account.tokens
+    ]
+    return {
+        "name": account.name,
+        "role": account.role.name.lower(),
+        "filters": list(account.patterns),
+        "password": account.password is not None,
+        "disabled": account.disabled,
+        "tokens": tokens,
+    }
+
+
+def _user_table(users: "Users") -> object:
+    import time
+
+    from rich.table import Table
+
+    table = Table("user", "role", "filters", "logs in by")
+    now = time.time()
+    for account in users.values():
+        ways = ["disabled"] if account.disabled else []
+        ways += ["password"] if account.password is not None else []
+        for token in account.tokens:
+            until = "" if token.expires is None else f", until {_day(token.expires)}"
+            over = " (over)" if token.expired(now) else ""
+            ways.append(f"token {token.id} {token.label}".rstrip() + until + over)
+        filters = "\n".join(account.patterns)
+        table.add_row(
+            account.name, account.role.name.lower(), filters, "\n".join(ways) or "nothing"
+        )
+    return table
+
+
+def _day(at: float) -> str:
+    import time
+
+    return time.strftime("%Y-%m-%d %H:%M", time.localtime(at))
 
 
 def _patterns(filters: list[str] | None) -> tuple[str, ...]:

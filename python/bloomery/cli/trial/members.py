@@ -11,9 +11,17 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from bloomery import errors
-from bloomery.cli.trial.process import Member, Tell, environment
+from bloomery.cli.trial.process import ManagedProcess, Tell, environment
 
-__all__ = ["CONFIGURATION", "HOST", "Balancer", "Node", "Redis", "bound", "program"]
+__all__ = [
+    "CONFIGURATION",
+    "HOST",
+    "BalancerProcess",
+    "NodeProcess",
+    "RedisProcess",
+    "bound",
+    "program",
+]
 
 HOST = "127.0.0.1"
 # The one that people are given as deploy/haproxy.cfg, as it stands.
@@ -56,7 +64,7 @@ def _answer(port: int) -> bytes:
         return b""
 
 
-class Redis(Member):
+class RedisProcess(ManagedProcess):
     """The store: all that was added is in its folder."""
 
     def __init__(self, folder: Path, tell: Tell, port: int) -> None:
@@ -92,7 +100,7 @@ class Redis(Member):
         return f"redis://{HOST}:{self.port}"
 
 
-class Node(Member):
+class NodeProcess(ManagedProcess):
     """A `bloomery serve --store`: it takes any free ports at first, and then those again."""
 
     def __init__(self, number: int, folder: Path, tell: Tell) -> None:
@@ -123,11 +131,11 @@ class Node(Member):
         return self._ready
 
 
-class Balancer(Member):
+class BalancerProcess(ManagedProcess):
     """HAProxy. Its sockets are ours: if it dies, clients wait until it is there again."""
 
     def __init__(
-        self, folder: Path, tell: Tell, nodes: Sequence[Node], resp: int, http: int
+        self, folder: Path, tell: Tell, nodes: Sequence[NodeProcess], resp: int, http: int
     ) -> None:
         super().__init__("haproxy", folder, tell)
         self._program = program("haproxy", "haproxy")

@@ -20,7 +20,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import IO
 
-__all__ = ["Member", "environment", "how_it_ended"]
+__all__ = ["ManagedProcess", "environment", "how_it_ended"]
 
 Tell = Callable[[str], None]
 
@@ -45,7 +45,7 @@ if os.getppid() == int(sys.argv[1]):
 """
 
 
-class Member(ABC):
+class ManagedProcess(ABC):
     """One process; subclasses say which, and when it is up."""
 
     tries = 1  # before it has been up once

@@ -16,8 +16,8 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from bloomery import errors
-from bloomery.cli.trial.members import HOST, Balancer, Node, Redis
-from bloomery.cli.trial.process import Member
+from bloomery.cli.trial.members import HOST, BalancerProcess, NodeProcess, RedisProcess
+from bloomery.cli.trial.process import ManagedProcess
 from bloomery.integrations.redis.wire.link import Link
 from bloomery.service.durability.folder import lock
 
@@ -38,25 +38,25 @@ class Cluster:
         """`show` is given what it says itself, `tell` what the processes print."""
         self._folder = folder
         self._show, self._tell = show, tell
-        self._members: list[Member] = []
+        self._members: list[ManagedProcess] = []
         self._signals = 0  # that have come
         self.nodes = [
-            Node(number, folder / f"node-{number}", tell) for number in range(1, nodes + 1)
+            NodeProcess(number, folder / f"node-{number}", tell) for number in range(1, nodes + 1)
         ]
-        self.redis: Redis | None = None  # if it is ours
+        self.redis: RedisProcess | None = None  # if it is ours
         self.store = ""  # where it is, without secrets
-        self.balancer: Balancer
+        self.balancer: BalancerProcess
 
     def prepare(
         self, store: str, settings: Sequence[str], resp_port: int, http_port: int, redis_port: int
     ) -> None:
         """See that all can be had, before anything is started; `settings` are of the nodes."""
-        self.balancer = Balancer(self._folder, self._tell, self.nodes, resp_port, http_port)
+        self.balancer = BalancerProcess(self._folder, self._tell, self.nodes, resp_port, http_port)
         try:
             if store:
                 self.store = _place(store)
             else:
-                self.redis = Redis(self._folder / "redis", self._tell, redis_port)
+                self.redis = RedisProcess(self._folder / "redis", self._tell, redis_port)
         except BaseException:
             self.balancer.close()
             raise
@@ -65,7 +65,7 @@ class Cluster:
 
     def run(self) -> int:
         """Run until a signal says to stop; the exit code."""
-        before = [signal.signal(number, self._told) for number in _SIGNALS]
+        before = [signal.signal(number, self._on_signal) for number in _SIGNALS]
         try:
             if self._bring_up():
                 self._introduce()
@@ -81,7 +81,7 @@ class Cluster:
             raise errors.ServerUnavailable(f"{why}; the cluster was stopped")
         return 0
 
-    def _told(self, number: int, frame: object) -> None:
+    def _on_signal(self, number: int, frame: object) -> None:
         # No more than that: a lock may be held by what was interrupted.
         self._signals += 1
 
@@ -103,7 +103,7 @@ class Cluster:
                 node.store = self.redis.url
         return self._start(self.nodes) and self._start([self.balancer])
 
-    def _start(self, members: Sequence[Member]) -> bool:
+    def _start(self, members: Sequence[ManagedProcess]) -> bool:
         self._members += members
         for member in members:
             member.start()
@@ -113,7 +113,7 @@ class Cluster:
         if self._signals:
             self._tell("stopping: requests that have begun are answered (again: at once)")
         redis = [self.redis] if self.redis else []
-        groups: list[Sequence[Member]] = [self.nodes, [self.balancer], redis]
+        groups: list[Sequence[ManagedProcess]] = [self.nodes, [self.balancer], redis]
         self.balancer.quiet = True
         for group in groups:
             for member in group:

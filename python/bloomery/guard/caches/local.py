@@ -47,7 +47,7 @@ class LocalCache:
         self._empty: Callable[[], TLRUCache[bytes, Cached]] = lambda: TLRUCache(
             capacity, lambda _key, entry, _now: entry.keep_until, boottime
         )
-        self._held = self._empty()
+        self._entries = self._empty()
         self._deletions = 0
         self._deleted: dict[bytes, int] = {}  # the last keys, and the number of each deletion
         self._forgotten = 0  # the last deletion that is not remembered
@@ -55,21 +55,21 @@ class LocalCache:
     def forked(self) -> None:
         """What a thread of the parent was changing is half changed, and locked for ever."""
         if self._lock.locked():
-            self._lock, self._held, self._deleted = threading.Lock(), self._empty(), {}
+            self._lock, self._entries, self._deleted = threading.Lock(), self._empty(), {}
             self._deletions = self._forgotten = self._deletions + 1
 
     def get_many(self, keys: Sequence[bytes]) -> list[Cached | None]:
         """Return what is held for each key."""
-        held = self._held
+        entries = self._entries
         # The clock once for all of them; and not `get`, which looks twice: a third of the time.
-        with self._lock, held.timer:
-            found: list[Cached | None] = []
+        with self._lock, entries.timer:
+            cached: list[Cached | None] = []
             for key in keys:
                 try:
-                    found.append(held[key])
+                    cached.append(entries[key])
                 except KeyError:
-                    found.append(None)
-            return found
+                    cached.append(None)
+            return cached
 
     def lease_many(self, keys: Sequence[bytes]) -> Sequence[int]:
         """A token for each key, which holds until the key is deleted."""
@@ -81,14 +81,14 @@ class LocalCache:
             for key, entry in entries:
                 last = self._deleted.get(key, self._forgotten)
                 if entry.token is None or last <= entry.token:
-                    self._held[key] = entry
+                    self._entries[key] = entry
 
     def delete_many(self, keys: Sequence[bytes]) -> None:
         """Hold nothing for these keys."""
         with self._lock:
             self._deletions += 1
             for key in keys:
-                self._held.pop(key, None)
+                self._entries.pop(key, None)
                 self._deleted.pop(key, None)
                 self._deleted[key] = self._deletions
             while len(self._deleted) > _REMEMBERED:
@@ -96,8 +96,8 @@ class LocalCache:
 
     def __len__(self) -> int:
         with self._lock:
-            self._held.expire()
-            return len(self._held)
+            self._entries.expire()
+            return len(self._entries)
 
     def __repr__(self) -> str:
         return f"<LocalCache {len(self):,} of {self.capacity:,}>"

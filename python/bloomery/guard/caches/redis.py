@@ -50,14 +50,14 @@ class RedisCache:
 
     def get_many(self, keys: Sequence[bytes]) -> list[Cached | None]:
         """Return what is held for each key."""
-        held: list[Cached | None] = []
+        cached: list[Cached | None] = []
         for names in self._entries.names(keys):
             read = self._entries.read(names, self._send(self._entries.reading(names)))
             if read.bad:
                 self._entries.check(self._send(self._entries.deleting(read.bad)))
                 raise self._entries.poisoned(read)
-            held += read.held
-        return held
+            cached += read.entries
+        return cached
 
     def lease_many(self, keys: Sequence[bytes]) -> list[bytes]:
         """A token for each key, which holds until the key is deleted."""

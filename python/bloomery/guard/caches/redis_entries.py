@@ -41,7 +41,7 @@ _HEAD = struct.Struct(">B8s13sc")
 _TOKEN = struct.Struct(">8s")
 _LEASED = struct.Struct(">B8s")
 _LONGEST_NAME = 200
-_SOME = 10_000  # keys a round trip: Redis does nothing else while it answers one
+_BATCH = 10_000  # keys a round trip: Redis does nothing else while it answers one
 _SCRIPTED = 500  # keys a script, which takes longer for each
 
 # For a cluster, where each node has its own clock.
@@ -82,7 +82,7 @@ end
 class EntriesRead(NamedTuple):
     """What was read: an entry or None for each name; which are not bloomery's, and why."""
 
-    held: list[Cached | None]
+    entries: list[Cached | None]
     bad: list[bytes]
     why: str
 
@@ -107,8 +107,8 @@ class RedisEntries:
 
     def names(self, keys: Sequence[bytes]) -> Iterator[list[bytes]]:
         """The names of these keys in Redis, some at a time."""
-        for start in range(0, len(keys), _SOME):
-            yield [self._name(key) for key in keys[start : start + _SOME]]
+        for start in range(0, len(keys), _BATCH):
+            yield [self._name(key) for key in keys[start : start + _BATCH]]
 
     def _name(self, key: bytes) -> bytes:
         if len(key) > _LONGEST_NAME:
@@ -126,7 +126,7 @@ class RedisEntries:
     def leasing(self, names: Sequence[bytes], seconds: float) -> list[Command]:
         """What to send for tokens of these, which last for so long."""
         token, milliseconds = os.urandom(8), max(1, int(seconds * 1000))
-        return [(_LEASE, len(some), *some, milliseconds, token) for some in self._scripted(names)]
+        return [(_LEASE, len(part), *part, milliseconds, token) for part in self._scripted(names)]
 
     def _scripted(self, names: Sequence[Any]) -> Iterator[Sequence[Any]]:
         size = 1 if self._cluster else _SCRIPTED
@@ -139,11 +139,11 @@ class RedisEntries:
     def writing(self, entries: Sequence[tuple[bytes, Cached]]) -> Iterator[list[Command]]:
         """What to send to write these, some at a time."""
         now = boottime()
-        for start in range(0, len(entries), _SOME):
+        for start in range(0, len(entries), _BATCH):
             commands: list[Command] = []
-            for some in self._scripted(entries[start : start + _SOME]):
-                command: list[Any] = [_WRITE, len(some), *(self._name(key) for key, _ in some)]
-                for _, entry in some:
+            for part in self._scripted(entries[start : start + _BATCH]):
+                command: list[Any] = [_WRITE, len(part), *(self._name(key) for key, _ in part)]
+                for _, entry in part:
                     command += self._set(entry, now)
                 commands.append(tuple(command))
             yield commands
@@ -184,7 +184,7 @@ class RedisEntries:
                 replies = [(value, second, micro) for value in values]
         if len(replies) != len(names):
             raise self._unavailable("it answered for other keys")
-        held: list[Cached | None] = []
+        entries: list[Cached | None] = []
         bad: list[bytes] = []
         why = ""
         for name, reply in zip(names, replies, strict=True):
@@ -202,8 +202,8 @@ class RedisEntries:
             except ValueError as problem:
                 bad.append(name)
                 why = str(problem)
-            held.append(entry)
-        return EntriesRead(held, bad, why)
+            entries.append(entry)
+        return EntriesRead(entries, bad, why)
 
     def _entry(self, data: bytes, now: float) -> Cached | None:
         if len(data) > self._longest + _HEAD.size:
@@ -227,7 +227,7 @@ class RedisEntries:
         """The replies to `leasing`."""
         self.check(replies)
         with self._nonsense():
-            return [_TOKEN.unpack(token)[0] for some in replies for token in some]
+            return [_TOKEN.unpack(token)[0] for tokens in replies for token in tokens]
 
     @contextmanager
     def _nonsense(self) -> Iterator[None]:

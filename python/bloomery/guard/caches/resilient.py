@@ -1,8 +1,9 @@
-"""The cache as a guard uses it: without it things go on, only slower; it never outlives a write.
+"""The cache as a guard uses it: an outage makes answers slower, never wrong, and nothing that was
+read before a write is cached after it.
 
 Several guards may share one. Before the source is asked for a key, the cache gives a token for it,
 and afterwards takes the answer only if that token still holds: a write, which deletes the key, ends
-it. So what was read before a write is never cached after it, whoever read it.
+the token.
 
 What could not be deleted, since the cache was away, is deleted before the cache is used again. If
 there is too much of it, the cache stays unused until all it may hold is over.
@@ -29,7 +30,7 @@ _MOST_UNDELETED = 100_000
 
 
 class ResilientCache:
-    """A cache that may be away: then it holds nothing, and is tried again after a second."""
+    """A cache that may be away: then it counts as empty, and is tried again after a second."""
 
     def __init__(self, cache: Cache, longest: float, lease: float = 60.0) -> None:
         """Nothing is to be kept for more than `longest` seconds, and no look-up takes longer than
@@ -55,12 +56,12 @@ class ResilientCache:
             self.cache.forked()
 
     def get(self, keys: Sequence[bytes]) -> Flow[dict[bytes, Cached]]:
-        """What it holds for these keys; nothing if it is away."""
+        """The entries of these keys that it has; none if it is away."""
         if not (yield from self._ready()):
             return {}
         try:
-            held = yield self._call(self.cache.get_many, keys)
-            found = {key: entry for key, entry in zip(keys, held, strict=True) if entry is not None}
+            entries = yield self._call(self.cache.get_many, keys)
+            cached = {key: e for key, e in zip(keys, entries, strict=True) if e is not None}
         except PoisonedCache:
             self.breaker.succeeded()  # it is there, at least
             raise
@@ -68,7 +69,7 @@ class ResilientCache:
             self._failed(problem)
             return {}
         self.breaker.succeeded()
-        return found
+        return cached
 
     def lease(self, keys: Sequence[bytes]) -> Flow[Mapping[bytes, Any] | None]:
         """Tokens, with which `put` takes what the source says from now on; None: put nothing."""
@@ -79,27 +80,27 @@ class ResilientCache:
             return None
         try:
             tokens = yield self._call(lease_many, keys)
-            given = dict(zip(keys, tokens, strict=True))
+            leased = dict(zip(keys, tokens, strict=True))
         except Exception as problem:  # noqa: BLE001  # as above
             self._failed(problem)
             return None
         self.breaker.succeeded()
-        return given
+        return leased
 
     def put(self, entries: Sequence[tuple[bytes, Cached]]) -> Flow[None]:
-        """Let it hold these, if it is there."""
+        """Write these entries, unless it is away."""
         if entries and (yield from self._ready()):
             try:
                 yield self._call(self.cache.set_many, entries)
             except Exception as problem:  # noqa: BLE001  # as above
-                # Some may be in it, and what they stand for may change: they count as unknown.
+                # Some may be in it, and their values may change meanwhile: they are to be deleted.
                 self.outdate(key for key, _ in entries)
                 self._failed(problem)
             else:
                 self.breaker.succeeded()
 
     def delete(self, keys: Sequence[bytes]) -> Flow[None]:
-        """Let it hold nothing for these: now, or before anybody asks it again."""
+        """Delete these keys: now, or before it is used again."""
         self.outdate(keys)
         yield from self._ready()
 
@@ -107,7 +108,7 @@ class ResilientCache:
         return Call(what, arguments, blocking=self._blocking)  # type: ignore[arg-type]
 
     def _ready(self) -> Flow[bool]:
-        """May it be used now? What was left undeleted is deleted first."""
+        """Whether it may be used now; keys that could not be deleted are deleted first."""
         if time.monotonic() < self._unused_until or not self.breaker.enter():
             return False
         if self._undeleted:
@@ -126,7 +127,7 @@ class ResilientCache:
         return True
 
     def outdate(self, keys: Iterable[bytes]) -> None:
-        """Let it hold nothing for these when it is used the next time."""
+        """Delete these keys before it is used the next time."""
         with self._lock:
             self._number += 1
             self._undeleted.update(dict.fromkeys(keys, self._number))

@@ -1,4 +1,4 @@
-"""Copies of keys in a filter that counts them, because adds of them wait in the queue.
+"""Copies of keys that a counting filter holds for adds that wait in the queue.
 
 All adds of a key that wait need one copy, so that the filter does not deny it meanwhile; a copy
 for each would fill a cuckoo filter, which holds few of a key. When the source has done the first of
@@ -6,8 +6,8 @@ them and says that the key was new, the copy is the source's, and those behind i
 was there before, so was its copy, and this one stays for those behind, or leaves with the last.
 
 "Was it there?" is no proof where the same add was tried before, and nobody heard of it: then it may
-have made the key itself. So each is known by its idempotency key, and whether it was tried. Whoever
-calls is the only writer of that key (`writers`).
+have made the key itself. So each is known by its idempotency key, and whether it was tried. Callers
+hold the lock of the key (`core.writers`).
 """
 
 from __future__ import annotations
@@ -29,57 +29,58 @@ class PendingCopies:
         return sum(map(len, list(self._waiting.values())))
 
     def has(self, name: bytes) -> bool:
-        """Is there a copy for those that wait?"""
+        """Whether there is a copy for adds that wait."""
         return name in self._waiting
 
     def wait(self, name: bytes, token: str, *, tried: bool = False) -> None:
-        """This one waits, and there is a copy for it."""
+        """Note that this add waits, and that there is a copy for it."""
         adds = self._waiting.setdefault(name, {})
         adds[token] = tried or adds.get(token, False)
 
     def adopt(self, names: Iterable[bytes]) -> None:
-        """These waited before we came; of the first of each key nobody knows whether it was
-        tried."""
+        """Note adds that waited before this process began; of the first of each key nobody knows
+        whether it was tried."""
         for name in names:
             adds = self._waiting.setdefault(name, {})
             adds[len(adds)] = not adds
 
     def done(self, name: bytes, token: str) -> bool:
-        """It waits no more. True: if it found the key there, that was another's doing."""
-        adds, found = self._find(name, token)
-        if found is None:
+        """Forget an add that is done. True: it was not tried before, so if the source says that the
+        key was there, another had added it."""
+        adds, add = self._find(name, token)
+        if add is None:
             return False
-        first = next(iter(adds)) == found
-        tried = adds.pop(found)
+        first = next(iter(adds)) == add
+        tried = adds.pop(add)
         if not adds:
             self._waiting.pop(name, None)
         return first and not tried
 
     def doubt(self, name: bytes, token: str) -> None:
-        """It was tried, and nobody knows what came of it."""
-        adds, found = self._find(name, token)
-        if found is not None:
-            adds[found] = True
+        """Note that this add was tried, and that nobody knows what came of it."""
+        adds, add = self._find(name, token)
+        if add is not None:
+            adds[add] = True
 
     def _find(self, name: bytes, token: str) -> tuple[dict[str | int, bool], str | int | None]:
-        """One that waits; what is not known by its idempotency key is the next that has a number:
-        they are done in order."""
+        """The adds of a key that wait, and which of them this is. One that is not known by its
+        idempotency key is the next that has a number: they are done in order."""
         adds = self._waiting.get(name, {})
         if token in adds:
             return adds, token
-        return adds, next((one for one in adds if isinstance(one, int)), None)
+        return adds, next((add for add in adds if isinstance(add, int)), None)
 
     def share(self, name: bytes) -> None:
-        """The copy of those that wait is the source's too."""
+        """Note that one copy stands for the source's key and for those that wait."""
         self._shared.add(name)
 
     def unshare(self, name: bytes) -> bool:
-        """Was it? From now on it is not: the source has none, or none wait."""
+        """End that, since the source has no such key, or no add waits; whether it was so."""
         shared = name in self._shared
         self._shared.discard(name)
         return shared
 
     def clear(self) -> None:
-        """None wait, or it is another filter; copies that are in one stay there."""
+        """Forget all: none wait, or another filter answers. Copies in a filter stay there."""
         self._waiting.clear()
         self._shared.clear()

@@ -83,5 +83,5 @@ class Drainer:
 def _log_failure(problem: Exception) -> None:
     # Of others' errors not the text, which may have a key in it.
     kind = type(problem).__name__
-    shown = f"{kind}: {problem}" if isinstance(problem, BloomeryError) else kind
-    _LOG.error("the queue was not drained: %s", shown)
+    text = f"{kind}: {problem}" if isinstance(problem, BloomeryError) else kind
+    _LOG.error("the queue was not drained: %s", text)

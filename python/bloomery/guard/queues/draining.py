@@ -38,7 +38,8 @@ LEASE_SECONDS = 5.0
 
 
 def drain(core: Core) -> Flow[int]:
-    """Do what waits, until nothing does, or until the source is down; how many items were done."""
+    """Do what waits in the queue, until it is empty or the source is down; how many items were
+    done."""
     assert core.queue is not None
     if IN_ON_ANSWER.get():
         return 0
@@ -52,7 +53,7 @@ def drain(core: Core) -> Flow[int]:
 
 
 class _Stop(Exception):
-    """Another drains, or nobody is to."""
+    """Another process drains, or the guard is closing."""
 
 
 class _Drain:
@@ -69,20 +70,20 @@ class _Drain:
         self._leased = -math.inf
 
     def run(self) -> Flow[int]:
-        """Do all."""
+        """Take the lease, and do item after item."""
         core = self.core
         try:
             yield from self._keep_lease()
             core.back_pressure.begin()
             while items := (yield Call(self.queue.head, (_BATCH,))):
                 for is_look, group in groupby(items, lambda item: item.what == "look"):
-                    for some in [list(group)] if is_look else [[item] for item in group]:
+                    for batch in [list(group)] if is_look else [[item] for item in group]:
                         yield from self._keep_lease()
-                        yield from self._look(some) if is_look else self._write(some[0])
+                        yield from self._look(batch) if is_look else self._write(batch[0])
                 yield from self._take_out()
         except (SourceUnavailable, _Stop):
             pass
-        except GeneratorExit:  # nobody drives us any more
+        except GeneratorExit:  # the driver gave the flow up
             core.back_pressure.end()
             raise
         except BaseException:
@@ -129,9 +130,9 @@ class _Drain:
         try:
             with core.flights.watch(keys) as flight:
                 tokens = yield from lease(core, keys)
-                found = yield from core.source.get(list(keys.values()))
+                values = yield from core.source.get(list(keys.values()))
                 flight.spoiled |= yield Call(self.queue.pending, (list(keys),))
-                answers = yield from store(core, flight, keys, found, tokens, counting=False)
+                answers = yield from store(core, flight, keys, values, tokens, counting=False)
         except (QueueUnavailable, SourceUnavailable):
             raise
         except Exception as problem:  # noqa: BLE001  # the source refuses
@@ -194,8 +195,8 @@ class _Drain:
             core.writers.leave(name)
 
     def _enter(self, current: Any, item: Item, name: bytes) -> Flow[None]:
-        """Let the filter have a key before the source gets it. Another process may have put it
-        into the queue, or one before this."""
+        """Add a key to the filter before the source gets it: the item may come from another
+        process, or from one before this."""
         core = self.core
         there = core.counts(current) and core.copies.has(name)
         _, copied = yield from writes.enter_filters(core, item.key, there)
@@ -203,7 +204,8 @@ class _Drain:
             core.copies.wait(name, item.idempotency_key)
 
     def _settle(self, current: Any, item: Item, name: bytes, new: bool | None) -> Flow[None]:
-        """The source has the key: whose copy is the one that was there for this add?"""
+        """The source has the key: see to it that the filter has a copy for the source, and one for
+        the adds that still wait."""
         core, copies = self.core, self.core.copies
         was_there = copies.done(name, item.idempotency_key) and new is False
         if current is not core.filter:
@@ -231,8 +233,8 @@ class _Drain:
 
 
 def adopt(core: Core) -> Flow[None]:
-    """Let the filter, which may be older than the queue, have the keys of adds that wait: whoever
-    wrote one was told that it will be there."""
+    """Add the keys of adds that wait to the filter, which may be older than the queue: whoever
+    wrote them has the promise that they will be there."""
     if core.queue is not None:
         keys = yield Call(core.queue.keys)
         if keys:
@@ -243,7 +245,7 @@ def adopt(core: Core) -> Flow[None]:
 
 
 def inform(core: Core) -> Flow[dict[str, Any]]:
-    """All that is known of a guard, its queue too."""
+    """What `Guard.info` says."""
     info = core.info()
     if core.queue is not None:
         info["queued"] = yield Call(core.queue.waiting)
@@ -252,6 +254,6 @@ def inform(core: Core) -> Flow[dict[str, Any]]:
 
 
 def close(core: Core) -> Flow[None]:
-    """Let go of the queue."""
+    """Close the queue."""
     if core.queue is not None:
         yield Call(core.queue.close)

@@ -177,8 +177,8 @@ class RedisScripts:
 
     def pending(self, keys: Sequence[bytes]) -> RedisFlow[set[bytes]]:
         """Which of these have a write that waits."""
-        held = (yield ("HMGET", self._names, *keys)) if keys else []
-        return {key for key, count in zip(keys, held, strict=True) if count is not None}
+        counts = (yield ("HMGET", self._names, *keys)) if keys else []
+        return {key for key, count in zip(keys, counts, strict=True) if count is not None}
 
     def writes(self) -> RedisFlow[int]:
         """How many writes wait."""
@@ -228,19 +228,19 @@ class RedisScripts:
         return (Script(text), len(self._keys), *self._keys, *values)
 
     def _all(self, stream: str, mark: bytes = b"") -> RedisFlow[list[tuple[Item, str]]]:
-        found: list[tuple[Item, str]] = []
+        items: list[tuple[Item, str]] = []
         start: Any = "-"
         while rows := (yield ("XRANGE", stream, start, "+", "COUNT", _SOME)):
-            found += [_item(number, fields, mark) for number, fields in rows]
+            items += [_item(number, fields, mark) for number, fields in rows]
             start = b"(" + rows[-1][0]
-        return found
+        return items
 
 
 def _item(number: bytes, fields: Any, mark: bytes = b"") -> tuple[Item, str]:
     try:
         if not isinstance(fields, dict):  # as a script or an old protocol has them
             fields = dict(zip(fields[::2], fields[1::2], strict=True))
-        held = read_item(
+        item = read_item(
             fields[b"what"].decode(),
             fields[b"key"],
             fields[b"value"],
@@ -248,7 +248,7 @@ def _item(number: bytes, fields: Any, mark: bytes = b"") -> tuple[Item, str]:
             float(fields[b"at"]),
             mark + number,
         )
-        return held, fields.get(b"why", b"").decode()
+        return item, fields.get(b"why", b"").decode()
     except (ValueError, KeyError) as problem:
         why = "a part of it is missing" if isinstance(problem, KeyError) else problem
         raise QueueUnavailable(

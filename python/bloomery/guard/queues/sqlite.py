@@ -24,7 +24,7 @@ from bloomery.guard.queues.sqlite_file import SqliteFile
 
 __all__ = ["SqliteQueue"]
 
-_SOME = 500  # values in one statement: SQLite before 3.32 takes 999
+_VALUES = 500  # values in one statement: SQLite before 3.32 takes 999
 _ITEM = "number, what, key, value, idempotency_key, at"
 _TABLES = """
 CREATE TABLE waiting (number INTEGER PRIMARY KEY AUTOINCREMENT, what TEXT NOT NULL, name BLOB,
@@ -96,19 +96,19 @@ class SqliteQueue:
 
     def pending(self, keys: Sequence[bytes]) -> set[bytes]:
         """Which of these keys (canonical) have a write that waits."""
-        found: set[bytes] = set()
+        pending: set[bytes] = set()
         with self._file.reading() as connection:
             if not _count(connection, "writes"):
-                return found
-            for start in range(0, len(keys), _SOME):
-                some = keys[start : start + _SOME]
-                found.update(
+                return pending
+            for start in range(0, len(keys), _VALUES):
+                batch = keys[start : start + _VALUES]
+                pending.update(
                     name
                     for (name,) in connection.execute(
-                        f"SELECT name FROM waiting WHERE name IN ({_marks(some)})", some
+                        f"SELECT name FROM waiting WHERE name IN ({_marks(batch)})", batch
                     )
                 )
-        return found
+        return pending
 
     def writes(self) -> int:
         """How many writes wait."""
@@ -140,9 +140,9 @@ class SqliteQueue:
         """These are done: they wait no more, nor are they parked. How many waited until now."""
         waited = 0
         with self._file.writing() as connection:
-            for start in range(0, len(items), _SOME):
-                some = [item.id for item in items[start : start + _SOME]]
-                waited += self._take_out(connection, some)
+            for start in range(0, len(items), _VALUES):
+                numbers = [item.id for item in items[start : start + _VALUES]]
+                waited += self._take_out(connection, numbers)
         return waited
 
     def park(self, item: Item, why: str) -> None:
@@ -187,8 +187,8 @@ class SqliteQueue:
 
     def _lease(self, owner: str, seconds: float, *, renews: bool) -> bool:
         with self._file.writing() as connection:
-            held, until = connection.execute("SELECT owner, until FROM lease").fetchone()
-            length, space, name = held.partition(" ")
+            lease, until = connection.execute("SELECT owner, until FROM lease").fetchone()
+            length, space, name = lease.partition(" ")
             now = boottime()
             # One that ends later than it can was given before the machine was started again.
             free = not (space and now < until <= now + float(length))

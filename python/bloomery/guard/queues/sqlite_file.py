@@ -193,7 +193,7 @@ def _columns(connection: sqlite3.Connection) -> dict[str, list[str]]:
         "SELECT t.name, c.name FROM sqlite_master t, pragma_table_info(t.name) c"
         " WHERE t.type = 'table' AND t.name NOT LIKE 'sqlite%' ORDER BY t.name, c.cid"
     )
-    found: dict[str, list[str]] = {}
+    columns: dict[str, list[str]] = {}
     for table, column in rows:
-        found.setdefault(table, []).append(column)
-    return found
+        columns.setdefault(table, []).append(column)
+    return columns

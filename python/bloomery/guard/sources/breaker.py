@@ -1,4 +1,4 @@
-"""A circuit breaker: who is down is not asked again by everybody.
+"""A circuit breaker: while a source or a cache is down, only one caller at a time tries it.
 
 closed ──failures in a row──> open ──after a while──> half open: one asks
    ^                            ^───────────────failed──────┤
@@ -15,7 +15,7 @@ __all__ = ["Breaker"]
 
 
 class Breaker:
-    """Whether somebody may be asked. Any thread may use it."""
+    """Whether a source or a cache may be asked now. Any thread may use it."""
 
     def __init__(self, failures: int = 3, retry: float = 1.0, most_retry: float = 30.0) -> None:
         """Open after so many failures in a row; then let one ask each `retry` seconds, which double
@@ -48,12 +48,12 @@ class Breaker:
             return 0.0 if self.since is None else max(0.0, self._next - time.monotonic())
 
     def enter(self) -> bool:
-        """May this one ask? Of several at a half-open breaker only the first."""
+        """Whether the caller may ask; of several at a half-open breaker only the first may."""
         if self.since is None:  # without a lock: nothing depends on the last moment
             return True
         with self._lock:
             now = time.monotonic()
-            # One whose asking never ended, since its thread was killed, does not ask for ever.
+            # A probe that never ended, since its thread was killed, does not count for ever.
             asking = self._probe is not None and now - self._probe < self.most_retry
             if now < self._next or asking:
                 return False
@@ -61,7 +61,7 @@ class Breaker:
             return True
 
     def succeeded(self) -> None:
-        """There was an answer."""
+        """Close: there was an answer."""
         if self._failed == 0 and self.since is None:
             return
         with self._lock:
@@ -69,7 +69,7 @@ class Breaker:
             self._wait = self.retry
 
     def failed(self) -> None:
-        """There was none."""
+        """Count a failure; open after too many in a row."""
         with self._lock:
             now = time.monotonic()
             self._failed += 1
@@ -83,6 +83,6 @@ class Breaker:
                 self._next = now + self._wait
 
     def gave_up(self) -> None:
-        """Who asked did not wait for the answer: the next one may ask."""
+        """Let the next caller ask: the one that did has not waited for the answer."""
         with self._lock:
             self._probe = None

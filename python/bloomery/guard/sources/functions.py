@@ -30,8 +30,8 @@ class CallSource:
         name: str | None = None,
     ) -> None:
         """One of `one` and `many` is needed; with both, batches go to `many`."""
-        given = {"one": one, "many": many, "add": add, "remove": remove}
-        for word, function in given.items():
+        functions = {"one": one, "many": many, "add": add, "remove": remove}
+        for word, function in functions.items():
             if function is not None and not callable(function):
                 raise InvalidParameter(
                     f"{word} is a {type(function).__name__}, must be a function: a source is a "
@@ -53,15 +53,15 @@ class CallSource:
 
     def _get(self, keys: Sequence[Any]) -> Mapping[Any, Any]:
         if self._many is not None and (len(keys) > 1 or self._one is None):
-            found: Mapping[Any, Any] = self._many(keys)
-            return found
+            values: Mapping[Any, Any] = self._many(keys)
+            return values
         assert self._one is not None
         return self._kept(keys, [self._one(key) for key in keys])
 
     async def _get_async(self, keys: Sequence[Any]) -> Mapping[Any, Any]:
         if self._many is not None and (len(keys) > 1 or self._one is None):
-            found: Mapping[Any, Any] = await self._many(keys)
-            return found
+            values: Mapping[Any, Any] = await self._many(keys)
+            return values
         assert self._one is not None
         return self._kept(keys, [await self._one(key) for key in keys])
 

@@ -39,19 +39,19 @@ class ResilientSource:
 
     def get(self, keys: Sequence[Any]) -> Flow[Mapping[Any, Any]]:
         """The values of those keys that are there."""
-        found = yield from self._ask(self.source.get_many, keys)
-        if not isinstance(found, Mapping):
+        values = yield from self._ask(self.source.get_many, keys)
+        if not isinstance(values, Mapping):
             raise InvalidSource(
-                f"{named(self.source)} answered a {type(found).__name__}, must be a mapping of the "
-                "keys that are there to their values"
+                f"{named(self.source)} answered a {type(values).__name__}, must be a mapping of "
+                "the keys that are there to their values"
             )
-        if len(found) > len(keys) or not found.keys() <= set(keys):
-            strange = len(found.keys() - set(keys))
+        if len(values) > len(keys) or not values.keys() <= set(keys):
+            strange = len(values.keys() - set(keys))
             raise InvalidSource(
                 f"{named(self.source)} answered for {strange} keys that it was not asked for (of "
                 f"{len(keys)}): a key must come back as it was given, of the same type"
             )
-        return found
+        return values
 
     def add(
         self, key: Any, value: Any, idempotency_key: str, on_ask: Callable[[], None] | None = None

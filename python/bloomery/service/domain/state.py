@@ -63,8 +63,8 @@ def _nothing(entry: Entry) -> None:
 class State:
     """The filters of a server.
 
-    `on_drop` is told of each entry that is gone. An operation that is refused has changed nothing
-    and belongs in no log.
+    `on_drop` is called with each entry that is gone. An operation that is refused has changed
+    nothing and belongs in no log.
 
     `filters` (by number) and `names` are views: entries are put, dropped and renamed here alone,
     and with each step the shelf of a running server (`attach`) follows.
@@ -100,10 +100,10 @@ class State:
 
     def put(self, entry: Entry) -> None:
         """Take an entry in, with its filter, as it was created or as it comes from a snapshot."""
-        self.tell_time(entry)
+        self.set_clock(entry)
         self._filters[entry.id] = self._names[entry.name] = entry
         self.next_id = max(self.next_id, entry.id + 1)
-        self._await(entry)
+        self._schedule(entry)
         self._show(entry)
 
     def _remove_entry(self, entry: Entry) -> None:
@@ -185,8 +185,9 @@ class State:
             heapq.heappush(self._waiting, due)
         return records
 
-    def tell_time(self, entry: Entry) -> None:
-        """Let a filter go by our time, before anything is done with it."""
+    def set_clock(self, entry: Entry) -> None:
+        """Let a rotating filter go by the time of the operations, before anything is done with
+        it."""
         if entry.filter is not None and entry.filter.kind == "rotating":
             entry.filter.set_clock(self.clock)
 
@@ -196,7 +197,7 @@ class State:
             raise errors.InvalidParameter(f"{quoted(entry.name)} is still being loaded")
         return entry.filter
 
-    def _await(self, entry: Entry) -> None:
+    def _schedule(self, entry: Entry) -> None:
         if entry.expires_at is not None:
             heapq.heappush(self._waiting, (entry.expires_at, entry.id))
         if entry.filter is not None and (due := _due(entry)) < self.now + _CENTURY:
@@ -236,9 +237,9 @@ class State:
         self._new(filter_id, name)
         # A key takes a byte and more, of whatever kind.
         nbytes = int(found["settings"].get("capacity", 0))
-        made = self.deferral.run(nbytes, partial(creation.made, found["settings"], self.clock))
-        entry = Entry(filter_id, name, made, self.now, settings=found["settings"])
-        entry.settings["kind"] = made.kind
+        filter = self.deferral.run(nbytes, partial(creation.create, found["settings"], self.clock))
+        entry = Entry(filter_id, name, filter, self.now, settings=found["settings"])
+        entry.settings["kind"] = filter.kind
         self.put(entry)
         return entry
 
@@ -275,7 +276,7 @@ class State:
     def _expire(self, filter_id: int, data: bytes) -> Entry:
         entry = self._entry(filter_id)
         entry.expires_at = operations.read_fields(data)["at"]
-        self._await(entry)
+        self._schedule(entry)
         return entry
 
     def _adjust(self, filter_id: int, data: bytes) -> Entry:
@@ -314,7 +315,7 @@ class State:
                 f"{quoted(entry.name)} is a {filter.kind} filter: only a rotating one rotates"
             )
         entry.items = self.deferral.run(filter.nbytes, partial(_rotated, filter))
-        self._await(entry)
+        self._schedule(entry)
         return entry
 
     def _tick(self, filter_id: int, data: bytes) -> Entry:
@@ -322,7 +323,7 @@ class State:
         filter = self.filter_of(entry)
         filter._add_hashes(b"")  # whatever is done to it first lets time pass
         entry.items = filter.estimated_count
-        self._await(entry)
+        self._schedule(entry)
         return entry
 
     def _compact(self, filter_id: int, data: bytes) -> Entry:
@@ -372,14 +373,15 @@ class State:
         self.put(entry)
 
     def _loaded(self, entry: Entry, offset: int, part: bytes) -> tuple[Loading, Any, int]:
-        """What takes long of it: the filter, if this was its last part, and its keys."""
+        """Take a part in, which may take long: return the filter, if this was its last part, and
+        how many keys it holds."""
         assert entry.loading is not None
-        made = entry.loading.take(offset, part)
-        if made is None:
+        filter = entry.loading.take(offset, part)
+        if filter is None:
             return entry.loading, None, 0
         # Before anything is asked of it: by another clock it might forget all it has.
-        self.tell_time(replace(entry, filter=made))
-        return entry.loading, made, int(made.estimated_count)
+        self.set_clock(replace(entry, filter=filter))
+        return entry.loading, filter, int(filter.estimated_count)
 
 
 # What takes long of each operation.

@@ -70,7 +70,7 @@ class LazyState(State):
             else:
                 self.redundant.copy(saved, self.folder / saved.file)
                 self._map(entry, self.folder / saved.file)
-            self.tell_time(entry)
+            self.set_clock(entry)
         return super().filter_of(entry)
 
     def put(self, entry: Entry) -> None:

@@ -57,7 +57,7 @@ class Mirror:
         for uid, parts in adds.items():
             shared = self.filters.by_uid.get(uid)
             if shared is not None and shared.id in self.engine.state.filters:
-                self.engine.mirror(Op.ADD, shared.id, b"".join(parts))
+                self.engine.apply_remote(Op.ADD, shared.id, b"".join(parts))
         adds.clear()
 
     def _do(self, op: int, listed: Listed) -> None:
@@ -89,7 +89,7 @@ class Mirror:
         shared.listed = listed
         entry = self.engine.state.filters[shared.id]
         entry.settings = {**listed.settings, "kind": "bloom"}
-        self.engine.mirror(Op.EXPIRE, shared.id, operations.fields(at=listed.expires_at))
+        self.engine.apply_remote(Op.EXPIRE, shared.id, operations.fields(at=listed.expires_at))
 
     def _put(self, listed: Listed, filter: BloomFilter | None) -> None:
         """Have a filter that others made."""
@@ -107,13 +107,13 @@ class Mirror:
         entry = Entry(number, listed.name, made, listed.created_at, listed.expires_at)
         entry.settings = {**listed.settings, "kind": "bloom"}
         entry.items = made.estimated_count if filter is not None else 0
-        engine.take_in(entry)
+        engine.put_remote(entry)
 
     def drop(self, shared: Shared) -> None:
         """Have a filter no more that others dropped."""
         if shared.id in self.engine.state.filters:
             self.filters.dropped.append(shared.id)
-            self.engine.mirror(Op.DROP, shared.id)
+            self.engine.apply_remote(Op.DROP, shared.id)
 
     def update(self, shared: Shared, listed: Listed) -> None:
         """Take over what the catalogue has of a filter, if it is still here."""

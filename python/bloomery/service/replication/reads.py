@@ -167,5 +167,5 @@ async def _exact_add(
     hashes = node.engine.shelf.hashes(name, keys)
     answers: bytes = await node.turns.call(lambda: node.log.add(shared.listed.uid, hashes))
     if entry.id in node.engine.state.filters:
-        node.engine.mirror(Op.ADD, entry.id, hashes)
+        node.engine.apply_remote(Op.ADD, entry.id, hashes)
     return answers, None

@@ -8,7 +8,7 @@ import pytest
 
 from bloomery.cli.files import estimate
 from bloomery.cli.pump import Interrupts, LinePump
-from bloomery.storage.inputs import Source
+from bloomery.storage.inputs import InputFile
 
 
 def sampled(*paths: Path) -> int | None:
@@ -75,6 +75,6 @@ def test_compressed_files(tmp_path: Path) -> None:
         gzip.compress(b"".join(b"%016x\n" % rng.getrandbits(64) for _ in range(200_000)))
     )
     assert sampled(path) is None
-    with Interrupts() as interrupts, Source(str(path)) as source:
+    with Interrupts() as interrupts, InputFile(str(path)) as source:
         found = estimate.from_first_chunk(LinePump(interrupts), source, path.stat().st_size)
     assert 160_000 <= found <= 260_000

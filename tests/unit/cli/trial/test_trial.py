@@ -13,13 +13,13 @@ import pytest
 
 from bloomery.cli.app import build
 from bloomery.cli.trial.members import CONFIGURATION
-from bloomery.cli.trial.process import Member, environment, how_it_ended
+from bloomery.cli.trial.process import ManagedProcess, environment, how_it_ended
 from conftest import missing
 from docs.pages import TREE
 from waiting import wait_until
 
 
-class Shell(Member):
+class Shell(ManagedProcess):
     """A line of shell; it is up when it has said so."""
 
     def __init__(self, folder: Path, line: str) -> None:

@@ -9,6 +9,7 @@ import pytest
 
 from bloomery.guard.sources.breaker import Breaker
 from unit.clocks import Clock
+from waiting import wait_until
 
 
 @pytest.fixture
@@ -104,7 +105,7 @@ def test_a_try_that_never_ends_is_not_the_last(clock: Clock) -> None:
 def test_of_many_threads_one_may_ask() -> None:
     """At the moment a try is due they all come at once."""
     breaker = opened(retry=0.001)
-    time.sleep(0.002)
+    assert wait_until(lambda: breaker.retry_in == 0.0, pause=0.001)
     barrier, entered = threading.Barrier(16), list[bool]()
 
     def ask() -> None:

@@ -64,7 +64,7 @@ def test_idle_threads_end(monkeypatch: pytest.MonkeyPatch) -> None:
     assert (workers.threads, workers.waiting) == (0, 0)
     for n in range(50):  # at the very moment others end
         assert workers.submit(lambda n=n: n).result(10) == n
-        time.sleep(0.01 if n % 5 == 0 else 0)
+        time.sleep(0.01 if n % 5 == 0 else 0)  # as long as they stay idle
 
 
 def test_what_no_thread_began_is_not_done_after_its_time() -> None:

@@ -159,7 +159,7 @@ def test_a_removal_that_comes_late_harms_nobody(tmp_path: Path) -> None:
             await server.parts.turns.logged()
             state = server.parts.rebuilds.start(SEEN, settle=2)
             assert await wait_until_async(lambda: state.rows == ROWS)
-            await asyncio.sleep(0.1)
+            await asyncio.sleep(0.1)  # well before it has settled
             commands.remove(SEEN, gone)
             assert (await ended(state)).problem is None
             assert all(commands.contains(SEEN, [f"word {number}" for number in range(ROWS)]))
