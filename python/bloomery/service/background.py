@@ -49,8 +49,7 @@ class Background:
         it takes long, return a future of it. `now`: then refuse it, unless it is only growth."""
         state = self._engine.state
         try:
-            with state.deferral.allow(self._defers):
-                return operation()
+            return state.deferral.try_now(operation, allowed=self._defers)
         except Deferred as deferred:
             if now and deferred.grows:
                 return operation()
@@ -98,8 +97,7 @@ class Background:
         # Nobody can have come before us since: there was no await.
         if any(state.names.get(name) is not entry for name, entry in before.items()):
             raise errors.ServerUnavailable("the filter was replaced meanwhile: try again")
-        with state.deferral.resume(result):
-            return operation()
+        return state.deferral.resume(operation, result)
 
     @contextmanager
     def lock(self, names: set[bytes]) -> Iterator[None]:

@@ -2,15 +2,14 @@
 
 An operation does its long part (to copy, merge or clear a filter of gigabytes) through
 `Deferral.run`, before it changes anything. In a replay, and for who can wait, that part is done at
-once. A running server defers it instead (`allow`): the operation ends in `Deferred`, with the work;
-`background` does the work in a thread, and then the operation again, now with the result
+once. A running server defers it instead (`try_now`): the operation ends in `Deferred`, with the
+work; `background` does the work in a thread, and then the operation again, now with the result
 (`resume`). So the same code does it live and in a replay.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Any, TypeVar
 
 __all__ = ["LARGE", "Deferral", "Deferred"]
@@ -50,21 +49,18 @@ class Deferral:
             raise Deferred(work)
         return work()
 
-    @contextmanager
-    def allow(self, allowed: bool) -> Iterator[None]:
-        """Let what takes long be deferred inside; without an await."""
+    def try_now(self, operation: Callable[[], _T], *, allowed: bool) -> _T:
+        """Do an operation; `allowed`: it may end in `Deferred`."""
         self.allowed = allowed
         try:
-            yield
+            return operation()
         finally:
             self.allowed = False
 
-    @contextmanager
-    def resume(self, result: Any) -> Iterator[None]:
-        """Let the operation that is done inside have the result of its long part; without an
-        await."""
+    def resume(self, operation: Callable[[], _T], result: Any) -> _T:
+        """Do an operation again, whose long part has this result."""
         self._result = (result,)
         try:
-            yield
+            return operation()
         finally:
             self._result = None

@@ -34,12 +34,12 @@ class HttpContext:
     data: Path
     access: Access
     audit: Audit
-    intake: InputBudget
+    input_budget: InputBudget
     engine: Engine
     commands: Commands
     turns: GroupCommit
     background: Background
-    saving: SnapshotSchedule
+    snapshots: SnapshotSchedule
     rebuilds: Rebuilds
     sampler: Sampler
     alerts: Alerts

@@ -70,7 +70,7 @@ class RespConnection(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Forget the client."""
-        self.context.intake.move(self.charged, 0)
+        self.context.input_budget.move(self.charged, 0)
         self.charged = 0
         self.clients.farewell(self.client)
 
@@ -114,7 +114,7 @@ class RespConnection(asyncio.Protocol):
         if waiting < before:  # a command was whole: what is left began just now
             self.begun = time.monotonic()
         after = max(waiting + self.client.queued_bytes - RESERVED, 0)
-        if self.context.intake.move(self.charged, after):
+        if self.context.input_budget.move(self.charged, after):
             self.charged = after
         elif self.busy or self.committing:
             self.transport.abort()

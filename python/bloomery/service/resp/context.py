@@ -37,12 +37,12 @@ class RespContext:
     say: Say
     access: Access
     audit: Audit
-    intake: InputBudget
+    input_budget: InputBudget
     engine: Engine
     commands: Commands
     turns: GroupCommit
     background: Background
-    saving: SnapshotSchedule
+    snapshots: SnapshotSchedule
     rebuilds: Rebuilds
     registry: RegistryWriter
     node: Node | None  # with a store

@@ -57,7 +57,7 @@ async def read(context: HttpContext, scope: Any, receive: Any, most: int = 1 << 
 
 async def _rest(context: HttpContext, body: bytes, receive: Any, most: int) -> bytes:
     parts, size = [body], len(body)
-    with Charge(context.intake) as charge:
+    with Charge(context.input_budget) as charge:
         while True:
             if size > most:
                 raise _too_large(most)

@@ -208,7 +208,7 @@ class StreamBudget:
     def __init__(self, context: HttpContext, taken: StreamResult) -> None:
         self._seconds = context.settings.http_body_seconds
         self._taken = taken
-        self.charge = Charge(context.intake)
+        self.charge = Charge(context.input_budget)
         self._since = time.monotonic()
 
     def weigh(self, pending: int) -> None:

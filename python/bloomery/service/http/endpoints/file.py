@@ -140,7 +140,7 @@ async def put(
     there = _check(context, name, replace)
     upload = _FilterUpload(context)
     try:
-        with Charge(context.intake) as charge:
+        with Charge(context.input_budget) as charge:
             async for data in bodies.parts(request.receive):
                 reauthorize(context, request.scope, "import", name)
                 await upload.take(data)

@@ -89,9 +89,9 @@ async def rebuild(request: Request, name: Name, body: models.NewRebuild) -> Resp
 )
 async def snapshot(request: Request) -> Response:
     """Make a snapshot of all filters, and wait for it."""
-    saving = context_of(request).saving
-    await saving.save()
-    return ApiResponse({"generation": saving.generation, "seconds": saving.seconds})
+    snapshots = context_of(request).snapshots
+    await snapshots.save()
+    return ApiResponse({"generation": snapshots.generation, "seconds": snapshots.seconds})
 
 
 async def _done(request: Request, name: bytes) -> Response:

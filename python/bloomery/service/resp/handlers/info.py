@@ -89,13 +89,13 @@ def _resident() -> int:
 
 
 def _persistence(client: ClientState, user: User) -> Facts:
-    saving, engine = client.context.saving, client.context.engine
+    snapshots, engine = client.context.snapshots, client.context.engine
     return {
         "loading": 0,
-        "rdb_bgsave_in_progress": int(saving.running),
-        "rdb_last_save_time": int(saving.last_save),
-        "rdb_last_bgsave_status": "err" if saving.problem else "ok",
-        "rdb_last_bgsave_time_sec": -1 if saving.seconds is None else round(saving.seconds),
+        "rdb_bgsave_in_progress": int(snapshots.running),
+        "rdb_last_save_time": int(snapshots.last_save),
+        "rdb_last_bgsave_status": "err" if snapshots.problem else "ok",
+        "rdb_last_bgsave_time_sec": -1 if snapshots.seconds is None else round(snapshots.seconds),
         "aof_enabled": 1,
         "aof_last_write_status": "err" if engine.problem else "ok",
         "aof_pending_bio_fsync": int(engine.log.flushing),
@@ -134,7 +134,11 @@ def _keyspace(client: ClientState, user: User) -> Facts:
 
 
 def _own(client: ClientState, user: User) -> Facts:
-    engine, saving, registry = client.context.engine, client.context.saving, client.context.registry
+    engine, snapshots, registry = (
+        client.context.engine,
+        client.context.snapshots,
+        client.context.registry,
+    )
     _, _, native, rare = client.clients.figures()
     return {
         "filters": client.context.commands.listing.number(user),
@@ -147,9 +151,9 @@ def _own(client: ClientState, user: User) -> Facts:
         "log_late": int(client.context.turns.late_since is not None),
         "refusing_writes": int(engine.problem is not None),
         "refusing_writes_reason": engine.problem or "",
-        "last_snapshot": saving.generation,
-        "last_snapshot_time": int(saving.last_save),
-        "last_snapshot_problem": saving.problem or "",
+        "last_snapshot": snapshots.generation,
+        "last_snapshot_time": int(snapshots.last_save),
+        "last_snapshot_problem": snapshots.problem or "",
         "recovered_rows": client.context.recovered_rows,
         "recovery_problems": len(client.context.problems),
         **{f"recovery_problem_{at}": text for at, text in enumerate(client.context.problems, 1)},
@@ -229,12 +233,12 @@ def _line(value: Any) -> str:
 @command("SAVE", group="server", does="server")
 def save(client: ClientState, words: list[bytes]) -> Awaitable[str]:
     """Make a snapshot and wait for it; others are served meanwhile."""
-    saving = client.context.saving
-    if saving.running:
+    snapshots = client.context.snapshots
+    if snapshots.running:
         raise _SAVING
 
     async def wait() -> str:
-        await saving.save()
+        await snapshots.save()
         return OK
 
     return wait()
@@ -245,16 +249,16 @@ def bgsave(client: ClientState, words: list[bytes]) -> str:
     """Begin a snapshot; LASTSAVE tells when it is made."""
     if words and option(words[0]) != "SCHEDULE":
         raise Failure("ERR syntax error")
-    if client.context.saving.running:
+    if client.context.snapshots.running:
         raise _SAVING
-    client.context.saving.start()
+    client.context.snapshots.start()
     return "Background saving started"
 
 
 @command("LASTSAVE", group="server", does="look")
 def lastsave(client: ClientState, words: list[bytes]) -> int:
     """Tell the Unix time of the last snapshot."""
-    return int(client.context.saving.last_save)
+    return int(client.context.snapshots.last_save)
 
 
 @command("MEMORY USAGE", "key [SAMPLES count]", group="server", does="info")
