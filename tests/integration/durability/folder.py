@@ -10,8 +10,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from integration.durability.connection import Connection
 from integration.durability.load import KINDS
+from integration.resp.wire import Connection
 from integration.servers import BloomeryServer
 
 PARTS = ("first", "second", "last")  # before the older snapshot, before the newer, after both

@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from integration.durability.connection import Connection, Refused, Word
+from integration.resp.wire import Connection, Refused, Word
 
 # How a filter of each kind is made, after its name; the error rate is such that no test meets it.
 RATE = 1e-7

@@ -11,8 +11,8 @@ import pytest
 from conftest import effort
 from integration.conftest import open_folder
 from integration.durability import folder as folders
-from integration.durability.connection import Connection, ask
 from integration.durability.folder import PARTS, WAYS, Folder, missing
+from integration.resp.wire import Connection, ask
 from integration.servers import BloomeryServer, Serve, wait_until
 
 pytestmark = pytest.mark.slow

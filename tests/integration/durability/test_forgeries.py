@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from conftest import effort
 from integration.conftest import open_folder
-from integration.durability.connection import Connection, Refused
 from integration.durability.load import KINDS
+from integration.resp.wire import Connection, Refused
 from integration.servers import BloomeryServer
 from properties.forgery import FIELDS, forged
 

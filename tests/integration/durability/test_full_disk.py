@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from integration.durability.connection import Connection, Refused
 from integration.durability.disks import fill, small_disk
+from integration.resp.wire import Connection, Refused
 from integration.servers import BloomeryServer, Serve, wait_until
 
 pytestmark = pytest.mark.slow

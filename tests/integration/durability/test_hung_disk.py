@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from integration.durability.connection import Connection, Refused, ask
 from integration.durability.disks import Hung, fill, small_disk
+from integration.resp.wire import Connection, Refused, ask
 from integration.servers import BloomeryServer, wait_until
 
 pytestmark = pytest.mark.slow

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from conftest import effort
-from integration.durability.connection import Connection, Refused, ask
 from integration.durability.load import Writer
+from integration.resp.wire import Connection, Refused, ask
 from integration.servers import BloomeryServer, Serve, wait_until
 
 pytestmark = pytest.mark.slow

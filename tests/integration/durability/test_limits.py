@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from bloomery import BloomFilter
-from integration.durability.connection import Connection, Refused, ask
+from integration.resp.wire import Connection, Refused, ask
 from integration.servers import BloomeryServer, Serve
 
 pytestmark = pytest.mark.slow

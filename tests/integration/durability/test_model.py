@@ -21,8 +21,8 @@ from hypothesis.stateful import (
 )
 
 from conftest import effort
-from integration.durability.connection import Connection, Refused
 from integration.durability.load import KINDS
+from integration.resp.wire import Connection, Refused
 from integration.servers import BloomeryServer, Serve
 
 pytestmark = pytest.mark.slow

@@ -19,7 +19,7 @@ from bloomery.service.access import users
 from bloomery.service.access.permissions import Role
 from bloomery.service.durability.log import row_sum
 from integration.conftest import open_folder
-from integration.durability.connection import Connection, ask
+from integration.resp.wire import Connection, ask
 from integration.servers import BloomeryServer, Serve, free_port, wait_until
 
 pytestmark = pytest.mark.slow

@@ -13,9 +13,9 @@ import pytest
 
 from bloomery.service.durability.recovery import recover
 from conftest import effort
-from integration.durability.connection import Connection, Refused
 from integration.durability.folder import keys_of
 from integration.durability.load import KINDS, LARGE
+from integration.resp.wire import Connection, Refused
 from integration.servers import BloomeryServer, Serve, wait_until
 
 pytestmark = pytest.mark.slow

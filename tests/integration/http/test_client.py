@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from bloomery import Client, errors
 from bloomery.filters import COMMON_KINDS
 from conftest import effort, require
-from integration.durability.connection import Connection
+from integration.resp.wire import Connection
 from integration.servers import Serve
 from properties import strategies
 

@@ -17,8 +17,8 @@ import pytest
 
 import bloomery
 from bloomery import BloomFilter, Client, CountingBloomFilter, FilterBank, errors
-from integration.durability.connection import Connection
 from integration.http.asking import Raw
+from integration.resp.wire import Connection
 from integration.servers import BloomeryServer, Serve, wait_until
 from unit.kinds import KEYS, every_kind, made
 

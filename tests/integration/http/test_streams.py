@@ -15,7 +15,7 @@ import pytest
 
 from bloomery import Client
 from conftest import require
-from integration.durability.connection import Connection
+from integration.resp.wire import Connection
 from integration.servers import BloomeryServer, Serve
 from waiting import wait_until
 

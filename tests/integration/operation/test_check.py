@@ -20,7 +20,7 @@ from bloomery.service.durability import quarantine
 from bloomery.service.durability.control import control_file
 from bloomery.service.durability.recovery import recover
 from docs.pages import TREE
-from integration.durability.connection import Connection, Refused
+from integration.resp.wire import Connection, Refused
 from integration.servers import RedisServer, Serve
 from unit.service.certificates import Pairs
 

@@ -14,7 +14,7 @@ import httpx
 import pytest
 import redis
 
-from integration.durability.connection import Connection, Refused
+from integration.resp.wire import Connection, Refused
 from integration.servers import BloomeryServer, Serve, free_port, wait_until
 
 KEY = "key-of-a-client"

@@ -4,8 +4,8 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from integration.durability.connection import Connection
 from integration.policies.load import Load
+from integration.resp.wire import Connection
 from integration.servers import Serve
 
 # A new filter (its name, and words of BF.RESERVE) on a server of its own, and a load on it.

@@ -9,7 +9,7 @@ import time
 from dataclasses import dataclass, field
 from typing import Any
 
-from integration.durability.connection import Connection, Refused
+from integration.resp.wire import Connection, Refused
 from integration.servers import BloomeryServer
 
 BATCH = 500

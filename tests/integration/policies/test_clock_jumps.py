@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from conftest import missing
-from integration.durability.connection import Connection
+from integration.resp.wire import Connection
 from integration.servers import BloomeryServer, wait_until
 
 KEYS = [f"key {number}" for number in range(2000)]

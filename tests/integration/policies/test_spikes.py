@@ -6,9 +6,9 @@ import time
 
 import pytest
 
-from integration.durability.connection import Refused
 from integration.policies.conftest import Start
 from integration.policies.load import BATCH, CAPACITY, RATE
+from integration.resp.wire import Refused
 from integration.servers import wait_until
 
 SPIKE = 10 * CAPACITY

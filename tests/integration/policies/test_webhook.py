@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from docs.pages import DOCS, blocks
-from integration.durability.connection import Connection
 from integration.policies.load import CAPACITY, Load
+from integration.resp.wire import Connection
 from integration.servers import Serve
 from unit.service.policy.receiver import Receiver, Request
 

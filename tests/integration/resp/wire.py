@@ -1,15 +1,29 @@
-"""A client of the Redis protocol that shows replies as they are on the wire, byte by byte."""
+"""A client of the Redis protocol for tests, which never sends a command twice. `Wire` shows replies
+as they are, byte by byte, and `Connection` as values.
+
+redis-py tries again when a connection breaks, and then nobody knows how often something was done.
+"""
+
+from __future__ import annotations
 
 import shlex
 import socket
+from collections.abc import Iterable
 from contextlib import suppress
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-PATIENCE = 60.0
+import hiredis
+
+from waiting import PATIENCE
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+Word = bytes | str | int | float
 
 
-def request(*words: bytes | str | int) -> bytes:
+def request(*words: Word) -> bytes:
     """A command as clients send it."""
     raw = [word if isinstance(word, bytes) else str(word).encode() for word in words]
     return b"*%d\r\n" % len(raw) + b"".join(b"$%d\r\n%b\r\n" % (len(one), one) for one in raw)
@@ -19,17 +33,17 @@ class Wire:
     """A connection."""
 
     def __init__(
-        self, port: int, protocol: int = 2, timeout: float = PATIENCE, source: str = "127.0.0.1"
+        self, port: int, protocol: int = 2, timeout: float = PATIENCE, source: str | None = None
     ) -> None:
-        self.socket = socket.create_connection(
-            ("127.0.0.1", port), timeout=timeout, source_address=(source, 0)
-        )
+        # A port of its own only where the address matters: there are fewer of those.
+        own = None if source is None else (source, 0)
+        self.socket = socket.create_connection(("127.0.0.1", port), timeout, own)
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.file = self.socket.makefile("rb")
         if protocol == 3:
             assert self.ask("HELLO", 3).startswith(b"%")
 
-    def __enter__(self) -> "Wire":
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(
@@ -54,7 +68,7 @@ class Wire:
         with suppress(OSError):  # "not connected", which is no ConnectionError
             self.socket.shutdown(socket.SHUT_WR)
 
-    def ask(self, *words: bytes | str | int) -> bytes:
+    def ask(self, *words: Word) -> bytes:
         """Send a command; its reply, raw."""
         self.send(request(*words))
         return self.reply()
@@ -88,6 +102,61 @@ class Wire:
         except OSError:
             return True
         return True
+
+
+class Refused(Exception):
+    """An error reply."""
+
+
+class Connection(Wire):
+    """A connection whose replies come as values, to a server that may be killed at any moment: then
+    ConnectionError."""
+
+    def __init__(self, port: int, timeout: float = PATIENCE) -> None:
+        try:
+            super().__init__(port, timeout=timeout)
+        except OSError as problem:
+            raise ConnectionError(str(problem)) from None
+        self.replies: list[Any] = []
+        self.reader = hiredis.Reader(replyError=Refused)
+
+    def ask(self, *words: Word) -> Any:
+        """Send a command; its reply. An error reply is raised."""
+        (reply,) = self.ask_all([words])
+        if isinstance(reply, Refused):
+            raise reply
+        return reply
+
+    def ask_all(self, commands: Iterable[tuple[Word, ...]]) -> list[Any]:
+        """Send commands at once; their replies, error replies among them."""
+        requests = [request(*words) for words in commands]
+        replies = self.replies = []  # those that came, if it breaks in between
+        try:
+            self.send(b"".join(requests))
+            for _ in requests:
+                while (reply := self.reader.gets()) is False:
+                    received = self.socket.recv(1 << 16)
+                    if not received:
+                        raise ConnectionError("the server has hung up")
+                    self.reader.feed(received)
+                replies.append(reply)
+        except TimeoutError:
+            raise
+        except OSError as problem:
+            raise ConnectionError(str(problem)) from None
+        return replies
+
+    def info(self) -> dict[str, str]:
+        """What INFO says."""
+        text: str = self.ask("INFO").decode()
+        pairs = (line.partition(":") for line in text.splitlines() if ":" in line)
+        return {name: value for name, _, value in pairs}
+
+
+def ask(port: int, *words: Word) -> Any:
+    """One command, by a connection of its own."""
+    with Connection(port) as connection:
+        return connection.ask(*words)
 
 
 def shown(reply: bytes) -> Any:
