@@ -17,11 +17,6 @@ def bloom_of(*parts: Any) -> BloomFilter:
     return BloomFilter._with(*parts)
 
 
-def header(filter: Any, checksum: int = 0) -> bytes:
-    """The header of its file, with this checksum."""
-    return cast("bytes", filter._header(checksum))
-
-
 def open_filter(cls: Any, *parts: Any, **options: Any) -> Any:
     """A filter of a header and a body."""
     return cls._open(*parts, **options)
@@ -30,16 +25,6 @@ def open_filter(cls: Any, *parts: Any, **options: Any) -> Any:
 def hashes_of(filter: Any, key: bytes) -> bytes:
     """What is kept of a key."""
     return cast("bytes", filter._hashes_of(key))
-
-
-def add_hashes(filter: Any, data: bytes) -> int:
-    """Add keys by their hashes; how many were new."""
-    return int(filter._add_hashes(data))
-
-
-def remove_hashes(filter: Any, data: bytes) -> int:
-    """Remove keys by their hashes; how many were there."""
-    return int(filter._remove_hashes(data))
 
 
 def write(filter: Any, offset: int, data: Any) -> None:

@@ -9,9 +9,9 @@ from uuid import UUID
 import pytest
 
 from bloomery import BloomFilter, _native, errors
+from bloomery.filters.internals import header as header_of
 from bloomery.types import Hasher, Key, Layout
 from docs import reader
-from privates import header as header_of
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "format.md"
 NAMES = {"UUID": UUID, "datetime": datetime, "timezone": timezone}

@@ -13,7 +13,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from bloomery.errors import FilterFull
 from bloomery.filters import RedisBloomFilter, RedisCuckooFilter
-from privates import add_hashes, hashes_of, remove_hashes
+from bloomery.filters.internals import add_hashes, remove_hashes
+from privates import hashes_of
 from properties import redisbloom_model as model
 from properties.removing import driven
 

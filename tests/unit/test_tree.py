@@ -175,6 +175,14 @@ def test_integrations_do_not_know_each_other() -> None:
         assert own == "__init__" or set(named) <= {own}, source.relative_to(TREE)
 
 
+def test_unit_tests_mirror_the_package() -> None:
+    """Every folder of unit tests is about the room of the same name."""
+    unit = TREE / "tests" / "unit"
+    folders = {path.relative_to(unit) for path in unit.rglob("test_*.py")}
+    rooms = {folder.parent for folder in folders}
+    assert [str(room) for room in sorted(rooms) if not (PACKAGE / room).is_dir()] == []
+
+
 def test_public_surface_is_all() -> None:
     """`bloomery.__all__` is sorted and is exactly what a person sees in the package."""
     assert list(bloomery.__all__) == sorted(bloomery.__all__)

@@ -49,7 +49,7 @@ def open_filter(kind: type[F], head: bytes, body: _native.Memory) -> F:
     return filter
 
 
-def header(filter: Any, checksum: int) -> bytes:
+def header(filter: Any, checksum: int = 0) -> bytes:
     """Return the header of its file, with this checksum."""
     head: bytes = filter._header(checksum)
     return head

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from bloomery.errors import FilterExists, IncompatibleFilters, InvalidParameter, UnknownFilter
 from bloomery.integrations.redis import AsyncRedisRotatingFilter, RedisFilter, RedisRotatingFilter
+from bloomery.integrations.redis.bits.rotation_clock import KnownGenerations, RotationSchedule
 from bloomery.types import Layout
 from conftest import effort, require
 from integration.servers import RedisServer, wait_until
@@ -42,7 +43,7 @@ class Shared:
             shift = (
                 generations.schedule.shift + seconds if seconds else each / 2 - time.time() % each
             )
-            generations.schedule = generations.schedule._replace(shift=shift)
+            generations.schedule = RotationSchedule(each, generations.schedule.whole, shift)
 
 
 @settings(
@@ -125,7 +126,9 @@ def test_a_generation_ends_meanwhile(client: Any) -> None:
     known = one.store.known
     assert known is not None
     shared.turn(100)
-    one.store.known = known._replace(ahead=known.ahead - 100)  # it does not know yet
+    one.store.known = KnownGenerations(
+        known.now, known.made, known.ahead - 100
+    )  # it does not know yet
     assert one.add("b") is True
     shared.turn(390)
     assert "a" not in two
@@ -139,9 +142,9 @@ def test_wrong_clocks(client: Any) -> None:
     for wrong in (-1e6, 1e6, 15_000):
         known = one.store.known
         assert known is not None
-        two.store.known = known._replace(ahead=known.ahead + wrong)
+        two.store.known = KnownGenerations(known.now, known.made, known.ahead + wrong)
         assert "a" in two
-        two.store.known = known._replace(ahead=known.ahead + wrong)
+        two.store.known = KnownGenerations(known.now, known.made, known.ahead + wrong)
         assert two.add(f"b{wrong}") is True
         assert f"b{wrong}" in one
     # Nothing stays of the generations that were not now.

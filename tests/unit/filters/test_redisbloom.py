@@ -14,7 +14,8 @@ import pytest
 import bloomery
 from bloomery import CuckooFilter, _native, errors
 from bloomery.filters import KINDS, RedisBloomFilter, RedisCuckooFilter
-from privates import add_hashes, hashes_of, header, open_filter
+from bloomery.filters.internals import add_hashes, check_compatible, header, shares
+from privates import hashes_of, open_filter
 from properties.redisbloom_model import Bloom, Cuckoo, Link, murmur64a
 
 KEYS = [b"key %d" % n for n in range(500)]
@@ -197,7 +198,7 @@ def test_they_are_kinds_of_files(one: Any, tmp_path: Path) -> None:
     with pytest.raises(errors.IncompatibleFilters, match=one.__name__):
         CuckooFilter.load(path)
     with pytest.raises(errors.IncompatibleFilters, match="cannot be made"):
-        filter._check_compatible(filter, "a merge")
+        check_compatible(filter, filter, "a merge")
 
 
 @both
@@ -218,11 +219,6 @@ def test_a_mapped_filter_is_read_only(one: Any, tmp_path: Path) -> None:
     assert path.read_bytes() == filter.to_bytes()
 
 
-def shares(filter: Any, mapped: mmap.mmap) -> bool:
-    """Whether these are the bytes of the filter, as in its file."""
-    return bool(filter._shares(mapped, _native.HEADER_BYTES))
-
-
 @both
 def test_a_writable_map_is_changed_in_place(one: Any, tmp_path: Path) -> None:
     """Over a writable map the file changes with the filter, until that needs another layer."""
@@ -236,14 +232,14 @@ def test_a_writable_map_is_changed_in_place(one: Any, tmp_path: Path) -> None:
     for target in (live, filter):
         for key in (b"one more", b"and another"):
             target.add(key)
-    assert shares(live, mapped)
-    assert not shares(filter, mapped)
+    assert shares(live, mapped, _native.HEADER_BYTES)
+    assert not shares(filter, mapped, _native.HEADER_BYTES)
     body = mapped[_native.HEADER_BYTES :]
     assert header(live, _native.checksum(body)) + body == filter.to_bytes()
     for number in range(2000):
         live.add(b"%d" % number)
     assert live.num_layers > filter.num_layers
-    assert not shares(live, mapped)
+    assert not shares(live, mapped, _native.HEADER_BYTES)
     with pytest.raises(errors.InvalidParameter):
         open_filter(one, head, bytes(body), 0, writable=True)
 

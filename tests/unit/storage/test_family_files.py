@@ -15,8 +15,9 @@ import pytest
 import bloomery
 from bloomery import RotatingBloomFilter, _native, errors
 from bloomery.filters import COMMON_KINDS, Filter, RemovingFilter
+from bloomery.filters.internals import header
 from conftest import effort
-from privates import header, open_filter
+from privates import open_filter
 from properties.forgery import signed
 from unit.kinds import KEYS, OPEN, every_kind, every_other, made
 

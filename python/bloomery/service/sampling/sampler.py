@@ -75,7 +75,7 @@ class Sampler:
                 await self._task
         for history in self._histories.values():
             self._rows += history.rest()
-        self._flush()
+        self.flush()
 
     # Reading samples.
 
@@ -141,14 +141,14 @@ class Sampler:
             began, interval = time.monotonic(), self._settings.sample_seconds
             if interval:
                 try:
-                    await self._round(interval)
+                    await self.sample_all(interval)
                 except Exception as problem:  # noqa: BLE001  # or there would be no next round
                     self._say("a round of samples failed", level="error", problem=problem)
                 self.round_seconds = time.monotonic() - began
             rest = (interval or 1) - (time.monotonic() - began)
             await asyncio.sleep(max(_SLICE, rest))
 
-    async def _round(self, interval: float) -> None:
+    async def sample_all(self, interval: float) -> None:
         """Sample every filter that there is when it begins."""
         filters = self._engine.state.filters
         numbers, began, at = list(filters), time.monotonic(), 0
@@ -176,20 +176,22 @@ class Sampler:
     def _hand_over(self, steady: float) -> None:
         late = steady - self._flushed >= _FLUSH_SECONDS
         if self._rows and (late or len(self._rows) >= _FLUSH_ROWS):
-            self._flush()
+            self.flush()
             self._flushed = steady
         if steady - self._pruned >= _PRUNE_SECONDS and self._publisher.writer.found:
             self._pruned = steady
-            self._prune(steady)
+            self.prune(steady)
 
-    def _flush(self) -> None:
+    def flush(self) -> None:
+        """Hand the samples that wait to the registry's writer."""
         rows, self._rows = self._rows, []
         keep = self._keep()
         wanted = [row for row in rows if keep[row.span]]
         wanted.sort(key=lambda row: row.filter_id)
         self._publisher.writer.add_samples(wanted)
 
-    def _prune(self, steady: float) -> None:
+    def prune(self, steady: float) -> None:
+        """Let the registry drop samples that are older than they are kept."""
         writer, now = self._publisher.writer, self._engine.state.now
         if self._retention is None:
             self._retention = Retention(now, steady, writer.newest)

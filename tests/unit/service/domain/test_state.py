@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from bloomery import StaticFilter, errors
+from bloomery.filters.internals import add_hashes
 from bloomery.service.domain import operations
 from bloomery.service.domain.operations import Op
 from bloomery.service.domain.state import Entry, State
-from privates import add_hashes
 from unit.service.durability.serving import NOW, REMOVING, SETTINGS, hashes, missing, packed
 
 every_kind = pytest.mark.parametrize("kind", SETTINGS)

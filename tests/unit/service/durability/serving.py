@@ -8,13 +8,13 @@ import struct
 from pathlib import Path
 from typing import Any
 
+from bloomery.filters.internals import add_hashes, remove_hashes
 from bloomery.service.domain import operations
 from bloomery.service.domain.operations import Op
 from bloomery.service.domain.state import Entry, State
 from bloomery.service.durability import snapshotter
 from bloomery.service.durability.log import Fsync
 from bloomery.service.durability.recovery import Recovery, recover
-from privates import add_hashes, remove_hashes
 
 NOW = 1_000_000_000.0
 # Every kind that can be made empty, with what makes it go through its paces soon.

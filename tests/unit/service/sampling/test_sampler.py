@@ -32,7 +32,7 @@ def filled(server: Server, name: bytes = b"users", keys: int = 500, **settings: 
 
 def flush(server: Server) -> None:
     """Hand the samples that wait to the registry's writer."""
-    server.parts.sampler._flush()
+    server.parts.sampler.flush()
 
 
 def pending(server: Server) -> list[Sample]:
@@ -42,12 +42,12 @@ def pending(server: Server) -> list[Sample]:
 
 def prune(server: Server) -> None:
     """Let the registry forget what is older than it is to be kept."""
-    server.parts.sampler._prune(1.0)
+    server.parts.sampler.prune(1.0)
 
 
 async def sample_all(server: Server) -> None:
     """A round over all filters, which may take a hundredth of a second."""
-    await server.parts.sampler._round(0.01)
+    await server.parts.sampler.sample_all(0.01)
 
 
 async def flushed(server: Server) -> None:
