@@ -55,8 +55,6 @@ MAY_IMPORT = {
     "cli": _BASE | {"filters", "storage", "guard", "integrations", "service", "building"},
     "__main__": {"cli"},
 }
-# Parts that still have cycles inside, which are being taken out.
-STILL_IN_CYCLES = {"client", "integrations", "service"}
 
 OPTIONAL = {
     "alembic",
@@ -158,8 +156,6 @@ def test_no_cycle_of_imports() -> None:
             above = accumulate(target.split("."), "{}.{}".format)
             needed = {name for name in above if not f"{module}.".startswith(f"{name}.")}
             graph[module] |= needed | {target}
-        if part_of(module) in STILL_IN_CYCLES:
-            graph[module] = {name for name in graph[module] if part_of(name) != part_of(module)}
     try:
         TopologicalSorter(graph).prepare()
     except CycleError as problem:
