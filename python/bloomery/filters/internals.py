@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 if TYPE_CHECKING:
-    from bloomery import _native
+    import bloomery._native as _native
 
 __all__ = [
     "Internals",
