@@ -566,7 +566,7 @@ class Shelf:
         filter: Any,
         id: int,
         *,
-        door: str = "bf",
+        family: str = "bf",
         items: int = 0,
         limit: int | None = None,
         full: str = "full",

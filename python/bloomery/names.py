@@ -21,13 +21,13 @@ def printable(name: bytes) -> str:
     """The text for a name: `caf\xe9` as it is, b"a\\x00" as `a\\x00`."""
     # A long name is looked at no further than it can be shown: it may have megabytes.
     head = name[: LONGEST + 1].decode("utf-8", "surrogateescape")
-    text = "".join(_shown(character) for character in head)
+    text = "".join(_escaped(character) for character in head)
     if len(name) <= LONGEST and len(text.encode()) <= LONGEST:
         return text
     end = f"\\~{hashlib.sha256(name).hexdigest()}"
     kept, size = [], len(end)
     for character in head:
-        shown = _shown(character)
+        shown = _escaped(character)
         size += len(shown.encode())
         if size > LONGEST:
             break
@@ -65,7 +65,7 @@ def _no_name(text: str) -> InvalidParameter:
     )
 
 
-def _shown(character: str) -> str:
+def _escaped(character: str) -> str:
     if character == "\\":
         return "\\\\"
     if character.isprintable():

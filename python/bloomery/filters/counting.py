@@ -66,5 +66,5 @@ class CountingBloomFilter(RemovingFilter):
         )
         return sizing.cell_count_error(*shape, self.capacity)
 
-    def _shown(self) -> dict[str, tuple[object, object]]:
-        return {"counter_bits": (self.counter_bits, 4), **super()._shown()}
+    def _repr_fields(self) -> dict[str, tuple[object, object]]:
+        return {"counter_bits": (self.counter_bits, 4), **super()._repr_fields()}

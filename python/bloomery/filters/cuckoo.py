@@ -54,8 +54,8 @@ class CuckooFilter(RemovingFilter):
         """How often the key was added: never less, while nothing was removed that was not there."""
         return self._count(key)
 
-    def _shown(self) -> dict[str, tuple[object, object]]:
-        return {"grow": (bool(self._facts()["grow"]), False), **super()._shown()}
+    def _repr_fields(self) -> dict[str, tuple[object, object]]:
+        return {"grow": (bool(self._facts()["grow"]), False), **super()._repr_fields()}
 
     def info(self) -> dict[str, Any]:
         """All that is known about the filter, ready for JSON."""

@@ -66,6 +66,6 @@ class DeletableBloomFilter(RemovingFilter):
         )
         return sizing.cell_count_error(*shape, self.capacity)
 
-    def _shown(self) -> dict[str, tuple[object, object]]:
+    def _repr_fields(self) -> dict[str, tuple[object, object]]:
         lines = self.num_bits // sizing.LINE_BITS
-        return {"regions": (self.regions, 64 * lines), **super()._shown()}
+        return {"regions": (self.regions, 64 * lines), **super()._repr_fields()}

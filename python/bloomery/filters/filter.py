@@ -177,15 +177,15 @@ class Filter(SavedFilter, _native.Family):
             "read_only": self.read_only,
         }
 
-    def _shown(self) -> dict[str, tuple[object, object]]:
+    def _repr_fields(self) -> dict[str, tuple[object, object]]:
         """Return what `repr` shows besides capacity and error rate: name to value and default."""
         seed = self.seed if self.hasher != "siphash" else 0  # that one is a secret
         return {"hasher": (self.hasher, "xxh3"), "seed": (seed, 0)}
 
     def __repr__(self) -> str:
         """Show what it was made with and how full it is."""
-        shown = self._shown().items()
-        extras = "".join(f", {name}={value!r}" for name, (value, usual) in shown if value != usual)
+        fields = self._repr_fields().items()
+        extras = "".join(f", {name}={value!r}" for name, (value, usual) in fields if value != usual)
         # A repr must be quick, whatever the size: no count of a filter that takes a while to read.
         count = f"~{self.estimated_count:,} keys, " if self.nbytes <= memory.ASK_FROM else ""
         return (

@@ -119,10 +119,11 @@ class RotatingBloomFilter(Filter):
         """Take the time from here: a filter that was loaded takes the machine's again."""
         self._set_clock(_check_clock(clock))
 
-    def _shown(self) -> dict[str, tuple[object, object]]:
+    def _repr_fields(self) -> dict[str, tuple[object, object]]:
         window = self.window
         shown = None if window is None else _for_a_person(window).replace(" ", "")
-        return {"window": (shown, "7d"), "generations": (self.generations, 8), **super()._shown()}
+        own = {"window": (shown, "7d"), "generations": (self.generations, 8)}
+        return own | super()._repr_fields()
 
     def info(self) -> dict[str, Any]:
         """All that is known about the filter, ready for JSON."""

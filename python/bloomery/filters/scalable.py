@@ -62,8 +62,8 @@ class ScalableBloomFilter(Filter):
         # It has room for what it holds; only keys chosen to collide can make it err more often.
         return bool(facts["estimated_error_rate"] > self.error_rate)
 
-    def _shown(self) -> dict[str, tuple[object, object]]:
-        return {"growth": (self._facts()["growth"], LEAST_GROWTH), **super()._shown()}
+    def _repr_fields(self) -> dict[str, tuple[object, object]]:
+        return {"growth": (self._facts()["growth"], LEAST_GROWTH), **super()._repr_fields()}
 
     def info(self) -> dict[str, Any]:
         """All that is known about the filter, ready for JSON."""

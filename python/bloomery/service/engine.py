@@ -295,7 +295,7 @@ class _EntryShelf:
             entry.name,
             _UNREADY if filter is None else filter,
             entry.id,
-            door=entry.settings.get("door", "bf"),
+            family=entry.settings.get("door", "bf"),
             items=entry.items,
             limit=limit,
             full=f"this filter {refusal(entry)}" if asked else _NON_SCALING,

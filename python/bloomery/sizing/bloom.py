@@ -258,7 +258,7 @@ def _check_num_hashes(value: object, layout: Layout) -> int:
 @lru_cache(maxsize=1024)
 def _plan(capacity: int, rate: float, layout: Layout, num_hashes: int | None) -> Plan:
     if layout == "classic":
-        return _made(capacity, rate, layout, *_classic_shape(capacity, rate, num_hashes), 0)
+        return _plan_of(capacity, rate, layout, *_classic_shape(capacity, rate, num_hashes), 0)
     lines_per_key, k, load = _shape(rate, num_hashes)
 
     def too_high(lines: int) -> bool:
@@ -268,7 +268,7 @@ def _plan(capacity: int, rate: float, layout: Layout, num_hashes: int | None) ->
     # The load is the limit of many lines, so the guess is a few lines off: two lines that
     # coincide ask for more, as do keys enough for their hashes to collide.
     lines = 1 + last_true(too_high, capacity / load, 1, MAX_MEMORY // LINE_BYTES)
-    return _made(capacity, rate, layout, lines * LINE_BITS, k, lines_per_key)
+    return _plan_of(capacity, rate, layout, lines * LINE_BITS, k, lines_per_key)
 
 
 @lru_cache(maxsize=256)
@@ -313,7 +313,7 @@ def _classic_hashes(num_bits: int, capacity: int) -> int:
     return min(30, max(1, round(num_bits / capacity * math.log(2))))
 
 
-def _made(
+def _plan_of(
     capacity: int, rate: float, layout: Layout, num_bits: int, num_hashes: int, lines_per_key: int
 ) -> Plan:
     nbytes = -(-num_bits // LINE_BITS) * LINE_BYTES
@@ -336,7 +336,7 @@ def _in_memory(wanted: Plan, lines: int) -> Plan:
         )
     w = wanted
     num_bits = lines * LINE_BITS
-    return _made(w.capacity, w.error_rate, w.layout, num_bits, w.num_hashes, w.lines_per_key)
+    return _plan_of(w.capacity, w.error_rate, w.layout, num_bits, w.num_hashes, w.lines_per_key)
 
 
 def _most_keys(rate: float, lines: int, layout: Layout, num_hashes: int | None) -> Plan:
@@ -363,7 +363,7 @@ def _most_keys(rate: float, lines: int, layout: Layout, num_hashes: int | None) 
             f"{lines * LINE_BYTES:,} bytes of memory hold no key at error_rate {rate:g} with"
             f" {k} hashes: give more memory, or other hashes"
         )
-    return _made(capacity, rate, layout, num_bits, k, lines_per_key)
+    return _plan_of(capacity, rate, layout, num_bits, k, lines_per_key)
 
 
 def _lowest_rate(capacity: int, lines: int, layout: Layout, num_hashes: int | None) -> Plan:
@@ -377,7 +377,7 @@ def _lowest_rate(capacity: int, lines: int, layout: Layout, num_hashes: int | No
     rates = {s: expected_error_rate(layout, num_bits, s[1], s[0], capacity) for s in shapes}
     if min(rates.values()) < MIN_ERROR_RATE:  # memory to spare: no more hashes than that takes
         shapes = [s for s in shapes if rates[s] <= MIN_ERROR_RATE]
-        return _made(capacity, MIN_ERROR_RATE, layout, num_bits, *shapes[0][::-1])
+        return _plan_of(capacity, MIN_ERROR_RATE, layout, num_bits, *shapes[0][::-1])
     shape = min(shapes, key=rates.__getitem__)
     if shape[0] == 2 and _shape(rates[shape], num_hashes)[0] == 1:  # one line serves as well
         shape = min((s for s in shapes if s[0] == 1), key=rates.__getitem__)
@@ -388,7 +388,7 @@ def _lowest_rate(capacity: int, lines: int, layout: Layout, num_hashes: int | No
             + (f" with {num_hashes} hashes" if num_hashes else "")
             + f" give an error rate of {expected:.3g}, above {MAX_ERROR_RATE:g}: give more memory"
         )
-    return _made(capacity, expected, layout, num_bits, shape[1], shape[0])
+    return _plan_of(capacity, expected, layout, num_bits, shape[1], shape[0])
 
 
 def _percent(rate: float) -> str:

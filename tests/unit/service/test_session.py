@@ -17,7 +17,7 @@ def shelf() -> _native.Shelf:
     made.put(b"plain", BloomFilter(1000, 0.01), 1)
     made.put(b"growing", ScalableBloomFilter(100, 0.01), 2)
     made.put(b"short", BloomFilter(1000, 0.01), 3, limit=30)
-    made.put(b"cells", CuckooFilter(1000, 0.01), 4, door="cf")
+    made.put(b"cells", CuckooFilter(1000, 0.01), 4, family="cf")
     return made
 
 

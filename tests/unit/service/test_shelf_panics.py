@@ -21,7 +21,7 @@ from unit.service.inside import running
 def test_the_shelf_never_says_no(kind: str) -> None:
     """A key that was added may be nowhere now: to say "definitely not" would be a lie."""
     shelf, filter = _native.Shelf(), made(kind)
-    shelf.put(b"broken", filter, 1, door="cf" if kind == "cuckoo" else "bf")
+    shelf.put(b"broken", filter, 1, family="cf" if kind == "cuckoo" else "bf")
     assert shelf.contains(b"broken", KEYS) == b"\x01" * len(KEYS)
     assert shelf.count(b"broken", KEYS[0]) == 1
     panic(filter, False)

@@ -1,4 +1,4 @@
-//! Many keys in one call: finds the door a batch comes through, and what its mask looks like.
+//! Many keys in one call: finds what kind of batch it is, and what its mask looks like.
 
 use std::alloc::{Layout, alloc_zeroed};
 use std::convert::Infallible;
@@ -124,7 +124,7 @@ pub trait Inside {
     }
 }
 
-/// Takes every key of the batch, through whichever door it comes.
+/// Takes every key of the batch, whatever kind of batch it is.
 pub fn run(target: &mut impl Target, keys: &Bound<'_, PyAny>, options: &Options) -> PyResult<Mask> {
     let py = keys.py();
     let hasher = &target.hasher();

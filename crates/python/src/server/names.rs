@@ -26,7 +26,7 @@ const STARVED: Duration = Duration::from_secs(1);
 
 /// Whose commands a filter answers to.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub enum Door {
+pub enum CommandFamily {
     Bf,
     Cf,
 }
@@ -34,7 +34,7 @@ pub enum Door {
 pub struct Entry {
     pub id: u64,
     pub filter: AnyFilter,
-    pub door: Door,
+    pub family: CommandFamily,
     /// Keys that were new when they were added.
     pub items: u64,
     /// How many of those it takes at most.

@@ -3,7 +3,7 @@
 use bloomery_core::kind::Refusal;
 
 use crate::errors::LATER;
-use crate::server::names::{Door, NO_ROOM};
+use crate::server::names::{CommandFamily, NO_ROOM};
 use crate::server::usual::Act;
 
 #[derive(Default)]
@@ -27,9 +27,9 @@ impl Output {
 
     /// The answer to one key.
     #[inline(always)]
-    pub fn answer(&mut self, door: Door, value: u8) {
+    pub fn answer(&mut self, family: CommandFamily, value: u8) {
         if value == NO_ROOM {
-            return self.error(&text(door, &Refusal::NoMemory(0)));
+            return self.error(&text(family, &Refusal::NoMemory(0)));
         }
         self.boolean(value);
     }
@@ -61,7 +61,7 @@ impl Output {
     #[inline(always)]
     pub fn answers(
         &mut self,
-        door: Door,
+        family: CommandFamily,
         several: bool,
         answers: &[u8],
         result: Result<(), Refusal>,
@@ -70,21 +70,21 @@ impl Output {
         if several {
             self.number(b'*', answers.len() as u64 + u64::from(refusal.is_some()));
         }
-        answers.iter().for_each(|value| self.answer(door, *value));
+        answers.iter().for_each(|value| self.answer(family, *value));
         if let Some(refusal) = refusal {
-            self.error(&text(door, &refusal));
+            self.error(&text(family, &refusal));
         }
     }
 }
 
 /// What RedisBloom says.
 #[cold]
-pub fn text(door: Door, refusal: &Refusal) -> String {
-    match (door, refusal) {
-        (Door::Bf, Refusal::NoMemory(_)) => "ERR problem inserting into filter".into(),
-        (Door::Bf, Refusal::Full(message)) => format!("ERR {message}"),
-        (Door::Cf, Refusal::NoMemory(_)) => "ERR Insufficient memory".into(),
-        (Door::Cf, Refusal::Full(message)) => message.clone(),
+pub fn text(family: CommandFamily, refusal: &Refusal) -> String {
+    match (family, refusal) {
+        (CommandFamily::Bf, Refusal::NoMemory(_)) => "ERR problem inserting into filter".into(),
+        (CommandFamily::Bf, Refusal::Full(message)) => format!("ERR {message}"),
+        (CommandFamily::Cf, Refusal::NoMemory(_)) => "ERR Insufficient memory".into(),
+        (CommandFamily::Cf, Refusal::Full(message)) => message.clone(),
         (_, Refusal::Never(message)) => format!("ERR {message}"),
         (_, Refusal::Later) => format!("ERR {LATER}"),
     }

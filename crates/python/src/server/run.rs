@@ -6,7 +6,7 @@ use std::ops::Range;
 use bloomery_core::resp::Parser;
 use pyo3::prelude::*;
 
-use crate::server::names::{Door, Names, failed};
+use crate::server::names::{CommandFamily, Names, failed};
 use crate::server::output::{Output, text};
 use crate::server::usual::Act;
 
@@ -15,7 +15,7 @@ const MOST: usize = 512;
 
 #[derive(Default)]
 pub struct Run {
-    doing: Option<(Act, Door)>,
+    doing: Option<(Act, CommandFamily)>,
     name: Vec<u8>,
     /// Where the keys lie in what the client sent.
     keys: Vec<Range<usize>>,
@@ -26,7 +26,7 @@ impl Run {
     #[inline(always)]
     pub fn joins(
         &mut self,
-        doing: (Act, Door),
+        doing: (Act, CommandFamily),
         parser: &Parser,
         command: &[u8],
         at: usize,
@@ -46,20 +46,20 @@ impl Run {
     pub fn begins(
         &mut self,
         py: Python<'_>,
-        doing: (Act, Door),
+        doing: (Act, CommandFamily),
         names: &mut Names,
         parser: &Parser,
         command: &[u8],
         at: usize,
     ) -> bool {
-        let (act, door) = doing;
+        let (act, family) = doing;
         let name = parser.argument(command, 1);
         if !matches!(act, Act::Contains | Act::Add)
             || (names.refusing && act == Act::Add)
             || names.is_locked(name)
             || !names.get(name).is_some_and(|entry| {
                 let slow = || entry.filter.is_slow(py) || entry.needs_room(py, MOST);
-                entry.door == door && !entry.loading && !(act == Act::Add && slow())
+                entry.family == family && !entry.loading && !(act == Act::Add && slow())
             })
             || !self.push(parser, at)
         {
@@ -81,7 +81,7 @@ impl Run {
     /// Does what waits, and replies to each command.
     #[inline(always)]
     pub fn end(&mut self, py: Python<'_>, names: &mut Names, input: &[u8], output: &mut Output) {
-        let Some((act, door)) = self.doing.take() else { return };
+        let Some((act, family)) = self.doing.take() else { return };
         let (entry, mut work) = names.split(&self.name);
         let keys = self.keys.drain(..);
         // It was there when the run began, and nobody else has had the shelf since.
@@ -93,11 +93,11 @@ impl Run {
                 _ => entry.add(py, &mut work),
             };
             for answer in work.answers.iter() {
-                output.one(act, |output| output.answer(door, *answer));
+                output.one(act, |output| output.answer(family, *answer));
             }
             let Err(refusal) = result else { return };
             // One was refused; each of those behind it is a command of its own.
-            output.one(act, |output| output.error(&text(door, &refusal)));
+            output.one(act, |output| output.error(&text(family, &refusal)));
             let done = (work.answers.len() + 1) * entry.filter.width();
             work.hashes.drain(..done.min(work.hashes.len()));
             work.answers.clear();

@@ -14,7 +14,7 @@ use pyo3::types::{PyBytes, PyList};
 
 use crate::errors::{LATER, error, invalid};
 use crate::server::any_filter::{AnyFilter, MOST_LAYERS};
-use crate::server::names::{Door, Entry, Names, Noted, Work, failed};
+use crate::server::names::{CommandFamily, Entry, Names, Noted, Work, failed};
 
 #[pyclass(frozen, module = "bloomery._native")]
 #[derive(Default)]
@@ -96,7 +96,7 @@ impl Shelf {
 
     /// Gives a name to a filter, or to another in place of the one that had it.
     #[pyo3(signature = (
-        name, filter, id, *, door="bf", items=0, limit=None, full="full", mark=None, loading=false,
+        name, filter, id, *, family="bf", items=0, limit=None, full="full", mark=None, loading=false,
         followed=false
     ))]
     #[expect(clippy::too_many_arguments, reason = "private: service/engine.py is the only caller")]
@@ -106,7 +106,7 @@ impl Shelf {
         name: &[u8],
         filter: &Bound<'_, PyAny>,
         id: u64,
-        door: &str,
+        family: &str,
         items: u64,
         limit: Option<u64>,
         full: &str,
@@ -119,7 +119,7 @@ impl Shelf {
         let entry = Entry {
             id,
             filter,
-            door: if door == "cf" { Door::Cf } else { Door::Bf },
+            family: if family == "cf" { CommandFamily::Cf } else { CommandFamily::Bf },
             items,
             limit: limit.unwrap_or(u64::MAX),
             full: full.to_owned(),

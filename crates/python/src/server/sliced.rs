@@ -6,7 +6,7 @@ use bloomery_core::resp::Parser;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
-use crate::server::names::{Door, Entry, Names, failed};
+use crate::server::names::{CommandFamily, Entry, Names, failed};
 use crate::server::output::{Output, text};
 use crate::server::usual::{Act, usual};
 
@@ -31,7 +31,7 @@ pub enum Sliced {
     /// Keys of a filter, which had this number when they came; None: there was none.
     Keys {
         act: Act,
-        door: Door,
+        family: CommandFamily,
         id: Option<u64>,
         done: usize,
         replies: Output,
@@ -49,15 +49,15 @@ impl Sliced {
         output: &Output,
         seen: bool,
     ) -> Sliced {
-        if let Some((act, door, true)) = usual(parser.argument(command, 0)).filter(|_| !seen) {
+        if let Some((act, family, true)) = usual(parser.argument(command, 0)).filter(|_| !seen) {
             let entry = names.get(parser.argument(command, 1));
-            let entry = entry.filter(|entry| entry.door == door);
+            let entry = entry.filter(|entry| entry.family == family);
             let loading = entry.as_ref().is_some_and(|entry| entry.loading);
             let grows = |entry: &&mut Entry| act.writes() && entry.needs_room(py, parser.len());
             let id = entry.filter(|entry| !grows(entry)).map(|entry| entry.id);
             if !loading && (id.is_some() || !act.writes()) {
                 let replies = Output { resp3: output.resp3, ..Output::default() };
-                return Sliced::Keys { act, door, id, done: 0, replies };
+                return Sliced::Keys { act, family, id, done: 0, replies };
             }
         }
         Sliced::Words(Vec::new())
@@ -85,8 +85,8 @@ impl Sliced {
                     return Progress::More;
                 }
             },
-            Sliced::Keys { act, door, id, done, replies } => {
-                let (act, door) = (*act, *door);
+            Sliced::Keys { act, family, id, done, replies } => {
+                let (act, family) = (*act, *family);
                 let name = parser.argument(command, 1);
                 let refusal = loop {
                     let next = 2 + *done;
@@ -98,7 +98,8 @@ impl Sliced {
                     }
                     let refusing = names.refusing && act.writes();
                     let (entry, mut work) = names.split(name);
-                    let now = entry.as_ref().filter(|entry| entry.door == door && !entry.loading);
+                    let now =
+                        entry.as_ref().filter(|entry| entry.family == family && !entry.loading);
                     if now.map(|entry| entry.id) != *id || refusing {
                         let why = "ERR the filter was dropped, or the log cannot be written";
                         output.one(act, |output| output.error(why));
@@ -120,7 +121,7 @@ impl Sliced {
                             Ok(())
                         }
                     };
-                    work.answers.iter().for_each(|answer| replies.answer(door, *answer));
+                    work.answers.iter().for_each(|answer| replies.answer(family, *answer));
                     *done += work.answers.len();
                     if let Err(refusal) = result {
                         break Some(refusal);
@@ -133,7 +134,7 @@ impl Sliced {
                     output.number(b'*', *done as u64 + u64::from(refusal.is_some()));
                     output.bytes.append(&mut replies.bytes);
                     if let Some(refusal) = refusal {
-                        output.error(&text(door, &refusal));
+                        output.error(&text(family, &refusal));
                     }
                 });
                 Progress::Done

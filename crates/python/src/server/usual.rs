@@ -4,7 +4,7 @@ use bloomery_core::kind::Refusal;
 use bloomery_core::resp::Parser;
 use pyo3::prelude::*;
 
-use crate::server::names::{Door, Entry, Names, Work, failed};
+use crate::server::names::{CommandFamily, Entry, Names, Work, failed};
 use crate::server::output::Output;
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -24,37 +24,37 @@ impl Act {
     }
 }
 
-/// The usual commands: what to do, by whose door, and with how many keys.
+/// The usual commands: what to do, of which family of commands, and with how many keys.
 #[inline(always)]
-pub fn usual(name: &[u8]) -> Option<(Act, Door, bool)> {
+pub fn usual(name: &[u8]) -> Option<(Act, CommandFamily, bool)> {
     let mut upper = [0u8; 10];
     let upper = upper.get_mut(..name.len())?;
     upper.copy_from_slice(name);
     upper.make_ascii_uppercase();
     Some(match &*upper {
-        b"BF.EXISTS" => (Act::Contains, Door::Bf, false),
-        b"BF.ADD" => (Act::Add, Door::Bf, false),
-        b"BF.MEXISTS" => (Act::Contains, Door::Bf, true),
-        b"BF.MADD" => (Act::Add, Door::Bf, true),
-        b"BF.DEL" => (Act::Remove, Door::Bf, false),
-        b"CF.EXISTS" => (Act::Contains, Door::Cf, false),
-        b"CF.ADD" => (Act::Add, Door::Cf, false),
-        b"CF.ADDNX" => (Act::AddNew, Door::Cf, false),
-        b"CF.MEXISTS" => (Act::Contains, Door::Cf, true),
-        b"CF.DEL" => (Act::Remove, Door::Cf, false),
-        b"CF.COUNT" => (Act::Count, Door::Cf, false),
+        b"BF.EXISTS" => (Act::Contains, CommandFamily::Bf, false),
+        b"BF.ADD" => (Act::Add, CommandFamily::Bf, false),
+        b"BF.MEXISTS" => (Act::Contains, CommandFamily::Bf, true),
+        b"BF.MADD" => (Act::Add, CommandFamily::Bf, true),
+        b"BF.DEL" => (Act::Remove, CommandFamily::Bf, false),
+        b"CF.EXISTS" => (Act::Contains, CommandFamily::Cf, false),
+        b"CF.ADD" => (Act::Add, CommandFamily::Cf, false),
+        b"CF.ADDNX" => (Act::AddNew, CommandFamily::Cf, false),
+        b"CF.MEXISTS" => (Act::Contains, CommandFamily::Cf, true),
+        b"CF.DEL" => (Act::Remove, CommandFamily::Cf, false),
+        b"CF.COUNT" => (Act::Count, CommandFamily::Cf, false),
         _ => return None,
     })
 }
 
 /// The usual commands of one key.
 #[inline(always)]
-pub fn one_key(parser: &Parser, command: &[u8]) -> Option<(Act, Door)> {
+pub fn one_key(parser: &Parser, command: &[u8]) -> Option<(Act, CommandFamily)> {
     if parser.len() != 3 {
         return None;
     }
-    let (act, door, several) = usual(parser.argument(command, 0))?;
-    (!several).then_some((act, door))
+    let (act, family, several) = usual(parser.argument(command, 0))?;
+    (!several).then_some((act, family))
 }
 
 /// Does a usual command, its arguments being those of the parser; false if Python must see it: it
@@ -68,7 +68,7 @@ pub fn run(
     output: &mut Output,
 ) -> bool {
     let name = parser.argument(input, 0);
-    let Some((act, door, several)) = usual(name) else {
+    let Some((act, family, several)) = usual(name) else {
         if parser.len() == 1 && name.eq_ignore_ascii_case(b"PING") {
             output.bytes.extend_from_slice(b"+PONG\r\n");
             return true;
@@ -84,12 +84,12 @@ pub fn run(
         return false;
     }
     let (entry, mut work) = names.split(parser.argument(input, 1));
-    let Some(entry) = entry.filter(|entry| entry.door == door) else {
-        // What is not there, or answers to another door, holds no key.
+    let Some(entry) = entry.filter(|entry| entry.family == family) else {
+        // What is not there, or answers to another family, holds no key.
         match act {
             Act::Contains => {
                 work.answers.resize(arguments - 2, 0);
-                output.answers(door, several, work.answers, Ok(()));
+                output.answers(family, several, work.answers, Ok(()));
             }
             Act::Count => output.number(b':', 0),
             _ => {}
@@ -109,14 +109,14 @@ pub fn run(
                 true
             }
             Ok(None) => {
-                output.answers(door, several, work.answers, Ok(()));
+                output.answers(family, several, work.answers, Ok(()));
                 true
             }
             Err(_) => false, // Python will see it too
         };
     }
     let result = change(py, entry, &mut work, act);
-    output.one(act, |output| output.answers(door, several, work.answers, result));
+    output.one(act, |output| output.answers(family, several, work.answers, result));
     true
 }
 

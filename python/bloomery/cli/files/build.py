@@ -147,7 +147,7 @@ def build(
             delimiter=delimiter,
         )
         try:
-            with _told(rows, out, progress):
+            with _resume_hint(rows, out, progress):
                 built = building.build(
                     rows,
                     out,
@@ -185,8 +185,8 @@ def _closing(progress: RowProgress) -> Iterator[None]:
 
 
 @contextmanager
-def _told(rows: Any, out: str, progress: RowProgress) -> Iterator[None]:
-    """Whoever is told that it stopped is told whether it can go on."""
+def _resume_hint(rows: Any, out: str, progress: RowProgress) -> Iterator[None]:
+    """Add to what stopped the build whether it can be resumed, and how."""
     try:
         yield
     except (SignalInterrupt, BloomeryError, OSError) as failure:

@@ -23,13 +23,13 @@ _NO_LOCKS = {errno.ENOLCK, errno.ENOTSUP, errno.EINVAL, errno.ENOSYS}
 
 def load(path: str) -> BloomFilter:
     """The plain filter in a file; a missing file says how to make one."""
-    with _made(path):
+    with _create_hint(path):
         return BloomFilter.load(path)
 
 
 def load_any(path: str, *, mmap: bool = False) -> AnyFilter:
     """The filter in a file, of whatever kind."""
-    with _made(path):
+    with _create_hint(path):
         filter = open_filter(path, mmap=mmap)
         if isinstance(filter, FilterBank):
             raise errors.IncompatibleFilters(
@@ -47,12 +47,12 @@ def load_any(path: str, *, mmap: bool = False) -> AnyFilter:
 
 def describe(path: str) -> dict[str, Any]:
     """All that is known about a filter."""
-    with _made(path):
+    with _create_hint(path):
         return open_filter(path, mmap=True).info()
 
 
 @contextmanager
-def _made(path: str) -> Iterator[None]:
+def _create_hint(path: str) -> Iterator[None]:
     try:
         yield
     except FileNotFoundError as failure:
@@ -77,7 +77,7 @@ def _lock(path: str) -> int | None:
         return None
     told = False
     while True:
-        with _made(path):
+        with _create_hint(path):
             fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         try:
             try:
