@@ -1,16 +1,13 @@
-"""The command is tested as people run it, `python -m bloomery` in a process of its own; most
-tests have that forked from one that has imported all (zygote.py)."""
+"""The command is tested as people run it: `python -m bloomery` in a process of its own."""
 
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-
-from unit.cli import zygote
 
 COMMAND = [sys.executable, "-m", "bloomery"]
 Run = Callable[..., subprocess.CompletedProcess[bytes]]
@@ -22,22 +19,8 @@ def environment(**extra: str) -> dict[str, str]:
     return {**kept, "COLUMNS": "120", "NO_COLOR": "1", **extra}
 
 
-@pytest.fixture(scope="session")
-def forked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[str]]:
-    """The words that run the command by a fork."""
-    place = str(tmp_path_factory.mktemp("zygote") / "socket")
-    start = [sys.executable, zygote.__file__, "tend", place]
-    pipe = subprocess.PIPE
-    with subprocess.Popen(start, env=environment(), stdin=pipe, stdout=pipe) as process:
-        assert process.stdout is not None
-        assert process.stdout.readline() == b"ready\n"
-        yield [sys.executable, "-I", "-S", zygote.__file__, "run", place]
-        assert process.stdin is not None
-        process.stdin.close()
-
-
 @pytest.fixture
-def run(tmp_path: Path, forked: list[str]) -> Run:
+def run(tmp_path: Path) -> Run:
     """Run the command in an empty folder; stderr is never a traceback."""
 
     def call(
@@ -49,7 +32,7 @@ def run(tmp_path: Path, forked: list[str]) -> Run:
             options["input"] = stdin
         options.setdefault("stdout", subprocess.PIPE)
         done = subprocess.run(
-            [*(forked if options.keys() <= {"input", "stdin", "stdout"} else COMMAND), *args],
+            [*COMMAND, *args],
             stderr=subprocess.PIPE,
             cwd=tmp_path,
             env=environment(),
