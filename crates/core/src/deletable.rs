@@ -1,4 +1,4 @@
-//! Bits in regions, each with a flag that says that keys have met there. A bit in a region without
+//! Bits in regions, each with a flag that says that keys collided there. A bit in a region without
 //! the flag belongs to one key alone, so that key can take it back; that is enough to be gone.
 //!
 //! A region is its bits and, above them, its flag: 4, 8, 16 or 32 bits in all. A key that finds one

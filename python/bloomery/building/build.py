@@ -29,7 +29,7 @@ _SHARE = 0.1
 
 @dataclass(frozen=True)
 class Built:
-    """What came of it."""
+    """The result of a build."""
 
     filter: AnyFilter
     rows: int

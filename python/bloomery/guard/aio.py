@@ -60,7 +60,7 @@ class AsyncGuard:
     def __repr__(self) -> str:
         return f"<{type(self).__name__} of {self.filter!r}>"
 
-    # ResilientSource.
+    # Asking.
 
     async def get(self, key: Key) -> Answer:
         """Is the key there, and what is its value?"""

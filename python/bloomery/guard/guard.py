@@ -63,7 +63,7 @@ class Guard:
     def __repr__(self) -> str:
         return f"<{type(self).__name__} of {self.filter!r}>"
 
-    # ResilientSource.
+    # Asking.
 
     def get(self, key: Key) -> Answer:
         """Is the key there, and what is its value?"""

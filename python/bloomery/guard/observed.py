@@ -22,7 +22,7 @@ from typing import Any
 from bloomery.filters.bloom import BloomFilter
 from bloomery.filters.cuckoo import CuckooFilter
 from bloomery.guard.sources.breaker import Breaker
-from bloomery.sizing.intervals import interval
+from bloomery.sizing.intervals import wilson_interval
 
 __all__ = ["Observation", "Observed"]
 
@@ -53,10 +53,10 @@ class Observation:
     @property
     def interval(self) -> tuple[float, float]:
         """Where the true rate is, with a confidence of 95%, whatever is unconfirmed."""
-        low, high = interval(self.keys, self.false_positives)
+        low, high = wilson_interval(self.keys, self.false_positives)
         if self.unconfirmed:
             wrong = self.false_positives + self.unconfirmed
-            high = interval(wrong + self.true_negatives, wrong)[1]
+            high = wilson_interval(wrong + self.true_negatives, wrong)[1]
         return low, high
 
     def surely_above(self, allowed: float) -> bool:

@@ -254,8 +254,8 @@ class Engine:
         return renamed
 
     def gather(self) -> None:
-        """Take what was noted; what was added to a filter that is followed, add to its successor,
-        which is noted in turn."""
+        """Collect the noted operations for the log; repeat adds on the filter that a rebuild is
+        making, which are noted in turn."""
         now = self.state.now
         while records := self.shelf.take_log():
             self._rows += [(now, *record) for record in records]

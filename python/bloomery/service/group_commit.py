@@ -178,8 +178,8 @@ class GroupCommit:
             self._slow_until = time.monotonic() + _AFTER_SNAPSHOT
 
     def _write_here(self) -> errors.LogUnavailable | None:
-        """Write what was noted; what changed nothing is not logged, but what it found may not be in
-        the log either, if there is a problem."""
+        """Write the rows; return the problem, also to commands that changed nothing, since they may
+        have seen what is not in the log."""
         rows, self._rows = self._rows, []
         if rows:
             began = time.monotonic()

@@ -63,14 +63,16 @@ class Parts:
         self.engine = self._open_engine(found)
         self.background = Background(self.engine, defers=node is None)
         on_refuse = partial(log_unavailable, alerts)
-        self.turns = GroupCommit(self.engine, on_refuse, self.background.idle)
+        self.group_commit = GroupCommit(self.engine, on_refuse, self.background.idle)
         if node is not None:
-            node.follow(self.engine, self.turns)
+            node.follow(self.engine, self.group_commit)
         self.lookups = Lookups(self.engine, settings, sources)
         registry = settings.registry or self.data / LOCAL_REGISTRY
         self.publisher = Publisher(self.engine, registry, number)
         self.enforcer = PolicyEnforcer(self.engine, alerts, say)
-        self.sampler = Sampler(self.engine, self.turns, self.lookups, self.publisher, settings, say)
+        self.sampler = Sampler(
+            self.engine, self.group_commit, self.lookups, self.publisher, settings, say
+        )
         self.sampler.on_sample.subscribe(self.enforcer.sampled)
         self.commands = Commands(
             self.engine,
@@ -80,10 +82,10 @@ class Parts:
             store=None if node is None else StoreReads(node),
             sample=self.sampler.last_as_dict,
         )
-        self.rebuilds = Rebuilds(self.commands, self.turns, self.background, say)
+        self.rebuilds = Rebuilds(self.commands, self.group_commit, self.background, say)
         self.snapshots = SnapshotSchedule(
             self.engine,
-            self.turns,
+            self.group_commit,
             alerts,
             settings,
             generation=found.generation,
@@ -94,7 +96,7 @@ class Parts:
         self.audit = Audit(self.data, say)
         self.access = Access(self.data, say, self.audit.note)
         self.server_alerts = ServerAlerts(
-            alerts, self.data, self.engine, self.turns, self.publisher, self.lookups
+            alerts, self.data, self.engine, self.group_commit, self.publisher, self.lookups
         )
         self.server_alerts.start()
 
@@ -121,8 +123,8 @@ class Parts:
     async def tick(self) -> bool:
         """Do what is due each second, and what could not be done before; return whether the users
         were changed."""
-        self.turns.join()
-        await self.turns.retry()
+        self.group_commit.join()
+        await self.group_commit.retry()
         self.enforcer.pass_second()
         self.server_alerts.check()
         self.audit.tick()
@@ -132,18 +134,18 @@ class Parts:
     async def close(self, shutdown: Shutdown, syncing: asyncio.Future[None] | None = None) -> None:
         """Close all parts, whichever of them fails. `syncing` brings the log to the disk."""
         self.access.close()
-        await shutdown.step("what was written last is logged", self.turns.close())
+        await shutdown.step("what was written last is logged", self.group_commit.close())
         if syncing is not None:
             syncing.cancel()
         await shutdown.step("samples are handed over", self.sampler.stop())
         await shutdown.step("look-ups end", self.lookups.stop())
-        await shutdown.step("the last snapshot is made", self.snapshots.last())
+        await shutdown.step("the last snapshot is made", self.snapshots.make_final())
         await shutdown.step("the registry is closed", asyncio.to_thread(self.publisher.close))
         if self.webhook is not None:
             await shutdown.step("the webhook is closed", asyncio.to_thread(self.webhook.close))
         if self.node is not None:  # first: what it does may need the thread of the log
             await shutdown.step("the node leaves", self.node.stop())
-        await shutdown.step("the log's thread ends", asyncio.to_thread(self.turns.stop))
+        await shutdown.step("the log's thread ends", asyncio.to_thread(self.group_commit.stop))
         await shutdown.step("the log is closed", asyncio.to_thread(self.engine.log.close))
         if self.node is not None:
             await shutdown.step("the node lets go", asyncio.to_thread(self.node.close))

@@ -102,7 +102,7 @@ class Server:
             await self.parts.lookups.start(self.say)
             resp = await self._listen(bound)
             background.append(self._repeat(self._tick, "what is due each second failed"))
-            syncing = asyncio.ensure_future(flush_each_second(self.parts.turns, self.say))
+            syncing = asyncio.ensure_future(flush_each_second(self.parts.group_commit, self.say))
             if self.certificate is not None:
                 background.append(asyncio.create_task(self.certificate.watch(self._reload)))
             self.parts.sampler.start()
@@ -181,7 +181,7 @@ class Server:
         parts = self.parts
         self.metrics = Metrics(
             parts.commands,
-            parts.turns,
+            parts.group_commit,
             parts.snapshots,
             parts.publisher,
             parts.sampler,
@@ -199,7 +199,7 @@ class Server:
             input_budget=self.input_budget,
             engine=parts.engine,
             commands=parts.commands,
-            turns=parts.turns,
+            group_commit=parts.group_commit,
             background=parts.background,
             snapshots=parts.snapshots,
             rebuilds=parts.rebuilds,
@@ -225,7 +225,7 @@ class Server:
             input_budget=self.input_budget,
             engine=parts.engine,
             commands=parts.commands,
-            turns=parts.turns,
+            group_commit=parts.group_commit,
             background=parts.background,
             snapshots=parts.snapshots,
             rebuilds=parts.rebuilds,

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 
-__all__ = ["interval"]
+__all__ = ["wilson_interval"]
 
 _Z = 1.959963984540054  # 95% of a normal distribution are within so many deviations
 
 
-def interval(probes: int, hits: int) -> tuple[float, float]:
+def wilson_interval(probes: int, hits: int) -> tuple[float, float]:
     """A 95% confidence interval for the rate of which `hits` of `probes` were seen.
 
     Wilson's, with the correction for continuity (Newcombe 1998): summed exactly, it covers the true

@@ -24,11 +24,11 @@ from waiting import wait_until_async
 async def turning(folder: Path) -> AsyncIterator[GroupCommit]:
     """The turns of an engine on an empty log."""
     engine = Engine(State(), Log(folder))
-    turns = GroupCommit(engine, lambda problem: None)
+    group_commit = GroupCommit(engine, lambda problem: None)
     try:
-        yield turns
+        yield group_commit
     finally:
-        turns.stop()
+        group_commit.stop()
         engine.log.close()
 
 
@@ -37,13 +37,13 @@ def test_a_call_that_is_cancelled_is_passed_over(tmp_path: Path) -> None:
     it is."""
 
     async def main() -> None:
-        async with turning(tmp_path) as turns:
+        async with turning(tmp_path) as group_commit:
             go, done = threading.Event(), []
-            first = turns.call(lambda: go.wait(SOON))
-            second = turns.call(lambda: done.append("second"))
+            first = group_commit.call(lambda: go.wait(SOON))
+            second = group_commit.call(lambda: done.append("second"))
             second.cancel()
             await asyncio.wait([second])  # a cancel reaches what waits in the next round
-            third = turns.call(lambda: done.append("third"))
+            third = group_commit.call(lambda: done.append("third"))
             go.set()
             assert await asyncio.wait_for(first, SOON)
             await asyncio.wait_for(third, SOON)
@@ -56,29 +56,29 @@ def test_a_call_that_is_cancelled_has_the_log_until_it_ends(tmp_path: Path) -> N
     """While a call still runs that nobody waits for, the loop does not write the log beside it."""
 
     async def main() -> None:
-        async with turning(tmp_path) as turns:
+        async with turning(tmp_path) as group_commit:
             begun, go, writers = threading.Event(), threading.Event(), []
-            write = turns.engine.log.write
+            write = group_commit.engine.log.write
 
             def watched(rows: object) -> None:
                 writers.append((threading.current_thread() is threading.main_thread(), go.is_set()))
                 write(rows)  # type: ignore[arg-type]
 
-            turns.engine.log.write = watched  # type: ignore[method-assign]
+            group_commit.engine.log.write = watched  # type: ignore[method-assign]
 
             def work() -> None:
                 begun.set()
                 go.wait(SOON)
 
-            call = turns.call(work)
+            call = group_commit.call(work)
             assert await wait_until_async(begun.is_set)
             call.cancel()
             await asyncio.sleep(0)
-            logged = asyncio.ensure_future(turns.logged())
-            turns.join()
+            logged = asyncio.ensure_future(group_commit.logged())
+            group_commit.join()
             settings = {"kind": "bloom", "capacity": 10, "error_rate": 0.01}
-            turns.engine.create(Op.CREATE, fields(name="a", settings=settings))
-            assert await wait_until_async(lambda: turns._committing or writers)
+            group_commit.engine.create(Op.CREATE, fields(name="a", settings=settings))
+            assert await wait_until_async(lambda: group_commit._committing or writers)
             go.set()
             await asyncio.wait_for(logged, SOON)
             assert writers == [(False, True)]
@@ -93,10 +93,10 @@ def test_a_call_that_fails_is_told(tmp_path: Path) -> None:
         raise SystemExit(3)
 
     async def main() -> None:
-        async with turning(tmp_path) as turns:
+        async with turning(tmp_path) as group_commit:
             with pytest.raises(BaseException, match="3"):
-                await turns.call(fail)
-            assert await asyncio.wait_for(turns.call(lambda: 7), SOON) == 7
+                await group_commit.call(fail)
+            assert await asyncio.wait_for(group_commit.call(lambda: 7), SOON) == 7
 
     asyncio.run(main())
 
@@ -105,30 +105,30 @@ def test_frozen(tmp_path: Path) -> None:
     """While it is frozen nothing is written, and a retry does not thaw it; then all goes on."""
 
     async def main() -> None:
-        async with turning(tmp_path) as turns:
+        async with turning(tmp_path) as group_commit:
             settings = {"kind": "bloom", "capacity": 10, "error_rate": 0.01}
             create = fields(name="a", settings=settings)
             why = errors.LogUnavailable("frozen")
-            async with turns.frozen(why):
-                assert not await turns.retry()
+            async with group_commit.frozen(why):
+                assert not await group_commit.retry()
                 with pytest.raises(errors.LogUnavailable, match="frozen"):
-                    turns.engine.create(Op.CREATE, create)
-            turns.join()
-            turns.engine.create(Op.CREATE, create)
-            await turns.logged()
-            at = turns.engine.clock.now() + 0.1
-            turns.engine.change(Op.EXPIRE, 1, fields(at=at))
-            await turns.logged()
-            async with turns.frozen(why):  # what expires meanwhile is there until it ends
-                assert await wait_until_async(lambda: turns.engine.clock.now() > at)
-                assert turns.engine.find(b"a") is not None
+                    group_commit.engine.create(Op.CREATE, create)
+            group_commit.join()
+            group_commit.engine.create(Op.CREATE, create)
+            await group_commit.logged()
+            at = group_commit.engine.clock.now() + 0.1
+            group_commit.engine.change(Op.EXPIRE, 1, fields(at=at))
+            await group_commit.logged()
+            async with group_commit.frozen(why):  # what expires meanwhile is there until it ends
+                assert await wait_until_async(lambda: group_commit.engine.clock.now() > at)
+                assert group_commit.engine.find(b"a") is not None
                 await asyncio.sleep(0)
-                assert turns.engine.state.filters
-            assert turns.engine.find(b"a") is None
-            turns.engine.refuse(why)  # as by a full disk
+                assert group_commit.engine.state.filters
+            assert group_commit.engine.find(b"a") is None
+            group_commit.engine.refuse(why)  # as by a full disk
             with pytest.raises(errors.LogUnavailable, match="frozen"):
-                async with turns.frozen(errors.LogUnavailable("another")):
+                async with group_commit.frozen(errors.LogUnavailable("another")):
                     pass
-            assert turns.engine.problem is why
+            assert group_commit.engine.problem is why
 
     asyncio.run(main())

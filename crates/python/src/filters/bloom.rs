@@ -170,7 +170,7 @@ impl Bloom {
         (set, bits, rate)
     }
 
-    /// How full it is; how many keys that makes is asked of `sizing.py`.
+    /// How full it is; how many keys that makes is asked of `sizing`.
     pub fn figures(&self, look: Look) -> Figures {
         let (set, bits, error_rate) = self.fill(look);
         Figures { count: f64::NAN, error_rate, fill_ratio: set as f64 / bits as f64 }

@@ -91,7 +91,7 @@ impl Names {
         !self.locked.is_empty() && self.locked.contains(name)
     }
 
-    /// Both at once, which the borrow checker does not see to be apart through `get`.
+    /// Borrows an entry and the work buffers together, which the borrow checker refuses through `get`.
     #[inline(always)]
     pub fn split(&mut self, name: &[u8]) -> (Option<&mut Entry>, Work<'_>) {
         let Names { entries, log, marked, hashes, answers, .. } = self;

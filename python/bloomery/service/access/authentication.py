@@ -144,13 +144,15 @@ class Access:
         whose = f"user {name[:64]}"
         known = name if name in self._users else None
         try:
-            async with contextlib.AsyncExitStack() as turns:
-                await turns.enter_async_context(self._throttle.turn(where, throttle.ADDRESS))
+            async with contextlib.AsyncExitStack() as group_commit:
+                await group_commit.enter_async_context(self._throttle.turn(where, throttle.ADDRESS))
                 if (name, where) not in self._places:
-                    await turns.enter_async_context(
+                    await group_commit.enter_async_context(
                         self._throttle.turn(whose, throttle.USER, where)
                     )
-                await turns.enter_async_context(self._throttle.turn("all", throttle.HASHING, where))
+                await group_commit.enter_async_context(
+                    self._throttle.turn("all", throttle.HASHING, where)
+                )
                 account = self._users.get(name)
                 right = await self._verify(account, password)
                 if account is None or account.disabled or not right:

@@ -12,10 +12,10 @@ from bloomery.service.observe.logs import Say
 __all__ = ["flush_each_second"]
 
 
-async def flush_each_second(turns: GroupCommit, say: Say) -> None:
+async def flush_each_second(group_commit: GroupCommit, say: Say) -> None:
     """Flush the log until cancelled. In a thread of its own: replies may wait for it, which must
     not wait for other threads' work."""
-    log, folding = turns.engine.log, None
+    log, folding = group_commit.engine.log, None
     thread = ThreadPoolExecutor(1, "bloomery-flush")
     try:
         while True:
@@ -23,10 +23,10 @@ async def flush_each_second(turns: GroupCommit, say: Say) -> None:
             try:
                 await asyncio.get_running_loop().run_in_executor(thread, log.flush)
             except errors.LogUnavailable as problem:
-                turns.refuse(problem)
+                group_commit.refuse(problem)
             except Exception as problem:  # noqa: BLE001  # there is a next second
                 say("the log was not brought to the disk", level="error", problem=problem)
-            turns.flushed()
+            group_commit.flushed()
             if log.unclosed and (folding is None or folding.done()):
                 folding = asyncio.ensure_future(asyncio.to_thread(log.fold))
     finally:

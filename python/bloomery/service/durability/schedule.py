@@ -35,7 +35,7 @@ class SnapshotSchedule:
     def __init__(
         self,
         engine: Engine,
-        turns: GroupCommit,
+        group_commit: GroupCommit,
         alerts: Alerts,
         settings: Settings,
         *,
@@ -45,7 +45,7 @@ class SnapshotSchedule:
     ) -> None:
         """`generation` is that of the last snapshot, after which so many rows of the log were
         `replayed` at the start. `disabled`: make none, as on a node, whose filters are in Redis."""
-        self._engine, self._turns, self._alerts = engine, turns, alerts
+        self._engine, self._group_commit, self._alerts = engine, group_commit, alerts
         self._settings, self._data = settings, Path(settings.data)
         self._disabled = disabled
         self.generation = generation  # of the last one
@@ -72,7 +72,7 @@ class SnapshotSchedule:
         if self._task is None or self._task.done():
             self._tried = time.monotonic()
             self._waited_for = self._ending
-            self._turns.snapshot(running=True)
+            self._group_commit.snapshot(running=True)
             self._task = asyncio.create_task(self._make())
             self._task.add_done_callback(self._finished)
         return self._task
@@ -84,7 +84,7 @@ class SnapshotSchedule:
                 await asyncio.shield(self._hurry())
         await asyncio.shield(self._hurry())
 
-    async def last(self) -> None:
+    async def make_final(self) -> None:
         """Make the last snapshot, unless nothing has changed since the one before."""
         self._ending = True
         if self.running:
@@ -131,7 +131,7 @@ class SnapshotSchedule:
         """Begin a segment, and close those before, so that another may read them; its number, and
         the last row before it."""
         log = self._engine.log
-        number, seq = await self._turns.call(lambda: (log.cut(), log.seq))
+        number, seq = await self._group_commit.call(lambda: (log.cut(), log.seq))
         self._segment = number
         await asyncio.to_thread(log.sync)
         return number, seq
@@ -145,7 +145,7 @@ class SnapshotSchedule:
         problem = errors.LogUnavailable(
             "all filters are being written anew, since their files were damaged: try again"
         )
-        async with self._turns.frozen(problem):
+        async with self._group_commit.frozen(problem):
             number, seq = await self._cut()
             for entry in engine.state.filters.values():
                 engine.state.count(entry)
@@ -197,7 +197,7 @@ class SnapshotSchedule:
         return task
 
     def _finished(self, task: asyncio.Task[None]) -> None:
-        self._turns.snapshot(running=False)
+        self._group_commit.snapshot(running=False)
         if task.cancelled():
             return
         problem = task.exception()

@@ -1,4 +1,4 @@
-"""The process that makes a snapshot: the one before, and what the log says happened since.
+"""The process that makes a snapshot: it loads the one before and replays the log since then.
 
     python -m bloomery.service.durability.snapshotter DATA GENERATION
 

@@ -37,7 +37,7 @@ class HttpContext:
     input_budget: InputBudget
     engine: Engine
     commands: Commands
-    turns: GroupCommit
+    group_commit: GroupCommit
     background: Background
     snapshots: SnapshotSchedule
     rebuilds: Rebuilds

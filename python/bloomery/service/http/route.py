@@ -42,7 +42,7 @@ def context_of(request: Request) -> HttpContext:
 def commands_of(request: Request) -> Commands:
     """What can be done to its filters, in this turn: use it before the next `await`."""
     context = context_of(request)
-    context.turns.join()
+    context.group_commit.join()
     return context.commands
 
 

@@ -110,11 +110,11 @@ class Tls:
             always = asked.is_set()
             asked.clear()
             try:
-                await asyncio.to_thread(self.look, always=always)
+                await asyncio.to_thread(self.reload_if_changed, always=always)
             except Exception as problem:  # noqa: BLE001  # or nobody would look again
                 self._say("the certificate was not looked at", level="error", problem=problem)
 
-    def look(self, *, always: bool = False) -> None:
+    def reload_if_changed(self, *, always: bool = False) -> None:
         """Take the files again if they have changed; if they are no good, keep what is there."""
         found = self._signature()
         if found == self._seen and not always:

@@ -84,21 +84,21 @@ class Metrics:
     def __init__(
         self,
         commands: Commands,
-        turns: GroupCommit,
+        group_commit: GroupCommit,
         snapshots: SnapshotSchedule,
         publisher: Publisher,
         sampler: Sampler,
         alerts: Alerts,
         server_figures: Callable[[], ServerFigures],
     ) -> None:
-        self.commands, self.turns, self.snapshots = commands, turns, snapshots
+        self.commands, self.group_commit, self.snapshots = commands, group_commit, snapshots
         self.publisher, self.sampler, self.alerts = publisher, sampler, alerts
         self.server_figures = server_figures
         self.engine, self.settings = commands.engine, commands.settings
 
     def render(self, user: User) -> bytes:
         """The figures of the server, and of filters whose names the one who asks may use."""
-        self.turns.join()
+        self.group_commit.join()
         entries = list(self._visible_entries(user.covers))
         registry = CollectorRegistry(auto_describe=False)
         registry.register(_ServerCollector(self, len(entries), user))
@@ -206,7 +206,7 @@ class _ServerCollector(Collector):
         yield "log_refusing", "Whether writes are refused for want of a log.", refusing
         waited = log.unsynced(time.monotonic())
         yield "log_unsynced_seconds", "For how long a write has not been on the disk.", waited
-        late = metrics.turns.late_since is not None
+        late = metrics.group_commit.late_since is not None
         yield "log_late", "Whether replies to writes wait for the disk.", late
         yield "registry_healthy", "Whether the last try to write it succeeded.", registry.healthy
         yield "registry_behind_seconds", "For how long a change has been waiting.", registry.behind
@@ -229,7 +229,7 @@ class _ServerCollector(Collector):
         refused = server.connections_refused
         yield "connections_refused", "Connections turned away.", "door", refused
         yield "log_rows", "Rows of the log, ever.", "", {"": metrics.engine.log.seq}
-        delayed = {"": metrics.turns.delayed}
+        delayed = {"": metrics.group_commit.delayed}
         yield "log_delayed_fsync", "How often replies began to wait for the disk.", "", delayed
         lost = metrics.publisher.writer.lost_samples
         yield "samples_lost", "Samples that never got into the registry.", "", {"": lost}

@@ -70,7 +70,7 @@ class PolicyEnforcer:
                 self._waiting.pop(number, None)
             elif entry.filter is not None:
                 try:
-                    self.look(entry)
+                    self.enforce(entry)
                 except Exception as problem:  # noqa: BLE001  # others wait for their answers
                     text = f"the policy of {quoted(entry.name)} failed"
                     self._say(text, level="error", problem=problem)
@@ -90,7 +90,7 @@ class PolicyEnforcer:
         now = self.engine.state.now
         self._again |= {number for number, due in self._waiting.items() if due <= now}
 
-    def look(self, entry: Entry) -> None:
+    def enforce(self, entry: Entry) -> None:
         """Do what the number of keys in a filter calls for."""
         policy = policy_of(entry)
         if policy.on_full == "rotate":

@@ -77,7 +77,7 @@ class RebuildTask:
     def __init__(
         self,
         commands: Commands,
-        turns: GroupCommit,
+        group_commit: GroupCommit,
         background: Background,
         entry: Entry,
         state: Rebuild,
@@ -88,7 +88,7 @@ class RebuildTask:
     ) -> None:
         self.entry, self.state, self.rows = entry, state, rows
         self._commands, self._engine = commands, commands.engine
-        self._turns, self._background = turns, background
+        self._group_commit, self._background = group_commit, background
         self._capacity, self._error_rate, self._settle = capacity, error_rate, settle
         self._name = PREFIX + secrets.token_hex(8).encode()
         self._new: Entry | None = None
@@ -100,7 +100,7 @@ class RebuildTask:
     async def run(self, states: dict[int, Rebuild]) -> None:
         """Do it; from the moment on when the new filter has the name, the state is its own."""
         self._create(await self._ask_source(self._count))
-        await self._turns.logged()
+        await self._group_commit.logged()
         await asyncio.sleep(self._settle)
         self.state.state = "reading"
         batches = self.rows.batches(_BATCH)
@@ -115,13 +115,13 @@ class RebuildTask:
         if hasattr(self.entry.filter, "remove"):
             await asyncio.sleep(settled - time.monotonic())
         await self._background.unlocked(self.entry.name)
-        self._turns.join()
+        self._group_commit.join()
         self._engine.gather()
         self._check()
         new = self._engine.succeed(self.entry)
         states[new.id], self._new = self.state, None
         self._commands.listing.hidden.discard(self._name)
-        await self._turns.logged()
+        await self._group_commit.logged()
 
     async def _ask_source(self, what: Callable[..., _T], *args: Any) -> _T:
         """Call the source, in its thread."""
@@ -155,7 +155,7 @@ class RebuildTask:
             more["counter_bits"] = old.counter_bits
         elif old.kind == "cuckoo":  # that it can grow is not to change what it does when full
             more |= {"grow": True, "on_full": policy_of(self.entry).on_full}
-        self._turns.join()
+        self._group_commit.join()
         self._check()
         made = commands.create(self._name, old.kind, capacity=wanted, error_rate=rate, **more)
         commands.listing.hidden.add(self._name)
@@ -170,7 +170,7 @@ class RebuildTask:
 
     async def _add(self, batch: list[Any]) -> None:
         keys = [form for key in batch for form in forms(key)]
-        self._turns.join()
+        self._group_commit.join()
         self._check()
         answers, refused = self._commands.add(self._name, keys)
         if refused is not None:
@@ -182,7 +182,7 @@ class RebuildTask:
             raise errors.NotEnoughMemory("there is no memory for the new filter (maxmemory)")
         self._postpone_expiry()
         self.state.rows += len(batch)
-        await self._turns.logged()
+        await self._group_commit.logged()
 
     def _give_up(self, why: str) -> None:
         self._given_up = why
@@ -204,6 +204,6 @@ class RebuildTask:
         self._thread.submit(self.rows.close)
         engine.give_up(self.entry.id, "the rebuild has ended")
         if self._new is not None and engine.problem is None:
-            self._turns.join()
+            self._group_commit.join()
             self._commands.drop(self._new.name)
             self._commands.listing.hidden.discard(self._name)

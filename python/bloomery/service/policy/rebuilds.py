@@ -25,9 +25,14 @@ class Rebuilds:
     """The rebuilds that are under way, and how the last one of each filter ended."""
 
     def __init__(
-        self, commands: Commands, turns: GroupCommit, background: Background, say: Say
+        self, commands: Commands, group_commit: GroupCommit, background: Background, say: Say
     ) -> None:
-        self._commands, self._turns, self._background, self._say = commands, turns, background, say
+        self._commands, self._group_commit, self._background, self._say = (
+            commands,
+            group_commit,
+            background,
+            say,
+        )
         self._states: dict[int, Rebuild] = {}  # by the number of the filter that has the name
         self._tasks: dict[int, asyncio.Task[None]] = {}
         engine = commands.engine
@@ -35,7 +40,7 @@ class Rebuilds:
         names = engine.state.names.items()
         left = [name for name, entry in names if name.startswith(PREFIX) and entry.expires_at]
         if left:  # by a crash; one that has no end is somebody's own
-            turns.join()
+            group_commit.join()
             commands.drop(*left)
 
     def of(self, entry: Entry) -> Rebuild | None:
@@ -64,7 +69,7 @@ class Rebuilds:
             raise errors.ServerUnavailable(f"{_MOST} filters are being rebuilt: try again later")
         rows: KeySource = self._commands.lookups.rows(entry)
         state = self._states[entry.id] = Rebuild("settling", time.time())
-        parts = (self._commands, self._turns, self._background)
+        parts = (self._commands, self._group_commit, self._background)
         work = RebuildTask(*parts, entry, state, rows, capacity, error_rate, settle)
         task = asyncio.create_task(self._run(work))
         self._tasks[entry.id] = task

@@ -33,11 +33,16 @@ class ServerAlerts:
         alerts: Alerts,
         data: Path,
         engine: Engine,
-        turns: GroupCommit,
+        group_commit: GroupCommit,
         publisher: Publisher,
         lookups: Lookups,
     ) -> None:
-        self._alerts, self._data, self._engine, self._turns = alerts, data, engine, turns
+        self._alerts, self._data, self._engine, self._group_commit = (
+            alerts,
+            data,
+            engine,
+            group_commit,
+        )
         self._publisher, self._lookups = publisher, lookups
 
     def start(self) -> None:
@@ -67,7 +72,7 @@ class ServerAlerts:
                 self._alerts.end("data-damaged", text, folder=folder)
 
     def _check_log(self) -> None:
-        alerts, log, late_since = self._alerts, self._engine.log, self._turns.late_since
+        alerts, log, late_since = self._alerts, self._engine.log, self._group_commit.late_since
         if self._engine.problem is None:
             alerts.end("log-unavailable", "the log can be written again: writes are taken")
         if late_since is not None:

@@ -1,4 +1,4 @@
-"""What others did, done here: on the event loop, which alone changes this server's filters."""
+"""Apply other nodes' changes, read from the stream, to this node's filters: on the event loop."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from bloomery.service.replication.context import NodeContext
 from bloomery.service.replication.shared import Filters, Shared
 from bloomery.service.replication.stream import StreamEntry
 
-__all__ = ["Mirror"]
+__all__ = ["StreamApplier"]
 
 
-class Mirror:
+class StreamApplier:
     """The filters of a node, as its engine has them."""
 
     def __init__(self, node: NodeContext) -> None:

@@ -177,7 +177,7 @@ class Catalogue:
 
 
 class Changed(Exception):
-    """Somebody else was there before."""
+    """Another node changed the entry first: the optimistic lock failed."""
 
     def __init__(self, found: Listed | None) -> None:
         super().__init__()

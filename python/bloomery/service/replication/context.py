@@ -25,7 +25,7 @@ class NodeContext(Protocol):
     accept_loss: bool
     loop: asyncio.AbstractEventLoop
     engine: Engine
-    turns: GroupCommit
+    group_commit: GroupCommit
     catalogue: Catalogue
     filters: Filters
     recent: Recent

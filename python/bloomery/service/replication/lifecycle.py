@@ -47,7 +47,7 @@ class Control:
     """What is done to a filter as a whole."""
 
     def __init__(self, node: NodeContext, take_in: Callable[[Listed], bool]) -> None:
-        """`take_in`: have a filter of the catalogue here too (`Mirror.adopted`)."""
+        """`take_in`: have a filter of the catalogue here too (`StreamApplier.adopted`)."""
         self.node = node
         self._take_in = take_in
 

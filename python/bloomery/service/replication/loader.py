@@ -8,7 +8,7 @@ import time
 
 from bloomery import BloomFilter, errors
 from bloomery.service.replication import copying
-from bloomery.service.replication.apply import Mirror
+from bloomery.service.replication.apply import StreamApplier
 from bloomery.service.replication.catalogue import Listed
 from bloomery.service.replication.context import NodeContext
 
@@ -18,7 +18,7 @@ __all__ = ["Loader"]
 class Loader:
     """Between Redis and a node's memory."""
 
-    def __init__(self, node: NodeContext, mirror: Mirror) -> None:
+    def __init__(self, node: NodeContext, mirror: StreamApplier) -> None:
         self.node = node
         self.mirror = mirror
         self.loads = 0
@@ -89,7 +89,7 @@ class Loader:
         asyncio.run_coroutine_threadsafe(work, self.node.loop).result()
 
     async def _restore(self, every_bit: bool) -> None:
-        await self.node.turns.call(lambda: self._restored(every_bit))
+        await self.node.group_commit.call(lambda: self._restored(every_bit))
 
     def _restored(self, every_bit: bool) -> None:
         """In the thread of the log: meanwhile nothing is written."""

@@ -24,7 +24,7 @@ from bloomery.service.engine import Engine
 from bloomery.service.group_commit import GroupCommit
 from bloomery.service.observe.logs import Say
 from bloomery.service.policy.alerts import Alerts
-from bloomery.service.replication.apply import Mirror
+from bloomery.service.replication.apply import StreamApplier
 from bloomery.service.replication.catalogue import Catalogue
 from bloomery.service.replication.lifecycle import Control, Expired
 from bloomery.service.replication.loader import Loader
@@ -73,7 +73,7 @@ class Node:
             outbox=self.outbox,
             is_down=lambda: self.down_since is not None,
         )
-        self.mirror = Mirror(self)
+        self.mirror = StreamApplier(self)
         self.control = Control(self, self.mirror.adopted)
         self.loader = Loader(self, self.mirror)
         self.tail = Tail(self, self.mirror, self.loader)
@@ -93,11 +93,11 @@ class Node:
 
     # Set by follow().
     engine: Engine
-    turns: GroupCommit
+    group_commit: GroupCommit
 
-    def follow(self, engine: Engine, turns: GroupCommit) -> None:
+    def follow(self, engine: Engine, group_commit: GroupCommit) -> None:
         """Serve this engine, whose operations are done in Redis first (`control.before`)."""
-        self.engine, self.turns = engine, turns
+        self.engine, self.group_commit = engine, group_commit
         engine.before_change.subscribe(self.control.before)
         engine.on_begin.subscribe(self._watch)
         engine.on_drop.subscribe(self._forget)
@@ -179,7 +179,7 @@ class Node:
             if min(self._vanished.values(), default=time.monotonic()) < time.monotonic() - _HEARD:
                 self.damage()
         if self.log.may_drain and self.down_since is None:
-            await self.turns.call(self.log.retry)
+            await self.group_commit.call(self.log.retry)
 
     def require_link(self) -> None:
         """Raise StoreUnavailable at once where it is known that Redis does not answer."""
@@ -248,7 +248,7 @@ class Node:
 
     async def _go_on(self) -> None:
         """Take writes again, and send what waited."""
-        await self.turns.retry()
+        await self.group_commit.retry()
         await self.pass_second()
 
     def damage(self) -> None:

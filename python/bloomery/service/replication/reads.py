@@ -160,12 +160,12 @@ async def _exact_add(
     limit, _ = limit_and_mark(entry)
     if limit is not None and entry.items + len(keys) > limit:
         # It is nearly full, by what this node knows: it refuses what is beyond.
-        node.turns.join()
+        node.group_commit.join()
         outcome = add_here(name, keys)
-        await node.turns.logged()
+        await node.group_commit.logged()
         return outcome
     hashes = node.engine.shelf.hashes(name, keys)
-    answers: bytes = await node.turns.call(lambda: node.log.add(shared.listed.uid, hashes))
+    answers: bytes = await node.group_commit.call(lambda: node.log.add(shared.listed.uid, hashes))
     if entry.id in node.engine.state.filters:
         node.engine.apply_remote(Op.ADD, entry.id, hashes)
     return answers, None

@@ -15,7 +15,7 @@ from bloomery import errors
 from bloomery.integrations.redis.wire.failures import checked
 from bloomery.integrations.redis.wire.flow import Flow, command
 from bloomery.service.domain.operations import Op
-from bloomery.service.replication.apply import Mirror
+from bloomery.service.replication.apply import StreamApplier
 from bloomery.service.replication.context import NodeContext
 from bloomery.service.replication.loader import Loader
 from bloomery.service.replication.stream import START, StreamEntry, entries_in, later
@@ -35,7 +35,7 @@ _LOOK = 1.0  # seconds between looks at whether it is still the same Redis
 class Tail(threading.Thread):
     """One thread of a node, with a connection of its own."""
 
-    def __init__(self, node: NodeContext, mirror: Mirror, loader: Loader) -> None:
+    def __init__(self, node: NodeContext, mirror: StreamApplier, loader: Loader) -> None:
         super().__init__(name="bloomery-tail", daemon=True)
         self.node, self.mirror, self.loader = node, mirror, loader
         self.position = START  # of the last entry that was read

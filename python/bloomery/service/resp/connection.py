@@ -229,7 +229,7 @@ class RespConnection(asyncio.Protocol):
         self.client.last = time.monotonic()
         if not self.joined:
             self.joined = True
-            self.context.turns.join(self)
+            self.context.group_commit.join(self)
 
     @property
     def wrote(self) -> bool:

@@ -40,7 +40,7 @@ class RespContext:
     input_budget: InputBudget
     engine: Engine
     commands: Commands
-    turns: GroupCommit
+    group_commit: GroupCommit
     background: Background
     snapshots: SnapshotSchedule
     rebuilds: Rebuilds

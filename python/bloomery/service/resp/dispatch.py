@@ -77,7 +77,7 @@ async def _when_free(
 ) -> Any:
     """Run a command when nobody works on its filters."""
     await client.context.background.unlocked(*names)
-    client.context.turns.join()
+    client.context.group_commit.join()
     value = invoke(client, command, words)
     return await value if isinstance(value, Awaitable) else value
 

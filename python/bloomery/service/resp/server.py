@@ -54,7 +54,7 @@ class RespServer:
                 connection.transport.pause_reading()
         # What was written is answered once it is in the log, which a thread may be busy with.
         with contextlib.suppress(asyncio.TimeoutError):
-            await asyncio.wait_for(self.context.turns.close(), _LOG_SECONDS)
+            await asyncio.wait_for(self.context.group_commit.close(), _LOG_SECONDS)
         for connection in list(clients.connections.values()):
             connection.transport.close()
         while clients.connections and time.monotonic() < until:

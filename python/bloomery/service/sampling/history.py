@@ -17,7 +17,7 @@ from bloomery.service.policy.forecast import Forecast
 from bloomery.service.policy.policy import capacity_of, part_of, policy_of
 from bloomery.service.sampling.canary import Window
 from bloomery.service.sampling.sample import HOUR, MINUTE, Sample
-from bloomery.sizing.intervals import interval
+from bloomery.sizing.intervals import wilson_interval
 
 __all__ = ["Figures", "FilterHistory"]
 
@@ -109,7 +109,7 @@ class FilterHistory:
             window.take(probes, hits, estimate)
             sample.probes, sample.hits = probes, hits
             sample.observed_error_rate = window.rate
-            sample.observed_low, sample.observed_high = interval(window.probes, window.hits)
+            sample.observed_low, sample.observed_high = wilson_interval(window.probes, window.hits)
             sample.observed_by = "canary"
         if looked_up is not None and looked_up.keys >= _ENOUGH_KEYS:
             sample.observed_error_rate = looked_up.error_rate

@@ -45,13 +45,13 @@ class Sampler:
     def __init__(
         self,
         engine: Engine,
-        turns: GroupCommit,
+        group_commit: GroupCommit,
         lookups: Lookups,
         publisher: Publisher,
         settings: Settings,
         say: Say,
     ) -> None:
-        self._engine, self._turns, self._lookups = engine, turns, lookups
+        self._engine, self._group_commit, self._lookups = engine, group_commit, lookups
         self._publisher, self._settings, self._say = publisher, settings, say
         self.on_sample: Event[[Entry, Sample]] = Event()
         self.round_seconds = 0.0  # that the last round took
@@ -153,7 +153,7 @@ class Sampler:
         filters = self._engine.state.filters
         numbers, began, at = list(filters), time.monotonic(), 0
         while at < len(numbers):
-            self._turns.join()
+            self._group_commit.join()
             start, worked = time.monotonic(), time.thread_time()
             while at < len(numbers) and time.monotonic() - start < _SLICE:
                 # Not by a name of its own, which would hold a dropped filter until the next slice.

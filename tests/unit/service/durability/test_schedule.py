@@ -99,7 +99,7 @@ def test_the_last_one_gives_way_to_nobody(tmp_path: Path) -> None:
     async def main() -> None:
         async with running(tmp_path) as server:
             with held(tmp_path):
-                ending = asyncio.ensure_future(server.parts.snapshots.last())
+                ending = asyncio.ensure_future(server.parts.snapshots.make_final())
                 assert await wait_until_async(lambda: process_of(server) is not None)
                 assert gives_way(server) == "no"
             await ending

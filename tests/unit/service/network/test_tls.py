@@ -116,14 +116,14 @@ def test_a_new_pair_is_shown_at_once(pairs: Pairs) -> None:
     context, first = tls.context, serial(tls, pairs)
     pairs.make("server", not_after=NOW + 90 * DAY)
     assert serial(tls, pairs) == first  # nobody has looked yet
-    tls.look()
+    tls.reload_if_changed()
     second = serial(tls, pairs)
     assert second != first
     assert serial(tls, pairs, name=None) == second
     assert tls.expires == int((NOW + 90 * DAY).timestamp())
     assert tls.context is context
     assert told == [("info", "a new certificate")]
-    tls.look()
+    tls.reload_if_changed()
     assert len(told) == 1  # nothing has changed
 
 
@@ -150,13 +150,13 @@ def test_a_pair_that_is_no_good_changes_nothing(pairs: Pairs, case: str) -> None
     else:
         pairs.make("server", not_before=NOW - 9 * DAY, not_after=NOW - DAY)
     for _ in range(3):
-        tls.look()
+        tls.reload_if_changed()
     assert serial(tls, pairs) == first
     assert [level for level, _ in told] == ["error"]
     assert "the certificate stays as it is" in told[0][1]
     shutil.copy(fresh[0], cert)
     shutil.copy(fresh[1], key)
-    tls.look()
+    tls.reload_if_changed()
     assert serial(tls, pairs) != first
 
 
@@ -164,7 +164,7 @@ def test_when_asked_it_looks_whether_or_not_anything_changed(pairs: Pairs) -> No
     """SIGHUP takes the files again even if they seem to be the same."""
     told = Told()
     tls = Tls(*pairs.make("server"), told)
-    tls.look(always=True)
+    tls.reload_if_changed(always=True)
     assert told == [("info", "a new certificate")]
 
 
@@ -175,7 +175,7 @@ def test_warnings_before_it_expires(pairs: Pairs, monkeypatch: pytest.MonkeyPatc
     tls = Tls(*pairs.make("server", not_after=NOW + 20 * DAY), told)
     for _ in range(24 * 22):
         clock[0] += 3600
-        tls.look()
+        tls.reload_if_changed()
     warned = [text for level, text in told if level == "warning"]
     assert len(warned) == 14
     assert "expires in 13 days" in warned[0]

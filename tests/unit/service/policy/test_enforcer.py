@@ -22,7 +22,7 @@ from bloomery.service.policy.alerts import Alerts
 from bloomery.service.policy.enforcer import _SURER, PolicyEnforcer
 from bloomery.service.policy.policy import FIELDS, ON_FULL, chosen
 from bloomery.service.sampling.sample import Sample
-from bloomery.sizing.intervals import interval
+from bloomery.sizing.intervals import wilson_interval
 
 
 class House:
@@ -356,7 +356,7 @@ def test_a_false_alarm_is_rare_beyond_worry() -> None:
         for probes in (256, 2048, 16384):
             chance, total = (1 - rate) ** probes, 0.0
             for hits in range(probes + 1):
-                seen, (low, _) = hits / probes, interval(probes, hits)
+                seen, (low, _) = hits / probes, wilson_interval(probes, hits)
                 if seen - _SURER * (seen - low) > rate:
                     total += chance
                 chance *= (probes - hits) / (hits + 1) * rate / (1 - rate)

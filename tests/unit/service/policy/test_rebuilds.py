@@ -156,7 +156,7 @@ def test_a_removal_that_comes_late_harms_nobody(tmp_path: Path) -> None:
             commands.create(SEEN, "counting", capacity=1000, error_rate=0.4, source="words")
             gone = [f"gone {number}" for number in range(300)]
             commands.add(SEEN, gone)
-            await server.parts.turns.logged()
+            await server.parts.group_commit.logged()
             state = server.parts.rebuilds.start(SEEN, settle=2)
             assert await wait_until_async(lambda: state.rows == ROWS)
             await asyncio.sleep(0.1)  # well before it has settled
@@ -172,7 +172,7 @@ def test_what_a_crash_leaves_is_dropped(tmp_path: Path) -> None:
 
     async def main() -> None:
         async with serving(tmp_path) as server:
-            server.parts.turns.join()
+            server.parts.group_commit.join()
             for name in (SEEN, PREFIX + b"1", PREFIX + b"own"):
                 server.parts.commands.create(name, capacity=100)
             server.parts.commands.expire(PREFIX + b"1", server.parts.engine.state.now + 3600)

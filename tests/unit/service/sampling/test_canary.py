@@ -13,7 +13,7 @@ import bloomery
 from bloomery import _native
 from bloomery.filters.redisbloom import RedisBloomFilter, RedisCuckooFilter
 from bloomery.service.sampling.canary import PROBES, Window
-from bloomery.sizing.intervals import interval
+from bloomery.sizing.intervals import wilson_interval
 from conftest import first_fast
 
 MUST = 0.93  # of the runs, in which the interval has to cover the true rate
@@ -36,7 +36,7 @@ def coverage(probes: int, rate: float) -> float:
     )
     covered = 0.0
     for hits in range(first, last + 1):
-        low, high = interval(probes, hits)
+        low, high = wilson_interval(probes, hits)
         if low <= rate <= high:
             covered += chance
         chance *= (probes - hits) / (hits + 1) * rate / (1 - rate)
@@ -56,7 +56,7 @@ def test_the_interval_covers_every_rate(probes: int) -> None:
 def test_the_interval_is_around_the_share(probes: int, share: float) -> None:
     """It has the observed share within it, lies between 0 and 1, and is never empty."""
     hits = round(share * probes)
-    low, high = interval(probes, hits)
+    low, high = wilson_interval(probes, hits)
     assert 0 <= low < high <= 1
     if probes:
         assert low <= hits / probes <= high
@@ -115,7 +115,7 @@ def test_the_canary_covers_the_true_rate_of_a_filter(
             assert found is not None
             assert found[8] is not None
             window.take(PROBES, found[8], found[5])
-        low, high = interval(window.probes, window.hits)
+        low, high = wilson_interval(window.probes, window.hits)
         covered += low <= true <= high
     assert covered >= MUST * RUNS, (covered, true)
 
@@ -134,7 +134,7 @@ def test_the_canary_keeps_up_with_a_filter_that_fills(step: int) -> None:
             found = shelf.sample(b"one", PROBES, chance.getrandbits(64))
             assert found is not None
             window.take(PROBES, found[8] or 0, found[5])
-            low, high = interval(window.probes, window.hits)
+            low, high = wilson_interval(window.probes, window.hits)
             covered += low <= filter.estimated_error_rate <= high
             asked += 1
     assert covered >= MUST * asked, covered / asked

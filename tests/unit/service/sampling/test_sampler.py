@@ -24,7 +24,7 @@ pytestmark = pytest.mark.slow
 def filled(server: Server, name: bytes = b"users", keys: int = 500, **settings: object) -> Entry:
     """A plain filter with room for 1,000 keys, and so many in it."""
     chosen = {"capacity": 1000, "error_rate": 0.01} | settings
-    server.parts.turns.join()
+    server.parts.group_commit.join()
     entry = server.parts.commands.create(name, "bloom", **chosen)
     server.parts.commands.add(name, [b"key %d" % number for number in range(keys)])
     return entry

@@ -29,12 +29,12 @@ _WRITER = secrets.token_bytes(8)  # of this process
 
 
 def told(stream: bytes, uid: int, most: int) -> dict[str, Any]:
-    """Return what a configuration says of it."""
+    """Return the feed's entry in the configuration of a filter: stream, uid, length."""
     return {"stream": stream.decode("utf-8", "surrogateescape"), "uid": uid, "most": most}
 
 
 def right(given: Any) -> bool:
-    """Whether a configuration says it as it should."""
+    """Whether that entry of a configuration is valid; None, without a feed, is."""
     if given is None:
         return True
     kinds = {"stream": str, "uid": int, "most": int}

@@ -3,8 +3,8 @@
 A cluster moves slots, a failover makes a replica the master, a server is restarted: what was
 refused for such a reason was not done, and is sent again. So is what may or may not have been done,
 because the connection was lost, if its `Ask` allows that (`again`). Retries go on until everything
-is answered or the timeout is over. This module sends nothing: `link` and `aiolink` do, and tell
-it what came.
+is answered or the timeout is over. This module sends nothing: `baselink` and `aiolink` do,
+and tell it what came.
 """
 
 from __future__ import annotations

@@ -256,7 +256,7 @@ class _Writes:
         missing = done.find(NO_ROOM)
         if missing >= 0:
             done, refusal = done[:missing], ("not-enough-memory", "there is no memory for this key")
-        self._waiting.append((self._context.turns.logging(), done))
+        self._waiting.append((self._context.group_commit.logging(), done))
         if refusal is not None:
             explained = self._context.commands.explain(self._name, refusal)
             await self.settle()

@@ -156,13 +156,13 @@ async def put(
     except BaseException:
         upload.forget()
         raise
-    await context.turns.logged()
+    await context.group_commit.logged()
     return ApiResponse(await filter_info(context, name), 200 if there else 201)
 
 
 def _check(context: HttpContext, name: bytes, replace: bool) -> bool:
     """Whether there is a filter of that name; FilterExists if there must not be."""
-    context.turns.join()
+    context.group_commit.join()
     check_name(name)
     there = context.engine.find(name) is not None
     if there and not replace:
@@ -210,17 +210,17 @@ class _FilterUpload:
                 "a bank cannot be put in by way of HTTP: create one and add its keys"
             )
         commands, position = self._context.commands, self._loaded + 1
-        self._context.turns.join()
+        self._context.group_commit.join()
         self._entry = await self._context.background.run(
             [self.name], lambda: commands.load(self.name, position, data)
         )
-        self._context.turns.join()
+        self._context.group_commit.join()
         self._loaded += len(data)
         commands.expire(self.name, self._context.engine.state.now + _UNFINISHED)
-        await self._context.turns.logged()
+        await self._context.group_commit.logged()
 
     def forget(self) -> None:
         """Leave nothing behind."""
         if self._entry is not None and self._context.engine.problem is None:
-            self._context.turns.join()
+            self._context.group_commit.join()
             self._context.commands.drop(self.name)

@@ -59,7 +59,7 @@ async def create(request: Request, new: Annotated[models.NewFilter, Body()]) -> 
         options["door"] = "cf"  # CF commands are for these
     await apply_to_filters(request, lambda commands: commands.create(name, **options), name)
     context = context_of(request)
-    await context.turns.logged()
+    await context.group_commit.logged()
     return ApiResponse(await filter_info(context, name), 201)
 
 
@@ -138,7 +138,7 @@ async def change(request: Request, name: Name, changes: models.Changes) -> Respo
     there = commands.engine.find(name) is not None
     if to is not None and there:
         commands.rename(name, to)
-    await context.turns.logged()
+    await context.group_commit.logged()
     return (
         ApiResponse(await filter_info(context, to or name)) if there else Response(status_code=204)
     )
@@ -157,7 +157,7 @@ async def drop(request: Request, name: Name) -> Response:
     commands = commands_of(request)
     commands.find(name)
     commands.drop(name)
-    await context_of(request).turns.logged()
+    await context_of(request).group_commit.logged()
     return Response(status_code=204)
 
 
@@ -187,12 +187,12 @@ async def samples(
 
 async def filter_info(context: HttpContext, name: bytes) -> dict[str, Any]:
     """What is known about a filter, ready for JSON."""
-    context.turns.join()
+    context.group_commit.join()
     entry = context.commands.find(name)
     about = None
     if entry.filter is not None and entry.filter.nbytes > LARGE:
         about = await asyncio.to_thread(entry.filter.info)
-        context.turns.join()
+        context.group_commit.join()
     facts = context.commands.info(name, about)
     del facts["settings"]  # a seed may be a secret; what can be shown is there anyway
     rebuild = context.rebuilds.of(context.commands.find(name))

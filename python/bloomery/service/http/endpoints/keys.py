@@ -60,7 +60,7 @@ def _answering(operation: str) -> Any:
             else:
                 answers, refused = await commands.change(commands.remove, name, keys)
             refused = refused and commands.explain(name, refused)
-            await context.turns.logged()
+            await context.group_commit.logged()
             if refused is not None or NO_ROOM in answers:
                 await _refusal(word, (answers, refused), single)(scope, receive, send)
                 return
@@ -172,7 +172,7 @@ def _key(at: int, value: Any, single: bool, encoded: bool) -> Any:
 
 
 class _KeyRoute(APIRoute):
-    """A route that is answered by `_answer`."""
+    """A route that is answered by `_answering`."""
 
     def __init__(self, path: str, endpoint: Callable[..., Any], **options: Any) -> None:
         super().__init__(path, endpoint, **options)

@@ -76,7 +76,7 @@ async def merge(request: Request, name: Name, body: models.Merge) -> Response:
 async def rebuild(request: Request, name: Name, body: models.NewRebuild) -> Response:
     """Begin to build a filter anew from the source it is bound to; it answers meanwhile."""
     context = context_of(request)
-    context.turns.join()
+    context.group_commit.join()
     context.rebuilds.start(name, **body.model_dump())
     return ApiResponse(await filter_info(context, name), 202)
 
@@ -96,5 +96,5 @@ async def snapshot(request: Request) -> Response:
 
 async def _done(request: Request, name: bytes) -> Response:
     context = context_of(request)
-    await context.turns.logged()
+    await context.group_commit.logged()
     return ApiResponse(await filter_info(context, name))

@@ -22,7 +22,7 @@ def lookup(client: ClientState, words: list[bytes]) -> Awaitable[list[Any]]:
 
 async def _looked_up(client: ClientState, words: list[bytes]) -> list[Any]:
     name, *keys = words
-    client.context.turns.join()
+    client.context.group_commit.join()
     found = await client.context.commands.lookup(name, keys)
     return [answers.for_resp(answer) for answer in found]
 

@@ -176,7 +176,7 @@ async def _load_pieces(client: ClientState, name: bytes, position: int, data: by
     there = 0 if loading is None else min(max(loading.received - (position - 1), 0), len(data) - 1)
     for start in range(there, len(data), limits.LOAD_PIECE_BYTES):
         piece = data[start : start + limits.LOAD_PIECE_BYTES]
-        client.context.turns.join()
+        client.context.group_commit.join()
         await commands.run(name, partial(commands.load, name, position + start, piece))
         await asyncio.sleep(0)
     return OK

@@ -82,7 +82,7 @@ async def _insert_many(client: ClientState, name: bytes, keys: list[bytes], new:
     """As `_insert`, in slices between which others have their turn; the reply."""
     replies = ArrayReply(client.protocol)
     async for batch in client.context.commands.batches(name, keys):
-        client.context.turns.join()
+        client.context.group_commit.join()
         replies.extend(_as_replies(client, _insert(client, name, list(batch), new), new))
     return replies.whole()
 

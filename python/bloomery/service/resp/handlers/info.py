@@ -99,7 +99,7 @@ def _persistence(client: ClientState, user: User) -> Facts:
         "aof_enabled": 1,
         "aof_last_write_status": "err" if engine.problem else "ok",
         "aof_pending_bio_fsync": int(engine.log.flushing),
-        "aof_delayed_fsync": client.context.turns.delayed,
+        "aof_delayed_fsync": client.context.group_commit.delayed,
     }
 
 
@@ -148,7 +148,7 @@ def _own(client: ClientState, user: User) -> Facts:
         "log_bytes": _log_bytes(engine.log.path),
         "log_pending": len(engine.log.pending),
         "log_unsynced_seconds": f"{engine.log.unsynced(time.monotonic()):.1f}",
-        "log_late": int(client.context.turns.late_since is not None),
+        "log_late": int(client.context.group_commit.late_since is not None),
         "refusing_writes": int(engine.problem is not None),
         "refusing_writes_reason": engine.problem or "",
         "last_snapshot": snapshots.generation,

@@ -40,7 +40,7 @@ async def _drop_many(client: ClientState, names: list[bytes]) -> int:
     dropped = 0
     async for batch in batches(names):
         await client.context.background.unlocked(*batch)
-        client.context.turns.join()
+        client.context.group_commit.join()
         dropped += client.context.commands.drop(*batch)
     return dropped
 
@@ -198,7 +198,7 @@ async def _flush_many(client: ClientState, names: list[bytes]) -> str:
     commands, engine = client.context.commands, client.context.engine
     while len(names) > FEW or any(engine.is_locked(engine.state.names[name]) for name in names):
         await _drop_many(client, names)
-        client.context.turns.join()
+        client.context.group_commit.join()
         names = commands.listing.names()
     commands.drop(*names)
     return OK

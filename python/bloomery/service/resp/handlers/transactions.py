@@ -93,7 +93,7 @@ async def _in_slices(
     background = client.context.background
     names = {name for queued in queue for name in find(queued).names(queued)}
     await background.unlocked(*names)  # somebody may have come before this began
-    client.context.turns.join()
+    client.context.group_commit.join()
     if _is_changed(client, watching):
         return _nothing(client)
     replies, share = _TransactionReplies(client, len(queue)), Slice()
@@ -102,9 +102,9 @@ async def _in_slices(
             with client.context.engine.as_owner():
                 replies.run(queued)
             if share.over:
-                client.context.turns.join()
+                client.context.group_commit.join()
                 await share.rest()
-                client.context.turns.join()
+                client.context.group_commit.join()
     return replies.whole()
 
 
