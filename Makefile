@@ -8,9 +8,9 @@ BIN := $(VENV)/bin
 STAMPS := $(VENV)/stamps
 # By file and not by an index of ours: where packages come from is the machine's setting.
 PIP_INSTALL = $(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes
-# One test worker a core and one more, since many wait for a server: a third of the time was idle without it.
+# Two test workers a core, since most wait for servers: a third of the time was idle with one a core.
 # `make test WORKERS=0` runs them in one process, for a debugger.
-WORKERS ?= $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1)
+WORKERS ?= $(shell expr $$(getconf _NPROCESSORS_ONLN) \* 2)
 UV_VERSION := 0.13.7
 
 RUST_SOURCES := Cargo.toml Cargo.lock pyproject.toml $(shell find crates -name '*.rs' -o -name Cargo.toml)
