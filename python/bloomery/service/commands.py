@@ -248,9 +248,9 @@ class Commands:
     async def read(self, name: bytes, keys: Any, shared: bool | None = None) -> bytes:
         """As `contains`. Each slice of the keys is answered by the filter that has the name by
         then."""
+        await self._unlocked(name)
         if self._store is not None and self.asks_store(shared):
             return await self._store.contains(name, keys, sure=self._wants_store(shared))
-        await self._unlocked(name)
         if len(keys) <= AT_ONCE:
             return self.contains(name, keys)
         answers = bytearray()
@@ -261,6 +261,7 @@ class Commands:
 
     async def write(self, name: bytes, keys: list[Any], shared: bool | None = None) -> Outcome:
         """As `add`. If the store is asked, new is what no node had added."""
+        await self._unlocked(name)
         if self._store is not None and self.asks_store(shared):
             return await self._store.add(name, keys, self.add)
         return await self.change(self.add, name, keys)

@@ -245,6 +245,7 @@ class Engine:
         successor = self._successors.pop(entry.id, None)
         if successor is None:
             raise errors.InvalidParameter("the filter has no successor (any more)")
+        self._set_followed(entry, False)  # whether or not what follows can be done
         kept = {name: value for name, value in entry.settings.items() if name not in _MADE_BY}
         self.change(Op.ADJUST, successor.id, operations.fields(**kept))
         self.change(Op.EXPIRE, successor.id, operations.fields(at=entry.expires_at))

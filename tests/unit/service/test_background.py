@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from bloomery import errors
 from bloomery.service.background import Background
-from bloomery.service.commands import Commands
+from bloomery.service.commands import AddHere, Commands, Outcome
 from bloomery.service.config.settings import Settings
 from bloomery.service.durability.recovery import recover
 from bloomery.service.engine import Engine
@@ -69,3 +70,45 @@ def test_the_log_fails_while_a_thread_works(tmp_path: Path, operation: str, acce
     assert_same(again.state, engine.state)
     entry = again.state.names[b"large"]
     assert all(key in entry.filter for key in ("kept", "merged", "added"))
+
+
+class _OtherNodes:
+    """A store that knows every key."""
+
+    preferred = True
+
+    async def contains(self, name: bytes, keys: Any, *, sure: bool) -> bytes:
+        """Say so."""
+        return b"\x01" * len(keys)
+
+    async def add(self, name: bytes, keys: list[Any], add_here: AddHere) -> Outcome:
+        """Say so."""
+        return bytes(len(keys)), None
+
+    async def discover(self, name: bytes) -> None:
+        """Find no other filters."""
+
+
+def test_who_asks_the_store_waits_for_a_lock_too(tmp_path: Path) -> None:
+    """Nothing comes between the commands of a transaction, whoever would answer it."""
+    found = recover(tmp_path)
+    log = found.log()
+    engine = Engine(found.state, log)
+    background = Background(engine)
+    commands = Commands(engine, Settings(), background=background, store=_OtherNodes())
+
+    async def main() -> None:
+        commands.create(b"seen", "bloom", capacity=100, error_rate=0.01)
+        with background.lock({b"seen"}):
+            asked = [
+                asyncio.ensure_future(commands.read(b"seen", ["a"])),
+                asyncio.ensure_future(commands.write(b"seen", ["a"])),
+            ]
+            for _ in range(10):
+                await asyncio.sleep(0)
+            assert not any(question.done() for question in asked)
+        assert await asked[0] == b"\x01"
+        assert await asked[1] == (b"\x00", None)
+
+    asyncio.run(main())
+    log.close()

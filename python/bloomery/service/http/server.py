@@ -162,3 +162,5 @@ class HttpServer:
             connection.transport.close()
         while self.connections and time.monotonic() < until:
             await asyncio.sleep(0.01)
+        for connection in list(self.connections):  # of clients that do not read
+            connection.transport.abort()

@@ -91,6 +91,21 @@ def test_it_takes_the_place(served: Served) -> None:
     assert not served.failures
 
 
+def test_one_that_could_not_take_its_place_is_not_followed(served: Served) -> None:
+    """A key that is there already changes nothing, and is not logged again and again."""
+    old, _ = served.follow("bloom")
+    served.commands.add(OLD, ["a"])
+    served.turn()
+    served.engine.refuse(errors.LogUnavailable("the disk is full"))
+    with pytest.raises(errors.LogUnavailable):
+        served.engine.succeed(old)
+    served.engine.accept()
+    before = len(served.rows)
+    assert served.commands.add(OLD, ["a"]) == (b"\x00", None)
+    served.turn()
+    assert served.rows[before:] == []
+
+
 def test_nobody_is_told_of_keys(served: Served) -> None:
     """Nor that the filter has changed: the registry was written each time, thousands a second."""
     _, new = served.follow("bloom")

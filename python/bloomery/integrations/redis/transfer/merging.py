@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from bloomery.errors import IncompatibleFilters, StoreRefused
 from bloomery.filters import BloomFilter
+from bloomery.filters.internals import header
 from bloomery.integrations.redis.bf.filter import BfFilter
 from bloomery.integrations.redis.header import PlainHeader
 from bloomery.integrations.redis.transfer.pushing import LocalFilter, merged
@@ -41,9 +42,8 @@ def merging(into: Any, other: Any, progress: Progress | None) -> Flow[None] | Re
     mine, link = into.store, into.link
     if isinstance(other, BloomFilter):
         _require_backends(mine.config, "bits")
-        local = LocalFilter.of(other, "bloom")
-        _require_mergeable(mine.config, local.header)
-        return merged(mine, local, progress)
+        _require_mergeable(mine.config, header(other))
+        return merged(mine, LocalFilter.of(other, "bloom"), progress)
     config = getattr(getattr(other, "store", None), "config", None)
     if config is not None:
         _require_backends(mine.config, config.backend)
