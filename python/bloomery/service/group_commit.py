@@ -122,8 +122,9 @@ class GroupCommit:
 
     def join(self, waiter: CommitWaiter | None = None) -> None:
         """Be part of this turn; a new one begins if there is none."""
-        self._begin()
-        self.engine.begin()
+        if not self._begun:
+            self._begin()
+            self.engine.begin()
         if waiter is not None:
             self._turn.append(waiter)
 
