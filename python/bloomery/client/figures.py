@@ -13,13 +13,10 @@ __all__ = ["RemoteFigures"]
 class RemoteFigures:
     """The figures of a filter, each asked of the server when it is read."""
 
-    def info(self) -> dict[str, Any]:
-        """All that the server knows about it."""
-        raise NotImplementedError
+    if TYPE_CHECKING:  # the remote filter's own
 
-    def merge(self, *others: Any) -> None:
-        """Add every key of other filters of the server."""
-        raise NotImplementedError
+        def info(self) -> dict[str, Any]: ...
+        def merge(self, *others: Any) -> None: ...
 
     @property
     def kind(self) -> str:
