@@ -6,12 +6,13 @@ Nothing here listens or waits: `server.py` runs the parts from start to shutdown
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+import time
+from collections.abc import Awaitable, Mapping
 from functools import partial
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
-from bloomery import _native
+from bloomery import _native, errors
 from bloomery.service.access.audit import Audit
 from bloomery.service.access.authentication import Access
 from bloomery.service.background import Background
@@ -36,9 +37,31 @@ from bloomery.service.registry.server_id import LOCAL_REGISTRY, server_id
 from bloomery.service.replication.node import Node
 from bloomery.service.replication.reads import StoreReads
 from bloomery.service.sampling.sampler import Sampler
-from bloomery.service.shutdown import Shutdown
 
-__all__ = ["Parts"]
+__all__ = ["Parts", "Shutdown"]
+
+_TELL_SECONDS = 5.0
+
+
+class Shutdown:
+    """The steps of a shutdown; `code` is the exit code so far."""
+
+    def __init__(self, say: Say) -> None:
+        self.code = 0
+        self._say = say
+
+    async def step(self, what: str, work: Awaitable[Any]) -> None:
+        """Do a step, and wait for it however long it takes."""
+        began = time.monotonic()
+        task = asyncio.ensure_future(work)
+        while not (await asyncio.wait({task}, timeout=_TELL_SECONDS))[0]:
+            self._say(f"stopping: {what}: for {time.monotonic() - began:.0f} s", level="warning")
+        problem = None if task.cancelled() else task.exception()
+        if problem is not None:
+            self.code = 1
+            known = isinstance(problem, (errors.BloomeryError, OSError))
+            text = str(problem) if known else f"this failed while stopping: {what}"
+            self._say(text, level="error", problem=None if known else problem)
 
 
 class Parts:

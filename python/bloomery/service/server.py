@@ -20,7 +20,6 @@ from bloomery.service.access import users
 from bloomery.service.config.settings import Settings
 from bloomery.service.config.sources import SourceSettings
 from bloomery.service.domain.state import State
-from bloomery.service.durability.flusher import flush_each_second
 from bloomery.service.durability.folder import lock
 from bloomery.service.durability.recovery import Recovery, recover
 from bloomery.service.http.context import HttpContext
@@ -32,12 +31,11 @@ from bloomery.service.network.systemd import notify, watched
 from bloomery.service.network.tls import Tls
 from bloomery.service.observe import logs
 from bloomery.service.observe.metrics import Metrics, ServerFigures
-from bloomery.service.parts import Parts
+from bloomery.service.parts import Parts, Shutdown
 from bloomery.service.policy.alerts import Alerts
 from bloomery.service.replication.node import Node
 from bloomery.service.resp.context import RespContext
 from bloomery.service.resp.server import RespServer
-from bloomery.service.shutdown import Shutdown
 
 __all__ = ["Server"]
 
@@ -102,7 +100,7 @@ class Server:
             await self.parts.lookups.start(self.say)
             resp = await self._listen(bound)
             background.append(self._repeat(self._tick, "what is due each second failed"))
-            syncing = asyncio.ensure_future(flush_each_second(self.parts.group_commit, self.say))
+            syncing = asyncio.ensure_future(self.parts.group_commit.flush_each_second())
             if self.certificate is not None:
                 background.append(asyncio.create_task(self.certificate.watch(self._reload)))
             self.parts.sampler.start()

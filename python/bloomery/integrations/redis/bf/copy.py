@@ -20,7 +20,7 @@ from bloomery.integrations.redis.bf.create import planned_bf
 from bloomery.integrations.redis.bf.encoding import encoded, rows
 from bloomery.integrations.redis.bf.filter import BfFilter, beside
 from bloomery.integrations.redis.config import Config
-from bloomery.integrations.redis.expiry import expire_command, milliseconds
+from bloomery.integrations.redis.store import expire_command, milliseconds
 from bloomery.integrations.redis.transfer.reading import Progress
 from bloomery.integrations.redis.wire.failures import checked
 from bloomery.integrations.redis.wire.flow import Ask, Flow, command, commands, packed

@@ -17,7 +17,7 @@ from bloomery.integrations.redis.bits.strings import Strings
 from bloomery.integrations.redis.config import LONGEST_STRING, Config
 from bloomery.integrations.redis.header import CountingHeader
 from bloomery.integrations.redis.wire.failures import checked
-from bloomery.integrations.redis.wire.flow import Ask, Flow, command
+from bloomery.integrations.redis.wire.flow import Ask, Flow, reply_to
 
 if TYPE_CHECKING:
     from bloomery.integrations.redis.naming import Keys
@@ -138,7 +138,7 @@ class Counters(Strings):
             left = [i for i in left if outcomes[i] is None]
             if not left:
                 return bytes(outcomes)
-            checked((yield [command(self.names[0], "SCRIPT", "LOAD", _REMOVE)])[0])
+            yield from reply_to(self.names[0], "SCRIPT", "LOAD", _REMOVE)
         raise StoreRefused("Redis forgets the script that removes keys: who calls SCRIPT FLUSH?")
 
     def _call(self, hashes: bytes) -> Flow[list[int | None]]:

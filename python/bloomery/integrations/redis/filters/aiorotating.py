@@ -5,8 +5,8 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from bloomery.integrations.redis.bits.generations import Generations
-from bloomery.integrations.redis.bits.rotation import (
+from bloomery.integrations.redis.bits.generations import (
+    Generations,
     create_rotating,
     open_rotating,
     planned_rotating,
