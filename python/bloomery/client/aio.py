@@ -11,6 +11,7 @@ from bloomery.client.aiotransport import AsyncTransport
 from bloomery.client.operations import FilterRequests, Name
 from bloomery.client.request import ServerOptions
 from bloomery.errors import UnknownFilter
+from bloomery.suggestions import OtherNames
 
 if TYPE_CHECKING:
     import ssl
@@ -126,7 +127,7 @@ class AsyncClient:
         await self.transport.send(operations.snapshot())
 
 
-class AsyncRemoteFilter:
+class AsyncRemoteFilter(OtherNames):
     """A filter of a server, for asyncio. `contains` says False: definitely not; True: maybe."""
 
     def __init__(self, client: AsyncClient, name: Name) -> None:
