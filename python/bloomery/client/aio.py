@@ -12,6 +12,7 @@ from bloomery.client.operations import KeyRequests, Name, name_of, path_of, read
 from bloomery.client.request import Request, ServerOptions, dumped, loaded, member, nothing
 from bloomery.errors import UnknownFilter
 from bloomery.names import printable, unprintable
+from bloomery.suggestions import OtherNames
 
 if TYPE_CHECKING:
     import ssl
@@ -135,7 +136,7 @@ class AsyncClient:
         await self.transport.send(Request("POST", "/snapshot", nothing))
 
 
-class AsyncRemoteFilter:
+class AsyncRemoteFilter(OtherNames):
     """A filter of a server, for asyncio. `contains` says False: definitely not; True: maybe."""
 
     def __init__(self, client: AsyncClient, name: Name) -> None:

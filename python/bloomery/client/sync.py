@@ -14,6 +14,7 @@ from bloomery.client.request import Request, ServerOptions, dumped, loaded, memb
 from bloomery.client.transport import Transport
 from bloomery.errors import UnknownFilter
 from bloomery.names import printable, unprintable
+from bloomery.suggestions import OtherNames
 
 if TYPE_CHECKING:
     import ssl
@@ -137,7 +138,7 @@ class Client:
         self.transport.send(Request("POST", "/snapshot", nothing))
 
 
-class RemoteFilter(RemoteFigures):
+class RemoteFilter(RemoteFigures, OtherNames):
     """A filter of a server. `key in filter` says False: definitely not; True: maybe."""
 
     def __init__(self, client: Client, name: Name) -> None:
@@ -164,7 +165,7 @@ class RemoteFilter(RemoteFigures):
         """Add the key; True if it is definitely new, False if it may have been there."""
         return self._transport.send(self._requests.one("add", key))
 
-    def __contains__(self, key: Key) -> bool:
+    def contains(self, key: Key) -> bool:
         """False: definitely not there. True: maybe."""
         return self._transport.send(self._requests.one("contains", key))
 
@@ -186,7 +187,7 @@ class RemoteFilter(RemoteFigures):
         True: it was taken out. False: it may be there and cannot be.
         """
         removed = self.discard(key)
-        if not removed and key not in self:
+        if not removed and not self.contains(key):
             raise KeyError(key)
         return removed
 

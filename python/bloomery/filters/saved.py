@@ -12,6 +12,7 @@ import bloomery._native as _native
 from bloomery import errors
 from bloomery.storage import files, memory
 from bloomery.storage.files import CHUNK_BYTES, HEADER_BYTES
+from bloomery.suggestions import constructor
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer, Self
@@ -75,6 +76,19 @@ class SavedFilter:
         mine, theirs = self._sections(), other._sections()
         return all(memoryview(a) == memoryview(b) for a, b in zip(mine, theirs, strict=True))
 
+    if not TYPE_CHECKING:
+
+        def __len__(self):
+            """Refuse: how many keys there are is only estimated."""
+            raise TypeError(
+                f"a {type(self).__name__} has no len(): estimated_count says about how many keys "
+                "were added, capacity how many it is made for"
+            )
+
+    def __bool__(self) -> bool:
+        """True, of an empty filter too."""
+        return True
+
     def copy(self) -> Self:
         """Return a filter with the same keys, in memory of its own."""
         memory.check(self.nbytes)
@@ -95,7 +109,7 @@ class SavedFilter:
         write(self, file)
         return file.getvalue()
 
-    @classmethod
+    @constructor
     def from_bytes(cls, data: Buffer) -> Self:
         """Make the filter that `to_bytes` gave; CorruptData if the bytes are not that."""
         view = memoryview(data).cast("B")
@@ -120,7 +134,7 @@ class SavedFilter:
         with files.replacing(path) as file:
             write(self, file)
 
-    @classmethod
+    @constructor
     def load(
         cls,
         path: str | os.PathLike[str],

@@ -48,9 +48,11 @@ class BfCopy:
     def __init__(self, places: _native.Places, filters: list[Any]) -> None:
         self._places, self.filters = places, filters
 
-    def __contains__(self, key: Key) -> bool:
+    def contains(self, key: Key) -> bool:
         """False: definitely not added. True: maybe."""
         return bool(self.contains_many([key])[0])
+
+    __contains__ = contains
 
     def contains_many(self, keys: Batch) -> Mask:
         """Ask for every key: False is certain, True is maybe."""

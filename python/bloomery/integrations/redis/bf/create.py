@@ -35,7 +35,7 @@ _MOST_SHARDS = 16_384
 _KINDS = ("bloom", "scalable")  # of `bloomery serve`, whose keys stay
 
 
-def planned_bf(capacity: int, error_rate: float, shards: object) -> Config:
+def planned_bf(capacity: int, error_rate: float | str, shards: object) -> Config:
     """Return the configuration of a filter of this size: one shard, unless `shards` says more."""
     count = 1 if shards == "auto" else shards
     if type(count) is not int or not 1 <= count <= min(capacity, _MOST_SHARDS):

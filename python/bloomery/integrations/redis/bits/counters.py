@@ -57,7 +57,7 @@ _SHA = hashlib.sha1(_REMOVE, usedforsecurity=False).hexdigest().encode()
 
 
 def planned_counters(
-    capacity: int, error_rate: float, counter_bits: int, hasher: Hasher, seed: int
+    capacity: int, error_rate: float | str, counter_bits: int, hasher: Hasher, seed: int
 ) -> Config:
     """The configuration of a counting filter of this size."""
     plan = sizing.counting_plan(capacity, error_rate, counter_bits=counter_bits)

@@ -69,7 +69,7 @@ class _PendingBatch:
 
 def planned_rotating(
     capacity: int,
-    error_rate: float,
+    error_rate: float | str,
     window: str | float | timedelta,
     generations: int,
     per_generation: int | None,
@@ -86,8 +86,8 @@ def planned_rotating(
         raise InvalidParameter(
             f"generations is {sizing.show(generations)}, must be an int from 1 to {MAX_GENERATIONS}"
         )
-    most = sizing.check_capacity(capacity)
-    rate = sizing.check_error_rate(error_rate) / (generations + 1)
+    most, whole = sizing.check_sizes(capacity, error_rate)
+    rate = whole / (generations + 1)
     each = most if per_generation is None else sizing.check_capacity(per_generation)
     nbytes = sizing.plan(min(each, most), rate, layout=layout).nbytes
     if nbytes > LONGEST_STRING:
