@@ -23,6 +23,7 @@ KINDS = {
     "full-soon": ("warning", "at this rate a filter is full within `warn_within`"),
     "error-rate": ("error", "a filter errs more often than it was made for, as was measured"),
     "rotated": ("info", "a filter with on_full=rotate began a new generation (told, never active)"),
+    "filter-differs": ("warning", "a filter of the configuration is otherwise, or is not there"),
     "data-damaged": ("error", "damaged files of the data folder were set aside, and still are"),
     "log-unavailable": ("error", "the log cannot be written: writes are refused"),
     "store-unavailable": ("error", "the Redis of a node does not answer"),
@@ -66,7 +67,7 @@ class Alerts:
     """The alerts of a server."""
 
     def __init__(self, say: Say, now: Callable[[], float] = time.time) -> None:
-        # By kind and filter, source or folder; 0: the server itself.
+        # By kind and filter (its number, or its name), source or folder; 0: the server itself.
         self.active: dict[tuple[str, int | str], Alert] = {}
         self.counts: Counter[str] = Counter()  # how often each kind began
         self.on_alert: Event[[dict[str, Any]]] = Event()  # each that is told, ready for JSON
@@ -121,4 +122,6 @@ class Alerts:
 
 def _key(kind: str, entry: Entry | None, fields: dict[str, Any]) -> tuple[str, int | str]:
     assert kind in KINDS, kind
-    return kind, fields.get("source", fields.get("folder", 0)) if entry is None else entry.id
+    if entry is not None:
+        return kind, entry.id
+    return kind, next((fields[by] for by in ("source", "folder", "filter") if by in fields), 0)
