@@ -104,6 +104,6 @@ class DeclaredFilters:
             )
         else:
             text = f"the filter {shown} is as the configuration says"
-            self._alerts.end("filter-differs", text, filter=shown)
+            self._alerts.end("filter-differs", text, name)
             return
-        self._alerts.begin("filter-differs", text, filter=shown)
+        self._alerts.begin("filter-differs", text, name)
