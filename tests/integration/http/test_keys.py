@@ -33,7 +33,7 @@ def test_a_key_is_the_librarys(http: Http) -> None:
     """A filter that got its keys over HTTP says the same of them as one that got them here."""
     keys: list[Any] = ["a", "", "ü", 1, -1, 2**70, ["a", 1], [], ["a", ["b", [2]]], "[", "true"]
     same: list[Any] = ["a", "", "ü", 1, -1, 2**70, ("a", 1), (), ("a", ("b", (2,))), "[", "true"]
-    http.create("library", 1000)
+    http.create("library", 1000, kind="bloom")
     assert all(http.keys("library", "add", *keys))
     local = bloomery.BloomFilter(1000)
     local.update(same)

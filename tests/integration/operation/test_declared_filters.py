@@ -65,7 +65,7 @@ def test_a_difference_is_reported_and_nothing_is_lost(serve: Serve, tmp_path: Pa
     configured(tmp_path, SEEN.format(capacity=2000, policy="alert"))
     server.start()
     (text,) = alerts(server)
-    assert "capacity is 1000, not 2000; on_full is 'reject', not 'alert'" in text
+    assert "on_full is 'reject', not 'alert'; capacity is 1000, not 2000" in text
     assert text in server.printed()
     assert 'bloomery_alert_active{alert="filter-differs"' in httpx.get(f"{server.url}/metrics").text
     with Connection(server.resp_port) as wire:
