@@ -20,6 +20,7 @@ from bloomery.service.clock import Clock, HighWaterMark
 from bloomery.service.commands import Commands
 from bloomery.service.config.settings import Settings
 from bloomery.service.config.sources import SourceSettings
+from bloomery.service.declared import DeclaredFilters
 from bloomery.service.durability.log import Fsync
 from bloomery.service.durability.recovery import Recovery
 from bloomery.service.durability.schedule import SnapshotSchedule
@@ -72,11 +73,13 @@ class Parts:
         found: Recovery,
         settings: Settings,
         sources: Mapping[str, SourceSettings],
+        filters: Mapping[bytes, Mapping[str, Any]],
         alerts: Alerts,
         say: Say,
         node: Node | None,
     ) -> None:
-        """`found` are the filters, and where their log goes on; `node`: with a store."""
+        """`found` are the filters, and where their log goes on; `filters` those that the
+        configuration declares; `node`: with a store."""
         self.settings, self.alerts, self.say, self.node = settings, alerts, say, node
         self.data = Path(settings.data)
         self.problems = found.problems
@@ -106,6 +109,7 @@ class Parts:
             sample=self.sampler.last_as_dict,
         )
         self.rebuilds = Rebuilds(self.commands, self.group_commit, self.background, say)
+        self.declared = DeclaredFilters(self.commands, self.group_commit, alerts, filters)
         self.snapshots = SnapshotSchedule(
             self.engine,
             self.group_commit,
@@ -150,6 +154,7 @@ class Parts:
         await self.group_commit.retry()
         self.enforcer.pass_second()
         self.server_alerts.check()
+        self.declared.check()
         self.audit.tick()
         self.snapshots.consider()
         return await self.access.refresh()

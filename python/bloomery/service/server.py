@@ -15,6 +15,7 @@ import ssl
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 from bloomery.service.access import users
 from bloomery.service.config.settings import Settings
@@ -53,9 +54,11 @@ class Server:
         accept_loss: bool = False,
         config: Path | None = None,
         sources: Mapping[str, SourceSettings] | None = None,
+        filters: Mapping[bytes, Mapping[str, Any]] | None = None,
     ) -> None:
         self.settings = settings
         self.sources = sources or {}  # that filters may be bound to
+        self.filters = filters or {}  # that the configuration declares
         self.config = config  # the file that settings came from, if there was one
         self.data = Path(settings.data)
         self.accept_loss = accept_loss
@@ -96,6 +99,7 @@ class Server:
             background = [self._repeat(self._sweep_http, "the limits of HTTP could not be kept")]
             if not await self._load(stop):
                 return 0
+            await self.parts.declared.make()  # before a client makes another of that name
             self.http.serve(self._http_context())
             await self.parts.lookups.start(self.say)
             resp = await self._listen(bound)
@@ -174,7 +178,9 @@ class Server:
 
     def _open(self, found: Recovery) -> None:
         self.recovered_rows = found.rows
-        self.parts = Parts(found, self.settings, self.sources, self.alerts, self.say, self.node)
+        self.parts = Parts(
+            found, self.settings, self.sources, self.filters, self.alerts, self.say, self.node
+        )
         self.resp = RespServer(self._resp_context())
         parts = self.parts
         self.metrics = Metrics(

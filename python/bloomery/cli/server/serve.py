@@ -158,7 +158,13 @@ def serve(
     logs.set_up(settings.log_format, settings.log_level)
     for secret in found.secrets():
         logs.hide(secret)
-    server = Server(settings, accept_loss=accept_loss, config=found.file, sources=found.sources)
+    server = Server(
+        settings,
+        accept_loss=accept_loss,
+        config=found.file,
+        sources=found.sources,
+        filters=found.filters,
+    )
     for warning in found.warnings:
         server.say(warning, level="warning")
     return _run(server.run())
