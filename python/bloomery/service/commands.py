@@ -107,6 +107,8 @@ class Commands:
         if settings.get("source") is not None:
             self.lookups.check(settings["source"])
         chosen = policy.chosen(kind, settings)
+        if chosen["kind"] == "rediscuckoo":
+            chosen["door"] = "cf"  # CF commands are for these
         fields = operations.fields(name=operations.text_of(name), settings=chosen)
         return self.engine.create(Op.CREATE, fields)
 

@@ -55,8 +55,6 @@ async def create(request: Request, new: Annotated[models.NewFilter, Body()]) -> 
         options.pop("source", None)
     else:
         authorize_also(request, "change", name)
-    if options.get("kind") == "rediscuckoo":
-        options["door"] = "cf"  # CF commands are for these
     await apply_to_filters(request, lambda commands: commands.create(name, **options), name)
     context = context_of(request)
     await context.group_commit.logged()

@@ -29,9 +29,7 @@ def _make(client: ClientState, name: bytes, capacity: int, **chosen: int) -> Non
         "max_iterations": settings.cf_max_iterations,
         "expansion": settings.cf_expansion_factor,
     }
-    client.context.commands.create(
-        name, "rediscuckoo", capacity=capacity, door="cf", **{**usual, **chosen}
-    )
+    client.context.commands.create(name, "rediscuckoo", capacity=capacity, **{**usual, **chosen})
 
 
 _OPTIONS = {
