@@ -33,6 +33,7 @@ from bloomery.service.policy.enforcer import PolicyEnforcer
 from bloomery.service.policy.rebuilds import Rebuilds
 from bloomery.service.policy.server_alerts import ServerAlerts, log_unavailable
 from bloomery.service.policy.webhook import Webhook
+from bloomery.service.registry.provisioner import Provisioner
 from bloomery.service.registry.publisher import Publisher
 from bloomery.service.registry.server_id import LOCAL_REGISTRY, server_id
 from bloomery.service.replication.node import Node
@@ -122,6 +123,9 @@ class Parts:
         self.webhook = self._open_webhook(number)
         self.audit = Audit(self.data, say)
         self.access = Access(self.data, say, self.audit.note)
+        self.provisioner = Provisioner(
+            self.commands, self.group_commit, self.background, self.publisher.writer, self.audit
+        )
         self.server_alerts = ServerAlerts(
             alerts, self.data, self.engine, self.group_commit, self.publisher, self.lookups
         )
@@ -157,6 +161,7 @@ class Parts:
         self.declared.check()
         self.audit.tick()
         self.snapshots.consider()
+        self.provisioner.look()
         return await self.access.refresh()
 
     async def close(self, shutdown: Shutdown, syncing: asyncio.Future[None] | None = None) -> None:

@@ -115,6 +115,8 @@ def _sqlite(url: sa.URL) -> sa.Engine:
         connection.execute("PRAGMA journal_mode = WAL")
         connection.execute("PRAGMA synchronous = NORMAL")
         connection.execute("PRAGMA foreign_keys = ON")
+        # Anybody may have written there: text that is no UTF-8 must not end a transaction.
+        connection.text_factory = lambda data: data.decode("utf-8", "surrogateescape")
 
     @sa.event.listens_for(engine, "begin")
     def begun(connection: sa.Connection) -> None:
