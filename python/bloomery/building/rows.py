@@ -6,9 +6,7 @@ from collections.abc import Generator
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from bloomery.errors import MissingExtra
-
-__all__ = ["Batch", "LineBatch", "Rows", "needs"]
+__all__ = ["Batch", "LineBatch", "Rows"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,8 +67,3 @@ class Rows(Protocol):
 
     def close(self) -> None:
         """Let go of what is open."""
-
-
-def needs(package: str, extra: str, what: str) -> MissingExtra:
-    """The error for a package that is not installed."""
-    return MissingExtra(f"{what} needs {package}: pip install 'bloomery[{extra}]'")

@@ -6,12 +6,10 @@ from typing import Annotated, Any
 import typer
 from typer.main import get_command
 
-from bloomery._native import __version__
-from bloomery.cli import demo, plan
+from bloomery.cli import demo, plan, version
 from bloomery.cli.files import build as building
 from bloomery.cli.files import create, dedup, info, membership
 from bloomery.cli.server import cluster, serve, user
-from bloomery.cli.terminal import emit_line
 
 _COMMANDS: list[tuple[str, Callable[..., int], str]] = [
     ("plan", plan.plan, plan.EXAMPLE),
@@ -24,6 +22,7 @@ _COMMANDS: list[tuple[str, Callable[..., int], str]] = [
     ("dedup", dedup.dedup, dedup.EXAMPLE),
     ("serve", serve.serve, serve.EXAMPLE),
     ("demo", demo.demo, demo.EXAMPLE),
+    ("version", version, "bloomery version"),
 ]
 _GROUPS: list[tuple[str, Any, str]] = [
     ("user", user, "Users of a server: who may log in, and what they may do."),
@@ -33,8 +32,7 @@ _GROUPS: list[tuple[str, Any, str]] = [
 
 def _version(wanted: bool) -> None:
     if wanted:
-        emit_line(f"bloomery {__version__}")
-        raise typer.Exit
+        raise typer.Exit(version())
 
 
 def _main(

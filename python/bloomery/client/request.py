@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from bloomery import errors
+from bloomery import errors, extras
 from bloomery.client.keys import loaded
 
 if TYPE_CHECKING:
@@ -51,10 +51,8 @@ class Requests(Generic[T]):
 
 def load_httpx() -> Any:
     """Return httpx; MissingExtra if it is not installed."""
-    try:
+    with extras.needed("httpx", "a client"):
         import httpx
-    except ImportError:
-        raise errors.MissingExtra("a client needs httpx: pip install 'bloomery[client]'") from None
     return httpx
 
 

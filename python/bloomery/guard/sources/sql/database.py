@@ -6,12 +6,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from bloomery import extras
 from bloomery.database_errors import describe, is_unavailable
 from bloomery.errors import (
     BloomeryError,
     InvalidParameter,
     InvalidSource,
-    MissingExtra,
     SourceUnavailable,
 )
 from bloomery.guard.sources.sql.engine import engine_of
@@ -27,12 +27,8 @@ class SqlDatabase:
 
     def __init__(self, given: str | sa.Engine, timeout: float, pool_size: int) -> None:
         """Connects to nothing yet."""
-        try:
+        with extras.needed("sqlalchemy", "a SqlSource"):
             import sqlalchemy as sa
-        except ImportError:
-            raise MissingExtra(
-                "a SqlSource needs sqlalchemy: pip install 'bloomery[guard]'"
-            ) from None
         self._own = not isinstance(given, sa.Engine)
         self._closed = False
         self._timeout = timeout

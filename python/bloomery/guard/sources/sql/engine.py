@@ -10,7 +10,8 @@ import weakref
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
-from bloomery.errors import InvalidParameter, MissingExtra
+from bloomery import extras
+from bloomery.errors import InvalidParameter
 
 if TYPE_CHECKING:
     import sqlalchemy as sa
@@ -56,9 +57,8 @@ def _made(given: str, timeout: float, pool_size: int) -> sa.Engine:
     except (sa.exc.ArgumentError, ValueError):  # whose text shows parts of the URL
         raise InvalidParameter(f"the source's URL cannot be read, {_FORM}") from None
     except ImportError as missing:
-        ours = scheme == "postgresql+psycopg"
-        how = "pip install 'bloomery[postgresql]'" if ours else "install that driver"
-        raise MissingExtra(f"a source at {scheme}://… needs {missing.name}: {how}") from None
+        driver = missing.name or url.get_driver_name()
+        raise extras.missing(driver, f"a source at {scheme}://…") from None
     if engine.dialect.is_async:
         raise InvalidParameter(
             f"{scheme} is a driver for asyncio, must be one for threads: an AsyncGuard lets a "
