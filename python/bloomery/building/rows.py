@@ -8,9 +8,7 @@ from datetime import datetime
 from typing import Any, Protocol
 from uuid import UUID
 
-from bloomery.errors import MissingExtra
-
-__all__ = ["Batch", "LineBatch", "Rows", "needs"]
+__all__ = ["Batch", "LineBatch", "Rows"]
 
 
 _KEY_TYPES = {bytes: "str", UUID: "uuid", datetime: "datetime"}  # others by their own name
@@ -83,8 +81,3 @@ class Rows(Protocol):
 
     def close(self) -> None:
         """Let go of what is open."""
-
-
-def needs(package: str, extra: str, what: str) -> MissingExtra:
-    """The error for a package that is not installed."""
-    return MissingExtra(f"{what} needs {package}: pip install 'bloomery[{extra}]'")

@@ -17,13 +17,14 @@ import os
 import sys
 from typing import Any, cast
 
+from bloomery import extras
 from bloomery.cli import terminal
-from bloomery.errors import BloomeryError, MissingExtra, NotEnoughMemory
+from bloomery.cli.version import version
+from bloomery.errors import BloomeryError, NotEnoughMemory
 
 EXIT_ERROR = 2
 EXIT_CLOSED_PIPE = 141
 
-_SERVER = {"alembic", "argon2", "sqlalchemy", "tomli", "uvloop"}
 _SYNONYMS = {
     "add": "insert put update append set",
     "contains": "check exists has query test lookup get grep ask might-contain",
@@ -37,6 +38,13 @@ _SYNONYMS = {
     "serve": "server start run listen",
     "list": "ls show",
 }
+_OF_A_SERVER = {
+    "serve",
+    "user",
+    "cluster",
+    "backup",
+    "restore",
+}  # the extra `serve` brings all that they need
 _NEXT_STEP = {
     errno.ENOSPC: "free some space and run it again",
     errno.EFBIG: "the limit on file sizes (`ulimit -f`) is in the way",
@@ -46,9 +54,10 @@ _NEXT_STEP = {
 
 def main(argv: list[str] | None = None) -> int:
     """Run the command line; the exit code. A failure is one line, never a traceback."""
+    argv = sys.argv[1:] if argv is None else argv
     try:
         terminal.occupy_closed_descriptors()
-        code = _run(sys.argv[1:] if argv is None else argv)
+        code = _run(argv)
         if sys.stdout is not None:  # only --help goes through it; everything else is os.write
             sys.stdout.flush()
         return code
@@ -69,13 +78,16 @@ def main(argv: list[str] | None = None) -> int:
         package = (missing.name or "").partition(".")[0]
         if package == "bloomery":  # a broken install, not a missing extra
             raise
-        part, extra = ("server", "serve") if package in _SERVER else ("command line", "cli")
-        needed = MissingExtra(f"the {part} needs {package}: pip install 'bloomery[{extra}]'")
-        terminal.say(describe(needed))
+        command = argv[0] if argv and argv[0].isalpha() else ""
+        extra = "serve" if command in _OF_A_SERVER else "cli"
+        what = f"`bloomery {command}`" if command else "the command line"
+        terminal.say(describe(extras.missing(package, what, extra)))
         return EXIT_ERROR
 
 
 def _run(argv: list[str]) -> int:
+    if argv in (["--version"], ["version"]):  # by the plain install too, which has no typer
+        return version()
     import typer
 
     from bloomery.cli.app import build

@@ -13,14 +13,14 @@ from typing import Annotated, Any
 import typer
 from typer.main import get_command
 
-from bloomery._native import __version__
-from bloomery.cli.terminal import emit_line
+from bloomery.cli.version import version
 
 _PAGE = "https://github.com/bloomery/bloomery/blob/main/docs/cli.md"
 _BEGIN, _FILES, _SERVER = "To begin with", "Filters in files", "Servers"
 # Each with its module, its place in the help, and what stands beside it there.
 _COMMANDS = {
     "plan": ("plan", _BEGIN, "How much memory so many keys take, or how many servers."),
+    "version": ("version", _BEGIN, "Print the version."),
     "demo": ("demo", _BEGIN, "Ten seconds of a crawler that asks a filter about every link."),
     "create": ("files.create", _FILES, "Make an empty filter."),
     "build": ("files.build", _FILES, "Make a filter of a database's or a file's keys."),
@@ -39,8 +39,7 @@ _GROUPS = {"user", "cluster"}  # with commands under them
 
 def _version(wanted: bool) -> None:
     if wanted:
-        emit_line(f"bloomery {__version__}")
-        raise typer.Exit
+        raise typer.Exit(version())
 
 
 def _main(

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from bloomery import errors
+from bloomery import errors, extras
 
 if TYPE_CHECKING:
     import ssl
@@ -97,10 +97,8 @@ def member(name: str) -> Callable[[bytes], Any]:
 
 def load_httpx() -> Any:
     """Return httpx; MissingExtra if it is not installed."""
-    try:
+    with extras.needed("httpx", "a client"):
         import httpx
-    except ImportError:
-        raise errors.MissingExtra("a client needs httpx: pip install 'bloomery[client]'") from None
     return httpx
 
 

@@ -13,12 +13,12 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
+from bloomery import extras
 from bloomery.database_errors import describe, is_unavailable
 from bloomery.errors import (
     BloomeryError,
     InvalidParameter,
     InvalidSource,
-    MissingExtra,
     SourceUnavailable,
 )
 
@@ -36,12 +36,8 @@ class SqlDatabase:
 
     def __init__(self, given: str | sa.Engine, timeout: float, pool_size: int) -> None:
         """Connects to nothing yet."""
-        try:
+        with extras.needed("sqlalchemy", "a SqlSource"):
             import sqlalchemy as sa
-        except ImportError:
-            raise MissingExtra(
-                "a SqlSource needs sqlalchemy: pip install 'bloomery[guard]'"
-            ) from None
         self._own = not isinstance(given, sa.Engine)
         self._closed = False
         self._timeout = timeout
@@ -191,9 +187,8 @@ def _create_engine(given: str, timeout: float, pool_size: int) -> sa.Engine:
     except (sa.exc.ArgumentError, ValueError):  # whose text shows parts of the URL
         raise InvalidParameter(f"the source's URL cannot be read, {_FORM}") from None
     except ImportError as missing:
-        ours = scheme == "postgresql+psycopg"
-        how = "pip install 'bloomery[postgresql]'" if ours else "install that driver"
-        raise MissingExtra(f"a source at {scheme}://… needs {missing.name}: {how}") from None
+        driver = missing.name or url.get_driver_name()
+        raise extras.missing(driver, f"a source at {scheme}://…") from None
     if engine.dialect.is_async:
         raise InvalidParameter(
             f"{scheme} is a driver for asyncio, must be one for threads: an AsyncGuard lets a "
