@@ -56,16 +56,16 @@ bench: build $(STAMPS)/dev $(STAMPS)/bench $(STAMPS)/servers ## measure against 
 	$(BIN)/python -m benchmarks $(BENCH)
 
 bench-service: build $(STAMPS)/dev $(STAMPS)/servers ## measure the server against redis-server (BENCH="--quick")
-	$(BIN)/python -m benchmarks --only service --json benchmarks/results/service.json $(BENCH)
+	$(BIN)/python -m benchmarks --only service $(BENCH)
 
 bench-running: build $(STAMPS)/dev $(STAMPS)/servers ## measure HTTP, samples and users of the server (BENCH="--quick")
-	$(BIN)/python -m benchmarks --only running --json benchmarks/results/running.json $(BENCH)
+	$(BIN)/python -m benchmarks --only running $(BENCH)
 
 bench-guard: build $(STAMPS)/dev $(STAMPS)/servers ## measure exact answers in front of PostgreSQL and Redis (BENCH="--quick")
-	$(BIN)/python -m benchmarks --only guard --json benchmarks/results/guard.json $(BENCH)
+	$(BIN)/python -m benchmarks --only guard $(BENCH)
 
 bench-cluster: build $(STAMPS)/dev $(STAMPS)/servers ## measure filters in Redis, nodes and HAProxy (BENCH="--quick")
-	$(BIN)/python -m benchmarks --only cluster --json benchmarks/results/cluster.json $(BENCH)
+	$(BIN)/python -m benchmarks --only cluster $(BENCH)
 
 lint: build $(STAMPS)/dev ## ruff, generated twins, mypy --strict, stubtest, rustfmt, clippy
 	$(BIN)/python scripts/unasync.py --check
