@@ -21,7 +21,7 @@ export PYO3_PYTHON = $(abspath $(BIN)/python)
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help run build test test-fast test-rust miri test-pythons soak bench bench-service bench-running bench-guard bench-cluster lint format wheel tree docs lock fresh-check clean
+.PHONY: help run build test test-fast test-rust miri test-pythons soak bench bench-service bench-running bench-guard bench-cluster figures lint format wheel tree docs lock fresh-check clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -66,6 +66,10 @@ bench-guard: build $(STAMPS)/dev $(STAMPS)/servers ## measure exact answers in f
 
 bench-cluster: build $(STAMPS)/dev $(STAMPS)/servers ## measure filters in Redis, nodes and HAProxy (BENCH="--quick")
 	$(BIN)/python -m benchmarks --only cluster $(BENCH)
+
+figures: $(STAMPS)/dev ## README's and the pages' figures anew, from benchmarks/results/*.json
+	$(BIN)/python scripts/figures.py
+	$(BIN)/python scripts/scaling_page.py
 
 lint: build $(STAMPS)/dev ## ruff, generated twins, mypy --strict, stubtest, rustfmt, clippy
 	$(BIN)/python scripts/unasync.py --check
