@@ -82,9 +82,11 @@ def _redis() -> str:
 
 
 def commit() -> str:
-    """The commit, with a + when files differ from it."""
+    """The commit, with a + when files differ from it, other than results of runs before."""
     name = _output("git", "rev-parse", "--short=12", "HEAD") or "unknown"
-    return name + ("+" if _output("git", "status", "--porcelain", "--untracked-files=no") else "")
+    others = (":/", ":(exclude,top)benchmarks/results")
+    differ = _output("git", "status", "--porcelain", "--untracked-files=no", "--", *others)
+    return name + ("+" if differ else "")
 
 
 BUSY = 0.2
