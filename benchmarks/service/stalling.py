@@ -36,7 +36,7 @@ def run(settings: Settings) -> list[Record]:
 def _best(stage: stalls.Stage, case: stall_cases.Case, tries: int) -> stalls.Held:
     """The least of several tries; of a long request one will do, if nobody was held up by it.
 
-    11 M lines of `[]` take 40 s, and three tries of it took a third of the whole benchmark.
+    Lines of `[]` are 11 million in 32 MiB: three tries of them took two minutes.
     """
     best = stalls.measure(stage, case.make(stage))
     for _ in range(tries - 1):
