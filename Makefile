@@ -21,7 +21,7 @@ export PYO3_PYTHON = $(abspath $(BIN)/python)
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help run build test test-fast test-rust miri test-pythons soak bench bench-service bench-running bench-guard bench-cluster lint format wheel tree docs lock fresh-check clean
+.PHONY: help run build test test-fast test-rust miri test-pythons soak bench bench-service bench-running bench-guard bench-cluster figures lint format wheel tree docs lock fresh-check clean
 # Parts of `lint`, apart so that `make test` runs two of them at a time.
 .PHONY: lint-python lint-stubs lint-rust
 
@@ -61,16 +61,20 @@ bench: build $(STAMPS)/dev $(STAMPS)/bench $(STAMPS)/servers ## measure against 
 	$(BIN)/python -m benchmarks $(BENCH)
 
 bench-service: build $(STAMPS)/dev $(STAMPS)/servers ## measure the server against redis-server (BENCH="--quick")
-	$(BIN)/python -m benchmarks --only service --json benchmarks/results/service.json $(BENCH)
+	$(BIN)/python -m benchmarks --only service $(BENCH)
 
 bench-running: build $(STAMPS)/dev $(STAMPS)/servers ## measure HTTP, samples and users of the server (BENCH="--quick")
-	$(BIN)/python -m benchmarks --only running --json benchmarks/results/running.json $(BENCH)
+	$(BIN)/python -m benchmarks --only running $(BENCH)
 
 bench-guard: build $(STAMPS)/dev $(STAMPS)/servers ## measure exact answers in front of PostgreSQL and Redis (BENCH="--quick")
-	$(BIN)/python -m benchmarks --only guard --json benchmarks/results/guard.json $(BENCH)
+	$(BIN)/python -m benchmarks --only guard $(BENCH)
 
 bench-cluster: build $(STAMPS)/dev $(STAMPS)/servers ## measure filters in Redis, nodes and HAProxy (BENCH="--quick")
-	$(BIN)/python -m benchmarks --only cluster --json benchmarks/results/cluster.json $(BENCH)
+	$(BIN)/python -m benchmarks --only cluster $(BENCH)
+
+figures: $(STAMPS)/dev ## README's and the pages' figures anew, from benchmarks/results/*.json
+	$(BIN)/python scripts/figures.py
+	$(BIN)/python scripts/scaling_page.py
 
 lint: lint-python lint-stubs lint-rust ## ruff, generated twins, mypy --strict, stubtest, rustfmt, clippy
 

@@ -1,26 +1,33 @@
-"""`python -m benchmarks [--quick] [--only NAME…] [--json FILE]`: the table, and the JSON."""
+"""`python -m benchmarks [--quick] [--only NAME…]`: the tables, and a results file for each part.
+
+A results file, `benchmarks/results/NAME.json`, is what scripts/figures.py makes the published
+tables from. That of a quick run goes to a folder that git ignores.
+"""
 
 from __future__ import annotations
 
 import argparse
 import gc
-import os
 import sys
 import time
 import traceback
 from collections.abc import Callable
 from dataclasses import asdict
+from datetime import datetime, timezone
 from importlib import import_module
 from pathlib import Path
 
 from benchmarks import report, verdict
-from benchmarks.machine import BUSY, describe
+from benchmarks.lines import Line
+from benchmarks.machine import BUSY, describe, others_at_work
 from benchmarks.settings import Record, Settings
 from benchmarks.timing import progress
 
+RESULTS = Path(__file__).parent / "results"
 PARTS = {
     "peers": "one key at a time and in bulk, every peer",
     "batch": "whole lists, int64 arrays and Arrow columns",
+    "hashing": "what a hash costs, by its length and by k",
     "memory": "bits a key and the observed error rate",
     "large": "100 M keys beside a plain C loop",
     "threads": "two threads",
@@ -36,7 +43,7 @@ PARTS = {
 
 def arguments(argv: list[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="about 2 minutes, smaller sizes")
+    parser.add_argument("--quick", action="store_true", help="minutes, and smaller sizes")
     parser.add_argument(
         "--only",
         nargs="+",
@@ -44,13 +51,7 @@ def arguments(argv: list[str]) -> argparse.Namespace:
         metavar="NAME",
         help="some parts alone: " + ", ".join(PARTS),
     )
-    parser.add_argument(
-        "--json",
-        type=Path,
-        metavar="FILE",
-        help="where the JSON goes",
-        default=Path(__file__).parent / "results" / "latest.json",
-    )
+    parser.add_argument("--results", type=Path, metavar="FOLDER", help="where results files go")
     parser.add_argument(
         "--scale",
         type=float,
@@ -80,38 +81,44 @@ def run_part(name: str, settings: Settings) -> tuple[list[Record], str]:
 def main(argv: list[str]) -> int:
     options = arguments(argv)
     settings = Settings(quick=options.quick, scale=options.scale)
+    whole = not settings.quick and settings.scale == 1
+    folder = options.results or (RESULTS if whole else RESULTS / "quick")
     machine = describe()
     print(report.machine_lines(machine))
-    if machine["load_at_start"] > BUSY:
-        print("NOTE      the machine is busy: times, ratios and verdicts below mean little")
-    parts: dict[str, list[Record]] = {}
-    seconds: dict[str, float] = {}
+    judged: list[Line] = []
     failed: list[str] = []
-    for name, title in PARTS.items():
-        if options.only and name not in options.only:
-            continue
-        started = time.monotonic()
-        parts[name], text = run_part(name, settings)
-        seconds[name] = round(time.monotonic() - started, 1)
-        if not parts[name] or any("failure" in record for record in parts[name]):
+    began = time.monotonic()
+    for name in options.only or PARTS:
+        busy = others_at_work() if whole else 0.0  # nobody publishes a quick run
+        started = datetime.now(timezone.utc)
+        records, text = run_part(name, settings)
+        seconds = round((datetime.now(timezone.utc) - started).total_seconds())
+        busy = max(busy, others_at_work(10)) if whole else 0.0
+        if busy > BUSY:
+            text = f"NOTE: {busy:g} cores were at work for others; times mean little\n{text}"
+        print(report.heading(f"{name}: {PARTS[name]}") + f"\n{text}", flush=True)
+        if not records or any("failure" in record for record in records):
             failed.append(name)
-        print(report.heading(f"{name}: {title}") + f"\n{text}", flush=True)
-    machine["load_at_end"] = round(os.getloadavg()[0], 2)
-    lines = verdict.judge(parts, settings)
-    if options.only and not failed:
-        lines = [line for line in lines if line.measured != "-"]  # those of the other parts
-    print(report.heading("verdict") + "\n" + verdict.render(lines, settings))
-    report.write_json(
-        options.json,
-        {
-            "machine": machine,
-            "settings": settings.as_record(),
-            "seconds": seconds,
-            "parts": parts,
-            "how_good": [asdict(line) for line in lines],
-        },
-    )
-    print(f"\n{sum(seconds.values()):.0f} s in all; JSON: {options.json.name}")
+            continue
+        lines = [x for x in verdict.judge({name: records}, settings) if x.measured != "-"]
+        judged += lines
+        report.write_json(
+            folder / f"{name}.json",
+            {
+                "part": name,
+                "started": f"{started:%Y-%m-%d %H:%M} UTC",
+                "command": f"python -m benchmarks {' '.join(argv)}".strip(),
+                "machine": machine,
+                "settings": settings.as_record(),
+                "seconds": seconds,
+                "busy": busy,
+                "records": records,
+                "how_good": [asdict(line) for line in lines],
+                "text": text.splitlines(),
+            },
+        )
+    print(report.heading("verdict") + "\n" + verdict.render(judged, settings))
+    print(f"\n{time.monotonic() - began:.0f} s in all; results: {folder}")
     if failed:
         print(f"failed: {', '.join(failed)}", file=sys.stderr)
     return 1 if failed else 0

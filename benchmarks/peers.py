@@ -32,7 +32,18 @@ def run(settings: Settings) -> list[Record]:
             for error_rate in settings.error_rates:
                 records += _measure(settings, available, keys, kind, error_rate)
     present_and_absent.cache_clear()
-    return records
+    return records + [_patterned(peer, settings) for peer in available if peer.name == "rbloom"]
+
+
+def _patterned(peer: Peer, settings: Settings) -> Record:
+    """How often a peer errs for keys that differ in their upper bits alone, which ids often do."""
+    count = settings.size(100_000)
+    handle = peer.make(count, 0.01, "int")
+    for number in range(count):
+        handle.add(number << 40)
+    wrong = count_true((count + at) << 40 in handle.target for at in range(count))
+    about = {"peer": peer.name, "fact": "i << 40", "keys": count}
+    return about | {"observed_error_rate": wrong / count}
 
 
 def _measure(
@@ -150,7 +161,10 @@ def _weigh(handle: Handle, absent: Keys, size: int) -> Record:
 def render(records: list[Record]) -> str:
     blocks: list[str] = []
     groups: dict[tuple[int, str, float], list[Record]] = {}
+    facts = [record for record in records if "fact" in record]
     for record in records:
+        if "fact" in record:
+            continue
         group = (record["capacity"], record["kind"], record["error_rate"])
         groups.setdefault(group, []).append(record)
     for (capacity, kind, error_rate), rows in groups.items():
@@ -173,6 +187,9 @@ def render(records: list[Record]) -> str:
         if p.cap
     ]
     notes.append("  from 10 M keys on, hit and miss ask for 2 M of them; slow peers are left out")
+    notes += [
+        f"  {r['peer']}: keys {r['fact']}: {r['observed_error_rate']:.0%} wrong" for r in facts
+    ]
     notes += [f"  {p.name}: not installed, left out" for p in PEERS if not p.available()]
     return "\n\n".join(blocks) + "\n\nNotes\n" + "\n".join(notes)
 

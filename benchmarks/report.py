@@ -42,8 +42,7 @@ def machine_lines(machine: Record) -> str:
     return "\n".join(
         [
             f"machine   {machine['cpu']}, {machine['cores']} cores, {machine['memory_gb']} GB, "
-            f"transparent huge pages: {machine['huge_pages']}, "
-            f"load at start {machine['load_at_start']}",
+            f"transparent huge pages: {machine['huge_pages']}",
             f"system    {machine['system']}; Python {machine['python']}; {machine['compiler']}",
             f"versions  {versions}",
             f"commit    {machine['commit']}",

@@ -23,8 +23,9 @@ class TextbookFilter:
         self.bits = bytearray((self.num_bits + 7) // 8)
 
     def _positions(self, key: object) -> Iterator[int]:
+        text = key if isinstance(key, bytes) else str(key).encode()
         for i in range(self.num_hashes):
-            digest = hashlib.sha256(f"{i}:{key!r}".encode()).digest()
+            digest = hashlib.sha256(b"%d:%b" % (i, text)).digest()
             yield int.from_bytes(digest[:8], "little") % self.num_bits
 
     def add(self, key: object) -> None:

@@ -49,7 +49,7 @@ def _single(records: list[Record]) -> Line:
     ratios = [
         (r["ratio"][op], f"{op} {r['kind']} {r['capacity']:,} at {r['error_rate']:.1%}")
         for r in records
-        if r["peer"] == OURS
+        if r["peer"] == OURS and "ratio" in r
         for op in ("add", "hit", "miss")
         if op in r["ratio"]
     ]

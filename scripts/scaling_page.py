@@ -1,17 +1,11 @@
 """The tables of docs/scaling.md, made from the figures of `bloomery.sizing.cluster_figures`:
-`python scripts/scaling_page.py`.
-
-`python scripts/scaling_page.py benchmarks/results/cluster.json` shows what a run of `make
-bench-cluster` has measured beside the figures, for whoever changes them.
-"""
+`python scripts/scaling_page.py`. Those are from results files: `make figures` writes them, and then
+this page."""
 
 from __future__ import annotations
 
-import json
-import sys
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
 from bloomery.sizing.cluster import ClusterPlan, plan_cluster
 from bloomery.sizing.cluster_figures import FIGURES, SOURCES
@@ -36,7 +30,21 @@ def _figures() -> str:
         for name, value in asdict(FIGURES).items()
     ]
     head = "\n## The figures\n\n| name | | what | measured by |\n|---|---|---|---|\n"
-    return head + "".join(rows)
+    return head + "".join(rows) + "\n" + "".join(f"- {line}\n" for line in _said())
+
+
+def _said() -> list[str]:
+    """What follows from the figures for whoever has to choose."""
+    check, follow = FIGURES.check_us, FIGURES.follow_us
+    return [
+        f"A request to check costs a node {FIGURES.request_us / FIGURES.key_us:.0f} times what a "
+        f"key in it does: with 100 keys a request it checks {check(1) / check(100):.0f} times as "
+        "many.",
+        f"A write of 1,000 keys costs each node {1000 * follow(1000) / follow(1):.1f} times what "
+        "a write of one key does.",
+        f"HAProxy takes {FIGURES.balancer_request_us / FIGURES.request_us:.1f} times as much "
+        "processor time for a request as the node that answers it.",
+    ]
 
 
 def _amount(name: str, value: float) -> str:
@@ -83,39 +91,5 @@ def _row(made: ClusterPlan) -> str:
     return f"| {' | '.join(cells)} |\n"
 
 
-def measured(document: dict[str, Any]) -> dict[str, float]:
-    """The figures that a run of the benchmark gives."""
-    tables: dict[str, list[dict[str, Any]]] = {}
-    for record in document["parts"]["cluster"]:
-        tables.setdefault(record["table"], []).append(record)
-    found: dict[str, float] = {}
-    if loading := tables.get("loading"):
-        found["load_bytes_a_second"] = loading[0]["mb_a_second"] * 1e6
-    if costs := {r["what"].partition(",")[0]: r for r in reversed(tables.get("costs", []))}:
-        singly, many = costs["BF.ADD"], costs["BF.MADD of 1"]
-        found["follow_key_us"] = many["follower_us"]
-        found["write_key_us"] = many["writer_us"] - many["follower_us"]
-        found["redis_key_us"] = many["redis_us"]
-        found["sent_key_bytes"] = many["in_bytes"]
-        found["kept_entry_bytes"] = singly["stream_bytes"] - FIGURES.stream_key_bytes
-    checks = {(r["how"], r["pipeline"], r["who"]): r for r in tables.get("checks", [])}
-    if direct := checks.get(("redis-benchmark", 1, "one node")):
-        found["request_us"] = direct["us"] - FIGURES.key_us
-        found["balancer_request_us"] = checks["redis-benchmark", 1, "3 nodes, HAProxy"][
-            "haproxy_us"
-        ]
-    lags = [r for r in tables.get("lag", []) if r["burst"] == 1]
-    for r in lags:
-        nodes = [value for name, value in r["cores"].items() if name.startswith("node")]
-        found["follow_request_us"] = sum(nodes) / len(nodes) / r["reached"] * 1e6
-        found["redis_request_us"] = r["cores"]["Redis"] / r["reached"] * 1e6 - FIGURES.redis_key_us
-        found["lag_seconds"] = r["p99_ms"] / 1000
-    return found
-
-
 if __name__ == "__main__":
-    if len(sys.argv) > 1:
-        for key, value in measured(json.loads(Path(sys.argv[1]).read_text("utf-8"))).items():
-            print(f"{key:22} {value:14,.4g}   now {getattr(FIGURES, key):,.4g}")
-    else:
-        PAGE.write_text(page(), "utf-8")
+    PAGE.write_text(page(), "utf-8")

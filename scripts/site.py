@@ -23,10 +23,6 @@ OUTSIDE = (
     "CONTRIBUTING.md",
     "benchmarks/README.md",
     "benchmarks/results/summary.md",
-    "benchmarks/results/service.md",
-    "benchmarks/results/running.md",
-    "benchmarks/results/guard.md",
-    "benchmarks/results/cluster.md",
     "examples/README.md",
 )
 # What has an API page, with what it is about.

@@ -1,4 +1,5 @@
-"""The bank of filters: one a user, all of the planned size or spread widely, beside Python sets.
+"""The bank of filters: one a user, all of the planned size, spread widely, or a million of them,
+beside Python sets.
 
 A user has seen a run of articles out of 2**20; where it starts differs from user to user, so most
 articles are known to some users and not to others.
@@ -12,6 +13,7 @@ import resource
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -28,12 +30,18 @@ from benchmarks.timing import count_true, progress, quiet, time_call
 
 ERROR_RATE = 0.01
 PLANNED = 5_000
+FEW = 200
+"""Keys of each of a million users."""
+
 CANDIDATES = 500
 MEDIAN, LEAST, MOST = 1_000, 10, 100_000
 """The spread: log-normal about the median, the bounds three deviations away."""
 
 STEP = 40
-"""Articles that a user reads at a time."""
+"""Articles that a user reads at a time, at most."""
+
+AT_ONCE = 100_000
+"""Users whose rows are made together: a million would take gigabytes of columns."""
 
 ABSENT_OF_A_USER = 20_000
 SAMPLE = 500
@@ -46,7 +54,11 @@ def run(settings: Settings) -> list[Record]:
     """Each bank in a process of its own, so that what is resident is the bank's."""
     records: list[Record] = []
     # The spread gives as good a figure with fewer users, in which large ones still are.
-    for shape, users in (("even", settings.bank_users), ("spread", settings.bank_users // 5)):
+    for shape, users in (
+        ("even", settings.bank_users),
+        ("spread", settings.bank_users // 5),
+        ("many", settings.bank_many),
+    ):
         progress.step(f"family: bank, {shape}, {users:,} users")
         code = f"from benchmarks.family import bank; bank.tell({shape!r}, {users})"
         command = [sys.executable, "-c", code]
@@ -60,9 +72,14 @@ def tell(shape: str, users: int) -> None:
 
 
 def measure(shape: str, users: int) -> Record:
-    if shape == "even":
-        sizes = np.full(users, PLANNED, dtype=np.int64)
-        return _measure(f"{PLANNED:,} keys each", sizes, PLANNED, 1.15)
+    if shape != "spread":
+        planned, limit = (PLANNED, 1.15) if shape == "even" else (FEW, 1.8)
+        sizes = np.full(users, planned, dtype=np.int64)
+        if shape == "even":
+            return _measure(f"{planned:,} keys each", sizes, planned, limit)
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "users.bank"
+            return _measure(f"{planned:,} keys each, in a file", sizes, planned, limit, path)
     spread = math.log(MOST / MEDIAN) / 3
     drawn = np.random.default_rng(1).lognormal(math.log(MEDIAN), spread, users)
     sizes = np.clip(drawn, LEAST, MOST).astype(np.int64)
@@ -80,14 +97,19 @@ def _articles(users: Ints, numbers: Ints) -> Ints:
 def _rows(sizes: Ints) -> Iterator[tuple[str, Ints, Ints]]:
     """Columns of users and articles, a few articles of every user who is not yet done; most with
     the rows of a user together, every tenth with those of all users in turns."""
-    for turn, done in enumerate(range(0, int(sizes.max()), STEP)):
-        numbers = np.arange(done, done + STEP, dtype=np.int64)
-        if turn % 10 == 5:
-            number, user = np.nonzero(numbers[:, None] < sizes)
-            yield "in turns", user, _articles(user, number + done)
-        else:
-            user, number = np.nonzero(numbers < sizes[:, None])
-            yield "together", user, _articles(user, number + done)
+    step = min(STEP, max(1, int(sizes.max()) // 10))
+    for turn, done in enumerate(range(0, int(sizes.max()), step)):
+        numbers = np.arange(done, done + step, dtype=np.int64)
+        for first in range(0, len(sizes), AT_ONCE):
+            some = sizes[first : first + AT_ONCE]
+            if turn % 10 == 5:
+                order = "in turns"
+                number, user = np.nonzero(numbers[:, None] < some)
+            else:
+                order = "together"
+                user, number = np.nonzero(numbers < some[:, None])
+            user += first
+            yield order, user, _articles(user, number + done)
 
 
 def _resident() -> int:
@@ -99,16 +121,21 @@ def _resident() -> int:
     return pages * resource.getpagesize()
 
 
-def _measure(what: str, sizes: Ints, planned: int, limit: float) -> Record:
+def _measure(
+    what: str, sizes: Ints, planned: int, limit: float, path: Path | None = None
+) -> Record:
     keys = int(sizes.sum())
     before = _resident()
-    bank = bloomery.FilterBank(error_rate=ERROR_RATE, keys_per_filter=planned)
+    bank = bloomery.FilterBank(error_rate=ERROR_RATE, keys_per_filter=planned, path=path)
     elapsed, rows = Counter[str](), Counter[str]()
     for order, users, articles in _rows(sizes):
         elapsed[order] += time_call(bank.add_many, users, articles)
         rows[order] += len(users)
     del users, articles
     resident = _resident() - before
+    if path is not None:  # asked from the file, as another process would
+        bank.close()
+        bank = bloomery.FilterBank.open(path)
     sample = np.random.default_rng(2).choice(len(sizes), min(SAMPLE, len(sizes)), replace=False)
     rates, lost = _rates(bank, sizes, sample)
     plain = bloomery.BloomFilter(1_000_000, ERROR_RATE).nbytes * 8 / 1_000_000

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from benchmarks.service.stalls import MIB, Stage
 from benchmarks.service.wire import Word, packed, packed_many
+from bloomery.service.http.limits import MAX_JSON_KEYS
 
 ARROW = "application/vnd.apache.arrow.stream"
 NDJSON = "application/x-ndjson"
@@ -421,7 +422,7 @@ def _overfill(stage: Stage, on_full: str) -> Request:
 
 
 def _body(kind: str) -> Callable[[Stage], bytes]:
-    """A body of JSON with as many keys of a kind as there is room for."""
+    """A body of JSON with as many keys of a kind as it may have."""
     forms: dict[str, Callable[[int], str]] = {
         "strings": lambda at: f'"{at:012d}"',
         "integers": str,
@@ -439,7 +440,8 @@ def _body(kind: str) -> Callable[[Stage], bytes]:
     one = forms[kind]
 
     def make(stage: Stage) -> bytes:
-        count = (stage.size.body - 64) // (len(one(10**6)) + 1)
+        # As many as there is room for, but no more than are taken: a refusal costs less.
+        count = min((stage.size.body - 64) // (len(one(10**6)) + 1), MAX_JSON_KEYS)
         if kind == "one long key":
             return b'{"key":"%b"}' % (b"x" * (stage.size.body - 64))
         keys = ",".join(map(one, range(count)))
@@ -466,7 +468,11 @@ asked("POST /filters/{name}/lookup", "JSON: strings", "/filters/large/lookup", _
 
 
 def _lines(line: Callable[[int], bytes]) -> Callable[[Stage], bytes]:
-    return lambda stage: b"".join(map(line, range(stage.size.stream // len(line(10**6)))))
+    def make(stage: Stage) -> bytes:
+        count = stage.size.stream // len(line(10**6))
+        return line(0) * count if line(0) == line(1) else b"".join(map(line, range(count)))
+
+    return make
 
 
 for _kind, _line in {

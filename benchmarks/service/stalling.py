@@ -9,12 +9,14 @@ from benchmarks.settings import Record, Settings
 from benchmarks.timing import progress, quiet
 
 TRIES = 3
+LONG = 1.0  # seconds: a request of that length meets the machine's own pauses in any try
 SHOWN = 20
 
 
 def run(settings: Settings) -> list[Record]:
-    size = stalls.Size(filters=200, long_names=50, large_bytes=16 * stalls.MIB, flood=50)
-    size = size if settings.quick else stalls.Size(filters=20_000, long_names=1000)
+    size = stalls.Size(filters=20_000, long_names=1000)
+    if settings.quick:
+        size = stalls.Size(200, 50, 16 * stalls.MIB, flood=50, stream=2 * stalls.MIB)
     records: list[Record] = []
     with (
         servers.scratch() as folder,
@@ -25,11 +27,23 @@ def run(settings: Settings) -> list[Record]:
         stall_cases.prepare(stage)
         for case in stall_cases.CASES:
             progress.step(f"service: stalls, {case.of}: {case.what}")
-            tries = [stalls.measure(stage, case.make(stage)) for _ in range(TRIES)]
-            best = min(tries, key=lambda held: held.wall)
+            best = _best(stage, case, 1 if settings.quick else TRIES)
             what = {"table": "stalls", "request": f"{case.of}: {case.what}"}
             records.append(what | {"wall": best.wall, "loop": best.loop, "took": best.took})
     return records
+
+
+def _best(stage: stalls.Stage, case: stall_cases.Case, tries: int) -> stalls.Held:
+    """The least of several tries; of a long request one will do, if nobody was held up by it.
+
+    Lines of `[]` are 11 million in 32 MiB: three tries of them took two minutes.
+    """
+    best = stalls.measure(stage, case.make(stage))
+    for _ in range(tries - 1):
+        if best.took > LONG and best.wall <= stalls.LIMIT:
+            break
+        best = min(best, stalls.measure(stage, case.make(stage)), key=lambda held: held.wall)
+    return best
 
 
 def render(records: list[Record]) -> str:

@@ -31,7 +31,7 @@ class Size:
     arguments: int = 1 << 18  # of a command, as many as it may have
     flood: int = 300  # of one command, at once
     body: int = 16 * MIB  # of JSON
-    stream: int = 32 * MIB  # of lines of JSON, and of Arrow
+    stream: int = 16 * MIB  # of lines of JSON, and of Arrow: a message has no more
 
 
 class Stage:

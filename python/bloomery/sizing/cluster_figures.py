@@ -1,8 +1,8 @@
 """What nodes, Redis and HAProxy can do: the figures that `cluster` computes with.
 
 Measured on one machine (AMD EPYC, 2 virtual cores, 25 GB, Linux 6.18, Python 3.11, Redis 7.0,
-HAProxy 2.6) by the benchmark that is named. Another machine has others: `make bench-cluster`
-measures them. docs/scaling.md has all as a table.
+HAProxy 2.6) by the benchmark that is named; `make figures` writes them here from its results.
+Another machine has others. docs/scaling.md has all as a table.
 """
 
 from __future__ import annotations
@@ -18,22 +18,22 @@ class Figures:
 
     request_us: float = 16.5
     key_us: float = 0.08
-    follow_request_us: float = 22.9
+    follow_request_us: float = 22.8
     follow_key_us: float = 0.14
-    write_key_us: float = 1.8
-    redis_request_us: float = 7.4
-    redis_key_us: float = 2.7
+    write_key_us: float = 1.94
+    redis_request_us: float = 7.36
+    redis_key_us: float = 3.14
     redis_ask_us: float = 13.3
     redis_check_us: float = 1.3
-    balancer_request_us: float = 26.8
+    balancer_request_us: float = 23.7
     sent_key_bytes: float = 238.0
     stream_entry_bytes: float = 100.0
     stream_key_bytes: float = 8.0
     kept_entry_bytes: float = 41.0
-    node_bytes: float = 75e6
+    node_bytes: float = 70e6
     redis_factor: float = 1.25
-    load_bytes_a_second: float = 265e6
-    lag_seconds: float = 0.012
+    load_bytes_a_second: float = 297e6
+    lag_seconds: float = 0.00888
     busy: float = 0.7
 
     def check_us(self, batch: int) -> float:
@@ -78,11 +78,14 @@ SOURCES = {
     "redis_ask_us": ("Redis: a request to check there", "bench-service, PING"),
     "redis_check_us": (
         "and each key in it",
-        "GETRANGE of 64 bytes, 788,000/s a core",
+        "redis-benchmark, GETRANGE of 64 bytes: 788,000/s a core",
     ),
     "balancer_request_us": ("HAProxy: a request", "bench-cluster, checks, redis-benchmark"),
     "sent_key_bytes": ("a key on its way to Redis", "bench-cluster, costs"),
-    "stream_entry_bytes": ("an entry of the stream on its way to a node", "bench-cluster, costs"),
+    "stream_entry_bytes": (
+        "an entry of the stream on its way to a node",
+        "by the protocol, at most",
+    ),
     "stream_key_bytes": ("and each key in it: its hash", "by the format"),
     "kept_entry_bytes": ("an entry in Redis's memory, without its keys", "bench-cluster, costs"),
     "node_bytes": ("a node, beside its filters", "bench-service, memory"),
