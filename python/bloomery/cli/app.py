@@ -10,7 +10,7 @@ from bloomery._native import __version__
 from bloomery.cli import demo, plan
 from bloomery.cli.files import build as building
 from bloomery.cli.files import create, dedup, info, membership
-from bloomery.cli.server import cluster, serve, user
+from bloomery.cli.server import backup, cluster, serve, user
 from bloomery.cli.terminal import emit_line
 
 _COMMANDS: list[tuple[str, Callable[..., int], str]] = [
@@ -23,6 +23,8 @@ _COMMANDS: list[tuple[str, Callable[..., int], str]] = [
     ("info", info.info, info.INFO_EXAMPLE),
     ("dedup", dedup.dedup, dedup.EXAMPLE),
     ("serve", serve.serve, serve.EXAMPLE),
+    ("backup", backup.backup, backup.BACKUP_EXAMPLE),
+    ("restore", backup.restore, backup.RESTORE_EXAMPLE),
     ("demo", demo.demo, demo.EXAMPLE),
 ]
 _GROUPS: list[tuple[str, Any, str]] = [

@@ -57,7 +57,9 @@ class _Bar:
 
     def _amounts(self) -> list[Any]:
         """Columns for how much of the total is done."""
-        return []
+        from rich.progress import DownloadColumn
+
+        return [DownloadColumn()]
 
     def stop(self) -> None:
         """Take the bar away again, so that a message after it stands on a line of its own."""
@@ -83,10 +85,23 @@ class LineProgress(_Bar):
             texts = (f"{self.lines:,} lines", f"{self.new:,} new", self._rate(self.lines, "lines"))
             self._draw(position, *texts)
 
-    def _amounts(self) -> list[Any]:
-        from rich.progress import DownloadColumn
 
-        return [DownloadColumn()]
+class ByteProgress(_Bar):
+    """Counts bytes, for `backup` and `restore`."""
+
+    def __init__(self, title: str, total: int | None = None) -> None:
+        super().__init__(title, total, is_terminal(STDERR))
+        self._done = 0
+
+    def begin(self, total: int) -> None:
+        """So many bytes will come, from now on."""
+        self._total, self._started = total, time.monotonic()
+
+    def advance(self, nbytes: int) -> None:
+        """So many more bytes are done."""
+        self._done += nbytes
+        if self._due():
+            self._draw(self._done, self._rate(self._done, "bytes"))
 
 
 class RowProgress(_Bar):
@@ -108,3 +123,6 @@ class RowProgress(_Bar):
             self._started = time.monotonic()  # it may have counted for a while
         if self._due():
             self._draw(rows, f"{rows:,} rows", self._rate(rows - self._before, "rows"))
+
+    def _amounts(self) -> list[Any]:
+        return []

@@ -9,6 +9,8 @@ from bloomery.client.operations import FilterRequests, Name
 from bloomery.client.request import ServerOptions, error_of, failures_as_errors, load_httpx
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from bloomery.client.request import Request, Requests
 
 __all__ = ["AsyncTransport"]
@@ -48,14 +50,18 @@ class AsyncTransport:
         """Send requests one after the other; what their results come to."""
         return requests.join([await self.send(request) for request in requests.each])
 
-    async def download(self, request: Request[Any], file: Any) -> None:
-        """Write the body of the response to a file, as it comes."""
+    async def download(
+        self, request: Request[Any], file: Any, begin: Callable[[int], None] | None = None
+    ) -> None:
+        """Write the body of the response to a file, as it comes; `begin` is told its length."""
         with failures_as_errors(request, self.http):
             response = await self.http.send(self._built(request), stream=True)
             try:
                 if not response.is_success:
                     await response.aread()
                     raise error_of(response)
+                if begin is not None:
+                    begin(int(response.headers["content-length"]))
                 async for chunk in response.aiter_raw():
                     file.write(chunk)
             finally:

@@ -17,7 +17,16 @@ if TYPE_CHECKING:
     from bloomery.guard.answer import Answer
     from bloomery.types import Batch, Key, Mask, Nulls
 
-__all__ = ["FilterRequests", "Name", "create", "listing", "name_of", "readable_name", "snapshot"]
+__all__ = [
+    "FilterRequests",
+    "Name",
+    "backup",
+    "create",
+    "listing",
+    "name_of",
+    "readable_name",
+    "snapshot",
+]
 
 T = TypeVar("T")
 Name = str | bytes
@@ -96,6 +105,11 @@ def listing(pattern: Name, cursor: str) -> Request[tuple[list[Name], str]]:
 def snapshot() -> Request[None]:
     """Let the server make a snapshot."""
     return Request("POST", "/snapshot", _nothing)
+
+
+def backup(rate: int) -> Request[None]:
+    """All filters in one file, at most so many bytes a second."""
+    return Request("GET", "/backup", _nothing, query={"rate": str(rate)})
 
 
 class FilterRequests:

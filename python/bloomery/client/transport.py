@@ -10,6 +10,8 @@ from bloomery.client.operations import FilterRequests, Name
 from bloomery.client.request import ServerOptions, error_of, failures_as_errors, load_httpx
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from bloomery.client.request import Request, Requests
 
 __all__ = ["Transport"]
@@ -49,14 +51,18 @@ class Transport:
         """Send requests one after the other; what their results come to."""
         return requests.join([self.send(request) for request in requests.each])
 
-    def download(self, request: Request[Any], file: Any) -> None:
-        """Write the body of the response to a file, as it comes."""
+    def download(
+        self, request: Request[Any], file: Any, begin: Callable[[int], None] | None = None
+    ) -> None:
+        """Write the body of the response to a file, as it comes; `begin` is told its length."""
         with failures_as_errors(request, self.http):
             response = self.http.send(self._built(request), stream=True)
             try:
                 if not response.is_success:
                     response.read()
                     raise error_of(response)
+                if begin is not None:
+                    begin(int(response.headers["content-length"]))
                 for chunk in response.iter_raw():
                     file.write(chunk)
             finally:

@@ -19,6 +19,7 @@ from bloomery.service.clock import Clock, HighWaterMark
 from bloomery.service.commands import Commands
 from bloomery.service.config.settings import Settings
 from bloomery.service.config.sources import SourceSettings
+from bloomery.service.durability.backup import Backups
 from bloomery.service.durability.log import Fsync
 from bloomery.service.durability.recovery import Recovery
 from bloomery.service.durability.schedule import SnapshotSchedule
@@ -92,6 +93,7 @@ class Parts:
             replayed=found.rows,
             disabled=node is not None,
         )
+        self.backups = Backups(self.snapshots, self.data, is_node=node is not None)
         self.webhook = self._open_webhook(number)
         self.audit = Audit(self.data, say)
         self.access = Access(self.data, say, self.audit.note)

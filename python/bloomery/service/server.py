@@ -202,6 +202,7 @@ class Server:
             group_commit=parts.group_commit,
             background=parts.background,
             snapshots=parts.snapshots,
+            backups=parts.backups,
             rebuilds=parts.rebuilds,
             sampler=parts.sampler,
             alerts=self.alerts,
