@@ -77,6 +77,7 @@ OPTIONAL = {
     "sqlalchemy",
     "starlette",
     "tomli",
+    "tomlkit",
     "typer",
     "uvicorn",
     "uvloop",

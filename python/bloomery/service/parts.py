@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 from bloomery import _native
 from bloomery.service.access.audit import Audit
@@ -58,7 +58,7 @@ class Parts:
         self.settings, self.alerts, self.say, self.node = settings, alerts, say, node
         self.data = Path(settings.data)
         self.problems = found.problems
-        number = server_id(self.data, new=found.segment == 1, problems=self.problems)
+        number = self._id = server_id(self.data, new=found.segment == 1, problems=self.problems)
         for problem in self.problems:
             say(f"recovery: {problem}", level="warning")
         self.engine = self._open_engine(found)
@@ -94,7 +94,8 @@ class Parts:
             disabled=node is not None,
         )
         self.backups = Backups(self.snapshots, self.data, is_node=node is not None)
-        self.webhook = self._open_webhook(number)
+        self.webhook = self._open_webhook()
+        alerts.on_alert.subscribe(self._deliver)
         self.audit = Audit(self.data, say)
         self.access = Access(self.data, say, self.audit.note)
         self.server_alerts = ServerAlerts(
@@ -114,13 +115,19 @@ class Parts:
         engine.shelf.most_layers = settings.cf_max_expansions
         return engine
 
-    def _open_webhook(self, server: str) -> Webhook | None:
-        settings = self.settings
-        if not settings.webhook_url:
-            return None
-        webhook = Webhook(settings.webhook_url, settings.webhook_secret.encode(), self.say, server)
-        self.alerts.on_alert.subscribe(webhook.deliver)
-        return webhook
+    def _open_webhook(self) -> Webhook | None:
+        url, secret = self.settings.webhook_url, self.settings.webhook_secret
+        return Webhook(url, secret.encode(), self.say, self._id) if url else None
+
+    def _deliver(self, alert: dict[str, Any]) -> None:
+        if self.webhook is not None:
+            self.webhook.deliver(alert)
+
+    async def exchange_webhook(self) -> None:
+        """Send alerts from now on to where the settings say; what waits has a last moment."""
+        before, self.webhook = self.webhook, self._open_webhook()
+        if before is not None:
+            await asyncio.to_thread(before.close)
 
     async def tick(self) -> bool:
         """Do what is due each second, and what could not be done before; return whether the users

@@ -137,7 +137,11 @@ def serve(
     for pair in set_ or []:
         name, _, text = pair.partition("=")
         given.append(configuration.RawSetting(name, text, f"--set {name}"))
-    found = configuration.read(given, file=config)
+
+    def read() -> configuration.Configuration:
+        return configuration.read(given, file=config)
+
+    found = read()
     found.problems += [
         f"--set {pair}: must be NAME=VALUE: --set maxmemory=4gb, say"
         for pair in set_ or []
@@ -156,7 +160,9 @@ def serve(
     logs.set_up(settings.log_format, settings.log_level)
     for secret in found.secrets():
         logs.hide(secret)
-    server = Server(settings, accept_loss=accept_loss, config=found.file, sources=found.sources)
+    server = Server(
+        settings, accept_loss=accept_loss, config=found.file, sources=found.sources, read=read
+    )
     for warning in found.warnings:
         server.say(warning, level="warning")
     return _run(server.run())
