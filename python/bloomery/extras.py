@@ -31,6 +31,7 @@ EXTRAS: dict[str, tuple[str, ...]] = {
     "sqlalchemy": ("guard", "serve"),
     "starlette": ("serve",),
     "tomli": ("serve",),
+    "tomlkit": ("serve",),
     "typer": ("cli", "serve"),
     "uvicorn": ("serve",),
     "uvloop": ("serve",),

@@ -55,7 +55,7 @@ MAY_IMPORT = {
         "boottime",
     },
     "dashboard": {"bloomery", "errors", "service", "sizing", "types"},
-    "cli": _BASE | {"filters", "storage", "guard", "integrations", "service", "building"},
+    "cli": _BASE | {"client", "filters", "storage", "guard", "integrations", "service", "building"},
     "__main__": {"cli"},
 }
 

@@ -31,6 +31,8 @@ _COMMANDS = {
     "info": ("files.info", _FILES, "What it was made for, and how full it is."),
     "dedup": ("files.dedup", _FILES, "Print each line once, the first time it comes."),
     "serve": ("server.serve", _SERVER, "Serve filters over the Redis protocol and HTTP."),
+    "backup": ("server.backup", _SERVER, "Back up a running server into one file."),
+    "restore": ("server.backup", _SERVER, "Make a server's data folder out of a backup."),
     "user": ("server.user", _SERVER, "Users of a server: who may log in, and what they may do."),
     "cluster": ("server.cluster", _SERVER, "Several servers that share their filters, to try out."),
 }

@@ -85,6 +85,24 @@ class LineProgress(_Bar):
             self._draw(position, f"{_short(self.lines)} lines", f"{_short(self.new)} new", rate)
 
 
+class ByteProgress(_Bar):
+    """Counts bytes, for `backup` and `restore`."""
+
+    def __init__(self, title: str, total: int | None = None) -> None:
+        super().__init__(title, total, is_terminal(STDERR))
+        self._done = 0
+
+    def begin(self, total: int) -> None:
+        """So many bytes will come, from now on."""
+        self._total, self._started = total, time.monotonic()
+
+    def advance(self, nbytes: int) -> None:
+        """So many more bytes are done."""
+        self._done += nbytes
+        if self._due():
+            self._draw(self._done, f"{_short(self._done)}B", self._rate(self._done, "B"))
+
+
 class RowProgress(_Bar):
     """Counts rows, for `build`."""
 

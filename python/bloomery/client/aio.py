@@ -265,7 +265,7 @@ class AsyncRemoteFilter(OtherNames):
     async def save(self, path: str | os.PathLike[str]) -> None:
         """Write it to a file of this machine, which `bloomery.open` loads: all of it or nothing."""
         with files.replacing(path) as file:
-            await self._transport.download(self._path, file)
+            await self._transport.download(f"{self._path}/file", file)
 
     async def load(self, source: Any) -> None:
         """Put a saved filter (a path), or a local one, in its place."""

@@ -15,6 +15,8 @@ from bloomery.client.request import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from bloomery.client.request import Requests
 
 __all__ = ["AsyncTransport"]
@@ -56,15 +58,23 @@ class AsyncTransport:
         """Send requests one after the other; what their results come to."""
         return requests.join([await self.send(request) for request in requests.each])
 
-    async def download(self, path: str, file: Any) -> None:
-        """Write a filter, as it comes, to a file."""
-        request = Request("GET", f"{path}/file", nothing, headers={"Accept": _FILE})
+    async def download(
+        self,
+        path: str,
+        file: Any,
+        query: dict[str, Any] | None = None,
+        begin: Callable[[int], None] | None = None,
+    ) -> None:
+        """Write the body of the response to a file, as it comes; `begin` is told its length."""
+        request = Request("GET", path, nothing, headers={"Accept": _FILE}, query=query or {})
         with failures_as_errors(request, self.http):
             response = await self.http.send(self._built(request), stream=True)
             try:
                 if not response.is_success:
                     await response.aread()
                     raise error_of(response)
+                if begin is not None:
+                    begin(int(response.headers["content-length"]))
                 async for chunk in response.aiter_raw():
                     file.write(chunk)
             finally:

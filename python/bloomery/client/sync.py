@@ -267,7 +267,7 @@ class RemoteFilter(RemoteFigures, OtherNames):
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write it to a file of this machine, which `bloomery.open` loads: all of it or nothing."""
         with files.replacing(path) as file:
-            self._transport.download(self._path, file)
+            self._transport.download(f"{self._path}/file", file)
 
     def load(self, source: Any) -> None:
         """Put a saved filter (a path), or a local one, in its place."""

@@ -16,6 +16,8 @@ from bloomery.client.request import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from bloomery.client.request import Requests
 
 __all__ = ["Transport"]
@@ -57,15 +59,23 @@ class Transport:
         """Send requests one after the other; what their results come to."""
         return requests.join([self.send(request) for request in requests.each])
 
-    def download(self, path: str, file: Any) -> None:
-        """Write a filter, as it comes, to a file."""
-        request = Request("GET", f"{path}/file", nothing, headers={"Accept": _FILE})
+    def download(
+        self,
+        path: str,
+        file: Any,
+        query: dict[str, Any] | None = None,
+        begin: Callable[[int], None] | None = None,
+    ) -> None:
+        """Write the body of the response to a file, as it comes; `begin` is told its length."""
+        request = Request("GET", path, nothing, headers={"Accept": _FILE}, query=query or {})
         with failures_as_errors(request, self.http):
             response = self.http.send(self._built(request), stream=True)
             try:
                 if not response.is_success:
                     response.read()
                     raise error_of(response)
+                if begin is not None:
+                    begin(int(response.headers["content-length"]))
                 for chunk in response.iter_raw():
                     file.write(chunk)
             finally:

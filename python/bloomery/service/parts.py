@@ -21,6 +21,7 @@ from bloomery.service.commands import Commands
 from bloomery.service.config.settings import Settings
 from bloomery.service.config.sources import SourceSettings
 from bloomery.service.declared import DeclaredFilters
+from bloomery.service.durability.backup import Backups
 from bloomery.service.durability.log import Fsync
 from bloomery.service.durability.recovery import Recovery
 from bloomery.service.durability.schedule import SnapshotSchedule
@@ -84,7 +85,7 @@ class Parts:
         self.settings, self.alerts, self.say, self.node = settings, alerts, say, node
         self.data = Path(settings.data)
         self.problems = found.problems
-        number = server_id(self.data, new=found.segment == 1, problems=self.problems)
+        number = self._id = server_id(self.data, new=found.segment == 1, problems=self.problems)
         for problem in self.problems:
             say(f"recovery: {problem}", level="warning")
         self.engine = self._open_engine(found)
@@ -120,7 +121,9 @@ class Parts:
             replayed=found.rows,
             disabled=node is not None,
         )
-        self.webhook = self._open_webhook(number)
+        self.backups = Backups(self.snapshots, self.data, is_node=node is not None)
+        self.webhook = self._open_webhook()
+        alerts.on_alert.subscribe(self._deliver)
         self.audit = Audit(self.data, say)
         self.access = Access(self.data, say, self.audit.note)
         self.provisioner = Provisioner(
@@ -143,13 +146,19 @@ class Parts:
         engine.shelf.most_layers = settings.cf_max_expansions
         return engine
 
-    def _open_webhook(self, server: str) -> Webhook | None:
-        settings = self.settings
-        if not settings.webhook_url:
-            return None
-        webhook = Webhook(settings.webhook_url, settings.webhook_secret.encode(), self.say, server)
-        self.alerts.on_alert.subscribe(webhook.deliver)
-        return webhook
+    def _open_webhook(self) -> Webhook | None:
+        url, secret = self.settings.webhook_url, self.settings.webhook_secret
+        return Webhook(url, secret.encode(), self.say, self._id) if url else None
+
+    def _deliver(self, alert: dict[str, Any]) -> None:
+        if self.webhook is not None:
+            self.webhook.deliver(alert)
+
+    async def exchange_webhook(self) -> None:
+        """Send alerts from now on to where the settings say; what waits has a last moment."""
+        before, self.webhook = self.webhook, self._open_webhook()
+        if before is not None:
+            await asyncio.to_thread(before.close)
 
     async def tick(self) -> bool:
         """Do what is due each second, and what could not be done before; return whether the users

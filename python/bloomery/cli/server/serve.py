@@ -139,7 +139,11 @@ def serve(
     for pair in set_ or []:
         name, _, text = pair.partition("=")
         given.append(configuration.RawSetting(name, text, f"--set {name}"))
-    found = configuration.read(given, file=config)
+
+    def read() -> configuration.Configuration:
+        return configuration.read(given, file=config)
+
+    found = read()
     found.problems += [
         f"--set {pair}: must be NAME=VALUE: --set maxmemory=4gb, say"
         for pair in set_ or []
@@ -164,6 +168,7 @@ def serve(
         config=found.file,
         sources=found.sources,
         filters=found.filters,
+        read=read,
     )
     for warning in found.warnings:
         server.say(warning, level="warning")

@@ -222,6 +222,7 @@ class Access:
             return False
         self._stamp = stamp
         self._take(found)
+        self._say(f"the users were read again: there are {len(found)}")
         return True
 
     def _look(self) -> tuple[int, int, int] | None:

@@ -19,13 +19,14 @@ from bloomery.names import printable, typed
 from bloomery.service.config import filters, sources
 from bloomery.service.config.credentials import FieldError
 from bloomery.service.config.settings import HIDDEN, Settings, find, like, plain, secret_in_file
+from bloomery.storage import files
 
 if sys.version_info >= (3, 11):
     import tomllib
 else:
     import tomli as tomllib
 
-__all__ = ["FILE_VARIABLE", "Configuration", "RawSetting", "read"]
+__all__ = ["FILE_VARIABLE", "Configuration", "RawSetting", "read", "rewrite"]
 
 PREFIX = "BLOOMERY_"
 FILE_VARIABLE = "BLOOMERY_CONFIG"
@@ -254,6 +255,19 @@ def _line(text: str, name: str) -> int:
 def _brief(value: Any) -> str:
     shown = repr(value)
     return shown if len(shown) <= 60 else f"{shown[:57]}..."
+
+
+def rewrite(path: Path, changed: Mapping[str, str | int | float]) -> None:
+    """Write settings into a configuration file, which keeps all else that it has: comments, order,
+    sections. It is replaced whole or not at all."""
+    import tomlkit  # not at every start
+
+    document = tomlkit.parse(_content(path, _MOST_FILE_BYTES))
+    written = {plain(name): name for name in document}
+    for name, value in changed.items():
+        document[written.get(name, name)] = value
+    with files.replacing(path) as file:
+        file.write(tomlkit.dumps(document).encode())
 
 
 # The environment.
