@@ -187,7 +187,7 @@ def test_the_bar_shows_rows_and_rate(tmp_path: Path) -> None:
     assert "rows/s" in shown[False]
     bars = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", shown[False])
     assert max(len(line) for line in re.split(r"[\r\n]+", bars)) <= 80
-    assert all("rows/s" in line for line in re.split(r"[\r\n]+", bars) if line.strip())
+    assert "\n" not in bars.rstrip()  # each is drawn over the one before
     assert "0:00:0" in shown[False]
     assert shown[True] == ""
 
