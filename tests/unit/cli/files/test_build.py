@@ -194,7 +194,8 @@ def test_the_bar_shows_rows_and_rate(tmp_path: Path) -> None:
 
 def test_as_many_rows_as_room_never_fail(run: Run, tmp_path: Path) -> None:
     """Rows that were counted fit, however many keys the bits look like."""
-    full, crowd = bloomery.BloomFilter(40), []
+    full = bloomery.BloomFilter(40)
+    crowd: list[str] = []
     for number in range(100_000):  # keys that share no bit: there look to be more of them
         before = full.fill_ratio
         alone = full.copy()
@@ -227,9 +228,9 @@ def test_what_the_keys_are_survives_a_stop(tmp_path: Path) -> None:
     source = building.open_rows(str(tmp_path / "l.txt"))
     identity = {**source.identity, "kind": "bloom", "capacity": None, "nulls": "skip"}
     for types, expected in ((["int"], None), (["str"], "str"), (None, None), ([], "str")):
-        progress = Progress(
-            position=[0, 4], rows=2, **({} if types is None else {"key_types": types})
-        )
+        progress = Progress(position=[0, 4], rows=2)
+        if types is not None:
+            progress.key_types = types
         Checkpoint(tmp_path / "out", identity).save(bloomery.BloomFilter(3), progress)
         building.build(source, tmp_path / "out")
         assert key_type(tmp_path / "out") == expected

@@ -36,7 +36,7 @@ def test_a_file_of_ints_is_asked_for_ints(run: Run, ints: Path) -> None:
     assert run("contains", "-v", "n.bloom", stdin=b"5\n6\n").stdout == b"6\n"
     assert run("add", "n.bloom", "5", "8", "--new").stdout == b"8\n"
     run("add", "n.bloom", stdin=b"9\n-10\n")
-    assert all(bloomery.open(ints).contains_many([5, 7, 8, 9, -10]))
+    assert all(bloomery.BloomFilter.load(ints).contains_many([5, 7, 8, 9, -10]))
     assert key_type(ints) == "int"
 
 
@@ -65,7 +65,7 @@ def test_keys_of_two_types(run: Run, ints: Path) -> None:
 def test_a_file_that_says_nothing_is_asked_for_each(run: Run, tmp_path: Path, kind: str) -> None:
     """A no is certain without a --type too: for text, ints, UUIDs and times."""
     moment = datetime(2024, 2, 29, 12, tzinfo=timezone.utc)
-    held = [5, -6, "7", SOME_ID, moment, "x"]
+    held: list[Any] = [5, -6, "7", SOME_ID, moment, "x"]
     classes = {"scalable": bloomery.ScalableBloomFilter, "cuckoo": bloomery.CuckooFilter}
     if kind == "static":
         filter: Any = bloomery.StaticFilter.build(held, 1e-9)
