@@ -13,16 +13,17 @@ from typing import Any
 from uvicorn import Config
 
 from bloomery import errors
+from bloomery.service.access.permissions import User
 from bloomery.service.config.settings import Settings
 from bloomery.service.http import app, origin, problems
 from bloomery.service.http.body.bodies import ClientDisconnected
 from bloomery.service.http.connection import HttpConnection
-from bloomery.service.http.context import HttpContext
 from bloomery.service.http.endpoints import health, keys
 from bloomery.service.http.uvicorn_internals import ServerState
 from bloomery.service.network.listening import Listener, allow_files, listen
 from bloomery.service.network.tls import Tls
 from bloomery.service.observe.logs import Say
+from bloomery.service.parts import Parts
 
 __all__ = ["HttpServer"]
 
@@ -74,9 +75,10 @@ class HttpServer:
         seconds = self.settings.tls_handshake_seconds
         return await listen(lambda: HttpConnection(self), hosts, port, tls, seconds)
 
-    def serve(self, context: HttpContext) -> None:
-        """Answer all requests from now on: the filters are loaded."""
-        self._app.state.context = context
+    def serve(self, context: Parts, metrics: Callable[[User], bytes]) -> None:
+        """Answer all requests from now on: the filters are loaded. `metrics` are those that a user
+        may see, as Prometheus reads them."""
+        self._app.state.context, self._app.state.metrics = context, metrics
         self._loaded = True
 
     # Connections.

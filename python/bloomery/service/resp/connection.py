@@ -13,8 +13,7 @@ from bloomery.service.network.input_budget import RESERVED, patience
 from bloomery.service.resp import limits
 from bloomery.service.resp.client import Clients
 from bloomery.service.resp.dispatch import dispatch
-from bloomery.service.resp.failures import failure_of
-from bloomery.service.resp.replies import Failure, encode
+from bloomery.service.resp.replies import Failure, encode, failure_of
 from bloomery.service.slices import Slice
 
 __all__ = ["RespConnection"]

@@ -56,7 +56,7 @@ _PROMETHEUS = "text/plain; version=0.0.4; charset=utf-8"
 )
 async def figures(request: Request) -> Response:
     """The server's figures, and those of filters that one may use, as Prometheus reads them."""
-    text = context_of(request).metrics(request.state.user)
+    text = request.app.state.metrics(request.state.user)
     return Response(text, media_type=_PROMETHEUS)
 
 
