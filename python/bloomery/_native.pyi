@@ -22,6 +22,7 @@ __all__ = [
     "Commands",
     "Cuckoo",
     "Family",
+    "Histogram",
     "Memory",
     "Pattern",
     "Places",

@@ -179,7 +179,7 @@ def test_the_page_and_the_dashboard_have_metrics_that_exist(tmp_path: Path) -> N
         assert expression.count("(") == expression.count(")"), expression
         assert set(re.findall(r"\$(\w+)", expression)) <= {"instance", "filter", "__rate_interval"}
     assert len({panel["id"] for panel in board["panels"]}) == len(board["panels"])
-    places = set()
+    places: set[tuple[int, int]] = set()
     for panel in panels:
         at = panel["gridPos"]
         cells = {(at["x"] + x, at["y"] + y) for x in range(at["w"]) for y in range(at["h"])}
