@@ -156,15 +156,22 @@ class Server:
     @property
     def ready(self) -> bool:
         """May clients ask it?"""
-        return not self.not_ready()
+        return not self.not_ready(writes=False)
 
-    def not_ready(self) -> str:
-        """Why clients may not ask it: loading, draining or unfit; "" if they may."""
+    def not_ready(self, writes: bool) -> str:
+        """Why clients may not use it: loading, draining or unfit; and, for those who write too,
+        that it refuses writes; "" if they may."""
         if not self.serving:
             return "draining" if self.loaded else "loading"
         # Who balances cuts clients off a node that is unfit, which at "draining" it does not.
         why = None if self.node is None else self.node.unfit()
-        return "" if why is None else f"unfit: {why}"
+        if why is not None:
+            return f"unfit: {why}"
+        if writes and self.node is not None and self.node.refuses_writes:
+            return "writes are refused: Redis does not answer"
+        if writes and self.parts.engine.problem is not None:
+            return "writes are refused: the log cannot be written"
+        return ""
 
     @property
     def tls(self) -> ssl.SSLContext | None:
@@ -215,6 +222,7 @@ class Server:
             connections_refused={"resp": refused, "http": self.http.refused},
             commands={"native": native, "python": rare},
             store={} if self.node is None else self.node.figures(),
+            latency={"resp": self.parts.engine.shelf.latency, "http": self.http.latency},
         )
 
     async def _listen(self, bound: list[str]) -> Listener:

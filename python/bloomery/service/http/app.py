@@ -32,9 +32,10 @@ _ROUTERS = (
 )
 
 
-def make(not_ready: Callable[[], str] = lambda: "loading") -> FastAPI:
-    """The application; `not_ready` tells why clients may not use it yet, or no longer. All but its
-    health needs `app.state.context` and `metrics` before it is asked for (`HttpServer.serve`)."""
+def make(not_ready: Callable[[bool], str] = lambda writes: "loading") -> FastAPI:
+    """The application; `not_ready` tells why clients may not use it yet, or no longer, to write too
+    or only to read. All but its health needs `app.state.context` and `metrics` before it is asked
+    for (`HttpServer.serve`)."""
     app = FastAPI(
         title="bloomery",
         version=__version__,

@@ -13,6 +13,7 @@ from typing import Any
 from uvicorn import Config
 
 from bloomery import errors
+from bloomery._native import Histogram
 from bloomery.service.access.permissions import User
 from bloomery.service.config.settings import Settings
 from bloomery.service.http import app, origin, problems
@@ -38,14 +39,16 @@ class HttpServer:
         settings: Settings,
         say: Say,
         certificate: Tls | None,
-        not_ready: Callable[[], str],
+        not_ready: Callable[[bool], str],
     ) -> None:
-        """`not_ready` tells why clients may not use the server; "": they may."""
+        """`not_ready` tells why clients may not use the server, for writes too or only to read; "":
+        they may."""
         self.settings = settings
         self.loop = asyncio.get_running_loop()
         self.strangers: dict[HttpConnection, None] = {}  # without a request, longest first
         self.received = 0  # connections, ever
         self.refused = 0  # those that were turned away
+        self.latency = Histogram()  # of requests, from the head until the response is written
         # Whatever comes here, clients of the Redis protocol and the log need files too.
         self._max_connections = allow_files(settings) // 2
         self._say = say
