@@ -29,6 +29,8 @@ COMMANDS = [
     "info",
     "dedup",
     "serve",
+    "backup",
+    "restore",
     "demo",
 ]
 GROUPS = {

@@ -352,3 +352,4 @@ def _write(file: BinaryIO, data: Path, found: BackupContent, progress: Progress)
             os.fsync(manifest.fileno())
         files.sync_folder(str(folder))
         snapshots.publish(data, folder, number)
+    files.sync_folder(str(data.absolute().parent))  # the folder may be new
