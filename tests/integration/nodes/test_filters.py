@@ -9,6 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 import redis
 
@@ -53,6 +54,13 @@ def _knows(client: Any, name: str, key: str) -> bool:
 
 def _is_gone(client: Any, name: str) -> bool:
     return bool(client.exists(name) == 0)
+
+
+def test_a_node_has_no_backup(fleet: Fleet) -> None:
+    """Its filters are in Redis, which is what to back up, as the answer says."""
+    answer = httpx.get(f"{fleet.nodes[0].url}/backup")
+    assert answer.status_code == 422
+    assert "back that Redis up" in answer.json()["detail"]
 
 
 def test_made_dropped_and_made_again_at_one_node(fleet: Fleet) -> None:

@@ -30,6 +30,8 @@ COMMANDS = [
     "info",
     "dedup",
     "serve",
+    "backup",
+    "restore",
     "demo",
 ]
 GROUPS = {
