@@ -136,7 +136,7 @@ def test_keywords(name: str, right: str) -> None:
     """A keyword of another library, or a slip, is a TypeError that names ours."""
     wanted = rf"^BloomFilter\(\) has no {name}: .*{right}"
     with pytest.raises(TypeError, match=wanted):
-        BloomFilter(**{name: 5})
+        BloomFilter(**{name: 5})  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -161,7 +161,7 @@ def test_keywords_of_others(make: Any, name: str, right: str) -> None:
 def test_swapped(kind: str) -> None:
     """An error rate in the place of the capacity is seen, and said."""
     with pytest.raises(errors.InvalidParameter, match=r"swapped\?.*capacity=1000, error_rate=0.01"):
-        COMMON_KINDS[kind](0.01, 1000)  # type: ignore[call-arg, arg-type]
+        COMMON_KINDS[kind](0.01, 1000)  # type: ignore[arg-type]
     with pytest.raises(errors.InvalidParameter, match=r"swapped\?.*keys_per_filter=1000"):
         FilterBank(1000, 0.01)  # type: ignore[arg-type]
 

@@ -94,7 +94,7 @@ def test_objects_name_their_row(batch: Any) -> None:
 def test_rows_of_other_errors() -> None:
     """Errors of a key's own code are left as they are; those about keys get the row."""
     with pytest.raises(errors.UnsupportedKey, match=r"^row 1: float cannot be a key"):
-        BloomFilter(10).add_many([1, 1.5])
+        BloomFilter(10).add_many([1, 1.5])  # type: ignore[list-item]
     with pytest.raises(errors.InvalidKey, match=r"^row 1: "):
         BloomFilter(10).add_many(["a", "\ud800"])
     with pytest.raises(errors.UnsupportedKey, match=r"^float cannot be a key"):
