@@ -15,13 +15,13 @@ UV_VERSION := 0.13.7
 
 RUST_SOURCES := Cargo.toml Cargo.lock pyproject.toml $(shell find crates -name '*.rs' -o -name Cargo.toml)
 PYTHON_SOURCES := LICENSE $(wildcard README.md) $(shell find python -type f ! -name '*.so' ! -name '*.pyc')
-LINTED := python tests benchmarks examples scripts
+LINTED := python tests benchmarks examples scripts deploy
 
 export PYO3_PYTHON = $(abspath $(BIN)/python)
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help run build test test-fast test-rust miri test-pythons soak bench bench-service bench-running bench-guard bench-cluster lint format wheel tree docs lock fresh-check clean
+.PHONY: help run build test test-fast test-rust miri test-pythons soak bench bench-service bench-running bench-guard bench-cluster lint format wheel wheels tree docs lock fresh-check clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -47,7 +47,7 @@ miri: ## the core's reads and writes of memory, checked by Miri (needs a nightly
 		bits probe:: fold:: cells:: threads::
 
 test-pythons: build $(STAMPS)/dev ## the wheel and its tests on every other CPython found (PATH, pyenv, PYTHONS=...)
-	$(BIN)/python scripts/test_pythons.py
+	$(BIN)/python -m scripts.test_pythons
 
 soak: build $(STAMPS)/dev $(STAMPS)/wheel $(STAMPS)/servers $(STAMPS)/client-tests $(STAMPS)/docs ## the long runs: many more examples, more hostile bytes
 	HYPOTHESIS_PROFILE=soak $(BIN)/python -m pytest -n $(WORKERS) --timeout 3600
@@ -67,7 +67,7 @@ bench-guard: build $(STAMPS)/dev $(STAMPS)/servers ## measure exact answers in f
 bench-cluster: build $(STAMPS)/dev $(STAMPS)/servers ## measure filters in Redis, nodes and HAProxy (BENCH="--quick")
 	$(BIN)/python -m benchmarks --only cluster --json benchmarks/results/cluster.json $(BENCH)
 
-lint: build $(STAMPS)/dev ## ruff, generated twins, mypy --strict, stubtest, rustfmt, clippy
+lint: build $(STAMPS)/dev ## ruff, generated twins, mypy --strict, stubtest, rustfmt, clippy; Dockerfile, compose file, workflows
 	$(BIN)/python scripts/unasync.py --check
 	$(BIN)/ruff check $(LINTED)
 	$(BIN)/ruff format --check $(LINTED)
@@ -76,6 +76,11 @@ lint: build $(STAMPS)/dev ## ruff, generated twins, mypy --strict, stubtest, rus
 		--allowlist scripts/stubtest-allow.txt --ignore-unused-allowlist bloomery._native
 	cargo fmt --all --check
 	cargo clippy --locked --quiet --workspace --all-targets -- -D warnings
+	$(BIN)/hadolint --ignore DL3059 deploy/Dockerfile
+	$(BIN)/check-jsonschema --quiet --builtin-schema vendor.compose-spec deploy/compose.yaml
+	$(BIN)/check-jsonschema --quiet --builtin-schema vendor.github-workflows .github/workflows/*.yml
+	$(BIN)/check-jsonschema --quiet --builtin-schema vendor.github-issue-forms .github/ISSUE_TEMPLATE/[!c]*.yml
+	$(BIN)/zizmor --quiet --offline --no-progress .github/workflows
 
 format: $(STAMPS)/dev ## put Python, Rust and the pages into the house format, write the generated twins
 	$(BIN)/ruff check --fix-only --quiet $(LINTED)
@@ -87,6 +92,9 @@ format: $(STAMPS)/dev ## put Python, Rust and the pages into the house format, w
 
 wheel: $(STAMPS)/wheel ## an installable wheel, in dist/
 	@ls -t dist/*.whl | head -1
+
+wheels: $(STAMPS)/run ## a wheel for every CPython found (PATH, pyenv, PYTHONS=...), each tried, in dist/wheels/
+	$(BIN)/python -m scripts.wheels
 
 tree: ## every module of the tree with a sentence about it (TREE=service: below folders of that name)
 	@$(PYTHON) scripts/tree.py $(TREE)
@@ -100,6 +108,7 @@ lock: $(STAMPS)/venv ## resolve requirements/*.in again into the pinned, hashed 
 	$(call compile,dev)
 	$(call compile,build,-c requirements/dev.txt)
 	$(call compile,run,-c requirements/dev.txt)
+	$(call compile,image,-c requirements/dev.txt)
 	$(call compile,bench,-c requirements/dev.txt)
 	$(call compile,bench-build,-c requirements/bench.txt)
 	$(call compile,client-tests,--no-deps -c requirements/dev.txt)
