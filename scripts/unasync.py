@@ -57,11 +57,12 @@ CLIENT = [
             ("many tasks", "many threads"),
             ('await client["seen"].contains("alice")', '"alice" in client["seen"]'),
             ("def has", "def __contains__"),
-            ("def contains", "def __contains__"),
-            ("not await self.contains(key)", "key not in self"),
             ("await files.in_thread(files.loaded, path)", "files.loaded(path)"),
             ("aiotransport", "transport"),
-            ("class AsyncRemoteFilter:", "class RemoteFilter(RemoteFigures):"),
+            (
+                "class AsyncRemoteFilter(OtherNames):",
+                "class RemoteFilter(RemoteFigures, OtherNames):",
+            ),
             ("`contains` says", "`key in filter` says"),
             (
                 "from bloomery.errors",
@@ -179,10 +180,11 @@ REDIS = [
             (
                 "    def __contains__(self, key: object) -> bool:\n"
                 '        """Refused: `in` cannot wait for Redis."""\n'
-                '        raise TypeError("`in` cannot wait for Redis: await .contains(key)")\n\n',
-                "",
+                '        raise TypeError("`in` cannot wait for Redis: await .contains(key)")\n',
+                "    def __contains__(self, key: Key) -> bool:\n"
+                '        """False: definitely not there. True: maybe."""\n'
+                "        return self._single(key, write=False)\n",
             ),
-            ("async def contains", "def __contains__"),
         ],
     ),
     Twin(

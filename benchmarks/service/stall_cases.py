@@ -561,6 +561,7 @@ asked(
 )
 asked("POST /filters/{name}/rebuild", "one", "/filters/large/rebuild", lambda stage: b"{}")
 asked("POST /snapshot", "of all filters", "/snapshot")
+asked("GET /backup", "of all filters", "/backup?rate=1000000000000")
 asked("GET /metrics", "all", "/metrics")
 asked("GET /healthz", "one", "/healthz")
 asked("GET /readyz", "one", "/readyz")

@@ -1,5 +1,7 @@
 """Have I seen this before? A no is certain; a maybe is wrong no more often than you allowed."""
 
+import typing as _typing
+
 from bloomery import errors, sizing
 from bloomery._native import __version__
 from bloomery.client import AsyncClient, Client
@@ -14,6 +16,9 @@ from bloomery.filters import (
     StaticFilter,
 )
 from bloomery.filters.files import open
+
+if not _typing.TYPE_CHECKING:  # a checker knows which names there are
+    from bloomery.suggestions import missing_name as __getattr__  # noqa: F401
 
 __all__ = [
     "AsyncClient",

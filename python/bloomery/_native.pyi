@@ -143,6 +143,8 @@ class Bloom:
         """Add the key; True if it is definitely new, False if it may have been there."""
     def __contains__(self, key: Key, /) -> bool:
         """False: definitely not added. True: maybe."""
+    def contains(self, key: Key, /) -> bool:
+        """The same as `key in filter`. False: definitely not there. True: maybe."""
     def add_many(self, keys: Batch, *, nulls: Nulls = "error", threads: int = 1) -> Mask:
         """Add every key; a mask that is True where a key is definitely new.
 
@@ -166,6 +168,8 @@ class Bloom:
         """As `add_lines`, but asks: keeps the lines that may be there (`invert`: that are not)."""
     def hash_of(self, key: Key) -> int:
         """The key's 64-bit hash in this filter, the same in every process and on every machine."""
+    def positions(self, key: Key) -> list[int]:
+        """Where the key's bits are: `num_hashes` numbers, of which some may be equal."""
     @property
     def capacity(self) -> int:
         """How many distinct keys it is made for."""
@@ -221,6 +225,8 @@ class Chain:
         writable: bool = False,
         most: int = 2**64 - 1,
     ) -> Self: ...
+    def contains(self, key: bytes) -> bool:
+        """False: definitely not there. True: maybe."""
     def __contains__(self, key: bytes, /) -> bool:
         """False: definitely not there. True: maybe."""
     @property
@@ -228,7 +234,8 @@ class Chain:
         """How many keys the first layer was made for."""
     @property
     def error_rate(self) -> float:
-        """The share of absent keys that may be answered with a maybe."""
+        """The share of absent keys that may be answered with a maybe; of a cuckoo filter, once a
+        layer is full, roughly."""
     @property
     def estimated_count(self) -> int:
         """Keys that were new when they came."""
@@ -243,7 +250,7 @@ class Chain:
         """How many layers it has; RedisBloom says filters."""
     @property
     def redis_size(self) -> int:
-        """Bytes, as BF.INFO counts them."""
+        """Bytes, as BF.INFO or CF.INFO counts them."""
     @property
     def read_only(self) -> bool:
         """True if it is mapped from a file."""
@@ -279,6 +286,8 @@ class Cuckoo:
         writable: bool = False,
         most: int = 2**64 - 1,
     ) -> Self: ...
+    def contains(self, key: bytes) -> bool:
+        """False: definitely not there. True: maybe."""
     def __contains__(self, key: bytes, /) -> bool:
         """False: definitely not there. True: maybe."""
     @property
@@ -286,7 +295,8 @@ class Cuckoo:
         """How many keys the first layer was made for."""
     @property
     def error_rate(self) -> float:
-        """The share of absent keys answered with a maybe once a layer is full, roughly."""
+        """The share of absent keys that may be answered with a maybe; of a cuckoo filter, once a
+        layer is full, roughly."""
     @property
     def estimated_count(self) -> int:
         """Keys, each as often as it was added."""
@@ -301,7 +311,7 @@ class Cuckoo:
         """How many layers it has; RedisBloom says filters."""
     @property
     def redis_size(self) -> int:
-        """Bytes, as CF.INFO counts them."""
+        """Bytes, as BF.INFO or CF.INFO counts them."""
     @property
     def read_only(self) -> bool:
         """True if it is mapped from a file."""
@@ -358,6 +368,8 @@ class Family:
         """Add the key; True if it is definitely new, False if it may have been there."""
     def __contains__(self, key: Key, /) -> bool:
         """False: definitely not there. True: maybe."""
+    def contains(self, key: Key, /) -> bool:
+        """The same as `key in filter`. False: definitely not there. True: maybe."""
     def add_many(self, keys: Batch, *, nulls: Nulls = "error", threads: int = 1) -> Mask:
         """Add every key; a mask that is True where a key is definitely new.
 
@@ -421,6 +433,7 @@ class Family:
         """
     def _discard_one(self, key: Key, /) -> bool:
         """Take one copy of the key out if it is there; True if it was."""
+    def _positions(self, key: Key) -> list[int]: ...
     def _make_room(self, keys: int) -> None: ...
     def _remove_many(self, keys: Batch, nulls: Nulls = "error") -> Mask: ...
     def _remove_lines(self, data: Buffer, final: bool = False) -> tuple[bytes, int, int, int]: ...

@@ -19,7 +19,8 @@ from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 from urllib.parse import parse_qs, unquote, urlsplit
 
-from bloomery.errors import InvalidParameter, MissingExtra
+from bloomery import extras
+from bloomery.errors import InvalidParameter
 
 __all__ = ["RedisClient", "Routing", "redis_client"]
 
@@ -155,13 +156,9 @@ def redis_client(
     does so as it usually does, which may take seconds.
     """
     extra = "redis" if what == "filter" else "guard"
-    try:
+    with extras.needed("redis", f"a {what} in Redis", extra):
         import redis
         import redis.asyncio
-    except ImportError:
-        raise MissingExtra(
-            f"a {what} in Redis needs redis: pip install 'bloomery[{extra}]'"
-        ) from None
     number = isinstance(timeout, int | float) and not isinstance(timeout, bool)
     if not number or not 0 < timeout <= _LONGEST_TIMEOUT:
         raise InvalidParameter(

@@ -103,9 +103,10 @@ def test_the_documentation_shows_sql_that_runs(registry: Registry, ask: Ask) -> 
     registry.add_samples([sample(1)])
     shown = [block.text for block in blocks(DOCS / "registry.md") if block.info == "sql"]
     statements = [one for text in shown for one in text.split(";") if one.strip()]
-    assert len(statements) == 3
+    assert len(statements) == 5
     for statement in statements:
-        assert ask(statement)[0][0] == "users"
+        rows = ask(statement)
+        assert "INSERT" in statement or rows[0][0] in ("users", "sessions")
 
 
 def test_the_documentation_has_every_column() -> None:
@@ -304,7 +305,134 @@ def test_migrating_again_keeps_everything(registry: Registry, ask: Ask) -> None:
     registry.put([row(1)])
     registry.migrate()
     assert ask("SELECT count(*) FROM BloomFilterConfig") == [(1,)]
-    assert ask("SELECT version_num FROM bloomery_version") == [("0003",)]
+    assert ask("SELECT version_num FROM bloomery_version") == [("0004",)]
+
+
+INSERT = (
+    "INSERT INTO BloomFilterConfig (name, expected_elements, fp_rate, m_bits, k_hashes)"
+    " VALUES ('{}', 1000, 0.01, 9586, 7)"
+)
+
+
+def test_an_older_schema_keeps_its_rows(registry: Registry, url: str, ask: Ask) -> None:
+    """Tables of the release before come to this schema with every filter and sample, and with the
+    ids that were ever given."""
+    for table in ("BloomFilterStats", "BloomFilterConfig", "bloomery_version"):
+        ask(f"DROP TABLE {table}")
+    registry.migrate("0003")
+    config = "name, expected_elements, fp_rate, m_bits, k_hashes, created_at, kind, nbytes, items"
+    for number, rate in (("1", "0.01"), ("2", "NULL"), ("3", "0.5")):
+        ask(
+            f"INSERT INTO BloomFilterConfig ({config}, updated_at, server, number) VALUES"
+            f" ('name {number}', 1000, {rate}, 9586, NULL, '2023-11-14 22:13:20+00', 'bloom', 1, 2,"
+            f" '2023-11-14 22:13:20+00', 'here', {number})"
+        )
+    ask(
+        "INSERT INTO BloomFilterStats (filter_id, estimated_elements, false_positive_estimate,"
+        " sampled_at) SELECT id, 5, 0.001, '2023-11-14 22:13:20+00' FROM BloomFilterConfig"
+    )
+    ask("DELETE FROM BloomFilterConfig WHERE number = 3")
+    registry.migrate()
+    rows = "SELECT name, fp_rate, k_hashes, number, problem FROM BloomFilterConfig ORDER BY id"
+    assert ask(rows) == [("name 1", 0.01, 0, 1, None), ("name 2", 1.0, 0, 2, None)]
+    joined = "SELECT c.name FROM BloomFilterConfig c JOIN BloomFilterStats s ON s.filter_id = c.id"
+    assert sorted(ask(joined)) == [("name 1",), ("name 2",)]
+    assert ask("SELECT count(*) FROM BloomFilterStats") == [(2,)]
+    ask(INSERT.format("new"))
+    assert ask("SELECT max(id) FROM BloomFilterConfig") == [(4,)]
+    registry.drop([1])
+    assert ask("SELECT count(*) FROM BloomFilterStats") == [(1,)]
+    assert registry.replace([row(2, b"name 2")]) == {}
+
+
+def test_the_schema_to_the_letter(registry: Registry, url: str, ask: Ask) -> None:
+    """What must be given and what need not, and the index: as people expect it by name."""
+    engine = sa.create_engine(url.replace("postgresql:", "postgresql+psycopg:"))
+    shape = shape_of(engine)
+    engine.dispose()
+    config = {name: nullable for name, _, nullable, _ in shape["bloomfilterconfig"]["columns"]}
+    stats = {name: nullable for name, _, nullable, _ in shape["bloomfilterstats"]["columns"]}
+    given = ("name", "expected_elements", "fp_rate", "m_bits", "k_hashes", "created_at")
+    assert not any(config[name] for name in given)
+    assert stats["estimated_elements"]
+    assert stats["false_positive_estimate"]
+    assert not stats["sampled_at"]
+    indexes = {name: columns for name, columns, _ in shape["bloomfilterstats"]["indexes"]}
+    assert indexes["idx_bfs_filter_sampled"] == ["filter_id", "sampled_at"]
+    ask(INSERT.format("users"))
+    ask("INSERT INTO BloomFilterStats (filter_id) SELECT id FROM BloomFilterConfig")
+    recent = "-1 minute" if url.startswith("sqlite") else ""
+    since = f"datetime('now', '{recent}')" if recent else "now() - interval '1 minute'"
+    for table, column in (("Config", "created_at"), ("Stats", "sampled_at")):
+        asked = f"SELECT count(*) FROM BloomFilter{table} WHERE {column} >= {since}"
+        assert ask(asked) == [(1,)]
+
+
+def test_an_inserted_row_is_claimed_by_one(
+    registry: Registry,
+    open_registry: Callable[[str], Registry],
+    ask: Ask,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Of two servers one gets it, and again until it is a filter; no pass of either deletes it, and
+    when it is a filter it has the same id and the truth."""
+    other = open_registry("there")
+    ask(INSERT.format("users"))
+    ((before,),) = ask("SELECT id FROM BloomFilterConfig")
+    assert registry.replace([]) == other.replace([]) == {}
+    (wish,) = registry.claim()
+    assert (wish["id"], wish["name"], wish["fp_rate"]) == (before, "users", 0.01)
+    assert other.claim() == []
+    registry.replace([])
+    monkeypatch.setattr("bloomery.service.registry.registry.TRY_AGAIN", 0.0)
+    assert registry.claim() == [wish]
+    registry.put([row(7, b"users", num_bits=10_240, num_hashes=6)])
+    rows = "SELECT id, server, number, m_bits, k_hashes FROM BloomFilterConfig"
+    assert ask(rows) == [(before, "here", 7, 10_240, 6)]
+    assert registry.claim() == []
+
+
+def test_a_row_may_name_its_server(
+    registry: Registry, open_registry: Callable[[str], Registry], ask: Ask
+) -> None:
+    """A row that says which server is to make it waits for that one."""
+    ask(
+        "INSERT INTO BloomFilterConfig (name, expected_elements, fp_rate, server)"
+        " VALUES ('users', 1000, 0.01, 'there')"
+    )
+    assert registry.claim() == []
+    assert [wish["name"] for wish in open_registry("there").claim()] == ["users"]
+
+
+def test_a_problem_stays_in_the_row(
+    registry: Registry, ask: Ask, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A row that is no filter says why, whatever the text has; it is tried again after a while, or
+    at once when somebody clears that, and the filter that comes of it has none."""
+    ask(INSERT.format("users"))
+    (wish,) = registry.claim()
+    registry.note_problems({wish["id"]: "no\0room \udcff" + "x" * 5000})
+    ((problem,),) = ask("SELECT problem FROM BloomFilterConfig")
+    assert problem.startswith("no\\x00room \\udcff")
+    assert len(problem) == 1000
+    assert registry.claim() == []
+    monkeypatch.setattr("bloomery.service.registry.registry.TRY_AGAIN", -60.0)
+    assert registry.claim() == [wish]
+    monkeypatch.undo()
+    ask("UPDATE BloomFilterConfig SET problem = NULL")
+    assert registry.claim() == [wish]
+    registry.put([row(1, b"users")])
+    assert ask("SELECT number, problem FROM BloomFilterConfig") == [(1, None)]
+
+
+def test_a_filter_that_is_renamed_onto_an_inserted_row(registry: Registry, ask: Ask) -> None:
+    """The filter keeps its own row and samples under the new name, and there is one row of it."""
+    registry.put([row(1, b"old")])
+    registry.add_samples([sample(1)])
+    ask(INSERT.format("new"))
+    assert registry.put([row(1, b"new")]) == {}
+    assert ask("SELECT name, number FROM BloomFilterConfig") == [("new", 1)]
+    assert ask("SELECT count(*) FROM BloomFilterStats") == [(1,)]
 
 
 def test_a_newer_schema_is_left_alone(registry: Registry, ask: Ask) -> None:
@@ -327,6 +455,6 @@ def test_the_index_serves_the_latest_sample(registry: Registry, ask: Ask) -> Non
         ask("ANALYZE")
     how = "EXPLAIN" if registry.is_postgresql else "EXPLAIN QUERY PLAN"
     plan = str(ask(f"{how} {newest}")).lower()
-    assert "bloomfilterstats_filter_id_sampled_at" in plan
+    assert "idx_bfs_filter_sampled" in plan
     assert "sort" not in plan
     assert "temp b-tree" not in plan

@@ -96,3 +96,34 @@ def test_the_server_starts_without_postgresql(serve: Serve, postgres: PostgresSe
         assert client.execute_command("BF.ADD", "users", "a") == 1
     assert postgres.password not in server.printed()
     assert server.stop() == 0
+
+
+def test_a_row_inserted_into_a_registry_that_servers_share(serve: Serve, postgres_url: str) -> None:
+    """Each of many rows is a filter of exactly one of two servers, soon, and its row tells the
+    truth; one with a hopeless rate says so."""
+    servers = [serve("--registry", postgres_url), serve("--registry", postgres_url)]
+    values = "(name, expected_elements, fp_rate, m_bits, k_hashes)"
+    with psycopg.connect(postgres_url, autocommit=True) as connection:
+        assert wait_until(
+            lambda: bool(
+                connection.execute("SELECT to_regclass('bloomfilterconfig')").fetchone()[0]
+            )
+        )
+        connection.execute(
+            f"INSERT INTO BloomFilterConfig {values}"
+            " SELECT 'filter ' || n, 1000, 0.01, 9586, 7 FROM generate_series(1, 20) n"
+        )
+        connection.execute(
+            f"INSERT INTO BloomFilterConfig {values} VALUES ('hopeless', 10, 'NaN', 1, 1)"
+        )
+        undone = "SELECT count(*) FROM BloomFilterConfig WHERE number IS NULL AND problem IS NULL"
+        assert wait_until(lambda: connection.execute(undone).fetchone() == (0,))
+        shown = connection.execute("SELECT name, number, m_bits, problem FROM BloomFilterConfig")
+        rows = {name: more for name, *more in shown.fetchall()}
+    number, _, problem = rows.pop("hopeless")
+    assert number is None
+    assert "nan" in problem
+    names = [name for server in servers for name in client_of(server).keys("*")]
+    assert sorted(name.decode() for name in names) == sorted(rows)
+    assert {m_bits for _, m_bits, _ in rows.values()} == {10240}
+    assert {problem for *_, problem in rows.values()} == {None}

@@ -90,6 +90,12 @@ def test_a_pattern_holds_up_nobody(stage: Stage) -> None:
     assert held(stage, _pattern(stage)) is None
 
 
+def test_a_backup_holds_up_nobody(stage: Stage) -> None:
+    """A backup that is sent as fast as it is taken is read by a thread, block by block."""
+    (case,) = (case for case in CASES if case.of == "GET /backup")
+    assert held(stage, case) is None
+
+
 def test_nested_arrays_hold_up_nobody(stage: Stage) -> None:
     """16 MiB of JSON that is nothing but arrays: 15 s of the loop, once."""
     nested = b"[" * 50 + b"]" * 50

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 
 from bloomery import BloomFilter, errors
-from bloomery.client.keys import dumped, lines
+from bloomery.client.request import dumped, lines
 from bloomery.json_keys import decode_key, encode_key, encode_keys
 from properties import strategies
 

@@ -124,6 +124,11 @@ pub trait Kind: Send + Sync + 'static {
         None
     }
 
+    /// The numbers of the key's cells, in the order in which they are drawn.
+    fn positions(&self, _h: u64) -> Vec<u64> {
+        Vec::new()
+    }
+
     /// What only this kind can do, by name (rotate, …); `None` if it has no such thing.
     fn act(&mut self, _what: &str, _value: f64) -> Result<Option<Fact>, Refusal> {
         Ok(None)

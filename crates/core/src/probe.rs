@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 #[cfg(target_arch = "x86_64")]
 use crate::avx2;
-use crate::bits::{Bits, WORDS_PER_LINE};
+use crate::bits::{Bits, LINE_BITS, WORDS_PER_LINE};
 use crate::hash::remix;
 use crate::shape::{Layout, Shape};
 
@@ -78,6 +78,20 @@ pub(crate) fn anywhere(h: u64, num_bits: u64, hashes: u32) -> impl Iterator<Item
         step = step.wrapping_add(i.wrapping_mul(GROWTH));
         p
     })
+}
+
+/// A key's bits, in the order in which they are looked at; some may be the same.
+pub fn positions(h: u64, shape: &Shape) -> Vec<u64> {
+    let Shape { layout, num_bits, num_hashes, lines_per_key } = *shape;
+    if layout == Layout::Classic {
+        return anywhere(h, num_bits, num_hashes).collect();
+    }
+    let each = (num_hashes / lines_per_key / 2) as usize;
+    let line = |h| {
+        let first = mulhi(h, num_bits / LINE_BITS) * LINE_BITS;
+        in_line(h, each).map(move |bit| first + bit)
+    };
+    [h, second(h)].into_iter().take(lines_per_key as usize).flat_map(line).collect()
 }
 
 #[inline(always)]

@@ -56,6 +56,21 @@ pub fn null_error(py: Python<'_>, row: usize) -> PyErr {
     error(py, "NullKey", message)
 }
 
+/// The same error, if it is one of ours about a key, with the key's row in its batch.
+#[cold]
+pub fn in_row(py: Python<'_>, row: usize, problem: PyErr) -> PyErr {
+    let told = || {
+        let class = problem.get_type(py);
+        let ours = class.getattr("__module__")?.eq("bloomery.errors")?;
+        let message = format!("row {row}: {}", problem.value(py));
+        Ok::<_, PyErr>(if ours { Some(class.call1((message,))?) } else { None })
+    };
+    match told() {
+        Ok(Some(value)) => PyErr::from_value(value),
+        _ => problem,
+    }
+}
+
 /// For a batch whose rows are so many that there is no memory for one thing or another of each.
 #[cold]
 pub fn too_many_rows(py: Python<'_>, rows: usize) -> PyErr {

@@ -25,12 +25,13 @@ use crate::server::shelf::Shelf;
 #[pymodule(gil_used = false)]
 fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     let py = module.py();
-    module.add_class::<Bank>()?;
-    module.add_class::<Bloom>()?;
-    module.add_class::<Chain>()?;
+    // To a user these bear the names of the classes made of them: in messages, and in `help`.
+    module.add("Bank", py.get_type::<Bank>())?;
+    module.add("Bloom", py.get_type::<Bloom>())?;
+    module.add("Chain", py.get_type::<Chain>())?;
+    module.add("Cuckoo", py.get_type::<Cuckoo>())?;
+    module.add("Family", py.get_type::<Family>())?;
     module.add_class::<Commands>()?;
-    module.add_class::<Cuckoo>()?;
-    module.add_class::<Family>()?;
     module.add_class::<Memory>()?;
     module.add_class::<Pattern>()?;
     module.add_class::<Places>()?;

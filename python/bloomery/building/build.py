@@ -13,6 +13,7 @@ from bloomery.building.checkpoint import RESTART, Checkpoint, Progress
 from bloomery.building.rows import Rows
 from bloomery.errors import InvalidParameter, InvalidSource, NullKey, UnsupportedKey
 from bloomery.filters import AnyFilter, creation
+from bloomery.filters.files import save
 from bloomery.types import Nulls
 
 __all__ = ["KINDS", "Built", "build"]
@@ -94,7 +95,7 @@ def _begin(rows: Rows, wanted: dict[str, Any], estimate: bool) -> tuple[AnyFilte
             f"{rows.name} cannot be counted before it is read: say for how many keys (capacity), "
             "or take the kind scalable, which grows"
         )
-    return creation.create(wanted, time.time), Progress(total=total)
+    return creation.create(wanted, time.time), Progress(total=total, key_types=[])
 
 
 class _BuildRun:
@@ -133,6 +134,7 @@ class _BuildRun:
                     progress.position = batch.position
                     progress.rows += batch.rows
                     progress.nulls += batch.nulls
+                    progress.key_types = sorted(batch.key_types().union(progress.key_types))
                     progress.seconds = time.monotonic() - self._began
                     if time.monotonic() >= self._next:
                         self._keep()
@@ -144,7 +146,8 @@ class _BuildRun:
                 self._keep()
             raise
         with held(True):
-            self._filter.save(out)
+            key_type = progress.key_types[0] if len(progress.key_types) == 1 else None
+            save(self._filter, out, key_type)
             self._point.remove()
         seconds = time.monotonic() - self._began
         return Built(self._filter, progress.rows, progress.nulls, seconds)

@@ -16,7 +16,7 @@ import contextlib
 import hashlib
 import os
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from bloomery.errors import CorruptData, FolderInUse, InvalidParameter
@@ -39,6 +39,7 @@ class Progress:
     nulls: int = 0
     total: int | None = None  # rows in all, as far as is known
     seconds: float = 0.0  # spent by this run and those before it
+    key_types: list[str] = field(default_factory=lambda: [""])  # "" if older runs did not say
 
 
 class Checkpoint:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator, Sequence
 from typing import Any, Literal
@@ -12,7 +13,7 @@ from bloomery.building.rows import Rows
 from bloomery.building.sql import Dialect, SqlRows
 from bloomery.building.sqlite import Sqlite
 from bloomery.building.table_files import CsvRows, ParquetRows
-from bloomery.errors import InvalidParameter
+from bloomery.errors import InvalidParameter, InvalidSource
 
 __all__ = ["Format", "key_batches", "open_rows"]
 
@@ -57,6 +58,8 @@ def open_rows(source: str | Sequence[str], *, format: Format | None = None, **op
         password = given.pop("password", None)
         return SqlRows(_dialect(sources[0], password), **given)
     if kind == "lines":
+        for path in sources:
+            _refuse_binary(path)
         return LineRows(sources)
     if "columns" not in given:
         raise InvalidParameter(f"{sources[0]}: say which column holds the keys")
@@ -86,6 +89,21 @@ def _kind_of(source: str) -> str:
         return "database"
     plain = re.sub(r"\.(gz|zst)$", "", source.lower())
     return next((kind for end, kind in _SUFFIXES.items() if plain.endswith(end)), "lines")
+
+
+def _refuse_binary(path: str) -> None:
+    """Refuse what would give lines, though nobody means those."""
+    if not os.path.isfile(path):  # standard input, a pipe; or it is not there, and others say so
+        return
+    with open(path, "rb") as file:
+        begin = file.read(16)
+    if begin == b"SQLite format 3\0":
+        raise InvalidSource(
+            f"{path} is an SQLite database, not lines: write sqlite:///{path}, with a query, or a "
+            "table and its column"
+        )
+    if begin.startswith(b"PAR1"):
+        raise InvalidSource(f"{path} is a Parquet file, not lines: say so (format parquet)")
 
 
 def _dialect(url: str, password: str | None) -> Dialect:

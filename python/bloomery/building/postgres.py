@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from bloomery.building.rows import needs
+from bloomery import extras
 from bloomery.building.sql import MARK, quoted
 from bloomery.errors import InvalidParameter
 
@@ -21,11 +21,9 @@ class Postgres:
     """One database."""
 
     def __init__(self, url: str, password: str | None = None) -> None:
-        try:
+        with extras.needed("psycopg", "PostgreSQL"):
             import psycopg
             from psycopg.conninfo import conninfo_to_dict
-        except ModuleNotFoundError:
-            raise needs("psycopg", "postgresql", "PostgreSQL") from None
         # As SQLAlchemy writes it, and the short form, are the same to us.
         url = "postgresql://" + url.partition("://")[2]
         # A password with an @ or a / in it would be taken apart, and be shown as host or database.

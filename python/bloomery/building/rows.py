@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Generator
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any, Protocol
+from uuid import UUID
 
-from bloomery.errors import MissingExtra
+__all__ = ["Batch", "LineBatch", "Rows"]
 
-__all__ = ["Batch", "LineBatch", "Rows", "needs"]
+
+_KEY_TYPES = {bytes: "str", UUID: "uuid", datetime: "datetime"}  # others by their own name
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +27,11 @@ class Batch:
         """Add all keys."""
         filter.update(self.keys)
 
+    def key_types(self) -> set[str]:
+        """What the keys are, as a file says it; a column's are all alike."""
+        keys = self.keys if isinstance(self.keys, list) else (key.as_py() for key in self.keys[:1])
+        return {_KEY_TYPES.get(kind, kind.__name__) for kind in set(map(type, keys))}
+
     def for_add_many(self) -> Any:
         """The keys as any filter's `add_many` takes them, a server's too."""
         return self.keys
@@ -37,6 +45,10 @@ class LineBatch(Batch):
     def add_to(self, filter: Any) -> None:
         """Add all lines."""
         filter.add_lines(self.keys, final=True)
+
+    def key_types(self) -> set[str]:
+        """Lines are bytes, and these are the keys that text is."""
+        return {"str"}
 
     def for_add_many(self) -> Any:
         """The lines as a list."""
@@ -69,8 +81,3 @@ class Rows(Protocol):
 
     def close(self) -> None:
         """Let go of what is open."""
-
-
-def needs(package: str, extra: str, what: str) -> MissingExtra:
-    """The error for a package that is not installed."""
-    return MissingExtra(f"{what} needs {package}: pip install 'bloomery[{extra}]'")

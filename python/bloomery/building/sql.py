@@ -13,13 +13,15 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
+from datetime import date, datetime
+from decimal import Decimal
 from typing import Any, Protocol
+from uuid import UUID
 
-from bloomery.building import positions
 from bloomery.building.rows import Batch
 from bloomery.database_errors import source_error
-from bloomery.errors import BloomeryError, InvalidParameter, InvalidSource
+from bloomery.errors import BloomeryError, CorruptData, InvalidParameter, InvalidSource
 
 __all__ = ["MARK", "Dialect", "SqlRows", "quoted"]
 
@@ -30,6 +32,19 @@ MARK = "\0"  # a parameter in a query: the one character that no query has
 _BATCH = 10_000
 # A restart of PostgreSQL takes seconds; what takes longer is for a person to see.
 _WAITS = (0.5, 1, 2, 4, 8, 16)
+# Values of an ordering column as text, and back. Exact classes: a datetime is a date too. No
+# floats: PostgreSQL writes a float4 as the shortest text that reads back as the same float4, and as
+# a float8 that text may be larger: other rows of that very value would not be read, and be missing.
+_POSITIONS: dict[type, tuple[Callable[[Any], str], Callable[[str], Any]]] = {
+    int: (str, int),
+    str: (str, str),
+    bytes: (bytes.hex, bytes.fromhex),
+    UUID: (str, UUID),
+    datetime: (datetime.isoformat, datetime.fromisoformat),
+    date: (date.isoformat, date.fromisoformat),
+    Decimal: (str, Decimal),
+}
+_POSITION_NAMES = {cls.__name__: cls for cls in _POSITIONS}
 
 
 class Dialect(Protocol):
@@ -166,7 +181,7 @@ class SqlRows:
             # Rows of equal value need not all have been read; adding one again changes nothing,
             # but in kinds that count: for these it had better be unique.
             where = f"{'>' if self._unique else '>='} {MARK}"
-            values = [positions.decode(position)]
+            values = [decode_position(position)]
         for batch in self._fetch(f"{select} {where} ORDER BY {order}", values, position):
             position = batch.position
             yield batch
@@ -177,7 +192,7 @@ class SqlRows:
         width = len(self._columns)
         for rows in self._dialect.fetch(self._connection, sql, values, _BATCH):
             if self._order is not None and rows[-1][-1] is not None:
-                position = positions.encode(self._order, rows[-1][-1])
+                position = encode_position(self._order, rows[-1][-1])
             if width == 1:
                 keys = [row[0] for row in rows]
                 nulls = keys.count(None)
@@ -214,3 +229,22 @@ def _column(name: str) -> str:
 def quoted(*names: str) -> str:
     """A name as SQL takes it, whatever is in it; several are a table's schema and the table."""
     return ".".join('"' + name.replace('"', '""') + '"' for name in names)
+
+
+def encode_position(column: str, value: Any) -> list[str]:
+    """A value of an ordering column as JSON has it: its type and its text."""
+    if type(value) not in _POSITIONS:
+        raise InvalidSource(
+            f"cannot order by the column {column!r}: its values come as {type(value).__name__}; "
+            "order by whole numbers, decimals, text, UUIDs or times"
+        )
+    return [type(value).__name__, _POSITIONS[type(value)][0](value)]
+
+
+def decode_position(position: Any) -> Any:
+    """The value of such a position, of the same type."""
+    try:
+        name, text = position
+        return _POSITIONS[_POSITION_NAMES[name]][1](text)
+    except (ValueError, KeyError, TypeError, AttributeError, ArithmeticError):
+        raise CorruptData("the position to go on from is damaged: begin anew") from None

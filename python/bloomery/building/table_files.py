@@ -7,9 +7,9 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Literal
 
-from bloomery import _native
+from bloomery import _native, extras
 from bloomery.building.files import FileRows
-from bloomery.building.rows import Batch, needs
+from bloomery.building.rows import Batch
 from bloomery.errors import InvalidParameter, InvalidSource, UnsupportedBatch
 from bloomery.storage.inputs import InputFile, reader
 
@@ -221,7 +221,5 @@ def _pick(path: str, names: list[str], column: str) -> str:
 
 
 def _need_pyarrow(what: str) -> None:
-    try:
+    with extras.needed("pyarrow", what):
         import pyarrow  # noqa: F401
-    except ModuleNotFoundError:
-        raise needs("pyarrow", "arrow", what) from None

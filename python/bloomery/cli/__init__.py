@@ -15,15 +15,36 @@ run that shows nothing (a small `dedup` in a pipe) never imports rich at all.
 import errno
 import os
 import sys
-from typing import cast
+from typing import Any, cast
 
+from bloomery import extras
 from bloomery.cli import terminal
-from bloomery.errors import BloomeryError, MissingExtra, NotEnoughMemory
+from bloomery.cli.version import version
+from bloomery.errors import BloomeryError, NotEnoughMemory
 
 EXIT_ERROR = 2
 EXIT_CLOSED_PIPE = 141
 
-_SERVER = {"alembic", "argon2", "sqlalchemy", "tomli", "uvloop"}
+_SYNONYMS = {
+    "add": "insert put update append set",
+    "contains": "check exists has query test lookup get grep ask might-contain",
+    "remove": "delete rm discard del",
+    "create": "new make init reserve",
+    "build": "load import from fill",
+    "merge": "union combine join or",
+    "info": "stats show describe inspect status",
+    "dedup": "uniq unique distinct",
+    "plan": "size sizing calc calculate params",
+    "serve": "server start run listen",
+    "list": "ls show",
+}
+_OF_A_SERVER = {
+    "serve",
+    "user",
+    "cluster",
+    "backup",
+    "restore",
+}  # the extra `serve` brings all that they need
 _NEXT_STEP = {
     errno.ENOSPC: "free some space and run it again",
     errno.EFBIG: "the limit on file sizes (`ulimit -f`) is in the way",
@@ -33,9 +54,10 @@ _NEXT_STEP = {
 
 def main(argv: list[str] | None = None) -> int:
     """Run the command line; the exit code. A failure is one line, never a traceback."""
+    argv = sys.argv[1:] if argv is None else argv
     try:
         terminal.occupy_closed_descriptors()
-        code = _run(sys.argv[1:] if argv is None else argv)
+        code = _run(argv)
         if sys.stdout is not None:  # only --help goes through it; everything else is os.write
             sys.stdout.flush()
         return code
@@ -56,21 +78,24 @@ def main(argv: list[str] | None = None) -> int:
         package = (missing.name or "").partition(".")[0]
         if package == "bloomery":  # a broken install, not a missing extra
             raise
-        part, extra = ("server", "serve") if package in _SERVER else ("command line", "cli")
-        needed = MissingExtra(f"the {part} needs {package}: pip install 'bloomery[{extra}]'")
-        terminal.say(describe(needed))
+        command = argv[0] if argv and argv[0].isalpha() else ""
+        extra = "serve" if command in _OF_A_SERVER else "cli"
+        what = f"`bloomery {command}`" if command else "the command line"
+        terminal.say(describe(extras.missing(package, what, extra)))
         return EXIT_ERROR
 
 
 def _run(argv: list[str]) -> int:
+    if argv in (["--version"], ["version"]):  # by the plain install too, which has no typer
+        return version()
     import typer
 
     from bloomery.cli.app import build
 
-    command = build()
     if "_BLOOMERY_COMPLETE" in os.environ:  # a shell asks for completions
-        command.main(argv, prog_name="bloomery")
+        build().main(argv, prog_name="bloomery")
         return 0
+    command = build(argv)
     # command.main() would turn Ctrl-C and a closed pipe into codes of its own, so the two halves
     # of it are called here. UsageError has no public name in typer; it is BadParameter's base.
     usage_error = cast("type[Exception]", typer.BadParameter.__mro__[1])
@@ -91,8 +116,22 @@ def _usage(wrong: BaseException) -> int:
         terminal.emit(message.encode())  # empty if rich has printed the help already
         return EXIT_ERROR
     name = context.command_path if context is not None else "bloomery"
-    terminal.say(f"{' '.join(message.split()).rstrip('.')} (see `{name} --help`)")
+    near = ""
+    if type(wrong).__name__ == "NoSuchCommand" or message.startswith("No such command"):
+        near = _nearest(message.partition("'")[2].partition("'")[0], context)
+    terminal.say(f"{' '.join(message.split()).rstrip('.')}{near} (see `{name} --help`)")
     return EXIT_ERROR
+
+
+def _nearest(word: str, context: Any) -> str:
+    """The command that was meant, by the words of others or by its spelling."""
+    from difflib import get_close_matches
+
+    commands = list(context.command.commands)
+    [*meant] = [name for name, others in _SYNONYMS.items() if word.lower() in others.split()]
+    near = [name for name in meant if name in commands]
+    near = near or get_close_matches(word, commands, n=1, cutoff=0.7)
+    return f": did you mean {near[0]!r}?" if near else ""
 
 
 def describe(failure: BaseException) -> str:

@@ -84,6 +84,10 @@ def parse_seed(text: str | int) -> int:
         raise _refuse(text, "a seed such as 42 or 0x5eed") from None
 
 
+# What the help shows as their types.
+parse_count.__name__, parse_rate.__name__ = "count", "rate"
+
+
 def show_memory(nbytes: float) -> str:
     """1234567 -> 1.23 MB; powers of ten, as disks and networks count."""
     for unit, scale in (("TB", 1e12), ("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):

@@ -1,40 +1,47 @@
-"""The commands and their help, as one typer application."""
+"""The commands and their help, as one typer application.
 
+Only the module of the command that is run is imported: start-up is most of what a small run takes.
+Each module has COMMANDS: name, function, and examples with `; ` between them.
+"""
+
+import re
 from collections.abc import Callable
+from importlib import import_module
+from inspect import getdoc
 from typing import Annotated, Any
 
 import typer
 from typer.main import get_command
 
-from bloomery._native import __version__
-from bloomery.cli import demo, plan
-from bloomery.cli.files import build as building
-from bloomery.cli.files import create, dedup, info, membership
-from bloomery.cli.server import cluster, serve, user
-from bloomery.cli.terminal import emit_line
+from bloomery.cli.version import version
 
-_COMMANDS: list[tuple[str, Callable[..., int], str]] = [
-    ("plan", plan.plan, plan.EXAMPLE),
-    ("create", create.create, create.EXAMPLE),
-    ("build", building.build, building.EXAMPLE),
-    ("add", membership.add, membership.ADD_EXAMPLE),
-    ("contains", membership.contains, membership.CONTAINS_EXAMPLE),
-    ("remove", membership.remove, membership.REMOVE_EXAMPLE),
-    ("info", info.info, info.INFO_EXAMPLE),
-    ("dedup", dedup.dedup, dedup.EXAMPLE),
-    ("serve", serve.serve, serve.EXAMPLE),
-    ("demo", demo.demo, demo.EXAMPLE),
-]
-_GROUPS: list[tuple[str, Any, str]] = [
-    ("user", user, "Users of a server: who may log in, and what they may do."),
-    ("cluster", cluster, "Several servers that share their filters, on this machine."),
-]
+_PAGE = "https://github.com/bloomery/bloomery/blob/main/docs/cli.md"
+_BEGIN, _FILES, _SERVER = "To begin with", "Filters in files", "Servers"
+# Each with its module, its place in the help, and what stands beside it there.
+_COMMANDS = {
+    "plan": ("plan", _BEGIN, "How much memory so many keys take, or how many servers."),
+    "version": ("version", _BEGIN, "Print the version."),
+    "demo": ("demo", _BEGIN, "Ten seconds of a crawler that asks a filter about every link."),
+    "create": ("files.create", _FILES, "Make an empty filter."),
+    "build": ("files.build", _FILES, "Make a filter of a database's or a file's keys."),
+    "add": ("files.membership", _FILES, "Add keys."),
+    "contains": ("files.membership", _FILES, "Print the keys that may be in it, or are not."),
+    "remove": ("files.membership", _FILES, "Remove keys, from kinds that can."),
+    "merge": ("files.merge", _FILES, "Make one filter of several."),
+    "info": ("files.info", _FILES, "What it was made for, and how full it is."),
+    "dedup": ("files.dedup", _FILES, "Print each line once, the first time it comes."),
+    "serve": ("server.serve", _SERVER, "Serve filters over the Redis protocol and HTTP."),
+    "backup": ("server.backup", _SERVER, "Back up a running server into one file."),
+    "restore": ("server.backup", _SERVER, "Make a server's data folder out of a backup."),
+    "user": ("server.user", _SERVER, "Users of a server: who may log in, and what they may do."),
+    "cluster": ("server.cluster", _SERVER, "Several servers that share their filters, to try out."),
+}
+_GROUPS = {"user", "cluster"}  # with commands under them
 
 
 def _version(wanted: bool) -> None:
     if wanted:
-        emit_line(f"bloomery {__version__}")
-        raise typer.Exit
+        raise typer.Exit(version())
 
 
 def _main(
@@ -46,26 +53,48 @@ def _main(
     """Have I seen this before? A no is certain; a maybe is wrong no more often than you allowed."""
 
 
-def build() -> Any:
-    """The command object; `Any`, because typer keeps the types it is made of to itself."""
+def build(argv: list[str] | None = None) -> Any:
+    """The command object for a command line, or for any: then all modules are imported.
+
+    `Any`, because typer keeps the types it is made of to itself.
+    """
     app = typer.Typer(
         name="bloomery",
         no_args_is_help=True,
         pretty_exceptions_enable=False,
         context_settings={"help_option_names": ["-h", "--help"]},
         rich_markup_mode="rich",
-        epilog="Example: bloomery plan 1e9 1%",
+        suggest_commands=False,  # `main` does that
+        epilog=f"Example: bloomery plan 1e9 1%\n\nMore: {_PAGE}",
     )
     app.callback()(_main)
-    for name, function, example in _COMMANDS:
-        app.command(name, epilog=_epilog(example))(function)
-    for group, module, about in _GROUPS:
-        under = typer.Typer(no_args_is_help=True, rich_markup_mode="rich")
-        for name, function, example in module.COMMANDS:
-            under.command(name, epilog=_epilog(example))(function)
-        app.add_typer(under, name=group, help=about, epilog=_epilog(module.EXAMPLE))
+    wanted = next((word for word in argv if not word.startswith("-")), "") if argv else ""
+    for name, (module, panel, summary) in _COMMANDS.items():
+        shown: dict[str, Any] = {"short_help": summary, "rich_help_panel": panel}
+        if argv is not None and name != wanted:
+            app.command(name, **shown)(_named_only)
+            continue
+        commands = import_module(f"bloomery.cli.{module}").COMMANDS
+        if name in _GROUPS:
+            group = typer.Typer(no_args_is_help=True, rich_markup_mode="rich")
+            for under, function, examples in commands:
+                group.command(under, **_texts(name, function, examples))(function)
+            epilog = _texts(name, _main, commands[0][2])["epilog"]
+            app.add_typer(group, name=name, help=summary, epilog=epilog, **shown)
+        else:
+            [(function, examples)] = [each[1:] for each in commands if each[0] == name]
+            app.command(name, **_texts(name, function, examples), **shown)(function)
     return get_command(app)
 
 
-def _epilog(example: str) -> str:
-    return "Example: " + "\n\nExample: ".join(example.split("; "))
+def _named_only() -> None:
+    """In the place of a command that another one's run does not need."""
+
+
+def _texts(name: str, function: Callable[..., object], examples: str) -> dict[str, Any]:
+    """The help of a command: its docstring, in paragraphs that flow, and what comes last."""
+    last = [f"Example: {example}" for example in examples.split("; ")]
+    return {
+        "help": re.sub(r"(?<!\n)\n(?!\n)", " ", getdoc(function) or ""),
+        "epilog": "\n\n".join([*last, f"More: {_PAGE}#{name}"]),
+    }

@@ -176,3 +176,6 @@ class _Display:
     def __exit__(self, *_: object) -> None:
         if self._live is not None:
             self._live.stop()
+
+
+COMMANDS = [("demo", demo, EXAMPLE)]

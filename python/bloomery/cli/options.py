@@ -9,6 +9,7 @@ from bloomery.filters import COMMON_KINDS, FilterBank
 
 Layout = Literal["blocked", "classic"]
 Hasher = Literal["xxh3", "murmur3", "fnv1a", "siphash"]
+FILTER, _SOME_KINDS = "The filter", "For some kinds of filter"
 _KINDS = (*COMMON_KINDS, FilterBank.kind)
 
 
@@ -20,9 +21,24 @@ def _parse_kind(text: str) -> str:
 
 Kind = Annotated[
     str,
-    typer.Option("--kind", parser=_parse_kind, metavar="KIND", help=f"One of {', '.join(_KINDS)}."),
+    typer.Option(
+        "--kind",
+        parser=_parse_kind,
+        metavar="KIND",
+        help=f"One of {', '.join(_KINDS)}.",
+        rich_help_panel=FILTER,
+    ),
 ]
 FilterFile = Annotated[str, typer.Argument(metavar="FILE", help="A saved filter.")]
+KeyType = Annotated[
+    Literal["str", "bytes", "int", "uuid", "datetime"] | None,
+    typer.Option(
+        "--type",
+        metavar="TYPE",
+        help="What keys are: str (or bytes), int, uuid or datetime. Default: as the file says.",
+    ),
+]
+Force = Annotated[bool, typer.Option("--force", "-f", help="Replace the file that is there.")]
 Keys = Annotated[
     list[str] | None,
     typer.Argument(metavar="[KEY]...", help="Keys; without any, the lines of standard input."),
@@ -42,7 +58,8 @@ Capacity = Annotated[
         "-n",
         parser=parse_count,
         metavar="N",
-        help="Distinct keys it is made for: 1000000, 10M, 1e9.",
+        help="Distinct keys it is made for: 10M, 1e9.",
+        rich_help_panel=FILTER,
     ),
 ]
 ErrorRate = Annotated[
@@ -52,28 +69,46 @@ ErrorRate = Annotated[
         "-e",
         parser=parse_rate,
         metavar="RATE",
-        help="Allowed share of wrong maybes: 0.01, 1%, 1e-6.",
+        help="Allowed share of wrong maybes: 1%, 1e-6.",
+        rich_help_panel=FILTER,
     ),
 ]
 LayoutOption = Annotated[
     Layout | None,
     typer.Option(
-        "--layout", help="blocked: one cache line a key, fastest; classic: the textbook layout."
+        "--layout",
+        metavar="NAME",
+        help="blocked (one cache line a key) or classic (the textbook).",
+        rich_help_panel=FILTER,
     ),
 ]
 HasherOption = Annotated[
     Hasher,
-    typer.Option("--hasher", help="siphash, with a secret seed, where others choose the keys."),
+    typer.Option(
+        "--hasher",
+        metavar="NAME",
+        help="xxh3, murmur3, fnv1a; siphash, with a secret seed, where others choose keys.",
+        rich_help_panel=FILTER,
+    ),
 ]
 Seed = Annotated[
     int,
     typer.Option(
-        "--seed", parser=parse_seed, metavar="N", help="Seed of the hasher; siphash: its key."
+        "--seed",
+        parser=parse_seed,
+        metavar="N",
+        help="Seed of the hasher; siphash: its key.",
+        rich_help_panel=FILTER,
     ),
 ]
 CounterBits = Annotated[
     int | None,
-    typer.Option("--counter-bits", metavar="4|8", help="counting: how far a counter counts."),
+    typer.Option(
+        "--counter-bits",
+        metavar="4|8",
+        help="counting: how far a counter counts.",
+        rich_help_panel=_SOME_KINDS,
+    ),
 ]
 Regions = Annotated[
     int | None,
@@ -82,6 +117,7 @@ Regions = Annotated[
         parser=parse_count,
         metavar="N",
         help="deletable: more regions, more keys that can be removed.",
+        rich_help_panel=_SOME_KINDS,
     ),
 ]
 Window = Annotated[
@@ -90,19 +126,34 @@ Window = Annotated[
         "--window",
         metavar="TIME",
         help="rotating: how long a key is kept: 7d, 12h; none: until CAPACITY more have come.",
+        rich_help_panel=_SOME_KINDS,
     ),
 ]
 Generations = Annotated[
     int | None,
-    typer.Option("--generations", metavar="N", help="rotating: in how many steps it forgets."),
+    typer.Option(
+        "--generations",
+        metavar="N",
+        help="rotating: in how many steps it forgets.",
+        rich_help_panel=_SOME_KINDS,
+    ),
 ]
 Growth = Annotated[
     float | None,
-    typer.Option("--growth", metavar="X", help="scalable: how much larger each time it grows."),
+    typer.Option(
+        "--growth",
+        metavar="X",
+        help="scalable: how much larger each time it grows.",
+        rich_help_panel=_SOME_KINDS,
+    ),
 ]
 Grow = Annotated[
     bool | None,
-    typer.Option("--grow/--no-grow", help="cuckoo: grow when it is full, or refuse keys."),
+    typer.Option(
+        "--grow/--no-grow",
+        help="cuckoo: grow when it is full, or refuse keys.",
+        rich_help_panel=_SOME_KINDS,
+    ),
 ]
 KeysPerFilter = Annotated[
     int | None,
@@ -111,6 +162,7 @@ KeysPerFilter = Annotated[
         parser=parse_count,
         metavar="N",
         help="bank: keys that a user is likely to have; 1000.",
+        rich_help_panel=_SOME_KINDS,
     ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON, for a program.")]

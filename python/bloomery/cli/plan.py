@@ -175,3 +175,6 @@ def _hashes(plan: sizing.Plan) -> str:
 
 def _accesses(plan: sizing.Plan) -> str:
     return str(plan.lines_per_key or f"up to {plan.num_hashes}")
+
+
+COMMANDS = [("plan", plan, EXAMPLE)]

@@ -27,8 +27,7 @@ class _Bar:
         return self._wanted and time.monotonic() >= self._next_draw
 
     def _rate(self, count: int, unit: str) -> str:
-        rate = count / (time.monotonic() - self._started)
-        return f"{rate / 1e6:.1f} M {unit}/s" if rate >= 1e5 else f"{rate:,.0f} {unit}/s"
+        return f"{_short(count / (time.monotonic() - self._started))} {unit}/s"
 
     def _draw(self, completed: int, *fields: str) -> None:
         self._next_draw = time.monotonic() + _INTERVAL
@@ -41,23 +40,25 @@ class _Bar:
     def _start(self, count: int) -> None:
         from rich.console import Console
         from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+        from rich.table import Column
+
+        def text(shown: str) -> TextColumn:
+            return TextColumn(shown, table_column=Column(no_wrap=True))
 
         names = [f"field{number}" for number in range(count)]
-        known = [BarColumn(), *self._amounts(), TimeRemainingColumn()] if self._total else []
+        # The bar has what the words leave of the line.
+        bar = BarColumn(bar_width=None, table_column=Column(ratio=1, min_width=4))
         self._display = Progress(
-            TextColumn(self._title),
-            *known,
-            *(TextColumn(f"{{task.fields[{name}]}}") for name in names),
+            text(self._title),
+            *([bar, TimeRemainingColumn(table_column=Column(no_wrap=True))] if self._total else []),
+            *(text(f"{{task.fields[{name}]}}") for name in names),
+            expand=bool(self._total),
             console=Console(stderr=True),
             auto_refresh=False,
             transient=True,
         )
         self._task = self._display.add_task("", total=self._total, **dict.fromkeys(names, ""))
         self._display.start()
-
-    def _amounts(self) -> list[Any]:
-        """Columns for how much of the total is done."""
-        return []
 
     def stop(self) -> None:
         """Take the bar away again, so that a message after it stands on a line of its own."""
@@ -80,13 +81,26 @@ class LineProgress(_Bar):
         self.lines += lines
         self.new += new
         if self._due():
-            texts = (f"{self.lines:,} lines", f"{self.new:,} new", self._rate(self.lines, "lines"))
-            self._draw(position, *texts)
+            rate = self._rate(self.lines, "lines")
+            self._draw(position, f"{_short(self.lines)} lines", f"{_short(self.new)} new", rate)
 
-    def _amounts(self) -> list[Any]:
-        from rich.progress import DownloadColumn
 
-        return [DownloadColumn()]
+class ByteProgress(_Bar):
+    """Counts bytes, for `backup` and `restore`."""
+
+    def __init__(self, title: str, total: int | None = None) -> None:
+        super().__init__(title, total, is_terminal(STDERR))
+        self._done = 0
+
+    def begin(self, total: int) -> None:
+        """So many bytes will come, from now on."""
+        self._total, self._started = total, time.monotonic()
+
+    def advance(self, nbytes: int) -> None:
+        """So many more bytes are done."""
+        self._done += nbytes
+        if self._due():
+            self._draw(self._done, f"{_short(self._done)}B", self._rate(self._done, "B"))
 
 
 class RowProgress(_Bar):
@@ -107,4 +121,8 @@ class RowProgress(_Bar):
             self._before, self._total = rows, total
             self._started = time.monotonic()  # it may have counted for a while
         if self._due():
-            self._draw(rows, f"{rows:,} rows", self._rate(rows - self._before, "rows"))
+            self._draw(rows, f"{_short(rows)} rows", self._rate(rows - self._before, "rows"))
+
+
+def _short(count: float) -> str:
+    return f"{count / 1e6:,.1f} M" if count >= 1e5 else f"{count:,.0f}"

@@ -6,11 +6,13 @@ import os
 from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING, Any
 
-from bloomery.client import files, operations
+from bloomery.client import files
 from bloomery.client.aiotransport import AsyncTransport
-from bloomery.client.operations import FilterRequests, Name
-from bloomery.client.request import ServerOptions
+from bloomery.client.operations import KeyRequests, Name, name_of, path_of, readable_name
+from bloomery.client.request import Request, ServerOptions, dumped, loaded, member, nothing
 from bloomery.errors import UnknownFilter
+from bloomery.names import printable, unprintable
+from bloomery.suggestions import OtherNames
 
 if TYPE_CHECKING:
     import ssl
@@ -21,6 +23,8 @@ if TYPE_CHECKING:
     from bloomery.types import Batch, Key, Mask, Nulls
 
 __all__ = ["AsyncClient", "AsyncRemoteFilter"]
+
+_PAGE = "1000"  # names at a time
 
 
 class AsyncClient:
@@ -79,10 +83,11 @@ class AsyncClient:
     ) -> AsyncRemoteFilter:
         """Make a filter; FilterExists if the name is taken. What is not given the server chooses;
         `parameters` are those of the kind, and of the policy."""
-        settings = {"capacity": capacity, "error_rate": error_rate, "kind": kind}
-        await self.transport.send(
-            operations.create(name, {**settings, "on_full": on_full, **parameters})
-        )
+        parameters |= {"capacity": capacity, "error_rate": error_rate, "kind": kind}
+        parameters |= {"on_full": on_full}
+        chosen = {key: value for key, value in parameters.items() if value is not None}
+        body = dumped({"name": printable(name_of(name)), **chosen})
+        await self.transport.send(Request("POST", "/filters", nothing, body))
         return AsyncRemoteFilter(self, name)
 
     def filter(self, name: Name) -> AsyncRemoteFilter:
@@ -94,7 +99,7 @@ class AsyncClient:
     async def has(self, name: Name) -> bool:
         """Whether there is a filter of that name."""
         try:
-            await self.transport.send(FilterRequests(name).info())
+            await self.filter(name).info()
         except UnknownFilter:
             return False
         return True
@@ -105,39 +110,48 @@ class AsyncClient:
 
     async def names(self, pattern: Name = "*") -> AsyncIterator[Name]:
         """The names that match a pattern (* ? [a-z])."""
-        cursor, more = "", True
-        while more:
-            names, cursor = await self.transport.send(operations.listing(pattern, cursor))
-            for name in names:
-                yield name
-            more = bool(cursor)
+        text = pattern if isinstance(pattern, str) else pattern.decode("utf-8", "surrogateescape")
+        query = {"pattern": text, "limit": _PAGE}
+        while True:
+            page = await self.transport.send(
+                Request("GET", "/filters", loaded, query=query, repeatable=True)
+            )
+            for row in page["filters"]:
+                yield readable_name(unprintable(row["name"]))
+            if not page.get("cursor"):
+                return
+            query["cursor"] = str(page["cursor"])
 
     async def drop(self, name: Name) -> None:
         """Forget a filter; UnknownFilter if there is none."""
-        await self.transport.send(FilterRequests(name).drop())
+        await self.filter(name).drop()
 
     async def load(self, name: Name, source: Any, *, replace: bool = False) -> AsyncRemoteFilter:
         """Make a filter of a saved one (a path), or of a local one."""
-        await self.transport.upload(name, source, replace=replace)
+        await self.transport.upload(path_of(name_of(name)), source, replace=replace)
         return AsyncRemoteFilter(self, name)
 
     async def snapshot(self) -> None:
         """Return when the server has made a snapshot of all filters."""
-        await self.transport.send(operations.snapshot())
+        await self.transport.send(Request("POST", "/snapshot", nothing))
 
 
-class AsyncRemoteFilter:
+class AsyncRemoteFilter(OtherNames):
     """A filter of a server, for asyncio. `contains` says False: definitely not; True: maybe."""
 
     def __init__(self, client: AsyncClient, name: Name) -> None:
         """Ask nothing of the server yet."""
         self._client, self._transport = client, client.transport
-        self._requests = FilterRequests(name)
+        self._use(name_of(name))
+
+    def _use(self, name: bytes) -> None:
+        self._name, self._path = name, path_of(name)
+        self._requests = KeyRequests(self._path)
 
     @property
     def name(self) -> Name:
         """Its name: str, or bytes if it is no UTF-8."""
-        return operations.readable_name(self._requests.name)
+        return readable_name(self._name)
 
     def __repr__(self) -> str:
         """Show its name and its server."""
@@ -195,53 +209,67 @@ class AsyncRemoteFilter:
 
     async def info(self) -> dict[str, Any]:
         """All that the server knows about it: capacity, error_rate, fill_ratio, …"""
-        return await self._transport.send(self._requests.info())
+        info: dict[str, Any] = await self._transport.send(
+            Request("GET", self._path, loaded, repeatable=True)
+        )
+        return info
 
     async def samples(self, **query: Any) -> list[dict[str, Any]]:
         """How it was over time; `query`: since, until, span and limit, as docs/http.md has them."""
-        return await self._transport.send(self._requests.samples(**query))
+        chosen = {key: str(value) for key, value in query.items() if value is not None}
+        path, read = f"{self._path}/samples", member("samples")
+        samples: list[dict[str, Any]] = await self._transport.send(
+            Request("GET", path, read, query=chosen, repeatable=True)
+        )
+        return samples
 
     async def change(self, **settings: Any) -> None:
         """Change its policy (on_full, …) or when it ends (expires_at, Unix time)."""
-        await self._transport.send(self._requests.change(**settings))
+        await self._transport.send(Request("PATCH", self._path, nothing, dumped(settings)))
 
     async def rename(self, to: Name) -> None:
         """Give it another name, under which this object goes on."""
-        renamed = FilterRequests(to)
-        await self._transport.send(self._requests.renamed(renamed))
-        self._requests = renamed
+        name = name_of(to)
+        await self.change(name=printable(name))
+        self._use(name)
 
     async def clear(self) -> None:
         """Forget every key."""
-        await self._transport.send(self._requests.act("clear"))
+        await self._post("clear")
 
     async def rotate(self) -> None:
         """Begin a new generation now, in a filter that rotates."""
-        await self._transport.send(self._requests.act("rotate"))
+        await self._post("rotate")
 
     async def rebuild(self, **how: Any) -> None:
         """Begin to build it anew from the source that it is bound to (capacity, error_rate,
         settle); `info()["rebuild"]` says how far that is."""
-        await self._transport.send(self._requests.rebuild(**how))
+        await self._post("rebuild", how)
 
     async def merge(self, *others: AsyncRemoteFilter | Name) -> None:
         """Add every key of other filters of the server, which must be made alike."""
-        await self._transport.send(self._requests.merge(others))
+        named = (other.name if isinstance(other, AsyncRemoteFilter) else other for other in others)
+        names = [printable(name_of(name)) for name in named]
+        await self._post("merge", {"sources": names})
+
+    async def _post(self, what: str, body: dict[str, Any] | None = None) -> None:
+        data = None if body is None else dumped(body)
+        await self._transport.send(Request("POST", f"{self._path}/{what}", nothing, data))
 
     async def drop(self) -> None:
         """Let the server forget it."""
-        await self._transport.send(self._requests.drop())
+        await self._transport.send(Request("DELETE", self._path, nothing))
 
     # Its file.
 
     async def save(self, path: str | os.PathLike[str]) -> None:
         """Write it to a file of this machine, which `bloomery.open` loads: all of it or nothing."""
         with files.replacing(path) as file:
-            await self._transport.download(self._requests.download(), file)
+            await self._transport.download(f"{self._path}/file", file)
 
     async def load(self, source: Any) -> None:
         """Put a saved filter (a path), or a local one, in its place."""
-        await self._transport.upload(self._requests.name, source, replace=True)
+        await self._transport.upload(self._path, source, replace=True)
 
     async def copy_to_local(self) -> Any:
         """A local filter of the same kind with the same keys."""

@@ -5,15 +5,25 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from bloomery.client import files
-from bloomery.client.operations import FilterRequests, Name
-from bloomery.client.request import ServerOptions, error_of, failures_as_errors, load_httpx
+from bloomery.client.request import (
+    Request,
+    ServerOptions,
+    error_of,
+    failures_as_errors,
+    load_httpx,
+    nothing,
+)
 
 if TYPE_CHECKING:
-    from bloomery.client.request import Request, Requests
+    from collections.abc import Callable
+
+    from bloomery.client.request import Requests
 
 __all__ = ["AsyncTransport"]
 
 T = TypeVar("T")
+_JSON = {"Content-Type": "application/json"}
+_FILE = "application/octet-stream"
 
 
 class AsyncTransport:
@@ -48,30 +58,41 @@ class AsyncTransport:
         """Send requests one after the other; what their results come to."""
         return requests.join([await self.send(request) for request in requests.each])
 
-    async def download(self, request: Request[Any], file: Any) -> None:
-        """Write the body of the response to a file, as it comes."""
+    async def download(
+        self,
+        path: str,
+        file: Any,
+        query: dict[str, Any] | None = None,
+        begin: Callable[[int], None] | None = None,
+    ) -> None:
+        """Write the body of the response to a file, as it comes; `begin` is told its length."""
+        request = Request("GET", path, nothing, headers={"Accept": _FILE}, query=query or {})
         with failures_as_errors(request, self.http):
             response = await self.http.send(self._built(request), stream=True)
             try:
                 if not response.is_success:
                     await response.aread()
                     raise error_of(response)
+                if begin is not None:
+                    begin(int(response.headers["content-length"]))
                 async for chunk in response.aiter_raw():
                     file.write(chunk)
             finally:
                 await response.aclose()
 
-    async def upload(self, name: Name, source: Any, *, replace: bool) -> None:
+    async def upload(self, path: str, source: Any, *, replace: bool) -> None:
         """Make a filter of a saved one (a path), or of a local one."""
         async with files.opened_in_thread(source) as (file, nbytes):
+            headers = {"Content-Type": _FILE, "Content-Length": str(nbytes)}
+            query = {"replace": "true"} if replace else {}
             body = files.chunks(file)
-            await self.send(FilterRequests(name).upload(body, nbytes, replace=replace))
+            await self.send(Request("PUT", f"{path}/file", nothing, body, headers, query))
 
     def _built(self, request: Request[Any]) -> Any:
         return self.http.build_request(
             request.method,
             request.path,
             content=files.read_in_thread(request.body),
-            headers=request.headers,
+            headers={**_JSON, **request.headers} if request.body else request.headers,
             params=request.query,
         )

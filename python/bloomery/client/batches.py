@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 import bloomery._native as _native
 from bloomery import errors
 from bloomery.client import columns
-from bloomery.client.keys import dumped, lines
+from bloomery.client.request import dumped, lines
 from bloomery.json_keys import encode_key, encode_keys
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""What a filter of a server has only where it need not be awaited: properties and `|=`."""
+"""What a filter of a server has only where it need not be awaited: `in`, properties and `|=`."""
 
 from __future__ import annotations
 
@@ -7,16 +7,23 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from typing_extensions import Self
 
+    from bloomery.types import Key
+
 __all__ = ["RemoteFigures"]
 
 
 class RemoteFigures:
-    """The figures of a filter, each asked of the server when it is read."""
+    """`in`, and the figures of a filter, each asked of the server when it is read."""
 
     if TYPE_CHECKING:  # the remote filter's own
 
+        def contains(self, key: Key) -> bool: ...
         def info(self) -> dict[str, Any]: ...
         def merge(self, *others: Any) -> None: ...
+
+    def __contains__(self, key: Key) -> bool:
+        """False: definitely not there. True: maybe."""
+        return self.contains(key)
 
     @property
     def kind(self) -> str:

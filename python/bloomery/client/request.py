@@ -1,14 +1,14 @@
-"""A request, how its response is read, and the errors of ours that failures become."""
+"""A request, its JSON, how its response is read, and the errors of ours that failures become."""
 
 from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from bloomery import errors
-from bloomery.client.keys import loaded
+from bloomery import errors, extras
 
 if TYPE_CHECKING:
     import ssl
@@ -19,9 +19,14 @@ __all__ = [
     "Request",
     "Requests",
     "ServerOptions",
+    "dumped",
     "error_of",
     "failures_as_errors",
+    "lines",
     "load_httpx",
+    "loaded",
+    "member",
+    "nothing",
 ]
 
 T = TypeVar("T")
@@ -35,7 +40,7 @@ class Request(Generic[T]):
     path: str  # percent-encoded
     read: Callable[[bytes], T]
     body: bytes | Iterator[bytes] | None = None
-    headers: Mapping[str, str] = field(default_factory=dict)
+    headers: Mapping[str, str] = field(default_factory=dict)  # without a type, a body is JSON
     query: Mapping[str, str] = field(default_factory=dict)
     # It changes nothing and can be sent again: if a connection that was kept turns out to be gone.
     repeatable: bool = False
@@ -49,12 +54,51 @@ class Requests(Generic[T]):
     join: Callable[[list[Any]], T]
 
 
+@lru_cache
+def _encoder(between: str) -> Callable[[Any], str]:
+    """What writes JSON. Made once: `json.dumps` would make one for each key."""
+    import json  # not before it is needed: `bloomery dedup` starts without it
+
+    return json.JSONEncoder(ensure_ascii=False, separators=(between, ":")).encode
+
+
+def dumped(value: Any, between: str = ",") -> bytes:
+    """JSON bytes; InvalidKey for a string that has no UTF-8."""
+    try:
+        return _encoder(between)(value).encode()
+    except UnicodeEncodeError:
+        raise errors.InvalidKey("a str with a lone surrogate has no UTF-8 and is no key") from None
+
+
+def loaded(content: bytes) -> Any:
+    """The value of JSON bytes."""
+    import json
+
+    return json.loads(content)
+
+
+def lines(keys: list[Any]) -> bytes:
+    """Strings and ints, each as a line of JSON."""
+    return dumped(keys, "\n")[1:-1] + b"\n"
+
+
+def nothing(content: bytes) -> None:
+    """Read a response that says no more than that it was done."""
+
+
+def member(name: str) -> Callable[[bytes], Any]:
+    """What reads one member of a response's JSON."""
+
+    def read(content: bytes) -> Any:
+        return loaded(content)[name]
+
+    return read
+
+
 def load_httpx() -> Any:
     """Return httpx; MissingExtra if it is not installed."""
-    try:
+    with extras.needed("httpx", "a client"):
         import httpx
-    except ImportError:
-        raise errors.MissingExtra("a client needs httpx: pip install 'bloomery[client]'") from None
     return httpx
 
 

@@ -7,12 +7,14 @@ import os
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from bloomery.client import files, operations
+from bloomery.client import files
 from bloomery.client.figures import RemoteFigures
-from bloomery.client.operations import FilterRequests, Name
-from bloomery.client.request import ServerOptions
+from bloomery.client.operations import KeyRequests, Name, name_of, path_of, readable_name
+from bloomery.client.request import Request, ServerOptions, dumped, loaded, member, nothing
 from bloomery.client.transport import Transport
 from bloomery.errors import UnknownFilter
+from bloomery.names import printable, unprintable
+from bloomery.suggestions import OtherNames
 
 if TYPE_CHECKING:
     import ssl
@@ -23,6 +25,8 @@ if TYPE_CHECKING:
     from bloomery.types import Batch, Key, Mask, Nulls
 
 __all__ = ["Client", "RemoteFilter"]
+
+_PAGE = "1000"  # names at a time
 
 
 class Client:
@@ -81,8 +85,11 @@ class Client:
     ) -> RemoteFilter:
         """Make a filter; FilterExists if the name is taken. What is not given the server chooses;
         `parameters` are those of the kind, and of the policy."""
-        settings = {"capacity": capacity, "error_rate": error_rate, "kind": kind}
-        self.transport.send(operations.create(name, {**settings, "on_full": on_full, **parameters}))
+        parameters |= {"capacity": capacity, "error_rate": error_rate, "kind": kind}
+        parameters |= {"on_full": on_full}
+        chosen = {key: value for key, value in parameters.items() if value is not None}
+        body = dumped({"name": printable(name_of(name)), **chosen})
+        self.transport.send(Request("POST", "/filters", nothing, body))
         return RemoteFilter(self, name)
 
     def filter(self, name: Name) -> RemoteFilter:
@@ -94,7 +101,7 @@ class Client:
     def __contains__(self, name: Name) -> bool:
         """Whether there is a filter of that name."""
         try:
-            self.transport.send(FilterRequests(name).info())
+            self.filter(name).info()
         except UnknownFilter:
             return False
         return True
@@ -105,38 +112,48 @@ class Client:
 
     def names(self, pattern: Name = "*") -> Iterator[Name]:
         """The names that match a pattern (* ? [a-z])."""
-        cursor, more = "", True
-        while more:
-            names, cursor = self.transport.send(operations.listing(pattern, cursor))
-            yield from names
-            more = bool(cursor)
+        text = pattern if isinstance(pattern, str) else pattern.decode("utf-8", "surrogateescape")
+        query = {"pattern": text, "limit": _PAGE}
+        while True:
+            page = self.transport.send(
+                Request("GET", "/filters", loaded, query=query, repeatable=True)
+            )
+            for row in page["filters"]:
+                yield readable_name(unprintable(row["name"]))
+            if not page.get("cursor"):
+                return
+            query["cursor"] = str(page["cursor"])
 
     def drop(self, name: Name) -> None:
         """Forget a filter; UnknownFilter if there is none."""
-        self.transport.send(FilterRequests(name).drop())
+        self.filter(name).drop()
 
     def load(self, name: Name, source: Any, *, replace: bool = False) -> RemoteFilter:
         """Make a filter of a saved one (a path), or of a local one."""
-        self.transport.upload(name, source, replace=replace)
+        self.transport.upload(path_of(name_of(name)), source, replace=replace)
         return RemoteFilter(self, name)
 
     def snapshot(self) -> None:
         """Return when the server has made a snapshot of all filters."""
-        self.transport.send(operations.snapshot())
+        self.transport.send(Request("POST", "/snapshot", nothing))
 
 
-class RemoteFilter(RemoteFigures):
+class RemoteFilter(RemoteFigures, OtherNames):
     """A filter of a server. `key in filter` says False: definitely not; True: maybe."""
 
     def __init__(self, client: Client, name: Name) -> None:
         """Ask nothing of the server yet."""
         self._client, self._transport = client, client.transport
-        self._requests = FilterRequests(name)
+        self._use(name_of(name))
+
+    def _use(self, name: bytes) -> None:
+        self._name, self._path = name, path_of(name)
+        self._requests = KeyRequests(self._path)
 
     @property
     def name(self) -> Name:
         """Its name: str, or bytes if it is no UTF-8."""
-        return operations.readable_name(self._requests.name)
+        return readable_name(self._name)
 
     def __repr__(self) -> str:
         """Show its name and its server."""
@@ -148,7 +165,7 @@ class RemoteFilter(RemoteFigures):
         """Add the key; True if it is definitely new, False if it may have been there."""
         return self._transport.send(self._requests.one("add", key))
 
-    def __contains__(self, key: Key) -> bool:
+    def contains(self, key: Key) -> bool:
         """False: definitely not there. True: maybe."""
         return self._transport.send(self._requests.one("contains", key))
 
@@ -170,7 +187,7 @@ class RemoteFilter(RemoteFigures):
         True: it was taken out. False: it may be there and cannot be.
         """
         removed = self.discard(key)
-        if not removed and key not in self:
+        if not removed and not self.contains(key):
             raise KeyError(key)
         return removed
 
@@ -194,53 +211,67 @@ class RemoteFilter(RemoteFigures):
 
     def info(self) -> dict[str, Any]:
         """All that the server knows about it: capacity, error_rate, fill_ratio, …"""
-        return self._transport.send(self._requests.info())
+        info: dict[str, Any] = self._transport.send(
+            Request("GET", self._path, loaded, repeatable=True)
+        )
+        return info
 
     def samples(self, **query: Any) -> list[dict[str, Any]]:
         """How it was over time; `query`: since, until, span and limit, as docs/http.md has them."""
-        return self._transport.send(self._requests.samples(**query))
+        chosen = {key: str(value) for key, value in query.items() if value is not None}
+        path, read = f"{self._path}/samples", member("samples")
+        samples: list[dict[str, Any]] = self._transport.send(
+            Request("GET", path, read, query=chosen, repeatable=True)
+        )
+        return samples
 
     def change(self, **settings: Any) -> None:
         """Change its policy (on_full, …) or when it ends (expires_at, Unix time)."""
-        self._transport.send(self._requests.change(**settings))
+        self._transport.send(Request("PATCH", self._path, nothing, dumped(settings)))
 
     def rename(self, to: Name) -> None:
         """Give it another name, under which this object goes on."""
-        renamed = FilterRequests(to)
-        self._transport.send(self._requests.renamed(renamed))
-        self._requests = renamed
+        name = name_of(to)
+        self.change(name=printable(name))
+        self._use(name)
 
     def clear(self) -> None:
         """Forget every key."""
-        self._transport.send(self._requests.act("clear"))
+        self._post("clear")
 
     def rotate(self) -> None:
         """Begin a new generation now, in a filter that rotates."""
-        self._transport.send(self._requests.act("rotate"))
+        self._post("rotate")
 
     def rebuild(self, **how: Any) -> None:
         """Begin to build it anew from the source that it is bound to (capacity, error_rate,
         settle); `info()["rebuild"]` says how far that is."""
-        self._transport.send(self._requests.rebuild(**how))
+        self._post("rebuild", how)
 
     def merge(self, *others: RemoteFilter | Name) -> None:
         """Add every key of other filters of the server, which must be made alike."""
-        self._transport.send(self._requests.merge(others))
+        named = (other.name if isinstance(other, RemoteFilter) else other for other in others)
+        names = [printable(name_of(name)) for name in named]
+        self._post("merge", {"sources": names})
+
+    def _post(self, what: str, body: dict[str, Any] | None = None) -> None:
+        data = None if body is None else dumped(body)
+        self._transport.send(Request("POST", f"{self._path}/{what}", nothing, data))
 
     def drop(self) -> None:
         """Let the server forget it."""
-        self._transport.send(self._requests.drop())
+        self._transport.send(Request("DELETE", self._path, nothing))
 
     # Its file.
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write it to a file of this machine, which `bloomery.open` loads: all of it or nothing."""
         with files.replacing(path) as file:
-            self._transport.download(self._requests.download(), file)
+            self._transport.download(f"{self._path}/file", file)
 
     def load(self, source: Any) -> None:
         """Put a saved filter (a path), or a local one, in its place."""
-        self._transport.upload(self._requests.name, source, replace=True)
+        self._transport.upload(self._path, source, replace=True)
 
     def copy_to_local(self) -> Any:
         """A local filter of the same kind with the same keys."""

@@ -12,6 +12,7 @@ import bloomery._native as _native
 from bloomery import errors, sizing
 from bloomery.filters.hashers import check_hasher, shown_seed
 from bloomery.storage import bankfile, files, memory
+from bloomery.suggestions import OtherNames, constructor, known_keywords
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 __all__ = ["FilterBank"]
 
 
-class FilterBank(_native.Bank):
+class FilterBank(_native.Bank, OtherNames):
     """A filter for each of millions of users, who need not be known beforehand.
 
     >>> bank = FilterBank(error_rate=0.01, keys_per_filter=5000)
@@ -49,9 +50,10 @@ class FilterBank(_native.Bank):
 
     kind = "bank"
 
+    @known_keywords
     def __new__(
         cls,
-        error_rate: float = 0.01,
+        error_rate: float | str = 0.01,
         keys_per_filter: int = 1000,
         *,
         path: str | os.PathLike[str] | None = None,
@@ -59,11 +61,10 @@ class FilterBank(_native.Bank):
         seed: int = 0,
     ) -> Self:
         """Make an empty bank, in memory or in a new file."""
-        rate = sizing.check_error_rate(error_rate)
         try:
-            keys = sizing.check_capacity(keys_per_filter)
+            keys, rate = sizing.check_sizes(keys_per_filter, error_rate)
         except errors.InvalidParameter as problem:
-            message = str(problem).replace("capacity", "keys_per_filter", 1)
+            message = str(problem).replace("capacity", "keys_per_filter")
             raise errors.InvalidParameter(message) from None
         seed = check_hasher(hasher, seed)
         extra = _native.bank_pages(keys, rate)
@@ -90,7 +91,7 @@ class FilterBank(_native.Bank):
         self._path = os.path.abspath(path)
         return self
 
-    @classmethod
+    @constructor
     def open(
         cls, path: str | os.PathLike[str], *, mode: Literal["r", "r+"] = "r+", verify: bool = False
     ) -> Self:
@@ -232,7 +233,7 @@ class FilterBank(_native.Bank):
         memory.check(2 * self.nbytes)  # made while nobody changes the bank, then copied
         return self._image()
 
-    @classmethod
+    @constructor
     def from_bytes(cls, data: Buffer) -> Self:
         """Make the bank that `to_bytes` gave, in memory; CorruptData if the bytes are not that."""
         view = memoryview(data).cast("B")
@@ -246,7 +247,7 @@ class FilterBank(_native.Bank):
         with files.replacing(path) as file:
             write(self, file)
 
-    @classmethod
+    @constructor
     def load(
         cls,
         path: str | os.PathLike[str],
@@ -277,7 +278,7 @@ class FilterBank(_native.Bank):
 
     def copy(self) -> Self:
         """Return a bank with the same users and keys, in memory."""
-        return self.from_bytes(self.to_bytes())
+        return type(self).from_bytes(self.to_bytes())
 
     def __copy__(self) -> Self:
         """Return a copy."""

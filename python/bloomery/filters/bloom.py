@@ -11,6 +11,7 @@ from bloomery import errors, sizing
 from bloomery.filters.hashers import check_hasher, shown_seed
 from bloomery.filters.saved import SavedFilter
 from bloomery.storage import memory
+from bloomery.suggestions import OtherNames, constructor, known_keywords
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer, Self
@@ -25,7 +26,7 @@ _SHAPE = ("layout", "num_bits", "num_hashes", "lines_per_key", "hasher", "seed")
 _FOLD_STEP = 1.03
 
 
-class BloomFilter(SavedFilter, _native.Bloom):
+class BloomFilter(SavedFilter, _native.Bloom, OtherNames):
     """Have I seen this key before? `key in filter` is False: definitely not; True: maybe.
 
     >>> seen = BloomFilter(capacity=1_000_000, error_rate=0.01)
@@ -43,17 +44,40 @@ class BloomFilter(SavedFilter, _native.Bloom):
 
     kind: ClassVar[str] = "bloom"
 
+    @known_keywords
     def __new__(
         cls,
         capacity: int,
-        error_rate: float = 0.01,
+        error_rate: float | str = 0.01,
         *,
         layout: Layout = "blocked",
         hasher: Hasher = "xxh3",
         seed: int = 0,
     ) -> Self:
-        """Make an empty filter for `capacity` distinct keys."""
-        plan = sizing.plan(capacity, error_rate, layout=layout)
+        """Make an empty filter for `capacity` distinct keys. An `error_rate` may also be "1%"."""
+        return cls._planned(sizing.plan(capacity, error_rate, layout=layout), hasher, seed)
+
+    @constructor
+    @known_keywords
+    def with_shape(
+        cls,
+        num_bits: int,
+        num_hashes: int,
+        layout: Layout = "classic",
+        *,
+        hasher: Hasher = "xxh3",
+        seed: int = 0,
+    ) -> Self:
+        """Make an empty filter of so many bits, m, of which a key sets so many, k.
+
+        For those who bring m and k. Its `capacity` is the number of keys for which that k is the
+        textbook's choice, ln 2 * m / k, and its `error_rate` what that many keys make. Blocked, its
+        bits are in whole lines: m is rounded up to a multiple of 512.
+        """
+        return cls._planned(sizing.shape_plan(num_bits, num_hashes, layout=layout), hasher, seed)
+
+    @classmethod
+    def _planned(cls, plan: sizing.Plan, hasher: Hasher, seed: int) -> Self:
         seed = check_hasher(hasher, seed)
         memory.check(plan.nbytes)
         return cls._with(
@@ -88,11 +112,12 @@ class BloomFilter(SavedFilter, _native.Bloom):
             raise errors.CorruptData("bits are set in the padding behind the last bit")
         return filter
 
-    @classmethod
+    @constructor
+    @known_keywords
     def from_keys(
         cls,
         keys: Batch,
-        error_rate: float = 0.01,
+        error_rate: float | str = 0.01,
         *,
         layout: Layout = "blocked",
         hasher: Hasher = "xxh3",
@@ -108,6 +133,7 @@ class BloomFilter(SavedFilter, _native.Bloom):
                 "capacity and update it, or read the stream into a column first"
             )
         else:
+            _native.column_objects(keys)  # which says what to pass in place of a LazyFrame, say
             if not isinstance(keys, Iterable):
                 raise errors.UnsupportedBatch(f"{type(keys).__name__} is not a batch of keys")
             keys = list(keys)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from bloomery import sizing
 from bloomery.filters.filter import RemovingFilter
+from bloomery.suggestions import constructor, known_keywords
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -34,10 +35,11 @@ class CountingBloomFilter(RemovingFilter):
     kind = "counting"
     _SHAPE = (*RemovingFilter._SHAPE, "counter_bits")
 
+    @known_keywords
     def __new__(
         cls,
         capacity: int,
-        error_rate: float = 0.01,
+        error_rate: float | str = 0.01,
         *,
         counter_bits: int = 4,
         hasher: Hasher = "xxh3",
@@ -47,10 +49,33 @@ class CountingBloomFilter(RemovingFilter):
         plan = sizing.counting_plan(capacity, error_rate, counter_bits=counter_bits)
         return cls._make_cells(plan, hasher, seed, sizing.LINE_BITS // plan.line_cells)
 
+    @constructor
+    @known_keywords
+    def with_shape(
+        cls,
+        num_bits: int,
+        num_hashes: int,
+        *,
+        counter_bits: int = 4,
+        hasher: Hasher = "xxh3",
+        seed: int = 0,
+    ) -> Self:
+        """Make an empty filter of so many bits, of which a key has so many counters, k.
+
+        `num_bits` are those of all counters: m counters take `m * counter_bits`, rounded up to a
+        multiple of 512. Capacity and error rate follow as for `BloomFilter.with_shape`.
+        """
+        plan = sizing.counting_shape_plan(num_bits, num_hashes, counter_bits=counter_bits)
+        return cls._make_cells(plan, hasher, seed, sizing.LINE_BITS // plan.line_cells)
+
     @property
     def counter_bits(self) -> int:
         """Bits of a counter: 4 or 8."""
         return self._extra[0]
+
+    def positions(self, key: Key) -> list[int]:
+        """Where the key's counters are: `num_hashes` numbers, of which some may be equal."""
+        return self._positions(key)
 
     def count(self, key: Key) -> int:
         """How often the key was added: never less, but for keys added more often than a counter can

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import bloomery._native as _native
 from bloomery import errors, sizing
 from bloomery.filters.filter import RemovingFilter
+from bloomery.suggestions import known_keywords
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -34,17 +35,18 @@ class CuckooFilter(RemovingFilter):
     kind = "cuckoo"
     _UNMERGED = "add the keys of both to one filter"
 
+    @known_keywords
     def __new__(
         cls,
         capacity: int,
-        error_rate: float = 0.01,
+        error_rate: float | str = 0.01,
         *,
         grow: bool = False,
         hasher: Hasher = "xxh3",
         seed: int = 0,
     ) -> Self:
         """Make an empty filter for `capacity` keys."""
-        count, rate = sizing.check_capacity(capacity), sizing.check_error_rate(error_rate)
+        count, rate = sizing.check_sizes(capacity, error_rate)
         if not isinstance(grow, bool):
             raise errors.InvalidParameter(f"grow is {sizing.show(grow)}, must be True or False")
         plan = _native.growing_table if grow else _native.fixed_table

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from bloomery import sizing
 from bloomery.filters.filter import RemovingFilter
+from bloomery.suggestions import known_keywords
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -35,10 +36,11 @@ class DeletableBloomFilter(RemovingFilter):
     kind = "deletable"
     _SHAPE = (*RemovingFilter._SHAPE, "regions")
 
+    @known_keywords
     def __new__(
         cls,
         capacity: int,
-        error_rate: float = 0.01,
+        error_rate: float | str = 0.01,
         *,
         regions: int | None = None,
         hasher: Hasher = "xxh3",

@@ -13,10 +13,10 @@ from bloomery.filters import bank, saved
 from bloomery.filters.bank import FilterBank
 from bloomery.filters.internals import open_filter
 from bloomery.filters.saved import SavedFilter
-from bloomery.storage import memory
+from bloomery.storage import files, memory
 from bloomery.storage.files import CHUNK_BYTES, HEADER_BYTES, check_sum
 
-__all__ = ["Loading", "holds_a_bank", "is_bank", "open", "write"]
+__all__ = ["Loading", "holds_a_bank", "is_bank", "key_type", "open", "save", "write"]
 
 
 def open(
@@ -42,6 +42,20 @@ def holds_a_bank(path: str | os.PathLike[str]) -> bool:
         return False  # nothing may be read from a pipe that others are to read again
     with builtins.open(path, "rb") as file:
         return is_bank(file.read(HEADER_BYTES))
+
+
+def key_type(path: str | os.PathLike[str]) -> str | None:
+    """Return what all keys of a saved filter are, if the file says so (docs/format.md)."""
+    if not os.path.isfile(path):
+        return None
+    with files.naming(path), builtins.open(path, "rb") as file:
+        return saved.key_type(file.read(HEADER_BYTES))
+
+
+def save(filter: SavedFilter, path: str | os.PathLike[str], key_type: str | None = None) -> None:
+    """Save a filter as its own `save` does, and say in the file what its keys are."""
+    with files.replacing(path) as file:
+        saved.write(filter, file, key_type)
 
 
 def is_bank(data: bytes) -> bool:

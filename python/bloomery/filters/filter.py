@@ -11,6 +11,7 @@ from bloomery import errors, sizing
 from bloomery.filters.hashers import check_hasher, shown_seed
 from bloomery.filters.saved import SavedFilter
 from bloomery.storage import memory
+from bloomery.suggestions import OtherNames
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer, Self
@@ -25,7 +26,7 @@ def float_bits(value: float) -> int:
     return int.from_bytes(struct.pack("<d", value), "little")
 
 
-class Filter(SavedFilter, _native.Family):
+class Filter(SavedFilter, _native.Family, OtherNames):
     """A filter of any kind: `key in filter` is False: definitely not there; True: maybe."""
 
     __slots__ = ()

@@ -10,6 +10,7 @@ from bloomery import errors
 from bloomery.filters.saved import SavedFilter
 from bloomery.sizing.limits import number, show
 from bloomery.storage import memory
+from bloomery.suggestions import OtherNames, constructor, known_keywords
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer, Self
@@ -66,7 +67,7 @@ class RedisModuleFilter(SavedFilter):
         filter: Self = cls._NATIVE.__new__(cls, head, body, offset, writable)
         return filter
 
-    @classmethod
+    @constructor
     def from_dump(cls, header: bytes, most: int = _MOST_BYTES) -> Self:
         """Make the filter that a dump's header describes, to be filled by `load_chunk`.
 
@@ -119,7 +120,7 @@ class RedisModuleFilter(SavedFilter):
         )
 
 
-class RedisBloomFilter(RedisModuleFilter, _native.Chain):
+class RedisBloomFilter(RedisModuleFilter, _native.Chain, OtherNames):
     """The filter behind BF: layers of Bloom filters, each `expansion` times larger than the last.
 
     It is not to grow if `expansion` is 0, or `nonscaling` True; the header of such a filter keeps
@@ -130,6 +131,7 @@ class RedisBloomFilter(RedisModuleFilter, _native.Chain):
     kind = "redisbloom"
     _NATIVE = _native.Chain
 
+    @known_keywords
     def __new__(
         cls,
         error_rate: float = 0.01,
@@ -157,7 +159,7 @@ class RedisBloomFilter(RedisModuleFilter, _native.Chain):
         return {**super().info(), "expansion": self.expansion}
 
 
-class RedisCuckooFilter(RedisModuleFilter, _native.Cuckoo):
+class RedisCuckooFilter(RedisModuleFilter, _native.Cuckoo, OtherNames):
     """The filter behind CF: fingerprints of 8 bits in buckets, from which keys can be removed.
 
     A key that is added twice is there twice. It is not to grow if `expansion` is 0; else each layer
@@ -168,6 +170,7 @@ class RedisCuckooFilter(RedisModuleFilter, _native.Cuckoo):
     kind = "rediscuckoo"
     _NATIVE = _native.Cuckoo
 
+    @known_keywords
     def __new__(
         cls,
         capacity: int = 1024,

@@ -14,6 +14,7 @@ import bloomery._native as _native
 from bloomery import errors, sizing
 from bloomery.filters.filter import Filter, float_bits
 from bloomery.sizing import limits
+from bloomery.suggestions import known_keywords
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -63,10 +64,11 @@ class RotatingBloomFilter(Filter):
     kind = "rotating"
     _UNMERGED = "add the keys of both to one filter"
 
+    @known_keywords
     def __new__(
         cls,
         capacity: int,
-        error_rate: float = 0.01,
+        error_rate: float | str = 0.01,
         *,
         window: str | float | timedelta | None = "7d",
         generations: int = 8,
@@ -75,7 +77,7 @@ class RotatingBloomFilter(Filter):
         seed: int = 0,
     ) -> Self:
         """Make an empty filter. `clock` gives Unix time in seconds; by default the machine's."""
-        count, rate = sizing.check_capacity(capacity), sizing.check_error_rate(error_rate)
+        count, rate = sizing.check_sizes(capacity, error_rate)
         seconds = 0.0 if window is None else parse_window(window)
         number = _check_generations(generations)
         table = _native.rotating_table(count, rate, number)

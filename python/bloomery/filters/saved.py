@@ -12,13 +12,17 @@ import bloomery._native as _native
 from bloomery import errors
 from bloomery.storage import files, memory
 from bloomery.storage.files import CHUNK_BYTES, HEADER_BYTES
+from bloomery.suggestions import constructor
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer, Self
 
-__all__ = ["KINDS", "SavedFilter", "expect", "head", "part", "write"]
+__all__ = ["KEY_TYPES", "KINDS", "SavedFilter", "expect", "head", "key_type", "part", "write"]
 
 _CHECKSUM = slice(HEADER_BYTES - 8, HEADER_BYTES)
+_KEY_TYPE = slice(64, 72)  # the first of the words that `bloom` has no use for
+# What the keys of a file are, in the order of the format's numbers, from 1; "str" is bytes too.
+KEY_TYPES = ("str", "int", "tuple", "uuid", "datetime")
 
 # The class of each kind, by the name that a header has for it: whatever a file may hold but banks.
 # A class enters itself as it is made.
@@ -75,6 +79,19 @@ class SavedFilter:
         mine, theirs = self._sections(), other._sections()
         return all(memoryview(a) == memoryview(b) for a, b in zip(mine, theirs, strict=True))
 
+    if not TYPE_CHECKING:
+
+        def __len__(self):
+            """Refuse: how many keys there are is only estimated."""
+            raise TypeError(
+                f"a {type(self).__name__} has no len(): estimated_count says about how many keys "
+                "were added, capacity how many it is made for"
+            )
+
+    def __bool__(self) -> bool:
+        """True, of an empty filter too."""
+        return True
+
     def copy(self) -> Self:
         """Return a filter with the same keys, in memory of its own."""
         memory.check(self.nbytes)
@@ -95,7 +112,7 @@ class SavedFilter:
         write(self, file)
         return file.getvalue()
 
-    @classmethod
+    @constructor
     def from_bytes(cls, data: Buffer) -> Self:
         """Make the filter that `to_bytes` gave; CorruptData if the bytes are not that."""
         view = memoryview(data).cast("B")
@@ -120,7 +137,7 @@ class SavedFilter:
         with files.replacing(path) as file:
             write(self, file)
 
-    @classmethod
+    @constructor
     def load(
         cls,
         path: str | os.PathLike[str],
@@ -221,8 +238,8 @@ def _expect(cls: type[F], head: bytes, total: int | None) -> tuple[type[F], int,
     return right, nbytes, expected
 
 
-def write(filter: SavedFilter, file: BinaryIO) -> None:
-    """Write a filter to an empty file that can seek."""
+def write(filter: SavedFilter, file: BinaryIO, key_type: str | None = None) -> None:
+    """Write a filter to an empty file that can seek; what its keys are is kept of `bloom` alone."""
     changes = filter._changes()
     file.seek(HEADER_BYTES)
     checksum = 0
@@ -230,13 +247,34 @@ def write(filter: SavedFilter, file: BinaryIO) -> None:
         checksum = _native.checksum(chunk, checksum)
         file.write(chunk)
     header = filter._header(checksum)
+    if key_type in KEY_TYPES and filter.kind == "bloom":
+        header = _with_key_type(header, 1 + KEY_TYPES.index(key_type))
     file.seek(0)
     if filter._changes() == changes:
         file.write(header)
     else:
         # Half of one state and half of the next may be neither: a key that moved is in no half.
         file.truncate()
-        write(filter.copy(), file)
+        write(filter.copy(), file, key_type)
+
+
+def _with_key_type(header: bytes, number: int) -> bytes:
+    """The header with the word that readers of old do not look at, and its checksum anew."""
+    summed = header[: _KEY_TYPE.start] + number.to_bytes(8, "little") + header[_KEY_TYPE.stop : 112]
+    return summed + _native.checksum(summed).to_bytes(8, "little") + header[_CHECKSUM]
+
+
+def key_type(head: bytes) -> str | None:
+    """Return what all keys of a saved filter are, by its head; None where it does not say.
+
+    Only whoever writes a whole file says it. Keys that were added by way of a mapping can be
+    anything, so a live file says nothing.
+    """
+    kind, _, checksum = _native.read_header(head, None)
+    number = int.from_bytes(head[_KEY_TYPE], "little")
+    if kind != "bloom" or checksum == _native.LIVE or not 0 < number <= len(KEY_TYPES):
+        return None
+    return KEY_TYPES[number - 1]
 
 
 def head(filter: SavedFilter) -> bytes:

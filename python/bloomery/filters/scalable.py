@@ -8,6 +8,7 @@ import bloomery._native as _native
 from bloomery import errors, sizing
 from bloomery.filters.filter import Filter, float_bits
 from bloomery.sizing import limits
+from bloomery.suggestions import known_keywords
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -38,25 +39,28 @@ class ScalableBloomFilter(Filter):
     kind = "scalable"
     _UNMERGED = "add the keys of both to one filter"
 
+    @known_keywords
     def __new__(
         cls,
         initial_capacity: int = 1000,
-        error_rate: float = 0.01,
+        error_rate: float | str = 0.01,
         *,
+        capacity: int | None = None,
         growth: float = 1.125,
         hasher: Hasher = "xxh3",
         seed: int = 0,
     ) -> Self:
-        """Make an empty filter with room for `initial_capacity` keys.
+        """Make an empty filter with room for `initial_capacity` keys, or `capacity`: the same.
 
         `growth` is how many times larger it becomes at most when it is full: 1.125 wastes least
         memory, 2 takes a third less time to grow.
         """
-        capacity = sizing.check_capacity(initial_capacity)
-        rate = sizing.check_error_rate(error_rate)
+        room, rate = sizing.check_sizes(
+            initial_capacity if capacity is None else capacity, error_rate
+        )
         step = _check_growth(growth)
-        table = _native.growing_table(capacity, rate)
-        return cls._make_table(capacity, rate, hasher, seed, table, 0, 0, 0, float_bits(step))
+        table = _native.growing_table(room, rate)
+        return cls._make_table(room, rate, hasher, seed, table, 0, 0, 0, float_bits(step))
 
     def _saturated(self, facts: dict[str, Any]) -> bool:
         # It has room for what it holds; only keys chosen to collide can make it err more often.

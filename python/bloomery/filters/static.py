@@ -10,6 +10,7 @@ from bloomery import errors, sizing
 from bloomery.filters.filter import Filter
 from bloomery.filters.hashers import check_hasher
 from bloomery.storage import memory
+from bloomery.suggestions import constructor, known_keywords
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -42,11 +43,12 @@ class StaticFilter(Filter):
             "a StaticFilter is made of all of its keys at once: StaticFilter.build(keys, rate)"
         )
 
-    @classmethod
+    @constructor
+    @known_keywords
     def build(
         cls,
         keys: Batch,
-        error_rate: float = 0.01,
+        error_rate: float | str = 0.01,
         *,
         hasher: Hasher = "xxh3",
         seed: int = 0,

@@ -13,6 +13,7 @@ from typing import Any, Protocol, TypeVar
 
 from bloomery import errors
 from bloomery.filters import saved
+from bloomery.filters.creation import PARAMETERS
 from bloomery.guard.answer import Answer
 from bloomery.service.background import Background
 from bloomery.service.config.settings import Settings
@@ -101,12 +102,18 @@ class Commands:
 
     def create(self, name: bytes, kind: str | None = None, **settings: Any) -> Entry:
         """Make an empty filter; FilterExists if the name is taken. Without a kind it is the one
-        that the policy (`on_full`) asks for."""
+        that the policy (`on_full`) asks for, else one that grows. What a store has keeps its size:
+        there it is a plain one, with an alert where it would have to grow."""
         self._check_new(name)
         self._check_size(settings.get("capacity", 0))
         if settings.get("source") is not None:
             self.lookups.check(settings["source"])
+        if kind is None and self._store is not None:
+            kind, settings["on_full"] = "bloom", settings.get("on_full") or "alert"
         chosen = policy.chosen(kind, settings)
+        _check_parameters(chosen)
+        if chosen["kind"] == "rediscuckoo":
+            chosen["door"] = "cf"  # CF commands are for these
         fields = operations.fields(name=operations.text_of(name), settings=chosen)
         return self.engine.create(Op.CREATE, fields)
 
@@ -385,6 +392,20 @@ class Commands:
                 f"capacity is {capacity}, must be at most {self.settings.max_capacity} "
                 "(max-capacity)"
             )
+
+
+def _check_parameters(chosen: dict[str, Any]) -> None:
+    """Raise if a parameter means nothing to the kind: ignored, it would be another filter."""
+    kind = chosen["kind"]
+    for name in chosen.keys() - _ANY_KIND if kind in PARAMETERS else ():
+        if name not in PARAMETERS[kind]:
+            right = [other for other, names in PARAMETERS.items() if name in names]
+            goes = f"it goes with kind {' or '.join(right)}" if right else "no kind has it"
+            raise errors.InvalidParameter(f"a {kind} filter has no {name}: {goes}")
+
+
+# What is no parameter of the filter itself.
+_ANY_KIND = {"kind", "capacity", "expansion", "source", *policy.FIELDS}
 
 
 def check_name(name: bytes) -> None:

@@ -21,7 +21,7 @@ import queue
 import threading
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
-from concurrent.futures import Future
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Protocol, TypeVar
 
 from bloomery import errors
@@ -221,6 +221,26 @@ class GroupCommit:
         """Commit what waits: the log was brought to the disk, or could not be."""
         if self._waiters or self._rows:
             self._commit()
+
+    async def flush_each_second(self) -> None:
+        """Bring the log to the disk each second, until cancelled. In a thread of its own: replies
+        may wait for it, which must not wait for other threads' work."""
+        log, folding = self.engine.log, None
+        thread = ThreadPoolExecutor(1, "bloomery-flush")
+        try:
+            while True:
+                await asyncio.sleep(1)
+                try:
+                    await self._loop.run_in_executor(thread, log.flush)
+                except errors.LogUnavailable as problem:
+                    self.refuse(problem)
+                except Exception as problem:  # noqa: BLE001  # there is a next second
+                    logs.tell("the log was not brought to the disk", level="error", problem=problem)
+                self.flushed()
+                if log.unclosed and (folding is None or folding.done()):
+                    folding = asyncio.ensure_future(asyncio.to_thread(log.fold))
+        finally:
+            thread.shutdown(wait=False)  # who closes the log waits for it
 
     def _write_in_thread(self, rows: list[Row], waiters: list[CommitWaiter]) -> None:
         """Write the log, in the thread."""

@@ -6,12 +6,13 @@ Nothing here listens or waits: `server.py` runs the parts from start to shutdown
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+import time
+from collections.abc import Awaitable, Mapping
 from functools import partial
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
-from bloomery import _native
+from bloomery import _native, errors
 from bloomery.service.access.audit import Audit
 from bloomery.service.access.authentication import Access
 from bloomery.service.background import Background
@@ -19,6 +20,8 @@ from bloomery.service.clock import Clock, HighWaterMark
 from bloomery.service.commands import Commands
 from bloomery.service.config.settings import Settings
 from bloomery.service.config.sources import SourceSettings
+from bloomery.service.declared import DeclaredFilters
+from bloomery.service.durability.backup import Backups
 from bloomery.service.durability.log import Fsync
 from bloomery.service.durability.recovery import Recovery
 from bloomery.service.durability.schedule import SnapshotSchedule
@@ -31,14 +34,37 @@ from bloomery.service.policy.enforcer import PolicyEnforcer
 from bloomery.service.policy.rebuilds import Rebuilds
 from bloomery.service.policy.server_alerts import ServerAlerts, log_unavailable
 from bloomery.service.policy.webhook import Webhook
+from bloomery.service.registry.provisioner import Provisioner
 from bloomery.service.registry.publisher import Publisher
 from bloomery.service.registry.server_id import LOCAL_REGISTRY, server_id
 from bloomery.service.replication.node import Node
 from bloomery.service.replication.reads import StoreReads
 from bloomery.service.sampling.sampler import Sampler
-from bloomery.service.shutdown import Shutdown
 
-__all__ = ["Parts"]
+__all__ = ["Parts", "Shutdown"]
+
+_TELL_SECONDS = 5.0
+
+
+class Shutdown:
+    """The steps of a shutdown; `code` is the exit code so far."""
+
+    def __init__(self, say: Say) -> None:
+        self.code = 0
+        self._say = say
+
+    async def step(self, what: str, work: Awaitable[Any]) -> None:
+        """Do a step, and wait for it however long it takes."""
+        began = time.monotonic()
+        task = asyncio.ensure_future(work)
+        while not (await asyncio.wait({task}, timeout=_TELL_SECONDS))[0]:
+            self._say(f"stopping: {what}: for {time.monotonic() - began:.0f} s", level="warning")
+        problem = None if task.cancelled() else task.exception()
+        if problem is not None:
+            self.code = 1
+            known = isinstance(problem, (errors.BloomeryError, OSError))
+            text = str(problem) if known else f"this failed while stopping: {what}"
+            self._say(text, level="error", problem=None if known else problem)
 
 
 class Parts:
@@ -49,15 +75,17 @@ class Parts:
         found: Recovery,
         settings: Settings,
         sources: Mapping[str, SourceSettings],
+        filters: Mapping[bytes, Mapping[str, Any]],
         alerts: Alerts,
         say: Say,
         node: Node | None,
     ) -> None:
-        """`found` are the filters, and where their log goes on; `node`: with a store."""
+        """`found` are the filters, and where their log goes on; `filters` those that the
+        configuration declares; `node`: with a store."""
         self.settings, self.alerts, self.say, self.node = settings, alerts, say, node
         self.data = Path(settings.data)
         self.problems = found.problems
-        number = server_id(self.data, new=found.segment == 1, problems=self.problems)
+        number = self._id = server_id(self.data, new=found.segment == 1, problems=self.problems)
         for problem in self.problems:
             say(f"recovery: {problem}", level="warning")
         self.engine = self._open_engine(found)
@@ -83,6 +111,7 @@ class Parts:
             sample=self.sampler.last_as_dict,
         )
         self.rebuilds = Rebuilds(self.commands, self.group_commit, self.background, say)
+        self.declared = DeclaredFilters(self.commands, self.group_commit, alerts, filters)
         self.snapshots = SnapshotSchedule(
             self.engine,
             self.group_commit,
@@ -92,9 +121,14 @@ class Parts:
             replayed=found.rows,
             disabled=node is not None,
         )
-        self.webhook = self._open_webhook(number)
+        self.backups = Backups(self.snapshots, self.data, is_node=node is not None)
+        self.webhook = self._open_webhook()
+        alerts.on_alert.subscribe(self._deliver)
         self.audit = Audit(self.data, say)
         self.access = Access(self.data, say, self.audit.note)
+        self.provisioner = Provisioner(
+            self.commands, self.group_commit, self.background, self.publisher.writer, self.audit
+        )
         self.server_alerts = ServerAlerts(
             alerts, self.data, self.engine, self.group_commit, self.publisher, self.lookups
         )
@@ -112,13 +146,19 @@ class Parts:
         engine.shelf.most_layers = settings.cf_max_expansions
         return engine
 
-    def _open_webhook(self, server: str) -> Webhook | None:
-        settings = self.settings
-        if not settings.webhook_url:
-            return None
-        webhook = Webhook(settings.webhook_url, settings.webhook_secret.encode(), self.say, server)
-        self.alerts.on_alert.subscribe(webhook.deliver)
-        return webhook
+    def _open_webhook(self) -> Webhook | None:
+        url, secret = self.settings.webhook_url, self.settings.webhook_secret
+        return Webhook(url, secret.encode(), self.say, self._id) if url else None
+
+    def _deliver(self, alert: dict[str, Any]) -> None:
+        if self.webhook is not None:
+            self.webhook.deliver(alert)
+
+    async def exchange_webhook(self) -> None:
+        """Send alerts from now on to where the settings say; what waits has a last moment."""
+        before, self.webhook = self.webhook, self._open_webhook()
+        if before is not None:
+            await asyncio.to_thread(before.close)
 
     async def tick(self) -> bool:
         """Do what is due each second, and what could not be done before; return whether the users
@@ -127,8 +167,10 @@ class Parts:
         await self.group_commit.retry()
         self.enforcer.pass_second()
         self.server_alerts.check()
+        self.declared.check()
         self.audit.tick()
         self.snapshots.consider()
+        self.provisioner.look()
         return await self.access.refresh()
 
     async def close(self, shutdown: Shutdown, syncing: asyncio.Future[None] | None = None) -> None:

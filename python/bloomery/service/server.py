@@ -15,16 +15,18 @@ import ssl
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 from bloomery.service.access import users
+from bloomery.service.config.configuration import Configuration
 from bloomery.service.config.settings import Settings
 from bloomery.service.config.sources import SourceSettings
 from bloomery.service.domain.state import State
-from bloomery.service.durability.flusher import flush_each_second
 from bloomery.service.durability.folder import lock
 from bloomery.service.durability.recovery import Recovery, recover
 from bloomery.service.http.context import HttpContext
 from bloomery.service.http.server import HttpServer
+from bloomery.service.live_configuration import LiveConfiguration
 from bloomery.service.network import binding
 from bloomery.service.network.input_budget import InputBudget
 from bloomery.service.network.listening import Listener
@@ -32,12 +34,11 @@ from bloomery.service.network.systemd import notify, watched
 from bloomery.service.network.tls import Tls
 from bloomery.service.observe import logs
 from bloomery.service.observe.metrics import Metrics, ServerFigures
-from bloomery.service.parts import Parts
+from bloomery.service.parts import Parts, Shutdown
 from bloomery.service.policy.alerts import Alerts
 from bloomery.service.replication.node import Node
 from bloomery.service.resp.context import RespContext
 from bloomery.service.resp.server import RespServer
-from bloomery.service.shutdown import Shutdown
 
 __all__ = ["Server"]
 
@@ -55,10 +56,14 @@ class Server:
         accept_loss: bool = False,
         config: Path | None = None,
         sources: Mapping[str, SourceSettings] | None = None,
+        filters: Mapping[bytes, Mapping[str, Any]] | None = None,
+        read: Callable[[], Configuration] | None = None,
     ) -> None:
         self.settings = settings
         self.sources = sources or {}  # that filters may be bound to
+        self.filters = filters or {}  # that the configuration declares
         self.config = config  # the file that settings came from, if there was one
+        self.read = read  # reads the configuration again
         self.data = Path(settings.data)
         self.accept_loss = accept_loss
         self.started = time.time()
@@ -70,10 +75,12 @@ class Server:
         self.recovered_rows = 0  # of the log, that were replayed
         self.certificate: Tls | None = None
         self.node: Node | None = None  # with a store
-        self._reload = asyncio.Event()
+        self._reload = asyncio.Event()  # of the certificate
+        self._reconfigure = asyncio.Event()
 
     # Set by run().
     parts: Parts
+    live: LiveConfiguration
     metrics: Metrics
     http: HttpServer
     resp: RespServer
@@ -87,7 +94,7 @@ class Server:
         loop.set_exception_handler(logs.complain)
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, stop.set)
-        loop.add_signal_handler(signal.SIGHUP, self._reload.set)
+        loop.add_signal_handler(signal.SIGHUP, self._hang_up)
         bound = binding.require(self.settings, bool(users.load(self.data)), self.say)
         if self.settings.tls_cert:
             self.certificate = Tls(self.settings.tls_cert, self.settings.tls_key, self.say)
@@ -98,13 +105,15 @@ class Server:
             background = [self._repeat(self._sweep_http, "the limits of HTTP could not be kept")]
             if not await self._load(stop):
                 return 0
+            await self.parts.declared.make()  # before a client makes another of that name
             self.http.serve(self._http_context())
             await self.parts.lookups.start(self.say)
             resp = await self._listen(bound)
             background.append(self._repeat(self._tick, "what is due each second failed"))
-            syncing = asyncio.ensure_future(flush_each_second(self.parts.group_commit, self.say))
+            syncing = asyncio.ensure_future(self.parts.group_commit.flush_each_second())
             if self.certificate is not None:
                 background.append(asyncio.create_task(self.certificate.watch(self._reload)))
+            background.append(asyncio.create_task(self._follow_configuration()))
             self.parts.sampler.start()
             self.serving = True
             self._print_ready()
@@ -176,7 +185,19 @@ class Server:
 
     def _open(self, found: Recovery) -> None:
         self.recovered_rows = found.rows
-        self.parts = Parts(found, self.settings, self.sources, self.alerts, self.say, self.node)
+        self.parts = Parts(
+            found, self.settings, self.sources, self.filters, self.alerts, self.say, self.node
+        )
+        self.live = LiveConfiguration(
+            self.settings,
+            self.parts.engine,
+            self.parts.lookups,
+            self.parts.exchange_webhook,
+            self.alerts,
+            self.say,
+            file=self.config,
+            read=self.read,
+        )
         self.resp = RespServer(self._resp_context())
         parts = self.parts
         self.metrics = Metrics(
@@ -202,6 +223,7 @@ class Server:
             group_commit=parts.group_commit,
             background=parts.background,
             snapshots=parts.snapshots,
+            backups=parts.backups,
             rebuilds=parts.rebuilds,
             sampler=parts.sampler,
             alerts=self.alerts,
@@ -213,7 +235,7 @@ class Server:
         parts = self.parts
         return RespContext(
             settings=self.settings,
-            config=self.config,
+            live=self.live,
             data=self.data,
             address=lambda: self.resp_address,
             started=self.started,
@@ -286,6 +308,23 @@ class Server:
         self.resp.sweep()
         if self.node is not None:
             await self.node.pass_second()
+
+    def _hang_up(self) -> None:
+        """SIGHUP: everything that comes from files is read again."""
+        self._reload.set()
+        self._reconfigure.set()
+
+    async def _follow_configuration(self) -> None:
+        """Read the configuration and the users again whenever that is asked for."""
+        while True:
+            await self._reconfigure.wait()
+            self._reconfigure.clear()
+            try:
+                await self.live.reload()
+                if await self.parts.access.refresh():
+                    self.resp.follow_users()
+            except Exception as problem:  # noqa: BLE001  # or nobody would look again
+                self.say("the configuration was not read again", level="error", problem=problem)
 
     async def _sweep_http(self) -> None:
         """Keep the limits of HTTP, also while the server is loading."""

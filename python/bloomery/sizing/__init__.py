@@ -19,12 +19,14 @@ from bloomery.sizing.bloom import (
     expected_error_rate,
     is_beyond,
     plan,
+    shape_plan,
     solve,
 )
 from bloomery.sizing.cells import (
     CellPlan,
     cell_count_error,
     counting_plan,
+    counting_shape_plan,
     deletable_plan,
     removable_share,
 )
@@ -35,6 +37,7 @@ from bloomery.sizing.limits import (
     MIN_ERROR_RATE,
     check_capacity,
     check_error_rate,
+    check_sizes,
     show,
 )
 
@@ -56,8 +59,10 @@ __all__ = [
     "check_capacity",
     "check_error_rate",
     "check_layout",
+    "check_sizes",
     "count_error",
     "counting_plan",
+    "counting_shape_plan",
     "deletable_plan",
     "estimated_count",
     "expected_error_rate",
@@ -65,6 +70,7 @@ __all__ = [
     "optimal_bits_per_key",
     "plan",
     "removable_share",
+    "shape_plan",
     "show",
     "solve",
 ]

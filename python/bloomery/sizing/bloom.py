@@ -32,9 +32,13 @@ from bloomery.sizing.limits import (
     MAX_HASH_SHARE,
     MAX_MEMORY,
     MIN_ERROR_RATE,
+    best_capacity,
     check_capacity,
     check_error_rate,
     check_hash_width,
+    check_num_bits,
+    check_shape_rate,
+    check_sizes,
     last_true,
     number,
     show,
@@ -107,17 +111,33 @@ class Plan:
         ]
 
 
-def plan(capacity: int | float, error_rate: float, *, layout: str = "blocked") -> Plan:
+def plan(capacity: int | float, error_rate: float | str, *, layout: str = "blocked") -> Plan:
     """The size BloomFilter takes for this capacity and error rate."""
-    n, rate, kind = check_capacity(capacity), check_error_rate(error_rate), check_layout(layout)
+    (n, rate), kind = check_sizes(capacity, error_rate), check_layout(layout)
     check_hash_width(n, rate)
     return _plan(n, rate, kind, None)
+
+
+def shape_plan(num_bits: int, num_hashes: int, *, layout: str = "classic") -> Plan:
+    """The plan of a filter whose bits and hashes are given; blocked, in whole lines of 512 bits.
+
+    Its capacity is the number of keys for which so many hashes are the textbook's choice,
+    ln 2 * num_bits / num_hashes, and its error rate the one that they make: about 2**-num_hashes.
+    """
+    kind = check_layout(layout)
+    k, bits, lines_per_key = _check_num_hashes(num_hashes, kind), check_num_bits(num_bits), 0
+    if kind == "blocked":
+        bits = -(-bits // LINE_BITS) * LINE_BITS
+        lines_per_key = _shape(max(MIN_ERROR_RATE, 2.0**-k), k)[0]
+    capacity = best_capacity(bits, k)
+    rate = expected_error_rate(kind, bits, k, lines_per_key, capacity)
+    return _plan_of(capacity, check_shape_rate(bits, k, rate), kind, bits, k, lines_per_key)
 
 
 def solve(
     *,
     capacity: int | float | None = None,
-    error_rate: float | None = None,
+    error_rate: float | str | None = None,
     memory: int | None = None,
     num_hashes: int | None = None,
     layout: str = "blocked",

@@ -22,9 +22,12 @@ from bloomery.sizing.blocked import (
 )
 from bloomery.sizing.limits import (
     MAX_MEMORY,
-    check_capacity,
-    check_error_rate,
+    MIN_ERROR_RATE,
+    best_capacity,
     check_hash_width,
+    check_num_bits,
+    check_shape_rate,
+    check_sizes,
     last_true,
     number,
     show,
@@ -64,16 +67,44 @@ class CellPlan:
         return self.num_bits // LINE_BITS * self.line_cells / self.capacity
 
 
-def counting_plan(capacity: int | float, error_rate: float, *, counter_bits: int = 4) -> CellPlan:
+def counting_plan(
+    capacity: int | float, error_rate: float | str, *, counter_bits: int = 4
+) -> CellPlan:
     """The size CountingBloomFilter takes."""
+    cells = _counters_in_line(counter_bits)
+    return _plan(*_checked(capacity, error_rate), cells)
+
+
+def counting_shape_plan(num_bits: int, num_hashes: int, *, counter_bits: int = 4) -> CellPlan:
+    """The plan of a counting filter whose bits, up to whole lines of 512, and hashes are given.
+
+    As `shape_plan`: the capacity is the number of keys that fill half of the counters.
+    """
+    cells, k = _counters_in_line(counter_bits), number(num_hashes)
+    one, two = range(1, _MAX_DRAWS + 1), range(2, 2 * _MAX_DRAWS + 1, 2)
+    if not isinstance(k, int) or (k not in one and k not in two):
+        raise InvalidParameter(
+            f"num_hashes must be 1 to {_MAX_DRAWS}, or even and at most {2 * _MAX_DRAWS}, not "
+            f"{show(num_hashes)}"
+        )
+    lines, line = -(-check_num_bits(num_bits) // LINE_BITS), Line(cells, 1)
+    lines_per_key, draws, _ = _shape(max(MIN_ERROR_RATE, 2.0**-k), line, k)
+    capacity = best_capacity(lines * cells, k)
+    rate = expected_rate(draws, lines_per_key, capacity, lines, line)
+    allowed = check_shape_rate(lines * LINE_BITS, k, rate)
+    sizes = (lines * LINE_BITS, k, lines_per_key, cells)
+    return CellPlan(capacity, allowed, *sizes, rate, lines * LINE_BYTES)
+
+
+def _counters_in_line(counter_bits: object) -> int:
     bits = number(counter_bits)
     if bits not in COUNTER_BITS:
         raise InvalidParameter(f"counter_bits must be 4 or 8, not {show(counter_bits)}")
-    return _plan(*_checked(capacity, error_rate), LINE_BITS // int(bits))
+    return LINE_BITS // int(bits)
 
 
 def deletable_plan(
-    capacity: int | float, error_rate: float, *, regions: int | None = None
+    capacity: int | float, error_rate: float | str, *, regions: int | None = None
 ) -> CellPlan:
     """The size DeletableBloomFilter takes.
 
@@ -108,7 +139,7 @@ def cell_count_error(
 
 
 def removable_share(
-    capacity: int | float, error_rate: float, *, regions: int | None = None, load: float = 1.0
+    capacity: int | float, error_rate: float | str, *, regions: int | None = None, load: float = 1.0
 ) -> float:
     """Which share of its keys a DeletableBloomFilter can remove when it holds load * capacity keys,
     each added once."""
@@ -125,8 +156,8 @@ def removable_share(
     return 1.0 - stuck**lines_per_key
 
 
-def _checked(capacity: int | float, error_rate: float) -> tuple[int, float]:
-    count, rate = check_capacity(capacity), check_error_rate(error_rate)
+def _checked(capacity: int | float, error_rate: float | str) -> tuple[int, float]:
+    count, rate = check_sizes(capacity, error_rate)
     check_hash_width(count, rate)
     return count, rate
 
@@ -158,14 +189,17 @@ def _plan(capacity: int, rate: float, cells: int) -> CellPlan:
 
 
 @lru_cache(maxsize=256)
-def _shape(rate: float, line: Line) -> tuple[int, int, float]:
+def _shape(rate: float, line: Line, num_hashes: int | None = None) -> tuple[int, int, float]:
     """(lines a key, draws in each, keys a line) for a filter of many lines."""
-    one = {d: line_load(d, rate, line) for d in range(1, _MAX_DRAWS + 1)}
-    two = {d: line_load(d, math.sqrt(rate), line) / 2 for d in range(1, _MAX_DRAWS + 1)}
-    draws = min(d for d in one if one[d] * _ONE_LINE_TIE >= max(one.values()))
-    within = line.half / one[draws] <= _ONE_LINE_WASTE * optimal_bits_per_key(rate)
-    if within or max(two.values()) <= one[draws]:
-        return 1, draws, one[draws]
+    possible = range(1, _MAX_DRAWS + 1)
+    one = {d: line_load(d, rate, line) for d in possible if num_hashes in (None, d)}
+    halves = [d for d in possible if num_hashes in (None, 2 * d)]
+    two = {d: line_load(d, math.sqrt(rate), line) / 2 for d in halves}
+    if one:
+        draws = min(d for d in one if one[d] * _ONE_LINE_TIE >= max(one.values()))
+        within = line.half / one[draws] <= _ONE_LINE_WASTE * optimal_bits_per_key(rate)
+        if within or not two or max(two.values()) <= one[draws]:
+            return 1, draws, one[draws]
     draws = min(d for d in two if two[d] * _TWO_LINES_TIE >= max(two.values()))
     return 2, draws, two[draws]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from decimal import Decimal, InvalidOperation
 from numbers import Integral, Real
 
 from bloomery.errors import InvalidParameter
@@ -29,12 +30,60 @@ def check_capacity(value: object) -> int:
 
 
 def check_error_rate(value: object, least: float = MIN_ERROR_RATE) -> float:
-    """The error rate as a float, or InvalidParameter."""
-    found = number(value)
+    """The error rate as a float, or InvalidParameter. "1%" will do for 0.01."""
+    found = parse_rate(value) if isinstance(value, str) else number(value)
     if found is not None and least <= found <= MAX_ERROR_RATE:
         return float(found)
     raise InvalidParameter(
         f"error_rate must be a number from {least:g} to {MAX_ERROR_RATE:g}, not {show(value)}"
+    )
+
+
+def parse_rate(text: str) -> float | None:
+    """A rate as people write it: "1%", "0.01", "1e-6"; None if it is no number."""
+    digits = text.strip()
+    try:
+        found = Decimal(digits.removesuffix("%").rstrip())
+    except InvalidOperation:
+        return None
+    if not found.is_finite():
+        return None
+    return float(found.scaleb(-2) if digits.endswith("%") else found)
+
+
+def check_sizes(capacity: object, error_rate: object) -> tuple[int, float]:
+    """Both, or InvalidParameter, which says so if each is in the place of the other."""
+    first, second = number(capacity), number(error_rate)
+    if first is not None and second is not None and 0 < first < 1 <= second:
+        raise InvalidParameter(
+            f"capacity is {show(capacity)} and error_rate {show(error_rate)}: swapped? name them, "
+            f"as in capacity={show(error_rate)}, error_rate={show(capacity)}"
+        )
+    return check_capacity(capacity), check_error_rate(error_rate)
+
+
+def check_num_bits(value: object) -> int:
+    """A number of bits, or InvalidParameter."""
+    found = number(value)
+    if isinstance(found, int) and 2 <= found <= 8 * MAX_MEMORY:
+        return found
+    raise InvalidParameter(
+        f"num_bits must be a whole number from 2 to {8 * MAX_MEMORY:,}, not {show(value)}"
+    )
+
+
+def best_capacity(places: int, num_hashes: int) -> int:
+    """For how many keys so many hashes are best: they fill half of the places."""
+    return min(MAX_CAPACITY, max(1, int(math.log(2) * places / num_hashes)))
+
+
+def check_shape_rate(num_bits: int, num_hashes: int, rate: float) -> float:
+    """The rate of a shape that was given, or InvalidParameter if even its first keys err."""
+    if rate <= MAX_ERROR_RATE:
+        return max(MIN_ERROR_RATE, rate)
+    raise InvalidParameter(
+        f"num_bits {num_bits:,} with num_hashes {num_hashes} errs for {rate:.0%} of all keys from "
+        "the first one on: give more bits, or fewer hashes"
     )
 
 

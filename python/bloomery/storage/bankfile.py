@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-import secrets
 from collections.abc import Iterator
 from functools import lru_cache
 from pathlib import Path
@@ -45,7 +44,7 @@ def creating(path: str | os.PathLike[str]) -> Iterator[str]:
     """Give a name to make a new file under, which gets its own name when it is whole."""
     target = os.fspath(path)
     folder, name = os.path.split(os.path.abspath(target))
-    temporary = os.path.join(folder, f".{name}.{secrets.token_hex(8)}.tmp")
+    temporary = os.path.join(folder, f".{name}.{os.urandom(8).hex()}.tmp")
     if os.path.lexists(target):
         raise FileExistsError(errno.EEXIST, "it exists: use FilterBank.open", target)
     with open(temporary, "xb"):  # its errors name the file as Python does

@@ -8,7 +8,6 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-import secrets
 import stat
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, BinaryIO
@@ -66,15 +65,17 @@ def naming(path: str | os.PathLike[str]) -> Iterator[None]:
 @contextlib.contextmanager
 def replacing(path: str | os.PathLike[str], mode: int | None = None) -> Iterator[BinaryIO]:
     """Open a new file that takes the path's place when all went well; else nothing has changed.
-    Its permissions are those given, else those of the file before it."""
+    Its permissions are those given, else those of the file before it; `name` is its path until
+    then."""
     target = os.path.realpath(path)
     folder, name = os.path.split(target)
     if os.path.isdir(target):
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), os.fspath(path))
-    temporary = os.path.join(folder, f".{name}.{secrets.token_hex(8)}.tmp")
+    temporary = os.path.join(folder, f".{name}.{os.urandom(8).hex()}.tmp")
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
+    made = 0o666 if mode is None else mode
     try:
-        with open(os.open(temporary, flags, 0o666 if mode is None else mode), "wb") as file:
+        with open(temporary, "wb", opener=lambda name, _: os.open(name, flags, made)) as file:
             if mode is None:
                 with contextlib.suppress(FileNotFoundError):
                     os.chmod(temporary, stat.S_IMODE(os.stat(target).st_mode))

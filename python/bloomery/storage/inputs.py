@@ -13,7 +13,7 @@ import stat
 from collections.abc import Iterator
 from typing import Any
 
-from bloomery.errors import MissingExtra
+from bloomery import extras
 
 STDIN = 0
 
@@ -205,12 +205,8 @@ def _decoder_for(head: bytes, name: str) -> _Decoder | None:
 
         return _Decoder(name, "gzip", lambda: zlib.decompressobj(31), zlib.error)
     if head.startswith(_ZSTD) or _is_skippable(head):
-        try:
+        with extras.needed("zstandard", f"{name} is zstd-compressed, and that"):
             import zstandard
-        except ModuleNotFoundError:
-            raise MissingExtra(
-                f"{name} is zstd-compressed and that needs zstandard: pip install 'bloomery[cli]'"
-            ) from None
         decompressor = zstandard.ZstdDecompressor()
         return _Decoder(name, "zstd", decompressor.decompressobj, zstandard.ZstdError)
     return None

@@ -17,6 +17,7 @@ ORDER = ["nobody", "read", "write", "admin"]
 # A body for each route; {a} and {b} are names of filters.
 REQUESTS: dict[str, Any] = {
     "GET /alerts": None,
+    "GET /backup": None,
     "GET /filters": None,
     "POST /filters": {"name": "{a}", **COUNTING},
     "DELETE /filters/{name}": None,

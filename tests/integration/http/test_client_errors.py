@@ -22,7 +22,7 @@ NUMBERS = itertools.count()
 @pytest.fixture
 def filter(client: Client) -> Any:
     """A plain filter for ten keys."""
-    return client.create(f"error {next(NUMBERS)}", 10)
+    return client.create(f"error {next(NUMBERS)}", 10, kind="bloom")
 
 
 def test_names_that_are_taken_or_missing(client: Client, filter: Any) -> None:

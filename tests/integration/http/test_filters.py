@@ -91,7 +91,7 @@ WRONG: tuple[Any, ...] = (
     {"name": "x", "capacity": 10, "kind": 7},
     {"name": "x\\q", "capacity": 10},
     {"name": "n" * 1025, "capacity": 10},
-    {"name": "x", "capacity": 1 << 40, "error_rate": 1e-9},
+    {"name": "x", "capacity": 1 << 40, "error_rate": 1e-9, "kind": "bloom"},
     {"name": "x", "capacity": 10, "on_full": "shrink"},
     {"name": "x", "capacity": 10, "kind": "bloom", "on_full": "grow"},
     [],
@@ -185,7 +185,7 @@ def test_a_list_has_every_filter_once(http: Http) -> None:
 
 def test_a_filter_changes_its_policy_name_and_end(http: Http) -> None:
     """PATCH sets what is given and leaves the rest; null takes an end or a policy back."""
-    http.create("changed", 100)
+    http.create("changed", 100, kind="bloom")
     http.keys("changed", "add", "alice")
     end = time.time() + 3600
     told = http.ask("PATCH", at("changed"), {"expires_at": end, "warn_at": 0.5})
@@ -203,7 +203,7 @@ def test_a_filter_changes_its_policy_name_and_end(http: Http) -> None:
 
 def test_a_change_that_is_refused_changes_nothing(http: Http) -> None:
     """A name that is taken, a policy its kind has not, an unknown field: nothing of it is done."""
-    http.create("kept", 100)
+    http.create("kept", 100, kind="bloom")
     http.create("other", 100)
     before = http.ask("GET", at("kept"))
     end = time.time() + 3600
@@ -219,14 +219,14 @@ def test_a_change_that_is_refused_changes_nothing(http: Http) -> None:
 def test_whole_filters(http: Http) -> None:
     """Clear forgets, merge unites, rotate begins a new generation; each says how it is then."""
     for name in ("one", "two"):
-        http.create(name, 1000)
+        http.create(name, 1000, kind="bloom")
         http.keys(name, "add", f"only in {name}")
     told = http.ask("POST", f"{at('one')}/merge", {"sources": ["two"]})
     assert told["items"] == 2
     assert http.keys("one", "contains", "only in one", "only in two") == [True, True]
     assert http.ask("POST", f"{at('one')}/clear")["items"] == 0
     assert http.keys("one", "contains", "only in one") == [False]
-    http.create("larger", 5000)
+    http.create("larger", 5000, kind="bloom")
     unlike = http.ask("POST", f"{at('one')}/merge", {"sources": ["larger"]}, 409)
     assert unlike["code"] == "incompatible-filters"
     http.ask("POST", f"{at('one')}/merge", {"sources": ["missing"]}, 404)
@@ -245,7 +245,7 @@ def test_what_was_answered_survives_a_kill(serve: Serve) -> None:
     """Filters, keys, changes and a snapshot that were answered are there after `kill -9`."""
     server = serve()
     with Http(server) as http:
-        http.create("a", 1000)
+        http.create("a", 1000, on_full="reject")
         http.create("gone", 1000)
         assert http.keys("a", "add", *map(str, range(100))) == [True] * 100
         made = http.ask("POST", "/snapshot")

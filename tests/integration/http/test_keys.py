@@ -33,7 +33,7 @@ def test_a_key_is_the_librarys(http: Http) -> None:
     """A filter that got its keys over HTTP says the same of them as one that got them here."""
     keys: list[Any] = ["a", "", "ü", 1, -1, 2**70, ["a", 1], [], ["a", ["b", [2]]], "[", "true"]
     same: list[Any] = ["a", "", "ü", 1, -1, 2**70, ("a", 1), (), ("a", ("b", (2,))), "[", "true"]
-    http.create("library", 1000)
+    http.create("library", 1000, kind="bloom")
     assert all(http.keys("library", "add", *keys))
     local = bloomery.BloomFilter(1000)
     local.update(same)
@@ -141,6 +141,10 @@ def test_other_media_types_are_refused(http: Http) -> None:
         for path in ("/filters", f"{at('typed')}/add", f"{at('typed')}/merge"):
             answer = http.client.post(path, content=b'{"key":"a"}', headers={"Content-Type": kind})
             assert answer.status_code == 415, (kind, path)
+            url = f"http://127.0.0.1:{http.server.http_port}{path}"
+            assert f"must be application/json{'' if path.endswith('add') else ':'}" in answer.text
+            assert answer.json()["detail"].endswith(f": curl --json '{{…}}' {url}")
+            assert ("curl -d" in answer.text) == ("form" in kind)
     good = {"Content-Type": "Application/JSON; charset=utf-8"}
     assert http.client.post(f"{at('typed')}/add", content=b'{"key":"a"}', headers=good).is_success
 

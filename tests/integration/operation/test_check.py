@@ -20,7 +20,6 @@ from bloomery.service.durability import quarantine
 from bloomery.service.durability.control import control_file
 from bloomery.service.durability.recovery import recover
 from docs.pages import TREE
-from integration.resp.wire import Connection, Refused
 from integration.servers import RedisServer, Serve
 from unit.service.certificates import Pairs
 
@@ -188,19 +187,6 @@ def test_json_without_check() -> None:
     done = run("--json")
     assert done.returncode == 2
     assert "--log-format json" in done.stderr
-
-
-def test_the_file_is_left_alone(tmp_path: Path, serve: Serve) -> None:
-    """CONFIG REWRITE changes nothing, and names the file to change."""
-    config = tmp_path / "bloomery.toml"
-    config.write_text("timeout = 5  # mine\n")
-    server = serve("--config", str(config))
-    with Connection(server.resp_port) as connection:
-        assert connection.ask("CONFIG", "GET", "timeout") == [b"timeout", b"5"]
-        connection.ask("CONFIG", "SET", "timeout", 6)
-        with pytest.raises(Refused, match=str(config)):
-            connection.ask("CONFIG", "REWRITE")
-    assert config.read_text() == "timeout = 5  # mine\n"
 
 
 def test_the_store(tmp_path: Path, check: Check, redis_server: RedisServer) -> None:

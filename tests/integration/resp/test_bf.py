@@ -12,13 +12,8 @@ SCRIPTS = {
         bf.reserve b 0.01 100 expansion 4 => +OK
         BF.RESERVE c 0.01 100 NONSCALING => +OK
         BF.RESERVE d 0.01 100 EXPANSION 0 => +OK
-        # Hexadecimal, and the first of an option that comes twice.
         BF.RESERVE hex 0x1p-7 100 => +OK
-        BF.RESERVE twice 0.01 100 EXPANSION 4 EXPANSION => +OK
-        BF.INFO twice EXPANSION => [:4] | {+Expansion rate: :4}
         BF.RESERVE e 0.01 100 NONSCALING EXPANSION 0 => +OK
-        # Unknown words are ignored, where there are few.
-        BF.RESERVE f 0.01 100 FOO BAR BAZ => +OK
         TYPE a => +MBbloom--
         BF.INFO a EXPANSION => [:2] | {+Expansion rate: :2}
         BF.INFO b EXPANSION => [:4] | {+Expansion rate: :4}
@@ -30,7 +25,23 @@ SCRIPTS = {
         BF.RESERVE => -ERR wrong number of arguments for 'bf.reserve' command
         BF.RESERVE a => -ERR wrong number of arguments for 'bf.reserve' command
         BF.RESERVE a 0.01 => -ERR wrong number of arguments for 'bf.reserve' command
-        BF.RESERVE a 0.01 100 X X X X => -ERR wrong number of arguments for 'bf.reserve' command
+        # Words that RedisBloom ignores.
+        BF.RESERVE a 0.01 100 ONFUL reject => \
+            -Unknown argument received: 'ONFUL', did you mean ONFULL?
+        BF.RESERVE a 0.01 100 kindd rotating => \
+            -Unknown argument received: 'kindd', did you mean KIND?
+        BF.RESERVE a 0.01 100 EXPANSIN 4 => \
+            -Unknown argument received: 'EXPANSIN', did you mean EXPANSION?
+        BF.RESERVE a 0.01 100 NONSCALING 7 => \
+            -Unknown argument received: '7', there are EXPANSION, KIND, WINDOW, \
+            GENERATIONS, COUNTERBITS, REGIONS, HASHER, ONFULL, FULLAT, WARNAT, WARNWITHIN, \
+            GRACE, NONSCALING
+        BF.RESERVE a 0.01 100 EXPANSION 4 EXPANSION => -ERR EXPANSION comes twice
+        # Words of another kind.
+        BF.RESERVE a 0.01 100 KIND bloom COUNTERBITS 4 => \
+            -ERR a bloom filter has no counter_bits: it goes with kind counting
+        BF.RESERVE a 0.01 100 KIND scalable NONSCALING => \
+            -ERR NONSCALING and KIND do not go together: ONFULL is for any kind
         BF.RESERVE a x 100 => -ERR bad error rate
         BF.RESERVE a "" 100 => -ERR bad error rate
         BF.RESERVE a x x => -ERR bad error rate
@@ -102,11 +113,9 @@ SCRIPTS = {
         # Together they are accepted, and NONSCALING wins.
         BF.INSERT d NONSCALING EXPANSION 4 ITEMS x => [:1] | [#t]
         BF.INFO d EXPANSION => [nil] | {+Expansion rate: null}
-        # An option is known by its first letters; all behind ITEMS are items.
-        BF.INSERT e cap 500 err 0.1 exp 5 I x ITEMS CAPACITY => [:1, :1, :1] | [#t, #t, #t]
+        # All behind ITEMS are items.
+        BF.INSERT e capacity 500 items x ITEMS CAPACITY => [:1, :1, :1] | [#t, #t, #t]
         BF.INFO e CAPACITY => [:500] | {+Capacity: :500}
-        BF.INSERT f NXN I x => [:1] | [#t]
-        BF.INFO f EXPANSION => [nil] | {+Expansion rate: null}
         # Options do not matter to a filter that is there.
         BF.INSERT b CAPACITY 7 ERROR 0.5 NONSCALING ITEMS y => [:1] | [#t]
         BF.INFO b CAPACITY => [:1000] | {+Capacity: :1000}
@@ -128,7 +137,11 @@ SCRIPTS = {
         BF.INSERT a EXPANSION x ITEMS x => -Bad expansion
         BF.INSERT a EXPANSION -1 ITEMS x => -Bad expansion
         BF.INSERT a EXPANSION 32769 ITEMS x => -Bad expansion
-        BF.INSERT a FOO ITEMS x => -Unknown argument received
+        BF.INSERT a CAPACITY "" ITEMS x => -Bad capacity
+        BF.INSERT a NO_CREATE ITEMS x => \
+            -Unknown argument received: 'NO_CREATE', did you mean NOCREATE?
+        BF.INSERT a ITEM x => -Unknown argument received: 'ITEM', did you mean ITEMS?
+        BF.INSERT a ERROR 0.1 ERROR 0.2 ITEMS x => -ERR ERROR comes twice
         EXISTS a => :0
         """,
     "a filter that is full": """

@@ -10,8 +10,6 @@ SCRIPTS = {
         CF.RESERVE a 1000 => +OK
         CF.RESERVE a 1000 => -ERR item exists
         cf.reserve b 1000 bucketsize 4 maxiterations 50 expansion 3 => +OK
-        # Pairs of unknown words are ignored.
-        CF.RESERVE c 1000 FOO 1 => +OK
         TYPE a => +MBbloomCF
         CF.INFO a => [+Size, :1080, +Number of buckets, :512, +Number of filters, :1, \
             +Number of items inserted, :0, +Number of items deleted, :0, +Bucket size, :2, \
@@ -22,10 +20,6 @@ SCRIPTS = {
         CF.DEBUG a => \
             "bktsize:2 buckets:512 items:0 deletes:0 filters:1 max_iterations:20 expansion:1"
         # An expansion is rounded up to a power of two.
-        # The first of an option that comes twice counts.
-        CF.RESERVE twice 1000 EXPANSION 2 EXPANSION 8 => +OK
-        CF.DEBUG twice => \
-            "bktsize:2 buckets:512 items:0 deletes:0 filters:1 max_iterations:20 expansion:2"
         CF.DEBUG b => \
             "bktsize:4 buckets:256 items:0 deletes:0 filters:1 max_iterations:50 expansion:4"
         """,
@@ -120,7 +114,11 @@ SCRIPTS = {
             -Capacity must be in the range [cf-bucket-size * 2, 1073741824]
         CF.INSERT a CAPACITY 1073741825 ITEMS x => \
             -Capacity must be in the range [cf-bucket-size * 2, 1073741824]
-        CF.INSERT a FOO ITEMS x => -Unknown argument received
+        CF.INSERT a CAPACTY 8 ITEMS x => \
+            -Unknown argument received: 'CAPACTY', did you mean CAPACITY?
+        CF.RESERVE a 1000 BUCKETSIZ 4 => \
+            -Unknown argument received: 'BUCKETSIZ', did you mean BUCKETSIZE?
+        CF.RESERVE a 1000 EXPANSION 1 EXPANSION 2 => -ERR EXPANSION comes twice
         CF.INSERTNX a NOCREATE ITEMS x => -ERR not found
         EXISTS a => :0
         """,

@@ -38,6 +38,8 @@ SCRIPTS = {
         BF.RESERVE a 0.01 1000 KIND => -ERR KIND needs a value
         BF.RESERVE a 0.01 1000 KIND counting COUNTERBITS x => \
             -ERR counter bits is 'x', must be a whole number
+        BF.RESERVE a 0.01 100 WINDOW 7d => \
+            -ERR a scalable filter has no window: it goes with kind rotating
         EXISTS a => :0
         """,
     "clearing and merging": """

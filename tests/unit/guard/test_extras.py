@@ -40,5 +40,7 @@ def test_a_missing_package_is_named(
 
 def test_a_missing_driver_of_another_database_is_named() -> None:
     """No extra of ours brings it, so none is offered."""
-    with pytest.raises(MissingExtra, match=r"mysql://… needs \w+: install that driver$"):
+    with pytest.raises(
+        MissingExtra, match=r"mysql://… needs \w+: install it, no extra of bloomery"
+    ):
         SqlSource("mysql://user@host/shop", table="t", key="k")

@@ -2,14 +2,14 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 
-use super::{Cells, Rule};
+use super::{Cells, Rule, drawn};
 use crate::bits::Bits;
 use crate::format::Header;
 use crate::kind::{Fact, Kind, Merge, Refusal, Removal};
 use crate::look::{Figures, Look};
 #[cfg(target_arch = "x86_64")]
 use crate::probe::has_avx2;
-use crate::probe::{prefetch, second};
+use crate::probe::{mulhi, prefetch, second};
 
 /// A function of `Cells` compiled once more for AVX2, and taken where the processor has it.
 macro_rules! widest {
@@ -113,6 +113,15 @@ impl<R: Rule> Kind for Cells<R> {
             error_rate: (chance / seen).powi(lines_per_key),
             fill_ratio: used as f64 / (seen * R::CELLS as f64),
         }
+    }
+
+    fn positions(&self, h: u64) -> Vec<u64> {
+        let line = |h| {
+            let first = mulhi(h, self.lines) * R::CELLS;
+            drawn(h, self.draws).map(move |lane| first + ((lane * R::CELLS) >> 16))
+        };
+        let lines = if self.two_lines { 2 } else { 1 };
+        [h, second(h)].into_iter().take(lines).flat_map(line).collect()
     }
 
     /// "removable": would `remove` take this key out now?

@@ -42,7 +42,7 @@ pub fn bank_pages(py: Python<'_>, keys_per_filter: u64, error_rate: f64) -> PyRe
     })
 }
 
-#[pyclass(subclass, frozen, module = "bloomery._native")]
+#[pyclass(subclass, frozen, module = "bloomery._native", name = "FilterBank")]
 pub struct Bank {
     /// `None` once it is closed.
     gate: Gate<Option<bank::Bank>>,
@@ -282,7 +282,7 @@ impl Bank {
         Ok(Bank { gate, header, read_only: mode == "r", file })
     }
 
-    /// Add a key of a user; True if it is definitely new.
+    /// Add a key of a user; True if it is definitely new, False if it may have been there.
     fn add(&self, user: &Bound<'_, PyAny>, key: &Bound<'_, PyAny>) -> PyResult<bool> {
         let (user, h) = (self.hash(user)?, self.hash(key)?);
         self.write(key.py(), false, |bank| bank.add(user, h))
@@ -304,11 +304,16 @@ impl Bank {
         })
     }
 
+    /// False: the user definitely never had the key. True: maybe.
     fn contains(&self, user: &Bound<'_, PyAny>, key: &Bound<'_, PyAny>) -> PyResult<bool> {
         let (user, h) = (self.hash(user)?, self.hash(key)?);
         self.read(key.py(), false, |bank| bank.contains(user, h))
     }
 
+    /// Add every key, for one user or for one each; a mask that is True where it is new.
+    ///
+    /// What can be a key is one user, a tuple too; anything else that has rows is one user a row.
+    /// The mask is a list, or a NumPy array if `keys` is an array or a column.
     fn add_many<'py>(
         &self,
         users: &Bound<'py, PyAny>,
@@ -322,6 +327,7 @@ impl Bank {
         batch.answer(py, rows?)
     }
 
+    /// Ask for every key of one user, or of one each: False is certain, True is maybe.
     fn contains_many<'py>(
         &self,
         users: &Bound<'py, PyAny>,
@@ -365,19 +371,23 @@ impl Bank {
         self.read(py, false, |bank| Ok(bank.users() as usize))
     }
 
+    /// Forget a user and all of its keys; False if there is no such user.
     fn drop(&self, user: &Bound<'_, PyAny>) -> PyResult<bool> {
         let (py, user) = (user.py(), self.hash(user)?);
         self.write(py, false, |bank| bank.drop_user(user))
     }
 
+    /// Forget every user.
     fn clear(&self, py: Python<'_>) -> PyResult<()> {
         self.write(py, true, |bank| bank.clear())
     }
 
+    /// Return once everything added is on the disk, where no power cut takes it back.
     fn flush(&self, py: Python<'_>) -> PyResult<()> {
         self.write(py, true, |bank| bank.flush())
     }
 
+    /// Flush and let go of the file; nothing can be asked any more.
     fn close(&self, py: Python<'_>) -> PyResult<()> {
         self.check_process(py)?;
         let read_only = self.read_only;
@@ -388,6 +398,7 @@ impl Bank {
         done?.map_err(|trouble| raise(py, trouble))
     }
 
+    /// The 64-bit hash of a key or a user, the same in every process and on every machine.
     fn hash_of(&self, key: &Bound<'_, PyAny>) -> PyResult<u64> {
         self.hash(key)
     }
@@ -471,41 +482,49 @@ impl Bank {
         Ok(PyBytes::new(py, &head))
     }
 
+    /// The number of keys a user for which memory is used best.
     #[getter]
     fn keys_per_filter(&self) -> u64 {
         self.header.capacity
     }
 
+    /// The share of absent keys that may be answered with a maybe, for each user.
     #[getter]
     fn error_rate(&self) -> f64 {
         self.header.error_rate
     }
 
+    /// The hash function.
     #[getter]
     fn hasher(&self) -> &'static str {
         self.header.hasher.kind.name()
     }
 
+    /// The hash function's seed; for siphash its key.
     #[getter]
     fn seed(&self) -> u128 {
         self.header.hasher.seed
     }
 
+    /// Bytes in use, all users and the directory of them.
     #[getter]
     fn nbytes(&self, py: Python<'_>) -> PyResult<usize> {
         self.read(py, false, |bank| Ok(bank.nbytes()))
     }
 
+    /// How many distinct keys all users have; one taken for another is not counted.
     #[getter]
     fn estimated_count(&self, py: Python<'_>) -> PyResult<u64> {
         self.read(py, false, |bank| Ok(bank.keys()))
     }
 
+    /// True if it was opened to be read.
     #[getter]
     fn read_only(&self) -> bool {
         self.read_only
     }
 
+    /// True once it is closed, and in a child of a fork, whose parent has the file.
     #[getter]
     fn closed(&self, py: Python<'_>) -> PyResult<bool> {
         Ok(self.is_of_parent() || self.gate.read(py, false, Option::is_none)?)

@@ -13,7 +13,7 @@ use bloomery_core::hash::KeyHasher;
 use bloomery_core::kind::Refusal;
 use bloomery_core::look::{Figures, Look};
 use bloomery_core::loops::Hashes;
-use bloomery_core::probe::{Job, Probe, with_probe};
+use bloomery_core::probe::{Job, Probe, positions, with_probe};
 use bloomery_core::shape::{Layout, Shape};
 use bloomery_core::threads;
 use pyo3::ffi;
@@ -43,7 +43,7 @@ const ATOMIC: u8 = 4;
 /// From so many bytes on memory is asked for without the interpreter lock: the kernel clears it.
 const ZEROED_LONG: usize = 1 << 20;
 
-#[pyclass(subclass, frozen, module = "bloomery._native")]
+#[pyclass(subclass, frozen, module = "bloomery._native", name = "BloomFilter")]
 pub struct Bloom {
     pub bits: Bits,
     pub shape: Shape,
@@ -381,6 +381,11 @@ impl Bloom {
         self.contains(key.py(), hash_key(key.as_borrowed(), &self.hasher)?)
     }
 
+    /// Add every key; a mask that is True where a key is definitely new.
+    ///
+    /// A list or iterable gives a list of bool, a NumPy array or Arrow column a NumPy array. A key
+    /// that stands twice in the batch is new once. `nulls="skip"` leaves nulls out (their row is
+    /// False). Columns are taken without the interpreter lock; `threads` splits them.
     #[pyo3(signature = (keys, *, nulls="error", threads=Threads(1)))]
     #[pyo3(text_signature = "($self, keys, *, nulls='error', threads=1)")]
     fn add_many<'py>(
@@ -393,6 +398,7 @@ impl Bloom {
         batch::run(&mut Batch(self, Op::Add), keys, &options)?.into_python(keys.py())
     }
 
+    /// Ask for every key: False is certain, True is maybe. The mask is as for `add_many`.
     #[pyo3(signature = (keys, *, nulls="error", threads=Threads(1)))]
     #[pyo3(text_signature = "($self, keys, *, nulls='error', threads=1)")]
     fn contains_many<'py>(
@@ -405,6 +411,7 @@ impl Bloom {
         batch::run(&mut Batch(self, Op::Contains), keys, &options)?.into_python(keys.py())
     }
 
+    /// Add every key and say nothing about which were new.
     #[pyo3(signature = (keys, *, nulls="error", threads=Threads(1)))]
     #[pyo3(text_signature = "($self, keys, *, nulls='error', threads=1)")]
     fn update(&self, keys: &Bound<'_, PyAny>, nulls: &str, threads: Threads) -> PyResult<()> {
@@ -412,11 +419,16 @@ impl Bloom {
         batch::run(&mut Batch(self, Op::Add), keys, &options).map(drop)
     }
 
+    /// Add each line of `data`, without its newline.
+    ///
+    /// Returns the lines that were definitely new, each with a newline; the number of bytes used,
+    /// up to the last newline (all if `final`); the lines seen; and the lines that were new.
     #[pyo3(signature = (data, *, r#final=false))]
     fn add_lines<'py>(&self, data: &Bound<'py, PyAny>, r#final: bool) -> PyResult<Lines<'py>> {
         lines::run(&mut Batch(self, Op::Add), data, r#final, true)
     }
 
+    /// As `add_lines`, but asks: keeps the lines that may be there (`invert`: that are not).
     #[pyo3(signature = (data, *, r#final=false, invert=false))]
     fn contains_lines<'py>(
         &self,
@@ -448,55 +460,71 @@ impl Bloom {
         replay::shares(buffer, offset, std::slice::from_ref(&self.bits))
     }
 
+    /// The key's 64-bit hash in this filter, the same in every process and on every machine.
     fn hash_of(&self, key: &Bound<'_, PyAny>) -> PyResult<u64> {
         hash_key(key.as_borrowed(), &self.hasher)
     }
 
+    /// Where the key's bits are: `num_hashes` numbers, of which some may be equal.
+    fn positions(&self, key: &Bound<'_, PyAny>) -> PyResult<Vec<u64>> {
+        Ok(positions(self.hash_of(key)?, &self.shape))
+    }
+
+    /// How many distinct keys it is made for.
     #[getter]
     fn capacity(&self) -> u64 {
         self.capacity
     }
 
+    /// The share of absent keys that may be answered with a maybe, at full capacity.
     #[getter]
     fn error_rate(&self) -> f64 {
         self.error_rate
     }
 
+    /// `blocked` or `classic`.
     #[getter]
     fn layout(&self) -> &'static str {
         self.shape.layout.name()
     }
 
+    /// The number of bits, m.
     #[getter]
     fn num_bits(&self) -> u64 {
         self.shape.num_bits
     }
 
+    /// The number of bits a key sets, k.
     #[getter]
     fn num_hashes(&self) -> u32 {
         self.shape.num_hashes
     }
 
+    /// How many lines of 64 bytes a key touches; 0 in the classic layout.
     #[getter]
     fn lines_per_key(&self) -> u32 {
         self.shape.lines_per_key
     }
 
+    /// The hash function.
     #[getter]
     fn hasher(&self) -> &'static str {
         self.hasher.kind.name()
     }
 
+    /// The hash function's seed; for siphash its key.
     #[getter]
     fn seed(&self) -> u128 {
         self.hasher.seed
     }
 
+    /// Bytes of memory for the bits.
     #[getter]
     fn nbytes(&self) -> usize {
         self.bits.nbytes()
     }
 
+    /// True if it is mapped from a file without `writable`.
     #[getter]
     fn read_only(&self) -> bool {
         self.gate.load(Relaxed) & READ_ONLY != 0

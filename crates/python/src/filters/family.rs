@@ -31,7 +31,7 @@ pub struct State {
     changes: u64,
 }
 
-#[pyclass(subclass, frozen, module = "bloomery._native")]
+#[pyclass(subclass, frozen, module = "bloomery._native", name = "Filter")]
 pub struct Family {
     pub gate: Gate<State>,
     pub hasher: KeyHasher,
@@ -307,6 +307,11 @@ impl Family {
         self.contains(key.py(), hash_key(key.as_borrowed(), &self.hasher)?)
     }
 
+    /// Add every key; a mask that is True where a key is definitely new.
+    ///
+    /// A list or iterable gives a list of bool, a NumPy array or Arrow column a NumPy array.
+    /// `nulls="skip"` leaves nulls out (their row is False). One thread adds, whatever `threads`
+    /// says: it is there so that all filters are called alike.
     #[pyo3(signature = (keys, *, nulls="error", threads=Threads(1)))]
     #[pyo3(text_signature = "($self, keys, *, nulls='error', threads=1)")]
     fn add_many<'py>(
@@ -319,6 +324,7 @@ impl Family {
         batch::run(&mut self.batch(keys.py(), Act::Add)?, keys, &options)?.into_python(keys.py())
     }
 
+    /// Ask for every key: False is certain, True is maybe. `threads` splits a column.
     #[pyo3(signature = (keys, *, nulls="error", threads=Threads(1)))]
     #[pyo3(text_signature = "($self, keys, *, nulls='error', threads=1)")]
     fn contains_many<'py>(
@@ -331,6 +337,7 @@ impl Family {
         batch::run(&mut self.batch(py, Act::Contains)?, keys, &options)?.into_python(py)
     }
 
+    /// Add every key and say nothing about which were new.
     #[pyo3(signature = (keys, *, nulls="error", threads=Threads(1)))]
     #[pyo3(text_signature = "($self, keys, *, nulls='error', threads=1)")]
     fn update(&self, keys: &Bound<'_, PyAny>, nulls: &str, threads: Threads) -> PyResult<()> {
@@ -338,11 +345,16 @@ impl Family {
         batch::run(&mut self.batch(keys.py(), Act::Add)?, keys, &options).map(drop)
     }
 
+    /// Add each line of `data`, without its newline.
+    ///
+    /// Returns the lines that were definitely new, each with a newline; the number of bytes used,
+    /// up to the last newline (all if `final`); the lines seen; and the lines that were new.
     #[pyo3(signature = (data, *, r#final=false))]
     fn add_lines<'py>(&self, data: &Bound<'py, PyAny>, r#final: bool) -> PyResult<Lines<'py>> {
         lines::run(&mut self.batch(data.py(), Act::Add)?, data, r#final, true)
     }
 
+    /// As `add_lines`, but asks: keeps the lines that may be there (`invert`: that are not).
     #[pyo3(signature = (data, *, r#final=false, invert=false))]
     fn contains_lines<'py>(
         &self,
@@ -353,8 +365,15 @@ impl Family {
         lines::run(&mut self.batch(data.py(), Act::Contains)?, data, r#final, !invert)
     }
 
+    /// The key's 64-bit hash in this filter, the same in every process and on every machine.
     fn hash_of(&self, key: &Bound<'_, PyAny>) -> PyResult<u64> {
         hash_key(key.as_borrowed(), &self.hasher)
+    }
+
+    /// The numbers of the key's cells; of kinds that have none, nothing.
+    fn _positions(&self, key: &Bound<'_, PyAny>) -> PyResult<Vec<u64>> {
+        let h = self.hash_of(key)?;
+        self.gate.read(key.py(), false, |state| state.kind.positions(h))
     }
 
     /// Grows ahead, if there is no room for so many keys, while others run.
@@ -523,36 +542,43 @@ impl Family {
         self.id.name()
     }
 
+    /// How many distinct keys it is made for.
     #[getter]
     fn capacity(&self, py: Python<'_>) -> PyResult<u64> {
         Ok(self.header(py)?.capacity)
     }
 
+    /// The share of absent keys that may be answered with a maybe.
     #[getter]
     fn error_rate(&self, py: Python<'_>) -> PyResult<f64> {
         Ok(self.header(py)?.error_rate)
     }
 
+    /// The hash function.
     #[getter]
     fn hasher(&self) -> &'static str {
         self.hasher.kind.name()
     }
 
+    /// The hash function's seed; for siphash its key.
     #[getter]
     fn seed(&self) -> u128 {
         self.hasher.seed
     }
 
+    /// The number of bits, m; 0 where that has no meaning.
     #[getter]
     fn num_bits(&self, py: Python<'_>) -> PyResult<u64> {
         Ok(self.header(py)?.num_bits)
     }
 
+    /// The number of places a key takes, k; 0 where that has no meaning.
     #[getter]
     fn num_hashes(&self, py: Python<'_>) -> PyResult<u16> {
         Ok(self.header(py)?.num_hashes)
     }
 
+    /// How many lines of 64 bytes a key touches; 0 where that has no meaning.
     #[getter]
     fn lines_per_key(&self, py: Python<'_>) -> PyResult<u8> {
         Ok(self.header(py)?.lines_per_key)
@@ -568,11 +594,13 @@ impl Family {
         Ok(self.header(py)?.extra.into())
     }
 
+    /// Bytes of memory.
     #[getter]
     fn nbytes(&self, py: Python<'_>) -> PyResult<u64> {
         Ok(self.header(py)?.nbytes)
     }
 
+    /// True if it is mapped from a file.
     #[getter]
     fn read_only(&self) -> bool {
         self.read_only

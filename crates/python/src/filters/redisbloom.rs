@@ -14,14 +14,14 @@ use crate::filters::gate::Gate;
 use crate::filters::memory::{Memory, Section};
 use crate::server::replay;
 
-#[pyclass(subclass, frozen, module = "bloomery._native")]
+#[pyclass(subclass, frozen, module = "bloomery._native", name = "RedisBloomFilter")]
 pub struct Chain {
     pub gate: Gate<core::Chain>,
     /// Are keys hashed to 64 bits? Those of filters from before RedisBloom 2 are not.
     hash_64: bool,
 }
 
-#[pyclass(subclass, frozen, module = "bloomery._native")]
+#[pyclass(subclass, frozen, module = "bloomery._native", name = "RedisCuckooFilter")]
 pub struct Cuckoo {
     pub gate: Gate<core::Cuckoo>,
 }
@@ -231,34 +231,45 @@ macro_rules! methods {
                 replay::shares(buffer, offset, &sections)
             }
 
+            /// How many keys the first layer was made for.
             #[getter]
             fn capacity(&self, py: Python<'_>) -> PyResult<u64> {
                 self.gate.read(py, false, |filter| filter.header().capacity)
             }
 
+            /// The share of absent keys that may be answered with a maybe; of a cuckoo filter, once a
+            /// layer is full, roughly.
             #[getter]
             fn error_rate(&self, py: Python<'_>) -> PyResult<f64> {
                 self.gate.read(py, false, |filter| filter.header().error_rate)
             }
 
+            /// Bytes that a file of it has after its header.
             #[getter]
             fn nbytes(&self, py: Python<'_>) -> PyResult<u64> {
                 self.gate.read(py, false, |filter| filter.header().nbytes)
             }
 
+            /// Bytes, as BF.INFO or CF.INFO counts them.
             #[getter]
             fn redis_size(&self, py: Python<'_>) -> PyResult<u64> {
                 self.gate.read(py, false, |filter| filter.size())
             }
 
+            /// How many layers it has; RedisBloom says filters.
             #[getter]
             fn num_layers(&self, py: Python<'_>) -> PyResult<usize> {
                 self.gate.read(py, false, |filter| filter.layers().len())
             }
 
+            /// True if it is mapped from a file.
             #[getter]
             fn read_only(&self, py: Python<'_>) -> PyResult<bool> {
                 self.gate.read(py, false, |filter| filter.kept().frozen)
+            }
+
+            fn __contains__(&self, py: Python<'_>, key: &[u8]) -> PyResult<bool> {
+                self.contains(py, key)
             }
 
             $($own)*
@@ -280,13 +291,15 @@ methods! { Chain {
         dump.map(|dump| PyBytes::new(py, &dump)).map_err(|refusal| refused(py, refusal))
     }
 
+    /// Add the key; True if it is definitely new, False if it may have been there.
     fn add(&self, py: Python<'_>, key: &[u8]) -> PyResult<bool> {
         let hashes = self.hashes(key);
         let done = self.gate.write(py, false, |filter| filter.add(hashes));
         done?.map_err(|refusal| refused(py, refusal))
     }
 
-    fn __contains__(&self, py: Python<'_>, key: &[u8]) -> PyResult<bool> {
+    /// False: definitely not there. True: maybe.
+    fn contains(&self, py: Python<'_>, key: &[u8]) -> PyResult<bool> {
         let hashes = self.hashes(key);
         self.gate.read(py, false, |filter| filter.contains(hashes))
     }
@@ -311,12 +324,13 @@ methods! { Chain {
         done?.map_err(|refusal| refused(py, refusal))
     }
 
+    /// Keys that were new when they came.
     #[getter]
     fn estimated_count(&self, py: Python<'_>) -> PyResult<u64> {
         self.gate.read(py, false, |filter| filter.keys())
     }
 
-    /// None if the filter is not to grow.
+    /// How many times larger each layer is than the one before; None if it is not to grow.
     #[getter]
     fn expansion(&self, py: Python<'_>) -> PyResult<Option<u32>> {
         self.gate.read(py, false, |filter| filter.expansion())
@@ -344,34 +358,40 @@ methods! { Cuckoo {
         dump.map(|dump| PyBytes::new(py, &dump)).map_err(|refusal| refused(py, refusal))
     }
 
+    /// Add the key once more; FilterFull if there is no room.
     fn add(&self, py: Python<'_>, key: &[u8]) -> PyResult<()> {
         let h = core::Cuckoo::hash(key);
         let done = self.gate.write(py, false, |filter| filter.add(h));
         done?.map_err(|refusal| refused(py, refusal))
     }
 
+    /// Add the key if it is definitely not there; True if so.
     fn add_new(&self, py: Python<'_>, key: &[u8]) -> PyResult<bool> {
         let h = core::Cuckoo::hash(key);
         let done = self.gate.write(py, false, |filter| filter.add_new(h));
         done?.map_err(|refusal| refused(py, refusal))
     }
 
-    fn __contains__(&self, py: Python<'_>, key: &[u8]) -> PyResult<bool> {
+    /// False: definitely not there. True: maybe.
+    fn contains(&self, py: Python<'_>, key: &[u8]) -> PyResult<bool> {
         let h = core::Cuckoo::hash(key);
         self.gate.read(py, false, |filter| filter.contains(h))
     }
 
+    /// How often the key was added: sometimes more, never less.
     fn count(&self, py: Python<'_>, key: &[u8]) -> PyResult<u64> {
         let h = core::Cuckoo::hash(key);
         self.gate.read(py, false, |filter| filter.count(h))
     }
 
+    /// Take one copy of the key out if it is there; True if it was.
     fn discard(&self, py: Python<'_>, key: &[u8]) -> PyResult<bool> {
         let h = core::Cuckoo::hash(key);
         let done = self.gate.write(py, false, |filter| filter.remove(h));
         done?.map_err(|refusal| refused(py, refusal))
     }
 
+    /// Move what newer layers hold to older ones where there is room.
     fn compact(&self, py: Python<'_>) -> PyResult<()> {
         let done = self.gate.write(py, true, |filter| filter.compact());
         done?.map_err(|refusal| refused(py, refusal))
@@ -403,6 +423,7 @@ methods! { Cuckoo {
         done?.map_err(|refusal| refused(py, refusal))
     }
 
+    /// Keys, each as often as it was added.
     #[getter]
     fn estimated_count(&self, py: Python<'_>) -> PyResult<u64> {
         self.gate.read(py, false, |filter| filter.numbers().keys)
@@ -414,23 +435,25 @@ methods! { Cuckoo {
         self.gate.read(py, false, |filter| filter.numbers().removed)
     }
 
+    /// How many fingerprints a bucket has room for.
     #[getter]
     fn bucket_size(&self, py: Python<'_>) -> PyResult<u16> {
         self.gate.read(py, false, |filter| filter.numbers().bucket_size)
     }
 
+    /// How many fingerprints are moved before a layer counts as full.
     #[getter]
     fn max_iterations(&self, py: Python<'_>) -> PyResult<u16> {
         self.gate.read(py, false, |filter| filter.numbers().max_iterations)
     }
 
-    /// 0 if the filter is not to grow.
+    /// How many times larger each layer is than the one before; 0 if it is not to grow.
     #[getter]
     fn expansion(&self, py: Python<'_>) -> PyResult<u16> {
         self.gate.read(py, false, |filter| filter.numbers().expansion)
     }
 
-    /// Of the first layer.
+    /// Buckets of the first layer.
     #[getter]
     fn num_buckets(&self, py: Python<'_>) -> PyResult<u64> {
         self.gate.read(py, false, |filter| filter.numbers().buckets)

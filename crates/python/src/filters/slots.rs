@@ -1,5 +1,5 @@
-//! `add`, `in` and `remove` as the interpreter calls them fastest: without packing arguments, without
-//! a trampoline. All other methods are PyO3's.
+//! `add`, `in`, `contains` and `remove` as the interpreter calls them fastest: without packing
+//! arguments, without a trampoline. All other methods are PyO3's.
 
 use std::ffi::CStr;
 use std::os::raw::c_int;
@@ -26,11 +26,16 @@ pub trait RemoveKey: OneKey {
     fn remove(&self, py: Python<'_>, h: u64) -> PyResult<Option<bool>>;
 }
 
-/// Puts both on the class, before Python makes subclasses of it.
+/// Puts them on the class, before Python makes subclasses of it.
 pub fn install<T: OneKey>(py: Python<'_>) -> PyResult<()> {
     let class = &py.get_type::<T>();
-    let doc = c"add($self, key, /)\n--\n\nAdd the key; True if it is definitely new.";
-    install_method(class, c"add", doc, add_one::<T>)?;
+    let doc =
+        c"add($self, key, /)\n--\n\nAdd the key; True if it is definitely new, False if it may \
+have been there.";
+    install_method(class, "add", c"add", doc, add_one::<T>)?;
+    let doc = c"contains($self, key, /)\n--\n\nThe same as `key in filter`. False: definitely not \
+there. True: maybe.";
+    install_method(class, "contains", c"contains", doc, contains_method::<T>)?;
     install_contains::<T>(class)
 }
 
@@ -38,18 +43,20 @@ pub fn install<T: OneKey>(py: Python<'_>) -> PyResult<()> {
 /// under which name, is Python's business.
 pub fn install_remove<T: RemoveKey>(py: Python<'_>) -> PyResult<()> {
     let class = &py.get_type::<T>();
-    let doc = c"_remove_one($self, key, /)\n--\n\nTake one copy of the key out; KeyError if it is \
+    let doc = c"remove($self, key, /)\n--\n\nTake one copy of the key out; KeyError if it is \
 definitely not there.\n\nTrue: it was taken out. False: it may be there and cannot be.";
-    install_method(class, c"_remove_one", doc, remove_one::<T>)?;
+    install_method(class, "_remove_one", c"remove", doc, remove_one::<T>)?;
     let doc =
-        c"_discard_one($self, key, /)\n--\n\nTake one copy of the key out if it is there; True \
-if it was.";
-    install_method(class, c"_discard_one", doc, discard_one::<T>)
+        c"discard($self, key, /)\n--\n\nTake one copy of the key out if it is there; True if \
+it was.";
+    install_method(class, "_discard_one", c"discard", doc, discard_one::<T>)
 }
 
-/// Puts a one-argument method of the fastest kind there is on the class.
+/// Puts a one-argument method of the fastest kind there is on the class, as this attribute. Messages
+/// and `help` call it by its name.
 fn install_method(
     class: &Bound<'_, PyType>,
+    attribute: &str,
     name: &'static CStr,
     doc: &'static CStr,
     function: ffi::PyCFunction,
@@ -66,7 +73,7 @@ fn install_method(
         let made = ffi::PyDescr_NewMethod(class.as_type_ptr(), &raw mut *definition);
         Bound::from_owned_ptr_or_err(class.py(), made)?
     };
-    class.setattr(&*name.to_string_lossy(), method)
+    class.setattr(attribute, method)
 }
 
 /// Puts `in` on the class without PyO3's trampoline.
@@ -153,6 +160,24 @@ unsafe extern "C" fn discard_one<T: RemoveKey>(
         let key = Borrowed::from_ptr(py, key);
         let found = hash_key(key, filter.hasher()).and_then(|h| filter.remove(py, h));
         answer(py, found.map(|found| found == Some(true)))
+    }
+}
+
+/// `contains`: `in` as a method.
+///
+/// # Safety
+/// As for `add_one`.
+unsafe extern "C" fn contains_method<T: OneKey>(
+    slf: *mut ffi::PyObject,
+    key: *mut ffi::PyObject,
+) -> *mut ffi::PyObject {
+    // SAFETY: as for `add_one`.
+    unsafe {
+        let py = Python::assume_attached();
+        let filter = Borrowed::from_ptr(py, slf).cast_unchecked::<T>();
+        let filter = filter.get();
+        let key = Borrowed::from_ptr(py, key);
+        answer(py, hash_key(key, filter.hasher()).and_then(|h| filter.contains(py, h)))
     }
 }
 

@@ -152,25 +152,59 @@ impl Name {
                 )
             }
             None => {
-                let shown: String = format.chars().take(60).collect();
-                let advice = match format {
-                    _ if self.dictionary => "decode the dictionary within its dictionary",
-                    "b" => "cast it to int8",
-                    "+r" => "decode its runs (in pyarrow pyarrow.compute.run_end_decode)",
-                    "+s" => "pick one of its fields",
-                    _ if format.starts_with("ts") => {
-                        "cast it to int64 or string, or pass a list of its datetimes"
+                let kind = if self.dictionary { "dictionary".into() } else { type_name(format) };
+                let advice = match kind.as_str() {
+                    "dictionary" => "decode the dictionary within its dictionary",
+                    "bool" => "cast it to int8",
+                    "run_end_encoded" => {
+                        "decode its runs (in pyarrow pyarrow.compute.run_end_decode)"
+                    }
+                    "struct" => "pick one of its fields",
+                    "timestamp" => "cast it to int64 or string, or pass a list of its datetimes",
+                    name if name.starts_with("float") => {
+                        "an int column with missing values? use Int64, or drop them; other floats \
+                         cast to string"
                     }
                     _ => "cast it to one of these",
                 };
                 format!(
-                    "an Arrow column of format {shown:?} is not a batch of keys: ints, strings, \
-                     binary and UUIDs are; {advice}"
+                    "a column of {kind} is not a batch of keys: ints, strings, binary and UUIDs \
+                     are; {advice}"
                 )
             }
         };
         error(py, "UnsupportedBatch", message)
     }
+}
+
+/// What people call the type of an Arrow format.
+fn type_name(format: &str) -> String {
+    let name = match format {
+        "b" => "bool",
+        "e" => "float16",
+        "f" => "float32",
+        "g" => "float64",
+        "tdD" => "date32",
+        "tdm" => "date64",
+        "+l" | "+L" | "+vl" | "+vL" => "list",
+        "+s" => "struct",
+        "+m" => "map",
+        "+r" => "run_end_encoded",
+        _ => match format.get(..2) {
+            Some("d:") => "decimal",
+            Some("ts") => "timestamp",
+            Some("tt") => "time",
+            Some("tD") => "duration",
+            Some("ti") => "interval",
+            Some("+w") => "fixed_size_list",
+            Some("+u") => "union",
+            _ => {
+                let shown: String = format.chars().take(60).collect();
+                return format!("the unknown Arrow format {shown:?}");
+            }
+        },
+    };
+    name.into()
 }
 
 fn int(format: &str) -> Option<Int> {

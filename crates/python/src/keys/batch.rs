@@ -14,7 +14,7 @@ use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::{PyList, PyTuple};
 
-use crate::errors::{invalid, null_error, refused, too_many_rows};
+use crate::errors::{in_row, invalid, null_error, refused, too_many_rows};
 use crate::filters::sections::{fork_waits, give_turn};
 use crate::keys::arrow;
 use crate::keys::column::Column;
@@ -215,7 +215,7 @@ fn objects(
                 Some(Ok(Hashed::Key(h))) => hashes.push(h),
                 Some(Ok(Hashed::Null)) if options.skip_nulls => nulls.push(row),
                 Some(Ok(Hashed::Null)) => stopped = Some(Err(null_error(py, row))),
-                Some(Err(problem)) => stopped = Some(Err(problem)),
+                Some(Err(problem)) => stopped = Some(Err(in_row(py, row, problem))),
                 None => stopped = Some(Ok(())),
             }
             if stopped.is_some() {

@@ -90,6 +90,24 @@ impl BufferView {
         Ok(byte && !object.hasattr("dtype")? && !object.hasattr("typecode")?)
     }
 
+    /// The first row of an array of floats that is NaN; of widths other than 4 and 8 none is known.
+    fn first_nan(&self, code: &str, swapped: bool, rows: usize, stride: isize) -> Option<usize> {
+        let bytes = |row: usize, width| {
+            let at = self.start().wrapping_offset(row as isize * stride);
+            // SAFETY: the row is there, of this width, and bytes need no alignment.
+            let mut bytes = unsafe { std::slice::from_raw_parts(at, width) }.to_vec();
+            if swapped != cfg!(target_endian = "big") {
+                bytes.reverse();
+            }
+            bytes
+        };
+        (0..rows).find(|row| match (code, self.view.itemsize) {
+            ("f", 4) => bytes(*row, 4).try_into().is_ok_and(|b| f32::from_le_bytes(b).is_nan()),
+            ("d", 8) => bytes(*row, 8).try_into().is_ok_and(|b| f64::from_le_bytes(b).is_nan()),
+            _ => false,
+        })
+    }
+
     /// The rows and the bytes from one to the next; None if the view contradicts itself. Not every
     /// exporter fills in what was asked for: of ctypes there are no strides.
     fn rows(&self) -> Option<(usize, isize)> {
@@ -145,16 +163,30 @@ pub fn column(object: &Bound<'_, PyAny>, held: BufferView) -> PyResult<Array> {
             "s" if trim => Data::Fixed { start, stride, width, trim, domain: Domain::Bytes },
             "w" if width % 4 == 0 => Data::Ucs4 { start, stride, width: width / 4, trim, swapped },
             other => {
+                let nan = || held.first_nan(other, swapped, len, stride);
                 let advice = match other {
-                    "f" | "d" | "e" | "g" => {
-                        "; floats have no stable keys: use .astype(str) or .view('int64')"
-                    }
-                    _ => "",
+                    "f" | "d" | "e" | "g" => match nan() {
+                        Some(row) => format!(
+                            "; row {row} is NaN: an int column with missing values? use Int64 \
+                             (.astype('Int64')), or drop them"
+                        ),
+                        None => {
+                            "; whole numbers? use .astype('int64'); other floats have no stable \
+                                 keys: use .astype(str)"
+                                .into()
+                        }
+                    },
+                    _ => String::new(),
+                };
+                let kind = match (object.getattr("dtype"), other) {
+                    (Ok(dtype), _) => dtype.to_string(),
+                    (_, "f") => "float32".into(),
+                    (_, "d") => "float64".into(),
+                    _ => format!("format {:?}", held.format()),
                 };
                 return refuse(format!(
-                    "an array of format {:?} is not a batch of keys: ints, bytes ('S') and str \
-                     ('U') are{advice}",
-                    held.format()
+                    "an array of {kind} is not a batch of keys: ints, bytes ('S') and str ('U') \
+                     are{advice}"
                 ));
             }
         },

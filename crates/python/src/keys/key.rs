@@ -322,6 +322,9 @@ fn optional<'py>(key: &Bound<'py, PyAny>, name: &str) -> PyResult<Option<Bound<'
 fn unsupported(key: &Bound<'_, PyAny>) -> PyErr {
     let name = key.get_type().fully_qualified_name().map_or("?".into(), |n| n.to_string());
     let advice = match name.as_str() {
+        "float" | "numpy.float64" | "numpy.float32" if key.ne(key).unwrap_or(false) => {
+            "this one is NaN, a missing value? drop those first, or pass None and nulls=\"skip\""
+        }
         "NoneType" => "leave None out, or give it a name of your own, as in \"none\"",
         "float" | "numpy.float64" | "numpy.float32" => "use repr(key), or struct.pack('<d', key)",
         "list" => "use tuple(key); for many keys at once use add_many or contains_many",

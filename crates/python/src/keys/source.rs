@@ -40,7 +40,7 @@ const SAME_IN_DUCKDB: [&str; 12] = [
 
 /// Finds out what a batch is; UnsupportedBatch if it is none.
 pub fn find<'py>(keys: &Bound<'py, PyAny>) -> PyResult<Source<'py>> {
-    refuse_one_key(keys)?;
+    refuse_no_batch(keys)?;
     let only = only_column(keys)?;
     let keys = only.as_ref().unwrap_or(keys);
     let py = keys.py();
@@ -103,7 +103,7 @@ pub fn find<'py>(keys: &Bound<'py, PyAny>) -> PyResult<Source<'py>> {
 /// The keys of a column of Python objects as a list; None if the batch is anything else.
 #[pyfunction]
 pub fn column_objects<'py>(keys: &Bound<'py, PyAny>) -> PyResult<Option<Bound<'py, PyList>>> {
-    refuse_one_key(keys)?;
+    refuse_no_batch(keys)?;
     let only = only_column(keys)?;
     let keys = only.as_ref().unwrap_or(keys);
     let dtype = keys.getattr_opt(intern!(keys.py(), "dtype"))?;
@@ -244,8 +244,9 @@ fn array<'py>(keys: &Bound<'py, PyAny>, held: BufferView) -> PyResult<Source<'py
     }
 }
 
-/// A str or bytes, or what holds bytes, is one key, not a batch of its characters.
-fn refuse_one_key(keys: &Bound<'_, PyAny>) -> PyResult<()> {
+/// A str or bytes, or what holds bytes, is one key, not a batch of its characters; other things have
+/// keys somewhere, and which is not said.
+fn refuse_no_batch(keys: &Bound<'_, PyAny>) -> PyResult<()> {
     let py = keys.py();
     if keys.is_instance_of::<PyString>()
         || keys.is_instance_of::<PyBytes>()
@@ -255,12 +256,16 @@ fn refuse_one_key(keys: &Bound<'_, PyAny>) -> PyResult<()> {
     {
         return Err(one_key(keys)?);
     }
-    if keys.get_type().name()? == "MaskedArray" {
-        let message = "a masked array is not a batch of keys: use .compressed(), which leaves \
-                       masked rows out";
-        return Err(error(py, "UnsupportedBatch", message.into()));
-    }
-    Ok(())
+    let (name, instead) = match &*keys.get_type().name()?.to_string_lossy() {
+        "MaskedArray" => ("masked array", "use .compressed(), which leaves masked rows out"),
+        "LazyFrame" => ("LazyFrame", "pass frame.select(\"column\").collect()"),
+        "DuckDBPyConnection" => {
+            ("DuckDB connection", "pass a relation, connection.sql(\"SELECT column FROM table\")")
+        }
+        _ => return Ok(()),
+    };
+    let message = format!("a {name} is not a batch of keys: {instead}");
+    Err(error(py, "UnsupportedBatch", message))
 }
 
 fn one_key(keys: &Bound<'_, PyAny>) -> PyResult<PyErr> {

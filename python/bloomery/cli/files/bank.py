@@ -7,13 +7,14 @@ us out of it.
 
 import os
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from contextlib import suppress
 from itertools import compress
 from typing import Any, Literal
 
 import typer
 
+from bloomery.cli.files import keys as typed
 from bloomery.cli.files import state
 from bloomery.cli.pump import FirstMatch, Interrupts, LinePump, SignalInterrupt
 from bloomery.cli.terminal import emit, emit_line, say, with_step
@@ -63,16 +64,19 @@ def describe(file: str, user: str | None) -> dict[str, Any]:
             raise _refuse(f"{file} has no user {user!r}") from None
 
 
-def add(file: str, keys: list[str] | None, user: str | None, new: bool) -> int:
+def add(file: str, keys: list[str] | None, user: str | None, new: bool, type: str | None) -> int:
     """Add keys, and print those that were definitely new if they are wanted."""
     whose = _whose(keys, user)
+    parse = typed.parser(type)
     with Interrupts() as interrupts, opened(file, "r+") as bank:
 
-        def take(users: bytes | list[bytes], keys: list[bytes], shown: list[bytes]) -> None:
+        def take(users: bytes | list[bytes], texts: list[bytes], shown: list[bytes]) -> None:
+            keys = [parse(text) for text in texts]
             if new:
                 there = bank.contains_many(users, keys)
                 # Before they are added: one that is kept but never came out would be lost.
-                emit(_text(dict.fromkeys(compress(shown, (not one for one in there)))))
+                fresh = compress(shown, (not one for one in there))
+                emit(typed.join_lines(dict.fromkeys(fresh)))
             bank.add_many(users, keys)
 
         came = f"{file} has what came before"
@@ -91,22 +95,32 @@ def add(file: str, keys: list[str] | None, user: str | None, new: bool) -> int:
 
 
 def contains(
-    file: str, keys: list[str] | None, user: str | None, *, invert: bool, quiet: bool, count: bool
+    file: str,
+    keys: list[str] | None,
+    user: str | None,
+    type: str | None,
+    *,
+    invert: bool,
+    quiet: bool,
+    count: bool,
 ) -> int:
     """Print what is selected; 0 if something was, else 1."""
     whose = _whose(keys, user)
+    read = typed.reader(type)
     selected = 0
     with Interrupts() as interrupts, opened(file, "r") as bank:
 
         def take(users: bytes | list[bytes], keys: list[bytes], shown: list[bytes]) -> None:
             nonlocal selected
-            there = bank.contains_many(users, keys)
-            chosen = list(compress(shown, (bool(one) != invert for one in there)))
+            names = [users] * len(keys) if isinstance(users, bytes) else users
+            pairs = zip(map(typed.forms, names), map(read, keys), strict=True)
+            there = typed.ask_forms(bank.contains_many, list(pairs))
+            chosen = list(compress(shown, (one != invert for one in there)))
             selected += len(chosen)
             if quiet and selected:
                 raise FirstMatch
             if not (quiet or count):
-                emit(_text(chosen))
+                emit(typed.join_lines(chosen))
 
         with suppress(FirstMatch):
             _feed(interrupts, keys, whose, take)
@@ -128,7 +142,7 @@ def remove(
         dropped = bank.drop(os.fsencode(user))
         bank.close()
     if dropped and verbose:
-        emit(_text([os.fsencode(user)]))
+        emit(os.fsencode(user) + b"\n")
     return 0 if dropped else 1
 
 
@@ -149,9 +163,7 @@ def _feed(interrupts: Interrupts, keys: list[str] | None, whose: bytes | None, t
 
     def step(data: memoryview, final: bool) -> int:
         nonlocal before
-        text = bytes(data)
-        end = len(text) if final else text.rfind(b"\n") + 1
-        lines = text[:end].removesuffix(b"\n").split(b"\n")
+        lines, end = typed.split_lines(data, final)
         if whose is not None:
             take(whose, lines, lines)
         else:
@@ -175,10 +187,6 @@ def _take_pairs(lines: list[bytes], before: int, take: Take) -> None:
             f"standard input: line {before + wrong + 1:,} ({lines[wrong][:40]!r}) has no tab,"
             " must be USER<TAB>KEY; with --user NAME every line is a key of that user"
         )
-
-
-def _text(lines: Iterable[bytes]) -> bytes:
-    return b"".join(line + b"\n" for line in lines)
 
 
 def _refuse(reason: str) -> Exception:

@@ -23,6 +23,8 @@ EXAMPLE = (
     "; bloomery build --from urls.parquet --column url --out seen.bloom"
 )
 
+_DATABASE, _TABLES, _RUN = "From a database", "From CSV or Parquet", "The run"
+
 
 def build(
     sources: Annotated[
@@ -30,18 +32,27 @@ def build(
         typer.Option(
             "--from",
             metavar="PLACE",
-            help="postgresql://user@host/database, sqlite:///file.db, or a file: .csv, .parquet,"
-            " else lines; -: standard input. Several files of one kind: say it again.",
+            help="A database (postgresql://user@host/name, sqlite:///file.db), or files: .csv,"
+            " .parquet, else lines; -: standard input. May be repeated.",
         ),
     ],
     out: Annotated[
         str, typer.Option("--out", "-o", metavar="FILE", help="Where to save the filter.")
     ],
     query: Annotated[
-        str | None, typer.Option("--query", metavar="SQL", help="A SELECT that gives the keys.")
+        str | None,
+        typer.Option(
+            "--query",
+            metavar="SQL",
+            help="A SELECT that gives the keys.",
+            rich_help_panel=_DATABASE,
+        ),
     ] = None,
     table: Annotated[
-        str | None, typer.Option("--table", metavar="NAME", help="A table, with --column.")
+        str | None,
+        typer.Option(
+            "--table", metavar="NAME", help="A table, with --column.", rich_help_panel=_DATABASE
+        ),
     ] = None,
     columns: Annotated[
         list[str] | None,
@@ -58,6 +69,7 @@ def build(
             metavar="COLUMN",
             help="Read in this order, so that a build that stopped can go on."
             " Default: the table's primary key.",
+            rich_help_panel=_DATABASE,
         ),
     ] = None,
     password_file: Annotated[
@@ -66,28 +78,53 @@ def build(
             "--password-file",
             metavar="FILE",
             help="Its first line is the password. PGPASSWORD and ~/.pgpass work too.",
+            rich_help_panel=_DATABASE,
         ),
     ] = None,
     type: Annotated[
         Literal["str", "int"] | None,
-        typer.Option("--type", help="CSV: what the keys are, as later questions have them."),
+        typer.Option(
+            "--type",
+            metavar="TYPE",
+            help="CSV: what keys are: str or int.",
+            rich_help_panel=_TABLES,
+        ),
     ] = None,
     header: Annotated[
         bool | None,
-        typer.Option("--header/--no-header", help="CSV: whether the first line has the names."),
+        typer.Option(
+            "--header/--no-header",
+            help="CSV: the first line has the names, or not.",
+            rich_help_panel=_TABLES,
+        ),
     ] = None,
     delimiter: Annotated[
         str | None,
-        typer.Option("--delimiter", metavar="CHAR", help="CSV: what is between two columns."),
+        typer.Option(
+            "--delimiter",
+            metavar="CHAR",
+            help="CSV: what is between two columns.",
+            rich_help_panel=_TABLES,
+        ),
     ] = None,
     format: Annotated[
         Literal["lines", "csv", "parquet"] | None,
-        typer.Option("--format", help="What the files are, where their names do not say it."),
+        typer.Option(
+            "--format",
+            metavar="FORMAT",
+            help="lines, csv or parquet, where names do not say it.",
+            rich_help_panel=_TABLES,
+        ),
     ] = None,
     kind: options.Kind = "bloom",
     capacity: options.Capacity = None,
     estimate: Annotated[
-        bool, typer.Option("--estimate", help="Estimate the capacity; do not count the rows.")
+        bool,
+        typer.Option(
+            "--estimate",
+            help="Estimate the capacity; do not count the rows.",
+            rich_help_panel=options.FILTER,
+        ),
     ] = False,
     error_rate: options.ErrorRate = 0.01,
     layout: options.LayoutOption = None,
@@ -99,19 +136,35 @@ def build(
     grow: options.Grow = None,
     nulls: Annotated[
         Literal["skip", "error"],
-        typer.Option("--nulls", help="Leave a row that is NULL out and count it, or refuse it."),
+        typer.Option(
+            "--nulls",
+            metavar="WHAT",
+            help="skip: leave rows that are NULL out, and count them; error: refuse them.",
+            rich_help_panel=_RUN,
+        ),
     ] = "skip",
     checkpoint: Annotated[
         float,
         typer.Option(
-            "--checkpoint", min=0, metavar="SECONDS", help="How often to keep how far it came."
+            "--checkpoint",
+            min=0,
+            metavar="SECONDS",
+            help="How often to keep how far it came.",
+            rich_help_panel=_RUN,
         ),
     ] = 30.0,
     restart: Annotated[
-        bool, typer.Option("--restart", help="Forget an earlier build that stopped; begin anew.")
+        bool,
+        typer.Option(
+            "--restart",
+            help="Forget an earlier build that stopped; begin anew.",
+            rich_help_panel=_RUN,
+        ),
     ] = False,
-    force: Annotated[bool, typer.Option("--force", "-f", help="Replace FILE.")] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress bar.")] = False,
+    force: options.Force = False,
+    quiet: Annotated[
+        bool, typer.Option("--quiet", "-q", help="No progress bar.", rich_help_panel=_RUN)
+    ] = False,
     json: options.Json = False,
 ) -> int:
     """Make a filter of all keys of a database's query or table, or of files, in constant memory.
@@ -208,6 +261,8 @@ def _resume_hint(rows: Any, out: str, progress: RowProgress) -> Iterator[None]:
 def _report(out: str, built: Any, json: bool) -> int:
     facts = built.filter.info()
     keys = built.rows - built.nulls
+    # So many rows have no more keys than that, whatever the estimate from the bits says.
+    facts["saturated"] &= keys > facts["capacity"]
     rate = facts["estimated_error_rate"]
     if json:
         from json import dumps
@@ -229,3 +284,6 @@ def _report(out: str, built: Any, json: bool) -> int:
         )
         return 1
     return 0
+
+
+COMMANDS = [("build", build, EXAMPLE)]

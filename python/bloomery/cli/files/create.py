@@ -9,6 +9,7 @@ import typer
 
 from bloomery.cli import options
 from bloomery.cli.amounts import show_memory, show_rate
+from bloomery.cli.files import keys as typed
 from bloomery.cli.files import state
 from bloomery.cli.terminal import emit_line, with_step
 from bloomery.filters import COMMON_KINDS, AnyFilter, FilterBank
@@ -37,9 +38,8 @@ def create(
     growth: options.Growth = None,
     grow: options.Grow = None,
     keys_per_filter: options.KeysPerFilter = None,
-    force: Annotated[
-        bool, typer.Option("--force", "-f", help="Replace FILE, and forget the keys in it.")
-    ] = False,
+    type: options.KeyType = None,
+    force: options.Force = False,
 ) -> int:
     """Make an empty filter and save it; a static one is made of the lines of standard input."""
     check_free(file, force)
@@ -57,8 +57,10 @@ def create(
     given = {name: value for name, value in given.items() if value is not None}
     if window == "none":
         given["window"] = None
+    if type is not None and kind != "bloom":
+        raise _refuse("type", f"files of kind {kind} do not keep it: give it to each command")
     made = _make(kind, capacity, common, given)
-    state.save(made, file, "nothing was written")
+    state.save(made, file, "nothing was written", typed.saved_as(type or "str"))
     rate = show_rate(made.error_rate)
     if isinstance(made, FilterBank):
         emit_line(f"{file}: a bank for about {made.keys_per_filter:,} keys a user at {rate}")
@@ -112,3 +114,6 @@ def check_fit(kind: str, make: Any, given: dict[str, Any]) -> None:
 
 def _refuse(name: str, reason: str) -> Exception:
     return typer.BadParameter(reason, param_hint=f"--{name.replace('_', '-')}")
+
+
+COMMANDS = [("create", create, EXAMPLE)]

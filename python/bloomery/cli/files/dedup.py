@@ -21,7 +21,9 @@ from bloomery.cli.files import estimate, state
 from bloomery.cli.progress import LineProgress
 from bloomery.cli.pump import Interrupts, LinePump, SignalInterrupt
 from bloomery.cli.terminal import STDIN, emit, say, with_step
+from bloomery.errors import IncompatibleFilters
 from bloomery.filters import BloomFilter
+from bloomery.filters.files import key_type
 from bloomery.storage.inputs import InputFile
 
 EXAMPLE = "zcat -f logs/* | bloomery dedup > unique.txt; bloomery dedup --filter seen.bloom new.zst"
@@ -91,7 +93,7 @@ def dedup(
             seen = BloomFilter(capacity, DEFAULT_ERROR_RATE if error_rate is None else error_rate)
             if filter is not None:
                 # Saved while empty: a path that cannot be written fails now, not after hours.
-                state.save(seen, filter, "nothing was read")
+                state.save(seen, filter, "nothing was read", "str")
                 stack.enter_context(state.locked(filter))
                 seen = state.load(filter)
         run = _DedupRun(seen, filter, progress, interrupts)
@@ -115,6 +117,7 @@ class _DedupRun:
         self._held = seen.estimated_count if path is not None else 0.0
         shape = (seen.layout, seen.num_bits, seen.num_hashes, seen.lines_per_key)
         self._error = sizing.count_error(*shape, seen.capacity) if path is not None else 0.0
+        self._key_type = key_type(path) if path is not None else None
         self._agree = True  # the filter holds exactly what came out
         self._warned = False
         self._before = 0  # encoded bytes of the sources already done
@@ -173,9 +176,8 @@ class _DedupRun:
         if not self._agree:
             return f"; {self._path} is as it was before, so this run's lines will come out again"
         with self._interrupts.held_off(last=True):
-            state.save(
-                self._seen, self._path, "it is as it was, so this run's lines will come out again"
-            )
+            consequence = "it is as it was, so this run's lines will come out again"
+            state.save(self._seen, self._path, consequence, self._key_type)
         return f"; {self._path} has the lines that came out"
 
 
@@ -218,3 +220,8 @@ def _check_same(
                 f"{path} was made with {has}, not {given}: leave {name} out, or name another file",
                 param_hint=name,
             )
+    if (kind := key_type(path)) not in (None, "str"):
+        raise IncompatibleFilters(f"{path}: its keys are of type {kind}, and lines are text")
+
+
+COMMANDS = [("dedup", dedup, EXAMPLE)]

@@ -8,7 +8,7 @@ from bloomery.cli.files import bank, state
 from bloomery.cli.terminal import emit_line, render
 from bloomery.filters.files import holds_a_bank
 
-INFO_EXAMPLE = "bloomery info seen.bloom --json; bloomery info bank.bloom --user ada"
+EXAMPLE = "bloomery info seen.bloom --json; bloomery info bank.bloom --user ada"
 
 
 def info(file: options.FilterFile, json: options.Json = False, user: options.User = None) -> int:
@@ -51,3 +51,6 @@ def _for_a_person(name: str, value: Any) -> str:
     if isinstance(value, int) and name != "seed":
         return f"{value:,}"
     return f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
+COMMANDS = [("info", info, EXAMPLE)]

@@ -1,22 +1,25 @@
 """`bloomery add`, `contains` and `remove`: keys go in, are asked for, and go out again.
 
-Keys are bytes: an argument as the shell passed it, a line as it is without its line end. Like
-grep, `contains` prints what it selects and says by its exit code whether there was any.
+Keys are bytes: an argument as the shell passed it, a line as it is without its line end; or what
+`--type` or the file makes of them (see keys.py). Like grep, `contains` prints what it selects and
+says by its exit code whether there was any.
 """
 
 import os
-from collections.abc import Callable
-from typing import Annotated
+from collections.abc import Callable, Iterable
+from itertools import compress
+from typing import Annotated, Any
 
 import typer
 
 from bloomery.cli import options
 from bloomery.cli.files import bank, state
+from bloomery.cli.files import keys as typed
 from bloomery.cli.pump import FirstMatch, Interrupts, LinePump, SignalInterrupt
 from bloomery.cli.terminal import emit, emit_line, say, with_step
-from bloomery.errors import FilterFull, IncompatibleFilters, NotEnoughMemory
+from bloomery.errors import BloomeryError, IncompatibleFilters
 from bloomery.filters import COMMON_KINDS, AnyFilter, RemovingFilter
-from bloomery.filters.files import holds_a_bank
+from bloomery.filters.files import holds_a_bank, key_type
 from bloomery.storage.inputs import InputFile
 
 ADD_EXAMPLE = "bloomery add seen.bloom alice bob; bloomery add seen.bloom < urls.txt; "
@@ -28,9 +31,8 @@ CONTAINS_EXAMPLE += "bloomery contains bank.bloom --user ada article-1"
 REMOVE_EXAMPLE = "bloomery remove seen.bloom alice; bloomery remove -v seen.bloom < urls.txt; "
 REMOVE_EXAMPLE += "bloomery remove bank.bloom --user ada --all"
 
-# What is to happen to one key, and to lines of them.
-One = Callable[[bytes], bool]
-Lines = Callable[..., tuple[bytes, int, int, int]]
+# What is to happen to some keys, and to lines of them.
+Many = Callable[[list[Any]], Iterable[bool]]
 
 
 def add(
@@ -39,6 +41,7 @@ def add(
     new: Annotated[
         bool, typer.Option("--new", help="Print the keys that were definitely new.")
     ] = False,
+    type: options.KeyType = None,
     user: options.User = None,
 ) -> int:
     """Add keys to a filter and save it, in one step, at the end (a bank: as they come).
@@ -46,9 +49,9 @@ def add(
     A bank's file is mapped: whoever makes it shorter meanwhile ends the command (SIGBUS).
     """
     if holds_a_bank(file):
-        return bank.add(file, keys, user, new)
+        return bank.add(file, keys, user, new, type)
     bank.refuse_user(file, user)
-    _change(file, keys, new, lambda filter: (filter.add, filter.add_lines))
+    _change(file, keys, new, type, lambda filter: (filter.add_many, filter.add_lines))
     return 0
 
 
@@ -58,6 +61,7 @@ def remove(
     verbose: Annotated[
         bool, typer.Option("--verbose", "-v", help="Print the keys that were removed.")
     ] = False,
+    type: options.KeyType = None,
     user: options.User = None,
     everything: Annotated[
         bool, typer.Option("--all", help="bank: forget the user, with all of its keys.")
@@ -73,28 +77,38 @@ def remove(
     if everything:
         raise typer.BadParameter("it is for files of kind bank, with --user", param_hint="--all")
 
-    def pick(filter: AnyFilter) -> tuple[One, Lines]:
+    def pick(filter: AnyFilter) -> tuple[Many, typed.Lines]:
         if not isinstance(filter, RemovingFilter):
             able = [name for name, one in COMMON_KINDS.items() if issubclass(one, RemovingFilter)]
             raise IncompatibleFilters(
                 f"{file}: no key can be removed from a {filter.kind} filter; "
                 f"filters of kind {', '.join(able)} can do that"
             )
-        return filter.discard, filter.remove_lines
+        return filter.remove_many, filter.remove_lines
 
-    return 0 if _change(file, keys, verbose, pick) else 1
+    return 0 if _change(file, keys, verbose, type, pick) else 1
 
 
 def _change(
     file: str,
     keys: list[str] | None,
     show: bool,
-    pick: Callable[[AnyFilter], tuple[One, Lines]],
+    type: str | None,
+    pick: Callable[[AnyFilter], tuple[Many, typed.Lines]],
 ) -> int:
     """Change the filter by each key, print those that changed it, and save; how many did."""
     with Interrupts() as interrupts, state.locked(file):
         filter = state.load_any(file)
-        one, lines_of = pick(filter)
+        many, lines_of = pick(filter)
+        said = key_type(file)
+        kind = typed.resolve(file, type) or "str"
+        parse = typed.parser(kind)
+
+        def change(texts: list[bytes]) -> Iterable[bool]:
+            return many([parse(text) for text in texts])
+
+        if not typed.is_text(kind):
+            lines_of = typed.by_batch(change)
         changed = 0
         recorded = True  # what was printed and what was changed are the same set
 
@@ -110,14 +124,17 @@ def _change(
 
         def keep(consequence: str) -> None:
             with interrupts.held_off(last=True):
-                state.save(filter, file, consequence)
+                # Keys of two types: the file says of neither that all are like it.
+                all_alike = said == typed.saved_as(kind)
+                state.save(filter, file, consequence, said if all_alike else None)
 
         try:
             if keys:
-                chosen = [key for key in map(os.fsencode, keys) if one(key)]
+                given = [os.fsencode(key) for key in keys]
+                chosen = list(compress(given, change(given)))
                 changed = len(chosen)
                 if show:
-                    emit(b"".join(key + b"\n" for key in chosen))
+                    emit(typed.join_lines(chosen))
             else:
                 with InputFile("-") as source:
                     LinePump(interrupts).run(source, take)
@@ -131,7 +148,7 @@ def _change(
         except BrokenPipeError:
             say(f"the reader of the output went away; {file} is unchanged")
             raise
-        except (OSError, FilterFull, NotEnoughMemory) as failure:
+        except (OSError, BloomeryError) as failure:
             raise with_step(failure, f"{file} is unchanged") from None
         keep(f"{file} is unchanged")
     return changed
@@ -149,6 +166,7 @@ def contains(
     count: Annotated[
         bool, typer.Option("--count", "-c", help="Print only how many were selected.")
     ] = False,
+    type: options.KeyType = None,
     user: options.User = None,
 ) -> int:
     """Print the keys that may have been added (or, with -v, those that definitely were not).
@@ -157,14 +175,23 @@ def contains(
     whoever makes it shorter meanwhile ends the command (SIGBUS).
     """
     if holds_a_bank(file):
-        return bank.contains(file, keys, user, invert=invert, quiet=quiet, count=count)
+        return bank.contains(file, keys, user, type, invert=invert, quiet=quiet, count=count)
     bank.refuse_user(file, user)
     filter = state.load_any(file, mmap=True)
+    kind = typed.resolve(file, type)
+    read = typed.reader(kind)
     selected = 0
+
+    def select(texts: list[bytes]) -> list[bool]:
+        there = typed.ask_forms(filter.contains_many, [[read(text)] for text in texts])
+        return [one != invert for one in there]
 
     def ask(data: memoryview, final: bool) -> int:
         nonlocal selected
-        lines, consumed, _, matched = filter.contains_lines(data, final=final, invert=invert)
+        if typed.are_text(kind, data):
+            lines, consumed, _, matched = filter.contains_lines(data, final=final, invert=invert)
+        else:
+            lines, consumed, _, matched = typed.by_batch(select)(data, final=final)
         selected += matched
         if quiet and selected:
             raise FirstMatch
@@ -173,10 +200,11 @@ def contains(
         return consumed
 
     if keys:
-        chosen = [key for key in map(os.fsencode, keys) if (key in filter) != invert]
+        given = [os.fsencode(key) for key in keys]
+        chosen = list(compress(given, select(given)))
         selected = len(chosen)
         if not (quiet or count):
-            emit(b"".join(key + b"\n" for key in chosen))
+            emit(typed.join_lines(chosen))
     else:
         try:
             with Interrupts() as interrupts, InputFile("-") as source:
@@ -186,3 +214,10 @@ def contains(
     if count and not quiet:
         emit_line(str(selected))
     return 0 if selected else 1
+
+
+COMMANDS = [
+    ("add", add, ADD_EXAMPLE),
+    ("contains", contains, CONTAINS_EXAMPLE),
+    ("remove", remove, REMOVE_EXAMPLE),
+]

@@ -14,7 +14,7 @@ from typing import Any
 
 from bloomery import errors
 from bloomery.cli.terminal import say, with_step
-from bloomery.filters import AnyFilter, BloomFilter, FilterBank, RotatingBloomFilter
+from bloomery.filters import AnyFilter, BloomFilter, FilterBank, RotatingBloomFilter, files
 from bloomery.filters.files import open as open_filter
 
 # Where locks do not exist (some network file systems) the file can still be used.
@@ -48,7 +48,9 @@ def load_any(path: str, *, mmap: bool = False) -> AnyFilter:
 def describe(path: str) -> dict[str, Any]:
     """All that is known about a filter."""
     with _create_hint(path):
-        return open_filter(path, mmap=True).info()
+        facts = open_filter(path, mmap=True).info()
+        del facts["read_only"]  # of how it was opened here, not of the file
+        return {**facts, "key_type": files.key_type(path)}
 
 
 @contextmanager
@@ -103,10 +105,15 @@ def _lock(path: str) -> int | None:
         os.close(fd)
 
 
-def save(filter: AnyFilter | FilterBank, path: str, consequence: str) -> None:
+def save(
+    filter: AnyFilter | FilterBank, path: str, consequence: str, key_type: str | None = None
+) -> None:
     """Save in one step; if that fails the old file stands, and the message says what follows."""
     try:
-        filter.save(path)
+        if isinstance(filter, FilterBank):
+            filter.save(path)
+        else:
+            files.save(filter, path, key_type)
     except OSError as failure:
         # The library may name the temporary file beside it; the person named this one.
         named = OSError(failure.errno, failure.strerror or str(failure), path)

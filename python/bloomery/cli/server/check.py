@@ -42,6 +42,7 @@ def _facts(found: "Configuration") -> dict[str, object]:
             for name in settings.names()
         },
         "sources": {name: source.as_dict() for name, source in found.sources.items()},
+        "filters": found.declared(),
     }
 
 
@@ -62,4 +63,7 @@ def _table(found: "Configuration") -> object:
         told = source.as_dict()
         where = f"{told['url']}, {told['table'] or 'query'}, cache {told['cache']}"
         table.add_row(f"sources.{name}", Text(where), Text(str(found.file)))
+    for name, parameters in found.declared().items():
+        what = ", ".join(f"{field} {value}" for field, value in parameters.items())
+        table.add_row(Text(f"filters.{name}"), Text(what), Text(str(found.file)))
     return table

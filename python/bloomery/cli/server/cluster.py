@@ -6,8 +6,7 @@ import typer
 
 from bloomery.cli import terminal
 
-EXAMPLE = "bloomery cluster up --nodes 3"
-UP_EXAMPLE = (
+EXAMPLE = (
     "bloomery cluster up --nodes 3; "
     "bloomery cluster up --nodes 5 --data ./cluster --resp-port 0 --http-port 0; "
     "bloomery cluster up --store redis://10.0.0.5:6379 --set store-consistency=shared; "
@@ -50,9 +49,7 @@ def up(
     ] = None,
     set_: Annotated[
         list[str] | None,
-        typer.Option(
-            "--set", metavar="NAME=VALUE", help="Any setting of the nodes (docs/nodes.md)."
-        ),
+        typer.Option("--set", metavar="NAME=VALUE", help="Any setting of the nodes."),
     ] = None,
 ) -> int:
     """Start Redis, nodes that share it, and HAProxy in front, on this machine; Ctrl-C stops all."""
@@ -64,4 +61,4 @@ def up(
         return cluster.run()
 
 
-COMMANDS = [("up", up, UP_EXAMPLE)]
+COMMANDS = [("up", up, EXAMPLE)]

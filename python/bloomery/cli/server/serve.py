@@ -20,7 +20,7 @@ def serve(
         str | None,
         typer.Option(
             metavar="FILE",
-            help="Settings in TOML (docs/configuration.md), weaker than the environment "
+            help="Settings in TOML, weaker than the environment "
             "(BLOOMERY_…) and flags. Also BLOOMERY_CONFIG.",
         ),
     ] = None,
@@ -66,7 +66,7 @@ def serve(
         typer.Option(
             metavar="URL",
             help="Be a node: the filters are in this Redis (redis://host:6379), and any number of "
-            "nodes share them (docs/nodes.md). Better BLOOMERY_STORE: others see flags.",
+            "nodes share them. Better BLOOMERY_STORE: others see flags.",
         ),
     ] = None,
     fsync: Annotated[
@@ -92,7 +92,9 @@ def serve(
     ] = None,
     set_: Annotated[
         list[str] | None,
-        typer.Option("--set", metavar="NAME=VALUE", help="Any setting (docs/service.md)."),
+        typer.Option(
+            "--set", metavar="NAME=VALUE", help="Any setting: `bloomery serve --check` lists them."
+        ),
     ] = None,
     accept_loss: Annotated[
         bool,
@@ -137,7 +139,11 @@ def serve(
     for pair in set_ or []:
         name, _, text = pair.partition("=")
         given.append(configuration.RawSetting(name, text, f"--set {name}"))
-    found = configuration.read(given, file=config)
+
+    def read() -> configuration.Configuration:
+        return configuration.read(given, file=config)
+
+    found = read()
     found.problems += [
         f"--set {pair}: must be NAME=VALUE: --set maxmemory=4gb, say"
         for pair in set_ or []
@@ -156,7 +162,14 @@ def serve(
     logs.set_up(settings.log_format, settings.log_level)
     for secret in found.secrets():
         logs.hide(secret)
-    server = Server(settings, accept_loss=accept_loss, config=found.file, sources=found.sources)
+    server = Server(
+        settings,
+        accept_loss=accept_loss,
+        config=found.file,
+        sources=found.sources,
+        filters=found.filters,
+        read=read,
+    )
     for warning in found.warnings:
         server.say(warning, level="warning")
     return _run(server.run())
@@ -170,3 +183,6 @@ def _run(main: Coroutine[Any, Any, int]) -> int:
     except ModuleNotFoundError:  # there is none for Windows
         return asyncio.run(main)
     return uvloop.run(main)
+
+
+COMMANDS = [("serve", serve, EXAMPLE)]

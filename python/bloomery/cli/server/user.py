@@ -16,9 +16,6 @@ from bloomery.errors import InvalidParameter
 if TYPE_CHECKING:
     from bloomery.service.access.users import Account, Users
 
-EXAMPLE = (
-    "bloomery user add ann --role admin; bloomery user add crawler --role write --filters 'crawl:*'"
-)
 ADD_EXAMPLE = (
     "bloomery user add ann --role admin; "
     "bloomery user add crawler --role write --filters 'crawl:*' --no-password"
@@ -292,5 +289,16 @@ def _password(from_stdin: bool) -> str:
             "there is no terminal to ask for the password: give --password-stdin, or --no-password "
             "for a user who logs in by tokens only"
         )
-    asked: str = typer.prompt("Password", hide_input=True, confirmation_prompt=True, err=True)
-    return asked
+    from getpass import getpass
+
+    try:
+        while True:
+            asked = getpass("Password: ")
+            if asked == getpass("Repeat it: "):
+                return asked
+            terminal.note("these two are not the same")
+    except (EOFError, KeyboardInterrupt) as stop:  # Ctrl-D, Ctrl-C
+        terminal.note("")  # the prompt's line is not ended
+        if isinstance(stop, EOFError):
+            raise InvalidParameter("no password was given: nothing has changed") from None
+        raise

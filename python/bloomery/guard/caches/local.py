@@ -10,8 +10,9 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
+from bloomery import extras
 from bloomery.boottime import boottime
-from bloomery.errors import InvalidParameter, MissingExtra
+from bloomery.errors import InvalidParameter
 
 if TYPE_CHECKING:
     from cachetools import TLRUCache
@@ -34,12 +35,8 @@ class LocalCache:
     blocking = False  # an event loop need not send a thread
 
     def __init__(self, capacity: int = 10_000) -> None:
-        try:
+        with extras.needed("cachetools", "a LocalCache"):
             from cachetools import TLRUCache
-        except ImportError:
-            raise MissingExtra(
-                "a LocalCache needs cachetools: pip install 'bloomery[guard]'"
-            ) from None
         if type(capacity) is not int or not 1 <= capacity <= _MOST:
             raise InvalidParameter(f"capacity is {capacity!r}, must be an int from 1 to {_MOST:,}")
         self.capacity = capacity

@@ -46,7 +46,7 @@ class Plans(NamedTuple):
 
 def plan_backends(
     capacity: int,
-    error_rate: float,
+    error_rate: float | str,
     layout: Layout,
     hasher: Hasher,
     seed: int,

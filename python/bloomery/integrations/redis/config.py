@@ -199,7 +199,7 @@ def _wrong(name: str, why: str) -> CorruptData:
 
 def planned(
     capacity: int,
-    error_rate: float,
+    error_rate: float | str,
     layout: Layout,
     hasher: Hasher,
     seed: int,

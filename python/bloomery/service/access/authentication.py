@@ -18,10 +18,11 @@ import secrets
 import threading
 import time
 from collections import OrderedDict
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import NoReturn, Protocol
+from typing import NoReturn
 
 from bloomery import errors
 from bloomery.service.access import throttle, users
@@ -51,18 +52,13 @@ class Login:
         return self.expires is not None and time.time() >= self.expires
 
 
-class Note(Protocol):
-    """A function that writes a line to the audit log (`Audit.note`)."""
-
-    def __call__(
-        self, user: str | None, address: str, door: str, operation: str, outcome: str
-    ) -> None: ...
-
-
 class Access:
     """The users of a server, as of a second ago at most."""
 
-    def __init__(self, data: Path, say: Say, note: Note) -> None:
+    def __init__(
+        self, data: Path, say: Say, note: Callable[[str | None, str, str, str, str], None]
+    ) -> None:
+        """`note` writes to the audit log, as `Audit.note` does."""
         self._data, self._say, self._audit = data, say, note
         self._throttle = throttle.LoginThrottle()
         self._threads = ThreadPoolExecutor(_THREADS, "bloomery-login", _be_modest)
@@ -226,6 +222,7 @@ class Access:
             return False
         self._stamp = stamp
         self._take(found)
+        self._say(f"the users were read again: there are {len(found)}")
         return True
 
     def _look(self) -> tuple[int, int, int] | None:

@@ -17,7 +17,7 @@ import re
 import secrets
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -217,21 +217,6 @@ def _account(fields: dict[str, Any]) -> Account:
     return account
 
 
-def _fields(account: Account) -> dict[str, Any]:
-    return {
-        "name": account.name,
-        "role": account.role.name.lower(),
-        "patterns": list(account.patterns),
-        "password": account.password,
-        "tokens": [
-            {"id": t.id, "label": t.label, "created": t.created, "expires": t.expires}
-            | {"digest": t.digest}
-            for t in account.tokens
-        ],
-        "disabled": account.disabled,
-    }
-
-
 @contextlib.contextmanager
 def changing(data: str | os.PathLike[str]) -> Iterator[Users]:
     """Read the users, to be changed; written again when all went well. Others wait meanwhile."""
@@ -243,7 +228,8 @@ def changing(data: str | os.PathLike[str]) -> Iterator[Users]:
         yield users
         if users == before:
             return
-        content = {"version": _VERSION, "users": [_fields(one) for one in users.values()]}
+        rows = [asdict(one) | {"role": one.role.name.lower()} for one in users.values()]
+        content = {"version": _VERSION, "users": rows}
         with files.replacing(users_file(data), mode=0o600) as file:
             own(file.fileno(), data)
             file.write(json.dumps(content, indent=1).encode() + b"\n")

@@ -15,15 +15,18 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from bloomery import errors
-from bloomery.service.config import sources
-from bloomery.service.config.settings import Settings, find, like, plain, secret_in_file
+from bloomery.names import printable, typed
+from bloomery.service.config import filters, sources
+from bloomery.service.config.credentials import FieldError
+from bloomery.service.config.settings import HIDDEN, Settings, find, like, plain, secret_in_file
+from bloomery.storage import files
 
 if sys.version_info >= (3, 11):
     import tomllib
 else:
     import tomli as tomllib
 
-__all__ = ["FILE_VARIABLE", "Configuration", "RawSetting", "read"]
+__all__ = ["FILE_VARIABLE", "Configuration", "RawSetting", "read", "rewrite"]
 
 PREFIX = "BLOOMERY_"
 FILE_VARIABLE = "BLOOMERY_CONFIG"
@@ -52,6 +55,7 @@ class Configuration:
     settings: Settings = field(default_factory=Settings)
     file: Path | None = None
     sources: dict[str, sources.SourceSettings] = field(default_factory=dict)
+    filters: dict[bytes, dict[str, Any]] = field(default_factory=dict)  # parameters, by name
     origins: dict[str, str] = field(default_factory=dict)
     problems: list[str] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
@@ -70,6 +74,15 @@ class Configuration:
         """Return the values that nobody is to see."""
         own = self.settings.secrets()
         return own + [secret for one in self.sources.values() for secret in one.secrets()]
+
+    def declared(self) -> dict[str, dict[str, Any]]:
+        """Return the parameters of each filter, but for seeds, which may be secrets."""
+        return {
+            printable(name): {
+                field: HIDDEN if field == "seed" else value for field, value in parameters.items()
+            }
+            for name, parameters in self.filters.items()
+        }
 
     def take(self, given: RawSetting) -> None:
         """Set one, or note why not."""
@@ -100,6 +113,12 @@ class Configuration:
         """Note what is wrong together; make the data folder's path whole."""
         for name, why in self.settings.conflicts():
             self.problems.append(f"{self.origin(name)}: {why}")
+        for filter_name, parameters in self.filters.items() if self.settings.store else ():
+            if parameters.get("kind", "bloom") != "bloom" or parameters.get("on_full") == "grow":
+                self.problems.append(
+                    f"{self.file}: filters.{printable(filter_name)[:60]}: with a store a filter is "
+                    "of kind bloom and keeps its size: leave kind out, and on_full too"
+                )
         self.settings.data = os.path.abspath(self.settings.data)
 
 
@@ -153,10 +172,12 @@ def _of_file(found: Configuration, around: Mapping[str, str]) -> Iterator[RawSet
         place = f"{path}:{_line(text, name)}"
         if name == "sources" and isinstance(value, dict):
             _take_sources(found, text, value, around)
+        elif name == "filters" and isinstance(value, dict):
+            continue  # behind the sources that they name
         elif isinstance(value, dict):
             found.problems.append(
-                f"{place}: {_brief(name)} is a section, must be a setting: all but sources are on "
-                f"the top level{like(name)}"
+                f"{place}: {_brief(name)} is a section, must be a setting: all but sources and "
+                f"filters are on the top level{like(name)}"
             )
         elif not isinstance(value, (str, int, float)):
             found.problems.append(
@@ -168,6 +189,8 @@ def _of_file(found: Configuration, around: Mapping[str, str]) -> Iterator[RawSet
         else:
             yield RawSetting(name, _text(path, plain(name), value), place)
         seen.add(plain(name))
+    if isinstance(declared := table.get("filters"), dict):
+        _take_filters(found, text, declared)
 
 
 def _take_sources(
@@ -178,11 +201,24 @@ def _take_sources(
         made, wrong = sources.read(name, given, found.file.parent, around)
         if made is not None:
             found.sources[name] = made
-        start = _line(text, f"sources.{name}")
-        below = "\n".join(text.split("\n")[start:])
-        for problem in wrong:
-            line = start + (_line(below, problem.name) if problem.name else 0)
-            found.problems.append(f"{found.file}:{line}: sources.{name[:60]}: {problem}")
+        _note(found, text, f"sources.{name}", wrong)
+
+
+def _take_filters(found: Configuration, text: str, sections: Mapping[str, Any]) -> None:
+    for name, given in sections.items():
+        parameters, wrong = filters.read(name, given, found.sources)
+        if not wrong:
+            found.filters[typed(name)] = parameters
+        _note(found, text, f"filters.{name}", wrong)
+
+
+def _note(found: Configuration, text: str, section: str, wrong: Iterable[FieldError]) -> None:
+    """Note what is wrong in a section, each with its line."""
+    start = _line(text, section)
+    below = "\n".join(text.split("\n")[start:])
+    for problem in wrong:
+        line = start + (_line(below, problem.name) if problem.name else 0)
+        found.problems.append(f"{found.file}:{line}: {section[:70]}: {problem}")
 
 
 def _content(path: Path, most: int) -> str:
@@ -209,15 +245,29 @@ def _text(path: Path, name: str, value: str | int | float) -> str:
 
 
 def _line(text: str, name: str) -> int:
-    """Return the line where a name of the top level is set."""
-    part = re.escape(name).replace(r"\-", "[-_]")
-    found = re.search(rf"^[ \t\[]*[\"']?{part}[\"']?[ \t]*[\].=]", text, re.M)
+    """Return the line where a name of the top level is set, or a section (a.b) begins."""
+    parts = (re.escape(part).replace(r"\-", "[-_]") for part in name.split(".", 1))
+    dotted = r"[ \t]*\.[ \t]*".join(rf"[\"']?{part}[\"']?" for part in parts)
+    found = re.search(rf"^[ \t\[]*{dotted}[ \t]*[\].=]", text, re.M)
     return text.count("\n", 0, found.start()) + 1 if found else 1
 
 
 def _brief(value: Any) -> str:
     shown = repr(value)
     return shown if len(shown) <= 60 else f"{shown[:57]}..."
+
+
+def rewrite(path: Path, changed: Mapping[str, str | int | float]) -> None:
+    """Write settings into a configuration file, which keeps all else that it has: comments, order,
+    sections. It is replaced whole or not at all."""
+    import tomlkit  # not at every start
+
+    document = tomlkit.parse(_content(path, _MOST_FILE_BYTES))
+    written = {plain(name): name for name in document}
+    for name, value in changed.items():
+        document[written.get(name, name)] = value
+    with files.replacing(path) as file:
+        file.write(tomlkit.dumps(document).encode())
 
 
 # The environment.

@@ -23,12 +23,15 @@ def _set(
     check: Callable[[str], Any],
     live: bool = True,
     *,
+    reloads: bool = False,
     secret: bool = False,
     path: bool = False,
 ) -> Any:
-    """`secret`: shown to nobody, and may be given as NAME-file, a file that has it. `path`: in a
-    configuration file it is relative to that file's folder."""
+    """`live`: CONFIG SET changes it. `reloads`: SIGHUP does, from what the operator wrote, also if
+    no client may. `secret`: shown to nobody, and may be given as NAME-file, a file that has it.
+    `path`: in a configuration file it is relative to that file's folder."""
     metadata = {"check": check, "live": live, "secret": secret, "path": path}
+    metadata["reloads"] = live or reloads
     return field(default=default, metadata=metadata, repr=not secret)
 
 
@@ -104,8 +107,9 @@ class Settings:
     sample_keep_minutes: int = _set(86400, values.keep)
     sample_keep_hours: int = _set(90 * 86400, values.keep)
     metrics_filters: int = _set(1000, values.between(0, 1_000_000))  # shown one by one
-    webhook_url: str = _set("", values.url, live=False, secret=True)  # it may have a token in it
-    webhook_secret: str = _set("", values.secret, live=False, secret=True)
+    # It may have a token in it.
+    webhook_url: str = _set("", values.url, live=False, reloads=True, secret=True)
+    webhook_secret: str = _set("", values.secret, live=False, reloads=True, secret=True)
 
     def names(self) -> list[str]:
         """Return the names as CONFIG has them."""
@@ -125,7 +129,8 @@ class Settings:
         """Set a value from its text; InvalidParameter says what is right."""
         item = find(name)
         if running and not item.metadata["live"]:
-            raise errors.InvalidParameter(f"{name} can only be set when the server starts")
+            when = "in the configuration" if item.metadata["reloads"] else "when the server starts"
+            raise errors.InvalidParameter(f"{name} can only be set {when}")
         check = item.metadata["check"]
         try:
             value = check(text)

@@ -23,7 +23,7 @@ from bloomery.service.durability import snapshots
 from bloomery.service.durability.snapshots import Manifest, ManifestEntry
 from bloomery.storage import files
 
-__all__ = ["RedundantFiles", "copy", "verify"]
+__all__ = ["RedundantFiles", "copy", "link", "read", "verify"]
 
 # Files up to SMALL are read whole for every snapshot; of the larger ones those that were not for
 # the longest time, as long as they are not more than this together (but at least one).
@@ -51,17 +51,23 @@ def _read(path: Path, saved: ManifestEntry, target: BinaryIO | None) -> None:
         with path.open("rb") as file:
             if hasattr(os, "posix_fadvise"):  # from the disk, not what the kernel remembers of it
                 os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
-            head = b"" if saved.partial else file.read(files.HEADER_BYTES)
-            found, nbytes = 0, len(head)
-            if target is not None:
-                target.write(head)
-            for part in snapshots.read_chunks(file):
-                found = zlib.crc32(part, found) if saved.partial else _native.checksum(part, found)
-                nbytes += len(part)
-                if target is not None:
-                    target.write(part)
+            read(file, saved, target, path)
     except FileNotFoundError:
         raise errors.CorruptData(f"{path}: missing") from None
+
+
+def read(file: BinaryIO, saved: ManifestEntry, target: BinaryIO | None, path: Path) -> None:
+    """Read a filter's file whole, and write it to `target` if there is one. CorruptData, which
+    names `path`, unless it is as it was saved."""
+    head = b"" if saved.partial else file.read(files.HEADER_BYTES)
+    found, nbytes = 0, len(head)
+    if target is not None:
+        target.write(head)
+    for part in snapshots.read_chunks(file):
+        found = zlib.crc32(part, found) if saved.partial else _native.checksum(part, found)
+        nbytes += len(part)
+        if target is not None:
+            target.write(part)
     if head:
         try:
             _native.read_header(head, None)  # it has a checksum of its own
@@ -148,7 +154,7 @@ class RedundantFiles:
         else:
             if own in self._due and not self._is_whole(own, saved):
                 self._mend(own, spare, saved)
-            _link(spare, saved, target)
+            link(spare, saved, target)
             times = (now if spare in self._due else times[1], now if own in self._due else times[0])
         self.verified[saved.file] = list(times)
 
@@ -200,7 +206,8 @@ def _seems_whole(path: Path, saved: ManifestEntry) -> bool:
     return True
 
 
-def _link(source: Path, saved: ManifestEntry, target: Path) -> None:
+def link(source: Path, saved: ManifestEntry, target: Path) -> None:
+    """Give a file another name, or make a copy of it where there are no hard links."""
     try:
         os.link(source, target)
     except OSError:  # no hard links here

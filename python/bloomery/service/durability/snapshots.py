@@ -100,7 +100,18 @@ class Manifest:
         """Read a manifest; CorruptData if it is not as it was written."""
         path = folder_of(data, number) / MANIFEST
         try:
-            found = json.loads(path.read_bytes())
+            found = cls.parse(path.read_bytes(), path)
+        except FileNotFoundError:
+            raise errors.CorruptData(f"{path}: missing") from None
+        if found.number != number:
+            raise errors.CorruptData(f"{path}: that of snapshot {found.number}")
+        return found
+
+    @classmethod
+    def parse(cls, raw: bytes, path: Path) -> Manifest:
+        """Read the bytes of a manifest, which are from `path`; CorruptData as `read`."""
+        try:
+            found = json.loads(raw)
             body = found["manifest"]
             if found["checksum"] != manifest_sum(body):
                 raise errors.CorruptData(f"{path}: damaged: its checksum does not hold")
@@ -109,8 +120,6 @@ class Manifest:
                     f"{path}: version {body['format']}, and this bloomery knows {_FORMAT}: start "
                     "the newer bloomery that wrote it"
                 )
-            if body["number"] != number:
-                raise errors.CorruptData(f"{path}: that of snapshot {body['number']}")
             entries = [ManifestEntry(**one) for one in body["entries"]]
             for one in entries:
                 known = one.partial or "kind" in one.settings
@@ -118,8 +127,6 @@ class Manifest:
                     raise errors.CorruptData(f"{path}: damaged: {one.file!a} is no file of it")
             known = body.get("verified", {})
             return cls(body["number"], body["seq"], body["next_id"], body["now"], entries, known)
-        except FileNotFoundError:
-            raise errors.CorruptData(f"{path}: missing") from None
         except (KeyError, TypeError, ValueError) as problem:
             if isinstance(problem, errors.BloomeryError):
                 raise

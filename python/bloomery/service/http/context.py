@@ -14,6 +14,7 @@ from bloomery.service.access.permissions import User
 from bloomery.service.background import Background
 from bloomery.service.commands import Commands
 from bloomery.service.config.settings import Settings
+from bloomery.service.durability.backup import Backups
 from bloomery.service.durability.schedule import SnapshotSchedule
 from bloomery.service.engine import Engine
 from bloomery.service.group_commit import GroupCommit
@@ -40,6 +41,7 @@ class HttpContext:
     group_commit: GroupCommit
     background: Background
     snapshots: SnapshotSchedule
+    backups: Backups
     rebuilds: Rebuilds
     sampler: Sampler
     alerts: Alerts

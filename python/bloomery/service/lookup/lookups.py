@@ -59,8 +59,10 @@ class Lookups:
         self.engine = engine
         self.settings = settings
         self.waiting = 0  # look-ups under way
-        data = Path(settings.data)
-        self.sources = {name: LookupSource(one, data) for name, one in (sources or {}).items()}
+        self._data = Path(settings.data)
+        self.sources: dict[str, LookupSource] = {}
+        self.sources = self.prepare(sources or {})
+        self._retiring: dict[LookupSource, asyncio.Task[None]] = {}
         self._bound: OrderedDict[int, _Bound] = OrderedDict()  # those asked last at the end
         self._watching: asyncio.Task[None] | None = None
         engine.on_drop.subscribe(lambda entry: self._bound.pop(entry.id, None))
@@ -70,6 +72,9 @@ class Lookups:
         for source in self.sources.values():
             await source.start()
         self._watching = asyncio.create_task(self._watch())
+        self._warn(say)
+
+    def _warn(self, say: Say) -> None:
         filters = self.engine.state.filters.values()
         named = Counter(entry.settings.get("source") for entry in filters)
         for name in named.keys() - {None, *self.sources}:
@@ -87,10 +92,50 @@ class Lookups:
         """Close the sources."""
         if self._watching is not None:
             self._watching.cancel()
-        stopping = [source.stop() for source in self.sources.values()]
+        for task in self._retiring.values():
+            task.cancel()
+        stopping = [source.stop() for source in (*self.sources.values(), *self._retiring)]
         with contextlib.suppress(asyncio.TimeoutError):
             together = asyncio.gather(*stopping, return_exceptions=True)
             await asyncio.wait_for(together, _STOP_SECONDS)
+
+    # Other sources.
+
+    def prepare(self, sources: Mapping[str, SourceSettings]) -> dict[str, LookupSource]:
+        """The sources of a configuration: those that are open already and the same, and new ones.
+        Raises if one cannot be; nothing is changed yet."""
+        found = {}
+        for name, settings in sources.items():
+            known = self.sources.get(name)
+            same = known is not None and known.settings == settings
+            found[name] = known if known and same else LookupSource(settings, self._data)
+        return found
+
+    async def exchange(self, sources: dict[str, LookupSource], say: Say) -> list[str]:
+        """Go by these sources from now on, which `prepare` has made; what changed. Those that were
+        there before are closed when their questions have been answered."""
+        before, self.sources = self.sources, sources
+        changed = []
+        for name in sorted(before.keys() | sources.keys()):
+            old, new = before.get(name), sources.get(name)
+            if old is new:
+                continue
+            what = "was removed" if new is None else "is new" if old is None else "is another"
+            changed.append(f"the source {name} {what}")
+            for number in [n for n, bound in self._bound.items() if bound.source == name]:
+                del self._bound[number]
+            if new is not None:
+                await new.start()
+            if old is not None:
+                self._retiring[old] = asyncio.create_task(self._retire(old))
+        if changed:
+            self._warn(say)
+        return changed
+
+    async def _retire(self, source: LookupSource) -> None:
+        await asyncio.sleep(source.settings.timeout)  # no question takes longer
+        await source.stop()
+        del self._retiring[source]
 
     # Binding.
 

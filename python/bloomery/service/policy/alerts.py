@@ -23,6 +23,7 @@ KINDS = {
     "full-soon": ("warning", "at this rate a filter is full within `warn_within`"),
     "error-rate": ("error", "a filter errs more often than it was made for, as was measured"),
     "rotated": ("info", "a filter with on_full=rotate began a new generation (told, never active)"),
+    "filter-differs": ("warning", "a filter of the configuration is otherwise, or is not there"),
     "data-damaged": ("error", "damaged files of the data folder were set aside, and still are"),
     "log-unavailable": ("error", "the log cannot be written: writes are refused"),
     "store-unavailable": ("error", "the Redis of a node does not answer"),
@@ -66,23 +67,26 @@ class Alerts:
     """The alerts of a server."""
 
     def __init__(self, say: Say, now: Callable[[], float] = time.time) -> None:
-        # By kind and filter, source or folder; 0: the server itself.
-        self.active: dict[tuple[str, int | str], Alert] = {}
+        # By kind and filter (its number, or its name), source or folder; 0: the server itself.
+        self.active: dict[tuple[str, int | str | bytes], Alert] = {}
         self.counts: Counter[str] = Counter()  # how often each kind began
         self.on_alert: Event[[dict[str, Any]]] = Event()  # each that is told, ready for JSON
         self._say = say
         self._now = now
         # When an event was last published, the oldest first.
-        self._last_events: OrderedDict[tuple[str, int | str], float] = OrderedDict()
+        self._last_events: OrderedDict[tuple[str, int | str | bytes], float] = OrderedDict()
 
-    def begin(self, kind: str, text: str, entry: Entry | None = None, **fields: Any) -> None:
-        """Raise an alert, unless it is active already."""
+    def begin(
+        self, kind: str, text: str, entry: Entry | bytes | None = None, **fields: Any
+    ) -> None:
+        """Raise an alert, unless it is active already. `entry`: the filter that it is about, or
+        the name of one that may not be there."""
         key = _key(kind, entry, fields)
         if key not in self.active:
             self.active[key] = alert = self._new(kind, text, entry, fields)
             self._publish(alert, "raised")
 
-    def end(self, kind: str, text: str, entry: Entry | None = None, **fields: Any) -> bool:
+    def end(self, kind: str, text: str, entry: Entry | bytes | None = None, **fields: Any) -> bool:
         """End an alert; return whether it was active."""
         before = self.active.pop(_key(kind, entry, fields), None)
         if before is not None:
@@ -90,7 +94,9 @@ class Alerts:
             self._publish(over, "cleared")
         return before is not None
 
-    def event(self, kind: str, text: str, entry: Entry | None = None, **fields: Any) -> None:
+    def event(
+        self, kind: str, text: str, entry: Entry | bytes | None = None, **fields: Any
+    ) -> None:
         """Publish something that happened once, unless the same was published a moment ago."""
         key, now = _key(kind, entry, fields), time.monotonic()
         self.counts[kind] += 1
@@ -105,8 +111,10 @@ class Alerts:
         for kind in KINDS:
             self.active.pop((kind, filter_id), None)
 
-    def _new(self, kind: str, text: str, entry: Entry | None, fields: dict[str, Any]) -> Alert:
-        name = None if entry is None else entry.name
+    def _new(
+        self, kind: str, text: str, entry: Entry | bytes | None, fields: dict[str, Any]
+    ) -> Alert:
+        name = entry.name if isinstance(entry, Entry) else entry
         return Alert(kind, KINDS[kind][0], text, self._now(), name, fields)
 
     def _publish(self, alert: Alert, state: str) -> None:
@@ -119,6 +127,10 @@ class Alerts:
         self.on_alert(alert.as_dict(state))
 
 
-def _key(kind: str, entry: Entry | None, fields: dict[str, Any]) -> tuple[str, int | str]:
+def _key(
+    kind: str, entry: Entry | bytes | None, fields: dict[str, Any]
+) -> tuple[str, int | str | bytes]:
     assert kind in KINDS, kind
+    if isinstance(entry, bytes):
+        return kind, entry
     return kind, fields.get("source", fields.get("folder", 0)) if entry is None else entry.id

@@ -122,11 +122,11 @@ def part_of(share: float, capacity: int) -> int:
 
 def chosen(kind: str | None, settings: Mapping[str, Any]) -> dict[str, Any]:
     """Return the settings of a new filter, its kind among them: the one that is named, or that
-    on_full asks for. InvalidParameter if the two do not go together."""
+    on_full asks for; else it grows. InvalidParameter if the two do not go together."""
     policy = _parse({name: value for name, value in settings.items() if name in FIELDS})
     made = {name: value for name, value in settings.items() if name not in FIELDS}
     on_full = policy.get("on_full")
-    made["kind"] = kind = kind or _KINDS[on_full or "reject"]
+    made["kind"] = kind = kind or _KINDS[on_full or "grow"]
     if kind == "cuckoo" and on_full is not None:
         made.setdefault("grow", on_full == "grow")
     if kind == "rotating" and on_full is None and settings.get("window", "7d") is None:

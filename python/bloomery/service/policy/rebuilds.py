@@ -1,24 +1,205 @@
-"""The rebuilds of a server: which filters can be rebuilt, how many at once, how each ended."""
+"""Rebuilds a filter from its source while clients go on using it: the cure for deletions and for
+saturation.
+
+    followed: adds go to both ──settle──> the source is read ──> the new one has the name
+
+A client writes a key to the filter and then to the source. Who did the first before the new filter
+was there has `settle` seconds for the second: the reading begins only then, and finds it. The new
+filter stays under a name that nobody is told until it takes the place; a crash leaves the old one
+as it was, and what was built so far is dropped at the next start.
+
+Who takes a key out of the source and then out of the filter has the same time: the place is taken
+so late that a key that was gone before the reading began is taken out of the old filter. The new
+one never had it, and to take out of a filter what is not in it harms other keys.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import secrets
 import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from typing import Any, TypeVar
 
 from bloomery import errors
+from bloomery.filters.creation import PARAMETERS
+from bloomery.guard.sources.sql.source import SqlSource
+from bloomery.guard.sources.workers import Workers
 from bloomery.service.background import Background
-from bloomery.service.commands import Commands
+from bloomery.service.commands import NO_ROOM, Commands
 from bloomery.service.domain.operations import quoted
 from bloomery.service.domain.state import Entry
 from bloomery.service.group_commit import GroupCommit
+from bloomery.service.lookup.keytypes import forms
 from bloomery.service.observe.logs import Say
-from bloomery.service.policy.rebuild import PREFIX, KeySource, Rebuild, RebuildTask
+from bloomery.service.policy.policy import capacity_of, policy_of
 
-__all__ = ["Rebuilds"]
+__all__ = ["Rebuild", "RebuildTask", "Rebuilds"]
 
+_T = TypeVar("_T")
 KINDS = ("bloom", "scalable", "counting", "deletable", "cuckoo")
 SETTLE = 5.0  # seconds
 _MOST = 8  # at once: each has a connection and a filter of its own
+PREFIX = b"\x00rebuild:"
+_BATCH = 10_000  # keys: half a millisecond of the loop
+_UNFINISHED = 3600.0  # seconds without a batch, after which what was built is forgotten
+_ROOM = 1.5  # times as many keys as there are: with a quarter more somebody is warned at once
+_SIZES = {"capacity", "initial_capacity", "error_rate"}
+
+
+@dataclass(slots=True)
+class Rebuild:
+    """The progress of a rebuild."""
+
+    state: str  # settling, reading, done or failed
+    began_at: float
+    rows: int = 0  # that were read
+    of: int | None = None
+    ended_at: float | None = None
+    problem: str | None = None
+
+    def as_dict(self) -> dict[str, Any]:
+        """Ready for JSON."""
+        return asdict(self)
+
+
+class RebuildTask:
+    """One rebuild, to be run as a task."""
+
+    def __init__(
+        self,
+        commands: Commands,
+        group_commit: GroupCommit,
+        background: Background,
+        entry: Entry,
+        state: Rebuild,
+        rows: SqlSource,
+        capacity: int | None,
+        error_rate: float | None,
+        settle: float,
+    ) -> None:
+        self.entry, self.state, self.rows = entry, state, rows
+        self._commands, self._engine = commands, commands.engine
+        self._group_commit, self._background = group_commit, background
+        self._capacity, self._error_rate, self._settle = capacity, error_rate, settle
+        self._name = PREFIX + secrets.token_hex(8).encode()
+        self._new: Entry | None = None
+        self._given_up: str | None = None
+        self._source = entry.settings.get("source")
+        # Not one of the event loop's threads: the source may hang, and those write the log.
+        self._thread = Workers(1, "bloomery-rebuild")
+
+    async def run(self, states: dict[int, Rebuild]) -> None:
+        """Do it; from the moment on when the new filter has the name, the state is its own."""
+        self._create(await self._ask_source(self._count))
+        await self._group_commit.logged()
+        await asyncio.sleep(self._settle)
+        self.state.state = "reading"
+        batches = self.rows.batches(_BATCH)
+        try:
+            batch = await self._ask_source(next, batches, None)
+            settled = time.monotonic() + self._settle
+            while batch is not None:
+                await self._add(batch)
+                batch = await self._ask_source(next, batches, None)
+        finally:
+            self._thread.submit(batches.close)  # behind what it does
+        if hasattr(self.entry.filter, "remove"):
+            await asyncio.sleep(settled - time.monotonic())
+        await self._background.unlocked(self.entry.name)
+        self._group_commit.join()
+        self._engine.gather()
+        self._check()
+        new = self._engine.succeed(self.entry)
+        states[new.id], self._new = self.state, None
+        self._commands.listing.hidden.discard(self._name)
+        await self._group_commit.logged()
+
+    async def _ask_source(self, what: Callable[..., _T], *args: Any) -> _T:
+        """Call the source, in its thread."""
+        asked = asyncio.wrap_future(self._thread.submit(what, *args))
+        try:
+            return await asyncio.wait_for(asked, _UNFINISHED)
+        except asyncio.TimeoutError:
+            text = f"the source {self._source} has not answered for {_UNFINISHED:g} s"
+            raise errors.SourceUnavailable(text) from None
+
+    def _count(self) -> int:
+        """How many keys there are to be, as far as the first rows tell: some have two forms."""
+        self.state.of = self.rows.count()
+        batches = self.rows.batches(_BATCH)
+        some = next(batches, [])
+        batches.close()
+        return self.state.of * sum(len(forms(key)) for key in some) // max(1, len(some))
+
+    def _create(self, keys: int) -> None:
+        commands, old, settings = self._commands, self.entry.filter, self.entry.settings
+        wanted = self._capacity
+        if wanted is None:
+            wanted = max(capacity_of(self.entry), int(_ROOM * keys))
+        rate = old.error_rate if self._error_rate is None else self._error_rate
+        names = [name for name in PARAMETERS[old.kind] if name in settings and name not in _SIZES]
+        more = {name: settings[name] for name in names}
+        more |= {"hasher": old.hasher, "seed": old.seed}
+        if old.kind == "bloom":
+            more["layout"] = old.layout
+        elif old.kind == "counting":
+            more["counter_bits"] = old.counter_bits
+        elif old.kind == "cuckoo":  # that it can grow is not to change what it does when full
+            more |= {"grow": True, "on_full": policy_of(self.entry).on_full}
+        self._group_commit.join()
+        self._check()
+        made = commands.create(self._name, old.kind, capacity=wanted, error_rate=rate, **more)
+        commands.listing.hidden.add(self._name)
+        self._new = made
+        self._postpone_expiry()
+        self._engine.follow(self.entry, made, self._give_up)
+
+    def _postpone_expiry(self) -> None:
+        """Let the new filter expire later than it would: a crash must not leave it for ever."""
+        seconds = 2 * self._settle + _UNFINISHED
+        self._commands.expire(self._name, self._engine.state.now + seconds)
+
+    async def _add(self, batch: list[Any]) -> None:
+        keys = [form for key in batch for form in forms(key)]
+        self._group_commit.join()
+        self._check()
+        answers, refused = self._commands.add(self._name, keys)
+        if refused is not None:
+            raise errors.FilterFull(
+                f"the source has more keys than the new filter takes ({refused[1]}): rebuild it "
+                "with a larger capacity"
+            )
+        if NO_ROOM in answers:
+            raise errors.NotEnoughMemory("there is no memory for the new filter (maxmemory)")
+        self._postpone_expiry()
+        self.state.rows += len(batch)
+        await self._group_commit.logged()
+
+    def _give_up(self, why: str) -> None:
+        self._given_up = why
+
+    def _check(self) -> None:
+        """Raise if it cannot go on."""
+        if self._given_up is not None:
+            raise errors.InvalidParameter(self._given_up)
+        if self.entry.id not in self._engine.state.filters:
+            raise errors.InvalidParameter("the filter was dropped")
+        if self.entry.settings.get("source") != self._source:
+            raise errors.InvalidParameter("the filter was bound to another source meanwhile")
+        if self._new is not None and self._new.id not in self._engine.state.filters:
+            raise errors.InvalidParameter("what was built so far was dropped")
+
+    def forget(self) -> None:
+        """Release the source, and drop the new filter if it did not take the place."""
+        engine = self._engine
+        self._thread.submit(self.rows.close)
+        engine.give_up(self.entry.id, "the rebuild has ended")
+        if self._new is not None and engine.problem is None:
+            self._group_commit.join()
+            self._commands.drop(self._new.name)
+            self._commands.listing.hidden.discard(self._name)
 
 
 class Rebuilds:
@@ -67,7 +248,7 @@ class Rebuilds:
             raise errors.InvalidParameter(f"{quoted(name)} is being rebuilt already")
         if len(self._tasks) >= _MOST:
             raise errors.ServerUnavailable(f"{_MOST} filters are being rebuilt: try again later")
-        rows: KeySource = self._commands.lookups.rows(entry)
+        rows: SqlSource = self._commands.lookups.rows(entry)
         state = self._states[entry.id] = Rebuild("settling", time.time())
         parts = (self._commands, self._group_commit, self._background)
         work = RebuildTask(*parts, entry, state, rows, capacity, error_rate, settle)

@@ -10,8 +10,9 @@ import sqlalchemy as sa
 from alembic.util import CommandError
 from sqlalchemy.exc import ArgumentError, SQLAlchemyError
 
+from bloomery import extras
 from bloomery.database_errors import describe, redact
-from bloomery.errors import InvalidParameter, MissingExtra, RegistryUnavailable
+from bloomery.errors import InvalidParameter, RegistryUnavailable
 
 # A database that does not answer is away. The driver's own defaults are to wait for hours.
 _POSTGRESQL: dict[str, Any] = {
@@ -90,7 +91,7 @@ class Database:
         # Everything that may be a password, also of a URL that was put together wrongly.
         self._secrets = [url.password, url.query.get("password"), url.query.get("sslpassword")]
         self._secrets += rest.rpartition("@")[0].partition(":")[2].split("@")
-        try:
+        with extras.needed("psycopg", "a registry in PostgreSQL"):
             return sa.create_engine(
                 url.set(drivername="postgresql+psycopg"),
                 connect_args={k: v for k, v in _POSTGRESQL.items() if k not in url.query},
@@ -98,10 +99,6 @@ class Database:
                 pool_pre_ping=True,
                 pool_size=1,
             )
-        except ImportError:
-            raise MissingExtra(
-                "a registry in PostgreSQL needs psycopg: pip install 'bloomery[postgresql]'"
-            ) from None
 
 
 def _sqlite(url: sa.URL) -> sa.Engine:
@@ -115,6 +112,8 @@ def _sqlite(url: sa.URL) -> sa.Engine:
         connection.execute("PRAGMA journal_mode = WAL")
         connection.execute("PRAGMA synchronous = NORMAL")
         connection.execute("PRAGMA foreign_keys = ON")
+        # Anybody may have written there: text that is no UTF-8 must not end a transaction.
+        connection.text_factory = lambda data: data.decode("utf-8", "surrogateescape")
 
     @sa.event.listens_for(engine, "begin")
     def begun(connection: sa.Connection) -> None:

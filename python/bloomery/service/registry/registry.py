@@ -1,15 +1,17 @@
 """The registry: the filters of servers and their samples in SQL tables, for people and dashboards.
 
 It is a projection of the server's state, which never depends on it: whatever happens to the
-database, `replace` makes the tables right again. Every method is one transaction. If the database
-does not answer, or refuses, that is RegistryUnavailable, with no password in the message.
+database, `replace` makes the tables right again. A row that somebody inserted is a wish for a
+filter: `claim` gives it to one server, and `put` makes it the row of the filter of its name. If the
+database does not answer, or refuses, that is RegistryUnavailable, with no password in the message.
 """
 
+import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from itertools import islice
 from pathlib import Path
-from time import time
+from time import monotonic, time
 from typing import Any, TypeVar
 
 import sqlalchemy as sa
@@ -29,6 +31,17 @@ _KEY = ("server", "number")
 _MIGRATING = 7_236_281_904  # an advisory lock's number: two servers that start at once take turns
 # Samples that one call removes: a million at once took PostgreSQL longer than a statement may.
 MOST_PRUNED = 50_000
+_MOST_CLAIMED = 100
+# Seconds until a row with a problem is tried again: a name may be free, or memory.
+TRY_AGAIN = 60.0
+_LONGEST_PROBLEM = 1000
+# What a row says about the filter that it wishes for.
+_WISH = [
+    *(CONFIG.c.id, CONFIG.c.name, CONFIG.c.kind, CONFIG.c.expected_elements, CONFIG.c.fp_rate),
+    *(CONFIG.c.layout, CONFIG.c.hasher, CONFIG.c.seed, CONFIG.c.window_seconds),
+    *(CONFIG.c.counter_bits, CONFIG.c.expansion),
+    CONFIG.c.expires_at.is_not(None).label("expires"),  # not itself: a time may be any text
+]
 
 
 class Registry(Database):
@@ -40,11 +53,12 @@ class Registry(Database):
         self.server = server
         upsert: Any = postgresql.insert if self.is_postgresql else sqlite.insert
         made = upsert(CONFIG)
-        kept = {c.name for c in CONFIG.c} - {"id", *_KEY}
+        kept = {c.name for c in CONFIG.c} - {"id", "problem", *_KEY}
         self._upsert = made.on_conflict_do_update(
             index_elements=_KEY, set_={name: made.excluded[name] for name in kept}
         )
 
+        self._looked: tuple[float, list[tuple[int, int]]] = (0.0, [])  # when, and the files then
         # For the driver itself: SQLAlchemy took half of the time that a sample takes to be written.
         dialect = self._engine.dialect
         self._insert = str(_insert_of_samples().compile(dialect=dialect))
@@ -53,7 +67,7 @@ class Registry(Database):
     def __repr__(self) -> str:
         return f"<Registry at {self._place()}, server {self.server}>"
 
-    def migrate(self) -> None:
+    def migrate(self, revision: str = "head") -> None:
         """Make the tables, or bring older ones to this version's schema."""
         config = Config()
         folder = str(Path(__file__).parent / "migrations")
@@ -62,7 +76,7 @@ class Registry(Database):
             if self.is_postgresql:
                 connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_MIGRATING)))
             config.attributes["connection"] = connection
-            command.upgrade(config, "head")
+            command.upgrade(config, revision)
 
     def replace(self, rows: Iterable[RegistryRow]) -> dict[int, str]:
         """Make the server's rows these and no others; as `put`, the rows that cannot be there.
@@ -76,7 +90,7 @@ class Registry(Database):
                 given.update(row.id for row in batch)
                 refused |= self._put(connection, batch)
             there = sa.select(CONFIG.c.number).where(CONFIG.c.server == self.server)
-            gone = set(connection.scalars(there)) - given
+            gone = set(connection.scalars(there.where(CONFIG.c.number.is_not(None)))) - given
             self._drop(connection, gone)
         return refused
 
@@ -87,6 +101,52 @@ class Registry(Database):
             for batch in _batches(rows):
                 refused |= self._put(connection, batch)
             return refused
+
+    def claim(self) -> list[dict[str, Any]]:
+        """Take rows that somebody inserted: no other server has them from now on. Return what they
+        say, those that were taken before and are still no filters among them."""
+        if self._is_unchanged():
+            return []
+        unmade = CONFIG.c.number.is_(None)
+        ours = sa.or_(CONFIG.c.server.is_(None), CONFIG.c.server == self.server)
+        again = CONFIG.c.updated_at < moment(time() - TRY_AGAIN)
+        found = sa.select(CONFIG.c.id).where(
+            unmade, ours, sa.or_(CONFIG.c.problem.is_(None), again)
+        )
+        with self._transaction(reading=True) as connection:
+            oldest = found.order_by(CONFIG.c.updated_at).limit(_MOST_CLAIMED)
+            ids = connection.scalars(oldest).all()
+        if not ids:
+            return []
+        these = sa.and_(CONFIG.c.id.in_(ids), unmade)
+        with self._transaction() as connection:
+            untaken = sa.update(CONFIG).where(these, CONFIG.c.server.is_(None))
+            connection.execute(untaken.values(server=self.server))
+            wishes = sa.select(*_WISH).where(these, CONFIG.c.server == self.server)
+            return [dict(row) for row in connection.execute(wishes).mappings()]
+
+    def _is_unchanged(self) -> bool:
+        """Has nobody written to SQLite's files since `claim` looked last, and not long ago? To look
+        takes 2 ms of Python's lock, which the server's own thread may wait for; this, 10 us."""
+        if self.is_postgresql:
+            return False
+        stamps = [_stamp(f"{self._engine.url.database}{end}") for end in ("", "-wal")]
+        looked, stamps_then = self._looked
+        if stamps == stamps_then and monotonic() < looked + TRY_AGAIN:
+            return True
+        self._looked = (monotonic(), stamps)
+        return False
+
+    def note_problems(self, problems: Mapping[int, str]) -> None:
+        """Write into rows (by their ids) that this server has taken why they are no filters."""
+        with self._transaction() as connection:
+            for row_id, why in problems.items():
+                shown = why.encode("utf-8", "backslashreplace").decode().replace("\0", "\\x00")
+                connection.execute(
+                    sa.update(CONFIG)
+                    .where(CONFIG.c.id == row_id, CONFIG.c.server == self.server)
+                    .values(problem=shown[:_LONGEST_PROBLEM], updated_at=moment(time()))
+                )
 
     def drop(self, ids: Iterable[int]) -> None:
         """Remove filters, with their samples."""
@@ -174,21 +234,36 @@ class Registry(Database):
         return refused
 
     def _make_way(self, connection: sa.Connection, names: dict[str, int]) -> None:
-        """Take from this server's other filters the names that these have now.
+        """Take from this server's other filters the names that these have now; and make rows that
+        somebody inserted those of the filters that have their names.
 
         Two filters may have changed names, and a row is written at a time; the other one's new
         name comes later. Until then it has one that `printable` gives to nobody.
         """
         # By name alone: with the server in the question too PostgreSQL, before its first ANALYZE,
         # went through all rows of the server for each batch.
-        asked = sa.select(CONFIG.c.name, CONFIG.c.server, CONFIG.c.number)
-        for name, server, number in connection.execute(asked.where(CONFIG.c.name.in_(names))).all():
-            if server == self.server and number != names[name]:
+        asked = sa.select(CONFIG.c.id, CONFIG.c.name, CONFIG.c.server, CONFIG.c.number)
+        found = connection.execute(asked.where(CONFIG.c.name.in_(names))).all()
+        for row_id, name, server, number in found:
+            if number is None and server in (None, self.server):
+                self._hand_over(connection, row_id, names[name])
+            elif server == self.server and number != names[name]:
                 connection.execute(
                     sa.update(CONFIG)
                     .where(CONFIG.c.server == self.server, CONFIG.c.number == number)
                     .values(name=f"\\renamed {self.server} {number}")
                 )
+
+    def _hand_over(self, connection: sa.Connection, row_id: int, number: int) -> None:
+        """Let a row that somebody inserted be that of a filter; if that has one with samples, under
+        the name it had before, the filter keeps it instead."""
+        mine = sa.and_(CONFIG.c.server == self.server, CONFIG.c.number == number)
+        row = CONFIG.c.id == row_id
+        if connection.scalar(sa.select(CONFIG.c.id).where(mine)) is not None:
+            connection.execute(sa.delete(CONFIG).where(row))
+        else:
+            taken = {"server": self.server, "number": number, "problem": None}
+            connection.execute(sa.update(CONFIG).where(row).values(taken))
 
     def _why(self, connection: sa.Connection, name: str, failure: DBAPIError) -> str:
         holder = connection.scalar(sa.select(CONFIG.c.server).where(CONFIG.c.name == name))
@@ -200,6 +275,15 @@ class Registry(Database):
         for batch in _batches(ids):
             these = CONFIG.c.number.in_(batch)
             connection.execute(sa.delete(CONFIG).where(CONFIG.c.server == self.server, these))
+
+
+def _stamp(path: str) -> tuple[int, int]:
+    """What changes when a file is written to."""
+    try:
+        found = os.stat(path)
+    except OSError:
+        return 0, 0
+    return found.st_mtime_ns, found.st_size
 
 
 def _insert_of_samples() -> sa.Insert:

@@ -5,7 +5,8 @@ SQL they are written without quotes: PostgreSQL then folds their names to lower 
 them as on asking, and SQLite keeps them as they are written here and asks without regard to case.
 
 An `id` is the registry's own: several servers may share one registry, and each numbers its filters
-from 1. `server` and `number` are which server's filter a row is.
+from 1. `server` and `number` are which server's filter a row is. A row that somebody inserted, and
+that is no filter yet, has no number.
 """
 
 import math
@@ -25,6 +26,7 @@ from sqlalchemy import (
     Table,
     Text,
     UniqueConstraint,
+    text,
 )
 from sqlalchemy.sql.elements import quoted_name
 
@@ -33,6 +35,7 @@ from bloomery.names import printable
 METADATA = MetaData()
 # Only an INTEGER is SQLite's own row number; it has 64 bits there too.
 _ID = BigInteger().with_variant(Integer(), "sqlite")
+_NOW = text("CURRENT_TIMESTAMP")
 _LARGEST = 2**63 - 1
 _FIRST = datetime(1970, 1, 1, tzinfo=timezone.utc)
 _YEARS = (datetime(9999, 12, 31, tzinfo=timezone.utc) - _FIRST).total_seconds()
@@ -49,23 +52,24 @@ CONFIG = Table(
     Column("id", _ID, primary_key=True, autoincrement=True),
     Column("name", Text, nullable=False, unique=True),
     Column("expected_elements", BigInteger, nullable=False),
-    Column("fp_rate", Double),
-    Column("m_bits", BigInteger, nullable=False),
-    Column("k_hashes", Integer),
-    Column("created_at", DateTime(timezone=True), nullable=False),
-    Column("kind", Text, nullable=False),
+    Column("fp_rate", Double, nullable=False),
+    Column("m_bits", BigInteger, nullable=False, server_default="0"),
+    Column("k_hashes", Integer, nullable=False, server_default="0"),
+    Column("created_at", DateTime(timezone=True), nullable=False, server_default=_NOW),
+    Column("kind", Text, nullable=False, server_default="bloom"),
     Column("layout", Text),
     Column("hasher", Text),
     Column("seed", Text),  # has up to 64 bits without a sign: too many for SQL's integers
     Column("window_seconds", Double),
     Column("counter_bits", Integer),
     Column("expansion", Integer),
-    Column("nbytes", BigInteger, nullable=False),
-    Column("items", BigInteger, nullable=False),
+    Column("nbytes", BigInteger, nullable=False, server_default="0"),
+    Column("items", BigInteger, nullable=False, server_default="0"),
     Column("expires_at", DateTime(timezone=True)),
-    Column("updated_at", DateTime(timezone=True), nullable=False),
-    Column("server", Text, nullable=False),
-    Column("number", BigInteger, nullable=False),
+    Column("updated_at", DateTime(timezone=True), nullable=False, server_default=_NOW),
+    Column("server", Text),
+    Column("number", BigInteger),
+    Column("problem", Text),
     UniqueConstraint("server", "number"),
     sqlite_autoincrement=True,  # an id is never given to a second filter, as on PostgreSQL
 )
@@ -75,9 +79,9 @@ STATS = Table(
     METADATA,
     Column("id", _ID, primary_key=True, autoincrement=True),
     Column("filter_id", _ID, ForeignKey(CONFIG.c.id, ondelete="CASCADE"), nullable=False),
-    Column("estimated_elements", BigInteger, nullable=False),
-    Column("false_positive_estimate", Double, nullable=False),
-    Column("sampled_at", DateTime(timezone=True), nullable=False),
+    Column("estimated_elements", BigInteger),
+    Column("false_positive_estimate", Double),
+    Column("sampled_at", DateTime(timezone=True), nullable=False, server_default=_NOW),
     Column("span", Integer, nullable=False, server_default="0"),
     Column("seconds", Double),
     Column("items", BigInteger),
@@ -94,9 +98,7 @@ STATS = Table(
     Column("full_in_seconds", Double),
     Column("observed_by", Text),
 )
-Index(
-    unquoted("BloomFilterStats_filter_id_sampled_at"), STATS.c.filter_id, STATS.c.sampled_at.desc()
-)
+Index("idx_bfs_filter_sampled", STATS.c.filter_id, STATS.c.sampled_at)
 # For those whose time is over.
 Index(unquoted("BloomFilterStats_span_sampled_at"), STATS.c.span, STATS.c.sampled_at)
 
@@ -146,9 +148,9 @@ class RegistryRow:
             "name": printable(self.name),
             "kind": self.kind,
             "expected_elements": whole(self.capacity),
-            "fp_rate": self.error_rate,
+            "fp_rate": 1.0 if self.error_rate is None else self.error_rate,
             "m_bits": whole(self.num_bits),
-            "k_hashes": self.num_hashes,
+            "k_hashes": self.num_hashes or 0,
             "created_at": moment(self.created_at),
             "nbytes": whole(self.nbytes),
             "items": whole(self.items),

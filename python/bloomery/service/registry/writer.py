@@ -8,6 +8,8 @@
 Of several changes of one filter only the last is written. When the database is away nothing is
 kept but that all is to be read again (samples taken meanwhile are lost), so that the memory this
 takes is bounded; when it is back, the registry is made right from what the server then has.
+
+The other way go rows that somebody inserted: `look` for them, and `on_inserted` has them.
 """
 
 import logging
@@ -15,7 +17,9 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
+from bloomery.service.events import Event
 from bloomery.service.registry.registry import Registry
 from bloomery.service.registry.tables import RegistryRow
 from bloomery.service.sampling.sample import Sample
@@ -38,9 +42,13 @@ class _PendingWrites:
     rows: dict[int, RegistryRow | None] = field(default_factory=dict)  # None: dropped
     samples: list[Sample] = field(default_factory=list)
     prune_before: dict[int, float] = field(default_factory=dict)  # by span
+    problems: dict[int, str] = field(default_factory=dict)  # of rows that somebody inserted
+    look: bool = False  # for such rows
 
     def __bool__(self) -> bool:
-        return bool(self.all or self.rows or self.samples or self.prune_before)
+        return bool(
+            self.all or self.rows or self.samples or self.prune_before or self.problems or self.look
+        )
 
 
 class RegistryWriter:
@@ -63,12 +71,14 @@ class RegistryWriter:
         self._read_all = read_all
         self._first_retry = first_retry
         self._last_retry = last_retry
+        self.on_inserted: Event[[list[dict[str, Any]]]] = Event()  # on the writer's thread
         self._lock = threading.Condition()  # guards all that follows, and is told of its changes
         self._pending = _PendingWrites(all=True)
         self._since: float | None = time.monotonic()
         self._busy = False
         self._closing = False
         self._refused: dict[int, str] = {}
+        self._look_at_refused = 0.0  # when to look whether they can be written now
         self._last_error: str | None = None
         self._lost_samples = 0
         self._found = False
@@ -100,6 +110,18 @@ class RegistryWriter:
         """Samples of these spans from before these times (epochs) may go."""
         with self._lock:
             self._pending.prune_before |= before
+            self._notify()
+
+    def look(self) -> None:
+        """Look for rows that somebody inserted, soon."""
+        with self._lock:
+            self._pending.look = True
+            self._notify()
+
+    def note_problems(self, problems: Mapping[int, str]) -> None:
+        """Write into such rows (by their ids) why they are no filters."""
+        with self._lock:
+            self._pending.problems |= problems
             self._notify()
 
     @property
@@ -162,7 +184,11 @@ class RegistryWriter:
     def _read_again(self) -> None:
         """Keep only that all is to be read."""
         self._lost_samples += len(self._pending.samples)
-        self._pending = _PendingWrites(all=True, prune_before=self._pending.prune_before)
+        self._pending = _PendingWrites(
+            all=True,
+            prune_before=self._pending.prune_before,
+            problems=self._pending.problems,
+        )
 
     def _notify(self) -> None:
         if self._pending and self._since is None:
@@ -191,9 +217,11 @@ class RegistryWriter:
             self._busy = False
             self._lock.notify_all()
             # A name that another server had may be free again.
-            wait = _CONFLICTS * self._last_retry if self._refused else None
-            if not self._lock.wait_for(lambda: self._pending or self._closing, wait):
-                self._read_again()
+            wait = self._look_at_refused - time.monotonic() if self._refused else None
+            self._lock.wait_for(lambda: self._pending or self._closing, wait)
+            due = time.monotonic() >= self._look_at_refused
+            if self._refused and due and not self._closing:
+                self._pending.all = True
             away = self._pending.all and not self.healthy
             if self._closing and (away or not self._pending):
                 return None
@@ -217,10 +245,16 @@ class RegistryWriter:
             self._registry.add_samples(work.samples)
         if work.prune_before:
             self._registry.prune(work.prune_before)
+        if work.problems:
+            self._registry.note_problems(work.problems)
+        if work.look and (inserted := self._registry.claim()):
+            self.on_inserted(inserted)
         return refused
 
     def _succeeded(self, work: _PendingWrites, refused: dict[int, str], began: float) -> None:
         with self._lock:
+            if work.all or not self._refused:
+                self._look_at_refused = time.monotonic() + _CONFLICTS * self._last_retry
             old = {} if work.all else {n: w for n, w in self._refused.items() if n not in work.rows}
             self._refused = old | refused
             if self._refused:
@@ -233,6 +267,7 @@ class RegistryWriter:
     def _failed(self, work: _PendingWrites, error: str, pause: float) -> None:
         with self._lock:
             self._pending.prune_before = work.prune_before | self._pending.prune_before
+            self._pending.problems = work.problems | self._pending.problems
             self._lost_samples += len(work.samples)
             self._read_again()
             self._say(error)

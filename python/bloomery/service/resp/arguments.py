@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Collection, Iterable
+from difflib import get_close_matches
 
 from bloomery.service.resp import limits
 from bloomery.service.resp.replies import Failure
 
-__all__ = ["decimal", "integer", "option", "whole"]
+__all__ = ["decimal", "integer", "option", "options", "unknown", "whole"]
 
 _INTEGER = re.compile(rb"0|-?[1-9][0-9]{0,18}")
 # As C's strtod reads them; what is no number there ("nan", blanks) is none for Redis either.
@@ -58,3 +60,37 @@ def decimal(word: bytes) -> float | None:
 def option(word: bytes) -> str:
     """Return a word as it is compared: in upper case."""
     return word.upper().decode("latin-1")
+
+
+def options(
+    words: list[bytes], valued: Collection[str], flags: Collection[str] = (), last: str = ""
+) -> tuple[dict[str, bytes | None], list[bytes]]:
+    """Read options: the value of each, by its word in upper case (None: it has none), and what
+    stands behind the word `last`.
+
+    A word that is none of them, or comes twice, is refused. RedisBloom ignores some and knows
+    others by their first letters; but what was meant by a slip is not what would be done.
+    """
+    found: dict[str, bytes | None] = {}
+    at = 0
+    while at < len(words):
+        word = option(words[at])
+        at += 1
+        if word == last:
+            return found, words[at:]
+        if word not in valued and word not in flags:
+            raise unknown(words[at - 1], [*valued, *flags, *filter(None, [last])])
+        if word in found:
+            raise Failure(f"ERR {word} comes twice")
+        found[word] = None
+        if word in valued and at < len(words):
+            found[word] = words[at]
+            at += 1
+    return found, []
+
+
+def unknown(word: bytes, known: Iterable[str]) -> Failure:
+    """The error for a word that is none of those, in RedisBloom's words and with the near one."""
+    near = get_close_matches(option(word[:40]), [*known], 1)
+    right = f"did you mean {near[0]}?" if near else f"there are {', '.join(known)}"
+    return Failure(f"Unknown argument received: {word[:40].decode('utf-8', 'replace')!r}, {right}")

@@ -14,6 +14,7 @@ from bloomery.service.config.settings import Settings
 from bloomery.service.durability.schedule import SnapshotSchedule
 from bloomery.service.engine import Engine
 from bloomery.service.group_commit import GroupCommit
+from bloomery.service.live_configuration import LiveConfiguration
 from bloomery.service.network.input_budget import InputBudget
 from bloomery.service.observe.logs import Say
 from bloomery.service.policy.rebuilds import Rebuilds
@@ -28,7 +29,7 @@ class RespContext:
     """What the server hands to its clients of the Redis protocol, and to their commands."""
 
     settings: Settings
-    config: Path | None  # the file that the settings came from, if there was one
+    live: LiveConfiguration
     data: Path
     address: Callable[[], str]  # that clients connect to; "" before the server listens
     started: float  # Unix time

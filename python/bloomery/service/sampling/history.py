@@ -10,6 +10,7 @@ day: of many filters most are at rest.
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass, field
 
 from bloomery.guard.observed import Observation
 from bloomery.service.domain.state import Entry
@@ -31,38 +32,23 @@ _QUIET_HOUR = 86400
 _ENOUGH_KEYS = 1000  # absent ones that were looked up: a rate of 1% is then known within 0.7%
 
 
+@dataclass(slots=True)
 class FilterHistory:
     """One filter: its last sample, its canary, its forecast, and the spans that are not over."""
 
-    __slots__ = (
-        "_before",
-        "_capacity",
-        "_changes",
-        "_forecast",
-        "_full",
-        "_hour",
-        "_minute",
-        "_quiet",
-        "_taken",
-        "_window",
-        "_written",
-        "_written_hour",
-        "last",
-    )
-
-    def __init__(self) -> None:
-        self.last: Sample | None = None
-        self._before = (0, 0, 0, 0)  # items, adds, checks and maybes at the last sample
-        self._changes = 0
-        self._capacity = 0
-        self._full: int | None = None  # with how many keys
-        self._taken = 0.0  # when that was, by the steady clock
-        self._window = Window()
-        self._forecast = Forecast()
-        self._minute: Sample | None = None
-        self._hour: Sample | None = None
-        self._quiet = False  # was a sample written since it was last used?
-        self._written = self._written_hour = -math.inf  # when, by the steady clock
+    last: Sample | None = None
+    _before: tuple[int, int, int, int] = (0, 0, 0, 0)  # items, adds, checks, maybes of the last one
+    _changes: int = 0
+    _capacity: int = 0
+    _full: int | None = None  # with how many keys
+    _taken: float = 0.0  # when that was, by the steady clock
+    _window: Window = field(default_factory=Window)
+    _forecast: Forecast = field(default_factory=Forecast)
+    _minute: Sample | None = None
+    _hour: Sample | None = None
+    _quiet: bool = False  # was a sample written since it was last used?
+    _written: float = -math.inf  # when, by the steady clock
+    _written_hour: float = -math.inf
 
     def take(
         self,

@@ -100,8 +100,7 @@ class Sample:
         return {
             "of_number": self.filter_id,
             "estimated_elements": whole(self.estimated_count),
-            # The column is older than the kinds that cannot tell, and takes no NULL.
-            "false_positive_estimate": _known(self.estimated_error_rate) or 0.0,
+            "false_positive_estimate": _known(self.estimated_error_rate),
             "sampled_at": moment(self.sampled_at),
             "span": self.span,
             "seconds": self.seconds,
@@ -129,7 +128,7 @@ def columns_as_dict(columns: dict[str, Any]) -> dict[str, Any]:
     """Columns of BloomFilterStats as clients get them; the time is an epoch already."""
     rest = {name: value for name, value in columns.items() if name != "of_number"}
     estimate = rest.pop("false_positive_estimate")
-    # Only a kind without a fill ratio has no estimate.
+    # Only a kind without a fill ratio has no estimate; older rows of it have 0.
     return {
         "at": rest.pop("sampled_at"),
         "estimated_count": rest.pop("estimated_elements"),

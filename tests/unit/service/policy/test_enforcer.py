@@ -86,7 +86,7 @@ def house(tmp_path: Path) -> Iterator[House]:
 
 
 DEFAULTS: list[tuple[dict[str, Any], str, str]] = [
-    ({}, "bloom", "reject"),
+    ({}, "scalable", "grow"),
     ({"on_full": "grow"}, "scalable", "grow"),
     ({"on_full": "rotate"}, "rotating", "rotate"),
     ({"on_full": "reject"}, "bloom", "reject"),
@@ -186,7 +186,7 @@ def test_a_policy_is_adjusted(house: House) -> None:
 def test_reject_takes_as_many_as_it_says(house: House) -> None:
     """With full_at 0.5 half the capacity is taken, and the refusal says what refused; adjusted to
     1, the other half."""
-    house.make(full_at=0.5)
+    house.make(on_full="reject", full_at=0.5)
     taken = house.add(0, 2000)
     assert house.engine.figures(house.commands.find(b"x"))[0] == taken
     assert house.commands.find(b"x").items == 500

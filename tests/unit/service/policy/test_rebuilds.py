@@ -17,7 +17,7 @@ from bloomery.service.config.sources import SourceSettings
 from bloomery.service.lookup.keytypes import forms
 from bloomery.service.policy import rebuilds
 from bloomery.service.policy.policy import capacity_of
-from bloomery.service.policy.rebuild import PREFIX, Rebuild
+from bloomery.service.policy.rebuilds import PREFIX, Rebuild
 from bloomery.service.server import Server
 from unit.service.inside import running
 from waiting import wait_until_async

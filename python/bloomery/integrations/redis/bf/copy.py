@@ -20,7 +20,7 @@ from bloomery.integrations.redis.bf.create import planned_bf
 from bloomery.integrations.redis.bf.encoding import encoded, rows
 from bloomery.integrations.redis.bf.filter import BfFilter, beside
 from bloomery.integrations.redis.config import Config
-from bloomery.integrations.redis.expiry import expire_command, milliseconds
+from bloomery.integrations.redis.store import expire_command, milliseconds
 from bloomery.integrations.redis.transfer.reading import Progress
 from bloomery.integrations.redis.wire.failures import checked
 from bloomery.integrations.redis.wire.flow import Ask, Flow, command, commands, packed
@@ -48,9 +48,11 @@ class BfCopy:
     def __init__(self, places: _native.Places, filters: list[Any]) -> None:
         self._places, self.filters = places, filters
 
-    def __contains__(self, key: Key) -> bool:
+    def contains(self, key: Key) -> bool:
         """False: definitely not added. True: maybe."""
         return bool(self.contains_many([key])[0])
+
+    __contains__ = contains
 
     def contains_many(self, keys: Batch) -> Mask:
         """Ask for every key: False is certain, True is maybe."""

@@ -22,9 +22,9 @@ from bloomery.integrations.redis.bf import parse
 from bloomery.integrations.redis.bf.filter import reserve, share
 from bloomery.integrations.redis.bits.strings import proposal
 from bloomery.integrations.redis.config import Config, planned
-from bloomery.integrations.redis.expiry import expire_command, milliseconds
+from bloomery.integrations.redis.store import expire_command, milliseconds
 from bloomery.integrations.redis.wire.failures import checked
-from bloomery.integrations.redis.wire.flow import Ask, Flow, command, commands, packed
+from bloomery.integrations.redis.wire.flow import Ask, Flow, command, commands, packed, reply_to
 
 if TYPE_CHECKING:
     from bloomery.integrations.redis.naming import Keys
@@ -35,7 +35,7 @@ _MOST_SHARDS = 16_384
 _KINDS = ("bloom", "scalable")  # of `bloomery serve`, whose keys stay
 
 
-def planned_bf(capacity: int, error_rate: float, shards: object) -> Config:
+def planned_bf(capacity: int, error_rate: float | str, shards: object) -> Config:
     """Return the configuration of a filter of this size: one shard, unless `shards` says more."""
     count = 1 if shards == "auto" else shards
     if type(count) is not int or not 1 <= count <= min(capacity, _MOST_SHARDS):
@@ -67,8 +67,7 @@ def create_bf(keys: Keys, wanted: Config, ttl: float | None) -> Flow[Config]:
             yield [command(keys.config, "UNLINK", keys.config)]
         raise
     config = config.settled()
-    [replies] = yield [command(keys.config, "SET", keys.config, config.to_json(), "XX", "KEEPTTL")]
-    checked(replies)
+    yield from reply_to(keys.config, "SET", keys.config, config.to_json(), "XX", "KEEPTTL")
     return config
 
 
@@ -107,8 +106,7 @@ def _create_alone(keys: Keys, wanted: Config, life: int | None) -> Flow[Config]:
         _require_same(keys.name, config, wanted)
         return config
     if life is not None:
-        [replies] = yield [command(name, *expire_command(name, life))]
-        checked(replies)
+        yield from reply_to(name, *expire_command(name, life))
     return wanted.settled()
 
 

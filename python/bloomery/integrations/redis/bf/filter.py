@@ -21,14 +21,20 @@ from bloomery import _native
 from bloomery.errors import IncompatibleFilters, UnknownFilter
 from bloomery.integrations.redis.bf import parse
 from bloomery.integrations.redis.bf.encoding import encoded, rows
-from bloomery.integrations.redis.expiry import expire_command, milliseconds
-from bloomery.integrations.redis.wire.failures import checked
-from bloomery.integrations.redis.wire.flow import Ask, Flow, command, commands, packed
+from bloomery.integrations.redis.store import Store, expire_command, milliseconds
+from bloomery.integrations.redis.wire.flow import (
+    Ask,
+    Flow,
+    command,
+    commands,
+    packed,
+    replies_to,
+)
 
 if TYPE_CHECKING:
     from bloomery.integrations.redis.config import Config
     from bloomery.integrations.redis.naming import Keys
-    from bloomery.types import Batch, Key, Mask
+    from bloomery.types import Batch, Mask
 
 __all__ = ["EXPANSION", "BfFilter", "beside", "reserve", "share"]
 
@@ -60,12 +66,11 @@ def beside(name: bytes, what: str) -> bytes:
     return b"%b:%b:%b" % (name.removesuffix(b":bits"), what.encode(), secrets.token_hex(8).encode())
 
 
-class BfFilter:
+class BfFilter(Store):
     """A filter's shards, each a filter of the server's."""
 
     def __init__(self, keys: Keys, config: Config) -> None:
-        self.keys = keys
-        self.config = config
+        super().__init__(keys, config)
         self.names = keys.bits(config.shards)
         # Shards are chosen by our hash, so that a batch is split as everybody splits it.
         self.places = _native.Places(config.header, 64)
@@ -74,12 +79,6 @@ class BfFilter:
     def add(self, keys: Batch) -> Flow[Mask]:
         """Add keys; True where one is definitely new."""
         return (yield from self._each(keys, ("BF.INSERT",), ("NOCREATE", "ITEMS")))
-
-    def single_ask(self, key: Key, *, write: bool) -> None:
-        """None: a single key may take more than one round trip."""
-
-    def single_answer(self, sent: Any, replies: list[Any]) -> None:
-        """None, since there is no such ask."""
 
     def contains(self, keys: Batch) -> Flow[Mask]:
         """Ask for keys; False is certain."""
@@ -158,28 +157,27 @@ class BfFilter:
 
     def ttl(self) -> Flow[float | None]:
         """Seconds that are left, or None; UnknownFilter if it is gone."""
-        remaining = [
-            checked(replies)[0] for replies in (yield [command(n, "PTTL", n) for n in self.names])
-        ]
-        if -2 in remaining:
-            raise UnknownFilter(f"there is no filter {self.keys.name!r} in this Redis")
+        remaining = yield from self._remaining()
         ends = [rest for rest in remaining if isinstance(rest, int) and rest >= 0]
         return min(ends) / 1000 if ends else None
+
+    def _remaining(self) -> Flow[list[Any]]:
+        """What PTTL says of each shard; UnknownFilter if one is gone."""
+        replies = yield from replies_to([command(name, "PTTL", name) for name in self.names])
+        if [-2] in replies:
+            raise UnknownFilter(f"there is no filter {self.keys.name!r} in this Redis")
+        return [reply for [reply] in replies]
 
     def delete(self) -> Flow[None]:
         """Take the filter away."""
         names = [self.keys.config, *self.names]
-        for replies in (yield [command(name, "UNLINK", name) for name in names]):
-            checked(replies)
+        yield from replies_to([command(name, "UNLINK", name) for name in names])
 
     def expire(self, seconds: float | None) -> Flow[None]:
         """Let it end in so many seconds, or never."""
         life = milliseconds(seconds, "seconds")
-        asks = [
-            command(name, *expire_command(name, life)) for name in [self.keys.config, *self.names]
-        ]
-        for replies in (yield asks):
-            checked(replies)
+        names = [self.keys.config, *self.names]
+        yield from replies_to([command(name, *expire_command(name, life)) for name in names])
 
     def clear(self) -> Flow[None]:
         """Forget every key: an empty filter takes the place of each shard; its end stays.
@@ -188,18 +186,12 @@ class BfFilter:
         """
         asks = []
         size = share(self.capacity, len(self.names))
-        for name, replies in zip(
-            self.names, (yield [command(n, "PTTL", n) for n in self.names]), strict=True
-        ):
-            [life] = checked(replies)
-            if life == -2:
-                raise UnknownFilter(f"there is no filter {self.keys.name!r} in this Redis")
+        for name, life in zip(self.names, (yield from self._remaining()), strict=True):
             empty = beside(name, "clear")
             end = [("PEXPIRE", empty, life)] if isinstance(life, int) and life > 0 else []
             create = reserve(empty, size, self.error_rate)
             asks.append(commands(name, create, *end, ("RENAME", empty, name)))
-        for replies in (yield asks):
-            checked(replies)
+        yield from replies_to(asks)
 
     def merge(self, other: BfFilter, same_client: bool) -> Flow[None]:
         """Add every key of another filter of this server, where that has BF.MERGE and neither

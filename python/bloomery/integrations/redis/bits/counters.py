@@ -17,7 +17,7 @@ from bloomery.integrations.redis.bits.strings import Strings
 from bloomery.integrations.redis.config import LONGEST_STRING, Config
 from bloomery.integrations.redis.header import CountingHeader
 from bloomery.integrations.redis.wire.failures import checked
-from bloomery.integrations.redis.wire.flow import Ask, Flow, command
+from bloomery.integrations.redis.wire.flow import Ask, Flow, reply_to
 
 if TYPE_CHECKING:
     from bloomery.integrations.redis.naming import Keys
@@ -57,7 +57,7 @@ _SHA = hashlib.sha1(_REMOVE, usedforsecurity=False).hexdigest().encode()
 
 
 def planned_counters(
-    capacity: int, error_rate: float, counter_bits: int, hasher: Hasher, seed: int
+    capacity: int, error_rate: float | str, counter_bits: int, hasher: Hasher, seed: int
 ) -> Config:
     """The configuration of a counting filter of this size."""
     plan = sizing.counting_plan(capacity, error_rate, counter_bits=counter_bits)
@@ -138,7 +138,7 @@ class Counters(Strings):
             left = [i for i in left if outcomes[i] is None]
             if not left:
                 return bytes(outcomes)
-            checked((yield [command(self.names[0], "SCRIPT", "LOAD", _REMOVE)])[0])
+            yield from reply_to(self.names[0], "SCRIPT", "LOAD", _REMOVE)
         raise StoreRefused("Redis forgets the script that removes keys: who calls SCRIPT FLUSH?")
 
     def _call(self, hashes: bytes) -> Flow[list[int | None]]:

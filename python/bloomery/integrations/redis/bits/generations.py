@@ -13,11 +13,13 @@ is not there was evicted, and is UnknownFilter: keys would be denied without it.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from bloomery import _native
-from bloomery.errors import CorruptData, StoreUnavailable, UnknownFilter
+from bloomery import _native, sizing
+from bloomery.errors import CorruptData, InvalidParameter, StoreUnavailable, UnknownFilter
+from bloomery.filters.rotating import parse_window
 from bloomery.integrations.redis.bits.rotation_clock import KnownGenerations, RotationSchedule
 from bloomery.integrations.redis.bits.scripts import (
     CLEAR_GENERATIONS,
@@ -25,16 +27,23 @@ from bloomery.integrations.redis.bits.scripts import (
     MAKE_GENERATION,
     MARGIN,
 )
-from bloomery.integrations.redis.expiry import expire_command, milliseconds, time_left
-from bloomery.integrations.redis.wire.failures import checked
-from bloomery.integrations.redis.wire.flow import Ask, Flow, command, commands, packed
+from bloomery.integrations.redis.bits.strings import create, open_config
+from bloomery.integrations.redis.config import LONGEST_STRING, MAX_GENERATIONS, Config, planned
+from bloomery.integrations.redis.store import Store, expire_command, milliseconds
+from bloomery.integrations.redis.wire.flow import (
+    Ask,
+    Flow,
+    commands,
+    packed,
+    replies_to,
+    reply_to,
+)
 
 if TYPE_CHECKING:
-    from bloomery.integrations.redis.config import Config
     from bloomery.integrations.redis.naming import Keys
-    from bloomery.types import Batch, Key, Mask
+    from bloomery.types import Batch, Hasher, Layout, Mask
 
-__all__ = ["Generations"]
+__all__ = ["Generations", "create_rotating", "open_rotating", "planned_rotating"]
 
 _SOME = 10_000  # keys a round trip, over all generations
 _TRIES = 20
@@ -58,14 +67,46 @@ class _PendingBatch:
         self.maybe = both.to_bytes(len(maybe), "little")
 
 
-class Generations:
+def planned_rotating(
+    capacity: int,
+    error_rate: float | str,
+    window: str | float | timedelta,
+    generations: int,
+    per_generation: int | None,
+    layout: Layout,
+    hasher: Hasher,
+    seed: int,
+) -> Config:
+    """Return the configuration. A wrong maybe of any generation is one of the filter, so each has a
+    share of the error rate."""
+    if window is None:
+        raise InvalidParameter("window is None, must be a time: a filter in Redis rotates by that")
+    seconds = parse_window(window)
+    if type(generations) is not int or not 1 <= generations <= MAX_GENERATIONS:
+        raise InvalidParameter(
+            f"generations is {sizing.show(generations)}, must be an int from 1 to {MAX_GENERATIONS}"
+        )
+    most, whole = sizing.check_sizes(capacity, error_rate)
+    rate = whole / (generations + 1)
+    each = most if per_generation is None else sizing.check_capacity(per_generation)
+    nbytes = sizing.plan(min(each, most), rate, layout=layout).nbytes
+    if nbytes > LONGEST_STRING:
+        raise InvalidParameter(
+            f"{min(each, most):,} keys of one generation need {nbytes:,} bytes, and a string of "
+            f"Redis has {LONGEST_STRING:,} at most: take a smaller capacity or per_generation"
+        )
+    config = planned(min(each, most), rate, layout, hasher, seed, 1)
+    return replace(config, kind="rotating", window=seconds, generations=generations, capacity=most)
+
+
+class Generations(Store):
     """The strings of a rotating filter."""
 
     def __init__(self, keys: Keys, config: Config) -> None:
         config.require_kind(keys.name, "rotating")
         if not config.window or not config.generations:
             raise CorruptData(f"the configuration of filter {keys.name!r} in Redis has no window")
-        self.keys, self.config = keys, config
+        super().__init__(keys, config)
         _, self.nbytes, _ = _native.read_header(config.header, None)
         self.places = _native.Places(config.header, self.nbytes)
         self.count = config.generations
@@ -92,12 +133,15 @@ class Generations:
         rest = yield from self.ttl()
         life = None if rest is None else max(1, round(rest * 1000))
         words = ("HSET", self.hash, "made", 1), expire_command(self.hash, life, MARGIN)
-        checked((yield [commands(self.hash, *words)])[0])
+        yield from replies_to([commands(self.hash, *words)])
 
     def _learn(self) -> Flow[KnownGenerations]:
         """Learn the time and which generations there are; UnknownFilter if there is no filter."""
-        [replies] = yield [commands(self.hash, ("TIME",), ("HKEYS", self.hash))]
-        return self._learned(checked(replies))
+        return self._learned((yield from self._clock()))
+
+    def _clock(self) -> Flow[list[Any]]:
+        """Ask for Redis's time, and which generations the hash names."""
+        return (yield from replies_to([commands(self.hash, ("TIME",), ("HKEYS", self.hash))]))[0]
 
     def _learned(self, replies: list[object]) -> KnownGenerations:
         known = KnownGenerations.from_replies(self.schedule, *replies)
@@ -110,16 +154,9 @@ class Generations:
         """Make a generation, unless another has."""
         name, times = self.name_of(number), (self.schedule.end(number), self.schedule.start(number))
         words = (name, self.hash, number, self.nbytes + 1, *times, number - self.count)
-        [replies] = yield [command(name, "EVAL", MAKE_GENERATION, 2, *words)]
-        if checked(replies) == [0]:
+        if (yield from reply_to(name, "EVAL", MAKE_GENERATION, 2, *words)) == 0:
             raise self._gone()
         yield from self._learn()
-
-    def single_ask(self, key: Key, *, write: bool) -> None:
-        """None: a single key may take more than one round trip."""
-
-    def single_answer(self, sent: Any, replies: list[Any]) -> None:
-        """None, since there is no such ask."""
 
     def contains(self, keys: Batch) -> Flow[Mask]:
         """Ask for keys; False is certain."""
@@ -185,8 +222,7 @@ class Generations:
             body += data + packed(("STRLEN", self.name_of(number)))
             counts.append(count + 1)
         data = clock + body if add is None else body + clock
-        [replies] = yield [Ask(self.hash, data, 2 + sum(counts))]
-        checked(replies)
+        [replies] = yield from replies_to([Ask(self.hash, data, 2 + sum(counts))])
         split = 2 if add is None else len(replies) - 2
         first, last = replies[:split], replies[split:]
         clocked, answered = (first, last) if add is None else (last, first)
@@ -209,14 +245,12 @@ class Generations:
         """Raise UnknownFilter if a generation whose string is not whole has not just ended."""
         name = self.name_of(number)
         words = (name, self.hash, number, self.nbytes + 1, self.schedule.end(number))
-        [replies] = yield [command(name, "EVAL", LOST_GENERATION, 2, *words)]
-        if checked(replies) == [1]:
+        if (yield from reply_to(name, "EVAL", LOST_GENERATION, 2, *words)) == 1:
             raise self._gone()
 
     def _numbers(self) -> Flow[list[int]]:
         """Return the numbers of the generations that exist; none if there is no filter."""
-        [replies] = yield [commands(self.hash, ("TIME",), ("HKEYS", self.hash))]
-        clock, fields = checked(replies)
+        clock, fields = yield from self._clock()
         names = [b"made", *fields] if isinstance(fields, list) else fields
         known = KnownGenerations.from_replies(self.schedule, clock, names)
         return [] if known is None else sorted(known.made)
@@ -226,26 +260,20 @@ class Generations:
         numbers = yield from self._numbers()
         names = [self.name_of(number) for number in numbers]
         words: tuple[bytes | int, ...] = (1 + len(names), self.hash, *names, *numbers)
-        [replies] = yield [command(self.hash, "EVAL", CLEAR_GENERATIONS, *words)]
-        if checked(replies) != [1]:
+        if (yield from reply_to(self.hash, "EVAL", CLEAR_GENERATIONS, *words)) != 1:
             raise self._gone()
 
     def delete(self) -> Flow[None]:
         """Take the filter away."""
         strings = [self.name_of(number) for number in (yield from self._numbers())]
-        [replies] = yield [command(self.hash, "UNLINK", self.keys.config, self.hash, *strings)]
-        checked(replies)
+        yield from reply_to(self.hash, "UNLINK", self.keys.config, self.hash, *strings)
 
     def expire(self, seconds: float | None) -> Flow[None]:
         """Let it end in so many seconds, or never. Generations end by themselves."""
         life = milliseconds(seconds, "seconds")
         config = self.keys.config
         words = expire_command(config, life), expire_command(self.hash, life, MARGIN)
-        checked((yield [commands(config, *words)])[0])
-
-    def ttl(self) -> Flow[float | None]:
-        """Seconds that are left, or None; UnknownFilter if it is gone."""
-        return time_left(self.keys)
+        yield from replies_to([commands(config, *words)])
 
     def info(self) -> Flow[dict[str, Any]]:
         """What it was made for, and which generations there are."""
@@ -262,3 +290,20 @@ class Generations:
             "nbytes": self.nbytes * len(live),
             "ttl": ttl,
         }
+
+
+def create_rotating(keys: Keys, config: Config, ttl: float | None) -> Flow[Generations]:
+    """Create a rotating filter, or open it if there is just such a one."""
+    stored = yield from create(keys, config, ttl)
+    generations = Generations(keys, stored)
+    if not stored.made:
+        # From now on a hash that is not there was lost, and nobody makes another.
+        yield from generations.prepare()
+        settled = stored.settled().to_json()
+        yield from reply_to(keys.config, "SET", keys.config, settled, "XX", "KEEPTTL")
+    return generations
+
+
+def open_rotating(keys: Keys) -> Flow[Generations]:
+    """Open a rotating filter; UnknownFilter if there is none."""
+    return Generations(keys, (yield from open_config(keys)))

@@ -9,12 +9,20 @@ from bloomery import _native
 from bloomery.errors import CorruptData, UnknownFilter
 from bloomery.integrations.redis.bits.scripts import CLEAR, MAKE, MARGIN, SETTLE, STRAY
 from bloomery.integrations.redis.config import Config
-from bloomery.integrations.redis.expiry import expire_command, milliseconds, time_left
 from bloomery.integrations.redis.header import plain_info
 from bloomery.integrations.redis.naming import Keys
+from bloomery.integrations.redis.store import Store, expire_command, milliseconds
 from bloomery.integrations.redis.wire import change_feed
 from bloomery.integrations.redis.wire.failures import checked
-from bloomery.integrations.redis.wire.flow import Ask, Flow, command, commands, packed
+from bloomery.integrations.redis.wire.flow import (
+    Ask,
+    Flow,
+    command,
+    commands,
+    packed,
+    replies_to,
+    reply_to,
+)
 
 if TYPE_CHECKING:
     from bloomery.types import Batch, Key, Mask
@@ -44,7 +52,7 @@ def create(keys: Keys, wanted: Config, ttl: float | None) -> Flow[Config]:
     died. A filter that is there keeps its time to live.
     """
     first = proposal(keys, wanted, milliseconds(ttl))
-    [[_, stored, remaining]] = [checked(replies) for replies in (yield [first])]
+    [[_, stored, remaining]] = yield from replies_to([first])
     config = Config.from_json(keys.name, stored)
     config.require_same(keys.name, wanted)
     config.require_loaded(keys.name)
@@ -55,11 +63,9 @@ def create(keys: Keys, wanted: Config, ttl: float | None) -> Flow[Config]:
     asks = []
     for shard, name in enumerate(keys.bits(places.shards)):
         asks.append(command(name, "EVAL", MAKE, 1, name, string_length(places, shard), until))
-    for replies in (yield asks):
-        checked(replies)
+    yield from replies_to(asks)
     before, after = config.to_json(), config.settled().to_json()
-    [replies] = yield [command(keys.config, "EVAL", SETTLE, 1, keys.config, before, after)]
-    [stored] = checked(replies)
+    stored = yield from reply_to(keys.config, "EVAL", SETTLE, 1, keys.config, before, after)
     if stored is None:
         raise UnknownFilter(f"filter {keys.name!r} was deleted, or has expired, while it was made")
     config = Config.from_json(keys.name, stored)
@@ -69,8 +75,7 @@ def create(keys: Keys, wanted: Config, ttl: float | None) -> Flow[Config]:
 
 def open_config(keys: Keys) -> Flow[Config]:
     """Read the configuration of a filter that is there; UnknownFilter if it is not."""
-    [replies] = yield [command(keys.config, "GET", keys.config)]
-    [stored] = checked(replies)
+    stored = yield from reply_to(keys.config, "GET", keys.config)
     if stored is None:
         raise UnknownFilter(f"there is no filter {keys.name!r} in this Redis: create it first")
     config = Config.from_json(keys.name, stored)
@@ -94,14 +99,13 @@ def string_length(places: _native.Places, shard: int) -> int:
     return places.shard_bytes(shard) + 1
 
 
-class Strings:
+class Strings(Store):
     """The strings of a filter, one a shard."""
 
     kind = "bloom"
 
     def __init__(self, keys: Keys, config: Config) -> None:
-        self.keys = keys
-        self.config = config
+        super().__init__(keys, config)
         config.require_kind(keys.name, self.kind)
         self.places = places_of(config)
         self.names = keys.bits(self.places.shards)
@@ -170,15 +174,13 @@ class Strings:
             answers.append((yield from self._exchange(sent, write=True)))
             if self.config.told is not None:
                 # After the bits: who loads them now reads the stream from before.
-                [replies] = yield [change_feed.asked(self.config.told, change_feed.ADD, batch)]
-                checked(replies)
+                yield from replies_to([change_feed.asked(self.config.told, change_feed.ADD, batch)])
         return b"".join(answers)
 
     def tell_merged(self) -> Flow[None]:
         """Tell nodes that have a copy of this filter to load it anew: bits were merged into it."""
         if self.config.told is not None:
-            [replies] = yield [change_feed.asked(self.config.told, change_feed.RELOAD)]
-            checked(replies)
+            yield from replies_to([change_feed.asked(self.config.told, change_feed.RELOAD)])
 
     def contains_hashes(self, hashes: bytes) -> Flow[bytes]:
         """Ask for keys by their hashes; 0 for each that is definitely not there."""
@@ -226,8 +228,7 @@ class Strings:
         another filter, which has taken the name since, stays.
         """
         name = self.names[shard]
-        [replies] = yield [command(self.keys.config, "GET", self.keys.config)]
-        [stored] = checked(replies)
+        stored = yield from reply_to(self.keys.config, "GET", self.keys.config)
         own = self.config
         current = own if stored is None else Config.from_json(self.keys.name, stored)
         if (current.header, current.shards) == (own.header, own.shards):
@@ -246,21 +247,16 @@ class Strings:
     def unlink(self) -> Flow[None]:
         """Delete the keys of its strings, then that of its configuration."""
         for names in (self.names, [self.keys.config]):
-            for replies in (yield [command(name, "UNLINK", name) for name in names]):
-                checked(replies)
+            yield from replies_to([command(name, "UNLINK", name) for name in names])
 
     def expire(self, seconds: float | None) -> Flow[None]:
         """Let it end in so many seconds, or never."""
         change_feed.forbid(self.config.told, self.keys.name, "let one of them do it (EXPIRE)")
         life = milliseconds(seconds, "seconds")
         ends = [(self.keys.config, 0), *((name, MARGIN) for name in self.names)]
-        asks = [command(name, *expire_command(name, life, more)) for name, more in ends]
-        for replies in (yield asks):
-            checked(replies)
-
-    def ttl(self) -> Flow[float | None]:
-        """Seconds that are left, or None; UnknownFilter if it is gone."""
-        return time_left(self.keys)
+        yield from replies_to(
+            [command(name, *expire_command(name, life, more)) for name, more in ends]
+        )
 
     def clear(self) -> Flow[None]:
         """Empty every string, each in one step."""
@@ -270,8 +266,8 @@ class Strings:
         asks = []
         for shard, name in enumerate(self.names):
             asks.append(command(name, "EVAL", CLEAR, 1, name, self.lengths[shard]))
-        for shard, replies in enumerate((yield asks)):
-            if checked(replies) != [self.lengths[shard]]:
+        for shard, replies in enumerate((yield from replies_to(asks))):
+            if replies != [self.lengths[shard]]:
                 yield from self.raise_lost(shard)
 
     def info(self) -> Flow[dict[str, Any]]:
@@ -284,8 +280,7 @@ class Strings:
             for name in self.names:
                 counting = ("BITCOUNT", name, start, start + _COUNTED - 1)
                 asks.append(commands(name, ("STRLEN", name), counting))
-            for shard, replies in enumerate((yield asks)):
-                length, bits_set = checked(replies)
+            for shard, (length, bits_set) in enumerate((yield from replies_to(asks))):
                 if length != self.lengths[shard]:
                     yield from self.raise_lost(shard)
                 if not isinstance(bits_set, int) or not 0 <= bits_set <= _COUNTED * 8:

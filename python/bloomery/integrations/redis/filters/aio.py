@@ -19,6 +19,7 @@ from bloomery.integrations.redis.filters.aiobase import AsyncBaseRedisFilter
 from bloomery.integrations.redis.filters.properties import PlainProperties
 from bloomery.integrations.redis.naming import Keys
 from bloomery.integrations.redis.transfer.merging import Relay, merging
+from bloomery.suggestions import known_keywords
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -45,12 +46,13 @@ class AsyncRedisFilter(PlainProperties, AsyncBaseRedisFilter[Strings | BfFilter]
     """
 
     @classmethod
+    @known_keywords
     async def create(
         cls,
         redis: Any,
         name: str,
         capacity: int,
-        error_rate: float = 0.01,
+        error_rate: float | str = 0.01,
         *,
         layout: Layout = "blocked",
         hasher: Hasher = "xxh3",

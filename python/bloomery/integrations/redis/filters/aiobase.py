@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Generic
 from bloomery.errors import InvalidParameter
 from bloomery.integrations.redis.store import S, as_batch
 from bloomery.integrations.redis.wire.aiolink import AsyncLink
+from bloomery.suggestions import OtherNames
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["AsyncBaseRedisFilter"]
 
 
-class AsyncBaseRedisFilter(Generic[S]):
+class AsyncBaseRedisFilter(Generic[S], OtherNames):
     """A filter in Redis: its `store` knows what to ask Redis, its `link` asks.
 
     Tasks of one loop may share it.

@@ -17,6 +17,7 @@ from bloomery.integrations.redis.filters.properties import CountingProperties
 from bloomery.integrations.redis.naming import Keys
 from bloomery.integrations.redis.transfer.pushing import LocalFilter, pushing
 from bloomery.integrations.redis.transfer.reading import copying
+from bloomery.suggestions import known_keywords
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -40,12 +41,13 @@ class AsyncRedisCountingFilter(CountingProperties, AsyncBaseRedisFilter[Counters
     """
 
     @classmethod
+    @known_keywords
     async def create(
         cls,
         redis: Any,
         name: str,
         capacity: int,
-        error_rate: float = 0.01,
+        error_rate: float | str = 0.01,
         *,
         counter_bits: int = 4,
         hasher: Hasher = "xxh3",

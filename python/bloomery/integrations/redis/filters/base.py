@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Generic
 from bloomery.errors import InvalidParameter
 from bloomery.integrations.redis.store import S, as_batch
 from bloomery.integrations.redis.wire.link import Link
+from bloomery.suggestions import OtherNames
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 __all__ = ["BaseRedisFilter"]
 
 
-class BaseRedisFilter(Generic[S]):
+class BaseRedisFilter(Generic[S], OtherNames):
     """A filter in Redis: its `store` knows what to ask Redis, its `link` asks.
 
     Threads may share it.
@@ -49,6 +50,10 @@ class BaseRedisFilter(Generic[S]):
     def add(self, key: Key) -> bool:
         """Add the key; True if it is definitely new, False if it may have been there."""
         return self._single(key, write=True)
+
+    def contains(self, key: Key) -> bool:
+        """False: definitely not there. True: maybe."""
+        return self._single(key, write=False)
 
     def __contains__(self, key: Key) -> bool:
         """False: definitely not there. True: maybe."""

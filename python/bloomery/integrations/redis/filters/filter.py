@@ -20,6 +20,7 @@ from bloomery.integrations.redis.filters.base import BaseRedisFilter
 from bloomery.integrations.redis.filters.properties import PlainProperties
 from bloomery.integrations.redis.naming import Keys
 from bloomery.integrations.redis.transfer.merging import Relay, merging
+from bloomery.suggestions import known_keywords
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -46,12 +47,13 @@ class RedisFilter(PlainProperties, BaseRedisFilter[Strings | BfFilter]):
     """
 
     @classmethod
+    @known_keywords
     def create(
         cls,
         redis: Any,
         name: str,
         capacity: int,
-        error_rate: float = 0.01,
+        error_rate: float | str = 0.01,
         *,
         layout: Layout = "blocked",
         hasher: Hasher = "xxh3",

@@ -6,8 +6,8 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from bloomery.integrations.redis.bits.generations import Generations
-from bloomery.integrations.redis.bits.rotation import (
+from bloomery.integrations.redis.bits.generations import (
+    Generations,
     create_rotating,
     open_rotating,
     planned_rotating,
@@ -15,6 +15,7 @@ from bloomery.integrations.redis.bits.rotation import (
 from bloomery.integrations.redis.filters.base import BaseRedisFilter
 from bloomery.integrations.redis.filters.properties import RotatingProperties
 from bloomery.integrations.redis.naming import Keys
+from bloomery.suggestions import known_keywords
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -36,12 +37,13 @@ class RedisRotatingFilter(RotatingProperties, BaseRedisFilter[Generations]):
     """
 
     @classmethod
+    @known_keywords
     def create(
         cls,
         redis: Any,
         name: str,
         capacity: int,
-        error_rate: float = 0.01,
+        error_rate: float | str = 0.01,
         *,
         window: str | float | timedelta = "7d",
         generations: int = 4,

@@ -15,8 +15,7 @@ from bloomery.integrations.redis.header import PlainHeader
 from bloomery.integrations.redis.transfer.pushing import LocalFilter, merged
 from bloomery.integrations.redis.transfer.reading import Chunk, Progress, reading
 from bloomery.integrations.redis.transfer.uploading import StringUpload
-from bloomery.integrations.redis.wire.failures import checked
-from bloomery.integrations.redis.wire.flow import Flow, command
+from bloomery.integrations.redis.wire.flow import Flow, command, replies_to
 
 if TYPE_CHECKING:
     from bloomery.integrations.redis.bits.strings import Strings
@@ -110,7 +109,7 @@ def joined(strings: Strings, other: Strings) -> Flow[None]:
         command(mine, "EVAL", _JOIN, 2, mine, theirs, size)
         for mine, theirs, size in zip(strings.names, other.names, strings.lengths, strict=True)
     ]
-    results = [checked(replies)[0] for replies in (yield asks)]
+    results = [result for [result] in (yield from replies_to(asks))]
     for shard, result in enumerate(results):
         if result != 1:
             yield from (other if result == 2 else strings).raise_lost(shard)

@@ -18,11 +18,10 @@ from bloomery.filters.internals import changes, header, sections
 from bloomery.integrations.redis.bits.counters import Counters
 from bloomery.integrations.redis.bits.strings import Strings, create
 from bloomery.integrations.redis.config import Config, shards_for
-from bloomery.integrations.redis.expiry import milliseconds
+from bloomery.integrations.redis.store import milliseconds
 from bloomery.integrations.redis.transfer.reading import Progress
 from bloomery.integrations.redis.transfer.uploading import LIFE, StringUpload
-from bloomery.integrations.redis.wire.failures import checked
-from bloomery.integrations.redis.wire.flow import Flow, command, commands
+from bloomery.integrations.redis.wire.flow import Flow, command, commands, replies_to, reply_to
 
 if TYPE_CHECKING:
     from bloomery.integrations.redis.naming import Keys
@@ -157,7 +156,7 @@ def _claimed(
             ("SET", keys.config, ours.to_json(), "NX", "PX", LIFE),
             ("GET", keys.config),
         )
-        [[_, stored]] = [checked(replies) for replies in (yield [first])]
+        [[_, stored]] = yield from replies_to([first])
         if stored is None:  # it ended between the two
             continue
         config = Config.from_json(keys.name, stored)
@@ -187,8 +186,7 @@ def _settled(
 ) -> Flow[Config | None]:
     """Put everything in its place; None if something is missing, or another has taken it."""
     before = config.to_json()
-    [replies] = yield [command(keys.config, "GET", keys.config)]
-    [stored] = checked(replies)
+    stored = yield from reply_to(keys.config, "GET", keys.config)
     if stored != before or not (yield from upload.place(life)):
         return None
     settled = replace(config, loading=None, made=True)
@@ -199,8 +197,8 @@ def _settled(
 
 
 def _instead(keys: Keys, before: bytes, after: bytes, life: int | str) -> Flow[bool]:
-    [replies] = yield [command(keys.config, "EVAL", _INSTEAD, 1, keys.config, before, after, life)]
-    return bool(checked(replies)[0] == 1)
+    words = ("EVAL", _INSTEAD, 1, keys.config, before, after, life)
+    return bool((yield from reply_to(keys.config, *words)) == 1)
 
 
 def _forgotten(keys: Keys) -> StoreRefused:

@@ -15,8 +15,7 @@ from bloomery import _native
 from bloomery.errors import CorruptData
 from bloomery.filters import BloomFilter, CountingBloomFilter
 from bloomery.filters.internals import open_filter
-from bloomery.integrations.redis.wire.failures import checked
-from bloomery.integrations.redis.wire.flow import Flow, commands
+from bloomery.integrations.redis.wire.flow import Flow, commands, replies_to
 from bloomery.storage import memory
 
 if TYPE_CHECKING:
@@ -69,7 +68,7 @@ def reading(strings: Strings, chunks: Sequence[Chunk]) -> Flow[list[bytes]]:
             if shard == own
         ]
         asks.append(commands(names[own], *words, ("STRLEN", names[own])))
-    replies = [checked(answers) for answers in (yield asks)]
+    replies = yield from replies_to(asks)
     for shard, answers in zip(shards, replies, strict=True):
         if answers.pop() != strings.lengths[shard]:
             yield from strings.raise_lost(shard)

@@ -18,8 +18,7 @@ from typing import TYPE_CHECKING
 from bloomery.errors import CorruptData
 from bloomery.integrations.redis.bits.scripts import MARGIN
 from bloomery.integrations.redis.transfer.reading import Chunk, portions
-from bloomery.integrations.redis.wire.failures import checked
-from bloomery.integrations.redis.wire.flow import Ask, Flow, command
+from bloomery.integrations.redis.wire.flow import Ask, Flow, command, replies_to
 
 if TYPE_CHECKING:
     from bloomery.integrations.redis.bits.strings import Strings
@@ -106,7 +105,7 @@ class StringUpload:
         for shard, load in enumerate(self.loads):
             words = (load, self.counts[shard], *self._sizes(shard))
             asks.append(command(load, "EVAL", _BEGUN, 2, *words))
-        self._note(range(len(asks)), (yield asks))
+        self._note(range(len(asks)), (yield from replies_to(asks)))
 
     def _sizes(self, shard: int) -> tuple[int, int]:
         return self.strings.sizes[shard], self.strings.lengths[shard]
@@ -124,12 +123,11 @@ class StringUpload:
             asks.append(command(load, "EVAL", _CHUNK, 2, *words))
             shards.append(shard)
         before = list(self.at)
-        self._note(shards, (yield asks))
+        self._note(shards, (yield from replies_to(asks)))
         return all(now >= then for now, then in zip(self.at, before, strict=True))
 
     def _note(self, shards: Sequence[int], replies: list[list[object]]) -> None:
-        for shard, own in zip(shards, replies, strict=True):
-            [at] = checked(own)
+        for shard, [at] in zip(shards, replies, strict=True):
             if not isinstance(at, int) or not 0 <= at <= self.strings.sizes[shard]:
                 raise CorruptData("Redis answered to a script of ours with what it never returns")
             self.at[shard] = at
@@ -154,7 +152,7 @@ class StringUpload:
             load = self.loads[shard]
             words = (load, self.counts[shard], name, *self._sizes(shard), LIFE, life)
             asks.append(command(load, "EVAL", script, 3, *words))
-        return [checked(replies)[0] for replies in (yield asks)]
+        return [result for [result] in (yield from replies_to(asks))]
 
     def forget(self) -> Flow[None]:
         """Take away what is not needed any more; what cannot be now ends by itself."""

@@ -10,8 +10,7 @@ from typing import Any, TypeVar
 from bloomery.flow import drive_async
 from bloomery.integrations.redis.wire.failures import nonsense, reply_failures, troubles
 from bloomery.integrations.redis.wire.flow import Ask, Flow
-from bloomery.integrations.redis.wire.node_pool import AsyncNodePool
-from bloomery.integrations.redis.wire.redis_internals import AsyncReplyReader
+from bloomery.integrations.redis.wire.redis_internals import AsyncNodePool, AsyncReplyReader
 from bloomery.integrations.redis.wire.retry import RoundTrip, Sending
 from bloomery.redis_client import redis_client
 

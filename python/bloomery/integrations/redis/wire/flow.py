@@ -10,7 +10,9 @@ from __future__ import annotations
 from collections.abc import Generator, Iterable
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
-__all__ = ["Ask", "Flow", "command", "commands"]
+from bloomery.integrations.redis.wire.failures import checked
+
+__all__ = ["Ask", "Flow", "command", "commands", "packed", "replies_to", "reply_to"]
 
 T = TypeVar("T")
 
@@ -43,3 +45,14 @@ def command(key: bytes, *words: bytes | str | int) -> Ask:
 def commands(key: bytes, *given: tuple[bytes | str | int, ...]) -> Ask:
     """Return commands that go to where a key lies, in order."""
     return Ask(key, b"".join(map(packed, given)), len(given))
+
+
+def replies_to(asks: list[Ask]) -> Flow[list[list[Any]]]:
+    """Make a round trip; return the replies to each ask, and raise the first that is an error."""
+    return [checked(replies) for replies in (yield asks)]
+
+
+def reply_to(key: bytes, *words: bytes | str | int) -> Flow[Any]:
+    """Send one command to where a key lies; return its reply, or raise it if it is an error."""
+    [[reply]] = yield from replies_to([command(key, *words)])
+    return reply

@@ -23,7 +23,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 from bloomery.integrations.redis.wire.failures import reply_failures, troubles
 
-__all__ = ["AsyncReplyReader", "KeptConnection", "ReplyReader"]
+__all__ = ["AsyncNodePool", "AsyncReplyReader", "KeptConnection", "ReplyReader"]
 
 Replies: TypeAlias = "tuple[list[Any], bool]"  # and whether some are errors
 _Gets: TypeAlias = "Callable[[bool], Any]"
@@ -239,3 +239,35 @@ class KeptConnection:
                     errors = True
             replies.append(reply)
         return replies, errors
+
+
+class AsyncNodePool:
+    """A node of a cluster, used as a pool of connections is: redis-py's own hands out connections
+    that have ended, or are out of step."""
+
+    def __init__(self, node: Any) -> None:
+        self.node = node
+
+    async def get_connection(self) -> Any:
+        """Return a connection that is open, and has nothing left to be read."""
+        connection = self.node.acquire_connection()
+        try:
+            if connection.is_connected and await _is_stale(connection):
+                await connection.disconnect(nowait=True)
+            if not connection.is_connected:
+                await connection.connect()
+        except BaseException:
+            self.node.release(connection)
+            raise
+        return connection
+
+    async def release(self, connection: Any) -> None:
+        """Let the next one have it."""
+        self.node.release(connection)
+
+
+async def _is_stale(connection: Any) -> bool:
+    try:
+        return bool(await connection.can_read())
+    except Exception:  # noqa: BLE001  # whatever it is, this one is not to be used
+        return True

@@ -14,7 +14,7 @@ import struct
 from collections.abc import Iterator
 from typing import Any
 
-from bloomery import _native, errors
+from bloomery import _native, errors, extras
 from bloomery.service.http.limits import MAX_ARROW_METADATA
 
 __all__ = ["Column", "Messages", "answers", "load_pyarrow"]
@@ -31,14 +31,9 @@ _ANSWER_ROWS = 1 << 20
 
 def load_pyarrow() -> Any:
     """Return pyarrow with what is needed of it; MissingExtra if it is not installed."""
-    try:
+    with extras.needed("pyarrow", "this server takes application/x-ndjson and JSON; Arrow"):
         import pyarrow
         import pyarrow.ipc
-    except ImportError:
-        raise errors.MissingExtra(
-            "this server cannot read Arrow: pip install 'bloomery[arrow]' there, or send "
-            "application/x-ndjson or JSON"
-        ) from None
     return pyarrow
 
 

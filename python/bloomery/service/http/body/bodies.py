@@ -19,8 +19,8 @@ from bloomery.service.network.input_budget import Charge
 from bloomery.service.slices import Slice
 
 __all__ = [
-    *("ARROW", "JSON", "NDJSON", "ClientDisconnected", "header", "media_type", "parse"),
-    *("parse_keys", "parse_plain", "parts", "read", "require_json"),
+    *("ARROW", "JSON", "NDJSON", "ClientDisconnected", "header", "media_type", "other_media_type"),
+    *("parse", "parse_keys", "parse_plain", "parts", "read", "require_json"),
 ]
 
 JSON = "application/json"
@@ -108,7 +108,17 @@ def media_type(scope: Any) -> str:
 def require_json(scope: Any) -> None:
     """Raise unless the body says that it is JSON."""
     if media_type(scope) != JSON:
-        raise Refused(f"the body must be JSON: Content-Type: {JSON}", 415)
+        raise other_media_type(scope, JSON)
+
+
+def other_media_type(scope: Any, right: str) -> Refused:
+    """The error for a body of another type, with a command that sends the right one."""
+    given = media_type(scope)[:60] or "missing"
+    if given == "application/x-www-form-urlencoded":
+        given += " (as curl -d sends it)"
+    host = (header(scope, b"host") or b"").decode("latin-1")
+    url = f"{scope['scheme']}://{host}{scope['raw_path'][:200].decode('latin-1')}"
+    return Refused(f"Content-Type is {given}, must be {right}: curl --json '{{…}}' {url}", 415)
 
 
 def parse(body: bytes) -> Any:

@@ -138,7 +138,7 @@ def _reader(context: HttpContext, media: str, scope: Any) -> KeyReader:
         )
     if media == NDJSON:
         return ndjson.NdjsonReader(min(context.settings.proto_max_bulk_len, limits.MAX_JSON_KEY))
-    raise problems.Refused(f"Content-Type must be {JSON}, {NDJSON} or {ARROW}", 415)
+    raise bodies.other_media_type(scope, f"{JSON}, {NDJSON} or {ARROW}")
 
 
 async def _discard(body: AsyncIterator[bytes]) -> None:

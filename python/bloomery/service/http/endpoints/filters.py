@@ -26,6 +26,7 @@ from bloomery.service.http.route import (
     does,
     routes,
 )
+from bloomery.service.parameters import POLICY, NewFilter
 from bloomery.service.slices import gathered
 
 __all__ = ["filter_info", "router"]
@@ -46,7 +47,7 @@ _BODY = {"statuses": (408, 415)}
         *problems.ANY, *_CHANGE, "filter-exists", "request-too-large", **_BODY
     ),
 )
-async def create(request: Request, new: Annotated[models.NewFilter, Body()]) -> Response:
+async def create(request: Request, new: Annotated[NewFilter, Body()]) -> Response:
     """Make an empty filter."""
     options = new.model_dump(exclude_unset=True)
     name = names.typed(options.pop("name"))
@@ -55,8 +56,6 @@ async def create(request: Request, new: Annotated[models.NewFilter, Body()]) -> 
         options.pop("source", None)
     else:
         authorize_also(request, "change", name)
-    if options.get("kind") == "rediscuckoo":
-        options["door"] = "cf"  # CF commands are for these
     await apply_to_filters(request, lambda commands: commands.create(name, **options), name)
     context = context_of(request)
     await context.group_commit.logged()
@@ -128,7 +127,7 @@ async def change(request: Request, name: Name, changes: models.Changes) -> Respo
         check_name(to)
         if to != name and commands.engine.find(to) is not None:
             raise errors.FilterExists("there is a filter of the new name already")
-    policy = changes.model_dump(include=models.POLICY & fields)
+    policy = changes.model_dump(include=POLICY & fields)
     if policy:
         commands.adjust(name, **policy)
     if "source" in fields:

@@ -1,10 +1,16 @@
-"""What is done to whole filters, and to the server: clear, rotate, merge; a snapshot."""
+"""What is done to whole filters, and to the server: clear, rotate, merge; snapshot and backup."""
 
 from __future__ import annotations
 
-from fastapi import Request, Response
+from collections.abc import Callable
+from time import gmtime, strftime
+from typing import Any
+
+from fastapi import Query, Request, Response
+from starlette.responses import StreamingResponse
 
 from bloomery import names
+from bloomery.service.durability.backup import RATE
 from bloomery.service.http import models, problems
 from bloomery.service.http.endpoints.filters import filter_info
 from bloomery.service.http.route import (
@@ -92,6 +98,50 @@ async def snapshot(request: Request) -> Response:
     snapshots = context_of(request).snapshots
     await snapshots.save()
     return ApiResponse({"generation": snapshots.generation, "seconds": snapshots.seconds})
+
+
+_TAR = "application/x-tar"
+
+
+@router.get(
+    "/backup",
+    response_class=Response,
+    openapi_extra=does("server"),
+    responses={
+        200: {
+            "description": "all filters in one file: `bloomery restore` makes a data folder of it",
+            "content": {_TAR: {"schema": {"type": "string", "format": "binary"}}},
+        },
+        **problems.describe(*problems.ANY, "snapshot-failed", "invalid-parameter"),
+    },
+)
+async def backup(
+    request: Request,
+    rate: int = Query(RATE, ge=1 << 16, le=1 << 40, description="Bytes a second, at most."),
+) -> Response:
+    """Take a backup of all filters, with every key that was acknowledged before."""
+    backups = context_of(request).backups
+    taken = await backups.begin()
+    name = strftime("%Y%m%dT%H%M%SZ", gmtime(taken.taken_at))
+    headers = {
+        "Content-Length": str(taken.nbytes),
+        "Content-Disposition": f'attachment; filename="bloomery-{name}.backup"',
+    }
+    return _HeldResponse(taken.send(rate), backups.end, headers=headers, media_type=_TAR)
+
+
+class _HeldResponse(StreamingResponse):
+    """A response that lets go of something when it is over, whether it was taken whole or not."""
+
+    def __init__(self, content: Any, end: Callable[[], None], **options: Any) -> None:
+        super().__init__(content, **options)
+        self._end = end
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            self._end()
 
 
 async def _done(request: Request, name: bytes) -> Response:

@@ -8,7 +8,7 @@ from typing import Any
 
 from bloomery.service.commands import NO_ROOM, Outcome
 from bloomery.service.resp import failures, limits
-from bloomery.service.resp.arguments import decimal, integer, option
+from bloomery.service.resp.arguments import decimal, integer, options
 from bloomery.service.resp.client import ClientState
 from bloomery.service.resp.handlers.bf_reserve import adopt, make, make_default
 from bloomery.service.resp.handlers.membership import (
@@ -77,6 +77,9 @@ async def _write_many(client: ClientState, words: list[bytes]) -> Raw:
     return replies.whole()
 
 
+_FLAGS = ("NOCREATE", "NONSCALING")
+
+
 @command(
     "BF.INSERT",
     "key [CAPACITY n] [ERROR rate] [EXPANSION n] [NOCREATE] [NONSCALING] ITEMS item [item ...]",
@@ -87,48 +90,29 @@ def insert(client: ClientState, words: list[bytes]) -> Any:
     """Add keys, and make the filter as told if there is none."""
     settings = client.context.settings
     name, rate, capacity = words[0], settings.bf_error_rate, settings.bf_initial_size
-    expansion, nonscaling, create = settings.bf_expansion_factor, False, True
-    at = 1
-    while True:
-        if at >= len(words):
-            raise wrong_arity("BF.INSERT")
-        word = option(words[at])
-        at += 1
-        # As RedisBloom does, an option is known by its first letters.
-        if word.startswith("I"):
-            break
-        if word.startswith(("E", "C")) and at == len(words):
-            raise wrong_arity("BF.INSERT")
-        value = words[at] if at < len(words) else b""
-        if word.startswith("ER"):
-            error_rate = decimal(value)
-            if error_rate is None or not 0 < error_rate < 1:
-                raise Failure("Bad error rate")
-            rate, at = error_rate, at + 1
-        elif word.startswith("E"):
-            number = integer(value)
-            if number is None or not 0 <= number <= limits.MAX_EXPANSION:
-                raise Failure("Bad expansion")
-            expansion, at = number, at + 1
-        elif word.startswith("C"):
-            number = integer(value)
-            if number is None or not 1 <= number <= limits.MAX_CAPACITY:
-                raise Failure("Bad capacity")
-            capacity, at = number, at + 1
-        elif word.startswith("N"):
-            if word[2:3] == "C":
-                create = False
-            else:
-                nonscaling = True
-        else:
-            raise Failure("Unknown argument received")
-    keys = words[at:]
+    expansion = settings.bf_expansion_factor
+    given, keys = options(words[1:], ("CAPACITY", "ERROR", "EXPANSION"), _FLAGS, last="ITEMS")
     if not keys:
         raise wrong_arity("BF.INSERT")
+    if (value := given.get("CAPACITY")) is not None:
+        number = integer(value)
+        if number is None or not 1 <= number <= limits.MAX_CAPACITY:
+            raise Failure("Bad capacity")
+        capacity = number
+    if (value := given.get("ERROR")) is not None:
+        error_rate = decimal(value)
+        if error_rate is None or not 0 < error_rate < 1:
+            raise Failure("Bad error rate")
+        rate = error_rate
+    if (value := given.get("EXPANSION")) is not None:
+        number = integer(value)
+        if number is None or not 0 <= number <= limits.MAX_EXPANSION:
+            raise Failure("Bad expansion")
+        expansion = number
     if filter_at(client, name, "bf") is None and not adopt(client, name):
-        if not create:
+        if "NOCREATE" in given:
             raise failures.NOT_FOUND
-        make(client, name, rate, capacity, expansion, nonscaling=nonscaling)
+        make(client, name, rate, capacity, expansion, nonscaling="NONSCALING" in given)
     return madd(client, [name, *keys])
 
 

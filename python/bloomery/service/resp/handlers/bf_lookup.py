@@ -8,7 +8,7 @@ from typing import Any
 from bloomery import errors
 from bloomery.service.lookup import answers
 from bloomery.service.policy.rebuilds import SETTLE
-from bloomery.service.resp.arguments import decimal, integer, option
+from bloomery.service.resp.arguments import decimal, integer, option, options
 from bloomery.service.resp.client import ClientState
 from bloomery.service.resp.replies import OK, Failure
 from bloomery.service.resp.table import command
@@ -70,24 +70,23 @@ def rebuild(client: ClientState, words: list[bytes]) -> Any:
     if len(rest) == 1 and option(rest[0]) == "STATUS":
         return _status(client, name)
     capacity, error_rate, settle = None, None, SETTLE
-    if len(rest) % 2:
-        raise Failure("ERR syntax error: BF.REBUILD key [CAPACITY n] [ERROR rate] [SETTLE seconds]")
-    for word, value in zip(rest[::2], rest[1::2], strict=True):
-        if option(word) == "CAPACITY":
-            capacity = integer(value)
+    given, _ = options(rest, ("CAPACITY", "ERROR", "SETTLE"), ("STATUS",))
+    for word, value in given.items():
+        number = decimal(value or b"")
+        if word == "STATUS":
+            raise Failure("ERR STATUS stands alone: BF.REBUILD key STATUS")
+        if word == "CAPACITY":
+            capacity = integer(value or b"")
             if capacity is None or capacity < 1:
                 raise Failure("ERR CAPACITY must be a number of keys above 0")
-        elif option(word) == "ERROR":
-            error_rate = decimal(value)
+        elif word == "ERROR":
+            error_rate = number
             if error_rate is None or not 0 < error_rate < 1:
                 raise Failure("ERR ERROR must be a rate between 0 and 1")
-        elif option(word) == "SETTLE":
-            found = decimal(value)
-            if found is None or not 0 <= found <= 3600:
-                raise Failure("ERR SETTLE must be seconds, from 0 to 3600")
-            settle = found
         else:
-            raise Failure("ERR syntax error: CAPACITY, ERROR and SETTLE can be given, or STATUS")
+            if number is None or not 0 <= number <= 3600:
+                raise Failure("ERR SETTLE must be seconds, from 0 to 3600")
+            settle = number
     client.context.rebuilds.start(name, capacity=capacity, error_rate=error_rate, settle=settle)
     return OK
 

@@ -10,7 +10,7 @@ from bloomery import errors
 from bloomery.service.domain.deferral import LARGE
 from bloomery.service.domain.state import Entry
 from bloomery.service.resp import failures, limits
-from bloomery.service.resp.arguments import integer, option
+from bloomery.service.resp.arguments import integer, option, options
 from bloomery.service.resp.client import ClientState
 from bloomery.service.resp.handlers.bf_reserve import POLICY, policy_value
 from bloomery.service.resp.handlers.membership import existing_filter, filter_at
@@ -213,12 +213,8 @@ def policy(client: ClientState, words: list[bytes]) -> dict[str, Any]:
     existing_filter(client, name, "bf")
     if len(rest) % 2:
         raise wrong_arity("BF.POLICY")
-    changes: dict[str, Any] = {}
-    for word, value in zip(rest[::2], rest[1::2], strict=True):
-        field = POLICY.get(option(word))
-        if field is None:
-            raise Failure(f"ERR {option(word)[:40]!r} is none of {', '.join(POLICY)}")
-        changes[field] = policy_value(value)
+    given, _ = options(rest, POLICY)
+    changes = {POLICY[word]: policy_value(value or b"") for word, value in given.items()}
     commands = client.context.commands
     if changes:
         commands.adjust(name, **changes)

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from bloomery.service.resp import failures, limits
-from bloomery.service.resp.arguments import decimal, integer, option
+from bloomery.service.resp.arguments import decimal, integer, options
 from bloomery.service.resp.client import ClientState
 from bloomery.service.resp.handlers.membership import filter_at
 from bloomery.service.resp.replies import OK, Failure
-from bloomery.service.resp.table import command, wrong_arity
+from bloomery.service.resp.table import command
 from bloomery.sizing import MIN_ERROR_RATE
 
 __all__ = ["POLICY", "adopt", "make", "make_default", "policy_value"]
@@ -50,24 +50,20 @@ def make(
     0."""
     settings = client.context.settings
     rate = min(rate, _MOST_RATE)
-    chosen: dict[str, Any] = {"capacity": capacity, "error_rate": rate}
     grows = expansion > 0 and not nonscaling
+    chosen: dict[str, Any] = {
+        "capacity": capacity,
+        "error_rate": rate,
+        "expansion": expansion if grows else 0,
+    }
     kind = more.pop("kind", None)
-    if client.context.node is not None and kind is None:
-        # In Redis a filter keeps its size: beyond its capacity it errs more often, and says so.
-        kind = "bloom"
-        if grows:
-            more.setdefault("on_full", "alert")
     if kind is None and ("on_full" not in more or not grows):
+        kind = None if grows else "bloom"
         # A rate that ours do not go down to is RedisBloom's to keep.
-        if settings.bf_layout == "redisbloom" or (rate < MIN_ERROR_RATE and not more):
+        redisbloom = settings.bf_layout == "redisbloom" or (rate < MIN_ERROR_RATE and not more)
+        if redisbloom and client.context.node is None:
             kind = "redisbloom"
-        else:
-            kind = "scalable" if grows else "bloom"
-    if kind == "redisbloom":
-        chosen |= {"expansion": expansion, "nonscaling": not grows}
-    else:
-        chosen["expansion"] = expansion if grows else 0
+            chosen |= {"expansion": expansion, "nonscaling": not grows}
     client.context.commands.create(name, kind, **chosen, **more)
 
 
@@ -121,40 +117,33 @@ def reserve(client: ClientState, words: list[bytes]) -> str:
 
 def _options(client: ClientState, rest: list[bytes]) -> tuple[int, bool, dict[str, Any]]:
     """Read what follows the capacity: the expansion, whether it is nonscaling, and what else there
-    is. As RedisBloom does, it ignores words that it does not know, where there are few of them, and
-    takes the first of an option that comes twice."""
-    expansion: int | None = None
-    nonscaling = False
-    more: dict[str, Any] = {}
-    known = {*_OF_KINDS, *POLICY, "KIND"}
-    if len(rest) > 3 and not known & {option(word) for word in rest}:
-        raise wrong_arity("BF.RESERVE")
-    at = 0
-    while at < len(rest):
-        word, value = option(rest[at]), rest[at + 1] if at + 1 < len(rest) else None
-        at += 1
+    is."""
+    given, _ = options(rest, ("EXPANSION", "KIND", *_OF_KINDS, *POLICY), ("NONSCALING",))
+    expansion, more = client.context.settings.bf_expansion_factor, dict[str, Any]()
+    nonscaling = "NONSCALING" in given
+    for word, value in given.items():
         if word == "NONSCALING":
-            nonscaling = True
-        elif word == "EXPANSION" and expansion is None:
-            if value is None:
-                raise Failure("ERR no expansion")
-            expansion = integer(value)
-            if expansion is None:
+            continue
+        if value is None:
+            raise Failure(
+                "ERR no expansion" if word == "EXPANSION" else f"ERR {word} needs a value"
+            )
+        if word == "EXPANSION":
+            number = integer(value)
+            if number is None:
                 raise Failure("ERR bad expansion")
-            at += 1
-        elif word in known:
-            if value is None:
-                raise Failure(f"ERR {word} needs a value")
-            if word in POLICY:
-                more[POLICY[word]] = policy_value(value)
-            else:
-                name = _OF_KINDS.get(word, "kind")
-                more[name] = _value(name, value)
-            at += 1
-    if nonscaling and expansion:
-        raise Failure("Nonscaling filters cannot expand")
-    if expansion is None:
-        expansion = client.context.settings.bf_expansion_factor
+            if nonscaling and number:
+                raise Failure("Nonscaling filters cannot expand")
+            expansion = number
+        elif word in POLICY:
+            more[POLICY[word]] = policy_value(value)
+        else:
+            name = _OF_KINDS.get(word, "kind")
+            more[name] = _value(name, value)
+    if "kind" in more:
+        for word in ("EXPANSION", "NONSCALING"):
+            if word in given:
+                raise Failure(f"ERR {word} and KIND do not go together: ONFULL is for any kind")
     if not 0 <= expansion <= limits.MAX_EXPANSION:
         raise Failure(f"ERR expansion must be in the range [0, {limits.MAX_EXPANSION}]")
     return expansion, nonscaling, more

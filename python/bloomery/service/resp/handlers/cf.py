@@ -8,7 +8,7 @@ from typing import Any
 from bloomery import errors
 from bloomery.service.commands import NO_ROOM
 from bloomery.service.resp import failures, limits
-from bloomery.service.resp.arguments import integer, option
+from bloomery.service.resp.arguments import integer, options
 from bloomery.service.resp.client import ClientState
 from bloomery.service.resp.handlers.membership import (
     contains,
@@ -29,9 +29,7 @@ def _make(client: ClientState, name: bytes, capacity: int, **chosen: int) -> Non
         "max_iterations": settings.cf_max_iterations,
         "expansion": settings.cf_expansion_factor,
     }
-    client.context.commands.create(
-        name, "rediscuckoo", capacity=capacity, door="cf", **{**usual, **chosen}
-    )
+    client.context.commands.create(name, "rediscuckoo", capacity=capacity, **{**usual, **chosen})
 
 
 _OPTIONS = {
@@ -55,12 +53,11 @@ def reserve(client: ClientState, words: list[bytes]) -> str:
     capacity = integer(words[1])
     if capacity is None:
         raise Failure("Bad capacity")
-    pairs = [*zip(words[2::2], words[3::2], strict=True)]
-    given = {option(word): value for word, value in reversed(pairs)}  # the first of each counts
+    given, _ = options(words[2:], _OPTIONS)
     chosen: dict[str, int] = {}
     for word, (name, low, high) in _OPTIONS.items():
         if word in given:
-            number = integer(given[word])
+            number = integer(given[word] or b"")
             if number is None:
                 raise Failure(f"Couldn't parse {word}")
             if not low <= number <= high:
@@ -140,34 +137,21 @@ def addnx(client: ClientState, words: list[bytes]) -> bool:
 def _insert_words(client: ClientState, words: list[bytes], name: str) -> Any:
     """What becomes of each key, or what is to be waited for."""
     settings = client.context.settings
-    capacity, create, at = settings.cf_initial_size, True, 1
-    while True:
-        if at >= len(words):
-            raise wrong_arity(name)
-        word = option(words[at])
-        at += 1
-        if word.startswith("I"):
-            break
-        if word.startswith("C"):
-            if at == len(words):
-                raise wrong_arity(name)
-            number = integer(words[at])
-            if number is None:
-                raise Failure("Bad capacity")
-            if not 2 * settings.cf_bucket_size <= number <= limits.MAX_CAPACITY:
-                raise Failure(
-                    f"Capacity must be in the range [cf-bucket-size * 2, {limits.MAX_CAPACITY}]"
-                )
-            capacity, at = number, at + 1
-        elif word.startswith("N"):
-            create = False
-        else:
-            raise Failure("Unknown argument received")
-    keys = words[at:]
+    capacity = settings.cf_initial_size
+    given, keys = options(words[1:], ("CAPACITY",), ("NOCREATE",), last="ITEMS")
     if not keys:
         raise wrong_arity(name)
+    if (value := given.get("CAPACITY")) is not None:
+        number = integer(value)
+        if number is None:
+            raise Failure("Bad capacity")
+        if not 2 * settings.cf_bucket_size <= number <= limits.MAX_CAPACITY:
+            raise Failure(
+                f"Capacity must be in the range [cf-bucket-size * 2, {limits.MAX_CAPACITY}]"
+            )
+        capacity = number
     if filter_at(client, words[0], "cf") is None:
-        if not create:
+        if "NOCREATE" in given:
             raise failures.NOT_FOUND
         _make(client, words[0], capacity)
     _check_layers(client, words[0])

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import fields, replace
+from collections.abc import Awaitable
+from dataclasses import replace
 
-from bloomery import _native, errors
+from bloomery import errors
 from bloomery.service.access.glob import glob
-from bloomery.service.config.settings import Settings
-from bloomery.service.observe import logs
 from bloomery.service.resp.client import ClientState
 from bloomery.service.resp.replies import OK, Failure
 from bloomery.service.resp.table import command, help_command
@@ -63,22 +62,12 @@ def set_(client: ClientState, words: list[bytes]) -> str:
             raise _failed(name, str(problem)) from None
     for name, why in tried.conflicts():
         raise _failed(name, why)
-    _apply(client, tried)
+    client.context.live.apply(tried)
     return OK
 
 
 def _failed(name: str, why: str) -> Failure:
     return Failure(f"ERR CONFIG SET failed (possibly related to argument '{name}') - {why}")
-
-
-def _apply(client: ClientState, tried: Settings) -> None:
-    settings = client.context.settings
-    if tried.maxmemory != settings.maxmemory:
-        _native.set_memory_limit(tried.maxmemory or None)
-    client.context.engine.shelf.most_layers = tried.cf_max_expansions
-    logs.set_level(tried.log_level)
-    for item in fields(settings):
-        setattr(settings, item.name, getattr(tried, item.name))
 
 
 @command("CONFIG RESETSTAT", group="server", does="server")
@@ -89,11 +78,21 @@ def resetstat(client: ClientState, words: list[bytes]) -> str:
 
 
 @command("CONFIG REWRITE", group="server", does="server")
-def rewrite(client: ClientState, words: list[bytes]) -> str:
-    """Refused: the file is the operator's."""
-    if client.context.config is None:
+def rewrite(client: ClientState, words: list[bytes]) -> Awaitable[str]:
+    """Write what CONFIG SET has changed into the configuration file, which keeps its comments."""
+    live = client.context.live
+    if live.file is None:
         raise Failure("ERR The server is running without a config file")
-    raise Failure(f"ERR Rewriting config file: change {client.context.config} by hand")
+
+    async def write() -> str:
+        try:
+            await live.rewrite()
+        except (OSError, errors.InvalidParameter) as problem:
+            why = problem.strerror if isinstance(problem, OSError) else problem
+            raise Failure(f"ERR Rewriting config file: {why}") from None
+        return OK
+
+    return write()
 
 
 help_command("CONFIG", "server")

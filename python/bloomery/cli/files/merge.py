@@ -1,0 +1,43 @@
+"""`bloomery merge`: one filter file out of several."""
+
+from typing import Annotated
+
+import typer
+
+from bloomery.cli import options
+from bloomery.cli.files import state
+from bloomery.cli.files.create import check_free
+from bloomery.cli.terminal import emit_line
+from bloomery.errors import IncompatibleFilters
+from bloomery.filters.files import key_type
+
+EXAMPLE = "bloomery merge week.bloom monday.bloom tuesday.bloom; bloomery info week.bloom"
+
+
+def merge(
+    out: Annotated[str, typer.Argument(metavar="OUT", help="Where to save the filter.")],
+    files: Annotated[
+        list[str], typer.Argument(metavar="FILE...", help="Filters made with the same options.")
+    ],
+    force: options.Force = False,
+) -> int:
+    """Make one filter that holds every key of several; they stay as they are.
+
+    They are of kind bloom, counting or deletable, and were made with the same options. A filter
+    that comes to hold more keys than its capacity errs more often than you allowed.
+    """
+    check_free(out, force)
+    first, *others = files
+    merged = state.load_any(first)
+    for file in others:
+        try:
+            merged |= state.load_any(file, mmap=True)
+        except IncompatibleFilters as why:
+            raise IncompatibleFilters(f"{first} and {file}: {why}") from None
+    said = {key_type(file) for file in files}
+    state.save(merged, out, "nothing was written", said.pop() if len(said) == 1 else None)
+    emit_line(f"{out}: about {merged.estimated_count:,} keys, room for {merged.capacity:,}")
+    return 0
+
+
+COMMANDS = [("merge", merge, EXAMPLE)]

@@ -1,0 +1,119 @@
+"""`bloomery backup` and `bloomery restore`: all filters of a server in one file, and back."""
+
+import os
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from bloomery import errors
+from bloomery.cli import terminal
+from bloomery.cli.amounts import parse_memory, show_memory
+from bloomery.cli.progress import ByteProgress
+
+if TYPE_CHECKING:
+    from bloomery.service.durability.backup import BackupContent
+
+BACKUP_EXAMPLE = (
+    "bloomery backup filters.backup; "
+    "bloomery backup filters.backup --url https://filters.example.org:8100 --token-file token"
+    " --rate 20MB"
+)
+RESTORE_EXAMPLE = "bloomery restore filters.backup --data ./data; bloomery serve --data ./data"
+_TIMEOUT = 900.0  # seconds: the server makes a snapshot before the first byte
+_File = Annotated[str, typer.Argument(metavar="FILE", help="The backup.")]
+
+
+def backup(
+    file: _File,
+    url: Annotated[
+        str, typer.Option(metavar="URL", help="The HTTP port of the server that runs.")
+    ] = "http://127.0.0.1:8100",
+    rate: Annotated[
+        int,
+        typer.Option(
+            parser=parse_memory, metavar="SIZE", help="Bytes a second that the server may send."
+        ),
+    ] = 50_000_000,
+    token_file: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FILE",
+            help="The token of an admin, where the server has users (bloomery user token). Also "
+            "BLOOMERY_TOKEN.",
+        ),
+    ] = None,
+    ca: Annotated[
+        str | None,
+        typer.Option(metavar="FILE", help="Who signed the server's certificate, PEM."),
+    ] = None,
+) -> int:
+    """Back up all filters of a running server into one file, which is verified before it counts."""
+    from bloomery.client import Client
+    from bloomery.service.durability.backup import verify
+    from bloomery.storage import files
+
+    token = _token(token_file)
+    with Client(url, token=token, verify=ca or True, timeout=_TIMEOUT) as client:
+        bar = ByteProgress("backup")
+        with files.replacing(file, 0o600) as target:
+            try:
+                counted, query = _Counted(target, bar), {"rate": str(rate)}
+                client.transport.download("/backup", counted, query, bar.begin)
+            finally:
+                bar.stop()
+            target.flush()
+            with files.naming(file), open(target.name, "rb") as written:
+                content = verify(written)
+    terminal.emit_line(f"{file}: {_described(content)}")
+    return 0
+
+
+def restore(
+    file: _File,
+    data: Annotated[
+        Path,
+        typer.Option(metavar="DIR", help="The folder to make; if it is there, it must be empty."),
+    ],
+) -> int:
+    """Make the data folder of a server out of a backup."""
+    from bloomery.service.durability import backup as backups
+
+    bar = ByteProgress("restore", 2 * os.stat(file).st_size)  # verified, then written
+    try:
+        content = backups.restore(file, data, bar.advance)
+    finally:
+        bar.stop()
+    terminal.emit_line(f"{data}: {_described(content)}: bloomery serve --data {data}")
+    return 0
+
+
+class _Counted:
+    """A file that is written, and how far that is."""
+
+    def __init__(self, file: Any, bar: ByteProgress) -> None:
+        self._file, self._bar = file, bar
+
+    def write(self, data: bytes) -> None:
+        self._file.write(data)
+        self._bar.advance(len(data))
+
+
+def _token(path: str | None) -> str | None:
+    if path is None:
+        return os.environ.get("BLOOMERY_TOKEN") or None
+    token = Path(path).read_text("utf-8", "replace").strip()
+    if not token or not token.isascii() or not token.isprintable():
+        raise errors.InvalidParameter(f"{path}: not a token: `bloomery user token` prints one")
+    return token
+
+
+def _described(content: "BackupContent") -> str:
+    count = len(content.manifest.entries)
+    at = time.strftime("%Y-%m-%d %H:%M:%SZ", time.gmtime(content.taken_at))
+    size = show_memory(content.nbytes)
+    return f"{count:,} filter{'s' if count != 1 else ''}, {size}, of {at} by {content.bloomery}"
+
+
+COMMANDS = [("backup", backup, BACKUP_EXAMPLE), ("restore", restore, RESTORE_EXAMPLE)]

@@ -1,0 +1,109 @@
+"""Filters that are declared and not made by a client: made where they are missing, and left alone
+where they are there, whatever the declaration says by now. What differs is reported."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+from itertools import cycle, islice
+from typing import Any
+
+from bloomery import errors
+from bloomery.filters.rotating import parse_window
+from bloomery.names import printable
+from bloomery.service.commands import Commands
+from bloomery.service.domain.state import Entry
+from bloomery.service.group_commit import GroupCommit
+from bloomery.service.policy import policy
+from bloomery.service.policy.alerts import Alerts
+
+__all__ = ["DeclaredFilters", "differences", "ensure"]
+
+_TIMES = ("window", "warn_within", "grace")
+_A_SECOND = 100  # filters that are looked at in a second, some 15 µs each
+
+
+async def ensure(
+    commands: Commands, group_commit: GroupCommit, name: bytes, parameters: Mapping[str, Any]
+) -> list[str]:
+    """Make a filter of these parameters (`parameters.parse`), unless there is one of that name;
+    return what that one has otherwise. It is in the log by then."""
+    await commands.discover(name)  # another node may have made it
+    group_commit.join()
+    if commands.engine.find(name) is None:
+        try:
+            await commands.run(name, partial(commands.create, name, **parameters))
+        except (errors.FilterExists, errors.IncompatibleFilters):
+            await commands.discover(name)  # another node has made one just now
+            if commands.engine.find(name) is None:
+                raise
+        await group_commit.logged()
+    return differences(commands.find(name), parameters)
+
+
+def differences(entry: Entry, parameters: Mapping[str, Any]) -> list[str]:
+    """What a filter has otherwise than these parameters say: each by its name and both values."""
+    if entry.filter is None:  # it is being loaded: nothing is known of it yet
+        return []
+    found = []
+    actual = {**entry.settings, **policy.policy_of(entry).as_dict(), "kind": entry.filter.kind}
+    for name, given in parameters.items():
+        value = actual.get(name, getattr(entry.filter, name, None))
+        if name == "seed" and given != value:
+            found.append("seed is another")  # it may be a secret
+        elif given is not None and _plain(name, given) != _plain(name, value):
+            found.append(f"{name} is {value!r}, not {given!r}")
+    return found
+
+
+def _plain(name: str, value: Any) -> Any:
+    """A time as seconds."""
+    return parse_window(value) if name in _TIMES and isinstance(value, str) else value
+
+
+class DeclaredFilters:
+    """The filters of a server's configuration."""
+
+    def __init__(
+        self,
+        commands: Commands,
+        group_commit: GroupCommit,
+        alerts: Alerts,
+        declared: Mapping[bytes, Mapping[str, Any]],
+    ) -> None:
+        """`declared`: parameters by name."""
+        self.declared = declared
+        self._commands, self._group_commit, self._alerts = commands, group_commit, alerts
+        self._turns = cycle(declared)
+        self._refused: dict[bytes, str] = {}  # why one could not be made
+
+    async def make(self) -> None:
+        """Make those that are missing; one that cannot be made is an alert."""
+        for name, parameters in self.declared.items():
+            self._refused.pop(name, None)
+            try:
+                await ensure(self._commands, self._group_commit, name, parameters)
+            except errors.BloomeryError as problem:
+                self._refused[name] = str(problem)
+            self._report(name)
+
+    def check(self) -> None:
+        """See, each second, which are not as they are declared, and which are again."""
+        for name in islice(self._turns, min(len(self.declared), _A_SECOND)):
+            self._report(name)
+
+    def _report(self, name: bytes) -> None:
+        shown, entry = printable(name), self._commands.engine.find(name)
+        if entry is None:
+            why = self._refused.get(name, "it was dropped, and the next start makes it")
+            text = f"the filter {shown} of the configuration is not there: {why}"
+        elif found := differences(entry, self.declared[name]):
+            text = (
+                f"the filter {shown} is not as the configuration says: {'; '.join(found)}; it is "
+                "left as it is, with all its keys"
+            )
+        else:
+            text = f"the filter {shown} is as the configuration says"
+            self._alerts.end("filter-differs", text, name)
+            return
+        self._alerts.begin("filter-differs", text, name)
