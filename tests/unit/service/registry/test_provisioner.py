@@ -162,6 +162,7 @@ def test_a_filter_that_was_there_before_the_row(tmp_path: Path) -> None:
     asyncio.run(main())
 
 
+@pytest.mark.slow
 def test_a_row_while_writes_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It says so, and is made when writes are taken again, or when somebody clears the problem."""
     monkeypatch.setattr("bloomery.service.registry.registry.TRY_AGAIN", 0.0)
