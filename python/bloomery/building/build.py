@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -130,7 +131,9 @@ class _BuildRun:
                     try:
                         batch.add_to(self._filter)
                     except UnsupportedKey as failure:
-                        raise InvalidSource(f"{self._rows.name}: {failure}") from None
+                        # The row is that of the batch, which nobody who gave a table knows.
+                        why = re.sub(r"^row \d+: ", "", str(failure))
+                        raise InvalidSource(f"{self._rows.name}: {why}") from None
                     progress.position = batch.position
                     progress.rows += batch.rows
                     progress.nulls += batch.nulls
