@@ -120,7 +120,7 @@ def test_few_backups_at_a_time(large: BloomeryServer) -> None:
         third = httpx.get(url, timeout=60)
         assert (third.status_code, third.json()["code"]) == (503, "server-unavailable")
     assert wait_until(lambda: not held(large))
-    assert httpx.get(f"{large.url}/backup").status_code == 200
+    assert httpx.get(f"{large.url}/backup", timeout=60).status_code == 200
 
 
 def test_a_killed_client_leaves_no_backup(large: BloomeryServer, tmp_path: Path) -> None:
