@@ -18,7 +18,6 @@ import sys
 from typing import cast
 
 from bloomery import extras
-from bloomery._native import __version__
 from bloomery.cli import terminal
 from bloomery.errors import BloomeryError, NotEnoughMemory
 
@@ -66,15 +65,9 @@ def main(argv: list[str] | None = None) -> int:
         return EXIT_ERROR
 
 
-def version() -> int:
-    """Print the version of bloomery."""
-    terminal.emit_line(f"bloomery {__version__}")
-    return 0
-
-
 def _run(argv: list[str]) -> int:
     if argv in (["--version"], ["version"]):  # by the plain install too, which has no typer
-        return version()
+        return terminal.version()
     import typer
 
     from bloomery.cli.app import build

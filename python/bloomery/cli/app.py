@@ -6,10 +6,11 @@ from typing import Annotated, Any
 import typer
 from typer.main import get_command
 
-from bloomery.cli import demo, plan, version
+from bloomery.cli import demo, plan
 from bloomery.cli.files import build as building
 from bloomery.cli.files import create, dedup, info, membership
 from bloomery.cli.server import cluster, serve, user
+from bloomery.cli.terminal import version
 
 _COMMANDS: list[tuple[str, Callable[..., int], str]] = [
     ("plan", plan.plan, plan.EXAMPLE),

@@ -11,6 +11,8 @@ import shutil
 from contextlib import suppress
 from io import StringIO
 
+from bloomery._native import __version__
+
 STDIN, STDOUT, STDERR = 0, 1, 2
 
 
@@ -56,6 +58,12 @@ def _write(view: memoryview) -> int:
 def emit_line(text: str) -> None:
     """One line of text to standard output."""
     emit(text.encode("utf-8", "surrogateescape") + b"\n")
+
+
+def version() -> int:
+    """Print the version of bloomery."""
+    emit_line(f"bloomery {__version__}")
+    return 0
 
 
 def say(message: str) -> None:
