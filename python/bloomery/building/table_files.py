@@ -49,8 +49,8 @@ class CsvRows(FileRows):
     def _names(self, path: str) -> list[str]:
         """The columns of the key, by name; the file is read up to its first rows."""
         with InputFile(path) as source, self._csv_errors(path):
-            found: list[str] = self._open(source).schema.names
-        return [_pick(path, found, column) for column in self.options["columns"]]
+            names: list[str] = self._open(source).schema.names
+        return [_pick(path, names, column) for column in self.options["columns"]]
 
     def _open(self, source: InputFile, names: list[str] | None = None, skip: int = 0) -> Any:
         import pyarrow as pa

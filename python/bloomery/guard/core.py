@@ -164,7 +164,7 @@ class Core:
 
     def wrote(self) -> None:
         """Let look-ups that are queued from now on wait behind a write that joined the queue."""
-        self.generation = secrets.token_hex(8)
+        self.queue_epoch = secrets.token_hex(8)
 
     def looked(self) -> None:
         """Let look-ups from now on be queued anew: those in the queue are being answered."""

@@ -139,8 +139,8 @@ class Server:
         """Load the filters; False if the server is to stop before they are there. HTTP answers
         meanwhile that the server is not ready."""
         if not self.settings.store:
-            found = await asyncio.to_thread(recover, self.data, accept_loss=self.accept_loss)
-            self._open(found)
+            recovered = await asyncio.to_thread(recover, self.data, accept_loss=self.accept_loss)
+            self._open(recovered)
             # What is there stays: a collection that walks a million objects holds up everybody.
             gc.freeze()
             gc.set_threshold(*gc.get_threshold()[:2], _OLDEST)
@@ -183,10 +183,10 @@ class Server:
         """When the certificate expires, as Unix time; None without one."""
         return self.certificate.expires if self.certificate else None
 
-    def _open(self, found: Recovery) -> None:
-        self.recovered_rows = found.rows
+    def _open(self, recovered: Recovery) -> None:
+        self.recovered_rows = recovered.rows
         self.parts = Parts(
-            found, self.settings, self.sources, self.filters, self.alerts, self.say, self.node
+            recovered, self.settings, self.sources, self.filters, self.alerts, self.say, self.node
         )
         self.live = LiveConfiguration(
             self.settings,

@@ -123,8 +123,8 @@ def plan_cluster(
 
 
 def _require(name: str, value: object, least: float) -> None:
-    found = number(value)
-    if found is None or not least <= found < math.inf:
+    given = number(value)
+    if given is None or not least <= given < math.inf:
         raise InvalidParameter(f"{name} must be a number from {least:g} up, not {show(value)}")
 
 

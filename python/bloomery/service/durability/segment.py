@@ -36,8 +36,8 @@ def segment_path(folder: str | os.PathLike[str], number: int) -> Path:
 
 def segments(folder: str | os.PathLike[str]) -> list[int]:
     """Return the numbers of the segments there are, in order."""
-    found = Path(folder).glob("*.sqlite")
-    return sorted(int(path.stem) for path in found if path.stem.isdecimal())
+    paths = Path(folder).glob("*.sqlite")
+    return sorted(int(path.stem) for path in paths if path.stem.isdecimal())
 
 
 def template(folder: Path) -> bytes:

@@ -85,7 +85,7 @@ class Lookups:
         """Measure each second how many look-ups wait for the sources."""
         while True:
             for source in self.sources.values():
-                await source.look()
+                await source.measure_queue()
             await asyncio.sleep(1)
 
     async def stop(self) -> None:
@@ -237,10 +237,10 @@ class _ShelfFilter:
 
     def contains_many(self, keys: Sequence[Any]) -> bytes:
         """A byte for each key: 0 it was definitely not added, 1 maybe."""
-        found = self._lookups.engine.shelf.contains(self._entry.name, keys)
-        if 1 in found:
+        answers = self._lookups.engine.shelf.contains(self._entry.name, keys)
+        if 1 in answers:
             self._lookups.admit()
-        return found
+        return answers
 
 
 def _short_name(entry: Entry) -> str:

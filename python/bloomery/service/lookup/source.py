@@ -70,7 +70,7 @@ class LookupSource:
             )
             self._drainer = await drainer.__aenter__()
 
-    async def look(self) -> None:
+    async def measure_queue(self) -> None:
         """See how long the queue is."""
         if self.queue is not None:
             with contextlib.suppress(errors.QueueUnavailable):

@@ -53,7 +53,7 @@ class FilterHistory:
     def take(
         self,
         entry: Entry,
-        found: Figures,
+        figures: Figures,
         probes: int,
         at: float,
         steady: float,
@@ -64,7 +64,7 @@ class FilterHistory:
         What look-ups saw, of enough keys, tells more than the canary: these are the keys that
         clients really ask for.
         """
-        items, adds, checks, maybes, fill, estimate, count, nbytes, hits = found
+        items, adds, checks, maybes, fill, estimate, count, nbytes, hits = figures
         seconds = steady - self._taken if self.last is not None else 0.0
         before, self._before = self._before, (items, adds, checks, maybes)
         self._taken = steady

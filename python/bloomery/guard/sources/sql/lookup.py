@@ -52,7 +52,7 @@ class SqlLookup:
         asked = Asked(keys, source)
         words = self.column(connection).all_words(keys, source)
         statement = self.statement(self._query)
-        found: dict[Any, Any] = {}
+        values: dict[Any, Any] = {}
         for start in range(0, len(words), self._most):
             rows = connection.execute(statement, {"keys": words[start : start + self._most]})
             value_of = self._reader(list(rows.keys())[1:])
@@ -65,13 +65,13 @@ class SqlLookup:
                     )
                 value = value_of(row)
                 for key in about:
-                    if key in found and found[key] != value:
+                    if key in values and values[key] != value:
                         raise InvalidSource(
                             f"{source} has several rows of one key, with different values: a key "
                             "has one"
                         )
-                    found[key] = value
-        return found
+                    values[key] = value
+        return values
 
     def _reader(self, names: list[str]) -> Callable[[Sequence[Any]], Any]:
         """What makes a value of a row, by the names of its columns but the key's."""

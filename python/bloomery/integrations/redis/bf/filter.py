@@ -124,10 +124,10 @@ class BfFilter(Store):
         shards = len(self.names)
         if shards == 1:
             return [(0, range(count))]
-        found: dict[int, list[int]] = {}
+        by_shard: dict[int, list[int]] = {}
         for row, number in enumerate(struct.unpack(f"<{count}Q", hashes)):
-            found.setdefault(number % shards, []).append(row)
-        return sorted(found.items())
+            by_shard.setdefault(number % shards, []).append(row)
+        return sorted(by_shard.items())
 
     def _whole(self, reply: Any) -> None:
         """Raise UnknownFilter unless this is the filter that was made."""

@@ -38,9 +38,9 @@ for i = 2, #ARGV do
   get[#get + 1] = kind
   get[#get + 1] = ARGV[i]
 end
-local found = redis.call('BITFIELD', KEYS[1], unpack(get))
+local counts = redis.call('BITFIELD', KEYS[1], unpack(get))
 local down = {}
-for i, value in ipairs(found) do
+for i, value in ipairs(counts) do
   if value == 0 then return 0 end
   if value < full then
     down[#down + 1] = 'INCRBY'
