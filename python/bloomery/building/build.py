@@ -16,8 +16,6 @@ from bloomery.filters import AnyFilter, creation
 from bloomery.filters.files import save
 from bloomery.types import Nulls
 
-__all__ = ["KINDS", "Built", "build"]
-
 # Those that can be filled bit by bit, and forget nothing by themselves.
 KINDS = ("bloom", "scalable", "counting", "deletable", "cuckoo")
 EVERY = 30.0

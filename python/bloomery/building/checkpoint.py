@@ -24,8 +24,6 @@ from bloomery.filters import AnyFilter
 from bloomery.filters.files import open as open_filter
 from bloomery.storage import files
 
-__all__ = ["RESTART", "Checkpoint", "Progress"]
-
 _VERSION = 1
 RESTART = "run with --restart (restart=True) to begin anew"
 

@@ -13,8 +13,6 @@ from typing import Any
 from bloomery.building.rows import Batch, LineBatch
 from bloomery.storage.inputs import STDIN, InputFile, reader
 
-__all__ = ["FileRows", "LineRows"]
-
 _SAMPLE = 4 << 20
 _CHUNK = 1 << 20
 _MAX_LINE = 256 << 20

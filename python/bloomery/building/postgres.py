@@ -9,8 +9,6 @@ from bloomery import extras
 from bloomery.building.sql import PLACEHOLDER, quoted
 from bloomery.errors import InvalidParameter
 
-__all__ = ["Postgres"]
-
 # Types whose values are keys as they are; in others, values that SQL calls equal may differ as
 # keys, or differ from how people write them.
 _KEYS = {"text", "varchar", "name", "int2", "int4", "int8", "uuid", "bytea"}

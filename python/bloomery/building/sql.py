@@ -23,8 +23,6 @@ from bloomery.building.rows import Batch
 from bloomery.database_errors import source_error
 from bloomery.errors import BloomeryError, CorruptData, InvalidParameter, InvalidSource
 
-__all__ = ["PLACEHOLDER", "Dialect", "SqlRows", "quoted"]
-
 PLACEHOLDER = "\0"  # of a parameter in a query: the one character that no query has
 
 # Small enough to be held several times over, large enough that a round trip is nothing: 2,000 and

@@ -11,8 +11,6 @@ from urllib.parse import quote
 
 from bloomery.building.sql import PLACEHOLDER
 
-__all__ = ["Sqlite"]
-
 
 class Sqlite:
     """One database file."""

@@ -13,8 +13,6 @@ from bloomery.building.rows import Batch
 from bloomery.errors import InvalidParameter, InvalidSource, UnsupportedBatch
 from bloomery.storage.inputs import InputFile, reader
 
-__all__ = ["CsvRows", "ParquetRows"]
-
 _BATCH = 65_536
 _BLOCK = 4 << 20  # of a CSV file at a time; a row must fit into it
 

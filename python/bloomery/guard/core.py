@@ -28,8 +28,6 @@ from bloomery.guard.singleflight import Flights
 from bloomery.guard.sources.functions import CallSource
 from bloomery.guard.sources.resilient import ResilientSource
 
-__all__ = ["Core", "Writers"]
-
 _LOG = logging.getLogger("bloomery.guard")
 _NATIVE = (_native.Bloom, _native.Family, _native.Chain, _native.Cuckoo)
 # Kinds that hold a copy of a key for each time it was added.

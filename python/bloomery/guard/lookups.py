@@ -25,8 +25,6 @@ from bloomery.guard.driver import Call, Flow
 from bloomery.guard.protocols import Cached, Item
 from bloomery.guard.singleflight import Flight, LookupInterrupted, PartialAnswers
 
-__all__ = ["confirm", "hashable", "lease", "listed", "look_up", "store"]
-
 _JUDGE = BloomFilter(1)
 _SOME_SECONDS = 10.0  # more than a source's timeout: for the cache, and for waiting in line
 

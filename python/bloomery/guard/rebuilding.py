@@ -20,8 +20,6 @@ from bloomery.guard.core import Core
 from bloomery.guard.driver import Call, Flow
 from bloomery.guard.writes import enter, enter_many
 
-__all__ = ["rebuild"]
-
 
 def rebuild(
     core: Core,

@@ -16,8 +16,6 @@ from bloomery.guard.core import Core
 from bloomery.guard.driver import Call, Flow
 from bloomery.guard.protocols import Item
 
-__all__ = ["add", "enter", "enter_filters", "enter_many", "forget", "leave_filter", "remove"]
-
 
 def add(core: Core, key: Any, value: Any, idempotency_key: str | None) -> Flow[Answer]:
     """Write a value to the source, or queue the write while the source is down."""

@@ -26,9 +26,6 @@ if TYPE_CHECKING:
     from bloomery.service.durability.log import Log, Row
     from bloomery.service.replication.log import StoreLog
 
-__all__ = ["Engine"]
-
-
 # Stands on the shelf for a filter that is still being loaded.
 _UNREADY = BloomFilter(1)
 _NONE: Set[int] = frozenset()

@@ -41,8 +41,6 @@ from bloomery.service.replication.node import Node
 from bloomery.service.replication.reads import StoreReads
 from bloomery.service.sampling.sampler import Sampler
 
-__all__ = ["Parts", "Shutdown"]
-
 _TELL_SECONDS = 5.0
 
 

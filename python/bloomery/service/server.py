@@ -40,8 +40,6 @@ from bloomery.service.replication.node import Node
 from bloomery.service.resp.context import RespContext
 from bloomery.service.resp.server import RespServer
 
-__all__ = ["Server"]
-
 _DRAIN_SECONDS = 5.0
 _OLDEST = 1000  # collections of the younger objects, before the oldest are looked at too
 

@@ -12,8 +12,6 @@ import time
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from typing import Any, TypeVar
 
-__all__ = ["FEW", "Slice", "batches", "gathered", "let_go"]
-
 _T = TypeVar("_T")
 SECONDS = 0.004
 FEW = 64  # of anything, however long one takes, are done at once

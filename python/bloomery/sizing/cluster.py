@@ -20,8 +20,6 @@ from bloomery.sizing.bloom import plan
 from bloomery.sizing.cluster_figures import FIGURES, Figures
 from bloomery.sizing.limits import number, show
 
-__all__ = ["ClusterPlan", "Limit", "plan_cluster"]
-
 LONGEST_STRING = 1 << 29  # bytes: what Redis takes, so a shard
 STREAM_ENTRIES = 100_000  # a node's setting store-stream-entries, unless it is given
 REPLAYED_SECONDS = 60  # its setting store-replay-seconds

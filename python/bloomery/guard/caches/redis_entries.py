@@ -31,8 +31,6 @@ from bloomery.guard.codec import decode, encode
 from bloomery.guard.protocols import Cached
 from bloomery.guard.queues.redis_scripts import Script
 
-__all__ = ["Command", "EntriesRead", "RedisEntries"]
-
 Command: TypeAlias = "tuple[Any, ...]"
 
 _LOG = logging.getLogger("bloomery.guard")

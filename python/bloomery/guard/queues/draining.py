@@ -29,8 +29,6 @@ from bloomery.guard.lookups import hashable, lease, store
 from bloomery.guard.protocols import Item, Queue
 from bloomery.guard.queues.back_pressure import IN_ON_ANSWER
 
-__all__ = ["adopt", "close", "drain", "inform"]
-
 _LOG = logging.getLogger("bloomery.guard")
 _BATCH = 100  # items at a time: they leave the queue together, which costs an fsync
 # How long nobody drains after one was killed, besides the time of one question to the source.

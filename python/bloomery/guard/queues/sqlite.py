@@ -22,8 +22,6 @@ from bloomery.guard.codec import encode, read_item
 from bloomery.guard.protocols import Item
 from bloomery.guard.queues.sqlite_file import SqliteFile
 
-__all__ = ["SqliteQueue"]
-
 _VALUES = 500  # values in one statement: SQLite before 3.32 takes 999
 _ITEM = "number, what, key, value, idempotency_key, at"
 _TABLES = """

@@ -30,8 +30,6 @@ from bloomery.service.access.permissions import User
 from bloomery.service.access.users import Account, Users
 from bloomery.service.observe.logs import Say
 
-__all__ = ["Access", "Login"]
-
 REFUSAL = "wrong name, password or token; after failed logins, wait a little before the next"
 _UNNAMED = "default"  # what clients of Redis send where only a password, or a token, is given
 _THREADS = 2

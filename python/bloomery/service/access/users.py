@@ -26,8 +26,6 @@ from bloomery.service.access.permissions import Role, User
 from bloomery.service.domain.operations import name_of
 from bloomery.storage import files
 
-__all__ = ["Account", "Token", "Users", "as_owner", "changing", "hasher", "load", "users_file"]
-
 ROLES = {role.name.lower(): role for role in Role if role is not Role.NOBODY}
 MIN_PASSWORD_BYTES = 8
 MAX_PASSWORD_BYTES = 1024

@@ -20,8 +20,6 @@ from bloomery import errors
 from bloomery.service.durability.folder import FORMAT
 from bloomery.storage import files
 
-__all__ = ["ControlFile", "ControlWriter", "control_file"]
-
 _MAGIC = b"bloomctl"
 _HEAD = struct.Struct("<8sII16sI")  # magic, format, synced with each commit?, boot, checksum
 _NUMBER = struct.Struct("<QQ")  # and its complement

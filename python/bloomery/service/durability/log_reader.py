@@ -17,9 +17,7 @@ from typing import TypeAlias
 
 from bloomery import _native, errors
 from bloomery.service.durability.folder import FORMAT
-from bloomery.service.durability.log import TABLE, row_sum, segment_path, segments
-
-__all__ = ["LogReader", "Row", "pages_cut_off"]
+from bloomery.service.durability.segment import TABLE, row_sum, segment_path, segments
 
 Row: TypeAlias = tuple[int, float, int, int, bytes]  # seq, at, filter, op, data
 _Stored: TypeAlias = tuple[int, float, int, int, bytes, int]

@@ -14,8 +14,6 @@ from pathlib import Path
 
 from bloomery.storage import files
 
-__all__ = ["QuarantineReport", "damaged_folder", "find", "set_aside"]
-
 _REPORT = "report.json"
 
 

@@ -19,20 +19,12 @@ from bloomery.service.domain.state import State
 from bloomery.service.durability import quarantine, snapshots
 from bloomery.service.durability.control import ControlFile, ControlWriter, control_file
 from bloomery.service.durability.folder import FORMAT, log_folder, snapshots_folder
-from bloomery.service.durability.log import (
-    SEGMENT_BYTES,
-    Fsync,
-    Log,
-    remove_segment,
-    segment_path,
-    segments,
-)
+from bloomery.service.durability.log import SEGMENT_BYTES, Fsync, Log
 from bloomery.service.durability.log_reader import LogReader, pages_cut_off
 from bloomery.service.durability.replay import replay
+from bloomery.service.durability.segment import remove_segment, segment_path, segments
 from bloomery.service.durability.snapshots import Manifest
 from bloomery.storage import files
-
-__all__ = ["Recovery", "recover"]
 
 _MOST_LISTED = 5  # problems, in a message
 

@@ -23,8 +23,6 @@ from bloomery.service.durability import snapshots
 from bloomery.service.durability.snapshots import Manifest, ManifestEntry
 from bloomery.storage import files
 
-__all__ = ["RedundantFiles", "copy", "link", "read", "verify"]
-
 # Files up to SMALL are read whole for every snapshot; of the larger ones those that were not for
 # the longest time, as long as they are not more than this together (but at least one).
 SMALL = 1 << 20

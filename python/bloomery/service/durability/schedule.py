@@ -22,8 +22,6 @@ from bloomery.service.engine import Engine
 from bloomery.service.group_commit import GroupCommit
 from bloomery.service.policy.alerts import Alerts
 
-__all__ = ["SnapshotSchedule"]
-
 _NICE = 10
 _IDLE_SECONDS = 60.0
 _MOST_LISTED = 5  # files of one snapshot

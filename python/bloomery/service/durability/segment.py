@@ -12,8 +12,6 @@ from pathlib import Path
 from bloomery.service.durability.folder import FORMAT
 from bloomery.storage import files
 
-__all__ = ["TABLE", "Segment", "remove_segment", "row_sum", "segment_path", "segments", "template"]
-
 TABLE = (
     "CREATE TABLE log(seq INTEGER PRIMARY KEY, at REAL, filter INTEGER, op INTEGER, data BLOB, "
     "sum INTEGER)"

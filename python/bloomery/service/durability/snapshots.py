@@ -22,10 +22,8 @@ from bloomery.filters.files import open as open_filter
 from bloomery.service.domain.operations import name_of, text_of
 from bloomery.service.domain.state import Entry, State
 from bloomery.service.durability.folder import log_folder, snapshots_folder
-from bloomery.service.durability.log import remove_segment, segment_path, segments
+from bloomery.service.durability.segment import remove_segment, segment_path, segments
 from bloomery.storage import files
-
-__all__ = ["Manifest", "ManifestEntry", "command", "generations", "prune", "publish", "write"]
 
 MANIFEST = "manifest.json"
 _FORMAT = 1

@@ -32,8 +32,6 @@ from bloomery.service.durability.replay import replay
 from bloomery.service.durability.snapshots import Manifest, ManifestEntry
 from bloomery.storage import files
 
-__all__ = ["main", "take"]
-
 _PATIENCE = 30.0  # seconds
 _PACE_BYTES = 64 << 20
 MAP_FROM = 1 << 20  # bytes: smaller filters are changed in memory and written once

@@ -8,8 +8,6 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 from uuid import UUID
 
-__all__ = ["KEY_TYPES", "TypedSource", "forms"]
-
 _NUMBER = re.compile(r"0|-?[1-9][0-9]{0,30}")
 
 

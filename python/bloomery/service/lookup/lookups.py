@@ -29,8 +29,6 @@ from bloomery.service.engine import Engine
 from bloomery.service.lookup.source import LookupSource, open_source
 from bloomery.service.observe.logs import Say
 
-__all__ = ["MOST_KEYS", "Lookups"]
-
 MOST_KEYS = 10_000  # of one look-up
 # Filters whose look-ups are counted, each with 0.2 MB for the keys of its last hour. Past that the
 # one that was not asked for longest begins anew.

@@ -18,8 +18,6 @@ from bloomery.guard.sources.resilient import ResilientSource
 from bloomery.service.config.sources import SourceSettings
 from bloomery.service.lookup.keytypes import TypedSource
 
-__all__ = ["LookupSource", "open_source"]
-
 _SHARE = 0.9  # of the guard's time for the database: it says what was slow, the guard only that
 
 

@@ -9,8 +9,6 @@ from collections.abc import Callable
 from bloomery import errors
 from bloomery.service.config.settings import Settings
 
-__all__ = ["addresses", "check", "is_loopback", "require"]
-
 
 def addresses(host: str) -> list[str]:
     """Return the addresses of a host, as they are bound; InvalidParameter if it has none."""

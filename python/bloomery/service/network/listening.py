@@ -19,8 +19,6 @@ from typing import Any
 
 from bloomery.service.config.settings import Settings
 
-__all__ = ["Listener", "allow_files", "listen"]
-
 _BACKLOG = 4096
 _MOST_HANDSHAKES = 1000
 _PAUSE_SECONDS = 0.1  # where the system has no more files

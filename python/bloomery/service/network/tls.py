@@ -17,8 +17,6 @@ from typing import Any, NamedTuple
 
 from bloomery import errors
 
-__all__ = ["Certificate", "Tls", "load"]
-
 _LOOK_SECONDS = 5.0  # between looks at the files
 WARN_SECONDS = 14 * 86_400.0  # before it runs out
 _TELL_SECONDS = 86_400.0  # between two warnings

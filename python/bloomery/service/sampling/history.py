@@ -20,8 +20,6 @@ from bloomery.service.sampling.canary import Window
 from bloomery.service.sampling.sample import HOUR, MINUTE, Sample
 from bloomery.sizing.intervals import wilson_interval
 
-__all__ = ["Figures", "FilterHistory"]
-
 # As the shelf tells them: items, adds, checks, maybes, fill ratio, estimated error rate, estimated
 # count, bytes, and how many of the probes were a maybe (None: the kind cannot be probed).
 Figures = tuple[int, int, int, int, float, float, float, int, "int | None"]

@@ -29,8 +29,6 @@ from bloomery.service.sampling.history import FilterHistory
 from bloomery.service.sampling.retention import Retention
 from bloomery.service.sampling.sample import HOUR, MINUTE, RAW, SPANS, Sample
 
-__all__ = ["Sampler"]
-
 _SLICE = 0.003  # seconds; to begin with one costs as much as five filters
 _SHARE = 0.01  # of a core, at most
 # Rows of one filter lie together on disk: a batch of several rounds writes fewer pages.

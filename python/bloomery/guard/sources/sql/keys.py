@@ -20,8 +20,6 @@ from uuid import UUID
 from bloomery import _native
 from bloomery.errors import InvalidSource, UnsupportedKey
 
-__all__ = ["Asked", "KeyColumn", "key_of", "postgresql_column"]
-
 # PostgreSQL's types that can be a key: kind, and the array that keys are sent as.
 _TYPES = {
     17: ("bytes", "bytea"),

@@ -17,8 +17,6 @@ from bloomery.guard.sources.sql.keys import Asked, KeyColumn, postgresql_column
 if TYPE_CHECKING:
     import sqlalchemy as sa
 
-__all__ = ["SqlLookup"]
-
 _IN = re.compile(r"\bIN\s*(?:\(\s*:keys\s*\)|:keys\b)", re.I)
 _KEYS = re.compile(r"(?<![:\w\\]):keys\b")
 # Keys a statement. PostgreSQL takes them as one array; others have a limit of parameters.

@@ -16,8 +16,6 @@ from bloomery.guard.sources.sql.lookup import SqlLookup
 if TYPE_CHECKING:
     import sqlalchemy as sa
 
-__all__ = ["SqlWrites"]
-
 # Others may delete and insert the same row between two statements of ours.
 _ROUNDS = 3
 _JSON: dict[int | None, str] = {114: "Json", 3802: "Jsonb"}  # PostgreSQL's types, psycopg's names

@@ -17,8 +17,6 @@ from bloomery.errors import BloomeryError, UnsupportedBatch
 if TYPE_CHECKING:
     from bloomery.types import Batch, Key
 
-__all__ = ["ESCAPE", "encoded", "rows"]
-
 ESCAPE = b"\xff\x00"
 _TEXT = b"\x00"  # what the canonical bytes of text and bytes begin with
 # What columns are turned into a list by: Arrow's, Polars' and pandas', NumPy's.

@@ -36,8 +36,6 @@ if TYPE_CHECKING:
     from bloomery.integrations.redis.naming import Keys
     from bloomery.types import Batch, Mask
 
-__all__ = ["EXPANSION", "BfFilter", "beside", "reserve", "share"]
-
 # A filter that is not to grow (NONSCALING) refuses keys once it is full; the local one takes them
 # and errs more often. One that grows twofold takes them, keeps its error rate, and has few layers.
 EXPANSION = 2

@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from bloomery.integrations.redis.naming import Keys
     from bloomery.types import Batch, Hasher, Key, Mask
 
-__all__ = ["ABSENT", "KEPT", "REMOVED", "Counters", "counters_of", "planned_counters"]
-
 ABSENT, REMOVED, KEPT, _GONE = range(4)  # kept: each of its counters is full, and stays so
 _SOME = 1_000  # keys a round trip: a script takes Redis three times as long as a command
 

@@ -23,8 +23,6 @@ from typing import Any, NamedTuple, TypeAlias
 
 from bloomery.integrations.redis.wire.failures import reply_failures, troubles
 
-__all__ = ["AsyncNodePool", "AsyncReplyReader", "KeptConnection", "ReplyReader"]
-
 Replies: TypeAlias = "tuple[list[Any], bool]"  # and whether some are errors
 _Gets: TypeAlias = "Callable[[bool], Any]"
 

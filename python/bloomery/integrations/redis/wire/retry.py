@@ -17,8 +17,6 @@ from bloomery.integrations.redis.wire.failures import refused, unavailable, unkn
 from bloomery.integrations.redis.wire.flow import Ask, packed
 from bloomery.redis_client import Routing
 
-__all__ = ["RoundTrip", "Sending", "single_commands"]
-
 _ASKING = packed(["ASKING"])
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.005, 0.25  # seconds between retries: twice as long each time
 
