@@ -15,15 +15,15 @@ UV_VERSION := 0.13.7
 
 RUST_SOURCES := Cargo.toml Cargo.lock pyproject.toml $(shell find crates -name '*.rs' -o -name Cargo.toml)
 PYTHON_SOURCES := LICENSE $(wildcard README.md) $(shell find python -type f ! -name '*.so' ! -name '*.pyc')
-LINTED := python tests benchmarks examples scripts
+LINTED := python tests benchmarks examples scripts deploy
 
 export PYO3_PYTHON = $(abspath $(BIN)/python)
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help run build test test-fast test-rust miri test-pythons soak bench bench-service bench-running bench-guard bench-cluster figures lint format wheel tree docs lock fresh-check clean
+.PHONY: help run build test test-fast test-rust miri test-pythons soak bench bench-service bench-running bench-guard bench-cluster figures lint format wheel wheels tree docs lock fresh-check clean
 # Parts of `lint`, apart so that `make test` runs two of them at a time.
-.PHONY: lint-python lint-stubs lint-rust
+.PHONY: lint-python lint-stubs lint-rust lint-deploy
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -52,7 +52,7 @@ miri: ## the core's reads and writes of memory, checked by Miri (needs a nightly
 		bits probe:: fold:: cells:: threads::
 
 test-pythons: build $(STAMPS)/dev ## the wheel and its tests on every other CPython found (PATH, pyenv, PYTHONS=...)
-	$(BIN)/python scripts/test_pythons.py
+	$(BIN)/python -m scripts.test_pythons
 
 soak: build $(STAMPS)/dev $(STAMPS)/wheel $(STAMPS)/servers $(STAMPS)/client-tests $(STAMPS)/docs ## the long runs: many more examples, more hostile bytes
 	HYPOTHESIS_PROFILE=soak $(BIN)/python -m pytest -n $(WORKERS) --timeout 3600
@@ -76,7 +76,7 @@ figures: $(STAMPS)/dev ## README's and the pages' figures anew, from benchmarks/
 	$(BIN)/python scripts/figures.py
 	$(BIN)/python scripts/scaling_page.py
 
-lint: lint-python lint-stubs lint-rust ## ruff, generated twins, mypy --strict, stubtest, rustfmt, clippy
+lint: lint-python lint-stubs lint-rust lint-deploy ## ruff, generated twins, mypy --strict, stubtest, rustfmt, clippy; Dockerfile, compose file, workflows
 
 lint-python: $(STAMPS)/run $(STAMPS)/dev $(AFTER)
 	$(BIN)/python scripts/unasync.py --check
@@ -92,6 +92,13 @@ lint-rust: $(STAMPS)/venv
 	cargo fmt --all --check
 	cargo clippy --locked --quiet --workspace --all-targets -- -D warnings
 
+lint-deploy: $(STAMPS)/dev
+	$(BIN)/hadolint --ignore DL3059 deploy/Dockerfile
+	$(BIN)/check-jsonschema --quiet --builtin-schema vendor.compose-spec deploy/compose.yaml
+	$(BIN)/check-jsonschema --quiet --builtin-schema vendor.github-workflows .github/workflows/*.yml
+	$(BIN)/check-jsonschema --quiet --builtin-schema vendor.github-issue-forms .github/ISSUE_TEMPLATE/[!c]*.yml
+	$(BIN)/zizmor --quiet --offline --no-progress .github/workflows
+
 format: $(STAMPS)/dev ## put Python, Rust and the pages into the house format, write the generated twins
 	$(BIN)/ruff check --fix-only --quiet $(LINTED)
 	$(BIN)/ruff format $(LINTED)
@@ -102,6 +109,9 @@ format: $(STAMPS)/dev ## put Python, Rust and the pages into the house format, w
 
 wheel: $(STAMPS)/wheel ## an installable wheel, in dist/
 	@ls -t dist/*.whl | head -1
+
+wheels: $(STAMPS)/run ## a wheel for every CPython found (PATH, pyenv, PYTHONS=...), each tried, in dist/wheels/
+	$(BIN)/python -m scripts.wheels
 
 tree: ## every module of the tree with a sentence about it (TREE=service: below folders of that name)
 	@$(PYTHON) scripts/tree.py $(TREE)
@@ -115,6 +125,7 @@ lock: $(STAMPS)/venv ## resolve requirements/*.in again into the pinned, hashed 
 	$(call compile,dev)
 	$(call compile,build,-c requirements/dev.txt)
 	$(call compile,run,-c requirements/dev.txt)
+	$(call compile,image,-c requirements/dev.txt)
 	$(call compile,bench,-c requirements/dev.txt)
 	$(call compile,bench-build,-c requirements/bench.txt)
 	$(call compile,client-tests,--no-deps -c requirements/dev.txt)

@@ -1,9 +1,7 @@
 """Build the wheel for every other CPython on this machine, and run the tests on it there.
 
-Looks at PYTHONS (paths, by spaces) or else at PATH and at pyenv's versions: one interpreter for
-each minor version from 3.10 on, the free-threaded builds beside the ordinary ones. An ordinary one
-gets all of requirements/dev.txt. A free-threaded one gets whatever of it has a wheel for it: the
-tests that need the rest skip.
+An ordinary one gets all of requirements/dev.txt. A free-threaded one gets whatever of it has a
+wheel for it: the tests that need the rest skip.
 """
 
 import os
@@ -14,48 +12,11 @@ import sys
 import time
 from pathlib import Path
 
+from scripts.pythons import interpreters, label_of
+
 TREE = Path(__file__).resolve().parent.parent
 WORK = TREE / "target" / "pythons"
 LOCK = TREE / "requirements" / "dev.txt"
-ASK = (
-    "import sys, sysconfig as s; print(sys.implementation.name, *sys.version_info[:2], "
-    "int(bool(s.get_config_var('Py_GIL_DISABLED'))), sep=',')"
-)
-
-
-def candidates() -> list[Path]:
-    """Every executable that may be an interpreter of ours, the most likely first."""
-    if chosen := os.environ.get("PYTHONS"):
-        return [Path(python) for python in chosen.split()]
-    names = [f"python3.{minor}{kind}" for minor in range(10, 20) for kind in ("", "t")]
-    found = [Path(path) for name in names if (path := shutil.which(name))]
-    pyenv = Path(os.environ.get("PYENV_ROOT") or Path.home() / ".pyenv")
-    return sorted(pyenv.glob("versions/*/bin/python3"), reverse=True) + found
-
-
-def label_of(python: Path) -> str | None:
-    """`3.12` or `3.14t` for an interpreter that can run bloomery; None for any other."""
-    try:
-        answer = subprocess.run([python, "-c", ASK], capture_output=True, text=True, timeout=30)
-    except (OSError, subprocess.TimeoutExpired):
-        return None
-    if answer.returncode:  # a pyenv shim for a version that is not switched on
-        return None
-    name, major, minor, free_threaded = answer.stdout.strip().split(",")
-    if name != "cpython" or (int(major), int(minor)) < (3, 10):
-        return None
-    return f"{major}.{minor}" + ("t" if free_threaded == "1" else "")
-
-
-def interpreters() -> dict[str, Path]:
-    """One interpreter for each version, without the one that `make test` uses already."""
-    mine = None if os.environ.get("PYTHONS") else label_of(Path(sys.executable))
-    found: dict[str, Path] = {}
-    for python in candidates():
-        label = label_of(python)
-        if label and label != mine:
-            found.setdefault(label, python)
-    return found
 
 
 def check(label: str, python: Path) -> bool:
@@ -102,6 +63,8 @@ def check(label: str, python: Path) -> bool:
 
 def main() -> int:
     found = interpreters()
+    if "PYTHONS" not in os.environ:  # `make test` uses that one already
+        found.pop(str(label_of(Path(sys.executable))), None)
     if not any(label.endswith("t") for label in found):
         print("test-pythons: no free-threaded interpreter (3.14t on; PYTHONS=path names one)")
     results = {}

@@ -12,6 +12,9 @@ from typing import Any, NoReturn
 import pytest
 from hypothesis import HealthCheck, settings
 
+# Hundreds of tests start processes, and half of a start was to compile what bytecode would keep.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+
 # The tests share two cores with each other and, on a developer's machine, with a build: a deadline
 # for each example would fail on the neighbour's load. pytest-timeout catches a real hang.
 _SHARED: dict[str, Any] = {

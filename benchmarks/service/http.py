@@ -98,7 +98,12 @@ def _load(port: int, path: str, keys: int) -> float:
 def _stream(ours: Running, name: str, settings: Settings) -> float:
     """Keys a second of one Arrow stream into add, made before the clock starts."""
     keys = settings.arrow_keys
-    _ask(ours, "POST", "/filters", {"name": name, "capacity": keys, "error_rate": ERROR_RATE})
+    _ask(
+        ours,
+        "POST",
+        "/filters",
+        {"name": name, "kind": "bloom", "capacity": keys, "error_rate": ERROR_RATE},
+    )
     column = pa.array(np.random.default_rng(len(name)).permutation(keys))
     sink = pa.BufferOutputStream()
     batch = pa.record_batch({"key": column})

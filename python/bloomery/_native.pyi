@@ -22,6 +22,7 @@ __all__ = [
     "Commands",
     "Cuckoo",
     "Family",
+    "Histogram",
     "Memory",
     "Pattern",
     "Places",
@@ -652,6 +653,20 @@ class Shelf:
     @property
     def commands(self) -> int:
         """Commands that were answered without Python."""
+    @property
+    def latency(self) -> Histogram:
+        """Of commands, from the arrival of a chunk until its replies are taken."""
+
+@final
+class Histogram:
+    """A histogram of times."""
+
+    def __new__(cls) -> Self: ...
+    def observe(self, seconds: float) -> None:
+        """Count something that took so many seconds."""
+    def read(self) -> tuple[list[float], list[int], float]:
+        """Return the upper end of each bucket but the last, in seconds; how many there are in each
+        bucket; and the sum of all, in seconds."""
 
 @final
 class Session:
@@ -672,6 +687,8 @@ class Session:
         """Append a reply; `write`: it must not go out if the log cannot be written."""
     def take(self) -> bytes:
         """All replies, to be sent."""
+    def arrived(self) -> None:
+        """Note that a chunk has come, which will be fed later."""
     def fail(self, error: bytes) -> None:
         """Put an error in place of each reply to a write."""
     @property

@@ -6,6 +6,7 @@ for it: before Python 3.12 that alone doubles the time of `filter.add(key)`.
 
 from __future__ import annotations
 
+import abc
 import functools
 import sys
 from collections.abc import Callable, Iterable
@@ -61,17 +62,28 @@ CLASSES = {
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-class OtherNames:
+class _OwnNames(abc.ABCMeta):
+    """The type of filter classes: `dir` and `help` do not list the names of other libraries.
+
+    An ABCMeta, so that a filter can be a base beside an abstract class.
+    """
+
+    def __dir__(cls) -> list[str]:
+        return sorted({*super().__dir__()} - cls.other_names())
+
+    def other_names(cls) -> set[str]:
+        return {name for name in NAMES if getattr(cls, name) is vars(OtherNames)[name]}
+
+
+class OtherNames(metaclass=_OwnNames):
     """Names that other libraries have for what a filter does: each is an AttributeError that names
     ours. The last base of a class, so that it hides nothing that is there."""
 
     __slots__ = ()
 
     def __dir__(self) -> list[str]:
-        """List what is there, without the names that only lead to others."""
-        cls = type(self)
-        hidden = {name for name in NAMES if getattr(cls, name, None) is vars(OtherNames)[name]}
-        return sorted({*super().__dir__()} - hidden)
+        """List what is there."""
+        return sorted({*super().__dir__()} - type(self).other_names())
 
 
 def _other_name(name: str, right: str) -> property:

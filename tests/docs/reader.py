@@ -11,10 +11,11 @@ from datetime import datetime, timezone
 from uuid import UUID
 
 MASK = (1 << 64) - 1
-HEADER = struct.Struct("<8sH4BHQQd16sQ48xQQ")
+HEADER = struct.Struct("<8sH4BHQQd16sQQ40xQQ")
 HEADER_BYTES = 128
 LIVE = MASK
 LAYOUTS = {1: "blocked", 2: "classic"}
+KEY_TYPES = {1: "str", 2: "int", 3: "tuple", 4: "uuid", 5: "datetime"}
 HASHERS = {1: "xxh3", 2: "murmur3", 3: "fnv1a", 4: "siphash"}
 
 
@@ -178,6 +179,7 @@ class Saved:
     capacity: int
     error_rate: float
     seed: int
+    key_type: str | None
     header_checksum: int
     bits_checksum: int
     bits: bytes
@@ -204,7 +206,7 @@ def read(data: bytes) -> Saved:
     assert len(data) >= HEADER_BYTES
     fields = HEADER.unpack_from(data)
     _, version, kind, layout, hasher, lines, hashes, num_bits, capacity, rate = fields[:10]
-    seed, nbytes, header_checksum, bits_checksum = fields[10:]
+    seed, nbytes, key_type, header_checksum, bits_checksum = fields[10:]
     assert (version, kind) == (1, 1)
     assert nbytes == -(-num_bits // 512) * 64
     assert len(data) == HEADER_BYTES + nbytes
@@ -227,6 +229,7 @@ def read(data: bytes) -> Saved:
         capacity,
         rate,
         int.from_bytes(seed, "little"),
+        KEY_TYPES.get(key_type) if bits_checksum != LIVE else None,
         header_checksum,
         bits_checksum,
         data[HEADER_BYTES:],

@@ -9,7 +9,9 @@ from uuid import UUID
 import pytest
 
 from bloomery import BloomFilter, _native, errors
+from bloomery.filters.files import key_type, save
 from bloomery.filters.internals import header as header_of
+from bloomery.filters.saved import KEY_TYPES
 from bloomery.types import Hasher, Key, Layout
 from docs import reader
 
@@ -234,3 +236,19 @@ def test_folding_as_the_page_says(layout: Layout) -> None:
             q = to * unit + rest
             expected[q >> 3] |= 1 << (q & 7)
     assert bytes(memoryview(small)) == expected
+
+
+@pytest.mark.parametrize("said", [*KEY_TYPES, None])
+def test_what_the_keys_are(tmp_path: Path, said: str | None) -> None:
+    """A file may say what all its keys are; readers of old find the same filter in it, and a file
+    that was written on by way of a mapping says nothing."""
+    made = BloomFilter(1000)
+    made.add(5)
+    path = tmp_path / "f.bloom"
+    save(made, path, said)
+    assert reader.read(path.read_bytes()).key_type == key_type(path) == said
+    assert BloomFilter.load(path, verify=True) == made
+    BloomFilter.load(path, mmap=True, writable=True)
+    assert reader.read(path.read_bytes()).key_type is key_type(path) is None
+    BloomFilter.load(path).save(path)
+    assert path.read_bytes() == made.to_bytes()

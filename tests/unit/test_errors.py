@@ -83,7 +83,10 @@ NONSENSE: list[Any] = [0, -1, math.nan, math.inf, -math.inf, 1e30, "x", "10", No
 ABSURD: list[dict[str, Any]] = [
     {"capacity": v} for v in [*NONSENSE, 0.5, 1.5, 2**40 + 1, 10**5000, np.float64(-3)]
 ]
-ABSURD += [{"error_rate": v} for v in [*NONSENSE, 0.0, 1, 1.0, 2, 0.51, 1e-10, 1e-300, -0.1, "0.1"]]
+ABSURD += [
+    {"error_rate": v}
+    for v in [*NONSENSE, 0.0, 1, 1.0, 2, 0.51, 1e-10, 1e-300, -0.1, "x", "nan%", "60%"]
+]
 ABSURD += [{"layout": v} for v in ["Blocked", "ribbon", b"blocked", *NONSENSE]]
 ABSURD += [{"hasher": v} for v in ["XXH3", "md5", b"xxh3", *NONSENSE]]
 ABSURD += [{"seed": v} for v in [-1, 2**64, 10**5000, 1.0, 1.5, "0", None, True, math.nan, []]]

@@ -12,18 +12,18 @@ from packaging.utils import canonicalize_name
 import bloomery
 from bloomery import extras
 from bloomery.errors import MissingExtra
-from conftest import missing
 from unit.distributions import closure
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
 
 PYPROJECT = Path(__file__).resolve().parents[2] / "pyproject.toml"
 
 
 def requirements() -> dict[str, list[str]]:
     """What each extra of pyproject.toml asks for."""
-    if sys.version_info < (3, 11):
-        missing("tomllib, which Python has from 3.11 on")
-    import tomllib
-
     project = tomllib.loads(PYPROJECT.read_text("utf-8"))["project"]
     found: dict[str, list[str]] = project["optional-dependencies"]
     return found

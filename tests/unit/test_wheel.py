@@ -174,7 +174,6 @@ def serve():
 uses = {
     "bloomery plan": lambda: command("plan", "1e6"),
     "bloomery serve": serve,
-    "bloomery user": lambda: command("user", "list", "--data", "data"),
     "keys.zst": lambda: InputFile("keys.zst").__enter__(),
     "keys.csv": lambda: next(open_rows("keys.csv", columns=["key"]).batches()),
     "PostgreSQL": lambda: open_rows("postgresql://127.0.0.1:1/d", query="SELECT 1"),
@@ -182,7 +181,7 @@ uses = {
     "LocalCache": LocalCache,
     "SqlSource": lambda: SqlSource("sqlite:///rows.db", table="t", key="k"),
     "RedisCache": lambda: RedisCache("redis://127.0.0.1:1", "p:"),
-    "RedisFilter": lambda: RedisFilter("redis://127.0.0.1:1", "seen"),
+    "RedisFilter": lambda: RedisFilter.open("redis://127.0.0.1:1", "seen"),
     "numpy": column(lambda: __import__("numpy").arange(3)),
     "pyarrow": column(lambda: __import__("pyarrow").array([1, 2])),
     "polars": column(series("polars")),
@@ -208,7 +207,6 @@ print(json.dumps(told))
 WANTED = {
     "bloomery plan": ("cli", {"cli", "serve"}),
     "bloomery serve": ("serve", {"serve"}),
-    "bloomery user": ("serve", {"serve"}),
     "keys.zst": ("cli", {"cli", "serve"}),
     "keys.csv": ("arrow", {"arrow", "duckdb", "pandas"}),
     "PostgreSQL": ("postgresql", {"postgresql"}),
@@ -241,7 +239,6 @@ def test_each_extra_alone(wheel: Path, tmp_path: Path, extra: str) -> None:
         for top in {file.parts[0] for file in files} - {"..", "__pycache__"}:
             if not (packages / top).exists():  # some share a folder
                 (packages / top).symlink_to(Path(str(distribution(name).locate_file(top))))
-    (tmp_path / "data").mkdir()
     (tmp_path / "keys.csv").write_text("key\na\n")
     (tmp_path / "keys.zst").write_bytes(require("zstandard").compress(b"a\n"))
     done = run(home / "bin", tmp_path, "python", "-c", USES)

@@ -18,6 +18,7 @@ use crate::filters::family::Family;
 use crate::filters::memory::{Memory, Section};
 use crate::filters::redisbloom::{Chain, Cuckoo};
 use crate::remote::{Commands, Places};
+use crate::server::histogram::Histogram;
 use crate::server::pattern::Pattern;
 use crate::server::session::Session;
 use crate::server::shelf::Shelf;
@@ -32,6 +33,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("Cuckoo", py.get_type::<Cuckoo>())?;
     module.add("Family", py.get_type::<Family>())?;
     module.add_class::<Commands>()?;
+    module.add_class::<Histogram>()?;
     module.add_class::<Memory>()?;
     module.add_class::<Pattern>()?;
     module.add_class::<Places>()?;

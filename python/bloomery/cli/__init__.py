@@ -117,7 +117,7 @@ def _usage(wrong: BaseException) -> int:
         return EXIT_ERROR
     name = context.command_path if context is not None else "bloomery"
     near = ""
-    if type(wrong).__name__ == "NoSuchCommand" or message.startswith("No such command"):
+    if message.startswith("No such command"):
         near = _nearest(message.partition("'")[2].partition("'")[0], context)
     terminal.say(f"{' '.join(message.split()).rstrip('.')}{near} (see `{name} --help`)")
     return EXIT_ERROR
@@ -128,8 +128,7 @@ def _nearest(word: str, context: Any) -> str:
     from difflib import get_close_matches
 
     commands = list(context.command.commands)
-    [*meant] = [name for name, others in _SYNONYMS.items() if word.lower() in others.split()]
-    near = [name for name in meant if name in commands]
+    near = [name for name in commands if word.lower() in _SYNONYMS.get(name, "").split()]
     near = near or get_close_matches(word, commands, n=1, cutoff=0.7)
     return f": did you mean {near[0]!r}?" if near else ""
 

@@ -7,6 +7,8 @@ Parsed as decimals, so `1e9` is exactly a thousand million and `0.3M` is exactly
 import re
 from decimal import Decimal, InvalidOperation
 
+from bloomery.sizing import limits
+
 _COUNT = {"": 0, "k": 3, "m": 6, "g": 9, "b": 9, "t": 12}
 _MEMORY = {
     "": 1,
@@ -58,9 +60,9 @@ def parse_rate(text: str | float) -> float:
     """A probability: 0.01, 1e-6, 1%."""
     if isinstance(text, float):
         return text
-    parts = _split(text)
-    if parts is not None and parts[1] in ("", "%"):
-        return float(parts[0].scaleb(-2) if parts[1] else parts[0])
+    found = limits.parse_rate(text)
+    if found is not None:
+        return found
     raise _refuse(text, "an error rate such as 0.01, 1% or 1e-6")
 
 

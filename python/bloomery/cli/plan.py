@@ -52,7 +52,7 @@ def plan(
     ] = None,
     layout: Annotated[
         options.Layout | None,
-        typer.Option("--layout", help="Only this layout; both if not given."),
+        typer.Option("--layout", metavar="NAME", help="Only blocked, or only classic."),
     ] = None,
     nodes: Annotated[
         bool,

@@ -70,10 +70,29 @@ class DeclaredFilters:
         declared: Mapping[bytes, Mapping[str, Any]],
     ) -> None:
         """`declared`: parameters by name."""
-        self.declared = declared
+        self.declared: Mapping[bytes, Mapping[str, Any]] = {}
         self._commands, self._group_commit, self._alerts = commands, group_commit, alerts
-        self._turns = cycle(declared)
+        self._declare(declared)
         self._refused: dict[bytes, str] = {}  # why one could not be made
+
+    def _declare(self, declared: Mapping[bytes, Mapping[str, Any]]) -> None:
+        for name in self.declared.keys() - declared.keys():
+            text = f"the filter {printable(name)} is not in the configuration any more"
+            self._alerts.end("filter-differs", text, name)
+        self.declared, self._turns = dict(declared), cycle(declared)
+
+    async def exchange(self, declared: Mapping[bytes, Mapping[str, Any]]) -> list[str]:
+        """Go by another configuration: make what is missing of it. Returns what has changed."""
+        changed = []
+        for name in {**self.declared, **declared}:
+            before, now = self.declared.get(name), declared.get(name)
+            if before != now:
+                what = "is new" if before is None else "is gone" if now is None else "is another"
+                changed.append(f"filters.{printable(name)} {what}")
+        if changed:
+            self._declare(declared)
+            await self.make()
+        return changed
 
     async def make(self) -> None:
         """Make those that are missing; one that cannot be made is an alert."""

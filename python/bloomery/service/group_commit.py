@@ -25,6 +25,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Protocol, TypeVar
 
 from bloomery import errors
+from bloomery._native import Histogram
 from bloomery.service.durability.log import Row
 from bloomery.service.engine import Engine
 from bloomery.service.observe import logs
@@ -104,6 +105,7 @@ class GroupCommit:
         self._committing = False
         self.late_since: float | None = None  # replies are held for the disk, since then
         self.delayed = 0  # how often that began
+        self.latency = Histogram()  # of commits
         self._snapshot = False  # is one being made?
         self._slow_until = 0.0
         self._calls = 0
@@ -245,12 +247,15 @@ class GroupCommit:
         self._call_in_loop(self._committed, self._write(rows), waiters)
 
     def _write(self, rows: list[Row]) -> errors.BloomeryError | None:
+        began = time.monotonic()
         try:
             self.engine.log.write(rows)
         except (errors.LogUnavailable, errors.StoreUnavailable) as failure:
             return failure
         except Exception as failure:  # noqa: BLE001  # whatever it is, it was not written
             return errors.LogUnavailable(f"{type(failure).__name__}: {failure}")
+        finally:
+            self.latency.observe(time.monotonic() - began)
         return None
 
     def _committed(self, problem: errors.BloomeryError | None, waiters: list[CommitWaiter]) -> None:

@@ -12,6 +12,7 @@ from bloomery import _native, errors
 from bloomery.service.config import configuration
 from bloomery.service.config.configuration import Configuration
 from bloomery.service.config.settings import Settings, find
+from bloomery.service.declared import DeclaredFilters
 from bloomery.service.engine import Engine
 from bloomery.service.lookup.lookups import Lookups
 from bloomery.service.observe import logs
@@ -27,6 +28,7 @@ class LiveConfiguration:
         settings: Settings,
         engine: Engine,
         lookups: Lookups,
+        declared: DeclaredFilters,
         exchange_webhook: Callable[[], Awaitable[None]],
         alerts: Alerts,
         say: Say,
@@ -37,7 +39,7 @@ class LiveConfiguration:
         """`file` is the one that settings came from, if there was one; `read` reads it, the
         environment and the flags again."""
         self.settings, self.file = settings, file
-        self._engine, self._lookups = engine, lookups
+        self._engine, self._lookups, self._declared = engine, lookups, declared
         self._exchange_webhook, self._alerts = exchange_webhook, alerts
         self._say, self._read = say, read
 
@@ -89,6 +91,7 @@ class LiveConfiguration:
         for name in self._lookups.sources.keys() - sources.keys():
             self._alerts.end("source-unavailable", f"the source {name} was removed", source=name)
         changed = await self._lookups.exchange(sources, self._say)
+        changed += await self._declared.exchange(found.filters)
         for text in changed:
             self._say(f"the configuration has changed: {text}")
         if not names and not changed:

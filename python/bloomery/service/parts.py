@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any, cast
@@ -18,6 +18,7 @@ from bloomery.service.access.authentication import Access
 from bloomery.service.background import Background
 from bloomery.service.clock import Clock, HighWaterMark
 from bloomery.service.commands import Commands
+from bloomery.service.config.configuration import Configuration
 from bloomery.service.config.settings import Settings
 from bloomery.service.config.sources import SourceSettings
 from bloomery.service.declared import DeclaredFilters
@@ -27,7 +28,9 @@ from bloomery.service.durability.recovery import Recovery
 from bloomery.service.durability.schedule import SnapshotSchedule
 from bloomery.service.engine import Engine
 from bloomery.service.group_commit import GroupCommit
+from bloomery.service.live_configuration import LiveConfiguration
 from bloomery.service.lookup.lookups import Lookups
+from bloomery.service.network.input_budget import InputBudget
 from bloomery.service.observe.logs import Say
 from bloomery.service.policy.alerts import Alerts
 from bloomery.service.policy.enforcer import PolicyEnforcer
@@ -77,12 +80,19 @@ class Parts:
         alerts: Alerts,
         say: Say,
         node: Node | None,
+        *,
+        started: float,
+        file: Path | None,
+        read: Callable[[], Configuration] | None,
     ) -> None:
         """`recovered` are the filters, and where their log goes on; `filters` those that the
-        configuration declares; `node`: with a store."""
+        configuration declares; `node`: with a store; `file`, `read`: see LiveConfiguration."""
         self.settings, self.alerts, self.say, self.node = settings, alerts, say, node
+        self.started = started  # Unix time
         self.data = Path(settings.data)
-        self.problems = recovered.problems
+        self.input_budget = InputBudget(settings)
+        self.resp_address = ""  # that clients connect to, once the server listens
+        self.recovered_rows, self.problems = recovered.rows, recovered.problems
         number = self._id = server_id(self.data, new=recovered.segment == 1, problems=self.problems)
         for problem in self.problems:
             say(f"recovery: {problem}", level="warning")
@@ -122,6 +132,17 @@ class Parts:
         self.backups = Backups(self.snapshots, self.data, is_node=node is not None)
         self.webhook = self._open_webhook()
         alerts.on_alert.subscribe(self._deliver)
+        self.live = LiveConfiguration(
+            settings,
+            self.engine,
+            self.lookups,
+            self.declared,
+            self.exchange_webhook,
+            alerts,
+            say,
+            file=file,
+            read=read,
+        )
         self.audit = Audit(self.data, say)
         self.access = Access(self.data, say, self.audit.note)
         self.provisioner = Provisioner(

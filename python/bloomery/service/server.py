@@ -24,11 +24,8 @@ from bloomery.service.config.sources import SourceSettings
 from bloomery.service.domain.state import State
 from bloomery.service.durability.folder import lock
 from bloomery.service.durability.recovery import Recovery, recover
-from bloomery.service.http.context import HttpContext
 from bloomery.service.http.server import HttpServer
-from bloomery.service.live_configuration import LiveConfiguration
 from bloomery.service.network import binding
-from bloomery.service.network.input_budget import InputBudget
 from bloomery.service.network.listening import Listener
 from bloomery.service.network.systemd import notify, watched
 from bloomery.service.network.tls import Tls
@@ -37,7 +34,6 @@ from bloomery.service.observe.metrics import Metrics, ServerFigures
 from bloomery.service.parts import Parts, Shutdown
 from bloomery.service.policy.alerts import Alerts
 from bloomery.service.replication.node import Node
-from bloomery.service.resp.context import RespContext
 from bloomery.service.resp.server import RespServer
 
 _DRAIN_SECONDS = 5.0
@@ -67,10 +63,8 @@ class Server:
         self.started = time.time()
         self.loaded = False  # the filters are there
         self.serving = False  # does it take requests?
-        self.resp_address = self.http_address = ""
-        self.input_budget = InputBudget(settings)
+        self.http_address = ""
         self.alerts = Alerts(self.say)
-        self.recovered_rows = 0  # of the log, that were replayed
         self.certificate: Tls | None = None
         self.node: Node | None = None  # with a store
         self._reload = asyncio.Event()  # of the certificate
@@ -78,7 +72,6 @@ class Server:
 
     # Set by run().
     parts: Parts
-    live: LiveConfiguration
     metrics: Metrics
     http: HttpServer
     resp: RespServer
@@ -104,7 +97,7 @@ class Server:
             if not await self._load(stop):
                 return 0
             await self.parts.declared.make()  # before a client makes another of that name
-            self.http.serve(self._http_context())
+            self.http.serve(self.parts, self.metrics.render)
             await self.parts.lookups.start(self.say)
             resp = await self._listen(bound)
             background.append(self._repeat(self._tick, "what is due each second failed"))
@@ -115,7 +108,7 @@ class Server:
             self.parts.sampler.start()
             self.serving = True
             self._print_ready()
-            notify("READY=1", f"STATUS=resp={self.resp_address} http={self.http_address}")
+            notify("READY=1", f"STATUS=resp={self.parts.resp_address} http={self.http_address}")
             try:
                 await stop.wait()
             finally:
@@ -161,15 +154,22 @@ class Server:
     @property
     def ready(self) -> bool:
         """May clients ask it?"""
-        return not self.not_ready()
+        return not self.not_ready(writes=False)
 
-    def not_ready(self) -> str:
-        """Why clients may not ask it: loading, draining or unfit; "" if they may."""
+    def not_ready(self, writes: bool) -> str:
+        """Why clients may not use it: loading, draining or unfit; and, for those who write too,
+        that it refuses writes; "" if they may."""
         if not self.serving:
             return "draining" if self.loaded else "loading"
         # Who balances cuts clients off a node that is unfit, which at "draining" it does not.
         why = None if self.node is None else self.node.unfit()
-        return "" if why is None else f"unfit: {why}"
+        if why is not None:
+            return f"unfit: {why}"
+        if writes and self.node is not None and self.node.refuses_writes:
+            return "writes are refused: Redis does not answer"
+        if writes and self.parts.engine.problem is not None:
+            return "writes are refused: the log cannot be written"
+        return ""
 
     @property
     def tls(self) -> ssl.SSLContext | None:
@@ -182,21 +182,19 @@ class Server:
         return self.certificate.expires if self.certificate else None
 
     def _open(self, recovered: Recovery) -> None:
-        self.recovered_rows = recovered.rows
         self.parts = Parts(
-            recovered, self.settings, self.sources, self.filters, self.alerts, self.say, self.node
-        )
-        self.live = LiveConfiguration(
+            recovered,
             self.settings,
-            self.parts.engine,
-            self.parts.lookups,
-            self.parts.exchange_webhook,
+            self.sources,
+            self.filters,
             self.alerts,
             self.say,
+            self.node,
+            started=self.started,
             file=self.config,
             read=self.read,
         )
-        self.resp = RespServer(self._resp_context())
+        self.resp = RespServer(self.parts)
         parts = self.parts
         self.metrics = Metrics(
             parts.commands,
@@ -206,51 +204,6 @@ class Server:
             parts.sampler,
             self.alerts,
             self._figures,
-        )
-
-    def _http_context(self) -> HttpContext:
-        parts = self.parts
-        return HttpContext(
-            settings=self.settings,
-            data=self.data,
-            access=parts.access,
-            audit=parts.audit,
-            input_budget=self.input_budget,
-            engine=parts.engine,
-            commands=parts.commands,
-            group_commit=parts.group_commit,
-            background=parts.background,
-            snapshots=parts.snapshots,
-            backups=parts.backups,
-            rebuilds=parts.rebuilds,
-            sampler=parts.sampler,
-            alerts=self.alerts,
-            node=self.node,
-            metrics=self.metrics.render,
-        )
-
-    def _resp_context(self) -> RespContext:
-        parts = self.parts
-        return RespContext(
-            settings=self.settings,
-            live=self.live,
-            data=self.data,
-            address=lambda: self.resp_address,
-            started=self.started,
-            recovered_rows=self.recovered_rows,
-            problems=parts.problems,
-            say=self.say,
-            access=parts.access,
-            audit=parts.audit,
-            input_budget=self.input_budget,
-            engine=parts.engine,
-            commands=parts.commands,
-            group_commit=parts.group_commit,
-            background=parts.background,
-            snapshots=parts.snapshots,
-            rebuilds=parts.rebuilds,
-            registry=parts.publisher.writer,
-            node=self.node,
         )
 
     def _figures(self) -> ServerFigures:
@@ -267,19 +220,20 @@ class Server:
             connections_refused={"resp": refused, "http": self.http.refused},
             commands={"native": native, "python": rare},
             store={} if self.node is None else self.node.figures(),
+            latency={"resp": self.parts.engine.shelf.latency, "http": self.http.latency},
         )
 
     async def _listen(self, bound: list[str]) -> Listener:
         resp = await self.resp.open(bound, self.settings.resp_port, self.tls)
-        self.resp_address = resp.address
+        self.parts.resp_address = resp.address
         return resp
 
     def _print_ready(self) -> None:
-        where = f"resp={self.resp_address} http={self.http_address} data={self.data}"
+        where = f"resp={self.parts.resp_address} http={self.http_address} data={self.data}"
         with contextlib.suppress(OSError):
             print(f"bloomery ready: {where}", flush=True)
         if os.isatty(2) and self.tls is None and not self.parts.access.required:
-            port = self.resp_address.rpartition(":")[2]
+            port = self.parts.resp_address.rpartition(":")[2]
             self.say(f"try: redis-cli -p {port} BF.ADD seen alice (Ctrl-C stops the server)")
 
     # While it runs.
@@ -318,7 +272,7 @@ class Server:
             await self._reconfigure.wait()
             self._reconfigure.clear()
             try:
-                await self.live.reload()
+                await self.parts.live.reload()
                 if await self.parts.access.refresh():
                     self.resp.follow_users()
             except Exception as problem:  # noqa: BLE001  # or nobody would look again

@@ -80,6 +80,7 @@ class Plan:
 
     @property
     def bits_per_key(self) -> float:
+        """Bits for each key of the capacity."""
         return self.num_bits / self.capacity
 
     @property

@@ -60,10 +60,12 @@ class CellPlan:
 
     @property
     def bits_per_key(self) -> float:
+        """Bits for each key of the capacity."""
         return self.num_bits / self.capacity
 
     @property
     def cells_per_key(self) -> float:
+        """Counters, or bits that are no flags, for each key of the capacity."""
         return self.num_bits // LINE_BITS * self.line_cells / self.capacity
 
 

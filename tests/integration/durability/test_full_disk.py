@@ -7,6 +7,7 @@ import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
+import httpx
 import pytest
 
 from integration.durability.disks import fill, small_disk
@@ -15,6 +16,7 @@ from integration.servers import BloomeryServer, Serve, wait_until
 
 pytestmark = pytest.mark.slow
 DISK_BYTES = 12 << 20
+REFUSING = "writes are refused: the log cannot be written\n"
 
 
 @pytest.fixture
@@ -72,6 +74,9 @@ def test_writes_wait_for_room(serve: Serve, disk: Path) -> None:
             assert why.startswith("MISCONF"), why
             assert "full" in why
             assert connection.info()["refusing_writes"] == "1"
+            told = httpx.get(f"{server.url}/readyz")
+            assert (told.status_code, told.text) == (503, REFUSING)
+            assert httpx.get(f"{server.url}/readyz?writes=false").status_code == 200
             assert lost(connection, sure) == []
             assert connection.ask("BF.EXISTS", "filter", "never") == 0
             for command in (

@@ -42,7 +42,7 @@ _ints = st.lists(st.integers(-(2**63), 2**63 - 1) | st.integers(0, 5), max_size=
 _texts = st.lists(st.text(st.characters(exclude_categories=["Cs"]), max_size=3), max_size=8)
 # The name of what is done, what with, and how that is made a batch.
 _steps = st.one_of(
-    st.tuples(st.sampled_from(["add", "in"]), _key),
+    st.tuples(st.sampled_from(["add", "in", "contains"]), _key),
     st.tuples(st.sampled_from(["add_many", "contains_many", "update"]), _keys),
     st.tuples(
         st.sampled_from(["add_many", "contains_many", "update"]),

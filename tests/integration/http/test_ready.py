@@ -19,11 +19,12 @@ from integration.servers import BloomeryServer, Serve, free_port, wait_until
 
 def test_ready_while_serving(http: Http) -> None:
     """A server that serves is alive and ready, to GET and to HEAD."""
-    for path in ("/healthz", "/readyz"):
+    for path in ("/healthz", "/readyz", "/readyz?writes=false"):
         answer = http.client.get(path)
         assert (answer.status_code, answer.text) == (200, "ok\n")
         head = http.client.head(path)
         assert (head.status_code, head.content) == (200, b"")
+    http.ask("GET", "/readyz?writes=perhaps", status=422)
 
 
 def test_not_ready_while_loading(tmp_path: Path) -> None:

@@ -66,15 +66,15 @@ class Fleet:
         return client_at(self.ports[number][0], shared=shared, **options)
 
     def ready(self, number: int) -> bool:
-        """Whether /readyz says so."""
+        """Whether /readyz says so, to a balancer."""
         try:
             return self.readyz(number)[0] == 200
         except OSError:
             return False
 
-    def readyz(self, number: int) -> tuple[int, str]:
+    def readyz(self, number: int, query: str = "?writes=false") -> tuple[int, str]:
         """What /readyz says."""
-        url = f"http://127.0.0.1:{self.ports[number][1]}/readyz"
+        url = f"http://127.0.0.1:{self.ports[number][1]}/readyz{query}"
         try:
             with urllib.request.urlopen(url, timeout=5) as answer:
                 return answer.status, answer.read().decode()

@@ -1,11 +1,15 @@
 """Filters that nodes make, drop and let end: in one order for all of them."""
 
+import sqlite3
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from functools import partial
+from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 import redis
 
@@ -50,6 +54,13 @@ def _knows(client: Any, name: str, key: str) -> bool:
 
 def _is_gone(client: Any, name: str) -> bool:
     return bool(client.exists(name) == 0)
+
+
+def test_a_node_has_no_backup(fleet: Fleet) -> None:
+    """Its filters are in Redis, which is what to back up, as the answer says."""
+    answer = httpx.get(f"{fleet.nodes[0].url}/backup")
+    assert answer.status_code == 422
+    assert "back that Redis up" in answer.json()["detail"]
 
 
 def test_made_dropped_and_made_again_at_one_node(fleet: Fleet) -> None:
@@ -149,3 +160,32 @@ def test_an_end_in_time(fleet: Fleet, store: RedisServer) -> None:
     fleet.nodes[1].kill()
     fleet.nodes[1].start()
     assert fleet.answers("brief", ["new"]) == [0, 0]
+
+
+def test_a_row_inserted_into_the_registries_of_two_nodes(fleet: Fleet) -> None:
+    """Rows of one name at both nodes are one filter of all of them; each row is a filter's, and one
+    of them says that there was one already, or that another node was just making it."""
+    insert = (
+        "INSERT INTO BloomFilterConfig (name, expected_elements, fp_rate, m_bits, k_hashes)"
+        " VALUES ('inserted', 1000, 0.01, 9586, 7)"
+    )
+    files = [node.data / "registry.sqlite" for node in fleet.nodes]
+
+    def numbers() -> list[tuple[int | None, str | None]]:
+        found = "SELECT number, problem FROM BloomFilterConfig WHERE name = 'inserted'"
+        return [asked for file in files for asked in _sql(file, found)]
+
+    for file in files:
+        _sql(file, insert)
+    assert wait_until(lambda: all(number is not None for number, _ in numbers())), numbers()
+    with fleet.client(0) as client:
+        client.execute_command("BF.ADD", "inserted", "key")
+    assert _all_know(fleet, "inserted", "key")
+    assert [problem for _, problem in numbers()].count(None) >= 1
+    with fleet.client(1) as client:
+        assert client.execute_command("BF.INFO", "inserted", "CAPACITY") == {b"Capacity": 1000}
+
+
+def _sql(file: Path, statement: str) -> list[Any]:
+    with closing(sqlite3.connect(file, timeout=30)) as connection, connection:
+        return connection.execute(statement).fetchall()

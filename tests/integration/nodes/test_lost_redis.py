@@ -73,6 +73,8 @@ def test_redis_is_killed_under_load(
             for at in range(3):
                 assert fleet.readyz(at)[0] == 200, fleet.readyz(at)
                 assert wait_until(lambda node=at: fleet.figures(node)["up"] == 0)  # type: ignore[misc]
+                refusing = (503, "writes are refused: Redis does not answer\n")
+                assert fleet.readyz(at, "") == refusing
             server.start()
             fleet.wait_ready()
             run.flows(50)

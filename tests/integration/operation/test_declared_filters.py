@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from pathlib import Path
 from typing import Any
 
@@ -76,6 +77,24 @@ def test_a_difference_is_reported_and_nothing_is_lost(serve: Serve, tmp_path: Pa
         wire.ask("DEL", "seen")
         assert wait_until(lambda: alerts(server))
     assert "seen of the configuration is not there: it was dropped" in alerts(server)[0]
+
+
+def test_a_reload_makes_what_is_new(serve: Serve, tmp_path: Path) -> None:
+    """On SIGHUP a new section is made, another is compared, and one that is gone leaves its filter
+    as it was; the log says which."""
+    text = SEEN.format(capacity=1000, policy="reject")
+    server = serve(*configured(tmp_path, text + "[filters.old]\ncapacity = 10"))
+    configured(
+        tmp_path, SEEN.format(capacity=2000, policy="reject") + "[filters.new]\ncapacity = 5"
+    )
+    assert server.process is not None
+    server.process.send_signal(signal.SIGHUP)
+    assert wait_until(lambda: "filters.new is new" in server.printed()), server.printed()
+    assert "filters.seen is another" in server.printed()
+    assert "filters.old is gone" in server.printed()
+    assert (info(server, "new")["capacity"], info(server, "old")["capacity"]) == (5, 10)
+    (found,) = alerts(server)
+    assert "capacity is 1000, not 2000" in found
 
 
 def test_what_is_wrong_refuses_the_start(tmp_path: Path) -> None:

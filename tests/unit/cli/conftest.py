@@ -31,11 +31,12 @@ def run(tmp_path: Path) -> Run:
         elif stdin is not None:
             options["input"] = stdin
         options.setdefault("stdout", subprocess.PIPE)
+        columns = str(options.pop("columns", 120))
         done = subprocess.run(
             [*COMMAND, *args],
             stderr=subprocess.PIPE,
             cwd=tmp_path,
-            env=environment(),
+            env=environment(COLUMNS=columns),
             timeout=120,
             check=False,
             **options,

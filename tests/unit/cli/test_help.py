@@ -26,9 +26,12 @@ COMMANDS = [
     "add",
     "contains",
     "remove",
+    "merge",
     "info",
     "dedup",
     "serve",
+    "backup",
+    "restore",
     "demo",
 ]
 GROUPS = {
@@ -103,7 +106,44 @@ def test_completion(run: Run, tmp_path: Path) -> None:
         capture_output=True,
         check=True,
     )
-    assert done.stdout.split() == [b"dedup", b"demo"]
+    assert sorted(done.stdout.split()) == [b"dedup", b"demo"]
+
+
+@pytest.mark.slow
+def test_help_fits_a_terminal_and_names_no_function(run: Run) -> None:
+    """At 80 columns build's help has 90 lines at most; types are words, and pages have URLs."""
+    texts = {one: run(one, "--help", columns=80).stdout.decode() for one in ("build", "plan")}
+    assert len(texts["build"].splitlines()) <= 90
+    for text in texts.values():
+        assert max(map(len, text.splitlines())) <= 80
+        assert "parse_" not in text
+        assert "docs/cli.md" in text.partition("More: https://")[2]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("word", "meant"), [("mrge", "merge"), ("union", "merge"), ("exists", "contains")]
+)
+def test_a_wrong_command_gets_the_right_one(run: Run, word: str, meant: str) -> None:
+    """By its spelling, or by the word that others have for it; nonsense gets no suggestion."""
+    assert f"did you mean '{meant}'?" in run(word, code=2).stderr.decode()
+    assert b"did you mean" not in run("verse", code=2).stderr
+
+
+@pytest.mark.slow
+def test_a_command_imports_its_own_module_alone() -> None:
+    """Neither the help nor a run imports what other commands are made of."""
+    for argv, own in ((["--help"], set()), (["dedup"], {"dedup"}), (["info", "none"], {"info"})):
+        program = (
+            f"import sys\nfrom bloomery.cli import main\nmain({argv})\n"
+            "names = {name.split('.')[-1] for name in sys.modules if '.cli.' in name}\n"
+            "commands = {'build', 'dedup', 'demo', 'info', 'membership', 'plan', 'serve', 'user'}\n"
+            "print(sorted(commands & names), file=sys.stderr)"
+        )
+        done = subprocess.run(
+            [sys.executable, "-c", program], input=b"", capture_output=True, check=True
+        )
+        assert done.stderr.decode().splitlines()[-1] == str(sorted(own))
 
 
 @pytest.mark.slow

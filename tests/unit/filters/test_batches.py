@@ -180,11 +180,11 @@ REFUSED: list[tuple[str, Any, str]] = [
     ("int", 5, "int is not a batch"),
     ("None", None, "NoneType"),
     ("floats", np.arange(3.0), "astype"),
-    ("complex", np.zeros(2, complex), "format"),
+    ("complex", np.zeros(2, complex), "array of complex128"),
     ("dates", np.zeros(2, "datetime64[s]"), "datetime64"),
     ("two dimensions", np.zeros((2, 2), int), "2 dimensions"),
     ("no dimension", np.array(5), "0 dimensions"),
-    ("records", np.zeros(2, [("a", "i4")]), "format"),
+    ("records", np.zeros(2, [("a", "i4")]), "array of "),
 ]
 
 

@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 from bloomery import BloomFilter, CuckooFilter, RotatingBloomFilter, errors
-from bloomery.filters import COMMON_KINDS, AnyFilter
-from unit.kinds import KEYS, REMOVING, every_open, every_other, made
+from bloomery.filters import COMMON_KINDS, AnyFilter, RedisBloomFilter, RedisCuckooFilter
+from unit.kinds import KEYS, REMOVING, every_kind, every_open, every_other, made
 
 
 def names(one: type[AnyFilter]) -> set[str]:
@@ -23,12 +23,34 @@ def names(one: type[AnyFilter]) -> set[str]:
 @every_other
 def test_one_vocabulary(kind: str) -> None:
     """What a plain filter can do, every filter can, under the same name and with the same words."""
-    only_plain = {"fold", "from_keys", "layout"}
+    only_plain = {"fold", "from_keys", "layout", "positions", "with_shape"}
+    if kind == "counting":
+        only_plain -= {"positions", "with_shape"}
     assert names(BloomFilter) - names(COMMON_KINDS[kind]) == only_plain
     info, plain = made(kind).info(), made("bloom").info()
     assert plain.keys() - info.keys() <= {"layout", "num_bits", "num_hashes", "lines_per_key"}
     assert info["kind"] == kind
     assert json.loads(json.dumps(info)) == info
+
+
+@every_kind
+def test_contains_is_in(kind: str) -> None:
+    """`contains(key)` says what `key in filter` says, and errs as it does."""
+    filter = made(kind)
+    asked = [*KEYS[:50], *range(10_000, 10_500)]
+    assert [filter.contains(key) for key in asked] == [key in filter for key in asked]
+    assert filter.contains(KEYS[0]) is True
+    assert filter.contains("nobody") is False
+    with pytest.raises(errors.UnsupportedKey, match="float cannot be a key"):
+        filter.contains(1.5)
+
+
+def test_contains_of_what_speaks_redisbloom() -> None:
+    """So do the two filters of RedisBloom, whose keys are bytes."""
+    for filter in (RedisBloomFilter(), RedisCuckooFilter()):
+        filter.add(b"alice")
+        assert filter.contains(b"alice")
+        assert not filter.contains(b"nobody")
 
 
 @every_other

@@ -16,7 +16,7 @@ from unit.clocks import Clock, timed
 
 WRONG: list[tuple[str, Any]] = [
     *(("capacity", v) for v in [0, -1, 1.5, math.nan, "9", None, True, 2**41, 10**400]),
-    *(("error_rate", v) for v in [0, 1, 0.6, 1e-10, -0.1, math.nan, "0.1", None, True, []]),
+    *(("error_rate", v) for v in [0, 1, 0.6, 1e-10, -0.1, math.nan, "x", None, True, []]),
     *(("window", v) for v in [0, -1, 1e-4, 1e12, 10**400, math.nan, math.inf, True, [], b"7d"]),
     *(("window", v) for v in ["", "d", "7", "7 days", "-7d", ".d", "1.2.3s", "1e3s", "0s", "7D"]),
     *(("window", v) for v in [timedelta(0), timedelta(-1), timedelta.max * 0.9, "9" * 400 + "d"]),

@@ -45,6 +45,13 @@ def test_full_is_not_saturated(kind: str, capacity: int) -> None:
     assert not any(filter.info()["saturated"] for filter in found)
 
 
+@pytest.mark.parametrize("count", [1000, 400_000])
+def test_made_of_its_keys_it_is_not_saturated(count: int) -> None:
+    """A filter that is made of its keys has room for them, whichever they are."""
+    for first in range(0, 60 * count, count):
+        assert not BloomFilter.from_keys(np.arange(first, first + count)).saturated
+
+
 @pytest.mark.parametrize("kind", MAKERS)
 def test_overfull_is_saturated(kind: str) -> None:
     """A tenth more keys than 20,000 is seen, each time."""

@@ -23,7 +23,7 @@ from bloomery.storage import memory
 from unit.filters.colliding import int_of
 
 WRONG: list[tuple[str, Any]] = [
-    *(("error_rate", v) for v in [0, 1, 0.6, 2**-33, -0.1, math.nan, "0.1", None, True, []]),
+    *(("error_rate", v) for v in [0, 1, 0.6, 2**-33, -0.1, math.nan, "x", None, True, []]),
     *(("hasher", v) for v in ["md5", b"xxh3", None]),
     *(("seed", v) for v in [-1, 2**64, 1.5, "0", None]),
     *(("nulls", v) for v in ["keep", ""]),

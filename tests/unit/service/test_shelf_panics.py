@@ -70,7 +70,7 @@ def test_a_server_never_says_no(tmp_path: Path) -> None:
 
     async def main() -> list[bytes]:
         async with running(tmp_path) as server:
-            port = int(server.resp_address.rpartition(":")[2])
+            port = int(server.parts.resp_address.rpartition(":")[2])
             server.parts.commands.create(b"kept", "cuckoo", capacity=10_000)
             made = ["BF.MADD", "seen", *KEYS], ["BF.MADD", "kept", *KEYS]
             await asyncio.to_thread(ask, port, *made)

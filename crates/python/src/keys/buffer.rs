@@ -168,7 +168,7 @@ pub fn column(object: &Bound<'_, PyAny>, held: BufferView) -> PyResult<Array> {
                     "f" | "d" | "e" | "g" => match nan() {
                         Some(row) => format!(
                             "; row {row} is NaN: an int column with missing values? use Int64 \
-                             (.astype('Int64')), or drop them"
+                             (pandas: .astype('Int64')), or drop them"
                         ),
                         None => {
                             "; whole numbers? use .astype('int64'); other floats have no stable \

@@ -1,6 +1,7 @@
 //! A server's named filters, and the commands that are answered without Python.
 
 pub mod any_filter;
+pub mod histogram;
 pub mod names;
 pub mod output;
 pub mod pattern;

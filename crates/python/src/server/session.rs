@@ -9,6 +9,7 @@ use pyo3::prelude::*;
 use pyo3::sync::MutexExt;
 use pyo3::types::{PyBool, PyBytes, PyList, PyString};
 
+use crate::server::histogram::Histogram;
 use crate::server::output::Output;
 use crate::server::permits::Permits;
 use crate::server::shelf::Shelf;
@@ -43,6 +44,41 @@ struct Inner {
     watched: bool,
     /// What the client may use, where that is not everything.
     permits: Option<Permits>,
+    timing: Timing,
+}
+
+/// How long commands take: from the arrival of their chunk until their replies are taken, which is
+/// when the log has what they wrote.
+#[derive(Default)]
+struct Timing {
+    /// When a chunk came that Python held back.
+    arrived: Option<Instant>,
+    /// When the chunk came that is worked on, or whose replies are yet to be taken.
+    since: Option<Instant>,
+    /// Is one of its commands with Python, or more to do of it?
+    unfinished: bool,
+    /// Commands that were answered since.
+    answered: u64,
+}
+
+impl Timing {
+    fn begin(&mut self, now: Instant) {
+        let came = self.arrived.take().unwrap_or(now);
+        // A command that came in several chunks came with the last of them.
+        if self.since.is_none() || !(self.unfinished || self.answered > 0) {
+            self.since = Some(came);
+        }
+    }
+
+    fn end(&mut self, latency: &Histogram) {
+        if let Some(since) = self.since.filter(|_| self.answered > 0) {
+            latency.add(since.elapsed(), self.answered);
+            self.answered = 0;
+        }
+        if !self.unfinished {
+            self.since = None;
+        }
+    }
 }
 
 /// What a chunk ended with.
@@ -90,7 +126,7 @@ impl Session {
         data: &Bound<'py, PyBytes>,
     ) -> PyResult<Option<Bound<'py, PyAny>>> {
         let mut inner = self.inner(py);
-        let Inner { parser, input, start, output, sliced, watched, permits } = &mut *inner;
+        let Inner { parser, input, start, output, sliced, watched, permits, timing } = &mut *inner;
         let fresh = data.as_bytes();
         let buffered = *start < input.len();
         if buffered {
@@ -102,7 +138,9 @@ impl Session {
             self.shelf.get().names.lock_py_attached(py).unwrap_or_else(|e| e.into_inner());
         let mut waiting = std::mem::take(&mut names.run);
         let watched = *watched || names.bypassed;
-        let (until, mut looks) = (Instant::now() + SLICE, LOOKS);
+        let now = Instant::now();
+        timing.begin(now);
+        let (until, mut looks) = (now + SLICE, LOOKS);
         let mut done = 0;
         let ended = loop {
             if let Some((going, bytes)) = sliced {
@@ -177,6 +215,8 @@ impl Session {
         names.run = waiting;
         names.commands += done;
         drop(names);
+        timing.answered += done;
+        timing.unfinished = matches!(ended, Ended::Command(_) | Ended::Later { .. });
         if buffered {
             *start = at;
         } else {
@@ -205,7 +245,8 @@ impl Session {
     /// Appends a reply; `write`: it must not go out if the log cannot be written.
     #[pyo3(signature = (data, write=false))]
     fn reply(&self, py: Python<'_>, data: &[u8], write: bool) {
-        let output = &mut self.inner(py).output;
+        let Inner { output, timing, .. } = &mut *self.inner(py);
+        timing.answered += 1;
         let start = output.bytes.len();
         output.bytes.extend_from_slice(data);
         if write {
@@ -215,12 +256,18 @@ impl Session {
 
     /// All replies, to be sent.
     fn take<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
-        let output = &mut self.inner(py).output;
+        let Inner { output, timing, .. } = &mut *self.inner(py);
+        timing.end(self.shelf.get().latency.get());
         let bytes = PyBytes::new(py, &output.bytes);
         output.bytes.clear();
         output.bytes.shrink_to(KEEP);
         output.writes.clear();
         bytes
+    }
+
+    /// Notes that a chunk has come, which will be fed later.
+    fn arrived(&self, py: Python<'_>) {
+        self.inner(py).timing.arrived.get_or_insert_with(Instant::now);
     }
 
     /// Puts an error in place of each reply to a write.

@@ -14,12 +14,15 @@ use pyo3::types::{PyBytes, PyList};
 
 use crate::errors::{LATER, error, invalid};
 use crate::server::any_filter::{AnyFilter, MOST_LAYERS};
+use crate::server::histogram::Histogram;
 use crate::server::names::{CommandFamily, Entry, Names, Noted, Work, failed};
 
 #[pyclass(frozen, module = "bloomery._native")]
-#[derive(Default)]
 pub struct Shelf {
     pub names: Mutex<Names>,
+    /// Of commands, from the arrival of a chunk until its replies are taken.
+    #[pyo3(get)]
+    pub latency: Py<Histogram>,
 }
 
 /// Room for so many keys is kept from one batch to the next.
@@ -91,8 +94,9 @@ impl Shelf {
 #[pymethods]
 impl Shelf {
     #[new]
-    fn new() -> Self {
-        Shelf::default()
+    fn new(py: Python<'_>) -> PyResult<Self> {
+        let latency = Py::new(py, Histogram::default())?;
+        Ok(Shelf { names: Mutex::default(), latency })
     }
 
     /// Gives a name to a filter, or to another in place of the one that had it.

@@ -38,6 +38,8 @@ def info(file: options.FilterFile, json: options.Json = False, user: options.Use
 
 
 def _for_a_person(name: str, value: Any) -> str:
+    if value is None:
+        return "not said"
     if isinstance(value, bool):
         return "yes" if value else "no"
     if name == "nbytes":

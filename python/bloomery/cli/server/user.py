@@ -54,7 +54,9 @@ Force = Annotated[
 
 def add(
     name: Name,
-    role: Annotated[Role, typer.Option(help="What they may do: each role has those before it.")],
+    role: Annotated[
+        Role, typer.Option(metavar="ROLE", help="read, write (reads too) or admin (may do all).")
+    ],
     filters: Filters = None,
     password_stdin: Stdin = False,
     no_password: Annotated[
@@ -157,7 +159,9 @@ def revoke(
 
 def allow(
     name: Name,
-    role: Annotated[Role | None, typer.Option(help="Their role from now on.")] = None,
+    role: Annotated[
+        Role | None, typer.Option(metavar="ROLE", help="From now on: read, write or admin.")
+    ] = None,
     filters: Filters = None,
     disable: Annotated[
         bool | None, typer.Option("--disable/--enable", help="Let nobody log in as them, or again.")

@@ -18,11 +18,13 @@ import errno
 import hashlib
 import json
 import os
+import secrets
 import shutil
 import tarfile
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
@@ -43,7 +45,7 @@ _BLOCK = tarfile.BLOCKSIZE
 _SENT = 256 << 10  # bytes that are read and sent at once: some 0.2 ms of the loop
 _MOST_ABOUT = 64 << 10
 RATE = 50_000_000  # bytes a second, unless somebody chooses another
-_FOLDER = "backup.tmp"  # of the data folder, for what is being sent
+_MOST = 2  # backups at a time: one that ends is not in the way of the next
 Progress = Callable[[int], None]  # called with bytes that were read
 
 
@@ -119,13 +121,13 @@ class Backup:
 
 
 class Backups:
-    """The backups of a running server; one at a time."""
+    """The backups that a running server sends."""
 
     def __init__(self, snapshots: SnapshotSchedule, data: Path, *, is_node: bool) -> None:
         self._snapshots, self._data, self._is_node = snapshots, data, is_node
-        self._folder = data / _FOLDER
-        self._busy = False
-        shutil.rmtree(self._folder, ignore_errors=True)  # of a server that was killed
+        self._sent = 0  # at this moment
+        for left in data.glob("backup-*.tmp"):  # by a server that was killed
+            shutil.rmtree(left, ignore_errors=True)
 
     async def begin(self) -> Backup:
         """Make a snapshot of all that was acknowledged, and hold its files until `end`."""
@@ -134,39 +136,36 @@ class Backups:
                 "this server is a node, whose filters are in Redis: back that Redis up "
                 "(docs/backup.md, Nodes)"
             )
-        if self._busy:
-            raise errors.ServerUnavailable("another backup is being taken: try again when it ends")
-        self._busy = True
+        if self._sent >= _MOST:
+            raise errors.ServerUnavailable(f"{_MOST} backups are being taken: try again later")
+        self._sent += 1
+        folder = self._data / f"backup-{secrets.token_hex(8)}.tmp"
         try:
             await self._snapshots.save()
-            return await asyncio.to_thread(self._hold, self._snapshots.generation)
+            return await asyncio.to_thread(self._hold, self._snapshots.generation, folder)
         except BaseException:
-            self.end()
+            self.end(folder)
             raise
 
-    def _hold(self, number: int) -> Backup:
+    def _hold(self, number: int, folder: Path) -> Backup:
         """Give the files of a generation, which may go when there are two newer, second names."""
         source = snapshots.folder_of(self._data, number)
         try:
             manifest = Manifest.read(self._data, number)
-            self._folder.mkdir(mode=0o700)
+            folder.mkdir(mode=0o700)
             for saved in manifest.entries:
-                held = self._folder / saved.file
-                redundant_files.link(source / saved.file, saved, held)
-                snapshots.check_file(held, saved)
+                redundant_files.link(source / saved.file, saved, folder / saved.file)
+                snapshots.check_file(folder / saved.file, saved)
             raw = (source / MANIFEST).read_bytes()
         except (OSError, errors.CorruptData) as problem:
             raise errors.SnapshotFailed(f"no backup of snapshot {number}: {problem}") from None
-        return Backup(self._folder, manifest, raw, int(time.time()))
+        return Backup(folder, manifest, raw, int(time.time()))
 
-    def end(self) -> None:
+    def end(self, folder: Path) -> None:
         """Let go of the files, in a thread: there may be a million."""
-
-        def remove() -> None:
-            shutil.rmtree(self._folder, ignore_errors=True)
-            self._busy = False
-
-        asyncio.get_running_loop().run_in_executor(None, remove)
+        self._sent -= 1
+        loop = asyncio.get_running_loop()
+        loop.run_in_executor(None, partial(shutil.rmtree, folder, ignore_errors=True))
 
 
 # Reading one.
@@ -350,3 +349,4 @@ def _write(file: BinaryIO, data: Path, found: BackupContent, progress: Progress)
             os.fsync(manifest.fileno())
         files.sync_folder(str(folder))
         snapshots.publish(data, folder, number)
+    files.sync_folder(str(data.absolute().parent))  # the folder may be new

@@ -1,6 +1,6 @@
 """HTTP: JSON, described by OpenAPI, translated to and from `service/commands.py`.
 
-    server ─> app ─> endpoints ─> route, body ─> login, validation, models ─> context, problems
+    server ─> app ─> endpoints ─> route, body ─> login, validation, models ─> problems
       └─> connection ─> request_cycle ─> uvicorn_internals
 
 Imports point one way, along the arrows. The connection keeps time and size of requests in bounds;

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from typing import Any
+from weakref import WeakSet
 
 from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
@@ -31,9 +32,10 @@ _ROUTERS = (
 )
 
 
-def make(not_ready: Callable[[], str] = lambda: "loading") -> FastAPI:
-    """The application; `not_ready` tells why clients may not use it yet, or no longer. All but its
-    health needs `app.state.context`, a HttpContext, before it is asked for."""
+def make(not_ready: Callable[[bool], str] = lambda writes: "loading") -> FastAPI:
+    """The application; `not_ready` tells why clients may not use it yet, or no longer, to write too
+    or only to read. All but its health needs `app.state.context` and `metrics` before it is asked
+    for (`HttpServer.serve`)."""
     app = FastAPI(
         title="bloomery",
         version=__version__,
@@ -43,7 +45,7 @@ def make(not_ready: Callable[[], str] = lambda: "loading") -> FastAPI:
         redoc_url=None,
         redirect_slashes=False,
     )
-    app.state.not_ready = not_ready
+    app.state.not_ready, app.state.exports = not_ready, WeakSet()
     for router in _ROUTERS:
         # Not `include_router`, which makes other routes of them, and ours answer by themselves.
         app.router.routes.extend(router.routes)

@@ -21,6 +21,7 @@ from typing import Any, Protocol, cast
 import httptools
 from uvicorn import Config
 
+from bloomery._native import Histogram
 from bloomery.service.config.settings import Settings
 from bloomery.service.http import problems, smuggling
 from bloomery.service.http.limits import MAX_HEAD, MAX_PIPELINED
@@ -44,6 +45,7 @@ class Owner(Protocol):
     loop: asyncio.AbstractEventLoop
     strangers: dict[HttpConnection, None]
     header_lines: bytes  # of every response
+    latency: Histogram
 
     def welcome(self, connection: HttpConnection) -> None:
         """Make room for a new client, or turn it away."""
@@ -198,6 +200,7 @@ class HttpConnection(HttpToolsProtocol):
         scope["http_version"] = version
         self.cycle = RequestCycle(
             self.owner.header_lines,
+            self.owner.latency,
             scope=self.scope,
             transport=self.transport,
             flow=self.flow,

@@ -9,21 +9,21 @@ from typing import Any
 from bloomery import errors
 from bloomery.service.access.permissions import ANYBODY, User, check
 from bloomery.service.http.body.bodies import header
-from bloomery.service.http.context import HttpContext
+from bloomery.service.parts import Parts
 
 __all__ = ["authenticate", "authorize", "reauthorize"]
 
 Scope = Any  # of ASGI: a dict, whose values differ
 
 
-async def authorize(context: HttpContext, scope: Scope, operation: str, *names: bytes) -> None:
+async def authorize(context: Parts, scope: Scope, operation: str, *names: bytes) -> None:
     """Raise unless whoever asks may do this to filters of these names; and hear of those that
     another node has just made."""
     check(await authenticate(context, scope), operation, *names)
     await context.commands.discover(*names)
 
 
-def reauthorize(context: HttpContext, scope: Scope, operation: str, *names: bytes) -> None:
+def reauthorize(context: Parts, scope: Scope, operation: str, *names: bytes) -> None:
     """Raise unless who was let do this still may: what comes as a stream may come for days."""
     if context.access.required:
         login = scope.get("login")
@@ -31,7 +31,7 @@ def reauthorize(context: HttpContext, scope: Scope, operation: str, *names: byte
         check(None if current is None else current.user, operation, *names)
 
 
-async def authenticate(context: HttpContext, scope: Scope) -> User | None:
+async def authenticate(context: Parts, scope: Scope) -> User | None:
     """Who asks; None if the request does not try to log in. NotLoggedIn if it fails."""
     if not context.access.required:
         return ANYBODY

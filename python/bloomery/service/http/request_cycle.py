@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import asyncio
 import re
+import time
 from collections.abc import Callable
 from http import HTTPStatus
 from typing import Any
 
+from bloomery._native import Histogram
 from bloomery.service.http.uvicorn_internals import FlowControl, RequestResponseCycle
 
 __all__ = ["ReadFlow", "RequestCycle"]
@@ -40,8 +42,16 @@ class ReadFlow(FlowControl):
 class RequestCycle(RequestResponseCycle):
     """One request, from its head to the end of its response."""
 
-    def __init__(self, header_lines: bytes, **of_uvicorn: Any) -> None:
-        """`header_lines`: the headers that every response has, as they are written."""
+    def __init__(self, header_lines: bytes, latency: Histogram, **of_uvicorn: Any) -> None:
+        """`header_lines`: the headers that every response has, as they are written. `latency` is
+        told how long it took until the response was written."""
+        began, on_response = time.monotonic(), of_uvicorn["on_response"]
+
+        def answered() -> None:
+            latency.observe(time.monotonic() - began)
+            on_response()
+
+        of_uvicorn["on_response"] = answered
         super().__init__(
             **of_uvicorn,
             access_log=False,

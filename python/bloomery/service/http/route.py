@@ -15,10 +15,10 @@ from bloomery.service.access.audit import AUDITED
 from bloomery.service.access.permissions import check
 from bloomery.service.commands import Commands
 from bloomery.service.http.body import bodies
-from bloomery.service.http.context import HttpContext
 from bloomery.service.http.limits import MAX_PLAIN_BODY
 from bloomery.service.http.login import authenticate
 from bloomery.service.http.validation import check_query
+from bloomery.service.parts import Parts
 
 __all__ = [
     *("ApiResponse", "Name", "Route", "apply_to_filters", "authorize_also", "commands_of"),
@@ -34,9 +34,9 @@ def does(operation: str) -> dict[str, Any]:
     return {_OPERATION: operation}
 
 
-def context_of(request: Request) -> HttpContext:
+def context_of(request: Request) -> Parts:
     """The parts of the server that endpoints use."""
-    return cast("HttpContext", request.app.state.context)
+    return cast("Parts", request.app.state.context)
 
 
 def commands_of(request: Request) -> Commands:

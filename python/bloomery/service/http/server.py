@@ -13,16 +13,18 @@ from typing import Any
 from uvicorn import Config
 
 from bloomery import errors
+from bloomery._native import Histogram
+from bloomery.service.access.permissions import User
 from bloomery.service.config.settings import Settings
 from bloomery.service.http import app, origin, problems
 from bloomery.service.http.body.bodies import ClientDisconnected
 from bloomery.service.http.connection import HttpConnection
-from bloomery.service.http.context import HttpContext
 from bloomery.service.http.endpoints import health, keys
 from bloomery.service.http.uvicorn_internals import ServerState
 from bloomery.service.network.listening import Listener, allow_files, listen
 from bloomery.service.network.tls import Tls
 from bloomery.service.observe.logs import Say
+from bloomery.service.parts import Parts
 
 __all__ = ["HttpServer"]
 
@@ -37,14 +39,16 @@ class HttpServer:
         settings: Settings,
         say: Say,
         certificate: Tls | None,
-        not_ready: Callable[[], str],
+        not_ready: Callable[[bool], str],
     ) -> None:
-        """`not_ready` tells why clients may not use the server; "": they may."""
+        """`not_ready` tells why clients may not use the server, for writes too or only to read; "":
+        they may."""
         self.settings = settings
         self.loop = asyncio.get_running_loop()
         self.strangers: dict[HttpConnection, None] = {}  # without a request, longest first
         self.received = 0  # connections, ever
         self.refused = 0  # those that were turned away
+        self.latency = Histogram()  # of requests, from the head until the response is written
         # Whatever comes here, clients of the Redis protocol and the log need files too.
         self._max_connections = allow_files(settings) // 2
         self._say = say
@@ -74,9 +78,10 @@ class HttpServer:
         seconds = self.settings.tls_handshake_seconds
         return await listen(lambda: HttpConnection(self), hosts, port, tls, seconds)
 
-    def serve(self, context: HttpContext) -> None:
-        """Answer all requests from now on: the filters are loaded."""
-        self._app.state.context = context
+    def serve(self, context: Parts, metrics: Callable[[User], bytes]) -> None:
+        """Answer all requests from now on: the filters are loaded. `metrics` are those that a user
+        may see, as Prometheus reads them."""
+        self._app.state.context, self._app.state.metrics = context, metrics
         self._loaded = True
 
     # Connections.

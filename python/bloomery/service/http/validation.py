@@ -15,7 +15,7 @@ from bloomery import errors
 from bloomery.service.http.models import Changes, Merge
 from bloomery.service.parameters import KINDS, advice, like
 
-__all__ = ["check_query", "differences"]
+__all__ = ["check_query", "consistency", "differences"]
 
 _LATER = [*Changes.model_fields, *Merge.model_fields]
 
@@ -53,3 +53,14 @@ def check_query(query: bytes, known: Sequence[str]) -> None:
                 f"there is no parameter {name[:60]!r} here"
                 + (like(name, known) or f": {takes}" if known else "")
             )
+
+
+def consistency(scope: Any) -> bool | None:
+    """Whether a request wants Redis to be asked, which knows at once what any node has
+    acknowledged, and not this node's copy; None: it does not say."""
+    wanted = QueryParams(scope["query_string"]).get("consistency")
+    if wanted not in (None, "local", "shared"):
+        raise errors.InvalidRequest(
+            f"consistency is {wanted[:60]!r}, must be local (this node's copy) or shared (Redis)"
+        )
+    return None if wanted is None else wanted == "shared"

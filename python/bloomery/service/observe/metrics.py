@@ -16,7 +16,13 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, InfoMetricFamily, Metric
+from prometheus_client.core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    HistogramMetricFamily,
+    InfoMetricFamily,
+    Metric,
+)
 from prometheus_client.registry import Collector
 
 from bloomery import __version__, _native
@@ -76,6 +82,7 @@ class ServerFigures:
     connections_refused: dict[str, int]
     commands: dict[str, int]  # of the Redis protocol, by what did them
     store: dict[str, float | None]  # of a node; empty without a store
+    latency: dict[str, _native.Histogram]  # of requests, by door
 
 
 class Metrics:
@@ -164,6 +171,13 @@ STORE = {
 }
 
 
+def _buckets(histogram: _native.Histogram) -> tuple[list[tuple[str, float]], float]:
+    """Each bucket's upper end and how many there are up to it; and the sum."""
+    bounds, counts, seconds = histogram.read()
+    ends = [*map(str, bounds), "+Inf"]
+    return list(zip(ends, itertools.accumulate(counts), strict=True)), seconds
+
+
 class _ServerCollector(Collector):
     """Families of metrics of the server itself."""
 
@@ -185,6 +199,7 @@ class _ServerCollector(Collector):
             for word, count in values.items():
                 family.add_metric([word] if label else [], count)
             yield family
+        yield from self._histograms()
         yield from self._doors()
         yield from self._alerts()
 
@@ -233,6 +248,21 @@ class _ServerCollector(Collector):
         yield "log_delayed_fsync", "How often replies began to wait for the disk.", "", delayed
         lost = metrics.publisher.writer.lost_samples
         yield "samples_lost", "Samples that never got into the registry.", "", {"": lost}
+
+    def _histograms(self) -> Iterator[Metric]:
+        took = HistogramMetricFamily(
+            "bloomery_request_duration_seconds",
+            "From a command's or a request's arrival until its reply is written.",
+            labels=["door"],
+        )
+        for door, histogram in self.server.latency.items():
+            took.add_metric([door], *_buckets(histogram))
+        yield took
+        commits = HistogramMetricFamily(
+            "bloomery_log_commit_duration_seconds", "That a commit to the log took."
+        )
+        commits.add_metric([], *_buckets(self.metrics.group_commit.latency))
+        yield commits
 
     def _doors(self) -> Iterator[Metric]:
         open_now = GaugeMetricFamily("bloomery_connections", "Connections.", labels=["door"])

@@ -101,9 +101,10 @@ class Provisioner:
         try:
             await self._background.run([name], create)
         except errors.FilterExists as problem:
-            entry = self._commands.find(name)
-            if entry.filter is not None:
-                self._writer.put([row_of(entry)])
+            entry = self._commands.engine.find(name)
+            if entry is None or entry.filter is None:
+                raise  # another node's, which this one has yet to hear of; or it is loading
+            self._writer.put([row_of(entry)])
             raise errors.FilterExists(f"{problem}: this row now shows it as it is") from None
         self._audit.note(None, "", "registry", "create", "done", names=[name])
 

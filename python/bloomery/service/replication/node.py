@@ -134,6 +134,11 @@ class Node:
         behind = time.monotonic() - self.current_at
         return behind * 1000 > self.settings.store_max_lag_ms
 
+    @property
+    def refuses_writes(self) -> bool:
+        """Is Redis away, and is nothing queued for it?"""
+        return self.down_since is not None and self.outbox is None
+
     def unfit(self) -> str | None:
         """Why it should not be asked now; None if it may."""
         settings = self.settings

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 from bloomery import _native
 from bloomery.service.access.authentication import Login
 from bloomery.service.access.permissions import ANYBODY, Role, User
-from bloomery.service.resp.context import RespContext
+from bloomery.service.parts import Parts
 from bloomery.service.slices import FEW
 
 __all__ = ["ClientState", "Clients", "Connected"]
@@ -35,7 +35,7 @@ class Connected(Protocol):
 class Clients:
     """Every client that is connected, and how many there were."""
 
-    def __init__(self, context: RespContext) -> None:
+    def __init__(self, context: Parts) -> None:
         self.context = context
         self.connections: dict[int, Connected] = {}
         self.strangers: dict[int, Connected] = {}  # those who have yet to log in, oldest first
@@ -106,7 +106,7 @@ class ClientState:
     """One client, as commands see it."""
 
     id: int
-    context: RespContext
+    context: Parts
     clients: Clients
     session: _native.Session
     address: str

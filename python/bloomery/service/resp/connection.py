@@ -13,8 +13,7 @@ from bloomery.service.network.input_budget import RESERVED, patience
 from bloomery.service.resp import limits
 from bloomery.service.resp.client import Clients
 from bloomery.service.resp.dispatch import dispatch
-from bloomery.service.resp.failures import failure_of
-from bloomery.service.resp.replies import Failure, encode
+from bloomery.service.resp.replies import Failure, encode, failure_of
 from bloomery.service.slices import Slice
 
 __all__ = ["RespConnection"]
@@ -80,17 +79,21 @@ class RespConnection(asyncio.Protocol):
             self.round = Slice()
         elif self.round.over and not (self.busy or self.paused or self.committing):
             # The loop reads a socket up to 32 times before it looks at the others: not for so long.
-            self.held.append(data)
+            self._hold_back(data)
             self._later()
             return
         if self.busy or self.paused or self.committing:
-            self.held.append(data)
+            self._hold_back(data)
             self._choose_reading()
         elif not self.client.closing:
             before = self.session.waiting + len(data)
             self.work(data)
             if self.session.waiting or self.charged or self.client.queued_bytes:
                 self._weigh(before)
+
+    def _hold_back(self, data: bytes) -> None:
+        self.session.arrived()
+        self.held.append(data)
 
     def _choose_reading(self) -> None:
         """Read on, or let what comes wait at the client's: while its own commands take long, while

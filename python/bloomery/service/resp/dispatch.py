@@ -18,7 +18,6 @@ from bloomery.service.resp.handlers import (
     info,
     introspection,
     keyspace,
-    replication,
     restore,
     session,
     transactions,
@@ -32,7 +31,7 @@ __all__ = ["HANDLERS", "dispatch"]
 # Importing them has entered their commands into the table.
 HANDLERS = (
     *(bf, bf_lookup, bf_reserve, bf_maintenance, introspection, cf, session, config, info),
-    *(keyspace, replication, restore, transactions),
+    *(keyspace, restore, transactions),
 )
 
 

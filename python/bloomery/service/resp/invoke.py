@@ -6,11 +6,10 @@ from collections.abc import Awaitable
 from typing import Any
 
 from bloomery import errors
+from bloomery.service.parts import Parts
 from bloomery.service.resp import authorize, table
 from bloomery.service.resp.client import ClientState
-from bloomery.service.resp.context import RespContext
-from bloomery.service.resp.failures import failure_of
-from bloomery.service.resp.replies import Failure
+from bloomery.service.resp.replies import Failure, failure_of
 from bloomery.service.resp.table import Command
 
 __all__ = ["error_reply", "invoke", "invoke_queued"]
@@ -45,7 +44,7 @@ def invoke_queued(client: ClientState, words: list[bytes]) -> Any:
     return value
 
 
-def error_reply(context: RespContext, problem: Exception) -> Failure:
+def error_reply(context: Parts, problem: Exception) -> Failure:
     """The error reply for a problem; one that nobody expected is logged too."""
     if isinstance(problem, Failure):
         # Some are raised again and again: with each time they would keep one more call's frames

@@ -9,9 +9,9 @@ import ssl
 import time
 
 from bloomery.service.network.listening import Listener, listen
+from bloomery.service.parts import Parts
 from bloomery.service.resp.client import Clients
 from bloomery.service.resp.connection import RespConnection
-from bloomery.service.resp.context import RespContext
 
 __all__ = ["RespServer"]
 
@@ -21,7 +21,7 @@ _LOG_SECONDS = 5.0  # for what was written to be in the log, when the server end
 class RespServer:
     """Serves clients of the Redis protocol."""
 
-    def __init__(self, context: RespContext) -> None:
+    def __init__(self, context: Parts) -> None:
         self.context = context
         self.clients = Clients(context)
 

@@ -3,6 +3,7 @@
 import gzip
 import json
 import os
+import re
 import signal
 import sqlite3
 import subprocess
@@ -13,7 +14,9 @@ from typing import Any
 import pytest
 
 import bloomery
+from bloomery import building
 from bloomery.building.checkpoint import Checkpoint, Progress
+from bloomery.filters.files import key_type
 from conftest import require
 from waiting import wait_until
 
@@ -169,7 +172,7 @@ def test_the_bar_shows_rows_and_rate(tmp_path: Path) -> None:
             cwd=tmp_path,
             stdout=subprocess.DEVNULL,
             stderr=writer,
-            env={**os.environ, "TERM": "xterm", "COLUMNS": "120"},
+            env={**os.environ, "TERM": "xterm", "COLUMNS": "80"},
         )
         os.close(writer)
         text = b""
@@ -182,5 +185,52 @@ def test_the_bar_shows_rows_and_rate(tmp_path: Path) -> None:
         assert process.wait(60) == 0, text.decode()
         shown[bool(quiet)] = text.decode()
     assert "rows/s" in shown[False]
+    bars = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", shown[False])
+    assert max(len(line) for line in re.split(r"[\r\n]+", bars)) <= 80
+    assert "\n" not in bars.rstrip()  # each is drawn over the one before
     assert "0:00:0" in shown[False]
     assert shown[True] == ""
+
+
+def test_as_many_rows_as_room_never_fail(run: Run, tmp_path: Path) -> None:
+    """Rows that were counted fit, however many keys the bits look like."""
+    full = bloomery.BloomFilter(40)
+    crowd: list[str] = []
+    for number in range(100_000):  # keys that share no bit: there look to be more of them
+        before = full.fill_ratio
+        alone = full.copy()
+        alone.add(f"k{number}")
+        if round((alone.fill_ratio - before) * full.num_bits) == full.num_hashes:
+            full, crowd = alone, [*crowd, f"k{number}"]
+        if len(crowd) == 40:
+            break
+    assert full.saturated
+    (tmp_path / "l.txt").write_text("\n".join(crowd))
+    done = run("build", "--from", "l.txt", "-o", "x.bloom", "--json")
+    assert not json.loads(done.stdout)["saturated"]
+    assert done.stderr == b""
+
+
+def test_a_database_file_is_not_read_as_lines(run: Run, one_line: OneLine, tmp_path: Path) -> None:
+    """SQLite's file is known by its first bytes, and the line says what to write."""
+    with sqlite3.connect(tmp_path / "shop.db") as connection:
+        connection.execute("CREATE TABLE t (url TEXT)")
+    connection.close()
+    said = one_line(run("build", "--from", "shop.db", "-o", "x", code=2).stderr)
+    assert "sqlite:///shop.db" in said
+    assert not (tmp_path / "x").exists()
+
+
+def test_what_the_keys_are_survives_a_stop(tmp_path: Path) -> None:
+    """A build that goes on says what all its keys are; one of an older version says nothing."""
+    rows = ["1\n2\n", "3\n"]
+    (tmp_path / "l.txt").write_text("".join(rows))
+    source = building.open_rows(str(tmp_path / "l.txt"))
+    identity = {**source.identity, "kind": "bloom", "capacity": None, "nulls": "skip"}
+    for types, expected in ((["int"], None), (["str"], "str"), (None, None), ([], "str")):
+        progress = Progress(position=[0, 4], rows=2)
+        if types is not None:
+            progress.key_types = types
+        Checkpoint(tmp_path / "out", identity).save(bloomery.BloomFilter(3), progress)
+        building.build(source, tmp_path / "out")
+        assert key_type(tmp_path / "out") == expected

@@ -43,6 +43,14 @@ def test_info_for_a_person(run: Run) -> None:
         assert word in text
 
 
+def test_info_is_about_the_file(run: Run) -> None:
+    """That the command only reads it is nothing about the file; what its keys are is."""
+    run("create", "f.bloom", "--capacity", "1000", "--type", "int")
+    facts = json.loads(run("info", "f.bloom", "--json").stdout)
+    assert "read_only" not in facts
+    assert facts["key_type"] == "int"
+
+
 def test_info_of_a_full_filter_says_so(run: Run) -> None:
     """A filter with more keys than it was made for is reported as such."""
     run("create", "f.bloom", "--capacity", "10")

@@ -170,33 +170,56 @@ def test_changes_are_in_the_audit_log(run: Run, data: Path) -> None:
     assert SECRET.decode() not in raw
 
 
-def test_a_password_is_asked_for(tmp_path: Path) -> None:
-    """On a terminal the password is asked for twice and not shown."""
+def at_a_prompt(tmp_path: Path, *typed: bytes) -> tuple[int, bytes]:
+    """Answer the prompts of `user add` at a terminal; the exit code and what was shown."""
     ours, theirs = pty.openpty()
-    command = [sys.executable, "-m", "bloomery", "user", "add", "ann", "--role", "admin"]
+    # A session and a terminal of its own: Ctrl-C there is a signal to nobody else.
+    program = (
+        "import fcntl, sys, termios; fcntl.ioctl(0, termios.TIOCSCTTY, 0)\n"
+        "from bloomery.cli import main; sys.exit(main())"
+    )
+    command = [sys.executable, "-c", program, "user", "add", "ann", "--role", "admin"]
     child = subprocess.Popen(
         [*command, "--data", str(tmp_path)],
         stdin=theirs,
         stdout=theirs,
         stderr=theirs,
-        start_new_session=True,  # or it would ask at the terminal of whoever runs the tests
+        start_new_session=True,
     )
     os.close(theirs)
     seen = b""
-    for _ in range(2):
+    for answer in typed:
         while not seen.endswith(b": "):  # what is typed before the blank is thrown away
             seen += os.read(ours, 1000)
-        os.write(ours, b"typed secret\n")
+        os.write(ours, answer)
         seen += b"|"
     while True:
         try:
             seen += os.read(ours, 1000)
         except OSError:  # the child has ended, and with it the terminal
             break
-    assert child.wait() == 0, seen
     os.close(ours)
-    assert b"typed secret" not in seen
+    return child.wait(60), seen
+
+
+def test_a_password_is_asked_for(tmp_path: Path) -> None:
+    """On a terminal the password is asked for twice and not shown; again if the two differ."""
+    answers = [b"typed secret\n", b"typed secrte\n", b"typed secret\n", b"typed secret\n"]
+    code, seen = at_a_prompt(tmp_path, *answers)
+    assert code == 0, seen
+    assert b"typed secr" not in seen
     assert hasher().verify(load(tmp_path)["ann"].password or "", b"typed secret")
+
+
+@pytest.mark.parametrize(("key", "code", "said"), [(3, 130, "interrupted"), (4, 2, "no password")])
+def test_a_prompt_can_be_left(tmp_path: Path, key: int, code: int, said: str) -> None:
+    """Ctrl-C and Ctrl-D end the command with one line of its own, and nothing has changed."""
+    ended, seen = at_a_prompt(tmp_path, bytes([key]))
+    assert ended == code, seen
+    last = seen.decode().split("|")[1].strip().splitlines()
+    assert len(last) == 1, seen
+    assert last[0].startswith(f"bloomery: {said}")
+    assert not load(tmp_path)
 
 
 @pytest.mark.parametrize("name", ["users.json", "users.lock", "audit.log"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from dataclasses import fields
 from pathlib import Path
 
@@ -11,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bloomery import errors
-from bloomery.service.config.configuration import Configuration, RawSetting, read
+from bloomery.service.config.configuration import Configuration, RawSetting, read, rewrite
 from bloomery.service.config.settings import HIDDEN, Settings, like, plain
 from docs.pages import DOCS, TREE, blocks
 
@@ -297,3 +298,34 @@ def test_the_blocks_of_the_page(tmp_path: Path) -> None:
     (tmp_path / "secrets" / "urls").write_text("the password")
     for block in shown:
         assert read(file=write(tmp_path, block.text), environment={}).problems == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "# a comment alone",
+        '"timeout" = 5 # quoted',
+        "\ufeffTimeout = 5\r\n# of Windows\r\n[sources.x]\r\nurl-env='URL'\r\nquery=':keys'\r\n",
+        "# first\n\n[sources.x] # second\nurl-env = 'URL'\nquery = ':keys' # third\n# last\n",
+        "sources.x = {url-env = 'URL', query = ':keys'} # inline",
+        'http-hosts = """\ntimeout = 3"""\n',
+    ],
+)
+def test_settings_are_written_into_a_file(tmp_path: Path, text: str) -> None:
+    """However it is written, the file then has the new values, and every comment, section and other
+    setting that it had."""
+    around = {"URL": "sqlite:////x"}
+    path = write(tmp_path, text)
+    before = read(file=path, environment=around)
+    rewrite(path, {"timeout": 7, "log-level": "debug", "bf-error-rate": 1e-9})
+    after = read(file=path, environment=around)
+    assert after.problems == before.problems
+    assert after.sources == before.sources
+    settings = before.settings
+    settings.timeout, settings.log_level, settings.bf_error_rate = 7, "debug", 1e-9
+    assert after.settings == settings
+    written = path.read_text("utf-8")
+    assert [one for one in re.findall(r"#[^\r\n]*", text) if one not in written] == []
+    rewrite(path, {"timeout": 7})
+    assert path.read_text("utf-8") == written

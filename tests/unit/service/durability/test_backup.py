@@ -168,7 +168,7 @@ def test_a_restore_that_ends_early(tmp_path: Path, small: bytes) -> None:
     """At whatever point it is killed, a server does not start on what it left; if it fails, it
     leaves nothing."""
     (tmp_path / "file").write_bytes(small)
-    made, copies, read = tmp_path / "made", [], 0
+    made, copies, read = tmp_path / "made", list[Path](), 0
 
     def progress(nbytes: int) -> None:
         nonlocal read

@@ -13,9 +13,9 @@ from typing import Any
 
 from bloomery import _native, errors
 from bloomery.service.http import limits
-from bloomery.service.http.context import HttpContext
 from bloomery.service.http.problems import Refused
 from bloomery.service.network.input_budget import Charge
+from bloomery.service.parts import Parts
 from bloomery.service.slices import Slice
 
 __all__ = [
@@ -34,7 +34,7 @@ class ClientDisconnected(Exception):
     """The client went away: nobody waits for an answer."""
 
 
-async def read(context: HttpContext, scope: Any, receive: Any, most: int = 1 << 40) -> bytes:
+async def read(context: Parts, scope: Any, receive: Any, most: int = 1 << 40) -> bytes:
     """The body; RequestTooLarge as soon as it is known to be longer than a body may be."""
     most = min(most, context.settings.http_max_body_bytes)
     length = header(scope, b"content-length")
@@ -55,7 +55,7 @@ async def read(context: HttpContext, scope: Any, receive: Any, most: int = 1 << 
         raise Refused(f"the body did not come within {seconds} seconds", 408) from None
 
 
-async def _rest(context: HttpContext, body: bytes, receive: Any, most: int) -> bytes:
+async def _rest(context: Parts, body: bytes, receive: Any, most: int) -> bytes:
     parts, size = [body], len(body)
     with Charge(context.input_budget) as charge:
         while True:

@@ -6,7 +6,7 @@ from typing import Any
 
 from bloomery.service.http.body.bodies import ARROW, JSON, NDJSON
 
-__all__ = ["ANSWER_FIELDS", "COLUMN", "SCHEMAS", "bodies", "request", "response"]
+__all__ = ["ANSWER_FIELDS", "COLUMN", "CONSISTENCY", "SCHEMAS", "bodies", "request", "response"]
 
 _BASE64 = "^(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?$"
 _HEX = "[0-9a-f]"
@@ -64,6 +64,13 @@ def _body(field: str, key: str, encoding: str) -> dict[str, Any]:
     return _object({field: keys, "encoding": {"const": encoding}}, *needed)
 
 
+CONSISTENCY = {
+    "name": "consistency",
+    "in": "query",
+    "required": False,
+    "schema": {"enum": ["local", "shared"]},
+    "description": "Of a node: its copy (local), or Redis (shared). Without it, store-consistency.",
+}
 COLUMN = {
     "name": "column",
     "in": "query",

@@ -25,10 +25,10 @@ from bloomery.service.http import limits, problems
 from bloomery.service.http.body import arrow, bodies, ndjson
 from bloomery.service.http.body.bodies import ARROW, JSON, NDJSON
 from bloomery.service.http.body.key_schemas import ANSWER_FIELDS
-from bloomery.service.http.consistency import consistency
-from bloomery.service.http.context import HttpContext
 from bloomery.service.http.login import reauthorize
+from bloomery.service.http.validation import consistency
 from bloomery.service.network.input_budget import RESERVED, Charge, patience
+from bloomery.service.parts import Parts
 from bloomery.service.slices import Slice
 
 __all__ = ["ARROW", "NDJSON", "answer"]
@@ -85,9 +85,7 @@ class StreamResult:
         self.answers += done
 
 
-async def answer(
-    context: HttpContext, operation: str, name: bytes, scope: Any, receive: Any
-) -> Response:
+async def answer(context: Parts, operation: str, name: bytes, scope: Any, receive: Any) -> Response:
     """Do an operation with every key of a request's body; the response."""
     media = bodies.media_type(scope)
     body = bodies.parts(receive)
@@ -129,7 +127,7 @@ def _accepted(scope: Any) -> str:
     return next((form for form in _FORMS if form in accept), "")
 
 
-def _reader(context: HttpContext, media: str, scope: Any) -> KeyReader:
+def _reader(context: Parts, media: str, scope: Any) -> KeyReader:
     """What reads a stream of this type."""
     if media == ARROW:
         wanted = QueryParams(scope["query_string"]).get("column")
@@ -151,7 +149,7 @@ async def _discard(body: AsyncIterator[bytes]) -> None:
 
 
 async def _take(
-    context: HttpContext,
+    context: Parts,
     operation: str,
     name: bytes,
     batches: AsyncIterable[Any],
@@ -205,7 +203,7 @@ async def _batches(
 class StreamBudget:
     """What a stream makes the server keep: a line or a message that is not yet whole, answers."""
 
-    def __init__(self, context: HttpContext, taken: StreamResult) -> None:
+    def __init__(self, context: Parts, taken: StreamResult) -> None:
         self._seconds = context.settings.http_body_seconds
         self._taken = taken
         self.charge = Charge(context.input_budget)
@@ -225,7 +223,7 @@ class _Queries:
     """Keys that are asked for."""
 
     def __init__(
-        self, context: HttpContext, name: bytes, taken: StreamResult, shared: bool | None
+        self, context: Parts, name: bytes, taken: StreamResult, shared: bool | None
     ) -> None:
         self._context, self._name, self._taken = context, name, taken
         self._shared = shared  # is Redis to be asked?
@@ -243,9 +241,7 @@ class _Writes:
     """Keys that are added or removed. While some are written to the log the next are taken: they
     count when they are in it."""
 
-    def __init__(
-        self, context: HttpContext, operation: str, name: bytes, taken: StreamResult
-    ) -> None:
+    def __init__(self, context: Parts, operation: str, name: bytes, taken: StreamResult) -> None:
         self._context, self._name, self._taken = context, name, taken
         self._operation = getattr(context.commands, operation)
         self._waiting: deque[tuple[asyncio.Future[None], bytes]] = deque()

@@ -28,12 +28,12 @@ from bloomery.service.commands import check_name
 from bloomery.service.domain.state import Entry
 from bloomery.service.http import models, problems
 from bloomery.service.http.body import bodies
-from bloomery.service.http.context import HttpContext
 from bloomery.service.http.endpoints.filters import filter_info
 from bloomery.service.http.limits import MAX_EXPORTS
 from bloomery.service.http.login import reauthorize
 from bloomery.service.http.route import ApiResponse, Name, commands_of, context_of, does, routes
 from bloomery.service.network.input_budget import Charge
+from bloomery.service.parts import Parts
 
 __all__ = ["MEDIA", "router"]
 
@@ -63,7 +63,7 @@ async def export(request: Request, name: Name) -> Response:
     entry = commands_of(request).find(name)
     if entry.filter is None:
         raise errors.InvalidParameter("this filter is still being loaded")
-    exports = context.exports
+    exports = request.app.state.exports  # files that are sent
     if sum(not file.closed for file in exports) >= MAX_EXPORTS:
         raise errors.ServerUnavailable("too many filters are taken out at once: try again soon")
     _check_disk(context, entry.filter.nbytes)
@@ -78,7 +78,7 @@ async def export(request: Request, name: Name) -> Response:
     return StreamingResponse(_read(file), headers=headers, media_type=MEDIA)
 
 
-def _check_disk(context: HttpContext, nbytes: int) -> None:
+def _check_disk(context: Parts, nbytes: int) -> None:
     """Raise unless the disk keeps room for the log, and for a snapshot of all filters, when a file
     of so many bytes is written to it."""
     kept = 2 * context.settings.snapshot_log_bytes + _native.memory_used()
@@ -160,7 +160,7 @@ async def put(
     return ApiResponse(await filter_info(context, name), 200 if there else 201)
 
 
-def _check(context: HttpContext, name: bytes, replace: bool) -> bool:
+def _check(context: Parts, name: bytes, replace: bool) -> bool:
     """Whether there is a filter of that name; FilterExists if there must not be."""
     context.group_commit.join()
     check_name(name)
@@ -175,7 +175,7 @@ def _check(context: HttpContext, name: bytes, replace: bool) -> bool:
 class _FilterUpload:
     """A saved filter that comes, under a name that nobody knows."""
 
-    def __init__(self, context: HttpContext) -> None:
+    def __init__(self, context: Parts) -> None:
         self._context = context
         self.name = _PREFIX + secrets.token_hex(8).encode()
         self._entry: Entry | None = None

@@ -14,7 +14,6 @@ from bloomery.service.commands import check_name
 from bloomery.service.domain.deferral import LARGE
 from bloomery.service.domain.state import Entry
 from bloomery.service.http import models, problems
-from bloomery.service.http.context import HttpContext
 from bloomery.service.http.limits import MAX_SCANNED
 from bloomery.service.http.route import (
     ApiResponse,
@@ -27,6 +26,7 @@ from bloomery.service.http.route import (
     routes,
 )
 from bloomery.service.parameters import POLICY, NewFilter
+from bloomery.service.parts import Parts
 from bloomery.service.slices import gathered
 
 __all__ = ["filter_info", "router"]
@@ -184,7 +184,7 @@ async def samples(
     return ApiResponse({"samples": rows})
 
 
-async def filter_info(context: HttpContext, name: bytes) -> dict[str, Any]:
+async def filter_info(context: Parts, name: bytes) -> dict[str, Any]:
     """What is known about a filter, ready for JSON."""
     context.group_commit.join()
     entry = context.commands.find(name)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from fastapi import Request, Response
+from typing import Annotated
+
+from fastapi import Query, Request, Response
 from fastapi.responses import PlainTextResponse
 from fastapi.routing import APIRoute
 
@@ -14,6 +16,7 @@ __all__ = ["ALWAYS", "router", "watching"]
 router = routes(APIRoute)
 watching = routes()
 
+_NOT_READY = "loading, about to end, or refusing writes"
 # What is answered while the server is loading, too.
 ALWAYS = frozenset({"/healthz", "/readyz", "/openapi.json"})
 
@@ -28,18 +31,26 @@ async def healthz() -> PlainTextResponse:
 @router.get(
     "/readyz",
     response_class=PlainTextResponse,
-    responses={503: {"description": "loading, or about to end", "content": {"text/plain": {}}}},
+    responses={
+        503: {"description": _NOT_READY, "content": {"text/plain": {}}},
+        **problems.describe("invalid-parameter"),
+    },
 )
 @router.head(
     "/readyz",
     name="readyz_head",
     response_class=PlainTextResponse,
-    responses={503: {"description": "loading, or about to end"}},
+    responses={503: {"description": _NOT_READY}, **problems.describe("invalid-parameter")},
 )
-async def readyz(request: Request) -> PlainTextResponse:
-    """200 while the server takes requests; 503 while it is loading, when it is about to end,
-    and while a node has not heard of the others for too long."""
-    why = request.app.state.not_ready()
+async def readyz(
+    request: Request,
+    writes: Annotated[
+        bool, Query(description="false: for those who only read, who may while writes are refused.")
+    ] = True,
+) -> PlainTextResponse:
+    """200 while the server takes requests; 503 while it is loading, when it is about to end, while
+    it refuses writes, and while a node has not heard of the others for too long."""
+    why = request.app.state.not_ready(writes)
     if not why:
         return PlainTextResponse("ok\n")
     return PlainTextResponse(f"{why}\n", 503, {"Retry-After": problems.RETRY_SECONDS})
@@ -56,7 +67,7 @@ _PROMETHEUS = "text/plain; version=0.0.4; charset=utf-8"
 )
 async def figures(request: Request) -> Response:
     """The server's figures, and those of filters that one may use, as Prometheus reads them."""
-    text = context_of(request).metrics(request.state.user)
+    text = request.app.state.metrics(request.state.user)
     return Response(text, media_type=_PROMETHEUS)
 
 

@@ -19,11 +19,10 @@ from bloomery.json_keys import decode_key
 from bloomery.service.commands import AT_ONCE, NO_ROOM, Outcome
 from bloomery.service.http import problems
 from bloomery.service.http.body import bodies, key_schemas, streams
-from bloomery.service.http.consistency import CONSISTENCY, HEADER, consistency
-from bloomery.service.http.context import HttpContext
 from bloomery.service.http.login import authorize
 from bloomery.service.http.route import does, routes
-from bloomery.service.http.validation import check_query
+from bloomery.service.http.validation import check_query, consistency
+from bloomery.service.parts import Parts
 from bloomery.service.slices import let_go
 
 __all__ = ["find", "keys_in", "router"]
@@ -33,6 +32,7 @@ _BODY = "http.response.body"
 _PLAIN = {str, int}  # keys as they are; a look at their types costs least
 _FIELDS = {"key", "keys", "encoding"}
 _QUERY = ("column", "consistency")
+_CONSISTENCY = b"bloomery-consistency"  # a header
 
 
 def _answering(operation: str) -> Any:
@@ -40,7 +40,7 @@ def _answering(operation: str) -> Any:
     word = key_schemas.ANSWER_FIELDS[operation]
 
     async def app(scope: Any, receive: Any, send: Any) -> None:
-        context: HttpContext = scope["app"].state.context
+        context: Parts = scope["app"].state.context
         name = unquote_to_bytes(scope["path_params"]["name"])
         await authorize(context, scope, operation, name)
         check_query(scope["query_string"], _QUERY)
@@ -70,7 +70,7 @@ def _answering(operation: str) -> Any:
         length = (b"content-length", b"%d" % len(body))
         headers = [_JSON_HEADER, length]
         if context.node is not None:
-            headers.append((HEADER, context.node.mark(exactly)))
+            headers.append((_CONSISTENCY, context.node.mark(exactly)))
         await send({"type": _START, "status": 200, "headers": headers})
         await send({"type": _BODY, "body": body})
 
@@ -189,7 +189,7 @@ def _described(operation: str) -> dict[str, Any]:
     return {
         "openapi_extra": {
             **does(operation),
-            "parameters": [key_schemas.COLUMN, CONSISTENCY],
+            "parameters": [key_schemas.COLUMN, key_schemas.CONSISTENCY],
             "requestBody": key_schemas.request(),
         },
         "responses": {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from time import gmtime, strftime
 from typing import Any
 
@@ -127,7 +128,8 @@ async def backup(
         "Content-Length": str(taken.nbytes),
         "Content-Disposition": f'attachment; filename="bloomery-{name}.backup"',
     }
-    return _HeldResponse(taken.send(rate), backups.end, headers=headers, media_type=_TAR)
+    end = partial(backups.end, taken.folder)
+    return _HeldResponse(taken.send(rate), end, headers=headers, media_type=_TAR)
 
 
 class _HeldResponse(StreamingResponse):

@@ -7,7 +7,7 @@ from __future__ import annotations
 from typing import Any
 
 from bloomery.service.commands import NO_ROOM, Outcome
-from bloomery.service.resp import failures, limits
+from bloomery.service.resp import limits
 from bloomery.service.resp.arguments import decimal, integer, options
 from bloomery.service.resp.client import ClientState
 from bloomery.service.resp.handlers.bf_reserve import adopt, make, make_default
@@ -18,7 +18,7 @@ from bloomery.service.resp.handlers.membership import (
     filter_at,
     read,
 )
-from bloomery.service.resp.replies import ArrayReply, Failure, Raw
+from bloomery.service.resp.replies import NOT_FOUND, ArrayReply, Failure, Raw, refusal
 from bloomery.service.resp.table import command, wrong_arity
 from bloomery.service.slices import batches
 
@@ -26,9 +26,9 @@ from bloomery.service.slices import batches
 def _replies(outcome: Outcome) -> list[Any]:
     """Return the replies to keys that were added; the one that was refused is the last."""
     done, refused = outcome
-    no_room = failures.refusal("bf", ("not-enough-memory", ""))
+    no_room = refusal("bf", ("not-enough-memory", ""))
     replies: list[Any] = [no_room if answer == NO_ROOM else answer == 1 for answer in done]
-    return replies if refused is None else [*replies, failures.refusal("bf", refused)]
+    return replies if refused is None else [*replies, refusal("bf", refused)]
 
 
 @command("BF.ADD", "key item", write=True, does="add")
@@ -73,7 +73,7 @@ async def _write_many(client: ClientState, words: list[bytes]) -> Raw:
     async for part in batches(done):
         replies.extend(_replies((bytes(part), None)))
     if refused is not None:
-        replies.extend([failures.refusal("bf", refused)])
+        replies.extend([refusal("bf", refused)])
     return replies.whole()
 
 
@@ -111,7 +111,7 @@ def insert(client: ClientState, words: list[bytes]) -> Any:
         expansion = number
     if filter_at(client, name, "bf") is None and not adopt(client, name):
         if "NOCREATE" in given:
-            raise failures.NOT_FOUND
+            raise NOT_FOUND
         make(client, name, rate, capacity, expansion, nonscaling="NONSCALING" in given)
     return madd(client, [name, *keys])
 
@@ -141,5 +141,5 @@ def delete(client: ClientState, words: list[bytes]) -> bool:
     existing_filter(client, name, "bf")
     done, refused = client.context.commands.remove(name, [key])
     if refused is not None:
-        raise failures.refusal("bf", refused)
+        raise refusal("bf", refused)
     return bool(done[0])

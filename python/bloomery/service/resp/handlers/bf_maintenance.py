@@ -9,12 +9,12 @@ from typing import Any
 from bloomery import errors
 from bloomery.service.domain.deferral import LARGE
 from bloomery.service.domain.state import Entry
-from bloomery.service.resp import failures, limits
+from bloomery.service.resp import limits
 from bloomery.service.resp.arguments import integer, option, options
 from bloomery.service.resp.client import ClientState
 from bloomery.service.resp.handlers.bf_reserve import POLICY, policy_value
 from bloomery.service.resp.handlers.membership import existing_filter, filter_at
-from bloomery.service.resp.replies import OK, Failure
+from bloomery.service.resp.replies import NOT_FOUND, OK, Failure
 from bloomery.service.resp.table import command, wrong_arity
 from bloomery.storage import files
 
@@ -142,7 +142,7 @@ def loadchunk(client: ClientState, words: list[bytes]) -> Any:
     commands = client.context.commands
     if entry is None:
         if iterator != 1:
-            raise failures.NOT_FOUND
+            raise NOT_FOUND
         own = files.is_head(data)
         try:
             commands.load(name, 1, data, form="bloomery" if own else "redisbloom")

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from bloomery.service.resp import failures, limits
+from bloomery.service.resp import limits
 from bloomery.service.resp.arguments import decimal, integer, options
 from bloomery.service.resp.client import ClientState
 from bloomery.service.resp.handlers.membership import filter_at
-from bloomery.service.resp.replies import OK, Failure
+from bloomery.service.resp.replies import EXISTS, OK, Failure
 from bloomery.service.resp.table import command
 from bloomery.sizing import MIN_ERROR_RATE
 
@@ -110,7 +110,7 @@ def reserve(client: ClientState, words: list[bytes]) -> str:
         raise Failure(f"ERR capacity must be in the range [1, {most}]")
     expansion, nonscaling, more = _options(client, rest)
     if filter_at(client, name, "bf") is not None:
-        raise failures.EXISTS
+        raise EXISTS
     make(client, name, rate, capacity, expansion, nonscaling=nonscaling, **more)
     return OK
 

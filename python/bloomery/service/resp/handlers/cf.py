@@ -7,7 +7,7 @@ from typing import Any
 
 from bloomery import errors
 from bloomery.service.commands import NO_ROOM
-from bloomery.service.resp import failures, limits
+from bloomery.service.resp import limits
 from bloomery.service.resp.arguments import integer, options
 from bloomery.service.resp.client import ClientState
 from bloomery.service.resp.handlers.membership import (
@@ -17,7 +17,7 @@ from bloomery.service.resp.handlers.membership import (
     filter_at,
     filter_if_any,
 )
-from bloomery.service.resp.replies import OK, ArrayReply, Failure, Raw
+from bloomery.service.resp.replies import EXISTS, NOT_FOUND, OK, ArrayReply, Failure, Raw, refusal
 from bloomery.service.resp.table import command, wrong_arity
 from bloomery.service.slices import FEW
 
@@ -67,7 +67,7 @@ def reserve(client: ClientState, words: list[bytes]) -> str:
     if not 2 * bucket <= capacity <= limits.MAX_CAPACITY:
         raise Failure(f"Capacity must be in the range [2 * BUCKETSIZE, {limits.MAX_CAPACITY}]")
     if filter_at(client, words[0], "cf") is not None:
-        raise failures.EXISTS
+        raise EXISTS
     _make(client, words[0], capacity, **chosen)
     return OK
 
@@ -99,7 +99,7 @@ def _insert(client: ClientState, name: bytes, keys: list[bytes], new: bool) -> l
     done, refused = commands.add(name, keys, only_new=new, more=True)
     replies = [-1 if answer == NO_ROOM else int(answer) for answer in done]
     if refused is not None:
-        failure = failures.refusal("cf", refused)
+        failure = refusal("cf", refused)
         if failure.text != _FULL:
             raise failure
         replies.append(-1)
@@ -115,10 +115,10 @@ def _add_one(client: ClientState, words: list[bytes], new: bool) -> bool:
     _check_layers(client, words[0])
     done, refused = commands.add(words[0], words[1:], only_new=new)
     if refused is not None:
-        raise failures.refusal("cf", refused)
+        raise refusal("cf", refused)
     if done[0] == NO_ROOM:
         grows = commands.find(words[0]).filter.expansion
-        raise failures.refusal("cf", ("not-enough-memory", "")) if grows else Failure(_FULL)
+        raise refusal("cf", ("not-enough-memory", "")) if grows else Failure(_FULL)
     return bool(done[0])
 
 
@@ -152,7 +152,7 @@ def _insert_words(client: ClientState, words: list[bytes], name: str) -> Any:
         capacity = number
     if filter_at(client, words[0], "cf") is None:
         if "NOCREATE" in given:
-            raise failures.NOT_FOUND
+            raise NOT_FOUND
         _make(client, words[0], capacity)
     _check_layers(client, words[0])
     new = name == "CF.INSERTNX"
@@ -273,7 +273,7 @@ def loadchunk(client: ClientState, words: list[bytes]) -> str:
     entry = filter_at(client, name, "cf")
     if iterator == 1:
         if entry is not None:
-            raise failures.EXISTS
+            raise EXISTS
         try:
             client.context.commands.load(name, 1, data, form="rediscuckoo")
         except errors.CorruptData as problem:
@@ -281,7 +281,7 @@ def loadchunk(client: ClientState, words: list[bytes]) -> str:
             raise Failure(wrong) from problem
         return OK
     if entry is None:
-        raise failures.NOT_FOUND
+        raise NOT_FOUND
     try:
         if iterator < 0:
             raise errors.CorruptData("no chunk has a negative position")

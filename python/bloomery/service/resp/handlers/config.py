@@ -14,7 +14,7 @@ from bloomery.service.resp.table import command, help_command
 
 def _fixed(client: ClientState) -> dict[str, str]:
     """Settings of Redis that cannot be set here, as they are."""
-    host, _, port = client.context.address().rpartition(":")
+    host, _, port = client.context.resp_address.rpartition(":")
     return {
         "appendonly": "yes",
         "bind": host.strip("[]"),

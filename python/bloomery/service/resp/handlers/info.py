@@ -1,7 +1,9 @@
-"""INFO and what else a person or a monitor asks a server about itself; snapshots when asked."""
+"""INFO and what else a person or a monitor asks a server about itself; snapshots when asked; WAIT,
+though there are no replicas."""
 
 from __future__ import annotations
 
+import asyncio
 import os
 import platform
 import secrets
@@ -12,7 +14,7 @@ from typing import Any
 
 from bloomery import __version__, _native
 from bloomery.service.access.permissions import User
-from bloomery.service.resp.arguments import option, whole
+from bloomery.service.resp.arguments import integer, option, whole
 from bloomery.service.resp.client import ClientState
 from bloomery.service.resp.replies import OK, Failure, TextReply
 from bloomery.service.resp.table import command, help_command
@@ -50,7 +52,7 @@ def _server(client: ClientState, user: User) -> Facts:
         "arch_bits": 64,
         "process_id": os.getpid(),
         "run_id": _RUN_ID,
-        "tcp_port": client.context.address().rpartition(":")[2],
+        "tcp_port": client.context.resp_address.rpartition(":")[2],
         "server_time_usec": int(time.time() * 1e6),
         "uptime_in_seconds": uptime,
         "uptime_in_days": uptime // 86400,
@@ -137,7 +139,7 @@ def _own(client: ClientState, user: User) -> Facts:
     engine, snapshots, registry = (
         client.context.engine,
         client.context.snapshots,
-        client.context.registry,
+        client.context.publisher.writer,
     )
     _, _, native, rare = client.clients.figures()
     return {
@@ -281,3 +283,20 @@ def memory_usage(client: ClientState, words: list[bytes]) -> int | None:
 
 
 help_command("MEMORY", "server")
+
+
+@command("WAIT", "numreplicas timeout", group="connection", does="session")
+def wait(client: ClientState, words: list[bytes]) -> int | Awaitable[int]:
+    """Tell how many replicas have what this client wrote: 0, once the milliseconds are over."""
+    replicas, timeout = whole(words[0]), integer(words[1])
+    if timeout is None:
+        raise Failure("ERR timeout is not an integer or out of range")
+    if timeout < 0:
+        raise Failure("ERR timeout is negative")
+    return 0 if replicas <= 0 else _none_in(timeout / 1000)
+
+
+async def _none_in(seconds: float) -> int:
+    """Wait as Redis does; 0 is for ever, until the client goes."""
+    await asyncio.wait([asyncio.get_running_loop().create_future()], timeout=seconds or None)
+    return 0

@@ -6,9 +6,8 @@ from typing import Any
 
 from bloomery.errors import UnknownFilter
 from bloomery.service.domain.state import Entry
-from bloomery.service.resp import failures
 from bloomery.service.resp.client import ClientState
-from bloomery.service.resp.replies import ArrayReply, Failure, Raw
+from bloomery.service.resp.replies import NOT_FOUND, WRONG_TYPE, ArrayReply, Failure, Raw
 from bloomery.service.slices import batches
 
 __all__ = ["contains", "contains_many", "existing_filter", "filter_at", "filter_if_any", "read"]
@@ -19,7 +18,7 @@ def filter_at(client: ClientState, name: bytes, family: str) -> Entry | None:
     of another family than "bf" or "cf"."""
     entry = client.context.engine.find(name)
     if entry is not None and entry.settings.get("door", "bf") != family:
-        raise failures.WRONG_TYPE
+        raise WRONG_TYPE
     return entry
 
 
@@ -27,7 +26,7 @@ def existing_filter(client: ClientState, name: bytes, family: str) -> Entry:
     """Return the filter of a name; an error if there is none, or one of another family."""
     entry = filter_at(client, name, family)
     if entry is None:
-        raise failures.NOT_FOUND
+        raise NOT_FOUND
     return entry
 
 
