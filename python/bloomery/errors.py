@@ -12,6 +12,7 @@
     │   └── UnsupportedVersion              unsupported-version
     ├── ReadOnlyFilter       (TypeError)    read-only-filter
     ├── FilterFull           (RuntimeError) filter-full
+    │   └── TooManyCopies                   too-many-copies
     ├── NotEnoughMemory      (MemoryError)  not-enough-memory
     ├── UnknownFilter        (KeyError)     unknown-filter
     ├── FilterExists         (ValueError)   filter-exists
@@ -118,11 +119,11 @@ class FilterFull(BloomeryError, RuntimeError):
 
     code = "filter-full"
 
-    @property
-    def key_at_its_most(self) -> bool:
-        """Is it this key that is in the filter as often as a key can be? Then it is there, and the
-        filter may have room for others. By the core's words: a server sends no more than those."""
-        return "the most there can be" in str(self)
+
+class TooManyCopies(FilterFull):
+    """This key is in a cuckoo filter as often as a key can be; there may be room for others."""
+
+    code = "too-many-copies"
 
 
 class NotEnoughMemory(BloomeryError, MemoryError):

@@ -27,6 +27,7 @@ CATALOGUE = {
     "UnsupportedVersion": ("unsupported-version", ValueError),
     "ReadOnlyFilter": ("read-only-filter", TypeError),
     "FilterFull": ("filter-full", RuntimeError),
+    "TooManyCopies": ("too-many-copies", RuntimeError),
     "NotEnoughMemory": ("not-enough-memory", MemoryError),
     "UnknownFilter": ("unknown-filter", KeyError),
     "FilterExists": ("filter-exists", ValueError),

@@ -52,7 +52,7 @@ where
     fn add_with_care(&mut self, h: u64) -> Result<bool, Refusal> {
         let new = !self.table.contains(h);
         if !new && self.count(h) >= MOST_COPIES {
-            return Err(Refusal::Full(format!(
+            return Err(Refusal::Copies(format!(
                 "this key is in the filter {MOST_COPIES} times, the most there can be"
             )));
         }

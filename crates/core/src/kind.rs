@@ -15,6 +15,8 @@ use crate::{counting, cuckoo, deletable, fuse, rotating, scalable};
 pub enum Refusal {
     /// No room, and it is not to grow.
     Full(String),
+    /// This key is in it as often as a key can be; there may be room for others.
+    Copies(String),
     /// Growing needs this many bytes, which could not be had.
     NoMemory(u64),
     /// This kind cannot do that, ever; the message says what can.

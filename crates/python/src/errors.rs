@@ -33,6 +33,7 @@ pub const LATER: &str = "the filter was not given the time to grow: this is an e
 pub fn refused(py: Python<'_>, refusal: Refusal) -> PyErr {
     match refusal {
         Refusal::Full(message) => error(py, "FilterFull", message),
+        Refusal::Copies(message) => error(py, "TooManyCopies", message),
         Refusal::NoMemory(nbytes) => no_memory(py, nbytes),
         Refusal::Never(message) => error(py, "ReadOnlyFilter", message.into()),
         Refusal::Later => error(py, "BloomeryError", LATER.into()),

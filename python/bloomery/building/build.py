@@ -17,8 +17,6 @@ from bloomery.filters import AnyFilter, creation
 from bloomery.filters.files import save
 from bloomery.types import Nulls
 
-__all__ = ["KINDS", "Built", "build"]
-
 # Those that can be filled bit by bit, and forget nothing by themselves.
 KINDS = ("bloom", "scalable", "counting", "deletable", "cuckoo")
 EVERY = 30.0
@@ -73,12 +71,12 @@ def build(
     with point.locked():
         if restart:
             point.remove()
-        found = None if rows.unresumable else point.load()
-        if found is None:
-            found = _begin(rows, wanted, estimate)
-        elif found[0].seed != options.get("seed", 0):
+        kept = None if rows.unresumable else point.load()
+        if kept is None:
+            kept = _begin(rows, wanted, estimate)
+        elif kept[0].seed != options.get("seed", 0):
             raise InvalidParameter(f"{point.resume} is of a build with another seed: {RESTART}")
-        run = _BuildRun(rows, point, *found, every=every)
+        run = _BuildRun(rows, point, *kept, every=every)
         return run.through(out, nulls, on_batch, held)
 
 

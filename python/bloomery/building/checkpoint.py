@@ -24,8 +24,6 @@ from bloomery.filters import AnyFilter
 from bloomery.filters.files import open as open_filter
 from bloomery.storage import files
 
-__all__ = ["RESTART", "Checkpoint", "Progress"]
-
 _VERSION = 1
 RESTART = "run with --restart (restart=True) to begin anew"
 
@@ -57,13 +55,13 @@ class Checkpoint:
 
         try:
             with open(self.resume, encoding="utf-8") as file:
-                found = json.load(file)
-            if found["version"] != _VERSION:
-                raise ValueError(f"version {found['version']}")
-            if found.pop("checksum") != _checksum(found):
+                content = json.load(file)
+            if content["version"] != _VERSION:
+                raise ValueError(f"version {content['version']}")
+            if content.pop("checksum") != _checksum(content):
                 raise ValueError("its checksum is not that of its contents")
-            kept, part = found["identity"], str(found["part"])
-            progress = Progress(**found["progress"])
+            kept, part = content["identity"], str(content["part"])
+            progress = Progress(**content["progress"])
         except FileNotFoundError:
             return None
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as failure:
@@ -90,14 +88,14 @@ class Checkpoint:
         filter.save(part)
         # A position may be a key: nobody else is to read it.
         with files.replacing(self.resume, 0o600) as file:
-            found: dict[str, Any] = {
+            content: dict[str, Any] = {
                 "version": _VERSION,
                 "identity": self._identity,
                 "part": os.path.basename(part),
                 "progress": asdict(progress),
             }
-            found["checksum"] = _checksum(found)
-            file.write(json.dumps(found, indent=1).encode())
+            content["checksum"] = _checksum(content)
+            file.write(json.dumps(content, indent=1).encode())
         self._turn = 1 - self._turn
         _unlink(f"{self._out}.part{self._turn}")
 
@@ -119,11 +117,11 @@ class Checkpoint:
                 os.close(fd)
 
 
-def _checksum(found: dict[str, Any]) -> str:
+def _checksum(content: dict[str, Any]) -> str:
     """A position that is damaged skips rows: the filter would deny their keys."""
     import json
 
-    text = json.dumps(found, sort_keys=True)
+    text = json.dumps(content, sort_keys=True)
     return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
 
 

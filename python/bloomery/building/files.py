@@ -13,8 +13,6 @@ from typing import Any
 from bloomery.building.rows import Batch, LineBatch
 from bloomery.storage.inputs import STDIN, InputFile, reader
 
-__all__ = ["FileRows", "LineRows"]
-
 _SAMPLE = 4 << 20
 _CHUNK = 1 << 20
 _MAX_LINE = 256 << 20
@@ -30,9 +28,9 @@ class FileRows(ABC):
         first = "standard input" if self.paths[0] == "-" else self.paths[0]
         self.name = first if len(self.paths) == 1 else f"{len(self.paths)} files"
         self.options = {}
-        self._status = [self._look(path) for path in self.paths]
+        self._status = [self._stat(path) for path in self.paths]
 
-    def _look(self, path: str) -> os.stat_result:
+    def _stat(self, path: str) -> os.stat_result:
         status = os.fstat(STDIN) if path == "-" else os.stat(path)
         if stat.S_ISDIR(status.st_mode):
             raise IsADirectoryError(errno.EISDIR, "is a directory; name the files in it", path)

@@ -15,8 +15,6 @@ from bloomery.building.sqlite import Sqlite
 from bloomery.building.table_files import CsvRows, ParquetRows
 from bloomery.errors import InvalidParameter, InvalidSource
 
-__all__ = ["Format", "key_batches", "open_rows"]
-
 Format = Literal["lines", "csv", "parquet"]
 _POSTGRES = ("postgresql", "postgres", "postgresql+psycopg")
 _SUFFIXES: dict[str, Format] = {

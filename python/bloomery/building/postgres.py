@@ -6,10 +6,8 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from bloomery import extras
-from bloomery.building.sql import MARK, quoted
+from bloomery.building.sql import PLACEHOLDER, quoted
 from bloomery.errors import InvalidParameter
-
-__all__ = ["Postgres"]
 
 # Types whose values are keys as they are; in others, values that SQL calls equal may differ as
 # keys, or differ from how people write them.
@@ -64,12 +62,12 @@ class Postgres:
 
     def columns(self, connection: Any, sql: str) -> dict[str, str]:
         """The columns, and which types cannot be keys."""
-        found = {}
+        columns = {}
         for column in connection.execute(sql).description:
             known = connection.adapters.types.get(column.type_code)
             kind = known.name if known else f"number {column.type_code}"
-            found[column.name] = "" if kind in _KEYS else _advice(column.name, kind)
-        return found
+            columns[column.name] = "" if kind in _KEYS else _advice(column.name, kind)
+        return columns
 
     def primary_key(self, connection: Any, table: str) -> str | None:
         """By the catalogue."""
@@ -90,7 +88,7 @@ class Postgres:
         """Read by a cursor on the server."""
         with connection.cursor("bloomery_build") as cursor:
             if values:  # then a % of the person's own would be taken for a parameter
-                sql = sql.replace("%", "%%").replace(MARK, "%s")
+                sql = sql.replace("%", "%%").replace(PLACEHOLDER, "%s")
             cursor.execute(sql, values or None)
             while rows := cursor.fetchmany(size):
                 yield rows

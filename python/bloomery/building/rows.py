@@ -8,9 +8,6 @@ from datetime import datetime
 from typing import Any, Protocol
 from uuid import UUID
 
-__all__ = ["Batch", "LineBatch", "Rows"]
-
-
 _KEY_TYPES = {bytes: "str", UUID: "uuid", datetime: "datetime"}  # others by their own name
 
 

@@ -23,9 +23,7 @@ from bloomery.building.rows import Batch
 from bloomery.database_errors import source_error
 from bloomery.errors import BloomeryError, CorruptData, InvalidParameter, InvalidSource
 
-__all__ = ["MARK", "Dialect", "SqlRows", "quoted"]
-
-MARK = "\0"  # a parameter in a query: the one character that no query has
+PLACEHOLDER = "\0"  # of a parameter in a query: the one character that no query has
 
 # Small enough to be held several times over, large enough that a round trip is nothing: 2,000 and
 # 50,000 were as fast. Fetching on a second thread was slower: both halves need the interpreter.
@@ -110,21 +108,21 @@ class SqlRows:
 
     def _check(self, table: str | None) -> None:
         """Every mistake that can be seen before rows are read."""
-        found = self._dialect.columns(self._connection, f"SELECT * FROM {self._from} LIMIT 0")
+        columns = self._dialect.columns(self._connection, f"SELECT * FROM {self._from} LIMIT 0")
         if self._order is None and table is not None:
             self._order = self._dialect.primary_key(self._connection, table)
             self._unique = self._order is not None
-        elif self._order in found and len(found) > 1 and not self._columns:
+        elif self._order in columns and len(columns) > 1 and not self._columns:
             raise InvalidParameter(
-                f"the query gives {', '.join(found)}: say which of them are the key"
+                f"the query gives {', '.join(columns)}: say which of them are the key"
             )
-        self._columns = self._columns or list(found)
+        self._columns = self._columns or list(columns)
         for name in [*self._columns, *([self._order] if self._order else [])]:
-            if name not in found:
-                raise InvalidSource(f"there is no column {name!r}, only {', '.join(found)}")
+            if name not in columns:
+                raise InvalidSource(f"there is no column {name!r}, only {', '.join(columns)}")
         for name in self._columns:
-            if found[name]:
-                raise InvalidSource(f"the column {name!r} {found[name]}")
+            if columns[name]:
+                raise InvalidSource(f"the column {name!r} {columns[name]}")
 
     @property
     def identity(self) -> dict[str, Any]:
@@ -146,8 +144,8 @@ class SqlRows:
     def estimate(self) -> int | None:
         """What the planner believes; an exact count where there is no such thing."""
         with self._translated():
-            found = self._dialect.estimate(self._connection, f"SELECT * FROM {self._from}")
-        return self.count() if found is None else found
+            estimated = self._dialect.estimate(self._connection, f"SELECT * FROM {self._from}")
+        return self.count() if estimated is None else estimated
 
     def batches(self, after: Any = None) -> Generator[Batch, None, None]:
         """Read them. With an order, a connection that is lost is made anew, and goes on."""
@@ -180,7 +178,7 @@ class SqlRows:
         else:
             # Rows of equal value need not all have been read; adding one again changes nothing,
             # but in kinds that count: for these it had better be unique.
-            where = f"{'>' if self._unique else '>='} {MARK}"
+            where = f"{'>' if self._unique else '>='} {PLACEHOLDER}"
             values = [decode_position(position)]
         for batch in self._fetch(f"{select} {where} ORDER BY {order}", values, position):
             position = batch.position

@@ -9,9 +9,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 from urllib.parse import quote
 
-from bloomery.building.sql import MARK
-
-__all__ = ["Sqlite"]
+from bloomery.building.sql import PLACEHOLDER
 
 
 class Sqlite:
@@ -42,8 +40,8 @@ class Sqlite:
         """By the catalogue. Only those of whole numbers: others may be NULL in many rows."""
         schema, _, name = table.rpartition(".")
         sql = "SELECT name, type FROM pragma_table_info(?, ?) WHERE pk"
-        found = connection.execute(sql, [name, schema or "main"]).fetchall()
-        return str(found[0][0]) if [row[1].upper() for row in found] == ["INTEGER"] else None
+        rows = connection.execute(sql, [name, schema or "main"]).fetchall()
+        return str(rows[0][0]) if [row[1].upper() for row in rows] == ["INTEGER"] else None
 
     def estimate(self, connection: Any, sql: str) -> int | None:
         """SQLite has none."""
@@ -51,6 +49,6 @@ class Sqlite:
 
     def fetch(self, connection: Any, sql: str, values: list[Any], size: int) -> Iterator[list[Any]]:
         """Read on, a batch at a time."""
-        cursor = connection.execute(sql.replace(MARK, "?"), values)
+        cursor = connection.execute(sql.replace(PLACEHOLDER, "?"), values)
         while rows := cursor.fetchmany(size):
             yield rows

@@ -13,8 +13,6 @@ from bloomery.building.rows import Batch
 from bloomery.errors import InvalidParameter, InvalidSource, UnsupportedBatch
 from bloomery.storage.inputs import InputFile, reader
 
-__all__ = ["CsvRows", "ParquetRows"]
-
 _BATCH = 65_536
 _BLOCK = 4 << 20  # of a CSV file at a time; a row must fit into it
 
@@ -49,8 +47,8 @@ class CsvRows(FileRows):
     def _names(self, path: str) -> list[str]:
         """The columns of the key, by name; the file is read up to its first rows."""
         with InputFile(path) as source, self._csv_errors(path):
-            found: list[str] = self._open(source).schema.names
-        return [_pick(path, found, column) for column in self.options["columns"]]
+            names: list[str] = self._open(source).schema.names
+        return [_pick(path, names, column) for column in self.options["columns"]]
 
     def _open(self, source: InputFile, names: list[str] | None = None, skip: int = 0) -> Any:
         import pyarrow as pa

@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from bloomery.guard.answer import Answer
     from bloomery.types import Batch, Key, Mask, Nulls
 
-__all__ = ["AsyncClient", "AsyncRemoteFilter"]
-
 _PAGE = "1000"  # names at a time
 
 

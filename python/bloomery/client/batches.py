@@ -25,8 +25,6 @@ from bloomery.json_keys import encode_key, encode_keys
 if TYPE_CHECKING:
     from bloomery.types import Batch, Mask, Nulls
 
-__all__ = ["JSON", "RequestBody", "SentRows", "request_bodies"]
-
 JSON = "application/json"
 NDJSON = "application/x-ndjson"
 _FEW = 10_000  # keys

@@ -8,16 +8,6 @@ from typing import Any
 import bloomery._native as _native
 from bloomery import errors
 
-__all__ = [
-    "ARROW",
-    "column_of",
-    "is_column",
-    "load_pyarrow",
-    "messages",
-    "objects_of",
-    "of_objects",
-]
-
 _ROWS = 1 << 18  # of one message: 2 MiB of 64-bit ints
 _BYTES = 8 << 20  # of a message: a server takes 16 MiB
 _END = b"\xff\xff\xff\xff\0\0\0\0"

@@ -9,8 +9,6 @@ if TYPE_CHECKING:
 
     from bloomery.types import Key
 
-__all__ = ["RemoteFigures"]
-
 
 class RemoteFigures:
     """`in`, and the figures of a filter, each asked of the server when it is read."""

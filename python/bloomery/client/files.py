@@ -7,17 +7,6 @@ import os
 from collections.abc import AsyncIterator, Callable, Iterator
 from typing import IO, Any, TypeVar
 
-__all__ = [
-    "chunks",
-    "in_thread",
-    "loaded",
-    "opened",
-    "opened_in_thread",
-    "read_in_thread",
-    "replacing",
-    "temporary",
-]
-
 T = TypeVar("T")
 
 _CHUNK = 1 << 20

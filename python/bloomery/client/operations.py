@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from bloomery.guard.answer import Answer
     from bloomery.types import Batch, Key, Mask, Nulls
 
-__all__ = ["KeyRequests", "Name", "name_of", "path_of", "readable_name"]
-
 T = TypeVar("T")
 Name = str | bytes
 _LOOKUP_KEYS = 1000  # of one request

@@ -15,20 +15,6 @@ if TYPE_CHECKING:
 
     import httpx
 
-__all__ = [
-    "Request",
-    "Requests",
-    "ServerOptions",
-    "dumped",
-    "error_of",
-    "failures_as_errors",
-    "lines",
-    "load_httpx",
-    "loaded",
-    "member",
-    "nothing",
-]
-
 T = TypeVar("T")
 
 

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 
     from bloomery.client.request import Requests
 
-__all__ = ["Transport"]
-
 T = TypeVar("T")
 _JSON = {"Content-Type": "application/json"}
 _FILE = "application/octet-stream"

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from bloomery.guard.options import GuardOptions
     from bloomery.types import Batch, Key
 
-__all__ = ["AsyncGuard"]
-
 
 class AsyncGuard:
     """A filter in front of a cache in front of the source of truth: exact answers, few queries.

@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
-__all__ = ["ABSENT", "Answer", "By"]
-
 By: TypeAlias = Literal["filter", "cache", "source", "stale", "unconfirmed"]
 
 

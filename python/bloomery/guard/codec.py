@@ -23,8 +23,6 @@ from uuid import UUID
 from bloomery.errors import InvalidParameter
 from bloomery.guard.protocols import Item
 
-__all__ = ["decode", "encode", "read_item"]
-
 _DEEPEST = 64
 _PLAIN_INT = 2**63  # larger ones as hex: Python limits the digits that it reads
 

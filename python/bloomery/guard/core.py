@@ -28,8 +28,6 @@ from bloomery.guard.singleflight import Flights
 from bloomery.guard.sources.functions import CallSource
 from bloomery.guard.sources.resilient import ResilientSource
 
-__all__ = ["Core", "Writers"]
-
 _LOG = logging.getLogger("bloomery.guard")
 _NATIVE = (_native.Bloom, _native.Family, _native.Chain, _native.Cuckoo)
 # Kinds that hold a copy of a key for each time it was added.
@@ -164,7 +162,7 @@ class Core:
 
     def wrote(self) -> None:
         """Let look-ups that are queued from now on wait behind a write that joined the queue."""
-        self.generation = secrets.token_hex(8)
+        self.queue_epoch = secrets.token_hex(8)
 
     def looked(self) -> None:
         """Let look-ups from now on be queued anew: those in the queue are being answered."""

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
 
     from bloomery.guard.options import GuardOptions
 
-__all__ = ["guarded"]
-
 F = TypeVar("F", bound=Callable[..., Any])
 
 

@@ -17,8 +17,6 @@ from typing import Any, TypeAlias, TypeVar
 from bloomery.flow import drive, drive_async
 from bloomery.guard.sources.workers import Workers
 
-__all__ = ["Call", "Flow", "arun", "run"]
-
 T = TypeVar("T")
 
 

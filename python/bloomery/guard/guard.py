@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from bloomery.guard.protocols import Cache, Queue
     from bloomery.types import Batch, Key
 
-__all__ = ["Guard"]
-
 
 class Guard:
     """A filter in front of a cache in front of the source of truth: exact answers, few queries.

@@ -25,8 +25,6 @@ from bloomery.guard.driver import Call, Flow
 from bloomery.guard.protocols import Cached, Item
 from bloomery.guard.singleflight import Flight, LookupInterrupted, PartialAnswers
 
-__all__ = ["confirm", "hashable", "lease", "listed", "look_up", "store"]
-
 _JUDGE = BloomFilter(1)
 _SOME_SECONDS = 10.0  # more than a source's timeout: for the cache, and for waiting in line
 
@@ -249,10 +247,10 @@ def _queue_up(core: Core, left: Mapping[bytes, Any]) -> Flow[dict[bytes, Answer]
     now = time.time()
     # One queued look-up stands for all who ask for a key, until something is written: popular keys
     # would fill the queue. If it was answered meanwhile, and is about to leave, another is queued.
-    for generation in (core.generation, secrets.token_hex(8)):
+    for epoch in (core.queue_epoch, secrets.token_hex(8)):
         answering = core.answering
         items = {
-            name: Item("look", key, None, _idempotency_key(generation, name), now)
+            name: Item("look", key, None, _idempotency_key(epoch, name), now)
             for name, key in left.items()
         }
         yield Call(core.queue.put, (list(items.values()),))
@@ -264,8 +262,8 @@ def _queue_up(core: Core, left: Mapping[bytes, Any]) -> Flow[dict[bytes, Answer]
     }
 
 
-def _idempotency_key(generation: str, name: bytes) -> str:
-    return hashlib.blake2b(name, key=generation.encode(), digest_size=16).hexdigest()
+def _idempotency_key(epoch: str, name: bytes) -> str:
+    return hashlib.blake2b(name, key=epoch.encode(), digest_size=16).hexdigest()
 
 
 _MAYBE = Answer(True, None, "unconfirmed")

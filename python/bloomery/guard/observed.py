@@ -24,8 +24,6 @@ from bloomery.filters.cuckoo import CuckooFilter
 from bloomery.guard.sources.breaker import Breaker
 from bloomery.sizing.intervals import wilson_interval
 
-__all__ = ["Observation", "Observed"]
-
 _KEYS = 1 << 16  # of half a window at most: 65,536 absent keys tell a rate of 1% within 0.08%
 
 

@@ -10,8 +10,6 @@ from bloomery.boottime import boottime
 from bloomery.errors import InvalidParameter
 from bloomery.guard.protocols import Cached
 
-__all__ = ["GuardOptions", "OnOutage", "Options"]
-
 OnOutage: TypeAlias = Literal["raise", "stale", "queue", "maybe"]
 _LONGEST = 10 * 365 * 86400.0
 _LONG = 30.0

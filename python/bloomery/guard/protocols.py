@@ -12,8 +12,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, Protocol
 
-__all__ = ["Cache", "Cached", "Item", "Queue", "Source"]
-
 
 class Source(Protocol):
     """The source of truth. Whoever only reads needs `get_many` alone."""

@@ -18,9 +18,7 @@ import bloomery._native as _native
 from bloomery.errors import InvalidParameter
 from bloomery.guard.core import Core
 from bloomery.guard.driver import Call, Flow
-from bloomery.guard.writes import enter, fill
-
-__all__ = ["rebuild"]
+from bloomery.guard.writes import enter, enter_many
 
 
 def rebuild(
@@ -62,10 +60,10 @@ def rebuild(
             waiting = yield Call(core.queue.keys)
             late += {_native.canonical(key): key for key in waiting}.values()
         if late:
-            yield from fill(core, new, late)
+            yield from enter_many(core, new, late)
         rows = iter((yield Call(batches)))
         while (batch := (yield Call(next, (rows, _END)))) is not _END:
-            yield from fill(core, new, batch)
+            yield from enter_many(core, new, batch)
             if on_batch is not None:
                 on_batch(len(batch))
     except BaseException:

@@ -19,8 +19,6 @@ from concurrent.futures import Future
 from contextlib import contextmanager
 from typing import Any
 
-__all__ = ["Flight", "Flights", "LookupInterrupted", "PartialAnswers"]
-
 
 class LookupInterrupted(Exception):
     """The caller who led this look-up was stopped: those who joined look the key up themselves."""

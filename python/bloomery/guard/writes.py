@@ -10,13 +10,11 @@ from collections.abc import Sequence
 from typing import Any
 
 import bloomery._native as _native
-from bloomery.errors import FilterFull, InvalidSource, SourceUnavailable
+from bloomery.errors import InvalidSource, SourceUnavailable, TooManyCopies
 from bloomery.guard.answer import Answer
 from bloomery.guard.core import Core
 from bloomery.guard.driver import Call, Flow
 from bloomery.guard.protocols import Item
-
-__all__ = ["add", "enter", "enter_filters", "fill", "forget", "leave_filter", "remove"]
 
 
 def add(core: Core, key: Any, value: Any, idempotency_key: str | None) -> Flow[Answer]:
@@ -104,20 +102,16 @@ def enter(core: Core, filter: Any, key: Any) -> Flow[bool]:
     most, and each try of a write while the source is down makes one: then those are enough."""
     try:
         yield Call(filter.add, (key,), blocking=core.blocks(filter))
-    except FilterFull as full:
-        if not full.key_at_its_most:
-            raise
+    except TooManyCopies:
         return False
     return core.counts(filter)
 
 
-def fill(core: Core, filter: Any, keys: Sequence[Any]) -> Flow[None]:
+def enter_many(core: Core, filter: Any, keys: Sequence[Any]) -> Flow[None]:
     """Add many keys to this filter, each of which may be in it as often as it can be."""
     try:
         yield Call(filter.add_many, (keys,), blocking=core.blocks(filter))
-    except FilterFull as full:
-        if not full.key_at_its_most:
-            raise
+    except TooManyCopies:
         for key in keys:  # how many were added is not known: once more, each by itself
             yield from enter(core, filter, key)
 

@@ -17,8 +17,6 @@ from bloomery.service.domain.deferral import Deferred
 from bloomery.service.domain.state import Entry
 from bloomery.service.engine import Engine
 
-__all__ = ["Background"]
-
 _T = TypeVar("_T")
 
 

@@ -18,8 +18,6 @@ from pathlib import Path
 
 from bloomery.boottime import boottime
 
-__all__ = ["ALARM_SECONDS", "Clock", "HighWaterMark"]
-
 _SHARE = 0.1  # of the time that passes, by which it may run faster or slower
 ALARM_SECONDS = 5.0  # off the wall clock by more: somebody should know
 _AHEAD = 2.0  # seconds that the file is ahead: what a restart may skip, if the wall clock is behind

@@ -29,8 +29,6 @@ from bloomery.service.policy.policy import FilterPolicy
 from bloomery.service.slices import batches
 from bloomery.storage import files
 
-__all__ = ["Commands", "Outcome"]
-
 _T = TypeVar("_T")
 MAX_NAME_BYTES = 1024
 NO_ROOM = 2

@@ -17,8 +17,6 @@ from bloomery.service.group_commit import GroupCommit
 from bloomery.service.policy import policy
 from bloomery.service.policy.alerts import Alerts
 
-__all__ = ["DeclaredFilters", "differences", "ensure"]
-
 _TIMES = ("window", "warn_within", "grace")
 _A_SECOND = 100  # filters that are looked at in a second, some 15 µs each
 

@@ -26,9 +26,6 @@ if TYPE_CHECKING:
     from bloomery.service.durability.log import Log, Row
     from bloomery.service.replication.log import StoreLog
 
-__all__ = ["Engine"]
-
-
 # Stands on the shelf for a filter that is still being loaded.
 _UNREADY = BloomFilter(1)
 _NONE: Set[int] = frozenset()
@@ -203,8 +200,8 @@ class Engine:
 
     def figures(self, entry: Entry) -> tuple[int, int, int]:
         """Adds, checks and maybes since the server started."""
-        found = self.shelf.figures(entry.name)
-        return (0, 0, 0) if found is None else found[1:]
+        figures = self.shelf.figures(entry.name)
+        return (0, 0, 0) if figures is None else figures[1:]
 
     def _pass_time(self) -> None:
         if self.frozen:
@@ -227,12 +224,12 @@ class Engine:
 
     def give_up(self, filter_id: int, why: str) -> None:
         """Let a filter have no successor."""
-        found = self._successors.pop(filter_id, None)
-        if found is not None:
+        successor = self._successors.pop(filter_id, None)
+        if successor is not None:
             entry = self.state.filters.get(filter_id)
             if entry is not None:
                 self._set_followed(entry, False)
-            found.on_failure(why)
+            successor.on_failure(why)
 
     def _set_followed(self, entry: Entry, followed: bool) -> None:
         entry.followed = followed
@@ -261,10 +258,10 @@ class Engine:
         while records := self.shelf.take_log():
             self._rows += [(now, *record) for record in records]
             for number, op, data in records:
-                found = self._successors.get(number)
-                if found is not None and op == Op.ADD:
+                successor = self._successors.get(number)
+                if successor is not None and op == Op.ADD:
                     try:
-                        self._pass_on(found.id, data)
+                        self._pass_on(successor.id, data)
                     except Exception as problem:  # noqa: BLE001  # others wait for their answers
                         self.give_up(number, str(problem))
 

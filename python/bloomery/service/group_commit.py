@@ -30,8 +30,6 @@ from bloomery.service.durability.log import Row
 from bloomery.service.engine import Engine
 from bloomery.service.observe import logs
 
-__all__ = ["CommitWaiter", "GroupCommit"]
-
 _T = TypeVar("_T")
 _QUICK = 0.005  # seconds: a commit that takes longer had to wait for the disk
 _AFTER_SNAPSHOT = 30.0  # seconds: a commit of 150 ms was seen 4 s after one

@@ -12,8 +12,6 @@ from bloomery.service.access.permissions import ANYBODY, User
 from bloomery.service.domain.state import Entry
 from bloomery.service.engine import Engine
 
-__all__ = ["Listing"]
-
 _ITERATIONS = 16  # for as many different patterns: past that an iteration takes longer
 
 

@@ -19,8 +19,6 @@ from bloomery.service.observe import logs
 from bloomery.service.observe.logs import Say
 from bloomery.service.policy.alerts import Alerts
 
-__all__ = ["LiveConfiguration"]
-
 
 class LiveConfiguration:
     """What a server goes by now, and where that came from."""

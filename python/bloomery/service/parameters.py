@@ -13,11 +13,6 @@ from bloomery.filters.rotating import MAX_GENERATIONS
 from bloomery.filters.scalable import LEAST_GROWTH, MOST_GROWTH
 from bloomery.sizing import MAX_CAPACITY, MAX_ERROR_RATE, MIN_ERROR_RATE
 
-__all__ = [
-    *("KINDS", "POLICY", "ErrorRate", "FilterName", "NewFilter", "PolicyFields", "Source"),
-    *("StrictModel", "advice", "like", "parse"),
-]
-
 MAX_EXPANSION = 32768
 # As `bloomery.names` prints it.
 _NAME = r"^([^\\]|\\\\|\\x[0-9a-f]{2})+$"

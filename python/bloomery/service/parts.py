@@ -44,8 +44,6 @@ from bloomery.service.replication.node import Node
 from bloomery.service.replication.reads import StoreReads
 from bloomery.service.sampling.sampler import Sampler
 
-__all__ = ["Parts", "Shutdown"]
-
 _TELL_SECONDS = 5.0
 
 
@@ -75,7 +73,7 @@ class Parts:
 
     def __init__(
         self,
-        found: Recovery,
+        recovered: Recovery,
         settings: Settings,
         sources: Mapping[str, SourceSettings],
         filters: Mapping[bytes, Mapping[str, Any]],
@@ -87,18 +85,18 @@ class Parts:
         file: Path | None,
         read: Callable[[], Configuration] | None,
     ) -> None:
-        """`found` are the filters, and where their log goes on; `filters` those that the
+        """`recovered` are the filters, and where their log goes on; `filters` those that the
         configuration declares; `node`: with a store; `file`, `read`: see LiveConfiguration."""
         self.settings, self.alerts, self.say, self.node = settings, alerts, say, node
         self.started = started  # Unix time
         self.data = Path(settings.data)
         self.input_budget = InputBudget(settings)
         self.resp_address = ""  # that clients connect to, once the server listens
-        self.recovered_rows, self.problems = found.rows, found.problems
-        number = self._id = server_id(self.data, new=found.segment == 1, problems=self.problems)
+        self.recovered_rows, self.problems = recovered.rows, recovered.problems
+        number = self._id = server_id(self.data, new=recovered.segment == 1, problems=self.problems)
         for problem in self.problems:
             say(f"recovery: {problem}", level="warning")
-        self.engine = self._open_engine(found)
+        self.engine = self._open_engine(recovered)
         self.background = Background(self.engine, defers=node is None)
         on_refuse = partial(log_unavailable, alerts)
         self.group_commit = GroupCommit(self.engine, on_refuse, self.background.idle)
@@ -127,8 +125,8 @@ class Parts:
             self.group_commit,
             alerts,
             settings,
-            generation=found.generation,
-            replayed=found.rows,
+            generation=recovered.generation,
+            replayed=recovered.rows,
             disabled=node is not None,
         )
         self.backups = Backups(self.snapshots, self.data, is_node=node is not None)
@@ -155,15 +153,15 @@ class Parts:
         )
         self.server_alerts.start()
 
-    def _open_engine(self, found: Recovery) -> Engine:
+    def _open_engine(self, recovered: Recovery) -> Engine:
         settings, node = self.settings, self.node
         fsync = cast("Fsync", settings.fsync)
-        log = found.log(fsync, settings.snapshot_log_bytes) if node is None else node.log
+        log = recovered.log(fsync, settings.snapshot_log_bytes) if node is None else node.log
         # Only now: a lower limit than before must not keep the server from its own data.
         _native.set_memory_limit(settings.maxmemory or None)
         _native.unmap_aside()
-        clock = Clock(found.state.now, mark=HighWaterMark(self.data / "clock"))
-        engine = Engine(found.state, log, clock)
+        clock = Clock(recovered.state.now, mark=HighWaterMark(self.data / "clock"))
+        engine = Engine(recovered.state, log, clock)
         engine.shelf.most_layers = settings.cf_max_expansions
         return engine
 

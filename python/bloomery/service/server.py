@@ -36,8 +36,6 @@ from bloomery.service.policy.alerts import Alerts
 from bloomery.service.replication.node import Node
 from bloomery.service.resp.server import RespServer
 
-__all__ = ["Server"]
-
 _DRAIN_SECONDS = 5.0
 _OLDEST = 1000  # collections of the younger objects, before the oldest are looked at too
 
@@ -132,8 +130,8 @@ class Server:
         """Load the filters; False if the server is to stop before they are there. HTTP answers
         meanwhile that the server is not ready."""
         if not self.settings.store:
-            found = await asyncio.to_thread(recover, self.data, accept_loss=self.accept_loss)
-            self._open(found)
+            recovered = await asyncio.to_thread(recover, self.data, accept_loss=self.accept_loss)
+            self._open(recovered)
             # What is there stays: a collection that walks a million objects holds up everybody.
             gc.freeze()
             gc.set_threshold(*gc.get_threshold()[:2], _OLDEST)
@@ -183,9 +181,9 @@ class Server:
         """When the certificate expires, as Unix time; None without one."""
         return self.certificate.expires if self.certificate else None
 
-    def _open(self, found: Recovery) -> None:
+    def _open(self, recovered: Recovery) -> None:
         self.parts = Parts(
-            found,
+            recovered,
             self.settings,
             self.sources,
             self.filters,

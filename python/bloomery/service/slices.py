@@ -12,8 +12,6 @@ import time
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from typing import Any, TypeVar
 
-__all__ = ["FEW", "Slice", "batches", "gathered", "let_go"]
-
 _T = TypeVar("_T")
 SECONDS = 0.004
 FEW = 64  # of anything, however long one takes, are done at once
@@ -59,13 +57,13 @@ async def batches(items: Sequence[_T], first: int = 4) -> AsyncIterator[Sequence
 
 async def gathered(items: Iterable[_T], chosen: Callable[[_T], bool]) -> list[_T]:
     """The chosen ones of any number of items; each takes well under a millisecond."""
-    found, share = list[_T](), Slice()
+    kept, share = list[_T](), Slice()
     for at, item in enumerate(items):
         if chosen(item):
-            found.append(item)
+            kept.append(item)
         if at % 8 == 0:
             await share.rest()
-    return found
+    return kept
 
 
 async def let_go(items: list[Any]) -> None:

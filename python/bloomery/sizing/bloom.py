@@ -257,9 +257,9 @@ def check_layout(value: object) -> Layout:
 
 
 def _check_memory(value: object) -> int:
-    found = number(value)
-    if isinstance(found, int) and LINE_BYTES <= found <= MAX_MEMORY:
-        return found
+    nbytes = number(value)
+    if isinstance(nbytes, int) and LINE_BYTES <= nbytes <= MAX_MEMORY:
+        return nbytes
     raise InvalidParameter(
         f"memory must be whole bytes from {LINE_BYTES} to {MAX_MEMORY:,}, not {show(value)}"
     )
@@ -270,9 +270,9 @@ def _check_num_hashes(value: object, layout: Layout) -> int:
     if layout == "blocked":
         possible = {*ONE_LINE_HASHES, *TWO_LINES_HASHES}
         shown = "2, 4, 6, 8 or another multiple of 4 to 32"
-    found = number(value)
-    if isinstance(found, int) and found in possible:
-        return found
+    count = number(value)
+    if isinstance(count, int) and count in possible:
+        return count
     raise InvalidParameter(f"num_hashes must be {shown} ({layout} layout), not {show(value)}")
 
 

@@ -20,8 +20,6 @@ from bloomery.sizing.bloom import plan
 from bloomery.sizing.cluster_figures import FIGURES, Figures
 from bloomery.sizing.limits import number, show
 
-__all__ = ["ClusterPlan", "Limit", "plan_cluster"]
-
 LONGEST_STRING = 1 << 29  # bytes: what Redis takes, so a shard
 STREAM_ENTRIES = 100_000  # a node's setting store-stream-entries, unless it is given
 REPLAYED_SECONDS = 60  # its setting store-replay-seconds
@@ -123,8 +121,8 @@ def plan_cluster(
 
 
 def _require(name: str, value: object, least: float) -> None:
-    found = number(value)
-    if found is None or not least <= found < math.inf:
+    given = number(value)
+    if given is None or not least <= given < math.inf:
         raise InvalidParameter(f"{name} must be a number from {least:g} up, not {show(value)}")
 
 

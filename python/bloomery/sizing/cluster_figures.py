@@ -9,8 +9,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields
 
-__all__ = ["FIGURES", "SOURCES", "Figures"]
-
 
 @dataclass(frozen=True, slots=True)
 class Figures:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import math
 
-__all__ = ["wilson_interval"]
-
 _Z = 1.959963984540054  # 95% of a normal distribution are within so many deviations
 
 

@@ -21,9 +21,9 @@ MAX_HASH_SHARE = 0.75
 
 def check_capacity(value: object) -> int:
     """The capacity as an int, or InvalidParameter. 1e9 will do for 1_000_000_000."""
-    found = number(value)
-    if found is not None and 1 <= found <= MAX_CAPACITY and found == int(found):
-        return int(found)
+    count = number(value)
+    if count is not None and 1 <= count <= MAX_CAPACITY and count == int(count):
+        return int(count)
     raise InvalidParameter(
         f"capacity must be a whole number from 1 to {MAX_CAPACITY:,}, not {show(value)}"
     )
@@ -31,9 +31,9 @@ def check_capacity(value: object) -> int:
 
 def check_error_rate(value: object, least: float = MIN_ERROR_RATE) -> float:
     """The error rate as a float, or InvalidParameter. "1%" will do for 0.01."""
-    found = parse_rate(value) if isinstance(value, str) else number(value)
-    if found is not None and least <= found <= MAX_ERROR_RATE:
-        return float(found)
+    rate = parse_rate(value) if isinstance(value, str) else number(value)
+    if rate is not None and least <= rate <= MAX_ERROR_RATE:
+        return float(rate)
     raise InvalidParameter(
         f"error_rate must be a number from {least:g} to {MAX_ERROR_RATE:g}, not {show(value)}"
     )
@@ -43,12 +43,12 @@ def parse_rate(text: str) -> float | None:
     """A rate as people write it: "1%", "0.01", "1e-6"; None if it is no number."""
     digits = text.strip()
     try:
-        found = Decimal(digits.removesuffix("%").rstrip())
+        parsed = Decimal(digits.removesuffix("%").rstrip())
     except InvalidOperation:
         return None
-    if not found.is_finite():
+    if not parsed.is_finite():
         return None
-    return float(found.scaleb(-2) if digits.endswith("%") else found)
+    return float(parsed.scaleb(-2) if digits.endswith("%") else parsed)
 
 
 def check_sizes(capacity: object, error_rate: object) -> tuple[int, float]:
@@ -64,9 +64,9 @@ def check_sizes(capacity: object, error_rate: object) -> tuple[int, float]:
 
 def check_num_bits(value: object) -> int:
     """A number of bits, or InvalidParameter."""
-    found = number(value)
-    if isinstance(found, int) and 2 <= found <= 8 * MAX_MEMORY:
-        return found
+    count = number(value)
+    if isinstance(count, int) and 2 <= count <= 8 * MAX_MEMORY:
+        return count
     raise InvalidParameter(
         f"num_bits must be a whole number from 2 to {8 * MAX_MEMORY:,}, not {show(value)}"
     )

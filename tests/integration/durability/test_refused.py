@@ -17,7 +17,7 @@ import pytest
 
 from bloomery.service.access import users
 from bloomery.service.access.permissions import Role
-from bloomery.service.durability.log import row_sum
+from bloomery.service.durability.segment import row_sum
 from integration.conftest import open_folder
 from integration.resp.wire import Connection, ask
 from integration.servers import BloomeryServer, Serve, free_port, wait_until

@@ -130,25 +130,25 @@ def test_positions_keep_value_and_type() -> None:
     from decimal import Decimal
     from uuid import UUID
 
-    from bloomery.building import positions
+    from bloomery.building.sql import decode_position, encode_position
 
     zone = timezone(timedelta(hours=2))
     values = [0, -(2**70), "ä\n", b"\0\xff", UUID(int=3), date(2026, 1, 2)]
     values += [datetime(2026, 1, 2, 3, 4, 5, 6), datetime(2026, 1, 2, tzinfo=zone), Decimal("1.50")]
     for value in values:
-        back = positions.decode(positions.encode("c", value))
+        back = decode_position(encode_position("c", value))
         assert (back, type(back)) == (value, type(value))
     stored = [["int", "0"], ["int", "-1180591620717411303424"], ["str", "ä\n"], ["bytes", "00ff"]]
     stored += [["UUID", "00000000-0000-0000-0000-000000000003"], ["date", "2026-01-02"]]
     stored += [["datetime", "2026-01-02T03:04:05.000006"]]
     stored += [["datetime", "2026-01-02T00:00:00+02:00"], ["Decimal", "1.50"]]
-    assert [positions.encode("c", value) for value in values] == stored  # on people's disks
+    assert [encode_position("c", value) for value in values] == stored  # on people's disks
     for refused in (0.5, True, object()):
         with pytest.raises(errors.InvalidSource, match="cannot order by the column 'c'"):
-            positions.encode("c", refused)
+            encode_position("c", refused)
     for damaged in (None, [], ["int", "x"], ["object", "x"], ["UUID", 5]):
         with pytest.raises(errors.CorruptData):
-            positions.decode(damaged)
+            decode_position(damaged)
 
 
 def test_the_file_is_a_filter(database: str, tmp_path: Path) -> None:

@@ -82,9 +82,11 @@ impl Output {
 pub fn text(family: CommandFamily, refusal: &Refusal) -> String {
     match (family, refusal) {
         (CommandFamily::Bf, Refusal::NoMemory(_)) => "ERR problem inserting into filter".into(),
-        (CommandFamily::Bf, Refusal::Full(message)) => format!("ERR {message}"),
+        (CommandFamily::Bf, Refusal::Full(message) | Refusal::Copies(message)) => {
+            format!("ERR {message}")
+        }
         (CommandFamily::Cf, Refusal::NoMemory(_)) => "ERR Insufficient memory".into(),
-        (CommandFamily::Cf, Refusal::Full(message)) => message.clone(),
+        (CommandFamily::Cf, Refusal::Full(message) | Refusal::Copies(message)) => message.clone(),
         (_, Refusal::Never(message)) => format!("ERR {message}"),
         (_, Refusal::Later) => format!("ERR {LATER}"),
     }

@@ -67,7 +67,7 @@ pub fn change(
             true => kind.remove_all(&mut filler(left), &mut out),
             false => kind.add_all(&mut filler(left), &mut out),
         };
-        let refused = usize::from(matches!(ended, Err(Refusal::Full(_))));
+        let refused = usize::from(matches!(ended, Err(Refusal::Full(_) | Refusal::Copies(_))));
         *left = left.get(done + refused..).unwrap_or_default();
         if refused == 0 {
             return ended;

@@ -48,6 +48,7 @@ fn unless_refused(py: Python<'_>, refusal: Option<(&'static str, String)>) -> Py
 fn code_and_message(refusal: Refusal) -> (&'static str, String) {
     match refusal {
         Refusal::Full(message) => ("filter-full", message),
+        Refusal::Copies(message) => ("too-many-copies", message),
         Refusal::NoMemory(nbytes) => ("not-enough-memory", format!("{nbytes} bytes")),
         Refusal::Never(message) => ("read-only-filter", message.into()),
         Refusal::Later => ("error", LATER.into()),

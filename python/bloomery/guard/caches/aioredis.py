@@ -12,8 +12,6 @@ from bloomery.guard.protocols import Cached
 from bloomery.guard.queues.redis_scripts import as_sent
 from bloomery.redis_client import redis_client
 
-__all__ = ["AsyncRedisCache"]
-
 # A cache that takes longer than that saves nothing: the source is asked instead.
 _TIMEOUT = 0.25
 _MAX_VALUE_BYTES = 1 << 20

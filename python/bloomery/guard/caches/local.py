@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 
     from bloomery.guard.protocols import Cached
 
-__all__ = ["LocalCache"]
-
 _MOST = 1_000_000_000
 _REMEMBERED = 10_000  # keys that were deleted last
 

@@ -31,8 +31,6 @@ from bloomery.guard.codec import decode, encode
 from bloomery.guard.protocols import Cached
 from bloomery.guard.queues.redis_scripts import Script
 
-__all__ = ["Command", "EntriesRead", "RedisEntries"]
-
 Command: TypeAlias = "tuple[Any, ...]"
 
 _LOG = logging.getLogger("bloomery.guard")
@@ -212,16 +210,16 @@ class RedisEntries:
             return None  # somebody asks the source for it
         if len(data) < _HEAD.size:
             raise ValueError(f"{len(data)} bytes, must be {_HEAD.size} or more")
-        version, _, until, found = _HEAD.unpack_from(data)
+        version, _, until, flag = _HEAD.unpack_from(data)
         if version != _VERSION:
             raise ValueError(f"version {version}, must be {_VERSION}")
-        if found not in (b"0", b"1") or not until.isdigit():
+        if flag not in (b"0", b"1") or not until.isdigit():
             raise ValueError("its head is damaged")
-        if found == b"0" and len(data) > _HEAD.size:
+        if flag == b"0" and len(data) > _HEAD.size:
             raise ValueError("a value of what is not there")
-        value = decode(data[_HEAD.size :]) if found == b"1" else None
+        value = decode(data[_HEAD.size :]) if flag == b"1" else None
         fresh = math.inf if int(until) == 0 else boottime() + int(until) / 1000 - now
-        return Cached(found == b"1", value, fresh, math.inf)
+        return Cached(flag == b"1", value, fresh, math.inf)
 
     def tokens(self, replies: Sequence[Any]) -> list[bytes]:
         """The replies to `leasing`."""

@@ -23,8 +23,6 @@ from bloomery.guard.driver import Call, Flow
 from bloomery.guard.protocols import Cache, Cached
 from bloomery.guard.sources.breaker import Breaker
 
-__all__ = ["ResilientCache"]
-
 _LOG = logging.getLogger("bloomery.guard")
 _MOST_UNDELETED = 100_000
 

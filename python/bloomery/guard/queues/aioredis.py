@@ -17,8 +17,6 @@ from bloomery.guard.protocols import Item
 from bloomery.guard.queues import redis_scripts as scripts
 from bloomery.redis_client import redis_client
 
-__all__ = ["AsyncRedisQueue"]
-
 _MAX_ITEMS = 1_000_000
 _TIMEOUT = 5.0
 _PAGE = 1000  # entries at a time

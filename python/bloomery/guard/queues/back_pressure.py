@@ -10,8 +10,6 @@ from contextvars import ContextVar
 
 from bloomery.guard.driver import Call, Flow
 
-__all__ = ["IN_ON_ANSWER", "BackPressure"]
-
 # True while `on_answer` is called: it may use the guard, but must not wait for its own drain.
 IN_ON_ANSWER: ContextVar[bool] = ContextVar("in_on_answer", default=False)
 

@@ -14,8 +14,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-__all__ = ["PendingCopies"]
-
 
 class PendingCopies:
     """By canonical key: the adds that wait and share one copy, in order, and whether each was

@@ -12,8 +12,6 @@ from collections.abc import Awaitable, Callable
 from bloomery.errors import BloomeryError
 from bloomery.guard.core import Core
 
-__all__ = ["AsyncDrainer", "Drainer"]
-
 _LOG = logging.getLogger("bloomery.guard")
 _JOIN_SECONDS = 5.0
 

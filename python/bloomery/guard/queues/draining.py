@@ -29,8 +29,6 @@ from bloomery.guard.lookups import hashable, lease, store
 from bloomery.guard.protocols import Item, Queue
 from bloomery.guard.queues.back_pressure import IN_ON_ANSWER
 
-__all__ = ["adopt", "close", "drain", "inform"]
-
 _LOG = logging.getLogger("bloomery.guard")
 _BATCH = 100  # items at a time: they leave the queue together, which costs an fsync
 # How long nobody drains after one was killed, besides the time of one question to the source.
@@ -79,7 +77,7 @@ class _Drain:
                 for is_look, group in groupby(items, lambda item: item.what == "look"):
                     for batch in [list(group)] if is_look else [[item] for item in group]:
                         yield from self._keep_lease()
-                        yield from self._look(batch) if is_look else self._write(batch[0])
+                        yield from self._look_up(batch) if is_look else self._write(batch[0])
                 yield from self._take_out()
         except (SourceUnavailable, _Stop):
             pass
@@ -120,7 +118,7 @@ class _Drain:
         self.core.back_pressure.left_queue(len(items))
         return waited
 
-    def _look(self, items: Sequence[Item]) -> Flow[None]:
+    def _look_up(self, items: Sequence[Item]) -> Flow[None]:
         """Look up some keys, and cache what was found, but not of keys whose writes wait further
         back, or come meanwhile."""
         core = self.core
@@ -141,7 +139,7 @@ class _Drain:
             else:  # find out which
                 for item in items:
                     yield from self._keep_lease()
-                    yield from self._look([item])
+                    yield from self._look_up([item])
             return
         for item in items:
             answer = replace(answers[_native.canonical(item.key)], queued=item.idempotency_key)
@@ -239,7 +237,9 @@ def adopt(core: Core) -> Flow[None]:
         keys = yield Call(core.queue.keys)
         if keys:
             filter, names = core.filter, list(map(_native.canonical, keys))
-            yield from writes.fill(core, filter, list(dict(zip(names, keys, strict=True)).values()))
+            yield from writes.enter_many(
+                core, filter, list(dict(zip(names, keys, strict=True)).values())
+            )
             if core.counts(filter):
                 core.copies.adopt(names)
 

@@ -17,11 +17,6 @@ from bloomery.errors import InvalidParameter, QueueUnavailable
 from bloomery.guard.codec import read_item
 from bloomery.guard.protocols import Item
 
-__all__ = [
-    *("DONE", "LEASE", "PARK", "PUT", "RELEASE", "RENEW"),
-    *("Script", "as_sent", "read_entry", "redis_keys", "refuse_eviction"),
-]
-
 
 class Script(str):
     """A script of Redis, in the place of a command's name."""

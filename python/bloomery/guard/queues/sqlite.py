@@ -22,8 +22,6 @@ from bloomery.guard.codec import encode, read_item
 from bloomery.guard.protocols import Item
 from bloomery.guard.queues.sqlite_file import SqliteFile
 
-__all__ = ["SqliteQueue"]
-
 _VALUES = 500  # values in one statement: SQLite before 3.32 takes 999
 _ITEM = "number, what, key, value, idempotency_key, at"
 _TABLES = """
@@ -105,7 +103,7 @@ class SqliteQueue:
                 pending.update(
                     name
                     for (name,) in connection.execute(
-                        f"SELECT name FROM waiting WHERE name IN ({_marks(batch)})", batch
+                        f"SELECT name FROM waiting WHERE name IN ({_placeholders(batch)})", batch
                     )
                 )
         return pending
@@ -157,12 +155,12 @@ class SqliteQueue:
             self._take_out(connection, [item.id], "waiting")
 
     def _take_out(self, connection: sqlite3.Connection, numbers: list[Any], *tables: str) -> int:
-        marks, waited = _marks(numbers), 0
+        places, waited = _placeholders(numbers), 0
         (writes,) = connection.execute(
-            f"SELECT count(name) FROM waiting WHERE number IN ({marks})", numbers
+            f"SELECT count(name) FROM waiting WHERE number IN ({places})", numbers
         ).fetchone()
         for table in tables or ("waiting", "parked"):
-            gone = connection.execute(f"DELETE FROM {table} WHERE number IN ({marks})", numbers)
+            gone = connection.execute(f"DELETE FROM {table} WHERE number IN ({places})", numbers)
             if table == "waiting":
                 connection.execute(
                     "UPDATE counts SET items = items - ?, writes = writes - ?",
@@ -228,5 +226,5 @@ def _count(connection: sqlite3.Connection, of: str) -> int:
     return number
 
 
-def _marks(values: Sequence[Any]) -> str:
+def _placeholders(values: Sequence[Any]) -> str:
     return ", ".join("?" * len(values))

@@ -12,8 +12,6 @@ from pathlib import Path
 
 from bloomery.errors import InvalidParameter, QueueUnavailable, UnsupportedVersion
 
-__all__ = ["SqliteFile"]
-
 _APPLICATION = 0x424C4D51  # "BLMQ": tells a queue of ours from any other file of SQLite
 _VERSION = 1
 _BUSY_SECONDS = 5.0

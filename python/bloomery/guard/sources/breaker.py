@@ -11,8 +11,6 @@ import threading
 import time
 from typing import Literal
 
-__all__ = ["Breaker"]
-
 
 class Breaker:
     """Whether a source or a cache may be asked now. Any thread may use it."""

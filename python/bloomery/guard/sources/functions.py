@@ -9,8 +9,6 @@ from typing import Any
 from bloomery.errors import InvalidParameter, InvalidSource
 from bloomery.guard.sources.resilient import ASYNC
 
-__all__ = ["CallSource"]
-
 
 class CallSource:
     """Any functions: plain ones, or coroutines for an AsyncGuard.

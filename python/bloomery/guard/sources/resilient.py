@@ -14,8 +14,6 @@ from bloomery.guard.options import Options
 from bloomery.guard.sources.breaker import Breaker
 from bloomery.guard.sources.workers import Workers
 
-__all__ = ["ResilientSource"]
-
 # What tells that a source is away, and not that it is wrong. Before Python 3.11 the timeouts of
 # asyncio and of futures are no TimeoutError.
 _AWAY = (SourceUnavailable, TimeoutError, OSError, asyncio.TimeoutError, futures.TimeoutError)

@@ -15,8 +15,6 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Any
 
-__all__ = ["Workers"]
-
 _IDLE_SECONDS = 30.0
 
 

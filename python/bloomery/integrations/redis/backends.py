@@ -24,16 +24,6 @@ if TYPE_CHECKING:
     from bloomery.integrations.redis.transfer.reading import Progress
     from bloomery.types import Hasher, Layout
 
-__all__ = [
-    "BackendChoice",
-    "Plans",
-    "copy_filter",
-    "create_filter",
-    "open_filter",
-    "plan_backends",
-    "push_filter",
-]
-
 BackendChoice = Literal["bits", "auto", "bf"]
 
 

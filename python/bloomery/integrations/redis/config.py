@@ -23,8 +23,6 @@ from bloomery.integrations.redis.wire import change_feed
 if TYPE_CHECKING:
     from bloomery.types import Hasher, Layout
 
-__all__ = ["LONGEST_STRING", "MAX_GENERATIONS", "Backend", "Config", "planned", "shards_for"]
-
 Backend = Literal["bits", "bf"]
 LONGEST_STRING = (1 << 29) - 64  # bytes: what Redis takes, with one behind the last line
 MAX_GENERATIONS = 64  # each is asked for each key

@@ -11,8 +11,6 @@ from bloomery import _native, sizing
 if TYPE_CHECKING:
     from bloomery.types import Hasher, Layout
 
-__all__ = ["CountingHeader", "PlainHeader", "plain_info"]
-
 
 @dataclass(frozen=True)
 class PlainHeader:

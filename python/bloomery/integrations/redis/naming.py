@@ -16,8 +16,6 @@ from typing import Any
 
 from bloomery.errors import InvalidParameter
 
-__all__ = ["Keys"]
-
 _LONGEST = 1024
 _LIKE_A_SHARD = re.compile(rb":(\d+)$")
 

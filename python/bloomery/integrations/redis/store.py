@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from bloomery.integrations.redis.wire.flow import Ask, Flow
     from bloomery.types import Batch, Key, Mask
 
-__all__ = ["S", "Store", "as_batch", "expire_command", "milliseconds"]
-
 _LONGEST_LIFE = 1e10  # seconds: 300 years
 
 

@@ -26,8 +26,6 @@ from bloomery.service.access import users
 from bloomery.service.access.permissions import OPERATIONS, Role
 from bloomery.service.domain.operations import text_of
 
-__all__ = ["AUDITED", "Audit", "append", "audit_file"]
-
 # What is noted, beside logins by password, users that are changed, and start and stop.
 AUDITED = frozenset(
     name

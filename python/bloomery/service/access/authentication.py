@@ -30,8 +30,6 @@ from bloomery.service.access.permissions import User
 from bloomery.service.access.users import Account, Users
 from bloomery.service.observe.logs import Say
 
-__all__ = ["Access", "Login"]
-
 REFUSAL = "wrong name, password or token; after failed logins, wait a little before the next"
 _UNNAMED = "default"  # what clients of Redis send where only a password, or a token, is given
 _THREADS = 2
@@ -68,7 +66,7 @@ class Access:
         self._places: OrderedDict[tuple[str, str], None] = OrderedDict()
         self._running: dict[bytes, asyncio.Task[str | None]] = {}
         self._nobody = ""  # a hash that is nobody's: an unknown name takes as long as a wrong word
-        self._stamp = self._look()
+        self._stamp = self._file_stamp()
         self._warned_of: object = None
         self.required = False
         self._take(users.load(data))
@@ -122,20 +120,22 @@ class Access:
         """Return the hash that the password was right for; None if there is none."""
         if self._throttle.blocked(where):  # what is remembered could else be guessed at any speed
             raise errors.NotLoggedIn(REFUSAL)
-        mark = self._mark(name, password, where)
-        hashed, until = self._verified.get(mark, ("", 0.0))
+        memo_key = self._memo_key(name, password, where)
+        hashed, until = self._verified.get(memo_key, ("", 0.0))
         account = self._users.get(name)
         if account is not None and account.password == hashed and time.monotonic() < until:
             return hashed
-        running = self._running.get(mark)
+        running = self._running.get(memo_key)
         if running is None:  # many connections of one client at once are one try
-            running = asyncio.ensure_future(self._try(name, password, mark, where, address, door))
-            self._running[mark] = running
-            running.add_done_callback(lambda _: self._running.pop(mark, None))
+            running = asyncio.ensure_future(
+                self._try(name, password, memo_key, where, address, door)
+            )
+            self._running[memo_key] = running
+            running.add_done_callback(lambda _: self._running.pop(memo_key, None))
         return await asyncio.shield(running)
 
     async def _try(
-        self, name: str, password: str, mark: bytes, where: str, address: str, door: str
+        self, name: str, password: str, memo_key: bytes, where: str, address: str, door: str
     ) -> str | None:
         whose = f"user {name[:64]}"
         known = name if name in self._users else None
@@ -160,7 +160,7 @@ class Access:
             self._note(known, address, door, "refused")
             return None
         assert account.password is not None
-        self._verified[mark] = (account.password, time.monotonic() + _REMEMBERED)
+        self._verified[memo_key] = (account.password, time.monotonic() + _REMEMBERED)
         self._places[name, where] = None
         self._places.move_to_end((name, where))
         for remembered in (self._verified, self._places):
@@ -196,7 +196,7 @@ class Access:
         self._note(name, address, door, "refused")
         raise errors.NotLoggedIn(REFUSAL)
 
-    def _mark(self, name: str, password: str, where: str) -> bytes:
+    def _memo_key(self, name: str, password: str, where: str) -> bytes:
         """What a password that was right is remembered by; nothing can be learnt from it."""
         text = "\0".join((name, where, password)).encode("utf-8", "surrogateescape")
         return hashlib.blake2b(text, key=self._secret).digest()
@@ -208,36 +208,36 @@ class Access:
 
     async def refresh(self) -> bool:
         """Read the users again if they were changed; whether they are others now."""
-        stamp = await asyncio.to_thread(self._look)
+        stamp = await asyncio.to_thread(self._file_stamp)
         if stamp == self._stamp:
             return False
         try:
             if stamp is None:
                 raise errors.CorruptData(f"{users.users_file(self._data)}: it is gone")
-            found = await asyncio.to_thread(users.load, self._data)
+            loaded = await asyncio.to_thread(users.load, self._data)
         except (errors.CorruptData, OSError) as problem:
             if self._warned_of != stamp:
                 self._say(f"the users stay as they were: {problem}", level="warning")
                 self._warned_of = stamp
             return False
         self._stamp = stamp
-        self._take(found)
-        self._say(f"the users were read again: there are {len(found)}")
+        self._take(loaded)
+        self._say(f"the users were read again: there are {len(loaded)}")
         return True
 
-    def _look(self) -> tuple[int, int, int] | None:
+    def _file_stamp(self) -> tuple[int, int, int] | None:
         try:
-            found = users.users_file(self._data).stat()
+            status = users.users_file(self._data).stat()
         except OSError:
             return None
-        return found.st_ino, found.st_mtime_ns, found.st_size
+        return status.st_ino, status.st_mtime_ns, status.st_size
 
-    def _take(self, found: Users) -> None:
+    def _take(self, loaded: Users) -> None:
         # Once there were users, a server is never open to all again before it is started anew.
-        self.required = self.required or bool(found)
-        self._users = found
-        self._known = {account.name: account.user for account in found.values()}
-        self._tokens = {token.id: (a, token) for a in found.values() for token in a.tokens}
+        self.required = self.required or bool(loaded)
+        self._users = loaded
+        self._known = {account.name: account.user for account in loaded.values()}
+        self._tokens = {token.id: (a, token) for a in loaded.values() for token in a.tokens}
 
     def close(self) -> None:
         """Take no more logins."""

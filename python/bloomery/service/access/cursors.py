@@ -12,8 +12,6 @@ import secrets
 
 from bloomery import errors
 
-__all__ = ["Cursors"]
-
 _HALF = 31
 _MASK = (1 << _HALF) - 1
 _ROUNDS = (b"1", b"2", b"3", b"4")

@@ -6,8 +6,6 @@ from collections.abc import Callable
 
 from bloomery import _native, errors
 
-__all__ = ["glob"]
-
 # Names have 1,024 at most; with escapes and brackets a pattern may be longer than what it matches.
 _MOST = 4096
 

@@ -14,8 +14,6 @@ from functools import lru_cache
 from bloomery import errors
 from bloomery.service.access.glob import glob
 
-__all__ = ["ANYBODY", "OPERATIONS", "Operation", "Role", "User", "check"]
-
 
 class Role(IntEnum):
     """Each may do what those before it may."""

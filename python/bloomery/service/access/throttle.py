@@ -19,8 +19,6 @@ from collections import OrderedDict
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, field
 
-__all__ = ["ADDRESS", "HASHING", "USER", "Backoff", "LoginThrottle", "TooManyLogins", "network"]
-
 
 @dataclass(frozen=True, slots=True)
 class Backoff:

@@ -26,8 +26,6 @@ from bloomery.service.access.permissions import Role, User
 from bloomery.service.domain.operations import name_of
 from bloomery.storage import files
 
-__all__ = ["Account", "Token", "Users", "as_owner", "changing", "hasher", "load", "users_file"]
-
 ROLES = {role.name.lower(): role for role in Role if role is not Role.NOBODY}
 MIN_PASSWORD_BYTES = 8
 MAX_PASSWORD_BYTES = 1024
@@ -138,8 +136,8 @@ def digest_of(secret: str) -> str:
 
 def split_token(text: str) -> tuple[str, str] | None:
     """The id and the secret of a token's text; None if it is none."""
-    found = _TOKEN.fullmatch(text)
-    return None if found is None else (found[1], found[2])
+    match = _TOKEN.fullmatch(text)
+    return None if match is None else (match[1], match[2])
 
 
 def hasher() -> Any:
@@ -177,13 +175,13 @@ def load(data: str | os.PathLike[str]) -> Users:
                 ) from None
         return Users()
     try:
-        found = json.loads(raw)
-        if found["version"] != _VERSION:
+        content = json.loads(raw)
+        if content["version"] != _VERSION:
             raise errors.UnsupportedVersion(
-                f"{path}: version {found['version']!r:.20}, this server knows {_VERSION}"
+                f"{path}: version {content['version']!r:.20}, this server knows {_VERSION}"
             )
         users = Users()
-        for one in found["users"]:
+        for one in content["users"]:
             users.add(_account(one))
     except errors.UnsupportedVersion:
         raise

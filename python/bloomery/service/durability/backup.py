@@ -39,8 +39,6 @@ from bloomery.service.durability.snapshots import MANIFEST, Manifest
 from bloomery.service.registry.server_id import server_id
 from bloomery.storage import files
 
-__all__ = ["RATE", "BackupContent", "Backups", "restore", "verify"]
-
 _FORMAT = 1
 _ABOUT, _END = "backup.json", "SHA256"
 _BLOCK = tarfile.BLOCKSIZE

@@ -20,8 +20,6 @@ from bloomery import errors
 from bloomery.service.durability.folder import FORMAT
 from bloomery.storage import files
 
-__all__ = ["ControlFile", "ControlWriter", "control_file"]
-
 _MAGIC = b"bloomctl"
 _HEAD = struct.Struct("<8sII16sI")  # magic, format, synced with each commit?, boot, checksum
 _NUMBER = struct.Struct("<QQ")  # and its complement
@@ -78,13 +76,13 @@ class ControlFile:
                 f"{os.fspath(data)}: a data folder of format version {version}, and this bloomery "
                 f"knows versions up to {FORMAT}: start the newer bloomery that wrote it"
             )
-        written, synced = (_newest(path, raw, places) for places in (_WRITTEN, _SYNCED))
+        written, synced = (_newest(path, raw, offsets) for offsets in (_WRITTEN, _SYNCED))
         now = boot_id()
         return cls(written, written if always else synced, boot != now or not any(now))
 
 
-def _newest(path: Path, raw: bytes, places: tuple[int, int]) -> int:
-    pairs = (_NUMBER.unpack_from(raw, place) for place in places)
+def _newest(path: Path, raw: bytes, offsets: tuple[int, int]) -> int:
+    pairs = (_NUMBER.unpack_from(raw, offset) for offset in offsets)
     whole = [number for number, other in pairs if number == other ^ _ONES]
     if not whole:
         raise errors.CorruptData(f"{path}: damaged: how far the log was written is not known")
@@ -101,9 +99,9 @@ class ControlWriter:
         raw = bytearray(_NBYTES)
         head = _HEAD.pack(_MAGIC, FORMAT, fsync == "always", boot_id(), 0)[:-4]
         raw[: _HEAD.size] = head + zlib.crc32(head).to_bytes(4, "little")
-        for places, number in ((_WRITTEN, seq), (_SYNCED, self._synced)):
-            for place in places:
-                _NUMBER.pack_into(raw, place, number, number ^ _ONES)
+        for offsets, number in ((_WRITTEN, seq), (_SYNCED, self._synced)):
+            for offset in offsets:
+                _NUMBER.pack_into(raw, offset, number, number ^ _ONES)
         path = control_file(data)
         with files.replacing(path, mode=0o600) as file:
             file.write(raw)
@@ -119,8 +117,8 @@ class ControlWriter:
     def synced(self, seq: int) -> None:
         """All rows up to this one are on the disk; by the thread that syncs."""
         if seq != self._synced:
-            for place in _SYNCED:
-                _NUMBER.pack_into(self._map, place, seq, seq ^ _ONES)
+            for offset in _SYNCED:
+                _NUMBER.pack_into(self._map, offset, seq, seq ^ _ONES)
             os.fdatasync(self._file)
             self._synced = seq
 

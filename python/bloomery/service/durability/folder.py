@@ -9,8 +9,6 @@ from typing import IO
 
 from bloomery import errors
 
-__all__ = ["FORMAT", "lock", "log_folder", "snapshots_folder"]
-
 # Of a data folder (its control file) and of each segment of its log: 1 had neither. Whatever a
 # bloomery of before could not read whole takes a new one, another operation in the log too.
 FORMAT = 2

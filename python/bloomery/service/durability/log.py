@@ -19,16 +19,12 @@ from bloomery import errors, sizing
 from bloomery.service.domain.operations import Record
 from bloomery.service.durability.control import ControlWriter
 from bloomery.service.durability.segment import (
-    TABLE,
     Segment,
     remove_segment,
     row_sum,
     segment_path,
-    segments,
     template,
 )
-
-__all__ = ["TABLE", "Log", "remove_segment", "row_sum", "segment_path", "segments"]
 
 Row: TypeAlias = tuple[float, int, int, bytes]  # the time of its turn, and a record
 Fsync: TypeAlias = Literal["always", "everysec", "never"]

@@ -17,9 +17,7 @@ from typing import TypeAlias
 
 from bloomery import _native, errors
 from bloomery.service.durability.folder import FORMAT
-from bloomery.service.durability.log import TABLE, row_sum, segment_path, segments
-
-__all__ = ["LogReader", "Row", "pages_cut_off"]
+from bloomery.service.durability.segment import TABLE, row_sum, segment_path, segments
 
 Row: TypeAlias = tuple[int, float, int, int, bytes]  # seq, at, filter, op, data
 _Stored: TypeAlias = tuple[int, float, int, int, bytes, int]
@@ -52,12 +50,12 @@ class LogReader:
         self.format = 0
         self.intact = seq
         self.broken: int | None = None
-        found = [n for n in segments(folder) if n >= first and (end is None or n < end)]
+        numbers = [n for n in segments(folder) if n >= first and (end is None or n < end)]
         # A snapshot is made behind the start of its segment: that one must be there.
         least = first if first > 1 else 0
-        after = max([*found, least]) + 1 if end is None else end
-        self.segments = found
-        missing = sorted({*range(first, after)} - {*found})
+        after = max([*numbers, least]) + 1 if end is None else end
+        self.segments = numbers
+        missing = sorted({*range(first, after)} - {*numbers})
         if missing:
             names = ", ".join(segment_path(folder, n).name for n in missing[:5])
             self._note_damage(missing[0], f"{self.folder}: no {names}: what was done then is lost")
@@ -76,11 +74,11 @@ class LogReader:
         for number in self.segments:
             path = segment_path(self.folder, number)
             damaged = 0
-            for seq, at, filter, op, data, found in chain.from_iterable(
+            for seq, at, filter, op, data, checksum in chain.from_iterable(
                 self._read_segment(number, path)
             ):
                 try:
-                    good = row_sum(seq, at, filter, op, data) == found
+                    good = row_sum(seq, at, filter, op, data) == checksum
                 except (TypeError, struct.error):
                     good = False
                 if not good or seq <= self.last:
@@ -168,12 +166,12 @@ class LogReader:
         end = None
         with contextlib.suppress(sqlite3.Error):
             end = connection.execute("SELECT max(seq) FROM log").fetchone()[0] or 0
-        seq = found = before
-        while seq < (found + _REACH if end is None else min(end, before + _MOST_LOOKUPS)):
+        seq = last_seen = before
+        while seq < (last_seen + _REACH if end is None else min(end, before + _MOST_LOOKUPS)):
             seq += 1
             with contextlib.suppress(sqlite3.Error):
                 rows = connection.execute(f"{_SELECT} WHERE seq = ?", (seq,)).fetchall()
-                found = seq if rows else found
+                last_seen = seq if rows else last_seen
                 yield rows
 
 

@@ -14,8 +14,6 @@ from pathlib import Path
 
 from bloomery.storage import files
 
-__all__ = ["QuarantineReport", "damaged_folder", "find", "set_aside"]
-
 _REPORT = "report.json"
 
 
@@ -76,7 +74,7 @@ def _link(source: str | Path, target: str | Path) -> None:
 
 def find(data: str | os.PathLike[str]) -> list[QuarantineReport]:
     """What has been set aside and is still there, the oldest first."""
-    found = []
+    reports = []
     above = damaged_folder(data)
     names = sorted(os.listdir(above)) if above.is_dir() else []
     for folder in (above / name for name in names if not name.startswith(".")):
@@ -84,5 +82,5 @@ def find(data: str | os.PathLike[str]) -> list[QuarantineReport]:
         with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
             report = json.loads((folder / _REPORT).read_bytes())
             lost, problems = bool(report["lost"]), [str(one) for one in report["problems"]]
-        found.append(QuarantineReport(folder, lost, problems))
-    return found
+        reports.append(QuarantineReport(folder, lost, problems))
+    return reports

@@ -19,20 +19,12 @@ from bloomery.service.domain.state import State
 from bloomery.service.durability import quarantine, snapshots
 from bloomery.service.durability.control import ControlFile, ControlWriter, control_file
 from bloomery.service.durability.folder import FORMAT, log_folder, snapshots_folder
-from bloomery.service.durability.log import (
-    SEGMENT_BYTES,
-    Fsync,
-    Log,
-    remove_segment,
-    segment_path,
-    segments,
-)
+from bloomery.service.durability.log import SEGMENT_BYTES, Fsync, Log
 from bloomery.service.durability.log_reader import LogReader, pages_cut_off
 from bloomery.service.durability.replay import replay
+from bloomery.service.durability.segment import remove_segment, segment_path, segments
 from bloomery.service.durability.snapshots import Manifest
 from bloomery.storage import files
-
-__all__ = ["Recovery", "recover"]
 
 _MOST_LISTED = 5  # problems, in a message
 
@@ -95,14 +87,14 @@ def recover(data: str | os.PathLike[str], *, accept_loss: bool = False) -> Recov
             unsure = control is None or control.rebooted
             raise _refusal(path, [*dict.fromkeys([*bad.values(), *lost, *others])], unsure)
 
-    found = _from_snapshot(path, bad, lost) or _from_nothing(path, bad)
-    if found is None:
+    loaded = _from_snapshot(path, bad, lost) or _from_nothing(path, bad)
+    if loaded is None:
         first = min(segments(log_folder(path)), default=None)
         begins = "has no segment" if first is None else f"begins with segment {first}"
         lost.append(f"no snapshot is whole, and {log_folder(path)} {begins}")
         require()
-        found = _from_remains(path, lost)
-    state, generation = found
+        loaded = _from_remains(path, lost)
+    state, generation = loaded
     rows = LogReader(log_folder(path), max(1, generation.number), generation.seq)
     if control is None:
         lost += _cut_off(rows)
@@ -208,8 +200,8 @@ def _next_number(data: Path) -> int:
 def _numbers(folder: Path) -> set[int]:
     """Of segments, also where only what SQLite had beside one is left: it would take that for its
     own, were there another one by this number."""
-    found = (path.name.partition(".")[0] for path in folder.glob("*.sqlite*"))
-    return {int(one) for one in found if one.isdecimal()}
+    names = (path.name.partition(".")[0] for path in folder.glob("*.sqlite*"))
+    return {int(one) for one in names if one.isdecimal()}
 
 
 def _from_snapshot(
@@ -234,8 +226,8 @@ def _from_snapshot(
 
 def _from_nothing(data: Path, bad: dict[int, str]) -> tuple[State, Manifest] | None:
     """No filters, if the log has everything that was ever done."""
-    found = segments(log_folder(data))
-    if (found and found[0] != 1) or (bad and not found):
+    numbers = segments(log_folder(data))
+    if (numbers and numbers[0] != 1) or (bad and not numbers):
         return None
     return State(), Manifest(0, 0, 1, 0.0)
 

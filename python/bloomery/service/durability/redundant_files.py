@@ -23,8 +23,6 @@ from bloomery.service.durability import snapshots
 from bloomery.service.durability.snapshots import Manifest, ManifestEntry
 from bloomery.storage import files
 
-__all__ = ["RedundantFiles", "copy", "link", "read", "verify"]
-
 # Files up to SMALL are read whole for every snapshot; of the larger ones those that were not for
 # the longest time, as long as they are not more than this together (but at least one).
 SMALL = 1 << 20
@@ -60,11 +58,12 @@ def read(file: BinaryIO, saved: ManifestEntry, target: BinaryIO | None, path: Pa
     """Read a filter's file whole, and write it to `target` if there is one. CorruptData, which
     names `path`, unless it is as it was saved."""
     head = b"" if saved.partial else file.read(files.HEADER_BYTES)
-    found, nbytes = 0, len(head)
+    update = zlib.crc32 if saved.partial else _native.checksum
+    checksum, nbytes = 0, len(head)
     if target is not None:
         target.write(head)
     for part in snapshots.read_chunks(file):
-        found = zlib.crc32(part, found) if saved.partial else _native.checksum(part, found)
+        checksum = update(part, checksum)
         nbytes += len(part)
         if target is not None:
             target.write(part)
@@ -73,7 +72,7 @@ def read(file: BinaryIO, saved: ManifestEntry, target: BinaryIO | None, path: Pa
             _native.read_header(head, None)  # it has a checksum of its own
         except errors.CorruptData as problem:
             raise errors.CorruptData(f"{path}: {problem}") from None
-    if nbytes != saved.nbytes or found != saved.checksum:
+    if nbytes != saved.nbytes or checksum != saved.checksum:
         raise errors.CorruptData(f"{path}: damaged: its checksum does not hold")
 
 
@@ -103,14 +102,14 @@ class RedundantFiles:
         def content(one: ManifestEntry) -> tuple[object, ...]:
             return one.file, one.nbytes, one.checksum, one.head, one.partial
 
-        folder, found = snapshots.folder_of(self.data, before.number), {}
+        folder, copies = snapshots.folder_of(self.data, before.number), {}
         known = {content(one) for one in before.entries if one.head is not None}
         for one in self.base.entries:
             if content(one) in known:
                 own, spare = self._own(one), folder / one.file
                 if not (own.exists() and spare.exists() and own.samefile(spare)):
-                    found[one.file] = spare
-        return found
+                    copies[one.file] = spare
+        return copies
 
     def _own(self, saved: ManifestEntry) -> Path:
         return snapshots.folder_of(self.data, self.base.number) / saved.file

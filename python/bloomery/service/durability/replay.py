@@ -9,8 +9,6 @@ from bloomery.service.domain.operations import Op
 from bloomery.service.domain.state import State
 from bloomery.service.durability.log_reader import Row
 
-__all__ = ["replay"]
-
 # Additions to filters that do not go by the time are gathered: rows of one key each then take a
 # batch's time. Bytes of them that wait, of all filters together.
 _GATHER_BYTES = 4 << 20

@@ -22,8 +22,6 @@ from bloomery.service.engine import Engine
 from bloomery.service.group_commit import GroupCommit
 from bloomery.service.policy.alerts import Alerts
 
-__all__ = ["SnapshotSchedule"]
-
 _NICE = 10
 _IDLE_SECONDS = 60.0
 _MOST_LISTED = 5  # files of one snapshot
@@ -120,8 +118,8 @@ class SnapshotSchedule:
             number, seq = await self._cut()  # and a second copy, of that
             code, said, _ = await self._run(snapshots.command(self._data, number))
         elif damage:
-            found = "; ".join(damage)
-            self._alerts.event("snapshot-damaged", f"a snapshot found damage: {found}")
+            text = f"a snapshot found damage: {'; '.join(damage)}"
+            self._alerts.event("snapshot-damaged", text)
         if code != 0:
             raise errors.SnapshotFailed(said)
         self.generation, self._seq = number, seq
@@ -211,12 +209,12 @@ class SnapshotSchedule:
 
 def _problems(progress: bytes) -> list[str]:
     """What the process found damaged, from the lines of JSON that it printed; the first of many."""
-    found = []
+    problems = []
     for line in progress.splitlines():
         with contextlib.suppress(ValueError):  # cut off, by a kill
-            found += [one] if (one := json.loads(line).get("problem")) else []
-    more = [f"and {len(found) - _MOST_LISTED} more"] if len(found) > _MOST_LISTED else []
-    return found[:_MOST_LISTED] + more
+            problems += [one] if (one := json.loads(line).get("problem")) else []
+    more = [f"and {len(problems) - _MOST_LISTED} more"] if len(problems) > _MOST_LISTED else []
+    return problems[:_MOST_LISTED] + more
 
 
 def _give_way(pid: int, idle: bool) -> None:

@@ -12,8 +12,6 @@ from pathlib import Path
 from bloomery.service.durability.folder import FORMAT
 from bloomery.storage import files
 
-__all__ = ["TABLE", "Segment", "remove_segment", "row_sum", "segment_path", "segments", "template"]
-
 TABLE = (
     "CREATE TABLE log(seq INTEGER PRIMARY KEY, at REAL, filter INTEGER, op INTEGER, data BLOB, "
     "sum INTEGER)"
@@ -36,8 +34,8 @@ def segment_path(folder: str | os.PathLike[str], number: int) -> Path:
 
 def segments(folder: str | os.PathLike[str]) -> list[int]:
     """Return the numbers of the segments there are, in order."""
-    found = Path(folder).glob("*.sqlite")
-    return sorted(int(path.stem) for path in found if path.stem.isdecimal())
+    paths = Path(folder).glob("*.sqlite")
+    return sorted(int(path.stem) for path in paths if path.stem.isdecimal())
 
 
 def template(folder: Path) -> bytes:

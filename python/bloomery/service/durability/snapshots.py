@@ -22,10 +22,8 @@ from bloomery.filters.files import open as open_filter
 from bloomery.service.domain.operations import name_of, text_of
 from bloomery.service.domain.state import Entry, State
 from bloomery.service.durability.folder import log_folder, snapshots_folder
-from bloomery.service.durability.log import remove_segment, segment_path, segments
+from bloomery.service.durability.segment import remove_segment, segment_path, segments
 from bloomery.storage import files
-
-__all__ = ["Manifest", "ManifestEntry", "command", "generations", "prune", "publish", "write"]
 
 MANIFEST = "manifest.json"
 _FORMAT = 1
@@ -100,20 +98,20 @@ class Manifest:
         """Read a manifest; CorruptData if it is not as it was written."""
         path = folder_of(data, number) / MANIFEST
         try:
-            found = cls.parse(path.read_bytes(), path)
+            manifest = cls.parse(path.read_bytes(), path)
         except FileNotFoundError:
             raise errors.CorruptData(f"{path}: missing") from None
-        if found.number != number:
-            raise errors.CorruptData(f"{path}: that of snapshot {found.number}")
-        return found
+        if manifest.number != number:
+            raise errors.CorruptData(f"{path}: that of snapshot {manifest.number}")
+        return manifest
 
     @classmethod
     def parse(cls, raw: bytes, path: Path) -> Manifest:
         """Read the bytes of a manifest, which are from `path`; CorruptData as `read`."""
         try:
-            found = json.loads(raw)
-            body = found["manifest"]
-            if found["checksum"] != manifest_sum(body):
+            content = json.loads(raw)
+            body = content["manifest"]
+            if content["checksum"] != manifest_sum(body):
                 raise errors.CorruptData(f"{path}: damaged: its checksum does not hold")
             if body["format"] != _FORMAT:
                 raise errors.UnsupportedVersion(
@@ -172,13 +170,13 @@ def check_file(path: Path, saved: ManifestEntry) -> None:
         raise errors.CorruptData(f"{path}: {nbytes} bytes, expected {saved.nbytes}")
     with path.open("rb") as file:
         if saved.partial:
-            found = 0
+            checksum = 0
             for part in read_chunks(file):
-                found = zlib.crc32(part, found)
+                checksum = zlib.crc32(part, checksum)
         else:
             head = file.read(files.HEADER_BYTES)
-            found = int.from_bytes(head[-8:], "little")
-    if found != saved.checksum or (saved.head is not None and head_sum(path) != saved.head):
+            checksum = int.from_bytes(head[-8:], "little")
+    if checksum != saved.checksum or (saved.head is not None and head_sum(path) != saved.head):
         raise errors.CorruptData(f"{path}: damaged, or the file of another snapshot")
 
 
@@ -195,8 +193,8 @@ def folder_of(data: str | os.PathLike[str], number: int) -> Path:
 
 def generations(data: str | os.PathLike[str]) -> list[int]:
     """Return the numbers of the generations there are, in order."""
-    found = snapshots_folder(data).glob("*")
-    return sorted(int(path.name) for path in found if path.name.isdecimal())
+    folders = snapshots_folder(data).glob("*")
+    return sorted(int(path.name) for path in folders if path.name.isdecimal())
 
 
 def manifest_sum(body: dict[str, Any]) -> int:
@@ -248,8 +246,8 @@ def write(data: str | os.PathLike[str], state: State, number: int, seq: int) -> 
     """Write a state as a generation, from memory, for a server in which nothing changes meanwhile:
     neither by writes nor by the time."""
     with temporary(data, number) as folder:
-        found = [save(entry, folder) for entry in state.filters.values()]
-        Manifest(number, seq, state.next_id, state.now, found).write(folder)
+        entries = [save(entry, folder) for entry in state.filters.values()]
+        Manifest(number, seq, state.next_id, state.now, entries).write(folder)
         publish(data, folder, number)
 
 
@@ -283,11 +281,11 @@ def prune(data: str | os.PathLike[str], damaged: Set[int] = frozenset()) -> None
 
     As long as there is one generation only, the other is the empty state before segment 1.
     """
-    found = generations(data)
-    good = [number for number in found if number not in damaged]
+    numbers = generations(data)
+    good = [number for number in numbers if number not in damaged]
     if len(good) < _KEPT:
         return
-    for number in found:
+    for number in numbers:
         if number < good[-_KEPT] or number in damaged:
             shutil.rmtree(folder_of(data, number))
     log = log_folder(data)

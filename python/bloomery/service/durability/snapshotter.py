@@ -32,8 +32,6 @@ from bloomery.service.durability.replay import replay
 from bloomery.service.durability.snapshots import Manifest, ManifestEntry
 from bloomery.storage import files
 
-__all__ = ["main", "take"]
-
 _PATIENCE = 30.0  # seconds
 _PACE_BYTES = 64 << 20
 MAP_FROM = 1 << 20  # bytes: smaller filters are changed in memory and written once
@@ -160,16 +158,16 @@ def _take(data: Path, number: int, base: int) -> int:
             raise errors.CorruptData("; ".join(problems[:5]))
         if state.redundant is not None:
             state.redundant.choose(state.untouched.values())
-        found = []
+        entries = []
         for entry in state.filters.values():
-            found.append(state.save(entry))
-            _keep_on(saved=len(found))
-        kept = {saved.file for saved in found}
+            entries.append(state.save(entry))
+            _keep_on(saved=len(entries))
+        kept = {saved.file for saved in entries}
         for left in folder.iterdir():
             if left.name not in kept:
                 left.unlink()  # of a filter that was dropped
         verified = {} if state.redundant is None else state.redundant.verified
-        made = Manifest(number, rows.last, state.next_id, state.now, found, verified)
+        made = Manifest(number, rows.last, state.next_id, state.now, entries, verified)
         made.write(folder)
         snapshots.publish(data, folder, number)
     return rows.rows

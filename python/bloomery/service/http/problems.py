@@ -27,6 +27,7 @@ STATUSES = {
     "unknown-filter": 404,
     "filter-exists": 409,
     "filter-full": 409,
+    "too-many-copies": 409,
     "incompatible-filters": 409,
     "read-only-filter": 409,
     "request-too-large": 413,

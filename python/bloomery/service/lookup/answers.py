@@ -22,8 +22,6 @@ from typing import Any
 
 from bloomery.guard.answer import Answer
 
-__all__ = ["for_json", "for_resp"]
-
 
 def for_json(answer: Answer) -> dict[str, Any]:
     """As HTTP tells it."""

@@ -8,8 +8,6 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 from uuid import UUID
 
-__all__ = ["KEY_TYPES", "TypedSource", "forms"]
-
 _NUMBER = re.compile(r"0|-?[1-9][0-9]{0,30}")
 
 
@@ -61,13 +59,13 @@ def forms(key: Any) -> list[Any]:
     digits; a UUID as such, or as text. Those who write it otherwise ask for another key."""
     if isinstance(key, (int, UUID)):
         return [key, str(key)]
-    found = [key]
+    variants = [key]
     if isinstance(key, str):
         if _NUMBER.fullmatch(key):
-            found.append(int(key))
+            variants.append(int(key))
         elif len(key) == 36 and (made := _as_uuid(key)) is not None and str(made) == key:
-            found.append(made)
-    return found
+            variants.append(made)
+    return variants
 
 
 class TypedSource:
@@ -85,5 +83,5 @@ class TypedSource:
             wanted = self._of(key)
             if wanted is not None:
                 given.setdefault(wanted, []).append(key)
-        found = self.source.get_many(list(given)) if given else {}
-        return {key: value for wanted, value in found.items() for key in given[wanted]}
+        values = self.source.get_many(list(given)) if given else {}
+        return {key: value for wanted, value in values.items() for key in given[wanted]}

@@ -29,8 +29,6 @@ from bloomery.service.engine import Engine
 from bloomery.service.lookup.source import LookupSource, open_source
 from bloomery.service.observe.logs import Say
 
-__all__ = ["MOST_KEYS", "Lookups"]
-
 MOST_KEYS = 10_000  # of one look-up
 # Filters whose look-ups are counted, each with 0.2 MB for the keys of its last hour. Past that the
 # one that was not asked for longest begins anew.
@@ -85,7 +83,7 @@ class Lookups:
         """Measure each second how many look-ups wait for the sources."""
         while True:
             for source in self.sources.values():
-                await source.look()
+                await source.measure_queue()
             await asyncio.sleep(1)
 
     async def stop(self) -> None:
@@ -237,10 +235,10 @@ class _ShelfFilter:
 
     def contains_many(self, keys: Sequence[Any]) -> bytes:
         """A byte for each key: 0 it was definitely not added, 1 maybe."""
-        found = self._lookups.engine.shelf.contains(self._entry.name, keys)
-        if 1 in found:
+        answers = self._lookups.engine.shelf.contains(self._entry.name, keys)
+        if 1 in answers:
             self._lookups.admit()
-        return found
+        return answers
 
 
 def _short_name(entry: Entry) -> str:

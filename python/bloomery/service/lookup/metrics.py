@@ -12,8 +12,6 @@ from bloomery.service.domain.state import Entry
 from bloomery.service.lookup.lookups import Lookups
 from bloomery.service.lookup.source import LookupSource
 
-__all__ = ["LookupFigures"]
-
 _Family = type[CounterMetricFamily] | type[GaugeMetricFamily]
 # Of each source, as `bloomery_source_NAME`.
 _OF_SOURCES: tuple[tuple[str, _Family, str, Callable[[LookupSource], float]], ...] = (

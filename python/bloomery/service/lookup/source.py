@@ -18,8 +18,6 @@ from bloomery.guard.sources.resilient import ResilientSource
 from bloomery.service.config.sources import SourceSettings
 from bloomery.service.lookup.keytypes import TypedSource
 
-__all__ = ["LookupSource", "open_source"]
-
 _SHARE = 0.9  # of the guard's time for the database: it says what was slow, the guard only that
 
 
@@ -70,7 +68,7 @@ class LookupSource:
             )
             self._drainer = await drainer.__aenter__()
 
-    async def look(self) -> None:
+    async def measure_queue(self) -> None:
         """See how long the queue is."""
         if self.queue is not None:
             with contextlib.suppress(errors.QueueUnavailable):

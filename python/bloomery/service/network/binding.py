@@ -9,19 +9,17 @@ from collections.abc import Callable
 from bloomery import errors
 from bloomery.service.config.settings import Settings
 
-__all__ = ["addresses", "check", "is_loopback", "require"]
-
 
 def addresses(host: str) -> list[str]:
     """Return the addresses of a host, as they are bound; InvalidParameter if it has none."""
     try:
-        found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        resolved = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     except (OSError, UnicodeError):
         raise errors.InvalidParameter(
             f"host is {host!r}, must be a name or an address of this machine: 127.0.0.1, ::1, "
             "0.0.0.0 for all of them"
         ) from None
-    return list(dict.fromkeys(str(one[4][0]) for one in found))
+    return list(dict.fromkeys(str(one[4][0]) for one in resolved))
 
 
 def is_loopback(address: str) -> bool:

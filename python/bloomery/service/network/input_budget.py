@@ -12,8 +12,6 @@ from types import TracebackType
 from bloomery import errors
 from bloomery.service.config.settings import Settings
 
-__all__ = ["RESERVED", "Charge", "InputBudget", "patience"]
-
 RESERVED = 64 << 10  # bytes of each connection that do not count
 _RATE = 64 << 10  # bytes a second, in which a large request comes at least
 

@@ -19,8 +19,6 @@ from typing import Any
 
 from bloomery.service.config.settings import Settings
 
-__all__ = ["Listener", "allow_files", "listen"]
-
 _BACKLOG = 4096
 _MOST_HANDSHAKES = 1000
 _PAUSE_SECONDS = 0.1  # where the system has no more files
@@ -42,16 +40,16 @@ async def listen(
 ) -> Listener:
     """Take connections at these addresses, each a protocol that `factory` makes. With port 0 a free
     one is taken, the same for all."""
-    found = Listener(factory, context, handshake_seconds)
+    listener = Listener(factory, context, handshake_seconds)
     try:
         for address in addresses:
-            found.sockets.append(_bound(address, port))
-            port = found.port
-        await found.start()
+            listener.sockets.append(_bound(address, port))
+            port = listener.port
+        await listener.start()
     except BaseException:
-        found.close()
+        listener.close()
         raise
-    return found
+    return listener
 
 
 class Listener:
@@ -145,13 +143,13 @@ class Listener:
 def _bound(address: str, port: int) -> socket.socket:
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
     try:
-        found = socket.create_server((address, port), family=family, backlog=_BACKLOG)
+        bound = socket.create_server((address, port), family=family, backlog=_BACKLOG)
     except OSError as problem:
         why = os.strerror(problem.errno) if problem.errno else str(problem)
         where = f"[{address}]" if family == socket.AF_INET6 else address
         raise OSError(problem.errno, f"cannot serve at {where}:{port}: {why}") from None
-    found.setblocking(False)
-    return found
+    bound.setblocking(False)
+    return bound
 
 
 def allow_files(settings: Settings) -> int:

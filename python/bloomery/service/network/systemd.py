@@ -6,8 +6,6 @@ import contextlib
 import os
 import socket
 
-__all__ = ["notify", "watched"]
-
 
 def notify(*states: str) -> None:
     """Send `READY=1` and the like; nothing where nobody listens."""

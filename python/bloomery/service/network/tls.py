@@ -17,8 +17,6 @@ from typing import Any, NamedTuple
 
 from bloomery import errors
 
-__all__ = ["Certificate", "Tls", "load"]
-
 _LOOK_SECONDS = 5.0  # between looks at the files
 WARN_SECONDS = 14 * 86_400.0  # before it runs out
 _TELL_SECONDS = 86_400.0  # between two warnings
@@ -116,11 +114,11 @@ class Tls:
 
     def reload_if_changed(self, *, always: bool = False) -> None:
         """Take the files again if they have changed; if they are no good, keep what is there."""
-        found = self._signature()
-        if found == self._seen and not always:
+        signature = self._signature()
+        if signature == self._seen and not always:
             self.warn()
             return
-        self._seen = found
+        self._seen = signature
         try:
             new = load(self.cert, self.key)
             if trouble := new.trouble(time.time()):
@@ -147,14 +145,14 @@ class Tls:
         )
 
     def _signature(self) -> list[tuple[int, int, int]]:
-        found = []
+        stamps = []
         for path in (self.cert, self.key):
             try:
                 one = os.stat(path)
-                found.append((one.st_mtime_ns, one.st_ino, one.st_size))
+                stamps.append((one.st_mtime_ns, one.st_ino, one.st_size))
             except OSError:
-                found.append((0, 0, 0))
-        return found
+                stamps.append((0, 0, 0))
+        return stamps
 
 
 def _check_readable(name: str, path: str) -> None:

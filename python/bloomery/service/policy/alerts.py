@@ -14,8 +14,6 @@ from bloomery.service.domain.state import Entry
 from bloomery.service.events import Event
 from bloomery.service.observe.logs import Say
 
-__all__ = ["KINDS", "Alert", "Alerts"]
-
 # Every kind of alert: how bad it is, and what it means.
 KINDS = {
     "nearly-full": ("warning", "a filter holds `warn_at` of its capacity"),

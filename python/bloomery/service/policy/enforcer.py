@@ -26,8 +26,6 @@ from bloomery.service.policy.policy import (
 )
 from bloomery.service.sampling.sample import Sample
 
-__all__ = ["PolicyEnforcer"]
-
 # An alert about a number of keys is over when there are so much fewer.
 _FEWER = 0.95
 # One about a forecast, when it is so much longer.

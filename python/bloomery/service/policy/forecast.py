@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import math
 
-__all__ = ["Forecast", "in_words"]
-
 # Seconds over which the pace is averaged. The faster of both counts: a spike is seen within a
 # minute, and keys that come in bursts are not forgotten between them.
 _SHORT, _LONG = 60.0, 600.0

@@ -23,19 +23,6 @@ from bloomery.filters.internals import facts as filter_facts
 from bloomery.filters.rotating import MAX_WINDOW, parse_window
 from bloomery.service.domain.state import Entry
 
-__all__ = [
-    "FIELDS",
-    "FilterPolicy",
-    "adjusted",
-    "capacity_of",
-    "chosen",
-    "generation_of",
-    "limit_and_mark",
-    "part_of",
-    "policy_of",
-    "refusal",
-]
-
 FIELDS = ("on_full", "full_at", "warn_at", "warn_within", "grace")
 ON_FULL = ("grow", "rotate", "reject", "alert")
 # The kind that is made where none is named.

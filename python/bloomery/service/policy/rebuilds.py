@@ -35,8 +35,6 @@ from bloomery.service.lookup.keytypes import forms
 from bloomery.service.observe.logs import Say
 from bloomery.service.policy.policy import capacity_of, policy_of
 
-__all__ = ["Rebuild", "RebuildTask", "Rebuilds"]
-
 _T = TypeVar("_T")
 KINDS = ("bloom", "scalable", "counting", "deletable", "cuckoo")
 SETTLE = 5.0  # seconds

@@ -14,8 +14,6 @@ from bloomery.service.lookup.lookups import Lookups
 from bloomery.service.policy.alerts import Alerts
 from bloomery.service.registry.publisher import Publisher
 
-__all__ = ["ServerAlerts", "log_unavailable"]
-
 _REGISTRY_SECONDS = 60.0  # a change that has been waiting for longer: the tables are late
 
 

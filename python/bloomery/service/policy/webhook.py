@@ -33,8 +33,6 @@ from bloomery.service.observe.logs import Say
 if TYPE_CHECKING:
     import httpx
 
-__all__ = ["Webhook", "signature"]
-
 MOST_WAITING = 1000  # deliveries
 SECONDS_EACH = 5.0  # for one try, from looking up the name to the answer's status
 SECONDS_ALL = 3600.0  # for all tries of one delivery

@@ -8,8 +8,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from bloomery.service.domain.operations import Op
-from bloomery.service.durability.log import Log, remove_segment, segment_path, segments
+from bloomery.service.durability.log import Log
 from bloomery.service.durability.log_reader import LogReader
+from bloomery.service.durability.segment import remove_segment, segment_path, segments
 
 __all__ = ["Outbox"]
 

@@ -156,4 +156,5 @@ def refusal(family: str, refused: tuple[str, str]) -> Failure:
     if code == "not-enough-memory":
         bf = "ERR problem inserting into filter"
         return Failure(bf if family == "bf" else "ERR Insufficient memory")
-    return Failure(message if family == "cf" and code == "filter-full" else f"ERR {message}")
+    full = code in ("filter-full", "too-many-copies")
+    return Failure(message if family == "cf" and full else f"ERR {message}")

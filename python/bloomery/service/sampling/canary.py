@@ -10,8 +10,6 @@ from __future__ import annotations
 import math
 from itertools import pairwise
 
-__all__ = ["PROBES", "Window"]
-
 PROBES = 256  # of one sample: 4 to 10 microseconds
 _MOST_PROBES = 1 << 16
 # So many hits measure a rate within a tenth; with more, the window would only be slower to see a

@@ -20,8 +20,6 @@ from bloomery.service.sampling.canary import Window
 from bloomery.service.sampling.sample import HOUR, MINUTE, Sample
 from bloomery.sizing.intervals import wilson_interval
 
-__all__ = ["Figures", "FilterHistory"]
-
 # As the shelf tells them: items, adds, checks, maybes, fill ratio, estimated error rate, estimated
 # count, bytes, and how many of the probes were a maybe (None: the kind cannot be probed).
 Figures = tuple[int, int, int, int, float, float, float, int, "int | None"]
@@ -53,7 +51,7 @@ class FilterHistory:
     def take(
         self,
         entry: Entry,
-        found: Figures,
+        figures: Figures,
         probes: int,
         at: float,
         steady: float,
@@ -64,7 +62,7 @@ class FilterHistory:
         What look-ups saw, of enough keys, tells more than the canary: these are the keys that
         clients really ask for.
         """
-        items, adds, checks, maybes, fill, estimate, count, nbytes, hits = found
+        items, adds, checks, maybes, fill, estimate, count, nbytes, hits = figures
         seconds = steady - self._taken if self.last is not None else 0.0
         before, self._before = self._before, (items, adds, checks, maybes)
         self._taken = steady

@@ -5,8 +5,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-__all__ = ["Retention"]
-
 _JUMP = 60.0  # seconds by which two clocks may differ
 
 

@@ -11,8 +11,6 @@ from typing import Any
 
 from bloomery.service.registry.tables import moment, whole
 
-__all__ = ["RAW", "SPANS", "Sample"]
-
 RAW = 0  # the span of a sample that stands for itself
 MINUTE, HOUR = 60, 3600
 SPANS = (RAW, MINUTE, HOUR)

@@ -29,8 +29,6 @@ from bloomery.service.sampling.history import FilterHistory
 from bloomery.service.sampling.retention import Retention
 from bloomery.service.sampling.sample import HOUR, MINUTE, RAW, SPANS, Sample
 
-__all__ = ["Sampler"]
-
 _SLICE = 0.003  # seconds; to begin with one costs as much as five filters
 _SHARE = 0.01  # of a core, at most
 # Rows of one filter lie together on disk: a batch of several rounds writes fewer pages.
@@ -123,15 +121,15 @@ class Sampler:
 
     def take(self, entry: Entry) -> Sample | None:
         """Sample a filter now; None if it is not yet whole, or gone."""
-        found = self._engine.shelf.sample(entry.name, PROBES, self._random.getrandbits(64))
-        if found is None or entry.filter is None:
+        figures = self._engine.shelf.sample(entry.name, PROBES, self._random.getrandbits(64))
+        if figures is None or entry.filter is None:
             return None
         history = self._histories.get(entry.id)
         if history is None:
             history = self._histories[entry.id] = FilterHistory()
         steady, now = time.monotonic(), self._engine.state.now
         looked_up = self._lookups.observed(entry)
-        sample = history.take(entry, found, PROBES, now, steady, looked_up)
+        sample = history.take(entry, figures, PROBES, now, steady, looked_up)
         self._rows += history.rows(sample, steady)
         self.on_sample(entry, sample)
         return sample

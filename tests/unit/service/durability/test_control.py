@@ -17,8 +17,8 @@ from bloomery.service.domain.operations import Op
 from bloomery.service.durability import control, quarantine, segment, snapshots
 from bloomery.service.durability.control import ControlFile, control_file
 from bloomery.service.durability.folder import FORMAT, log_folder
-from bloomery.service.durability.log import segment_path, segments
 from bloomery.service.durability.recovery import recover
+from bloomery.service.durability.segment import segment_path, segments
 from unit.service.durability.damaging import (
     Damage,
     change,

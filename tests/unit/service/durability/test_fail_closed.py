@@ -12,8 +12,8 @@ from bloomery.service.domain import operations
 from bloomery.service.domain.operations import Op
 from bloomery.service.durability import snapshots
 from bloomery.service.durability.folder import log_folder
-from bloomery.service.durability.log import segment_path, segments
 from bloomery.service.durability.recovery import recover
+from bloomery.service.durability.segment import segment_path, segments
 from unit.service.durability.damaging import DAMAGES, Damage, altered, change, filled, last, refused
 from unit.service.durability.serving import Server, assert_same, hashes
 

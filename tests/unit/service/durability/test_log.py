@@ -18,8 +18,9 @@ from typing import Any
 import pytest
 
 from bloomery import errors
-from bloomery.service.durability.log import Log, segment_path, segments
+from bloomery.service.durability.log import Log
 from bloomery.service.durability.log_reader import LogReader, Row
+from bloomery.service.durability.segment import segment_path, segments
 
 RECORDS = [(number % 3, 1, bytes([number % 256]) * 8 * (number % 50)) for number in range(300)]
 

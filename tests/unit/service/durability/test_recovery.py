@@ -14,8 +14,8 @@ from bloomery.service.domain import operations
 from bloomery.service.domain.operations import Op
 from bloomery.service.durability import snapshots
 from bloomery.service.durability.folder import lock, log_folder
-from bloomery.service.durability.log import segment_path, segments
 from bloomery.service.durability.recovery import recover
+from bloomery.service.durability.segment import segment_path, segments
 from unit.service.durability.serving import (
     LARGE,
     REMOVING,

@@ -16,8 +16,8 @@ from bloomery import errors
 from bloomery.service.domain.operations import Op
 from bloomery.service.durability import snapshots, snapshotter
 from bloomery.service.durability.folder import log_folder, snapshots_folder
-from bloomery.service.durability.log import segments
 from bloomery.service.durability.recovery import recover
+from bloomery.service.durability.segment import segments
 from conftest import effort
 from unit.service.durability.serving import LARGE, Server, assert_same, hashes
 

@@ -25,8 +25,6 @@ from bloomery.errors import (
 if TYPE_CHECKING:
     import sqlalchemy as sa
 
-__all__ = ["SqlDatabase"]
-
 _AT = "an @ in a password is written %40"
 _FORM = "must be postgresql://user:password@host/database or sqlite:///path, say"
 

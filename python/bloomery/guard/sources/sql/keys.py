@@ -20,8 +20,6 @@ from uuid import UUID
 from bloomery import _native
 from bloomery.errors import InvalidSource, UnsupportedKey
 
-__all__ = ["Asked", "KeyColumn", "key_of", "postgresql_column"]
-
 # PostgreSQL's types that can be a key: kind, and the array that keys are sent as.
 _TYPES = {
     17: ("bytes", "bytea"),
@@ -131,10 +129,10 @@ class Asked:
 
     @cached_property
     def _keys(self) -> dict[bytes, list[Any]]:
-        found: dict[bytes, list[Any]] = {}
+        by_canonical: dict[bytes, list[Any]] = {}
         for key in self._given:
-            found.setdefault(_native.canonical(key), []).append(key)
-        return found
+            by_canonical.setdefault(_native.canonical(key), []).append(key)
+        return by_canonical
 
     def about(self, held: Any) -> Sequence[Any]:
         """The keys, as they were given, that a row's key is; none if only its column takes it for

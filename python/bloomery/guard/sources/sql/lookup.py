@@ -17,8 +17,6 @@ from bloomery.guard.sources.sql.keys import Asked, KeyColumn, postgresql_column
 if TYPE_CHECKING:
     import sqlalchemy as sa
 
-__all__ = ["SqlLookup"]
-
 _IN = re.compile(r"\bIN\s*(?:\(\s*:keys\s*\)|:keys\b)", re.I)
 _KEYS = re.compile(r"(?<![:\w\\]):keys\b")
 # Keys a statement. PostgreSQL takes them as one array; others have a limit of parameters.
@@ -52,7 +50,7 @@ class SqlLookup:
         asked = Asked(keys, source)
         words = self.column(connection).all_words(keys, source)
         statement = self.statement(self._query)
-        found: dict[Any, Any] = {}
+        values: dict[Any, Any] = {}
         for start in range(0, len(words), self._most):
             rows = connection.execute(statement, {"keys": words[start : start + self._most]})
             value_of = self._reader(list(rows.keys())[1:])
@@ -65,13 +63,13 @@ class SqlLookup:
                     )
                 value = value_of(row)
                 for key in about:
-                    if key in found and found[key] != value:
+                    if key in values and values[key] != value:
                         raise InvalidSource(
                             f"{source} has several rows of one key, with different values: a key "
                             "has one"
                         )
-                    found[key] = value
-        return found
+                    values[key] = value
+        return values
 
     def _reader(self, names: list[str]) -> Callable[[Sequence[Any]], Any]:
         """What makes a value of a row, by the names of its columns but the key's."""

@@ -15,8 +15,6 @@ from bloomery.guard.sources.sql.writes import SqlWrites
 if TYPE_CHECKING:
     import sqlalchemy as sa
 
-__all__ = ["SqlSource"]
-
 
 class SqlSource:
     """A table, or a query, of any database that SQLAlchemy can reach; PostgreSQL and SQLite are the

@@ -16,8 +16,6 @@ from bloomery.guard.sources.sql.lookup import SqlLookup
 if TYPE_CHECKING:
     import sqlalchemy as sa
 
-__all__ = ["SqlWrites"]
-
 # Others may delete and insert the same row between two statements of ours.
 _ROUNDS = 3
 _JSON: dict[int | None, str] = {114: "Json", 3802: "Jsonb"}  # PostgreSQL's types, psycopg's names
@@ -39,13 +37,16 @@ class SqlWrites:
         that is no dict, or none."""
         self._lookup, self._database = lookup, lookup.database
         self._names = names
-        marks = [f":v{number}" for number in range(len(columns))]
-        sets = ", ".join(f"{column} = {mark}" for column, mark in zip(columns, marks, strict=True))
+        placeholders = [f":v{number}" for number in range(len(columns))]
+        sets = ", ".join(
+            f"{column} = {placeholder}"
+            for column, placeholder in zip(columns, placeholders, strict=True)
+        )
         where = f"WHERE {key} IN :keys"
         self._find = SqlLookup(self._database, f"SELECT {key} FROM {table} {where}")
         self._update = f"UPDATE {table} SET {sets} {where}" if columns else None
         self._delete = f"DELETE FROM {table} {where}"
-        self._insert = _insert(table, [key, *columns], [":key", *marks])
+        self._insert = _insert(table, [key, *columns], [":key", *placeholders])
         self._once = None if once is None else _Once(self._database, once)
 
     def add(self, key: Any, value: Any, idempotency_key: str) -> bool | None:
@@ -139,7 +140,7 @@ class _Once:
         if self._made:
             return
         try:
-            self._look()
+            self._probe()
         except InvalidSource:
             zone = " WITH TIME ZONE" if self._database.kind == "postgresql" else ""
             try:
@@ -149,12 +150,12 @@ class _Once:
                 )
             except InvalidSource as problem:
                 try:  # another may have been faster
-                    self._look()
+                    self._probe()
                 except InvalidSource:
                     raise problem from None
         self._made = True
 
-    def _look(self) -> None:
+    def _probe(self) -> None:
         self._run(f"SELECT idempotency_key FROM {self._table} WHERE 1 = 0")
 
     def _run(self, text: str) -> None:
@@ -168,8 +169,8 @@ class _Once:
         return _inserted(connection, self._insert, {"key": idempotency_key})
 
 
-def _insert(table: str, columns: Sequence[str], marks: Sequence[str]) -> str:
-    return f"INSERT INTO {table} ({', '.join(columns)}) VALUES ({', '.join(marks)})"
+def _insert(table: str, columns: Sequence[str], placeholders: Sequence[str]) -> str:
+    return f"INSERT INTO {table} ({', '.join(columns)}) VALUES ({', '.join(placeholders)})"
 
 
 def _inserted(connection: sa.Connection, insert: str, values: Mapping[str, Any]) -> bool:

@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     from bloomery.integrations.redis.naming import Keys
     from bloomery.types import Batch, Key, Mask
 
-__all__ = ["BfCopy", "copy_bf", "push_bf"]
-
 _HOUR = 3600 * 1000
 _PART = 16 << 20
 

@@ -29,8 +29,6 @@ from bloomery.integrations.redis.wire.flow import Ask, Flow, command, commands, 
 if TYPE_CHECKING:
     from bloomery.integrations.redis.naming import Keys
 
-__all__ = ["create_bf", "describe_bf", "planned_bf"]
-
 _MOST_SHARDS = 16_384
 _KINDS = ("bloom", "scalable")  # of `bloomery serve`, whose keys stay
 

@@ -17,9 +17,7 @@ from bloomery.errors import BloomeryError, UnsupportedBatch
 if TYPE_CHECKING:
     from bloomery.types import Batch, Key
 
-__all__ = ["MARK", "encoded", "rows"]
-
-MARK = b"\xff\x00"
+ESCAPE = b"\xff\x00"
 _TEXT = b"\x00"  # what the canonical bytes of text and bytes begin with
 # What columns are turned into a list by: Arrow's, Polars' and pandas', NumPy's.
 _LISTS = ("to_pylist", "to_list", "tolist")
@@ -31,11 +29,11 @@ def encoded(key: Key) -> bytes:
     """Return the bytes that stand for a key."""
     if type(key) is str:
         return key.encode()  # which `rows` has tried
-    if type(key) is bytes and not key.startswith(MARK):
+    if type(key) is bytes and not key.startswith(ESCAPE):
         return key
     own = _native.canonical(key)
-    if not own.startswith(_TEXT) or own.startswith(MARK, 1):
-        return MARK + own
+    if not own.startswith(_TEXT) or own.startswith(ESCAPE, 1):
+        return ESCAPE + own
     return own[1:]
 
 

@@ -36,8 +36,6 @@ if TYPE_CHECKING:
     from bloomery.integrations.redis.naming import Keys
     from bloomery.types import Batch, Mask
 
-__all__ = ["EXPANSION", "BfFilter", "beside", "reserve", "share"]
-
 # A filter that is not to grow (NONSCALING) refuses keys once it is full; the local one takes them
 # and errs more often. One that grows twofold takes them, keeps its error rate, and has few layers.
 EXPANSION = 2
@@ -124,10 +122,10 @@ class BfFilter(Store):
         shards = len(self.names)
         if shards == 1:
             return [(0, range(count))]
-        found: dict[int, list[int]] = {}
+        by_shard: dict[int, list[int]] = {}
         for row, number in enumerate(struct.unpack(f"<{count}Q", hashes)):
-            found.setdefault(number % shards, []).append(row)
-        return sorted(found.items())
+            by_shard.setdefault(number % shards, []).append(row)
+        return sorted(by_shard.items())
 
     def _whole(self, reply: Any) -> None:
         """Raise UnknownFilter unless this is the filter that was made."""

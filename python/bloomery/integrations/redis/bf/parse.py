@@ -7,8 +7,6 @@ from typing import Any
 from bloomery.errors import BloomeryError, CorruptData, FilterExists, FilterFull, UnknownFilter
 from bloomery.integrations.redis.wire.failures import refused
 
-__all__ = ["answers", "capacity", "failure", "info", "says", "unknown"]
-
 
 def says(reply: Any, words: str) -> bool:
     """Whether a reply is an error with these words."""

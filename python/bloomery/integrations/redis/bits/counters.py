@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from bloomery.integrations.redis.naming import Keys
     from bloomery.types import Batch, Hasher, Key, Mask
 
-__all__ = ["ABSENT", "KEPT", "REMOVED", "Counters", "counters_of", "planned_counters"]
-
 ABSENT, REMOVED, KEPT, _GONE = range(4)  # kept: each of its counters is full, and stays so
 _SOME = 1_000  # keys a round trip: a script takes Redis three times as long as a command
 
@@ -38,9 +36,9 @@ for i = 2, #ARGV do
   get[#get + 1] = kind
   get[#get + 1] = ARGV[i]
 end
-local found = redis.call('BITFIELD', KEYS[1], unpack(get))
+local counts = redis.call('BITFIELD', KEYS[1], unpack(get))
 local down = {}
-for i, value in ipairs(found) do
+for i, value in ipairs(counts) do
   if value == 0 then return 0 end
   if value < full then
     down[#down + 1] = 'INCRBY'

@@ -43,8 +43,6 @@ if TYPE_CHECKING:
     from bloomery.integrations.redis.naming import Keys
     from bloomery.types import Batch, Hasher, Layout, Mask
 
-__all__ = ["Generations", "create_rotating", "open_rotating", "planned_rotating"]
-
 _SOME = 10_000  # keys a round trip, over all generations
 _TRIES = 20
 

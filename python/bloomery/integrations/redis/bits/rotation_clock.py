@@ -12,8 +12,6 @@ from typing import Any, NamedTuple
 
 from bloomery.errors import CorruptData
 
-__all__ = ["SLACK", "KnownGenerations", "RotationSchedule"]
-
 SLACK = 1.0  # seconds that a string outlives its generation: nobody asks for it by then
 _LONGEST = 10_000  # generations that anybody could have made and not forgotten
 

@@ -5,17 +5,6 @@ None of them is on the way of a batch: a loop there took three times as long as 
 
 from __future__ import annotations
 
-__all__ = [
-    "CLEAR",
-    "CLEAR_GENERATIONS",
-    "LOST_GENERATION",
-    "MAKE",
-    "MAKE_GENERATION",
-    "MARGIN",
-    "SETTLE",
-    "STRAY",
-]
-
 # Strings live so many milliseconds longer than the configuration: one that has no more left is
 # what remains of a filter that has expired.
 MARGIN = 1000

@@ -27,8 +27,6 @@ from bloomery.integrations.redis.wire.flow import (
 if TYPE_CHECKING:
     from bloomery.types import Batch, Key, Mask
 
-__all__ = ["Strings", "create", "open_config", "places_of", "proposal", "string_length"]
-
 _COUNTED = 1 << 25  # bytes whose bits one command counts: about 5 ms, and then others have a turn
 _SOME = 10_000  # keys a round trip: Redis does nothing else while it answers one
 

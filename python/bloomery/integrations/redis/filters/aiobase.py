@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from bloomery.integrations.redis.wire.flow import Flow
     from bloomery.types import Batch, Key, Mask
 
-__all__ = ["AsyncBaseRedisFilter"]
-
 
 class AsyncBaseRedisFilter(Generic[S], OtherNames):
     """A filter in Redis: its `store` knows what to ask Redis, its `link` asks.

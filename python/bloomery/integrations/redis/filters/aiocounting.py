@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from bloomery.integrations.redis.transfer.reading import Progress
     from bloomery.types import Batch, Hasher, Key, Mask
 
-__all__ = ["AsyncRedisCountingFilter"]
-
 
 class AsyncRedisCountingFilter(CountingProperties, AsyncBaseRedisFilter[Counters]):
     """A counting filter that every process with access to a Redis shares.

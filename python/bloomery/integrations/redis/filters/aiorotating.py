@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 
     from bloomery.types import Hasher, Layout
 
-__all__ = ["AsyncRedisRotatingFilter"]
-
 
 class AsyncRedisRotatingFilter(RotatingProperties, AsyncBaseRedisFilter[Generations]):
     """Seen in the last 7 days? For every process with access to a Redis.

@@ -31,8 +31,6 @@ if TYPE_CHECKING:
     from bloomery.integrations.redis.transfer.reading import Progress
     from bloomery.types import Hasher, Layout
 
-__all__ = ["RedisFilter"]
-
 
 class RedisFilter(PlainProperties, BaseRedisFilter[Strings | BfFilter]):
     """A Bloom filter that every process with access to a Redis shares.

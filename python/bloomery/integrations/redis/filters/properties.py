@@ -13,8 +13,6 @@ if TYPE_CHECKING:
     from bloomery.integrations.redis.config import Backend, Config
     from bloomery.types import Hasher, Layout
 
-__all__ = ["CountingProperties", "FilterProperties", "PlainProperties", "RotatingProperties"]
-
 
 class FilterProperties(ABC):
     """Properties that all kinds have."""

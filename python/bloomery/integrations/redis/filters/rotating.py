@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 
     from bloomery.types import Hasher, Layout
 
-__all__ = ["RedisRotatingFilter"]
-
 
 class RedisRotatingFilter(RotatingProperties, BaseRedisFilter[Generations]):
     """Seen in the last 7 days? For every process with access to a Redis.

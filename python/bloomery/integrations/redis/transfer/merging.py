@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from bloomery.integrations.redis.bits.strings import Strings
     from bloomery.integrations.redis.config import Backend, Config
 
-__all__ = ["Relay", "merging"]
-
 _SHAPE = ("layout", "num_bits", "num_hashes", "lines_per_key", "hasher", "seed")
 
 # KEYS: the filter's string, the other's. ARGV: how long both are. 2: the other is not whole.

@@ -26,8 +26,6 @@ from bloomery.integrations.redis.wire.flow import Flow, command, commands, repli
 if TYPE_CHECKING:
     from bloomery.integrations.redis.naming import Keys
 
-__all__ = ["LocalFilter", "merged", "pushing", "uploaded"]
-
 _ATTEMPTS = 5
 
 # Another configuration in the place of one: ARGV is that, the new one, and how long it lives.

@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from bloomery.integrations.redis.bits.strings import Strings
     from bloomery.integrations.redis.wire.link import Link
 
-__all__ = ["Chunk", "Progress", "copying", "portions", "read_into", "reading"]
-
 Progress: TypeAlias = "Callable[[int, int], object]"
 Chunk: TypeAlias = "tuple[int, int, int]"  # a shard, where in its string, how many bytes
 

@@ -23,8 +23,6 @@ from bloomery.integrations.redis.wire.flow import Ask, Flow, command, replies_to
 if TYPE_CHECKING:
     from bloomery.integrations.redis.bits.strings import Strings
 
-__all__ = ["LIFE", "StringUpload"]
-
 LIFE = 24 * 3600 * 1000  # milliseconds
 
 # KEYS: the string, its count. ARGV: where the chunk begins, the chunk, how many bytes there are to

@@ -15,8 +15,6 @@ from bloomery.integrations.redis.wire.redis_internals import ReplyReader
 from bloomery.integrations.redis.wire.retry import RoundTrip, Sending
 from bloomery.redis_client import redis_client
 
-__all__ = ["BaseLink"]
-
 T = TypeVar("T")
 _NOWAIT = True  # a connection that is given up is not waited for
 

@@ -19,8 +19,6 @@ from typing import Any
 from bloomery.errors import InvalidParameter
 from bloomery.integrations.redis.wire.flow import Ask, command
 
-__all__ = ["ADD", "HEAD", "RELOAD", "asked", "entry", "forbid", "right", "told"]
-
 HEAD = struct.Struct("<QBI")
 ADD, RELOAD = 1, 9  # as operations of the service are numbered: added; merged
 LEAST = 1000  # entries that the stream keeps in any case: nodes read so many at once

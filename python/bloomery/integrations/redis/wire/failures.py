@@ -7,8 +7,6 @@ from typing import Any
 
 from bloomery.errors import BloomeryError, CorruptData, StoreRefused, StoreUnavailable
 
-__all__ = ["checked", "nonsense", "refused", "reply_failures", "troubles", "unavailable", "unknown"]
-
 # By the code that a reply begins with. redis-py takes some of them off, and has classes instead.
 _HINTS = {
     "OOM": "Redis has reached its maxmemory: give it more, or make smaller filters",

@@ -12,8 +12,6 @@ from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 from bloomery.integrations.redis.wire.failures import checked
 
-__all__ = ["Ask", "Flow", "command", "commands", "packed", "replies_to", "reply_to"]
-
 T = TypeVar("T")
 
 

@@ -18,8 +18,6 @@ from bloomery.integrations.redis.wire.flow import Ask
 from bloomery.integrations.redis.wire.redis_internals import KeptConnection
 from bloomery.integrations.redis.wire.retry import RoundTrip
 
-__all__ = ["Link"]
-
 
 class SpareConnection:
     """At most one connection, of one pool, for the next round trip; threads may share it."""

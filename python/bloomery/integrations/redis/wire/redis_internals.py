@@ -23,8 +23,6 @@ from typing import Any, NamedTuple, TypeAlias
 
 from bloomery.integrations.redis.wire.failures import reply_failures, troubles
 
-__all__ = ["AsyncNodePool", "AsyncReplyReader", "KeptConnection", "ReplyReader"]
-
 Replies: TypeAlias = "tuple[list[Any], bool]"  # and whether some are errors
 _Gets: TypeAlias = "Callable[[bool], Any]"
 
@@ -109,25 +107,25 @@ class ReplyReader:
     def __init__(self, connection: Any) -> None:
         self._connection, self._gets = connection, buffered(connection)
         # Waits until more has come: to let redis-py read a reply takes 20 µs more.
-        self._fill: Callable[[], object] | None = None
+        self._receive: Callable[[], object] | None = None
         if self._gets is not None and not connection.health_check_interval:
-            self._fill = _parser_of(connection).read_from_socket
+            self._receive = _parser_of(connection).read_from_socket
         self._begun = False
 
     def read(self, count: int) -> Replies:
         """Return so many replies, errors of Redis among them as exceptions, and whether there are
         some. Raises if the connection is lost."""
-        connection, gets, fill = self._connection, self._gets, self._fill
+        connection, gets, receive = self._connection, self._gets, self._receive
         refusal = reply_failures()[1]
         replies: list[Any] = []
         errors = False
         look_first, self._begun = self._begun, True  # more than the last replies may have come
         while len(replies) < count:
             try:
-                if fill is None:
+                if receive is None:
                     replies.append(connection.read_response(disable_decoding=True))
                 elif not look_first:
-                    fill()
+                    receive()
                 look_first = False
                 if gets is not None:
                     refusals, pushed = _take(gets, replies, count)

@@ -17,8 +17,6 @@ from bloomery.integrations.redis.wire.failures import refused, unavailable, unkn
 from bloomery.integrations.redis.wire.flow import Ask, packed
 from bloomery.redis_client import Routing
 
-__all__ = ["RoundTrip", "Sending", "single_commands"]
-
 _ASKING = packed(["ASKING"])
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.005, 0.25  # seconds between retries: twice as long each time
 
@@ -26,10 +24,10 @@ _FIRST_PAUSE, _LONGEST_PAUSE = 0.005, 0.25  # seconds between retries: twice as 
 class Sending:
     """What is to be sent for one ask: all of its commands, or those that were refused."""
 
-    __slots__ = ("count", "data", "index", "places", "redirect")
+    __slots__ = ("count", "data", "index", "positions", "redirect")
 
-    def __init__(self, index: int, data: bytes, count: int, places: list[int] | None) -> None:
-        self.index, self.data, self.count, self.places = index, data, count, places
+    def __init__(self, index: int, data: bytes, count: int, positions: list[int] | None) -> None:
+        self.index, self.data, self.count, self.positions = index, data, count, positions
         self.redirect: tuple[str, int] | None = None  # the node that ASK named
 
 
@@ -52,11 +50,11 @@ class RoundTrip:
     def answered(self, sending: Sending, replies: list[Any]) -> None:
         """Note the replies to all of a sending, none of which is an error."""
         own = replies[1::2] if sending.redirect else replies  # the others are those to ASKING
-        if sending.places is None:
+        if sending.positions is None:
             self.replies[sending.index] = own
         else:
-            for place, reply in zip(sending.places, own, strict=True):
-                self.replies[sending.index][place] = reply
+            for position, reply in zip(sending.positions, own, strict=True):
+                self.replies[sending.index][position] = reply
 
     def refused(self, sending: Sending, replies: list[Any], routing: Routing) -> bool:
         """Note the replies to all of a sending, some of which are errors. Return whether it went
@@ -76,23 +74,23 @@ class RoundTrip:
         # A replica stays one unless a name or a proxy leads elsewhere: worth one retry.
         if routing in ("cluster", "sentinel") or not self.retries:
             passing += (ReadOnlyError,)
-        bad = [place for place, reply in enumerate(every_reply) if isinstance(reply, passing)]
+        bad = [position for position, reply in enumerate(every_reply) if isinstance(reply, passing)]
         if not bad:
             return False
         self.problem = every_reply[bad[0]]
         redirects = [
-            every_reply[place]
-            for place in bad
-            if routing == "cluster" and type(every_reply[place]) is AskError
+            every_reply[position]
+            for position in bad
+            if routing == "cluster" and type(every_reply[position]) is AskError
         ]
         self.moved |= not redirects and not isinstance(self.problem, TryAgainError)
         if ask.again and not redirects:
             self._send_again(sending.index)
             return True
-        places = list(range(ask.replies)) if ask.again else bad
+        positions = list(range(ask.replies)) if ask.again else bad
         every, before = single_commands(ask.data), _ASKING if redirects else b""
-        data = b"".join(before + every[place] for place in places)
-        rest = Sending(sending.index, data, len(places) * (2 if redirects else 1), places)
+        data = b"".join(before + every[position] for position in positions)
+        rest = Sending(sending.index, data, len(positions) * (2 if redirects else 1), positions)
         rest.redirect = (redirects[0].host, redirects[0].port) if redirects else None
         self._next.append(rest)
         return True

@@ -199,7 +199,7 @@ def _described(operation: str) -> dict[str, Any]:
                 *("request-too-large", "server-unavailable", "log-unavailable"),
                 *wrong,
                 *refused,
-                *(("filter-full", "not-enough-memory") if word == "new" else ()),
+                *(("filter-full", "too-many-copies", "not-enough-memory") if word == "new" else ()),
                 statuses=(408, 415),
             ),
         },

@@ -9,19 +9,19 @@ from hypothesis import strategies as st
 from bloomery import _native
 from bloomery.errors import InvalidKey, NullKey, UnsupportedBatch, UnsupportedKey
 from bloomery.integrations.redis.bf.create import planned_bf
-from bloomery.integrations.redis.bf.encoding import MARK, encoded, rows
+from bloomery.integrations.redis.bf.encoding import ESCAPE, encoded, rows
 from conftest import require
 
 PLACES = _native.Places(planned_bf(1000, 0.01, 1).header, 64)
 PLAIN = st.one_of(
-    st.text(), st.binary(), st.integers(), st.uuids(), st.binary().map(lambda data: MARK + data)
+    st.text(), st.binary(), st.integers(), st.uuids(), st.binary().map(lambda data: ESCAPE + data)
 )
 KEYS = st.recursive(PLAIN, lambda inner: st.lists(inner, max_size=3).map(tuple), max_leaves=4)
 
 
 @given(KEYS, KEYS)
-@example(5, MARK + _native.canonical(5))
-@example(MARK, MARK + _native.canonical(MARK))
+@example(5, ESCAPE + _native.canonical(5))
+@example(ESCAPE, ESCAPE + _native.canonical(ESCAPE))
 @example("a", b"a")
 def test_distinct_keys_stay_distinct(one: Any, other: Any) -> None:
     """Two keys are sent as the same bytes exactly if filters take them for one."""
@@ -29,7 +29,7 @@ def test_distinct_keys_stay_distinct(one: Any, other: Any) -> None:
     assert (encoded(one) == encoded(other)) == same
 
 
-@given(st.one_of(st.text(), st.binary().filter(lambda data: not data.startswith(MARK))))
+@given(st.one_of(st.text(), st.binary().filter(lambda data: not data.startswith(ESCAPE))))
 def test_text_and_bytes_go_as_other_clients_send_them(key: str | bytes) -> None:
     """So that one who adds by redis-py and one who asks by bloomery mean the same key."""
     assert encoded(key) == (key.encode() if isinstance(key, str) else key)
