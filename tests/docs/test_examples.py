@@ -107,7 +107,7 @@ def test_console_sessions_run(page: Path, tmp_path: Path) -> None:
 
 def test_commands_on_the_first_screen() -> None:
     """The README names `make run` and `make test` in its first screen; the Makefile has both."""
-    first = (TREE / "README.md").read_text("utf-8").splitlines()[:15]
+    first = (TREE / "README.md").read_text("utf-8").splitlines()[:24]
     makefile = (TREE / "Makefile").read_text("utf-8")
     for target in ("run", "test"):
         assert any(line.startswith(f"make {target} ") for line in first)

@@ -195,7 +195,7 @@ def test_how_long_requests_and_commits_take(tmp_path: Path) -> None:
 
     async def main() -> dict[tuple[str, str], float]:
         async with running(tmp_path, sample_seconds=0) as server:
-            port = int(server.resp_address.rpartition(":")[2])
+            port = int(server.parts.resp_address.rpartition(":")[2])
             reader, writer = await asyncio.open_connection("127.0.0.1", port)
             commands = b"BF.RESERVE f 0.01 100\r\n" + b"BF.ADD f key\r\nPING\r\nDBSIZE\r\n" * 10
             writer.write(commands[:-5])  # the last one comes in two
