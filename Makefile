@@ -37,7 +37,7 @@ build: $(STAMPS)/run $(STAMPS)/build ## set up .venv and build the extension in 
 # minutes one after another, on two cores). AFTER keeps two of pip's installations from running at once.
 test: export CI = true
 test: $(STAMPS)/run ## everything CI runs: set-up, lint, Rust tests, Python tests
-	$(MAKE) --jobs=2 --output-sync=target AFTER="$(STAMPS)/docs" $(STAMPS)/wheel lint test-rust $(STAMPS)/servers $(STAMPS)/client-tests
+	$(MAKE) --jobs=2 --output-sync=target AFTER="$(STAMPS)/docs $(STAMPS)/bench" $(STAMPS)/wheel lint test-rust $(STAMPS)/servers $(STAMPS)/client-tests
 	HYPOTHESIS_PROFILE=ci $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal --durations=50
 
 test-fast: build $(STAMPS)/dev ## the tests to run while working: under a minute once built
@@ -176,7 +176,7 @@ $(STAMPS)/docs: requirements/docs.txt | $(STAMPS)/dev
 	@touch $@
 
 # Without build isolation: what builds a peer is pinned too.
-$(STAMPS)/bench: requirements/bench-build.txt requirements/bench.txt | $(STAMPS)/dev
+$(STAMPS)/bench: requirements/bench-build.txt requirements/bench.txt | $(STAMPS)/dev $(filter %/docs,$(AFTER))
 	$(PIP_INSTALL) -r requirements/bench-build.txt
 	$(PIP_INSTALL) --no-build-isolation -r requirements/bench.txt
 	@touch $@

@@ -23,7 +23,7 @@ EXAMPLES = sorted((TREE / "examples").glob("*.py"))
 # tests/integration/redis/test_redis_page.py and test_migrate_page.py.
 WITH_SERVER = {"docs/client.md", "docs/migrate.md", "docs/redis.md"}
 WITH_DATABASE = {"exact_answers.py"}  # examples that start one: half of what they are
-PEERS = ("pybloom-live", "rbloom", "abloom", "pybloomfiltermmap3")  # run where they are installed
+PEERS = ("pybloom-live", "rbloom", "abloom", "pybloomfiltermmap3")  # whose blocks run too
 LANGUAGES = {"python", "console", "sql", "toml", "json", "yaml", ""}
 
 

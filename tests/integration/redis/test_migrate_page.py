@@ -1,11 +1,11 @@
-"""What docs/migrate.md shows happens: ours against real servers, the peers' where they are."""
+"""What docs/migrate.md shows happens: ours against real servers, and the peers'."""
 
-import importlib
 import re
 from pathlib import Path
 
 import pytest
 
+from conftest import require
 from docs.pages import DOCS, TREE, blocks
 from docs.test_examples import PEERS, run
 from integration.servers import RedisServer, Serve
@@ -36,11 +36,8 @@ def test_our_blocks_run(redis_server: RedisServer, serve: Serve) -> None:
 
 @pytest.mark.parametrize("peer", PEERS)
 def test_the_peers_blocks_run(peer: str) -> None:
-    """What the page shows of a peer is what the peer does, where `make bench` has installed it."""
+    """What the page shows of a peer is what the peer does."""
     (block,) = [block for block in blocks(PAGE) if block.info == f"python {peer}"]
     assert re.search(rf"^{peer}$", (TREE / "requirements" / "bench.in").read_text("utf-8"), re.M)
-    try:
-        importlib.import_module(MODULES.get(peer, peer))
-    except ImportError:
-        pytest.skip(f"{peer} is installed by `make bench` alone")
+    require(MODULES.get(peer, peer))
     run(block.text, block.line, PAGE, {"__name__": "__main__"})
