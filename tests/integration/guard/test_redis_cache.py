@@ -80,7 +80,11 @@ def said(entries: list[Cached | None]) -> list[tuple[bool, Any] | None]:
     return [entry and (entry.found, entry.value) for entry in entries]
 
 
-ABSENT = Cached(False, None, boottime() + 600, boottime() + 600)
+def absent() -> Cached:
+    """An entry that says that there is none."""
+    return Cached(False, None, boottime() + 600, boottime() + 600)
+
+
 LONG = b"\0" + b"k" * 5000
 
 
@@ -88,12 +92,12 @@ def test_entries_come_back_as_they_were_set(cache: Either, other: Any) -> None:
     """Values of any kind, absent keys and long keys are read back, and deleted, in order."""
     entries = [
         (b"\0a", held({"id": 7, "price": Decimal("1.5"), "raw": b"\xff"})),
-        (b"\0b", ABSENT),
+        (b"\0b", absent()),
         (LONG, held(None)),
     ]
     cache.set_many(entries)
     names = [b"\0b", b"\0x", b"\0a", LONG, LONG + b"k"]
-    assert said(cache.get_many(names)) == said([ABSENT, None, entries[0][1], entries[2][1], None])
+    assert said(cache.get_many(names)) == said([absent(), None, entries[0][1], entries[2][1], None])
     assert all(len(name) < 64 for name in other.keys("*"))
     assert all(0 < other.pttl(name) <= 600_000 for name in other.keys("*"))
     cache.delete_many(names)
