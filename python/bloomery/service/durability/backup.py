@@ -270,7 +270,7 @@ def _parse_about(raw: bytes) -> dict[str, Any]:
         version, at = about["format"], about["taken_at"]
         if not isinstance(about["bloomery"], str) or type(at) is not int or not 0 <= at < 1 << 33:
             raise ValueError
-    except (KeyError, TypeError, ValueError):
+    except (KeyError, TypeError, ValueError, RecursionError):
         raise errors.CorruptData(f"damaged: {_ABOUT} cannot be read") from None
     if version != _FORMAT:
         raise errors.UnsupportedVersion(

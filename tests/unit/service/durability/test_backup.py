@@ -164,6 +164,28 @@ def test_a_used_folder_is_refused(tmp_path: Path, small: bytes) -> None:
         restore(tmp_path / "file", tmp_path / "served")
 
 
+def test_json_without_end_is_refused(small: bytes) -> None:
+    """A member that nests deeper than Python reads is damage like any other."""
+    for name in ("backup.json", MANIFEST):
+        with pytest.raises(errors.CorruptData, match=name):
+            verify(nested(small, name))
+
+
+def nested(small: bytes, name: str) -> io.BytesIO:
+    """A backup one member of which is brackets alone."""
+    made = io.BytesIO()
+    with (
+        tarfile.open(fileobj=io.BytesIO(small)) as old,
+        tarfile.open(fileobj=made, mode="w") as tar,
+    ):
+        for one in old:
+            content = cast("IO[bytes]", old.extractfile(one)).read()
+            content = b"[" * 60_000 if one.name == name else content
+            one.size = len(content)
+            tar.addfile(one, io.BytesIO(content))
+    return made
+
+
 def test_a_restore_that_ends_early(tmp_path: Path, small: bytes) -> None:
     """At whatever point it is killed, a server does not start on what it left; if it fails, it
     leaves nothing."""
