@@ -27,8 +27,8 @@ from bloomery.service.registry.writer import RegistryWriter
 
 __all__ = ["Provisioner"]
 
-# What the columns are called where filters are made. Every row has the first two, of which not every
-# kind has a use for the second; m_bits and k_hashes follow from them.
+# What the columns are called where filters are made. Every row has the first two, though a kind may
+# have no use for the second; m_bits and k_hashes follow from them.
 _PARAMETERS = {
     "expected_elements": "capacity",
     "fp_rate": "error_rate",
