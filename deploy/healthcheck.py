@@ -1,4 +1,7 @@
-"""The HEALTHCHECK of deploy/Dockerfile: exit code 0 while the server of this container is ready.
+"""The HEALTHCHECK of deploy/Dockerfile: exit code 0 while this container's server can be asked.
+
+Whoever ends an unhealthy container would end one that answers but refuses writes, since its disk is
+full or Redis does not answer, and nobody would be answered any more: `?writes=false`.
 
 It reads the settings as the server does, but for flags, which it cannot see: give ports in the
 environment or in the file of BLOOMERY_CONFIG.
@@ -22,7 +25,7 @@ if settings.tls_cert:
         "127.0.0.1", settings.http_port, timeout=SECONDS, context=context
     )
 try:
-    server.request("GET", "/readyz")
+    server.request("GET", "/readyz?writes=false")
     status = server.getresponse().status
 except OSError as problem:
     sys.exit(f"port {settings.http_port}: {problem}")

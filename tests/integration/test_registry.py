@@ -320,6 +320,7 @@ def test_an_older_schema_keeps_its_rows(registry: Registry, url: str, ask: Ask) 
     for table in ("BloomFilterStats", "BloomFilterConfig", "bloomery_version"):
         ask(f"DROP TABLE {table}")
     registry.migrate("0003")
+    joined = "SELECT c.name FROM BloomFilterConfig c JOIN BloomFilterStats s ON s.filter_id = c.id"
     config = "name, expected_elements, fp_rate, m_bits, k_hashes, created_at, kind, nbytes, items"
     for number, rate in (("1", "0.01"), ("2", "NULL"), ("3", "0.5")):
         ask(
@@ -332,17 +333,25 @@ def test_an_older_schema_keeps_its_rows(registry: Registry, url: str, ask: Ask) 
         " sampled_at) SELECT id, 5, 0.001, '2023-11-14 22:13:20+00' FROM BloomFilterConfig"
     )
     ask("DELETE FROM BloomFilterConfig WHERE number = 3")
+    ask(f"CREATE VIEW somebodys AS {joined}")
     registry.migrate()
     rows = "SELECT name, fp_rate, k_hashes, number, problem FROM BloomFilterConfig ORDER BY id"
     assert ask(rows) == [("name 1", 0.01, 0, 1, None), ("name 2", 1.0, 0, 2, None)]
-    joined = "SELECT c.name FROM BloomFilterConfig c JOIN BloomFilterStats s ON s.filter_id = c.id"
-    assert sorted(ask(joined)) == [("name 1",), ("name 2",)]
+    assert (
+        sorted(ask(joined))
+        == sorted(ask("SELECT * FROM somebodys"))
+        == [
+            ("name 1",),
+            ("name 2",),
+        ]
+    )
     assert ask("SELECT count(*) FROM BloomFilterStats") == [(2,)]
     ask(INSERT.format("new"))
     assert ask("SELECT max(id) FROM BloomFilterConfig") == [(4,)]
     registry.drop([1])
     assert ask("SELECT count(*) FROM BloomFilterStats") == [(1,)]
     assert registry.replace([row(2, b"name 2")]) == {}
+    ask("DROP VIEW somebodys")
 
 
 def test_the_schema_to_the_letter(registry: Registry, url: str, ask: Ask) -> None:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 __all__ = ["ScalableBloomFilter"]
 
 
+_ROOM = 1000  # keys, unless somebody says
 LEAST_GROWTH = 1.125
 MOST_GROWTH = 2.0
 
@@ -42,7 +43,7 @@ class ScalableBloomFilter(Filter):
     @known_keywords
     def __new__(
         cls,
-        initial_capacity: int = 1000,
+        initial_capacity: int = _ROOM,
         error_rate: float | str = 0.01,
         *,
         capacity: int | None = None,
@@ -55,6 +56,11 @@ class ScalableBloomFilter(Filter):
         `growth` is how many times larger it becomes at most when it is full: 1.125 wastes least
         memory, 2 takes a third less time to grow.
         """
+        if capacity is not None and initial_capacity not in (_ROOM, capacity):
+            raise errors.InvalidParameter(
+                f"initial_capacity is {sizing.show(initial_capacity)} and capacity "
+                f"{sizing.show(capacity)}: they are the same, give one"
+            )
         room, rate = sizing.check_sizes(
             initial_capacity if capacity is None else capacity, error_rate
         )

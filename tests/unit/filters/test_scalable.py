@@ -33,6 +33,12 @@ def has_all(filter: ScalableBloomFilter, count: int) -> bool:
     return bool(np.all(filter.contains_many(np.arange(count))))
 
 
+def test_two_capacities_are_refused() -> None:
+    """They are two words for the same: none of them is left out without a word."""
+    with pytest.raises(InvalidParameter, match="initial_capacity is 5000 and capacity 100"):
+        ScalableBloomFilter(5000, capacity=100)
+
+
 def test_a_new_one_is_empty() -> None:
     """It has room for its first keys, and says what it was made with."""
     filter = ScalableBloomFilter(1000, 0.01)

@@ -270,7 +270,7 @@ def _parse_about(raw: bytes) -> dict[str, Any]:
         version, at = about["format"], about["taken_at"]
         if not isinstance(about["bloomery"], str) or type(at) is not int or not 0 <= at < 1 << 33:
             raise ValueError
-    except (KeyError, TypeError, ValueError):
+    except (KeyError, TypeError, ValueError, RecursionError):
         raise errors.CorruptData(f"damaged: {_ABOUT} cannot be read") from None
     if version != _FORMAT:
         raise errors.UnsupportedVersion(
@@ -323,7 +323,8 @@ def restore(
 def _require_empty(data: Path) -> None:
     if data.is_dir() and any(one.name != "lock" for one in data.iterdir()):
         if Path(data, "lock").exists():
-            lock(data).close()  # a server that runs there is the better reason
+            with contextlib.suppress(PermissionError), as_owner(data):
+                lock(data).close()  # a server that runs there is the better reason
         raise errors.InvalidParameter(
             f"{data}: not empty: a backup is restored into an empty folder: name another, or move "
             "this one away"

@@ -112,6 +112,14 @@ class Lookups:
     async def exchange(self, sources: dict[str, LookupSource], say: Say) -> list[str]:
         """Go by these sources from now on, which `prepare` has made; what changed. Those that were
         there before are closed when their questions have been answered."""
+        opened = [one for name, one in sources.items() if one is not self.sources.get(name)]
+        try:
+            for source in opened:
+                await source.start()
+        except errors.BloomeryError as problem:
+            say(f"the sources stay as they were: {problem}", level="error")
+            await asyncio.gather(*(one.stop() for one in opened), return_exceptions=True)
+            return []
         before, self.sources = self.sources, sources
         changed = []
         for name in sorted(before.keys() | sources.keys()):
@@ -122,8 +130,6 @@ class Lookups:
             changed.append(f"the source {name} {what}")
             for number in [n for n, bound in self._bound.items() if bound.source == name]:
                 del self._bound[number]
-            if new is not None:
-                await new.start()
             if old is not None:
                 self._retiring[old] = asyncio.create_task(self._retire(old))
         if changed:

@@ -27,11 +27,11 @@ from bloomery.service.registry.writer import RegistryWriter
 
 __all__ = ["Provisioner"]
 
-# What the columns are called where filters are made. Every row has the first two, which not every
-# kind has a use for; m_bits and k_hashes follow from them.
-_ALWAYS = {"expected_elements": "capacity", "fp_rate": "error_rate"}
+# What the columns are called where filters are made. Every row has the first two, though a kind may
+# have no use for the second; m_bits and k_hashes follow from them.
 _PARAMETERS = {
-    **_ALWAYS,
+    "expected_elements": "capacity",
+    "fp_rate": "error_rate",
     "window_seconds": "window",
     **{name: name for name in ("layout", "hasher", "seed", "counter_bits", "expansion")},
 }
@@ -124,9 +124,9 @@ def _settings_of(row: Mapping[str, Any]) -> dict[str, Any]:
         )
     settings = {"kind": kind}
     for column, parameter in _PARAMETERS.items():
-        if row[column] is None:
+        if row[column] is None or (column, kind) == ("fp_rate", "rediscuckoo"):
             continue
-        if parameter not in PARAMETERS.get(kind, ()) and column not in _ALWAYS:
+        if parameter not in (*PARAMETERS.get(kind, ()), "capacity", "error_rate"):
             raise errors.InvalidParameter(
                 f"{column} is {sizing.show(row[column])}, must be left out for the kind {kind}"
             )

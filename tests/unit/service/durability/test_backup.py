@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import shutil
 import tarfile
 from collections.abc import Callable
@@ -162,6 +163,43 @@ def test_a_used_folder_is_refused(tmp_path: Path, small: bytes) -> None:
     assert [one.name for one in used.iterdir()] == ["users.json"]
     with closing(lock(tmp_path / "served")), pytest.raises(errors.FolderInUse):
         restore(tmp_path / "file", tmp_path / "served")
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can be led astray")
+def test_root_follows_no_link_of_who_owns_the_folder(tmp_path: Path, small: bytes) -> None:
+    """A `lock` that is a link does not have root write to what it names."""
+    (tmp_path / "file").write_bytes(small)
+    secret, theirs = tmp_path / "secret", tmp_path / "theirs"
+    secret.write_text("of root")
+    theirs.mkdir()
+    (theirs / "lock").symlink_to(secret)
+    (theirs / "other").touch()
+    os.chown(theirs, 65534, 65534)
+    with pytest.raises(errors.InvalidParameter, match="not empty"):
+        restore(tmp_path / "file", theirs)
+    assert secret.read_text() == "of root"
+
+
+def test_json_without_end_is_refused(small: bytes) -> None:
+    """A member that nests deeper than Python reads is damage like any other."""
+    for name in ("backup.json", MANIFEST):
+        with pytest.raises(errors.CorruptData, match=name):
+            verify(nested(small, name))
+
+
+def nested(small: bytes, name: str) -> io.BytesIO:
+    """A backup one member of which is brackets alone."""
+    made = io.BytesIO()
+    with (
+        tarfile.open(fileobj=io.BytesIO(small)) as old,
+        tarfile.open(fileobj=made, mode="w") as tar,
+    ):
+        for one in old:
+            content = cast("IO[bytes]", old.extractfile(one)).read()
+            content = b"[" * 60_000 if one.name == name else content
+            one.size = len(content)
+            tar.addfile(one, io.BytesIO(content))
+    return made
 
 
 def test_a_restore_that_ends_early(tmp_path: Path, small: bytes) -> None:

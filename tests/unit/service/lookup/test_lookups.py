@@ -2,6 +2,7 @@
 
 import asyncio
 import sqlite3
+from dataclasses import replace
 from datetime import date, datetime, time, timezone
 from decimal import Decimal
 from pathlib import Path
@@ -62,6 +63,37 @@ def test_a_filter_is_asked_and_then_its_source(commands: Commands) -> None:
     with pytest.raises(errors.InvalidParameter, match="seen is not bound to a source"):
         looked_up(commands, b"seen", "alice")
     assert commands.lookups.waiting == 0
+
+
+def test_sources_that_cannot_start_change_nothing(commands: Commands, tmp_path: Path) -> None:
+    """A queue that cannot be read is said, and the sources before it go on; mended, the next try
+    starts it."""
+    queued = replace(commands.lookups.sources["people"].settings, on_outage="queue")
+    file = tmp_path / "queues" / "people.sqlite"
+    said: list[str] = []
+
+    def say(text: str, level: str = "info", **fields: Any) -> None:
+        said.append(text)
+
+    async def exchange(damage: bool) -> list[str]:
+        try:
+            prepared = commands.lookups.prepare({"people": queued})
+            if damage:
+                file.write_bytes(b"no database" * 1000)
+            return await commands.lookups.exchange(prepared, say)
+        finally:
+            await commands.lookups.stop()
+
+    before = commands.lookups.sources
+    assert asyncio.run(exchange(damage=True)) == []
+    assert commands.lookups.sources is before
+    assert "the sources stay as they were: " in said[0]
+    for left in file.parent.iterdir():
+        left.unlink()
+    assert asyncio.run(exchange(damage=False)) == [
+        "the source others was removed",
+        "the source people is another",
+    ]
 
 
 def test_only_so_many_filters_are_kept_count_of(

@@ -86,6 +86,20 @@ def test_a_row_becomes_a_filter(tmp_path: Path) -> None:
     asyncio.run(second())
 
 
+def test_a_row_of_a_kind_without_an_error_rate_becomes_a_filter(tmp_path: Path) -> None:
+    """Every row has an fp_rate; a kind that has no use for it is made all the same."""
+
+    async def run() -> None:
+        async with running(tmp_path) as server:
+            await have_tables(server)
+            cuckoo = insert(tmp_path, "seen", kind="rediscuckoo", expansion=2)
+            await when(tmp_path, cuckoo, lambda one: one["number"] is not None or has_problem(one))
+            assert row_at(tmp_path, cuckoo)["problem"] is None
+            assert server.parts.commands.find(b"seen").settings["door"] == "cf"
+
+    asyncio.run(run())
+
+
 WRONG: list[tuple[Row, str]] = [
     ({"rate": 0.0}, "error_rate"),
     ({"rate": 2}, "error_rate"),

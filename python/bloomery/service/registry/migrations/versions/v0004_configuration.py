@@ -100,8 +100,10 @@ def _copy_in_sqlite() -> None:
     CASCADE, so theirs is the table that is dropped first."""
     for name in (_INDEX, "BloomFilterStats_span_sampled_at"):
         op.execute(f"DROP INDEX {name}")
+    op.execute("PRAGMA legacy_alter_table = ON")  # somebody's views stay views of these names
     for table in (_CONFIG, _STATS):
         op.execute(f"ALTER TABLE {table.name} RENAME TO old_{table.name}")
+    op.execute("PRAGMA legacy_alter_table = OFF")
     _METADATA.create_all(op.get_bind(), checkfirst=False)
     # A shell that deletes a filter does not cascade unless it is told to: no sample without one.
     for table, rows in ((_CONFIG, ""), (_STATS, f" WHERE filter_id IN (SELECT id FROM {_CONFIG})")):
