@@ -17,15 +17,20 @@ __all__ = ["OtherNames", "constructor", "known_keywords", "missing_name"]
 _REMOVING = "a CountingBloomFilter or a CuckooFilter to take keys out again"
 # What to use in place of an attribute that a filter does not have: one that it has, or a sentence.
 NAMES = {
-    **dict.fromkeys(("check", "might_contain", "exists", "lookup", "query"), "contains"),
+    **dict.fromkeys(("check", "might_contain", "mightContain"), "contains"),
+    **dict.fromkeys(("exists", "lookup", "query"), "contains"),
     **dict.fromkeys(("insert", "put"), "add"),
-    **dict.fromkeys(("extend", "add_all", "insert_many", "put_all"), "update"),
+    **dict.fromkeys(("extend", "add_all", "insert_many"), "update"),
+    **dict.fromkeys(("put_all", "putAll"), "update, or `filter |= other`"),
     **dict.fromkeys(("count", "approx_items", "num_items"), "estimated_count"),
-    **dict.fromkeys(("fp_rate", "expected_fpp", "estimated_fp_rate"), "estimated_error_rate"),
+    "approximateElementCount": "estimated_count",
+    "fp_rate": "error_rate",
+    **dict.fromkeys(("estimated_fp_rate", "expected_fpp", "expectedFpp"), "estimated_error_rate"),
     **dict.fromkeys(("remove", "discard", "delete"), _REMOVING),
     "issubset": "`filter <= other`, of a BloomFilter",
     "issuperset": "`other <= filter`, of a BloomFilter",
-    "tofile": "save",
+    **dict.fromkeys(("tofile", "sync"), "save"),
+    "to_base64": "to_bytes",
     "fromfile": "load",
     "size_in_bits": "num_bits",
     "hash_count": "num_hashes",
@@ -34,10 +39,13 @@ NAMES = {
 KEYWORDS = {
     **dict.fromkeys(("fp_rate", "fpp", "fpr", "p", "false_positive_rate"), ("error_rate",)),
     **dict.fromkeys(
-        ("expected_items", "expected_elements", "expected_insertions", "max_elements", "n", "size"),
+        ("expected_items", "expected_elements", "expected_insertions", "expectedInsertions"),
         ("capacity", "keys_per_filter"),
     ),
-    **dict.fromkeys(("capacity", "initial_capacity"), ("capacity", "keys_per_filter")),
+    **dict.fromkeys(
+        ("capacity", "initial_capacity", "max_elements", "n", "size"),
+        ("capacity", "keys_per_filter"),
+    ),
     **dict.fromkeys(("m", "m_bits"), ("num_bits",)),
     **dict.fromkeys(("k", "k_hashes", "hash_count"), ("num_hashes",)),
     "mode": ("growth",),
@@ -47,17 +55,22 @@ KEYWORDS = {
 ELSEWHERE = {
     "mode": "a file is opened by load(path, mmap=True, writable=True)",
     "filename": "a file is written by save(path), and opened by load(path, mmap=True)",
-    "m": "bits and hashes are given to with_shape(num_bits, num_hashes)",
-    "k": "bits and hashes are given to with_shape(num_bits, num_hashes)",
+    **dict.fromkeys(
+        ("m", "m_bits", "num_bits", "k", "k_hashes", "hash_count", "num_hashes"),
+        "bits and hashes are given to BloomFilter.with_shape(num_bits, num_hashes)",
+    ),
 }
 # What to import in place of a name that is not there.
 CLASSES = {
     "Bloom": "BloomFilter",
     "CountingFilter": "CountingBloomFilter",
     "Cuckoo": "CuckooFilter",
+    "Guard": "Guard of bloomery.guard",
     "RedisBloomFilter": "RedisFilter of bloomery.integrations.redis",
     "RedisFilter": "RedisFilter of bloomery.integrations.redis",
     "ScalableFilter": "ScalableBloomFilter",
+    "bloomfilter": "BloomFilter",
+    "compute_optimal_params": "sizing.plan(capacity, error_rate)",
 }
 F = TypeVar("F", bound=Callable[..., Any])
 

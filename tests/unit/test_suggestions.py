@@ -25,16 +25,21 @@ from bloomery import (
 from bloomery.client import AsyncRemoteFilter, Client
 from bloomery.filters import COMMON_KINDS, RedisCuckooFilter
 from bloomery.integrations.redis import AsyncRedisFilter, RedisFilter
-from bloomery.suggestions import NAMES
+from bloomery.suggestions import KEYWORDS, NAMES
 from unit.kinds import made
 
 WRONG_NAMES = {
     "check": "contains",
     "might_contain": "contains",
+    "mightContain": "contains",
     "exists": "contains",
     "insert": "add",
     "put": "add",
+    "putAll": "update",
+    "fp_rate": "error_rate",
+    "expectedFpp": "estimated_error_rate",
     "tofile": "save",
+    "to_base64": "to_bytes",
     "issubset": "filter <= other",
 }
 
@@ -126,6 +131,7 @@ WRONG_KEYWORDS = [
     ("expected_elements", "capacity"),
     ("n", "capacity"),
     ("k", r"with_shape\(num_bits, num_hashes\)"),
+    ("num_bits", r"with_shape\(num_bits, num_hashes\)"),
     ("mode", "load"),
     ("zzz", "it takes capacity, error_rate, layout, hasher, seed"),
 ]
@@ -175,7 +181,27 @@ def test_error_rates_as_people_write_them(text: str) -> None:
     assert ScalableBloomFilter(capacity=500, error_rate=text) == ScalableBloomFilter(500, 0.01)
 
 
-@pytest.mark.parametrize("name", ["Bloom", "Bloomfilter", "CountingFilter", "RedisFilter"])
+def test_every_name_of_the_page_is_known() -> None:
+    """docs/migrate.md promises that its names are refused with ours: so is each in its table."""
+    page = Path(__file__).parents[2] / "docs/migrate.md"
+    rows = [row.split("|")[1] for row in page.read_text().splitlines() if row.startswith("| `")]
+    told = {name for row in rows for name in re.findall(r"`(\w+)(?:\(\))?`", row)}
+    known = {*NAMES, *KEYWORDS, *dir(BloomFilter)}
+    assert told > {"mightContain", "sync", "fpp"}
+    assert told <= known
+
+
+@pytest.mark.parametrize(
+    ("name", "right"),
+    [("Guard", "Guard of bloomery.guard"), ("compute_optimal_params", "sizing.plan")],
+)
+def test_imports_from_elsewhere(name: str, right: str) -> None:
+    """What is not a filter, and is in another module, is named with it."""
+    with pytest.raises(ImportError, match=f"bloomery has no {name}: use {right}"):
+        exec(f"from bloomery import {name}")
+
+
+@pytest.mark.parametrize("name", ["Bloom", "Bloomfilter", "bloomfilter", "RedisFilter"])
 def test_imports(name: str) -> None:
     """A class of another name is an ImportError that names ours; what is near none is as ever."""
     with pytest.raises(ImportError, match=f"bloomery has no {name}: use .*Filter"):

@@ -12,6 +12,7 @@ from bloomery.client.operations import KeyRequests, Name, name_of, path_of, read
 from bloomery.client.request import Request, ServerOptions, dumped, loaded, member, nothing
 from bloomery.errors import UnknownFilter
 from bloomery.names import printable, unprintable
+from bloomery.sizing.limits import check_error_rate
 from bloomery.suggestions import OtherNames
 
 if TYPE_CHECKING:
@@ -73,7 +74,7 @@ class AsyncClient:
         self,
         name: Name,
         capacity: int | None = None,
-        error_rate: float | None = None,
+        error_rate: float | str | None = None,
         *,
         kind: str | None = None,
         on_full: str | None = None,
@@ -81,6 +82,8 @@ class AsyncClient:
     ) -> AsyncRemoteFilter:
         """Make a filter; FilterExists if the name is taken. What is not given the server chooses;
         `parameters` are those of the kind, and of the policy."""
+        if isinstance(error_rate, str):  # "1%", as for a local filter
+            error_rate = check_error_rate(error_rate)
         parameters |= {"capacity": capacity, "error_rate": error_rate, "kind": kind}
         parameters |= {"on_full": on_full}
         chosen = {key: value for key, value in parameters.items() if value is not None}

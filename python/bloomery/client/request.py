@@ -161,7 +161,7 @@ def failures_as_errors(request: Request[Any], client: Any) -> Iterator[None]:
         plain = client.base_url.scheme == "http"
         raise errors.ServerUnavailable(
             f"the connection to {place} broke ({type(problem).__name__}){unsure}: try again"
-            + ("; a server that has TLS is at https://" if plain else "")
+            + ("; is this its HTTP port? a server that has TLS is at https://" if plain else "")
         ) from problem
 
 

@@ -14,6 +14,7 @@ from bloomery.client.request import Request, ServerOptions, dumped, loaded, memb
 from bloomery.client.transport import Transport
 from bloomery.errors import UnknownFilter
 from bloomery.names import printable, unprintable
+from bloomery.sizing.limits import check_error_rate
 from bloomery.suggestions import OtherNames
 
 if TYPE_CHECKING:
@@ -75,7 +76,7 @@ class Client:
         self,
         name: Name,
         capacity: int | None = None,
-        error_rate: float | None = None,
+        error_rate: float | str | None = None,
         *,
         kind: str | None = None,
         on_full: str | None = None,
@@ -83,6 +84,8 @@ class Client:
     ) -> RemoteFilter:
         """Make a filter; FilterExists if the name is taken. What is not given the server chooses;
         `parameters` are those of the kind, and of the policy."""
+        if isinstance(error_rate, str):  # "1%", as for a local filter
+            error_rate = check_error_rate(error_rate)
         parameters |= {"capacity": capacity, "error_rate": error_rate, "kind": kind}
         parameters |= {"on_full": on_full}
         chosen = {key: value for key, value in parameters.items() if value is not None}

@@ -3,7 +3,7 @@ configuration, and for whatever else makes filters out of a mapping."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Mapping
 from difflib import get_close_matches
 from typing import Annotated, Any, Literal, get_args
 
@@ -12,6 +12,7 @@ from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, TypeAdapt
 from bloomery.filters.rotating import MAX_GENERATIONS
 from bloomery.filters.scalable import LEAST_GROWTH, MOST_GROWTH
 from bloomery.sizing import MAX_CAPACITY, MAX_ERROR_RATE, MIN_ERROR_RATE
+from bloomery.suggestions import KEYWORDS
 
 MAX_EXPANSION = 32768
 # As `bloomery.names` prints it.
@@ -232,7 +233,9 @@ def advice(problem: Any, field: str, kind: str | None) -> str:
     return message.replace("Input should", "must", 1).partition(", unable to")[0]
 
 
-def like(name: str, known: Iterable[str]) -> str:
-    """Return "; did you mean …?" for a name that is nearly one of those, else nothing."""
-    near = get_close_matches(name[:60], list(known), 1)
+def like(name: str, known: Collection[str]) -> str:
+    """Return "; did you mean …?" for a name that is nearly one of those, or is what another library
+    calls it, else nothing."""
+    meant = [word for word in KEYWORDS.get(name, ()) if word in known]
+    near = meant or get_close_matches(name[:60], list(known), 1)
     return f"; did you mean {near[0]}?" if near else ""

@@ -182,6 +182,13 @@ def test_what_is_changed(client: Client) -> None:
     assert filter.name not in client
 
 
+def test_an_error_rate_as_people_write_it(client: Client) -> None:
+    """A client takes "1%" too, as a local filter does, and refuses what is no rate."""
+    assert client.create(new_name(), 10, "1%").error_rate == 0.01
+    with pytest.raises(errors.InvalidParameter, match="error_rate must be a number"):
+        client.create(new_name(), 10, "often")
+
+
 def test_samples(client: Client) -> None:
     """A filter's samples are a list, with or without a range."""
     filter = client.create(new_name(), 10)

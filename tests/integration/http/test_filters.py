@@ -114,6 +114,7 @@ def test_what_cannot_be_made_is_refused(http: Http) -> None:
 
 TOLD: tuple[tuple[dict[str, Any], str], ...] = (
     ({"error_rte": 0.1}, "body.error_rte: there is no such field; did you mean error_rate?"),
+    ({"fp_rate": 0.1}, "body.fp_rate: there is no such field; did you mean error_rate?"),
     ({"kind": "blom"}, "body: kind must be one of bloom, scalable, "),
     ({"window": "7d"}, "body.window: goes with kind rotating"),
     ({"kind": "rotating", "window": "7 days"}, "body.window: must be seconds, or text such as "),

@@ -14,6 +14,7 @@ from conftest import require
 require("typer")
 
 from bloomery import __version__  # noqa: E402
+from bloomery.building.build import KINDS  # noqa: E402
 from bloomery.cli.app import build  # noqa: E402
 
 Run = Callable[..., Any]
@@ -52,6 +53,13 @@ def options() -> Iterator[tuple[str, str]]:
             for option in parameter.opts:
                 if option.startswith("-"):
                     yield name, option
+
+
+def test_build_offers_the_kinds_that_it_can_build(run: Run) -> None:
+    """The help of `build` has every kind that can be filled row by row, and no other."""
+    said = run("build", "--help").stdout.decode()
+    assert all(kind in said for kind in KINDS)
+    assert not [kind for kind in ("rotating", "static", "bank") if kind in said]
 
 
 def section(command: str) -> str:

@@ -116,7 +116,15 @@ def build(
             rich_help_panel=_TABLES,
         ),
     ] = None,
-    kind: options.Kind = "bloom",
+    kind: Annotated[
+        Literal["bloom", "scalable", "counting", "deletable", "cuckoo"],
+        typer.Option(
+            "--kind",
+            metavar="KIND",
+            help="One of bloom, scalable, counting, deletable, cuckoo.",
+            rich_help_panel=options.FILTER,
+        ),
+    ] = "bloom",
     capacity: options.Capacity = None,
     estimate: Annotated[
         bool,

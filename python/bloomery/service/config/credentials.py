@@ -120,4 +120,5 @@ def public(url: str) -> str:
     scheme, _, rest = url.partition("://")
     login = _LOGIN.match(url)
     parts = urlsplit(f"{scheme}://{url[login.end() :] if login else rest}")
-    return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))
+    # Not by urlunsplit: without a host, sqlite:////path loses two of its slashes.
+    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"

@@ -79,7 +79,7 @@ def test_more_keys_than_room_is_said(run: Run, one_line: OneLine) -> None:
         (["--from", "none.txt"], "none.txt: No such file"),
         (["--from", "-"], "standard input cannot be counted"),
         (["--from", "-", "-n", "9", "--regions", "5"], "kind bloom takes no such option"),
-        (["--from", "-", "-n", "9", "--kind", "bank"], "kind is 'bank', must be one of"),
+        (["--from", "-", "-n", "9", "--kind", "bank"], "'bank' is not one of 'bloom'"),
         (["--from", "here.txt", "--column", "a"], "columns is not for a file of lines"),
         (["--from", "mysql://u:secret@h/d", "--query", "SELECT 1"], "mysql://… is not read"),
         (["--from", "here.txt", "-o", "here.txt"], "here.txt: is there already; --force"),

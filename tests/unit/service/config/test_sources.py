@@ -50,6 +50,7 @@ def test_sources_are_read_with_their_secrets(tmp_path: Path) -> None:
     assert (urls.table, urls.value, urls.on_outage) == ("public.urls", ["title", "seen"], "stale")
     assert urls.cache == "redis://:hidden@cache:6379/1"
     assert users.url == f"sqlite:///{tmp_path}/users.db"
+    assert users.as_dict()["url"] == users.url
     assert (users.key_type, users.cache, users.secrets()) == ("integer", "none", [])
 
 
