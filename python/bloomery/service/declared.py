@@ -82,14 +82,15 @@ class DeclaredFilters:
         self.declared, self._turns = dict(declared), cycle(declared)
 
     async def exchange(self, declared: Mapping[bytes, Mapping[str, Any]]) -> list[str]:
-        """Go by another configuration: make what is missing of it. Returns what has changed."""
+        """Go by another configuration: make what is missing of it, or could not be made before.
+        Returns what has changed."""
         changed = []
         for name in {**self.declared, **declared}:
             before, now = self.declared.get(name), declared.get(name)
             if before != now:
                 what = "is new" if before is None else "is gone" if now is None else "is another"
                 changed.append(f"filters.{printable(name)} {what}")
-        if changed:
+        if changed or self._refused:  # what could not be made may be possible now
             self._declare(declared)
             await self.make()
         return changed

@@ -105,14 +105,18 @@ def test_what_is_wrong_refuses_the_start(tmp_path: Path) -> None:
 
 
 def test_one_that_cannot_be_made_keeps_nobody_from_the_others(serve: Serve, tmp_path: Path) -> None:
-    """What there is no memory for is an alert; the other filters are served."""
-    text = (
-        '[filters.huge]\ncapacity = 1_000_000_000\nkind = "bloom"\n[filters.small]\ncapacity = 10'
-    )
-    server = serve(*configured(tmp_path, text), "--set=maxmemory=10mb")
+    """What there is no memory for is an alert; the other filters are served. A reload tries again,
+    though its section is the same."""
+    text = '[filters.huge]\ncapacity = 20_000_000\nkind = "bloom"\n[filters.small]\ncapacity = 10'
+    server = serve(*configured(tmp_path, f'maxmemory = "10mb"\n{text}'))
     (found,) = alerts(server)
     assert "the filter huge of the configuration is not there" in found
     assert info(server, "small")["kind"] == "scalable"
+    configured(tmp_path, f'maxmemory = "100mb"\n{text}')
+    assert server.process is not None
+    server.process.send_signal(signal.SIGHUP)
+    assert wait_until(lambda: alerts(server) == []), server.printed()
+    assert info(server, "huge")["capacity"] == 20_000_000
 
 
 @pytest.mark.slow

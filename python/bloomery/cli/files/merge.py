@@ -5,9 +5,10 @@ from typing import Annotated
 import typer
 
 from bloomery.cli import options
+from bloomery.cli.amounts import show_rate
 from bloomery.cli.files import state
 from bloomery.cli.files.create import check_free
-from bloomery.cli.terminal import emit_line
+from bloomery.cli.terminal import emit_line, say
 from bloomery.errors import IncompatibleFilters
 from bloomery.filters.files import key_type
 
@@ -37,6 +38,13 @@ def merge(
     said = {key_type(file) for file in files}
     state.save(merged, out, "nothing was written", said.pop() if len(said) == 1 else None)
     emit_line(f"{out}: about {merged.estimated_count:,} keys, room for {merged.capacity:,}")
+    if merged.saturated:
+        say(
+            f"warning: {out} denies no key, but wrong maybes are"
+            f" {show_rate(merged.estimated_error_rate)}, not {show_rate(merged.error_rate)}; build"
+            " one of all keys with a larger --capacity"
+        )
+        return 1
     return 0
 
 

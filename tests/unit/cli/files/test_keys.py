@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 import bloomery
 from bloomery.cli.files import keys
+from bloomery.errors import InvalidParameter
 from bloomery.filters.files import key_type, save
 
 Run = Callable[..., Any]
@@ -132,10 +133,21 @@ def test_forms_of_a_text() -> None:
     """The text comes first, then every other key that is written like it."""
     assert keys.forms(b"x") == [b"x"]
     assert keys.forms(b"-007") == [b"-007", -7]
-    assert keys.forms(b"9" * 5000) == [b"9" * 5000]
+    with pytest.raises(InvalidParameter, match="5,000 digits"):  # a no would not be certain
+        keys.forms(b"9" * 5000)
     assert keys.forms(str(SOME_ID).upper().encode()) == [str(SOME_ID).upper().encode(), SOME_ID]
     assert keys.forms(b"2024-02-30 12:00") == [b"2024-02-30 12:00"]
     assert keys.forms(b"2024-02-29 12:00") == [b"2024-02-29 12:00", datetime(2024, 2, 29, 12)]
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["12:00+00", "12:00:00Z", "12:00:00.0+0000", "12:00:00.000000000+00:00", "13:30+01:30"],
+)
+def test_times_as_databases_write_them(text: str) -> None:
+    """A time in any usual form is the same key, by every Python."""
+    written = f"2024-02-29 {text}".encode()
+    assert keys.forms(written) == [written, datetime(2024, 2, 29, 12, tzinfo=timezone.utc)]
 
 
 TEXTS = st.one_of(

@@ -49,3 +49,13 @@ def test_what_cannot_be_merged(run: Run, one_line: OneLine, tmp_path: Path) -> N
     assert "num_bits" in message
     assert "CuckooFilter" in one_line(run("merge", "out", "c", "c", code=2).stderr)
     assert not (tmp_path / "out").exists()
+
+
+def test_more_keys_than_room(run: Run, one_line: OneLine, tmp_path: Path) -> None:
+    """A merged filter with more keys than it was made for is there, with a warning and code 1."""
+    for name, start in (("a", 0), ("b", 1000)):
+        made = bloomery.BloomFilter(1000)
+        made.update(str(number) for number in range(start, start + 1000))
+        save(made, tmp_path / name)
+    assert "wrong maybes" in one_line(run("merge", "out", "a", "b", code=1).stderr)
+    assert "1999" in bloomery.BloomFilter.load(tmp_path / "out")
