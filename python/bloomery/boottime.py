@@ -6,8 +6,6 @@ from __future__ import annotations
 import functools
 import time
 
-__all__ = ["boottime"]
-
 # Seconds since the machine started. They go on while it is suspended, where it can tell; all
 # processes of a machine read the same.
 boottime = (

@@ -13,8 +13,6 @@ from collections.abc import Iterable
 
 from bloomery.errors import InvalidSource, SourceUnavailable
 
-__all__ = ["describe", "is_unavailable", "redact", "source_error"]
-
 # SQLSTATEs, or the classes they begin with, of a server that is away, overloaded or changing over:
 # connection, resources, locks, deadlocks, a shutdown or a timeout, I/O, and a replica's "read-only"
 # while another becomes the primary.

@@ -5,8 +5,6 @@ from contextlib import contextmanager
 
 from bloomery.errors import MissingExtra
 
-__all__ = ["EXTRAS", "missing", "needed"]
-
 # Where several extras bring a module, the first is named, unless whoever needs it is part of
 # another. tests/unit/test_extras.py compares this with pyproject.toml and with what is imported.
 EXTRAS: dict[str, tuple[str, ...]] = {

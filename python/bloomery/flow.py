@@ -11,8 +11,6 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Generator
 from typing import TypeVar
 
-__all__ = ["drive", "drive_async"]
-
 Wanted = TypeVar("Wanted")
 Result = TypeVar("Result")
 T = TypeVar("T")

@@ -21,8 +21,6 @@ from uuid import UUID
 import bloomery._native as _native
 from bloomery import errors
 
-__all__ = ["decode_key", "encode_key", "encode_keys"]
-
 _DEEPEST = 64  # tuples in tuples, as a local filter has it
 _MOST_PARTS = 4096  # of an array that is a key, those of arrays in it too
 

@@ -22,8 +22,6 @@ from urllib.parse import parse_qs, unquote, urlsplit
 from bloomery import extras
 from bloomery.errors import InvalidParameter
 
-__all__ = ["RedisClient", "Routing", "redis_client"]
-
 # `maybe`: one server by its URL, which can turn out to be a node of a cluster.
 Routing: TypeAlias = Literal["single", "maybe", "sentinel", "cluster"]
 

@@ -15,8 +15,6 @@ from bloomery.sizing.cluster_figures import FIGURES
 if TYPE_CHECKING:
     from rich.table import Table
 
-__all__ = ["show_nodes"]
-
 _PANEL = "With --nodes"
 
 

@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 
     from bloomery.types import Batch, Hasher, K, Key
 
-__all__ = ["FilterBank"]
-
 
 class FilterBank(_native.Bank, OtherNames):
     """A filter for each of millions of users, who need not be known beforehand.

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 
     from bloomery.types import Batch, Hasher, Layout, Nulls
 
-__all__ = ["BloomFilter"]
-
 # What two filters must share for their bits to mean the same.
 _SHAPE = ("layout", "num_bits", "num_hashes", "lines_per_key", "hasher", "seed")
 # A fold that errs a little too often is tried again this much larger.

@@ -13,8 +13,6 @@ if TYPE_CHECKING:
 
     from bloomery.types import Hasher, Key
 
-__all__ = ["CountingBloomFilter"]
-
 
 class CountingBloomFilter(RemovingFilter):
     """A Bloom filter with counters in place of bits: keys can be removed, and counted.

@@ -9,8 +9,6 @@ from bloomery import errors
 from bloomery.filters.bank import FilterBank
 from bloomery.filters.saved import KINDS
 
-__all__ = ["class_of", "create"]
-
 _HASHING = ("hasher", "seed")
 # What of the settings each kind is made with; the others are the service's own.
 PARAMETERS = {

@@ -14,8 +14,6 @@ if TYPE_CHECKING:
 
     from bloomery.types import Hasher, Key
 
-__all__ = ["CuckooFilter"]
-
 
 class CuckooFilter(RemovingFilter):
     """A filter of fingerprints from which keys can be removed; below 1% it takes less memory than

@@ -13,8 +13,6 @@ if TYPE_CHECKING:
 
     from bloomery.types import Hasher, Key
 
-__all__ = ["DeletableBloomFilter"]
-
 
 class DeletableBloomFilter(RemovingFilter):
     """A Bloom filter whose bits are in regions, each with a flag that says whether keys have met

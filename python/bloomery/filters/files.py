@@ -16,8 +16,6 @@ from bloomery.filters.saved import SavedFilter
 from bloomery.storage import files, memory
 from bloomery.storage.files import CHUNK_BYTES, HEADER_BYTES, check_sum
 
-__all__ = ["Loading", "holds_a_bank", "is_bank", "key_type", "open", "save", "write"]
-
 
 def open(
     path: str | os.PathLike[str],

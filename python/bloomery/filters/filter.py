@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 
     from bloomery.types import Batch, Hasher, Mask, Nulls
 
-__all__ = ["Filter", "RemovingFilter", "float_bits"]
-
 
 def float_bits(value: float) -> int:
     """Return a float as the word that a header holds."""

@@ -11,20 +11,6 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 if TYPE_CHECKING:
     import bloomery._native as _native
 
-__all__ = [
-    "Internals",
-    "add_hashes",
-    "changes",
-    "check_compatible",
-    "facts",
-    "header",
-    "open_filter",
-    "or_bytes",
-    "remove_hashes",
-    "sections",
-    "shares",
-]
-
 F = TypeVar("F")
 
 

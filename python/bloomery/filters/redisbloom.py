@@ -15,8 +15,6 @@ from bloomery.suggestions import OtherNames, constructor, known_keywords
 if TYPE_CHECKING:
     from typing_extensions import Buffer, Self
 
-__all__ = ["RedisBloomFilter", "RedisCuckooFilter"]
-
 MOST_EXPANSION = 32768
 _MOST_BYTES = 2**64 - 1
 

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 
     from bloomery.types import Hasher, Key
 
-__all__ = ["Generation", "RotatingBloomFilter"]
-
 MAX_GENERATIONS = 254
 MAX_WINDOW = 1e11  # seconds, some 3,000 years
 MAX_TIME = 1e12  # seconds before or after 1970

@@ -17,8 +17,6 @@ from bloomery.suggestions import constructor
 if TYPE_CHECKING:
     from typing_extensions import Buffer, Self
 
-__all__ = ["KEY_TYPES", "KINDS", "SavedFilter", "expect", "head", "key_type", "part", "write"]
-
 _CHECKSUM = slice(HEADER_BYTES - 8, HEADER_BYTES)
 _KEY_TYPE = slice(64, 72)  # the first of the words that `bloom` has no use for
 # What the keys of a file are, in the order of the format's numbers, from 1; "str" is bytes too.

@@ -15,9 +15,6 @@ if TYPE_CHECKING:
 
     from bloomery.types import Hasher
 
-__all__ = ["ScalableBloomFilter"]
-
-
 _ROOM = 1000  # keys, unless somebody says
 LEAST_GROWTH = 1.125
 MOST_GROWTH = 2.0

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
 
     from bloomery.types import Batch, Hasher, Nulls
 
-__all__ = ["StaticFilter"]
-
 MIN_ERROR_RATE = 2.0**-32  # fingerprints of 32 bits
 BUILD_BYTES = 24  # a key, for a while: its hash, 1.1 cells of 9 bytes, numbers of cells
 

@@ -13,16 +13,6 @@ from pathlib import Path
 from bloomery import errors
 from bloomery.cli.trial.process import ManagedProcess, Tell, environment
 
-__all__ = [
-    "CONFIGURATION",
-    "HOST",
-    "BalancerProcess",
-    "NodeProcess",
-    "RedisProcess",
-    "bound",
-    "program",
-]
-
 HOST = "127.0.0.1"
 # The one that people are given as deploy/haproxy.cfg, as it stands.
 CONFIGURATION = Path(__file__).with_name("haproxy.cfg")

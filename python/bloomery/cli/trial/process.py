@@ -20,8 +20,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import IO
 
-__all__ = ["ManagedProcess", "environment", "how_it_ended"]
-
 Tell = Callable[[str], None]
 
 _LONGEST = 4096  # bytes of a line that are shown

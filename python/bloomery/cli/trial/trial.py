@@ -21,8 +21,6 @@ from bloomery.cli.trial.process import ManagedProcess
 from bloomery.integrations.redis.wire.link import Link
 from bloomery.service.durability.folder import lock
 
-__all__ = ["Cluster", "data_folder"]
-
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _POLL = 0.1
 _PATIENCE = 30.0  # seconds for one to end

@@ -26,8 +26,6 @@ if sys.version_info >= (3, 11):
 else:
     import tomli as tomllib
 
-__all__ = ["FILE_VARIABLE", "Configuration", "RawSetting", "read", "rewrite"]
-
 PREFIX = "BLOOMERY_"
 FILE_VARIABLE = "BLOOMERY_CONFIG"
 DEFAULT = "default"

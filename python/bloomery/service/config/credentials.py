@@ -11,8 +11,6 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl, quote, unquote, urlsplit, urlunsplit
 
-__all__ = ["FieldError", "Section", "public", "secrets_of"]
-
 _MOST_BYTES = 64 << 10
 # As SQLAlchemy reads a URL: a password may have any character but @ in it, also / ? and #, with
 # which it ends for others.

@@ -17,8 +17,6 @@ from bloomery.service import parameters
 from bloomery.service.config.credentials import FieldError
 from bloomery.service.policy import policy
 
-__all__ = ["read"]
-
 
 def read(
     name: str, given: object, sources: Collection[str]

@@ -5,8 +5,6 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-__all__ = ["SHARE", "for_filters", "memory"]
-
 SHARE = 0.8  # of it is for filters, unless the configuration says otherwise
 _CGROUP = Path("/sys/fs/cgroup")
 _OWN = Path("/proc/self/cgroup")

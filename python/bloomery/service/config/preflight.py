@@ -21,8 +21,6 @@ from bloomery.service.lookup import source
 from bloomery.service.network import binding, tls
 from bloomery.service.registry.registry import Registry
 
-__all__ = ["examine"]
-
 
 def examine(found: Configuration) -> None:
     """Add to the problems and warnings of a configuration what is wrong around it. Nothing is made

@@ -15,8 +15,6 @@ from typing import Any
 from bloomery import errors
 from bloomery.service.config import machine, values
 
-__all__ = ["HIDDEN", "Settings", "find", "like", "plain", "secret_in_file"]
-
 
 def _set(
     default: Any,

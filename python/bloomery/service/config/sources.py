@@ -26,8 +26,6 @@ from bloomery.service.config import values
 from bloomery.service.config.credentials import FieldError, Section, public, secrets_of
 from bloomery.service.lookup.keytypes import KEY_TYPES
 
-__all__ = ["SourceSettings", "read"]
-
 _NAME = re.compile(r"[a-z0-9_-]{1,64}")  # it is part of a file's name
 _REDIS = ("redis", "rediss", "unix")
 

@@ -12,8 +12,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-__all__ = ["LARGE", "Deferral", "Deferred"]
-
 _T = TypeVar("_T")
 LARGE = 4 << 20  # bytes of a filter: what is done to all of a larger one takes milliseconds
 

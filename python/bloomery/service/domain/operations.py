@@ -18,18 +18,6 @@ from typing import Any, TypeAlias
 
 from bloomery import errors
 
-__all__ = [
-    "Op",
-    "Record",
-    "chunk",
-    "fields",
-    "name_of",
-    "quoted",
-    "read_chunk",
-    "read_fields",
-    "text_of",
-]
-
 Record: TypeAlias = tuple[int, int, bytes]  # the filter's number, the operation, its bytes
 _CHUNK = struct.Struct("<QI")  # the position, how long the JSON is
 

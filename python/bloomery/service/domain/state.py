@@ -19,8 +19,6 @@ from bloomery.service.domain.deferral import Deferral, Deferred
 from bloomery.service.domain.operations import Op, Record, quoted
 from bloomery.storage import files
 
-__all__ = ["Entry", "Shelf", "State"]
-
 # Nothing waits for what comes later: a window that never ends would be waited for at each rotation.
 _CENTURY = 3.2e9
 

@@ -20,8 +20,6 @@ from bloomery.service.http.body import key_schemas
 from bloomery.service.http.endpoints import file, filters, health, keys, lookup, maintenance
 from bloomery.service.http.problems import Refused
 
-__all__ = ["failure", "make"]
-
 _ABOUT = (
     "Have I seen this before? A *no* is certain. A *maybe* is wrong no more often than you allowed."
 )

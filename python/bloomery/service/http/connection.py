@@ -28,8 +28,6 @@ from bloomery.service.http.limits import MAX_HEAD, MAX_PIPELINED
 from bloomery.service.http.request_cycle import ReadFlow, RequestCycle
 from bloomery.service.http.uvicorn_internals import HttpToolsProtocol, ServerState
 
-__all__ = ["HttpConnection"]
-
 _AT_ONCE = 8 << 10  # bytes that are parsed in one go: no more than 300 requests
 _HEAD, _BODY, _NOTHING = "head", "body", ""
 # uvicorn would warn of each client that sends something else than HTTP.

@@ -11,8 +11,6 @@ from bloomery.service.access.permissions import ANYBODY, User, check
 from bloomery.service.http.body.bodies import header
 from bloomery.service.parts import Parts
 
-__all__ = ["authenticate", "authorize", "reauthorize"]
-
 Scope = Any  # of ASGI: a dict, whose values differ
 
 

@@ -10,17 +10,6 @@ from pydantic import BaseModel, ConfigDict, Field
 from bloomery.service.parameters import ErrorRate, FilterName, PolicyFields, Source, StrictModel
 from bloomery.service.policy.rebuilds import SETTLE
 
-__all__ = [
-    "AlertList",
-    "Changes",
-    "FilterInfo",
-    "FilterList",
-    "ListedFilter",
-    "Merge",
-    "Samples",
-    "Snapshot",
-]
-
 
 class Changes(PolicyFields):
     """What is to change about a filter; what is left out stays. A policy's null: the default."""

@@ -21,8 +21,6 @@ from typing import Any
 from bloomery import errors
 from bloomery.service.config.settings import Settings
 
-__all__ = ["refusal", "security_headers"]
-
 _HEADERS = (
     (
         b"content-security-policy",

@@ -15,8 +15,6 @@ from starlette.responses import Response
 
 from bloomery import errors
 
-__all__ = ["ANY", "STATUSES", "Problem", "Refused", "describe", "document", "response"]
-
 MEDIA = "application/problem+json"
 RETRY_SECONDS = "2"
 

@@ -17,8 +17,6 @@ from typing import Any
 from bloomery._native import Histogram
 from bloomery.service.http.uvicorn_internals import FlowControl, RequestResponseCycle
 
-__all__ = ["ReadFlow", "RequestCycle"]
-
 _STATUS_LINES = {
     status.value: f"HTTP/1.1 {status.value} {status.phrase}\r\n".encode() for status in HTTPStatus
 }

@@ -20,11 +20,6 @@ from bloomery.service.http.login import authenticate
 from bloomery.service.http.validation import check_query
 from bloomery.service.parts import Parts
 
-__all__ = [
-    *("ApiResponse", "Name", "Route", "apply_to_filters", "authorize_also", "commands_of"),
-    *("context_of", "does", "routes"),
-]
-
 _T = TypeVar("_T")
 _OPERATION = "x-operation"
 

@@ -26,8 +26,6 @@ from bloomery.service.network.tls import Tls
 from bloomery.service.observe.logs import Say
 from bloomery.service.parts import Parts
 
-__all__ = ["HttpServer"]
-
 _KEEP_ALIVE = 75  # seconds that a connection may be idle between requests
 
 

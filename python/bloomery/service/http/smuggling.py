@@ -7,8 +7,6 @@ lets pass is refused here, before anything of the request is done.
 
 from __future__ import annotations
 
-__all__ = ["FRAMING", "refusal"]
-
 # How long the body is.
 FRAMING = frozenset({b"content-length", b"transfer-encoding"})
 # Where two of them would each be right for somebody.

@@ -15,8 +15,6 @@ from bloomery import errors
 from bloomery.service.http.models import Changes, Merge
 from bloomery.service.parameters import KINDS, advice, like
 
-__all__ = ["check_query", "consistency", "differences"]
-
 _LATER = [*Changes.model_fields, *Merge.model_fields]
 
 

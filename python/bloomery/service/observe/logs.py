@@ -22,8 +22,6 @@ from urllib.parse import unquote, urlsplit
 from bloomery import errors
 from bloomery.service.config.settings import HIDDEN
 
-__all__ = ["Say", "complain", "hide", "set_level", "set_up", "tell"]
-
 LOGGER = logging.getLogger("bloomery")
 _COLOURS = {"debug": "2", "warning": "33", "error": "31", "critical": "31"}
 _LEVELS = {

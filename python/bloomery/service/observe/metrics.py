@@ -38,8 +38,6 @@ from bloomery.service.policy.policy import capacity_of
 from bloomery.service.registry.publisher import Publisher
 from bloomery.service.sampling.sampler import Sampler
 
-__all__ = ["FILTER_FIGURES", "Metrics", "ServerFigures"]
-
 # Names that are looked at for one who may see only some of them: a tenth of a second.
 _MOST_NAMES = 200_000
 

@@ -25,8 +25,6 @@ from bloomery.service.registry.publisher import row_of
 from bloomery.service.registry.tables import CONFIG
 from bloomery.service.registry.writer import RegistryWriter
 
-__all__ = ["Provisioner"]
-
 # What the columns are called where filters are made. Every row has the first two, though a kind may
 # have no use for the second; m_bits and k_hashes follow from them.
 _PARAMETERS = {

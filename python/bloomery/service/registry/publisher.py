@@ -13,8 +13,6 @@ from bloomery.service.registry.registry import Registry
 from bloomery.service.registry.tables import RegistryRow
 from bloomery.service.registry.writer import RegistryWriter
 
-__all__ = ["Publisher", "row_of"]
-
 
 class Publisher:
     """Subscribes to the engine's changes, and hands them to the writer of the registry."""

@@ -8,8 +8,6 @@ from pathlib import Path
 
 from bloomery.storage import files
 
-__all__ = ["LOCAL_REGISTRY", "server_id"]
-
 LOCAL_REGISTRY = "registry.sqlite"  # in the data folder, where no other is configured
 
 

@@ -15,8 +15,6 @@ from bloomery.service.replication.context import NodeContext
 from bloomery.service.replication.shared import Filters, Shared
 from bloomery.service.replication.stream import StreamEntry
 
-__all__ = ["StreamApplier"]
-
 
 class StreamApplier:
     """The filters of a node, as its engine has them."""

@@ -28,8 +28,6 @@ from bloomery.service.replication.stream import Record, packed_records
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-__all__ = ["Catalogue", "Changed", "Listed", "dropped", "new_uid"]
-
 # KEYS: catalogue, stream. ARGV: name, what it must be now ("" for nothing), what it is to be (""
 # for nothing), length of the stream, writer, records ("" for none). Nil if it was done, else what
 # the catalogue has.

@@ -15,8 +15,6 @@ from bloomery.service.replication.catalogue import Catalogue
 from bloomery.service.replication.sender import Sender
 from bloomery.service.replication.shared import Filters, Recent
 
-__all__ = ["NodeContext"]
-
 
 class NodeContext(Protocol):
     """A node, as its parts see it (`node.py`)."""

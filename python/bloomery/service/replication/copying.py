@@ -22,8 +22,6 @@ from bloomery.service.replication.leftovers import taken_back, unsettled, was_dr
 from bloomery.service.replication.shared import Shared, strings_of
 from bloomery.storage import memory
 
-__all__ = ["emptied", "empty", "loaded", "merged", "restored"]
-
 
 def empty(listed: Listed) -> BloomFilter:
     """Return a filter of ours that is made like one in Redis."""

@@ -20,8 +20,6 @@ from bloomery.service.replication.catalogue import Catalogue, Changed, Listed
 from bloomery.service.replication.shared import Shared
 from bloomery.service.replication.stream import Record, entries_in
 
-__all__ = ["swept", "taken_back", "unsettled", "was_dropped"]
-
 _PAGE, _PAGES = 100, 20  # entries: what a node has not heard of yet is among so many
 _SETTINGS = ("kind", "capacity", "error_rate", "layout", "hasher")
 # KEYS: the configuration and what lies in its slot. One step, or another's strings might go, that

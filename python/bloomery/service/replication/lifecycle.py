@@ -26,8 +26,6 @@ from bloomery.service.replication.leftovers import swept, taken_back, was_droppe
 from bloomery.service.replication.shared import Shared
 from bloomery.service.replication.stream import Record
 
-__all__ = ["Control", "Expired", "dropping"]
-
 _PATIENCE = 10.0  # seconds after which a filter that was being dropped is dropped by whoever comes
 _TRIES, _PAUSE = 20, 0.01  # seconds between them, while a filter of that name is being dropped
 _REASONS = {

@@ -12,8 +12,6 @@ from bloomery.service.replication.apply import StreamApplier
 from bloomery.service.replication.catalogue import Listed
 from bloomery.service.replication.context import NodeContext
 
-__all__ = ["Loader"]
-
 
 class Loader:
     """Between Redis and a node's memory."""

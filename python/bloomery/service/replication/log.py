@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from bloomery.service.durability.log import Fsync, Row
     from bloomery.service.replication.outbox import Outbox
 
-__all__ = ["StoreLog"]
-
 _DAY = 86_400.0
 _QUEUED = b"queued\0\0"  # writes what waited on a disk: every node takes it in
 

@@ -34,8 +34,6 @@ from bloomery.service.replication.sender import Sender
 from bloomery.service.replication.shared import Filters, Recent
 from bloomery.service.replication.tail import Tail
 
-__all__ = ["Node"]
-
 _TURN = 0.0005  # seconds that a thread may go on while another waits
 _HEARD = 2.0  # seconds after which it has heard of a drop
 _STOPPING = 1.0  # seconds for the tail to end

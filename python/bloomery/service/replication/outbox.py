@@ -12,8 +12,6 @@ from bloomery.service.durability.log import Log
 from bloomery.service.durability.log_reader import LogReader
 from bloomery.service.durability.segment import remove_segment, segment_path, segments
 
-__all__ = ["Outbox"]
-
 
 class Outbox:
     """A log in the data folder, in which a filter is named by its uid."""

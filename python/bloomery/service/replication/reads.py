@@ -19,8 +19,6 @@ from bloomery.service.replication.catalogue import Catalogue
 from bloomery.service.replication.node import Node
 from bloomery.service.replication.shared import Shared
 
-__all__ = ["StoreReads"]
-
 T = TypeVar("T")
 _DAMAGED = "the filter is not whole in Redis: nodes restore it, try again in a moment"
 

@@ -25,8 +25,6 @@ from bloomery.service.replication.stream import AGAIN, Record
 if TYPE_CHECKING:
     from bloomery import _native
 
-__all__ = ["Sender"]
-
 _SOME = 8 * 10_000  # bytes of hashes a round trip: Redis does nothing else while it does one
 
 

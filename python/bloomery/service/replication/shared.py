@@ -12,8 +12,6 @@ from bloomery.integrations.redis.naming import Keys
 from bloomery.service.replication.catalogue import Catalogue, Listed
 from bloomery.service.replication.stream import START, later, order
 
-__all__ = ["Filters", "Recent", "Shared", "strings_of"]
-
 
 @dataclass
 class Shared:

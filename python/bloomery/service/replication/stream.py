@@ -20,17 +20,6 @@ from bloomery.errors import CorruptData
 from bloomery.integrations.redis.wire import change_feed
 from bloomery.service.domain.operations import Op
 
-__all__ = [
-    "AGAIN",
-    "START",
-    "Record",
-    "StreamEntry",
-    "entries_in",
-    "later",
-    "order",
-    "packed_records",
-]
-
 START = b"0-0"
 AGAIN = b"a"
 _OPS = (Op.ADD, Op.CREATE, Op.DROP, Op.EXPIRE, Op.ADJUST, Op.MERGE)

@@ -20,8 +20,6 @@ from bloomery.service.replication.context import NodeContext
 from bloomery.service.replication.loader import Loader
 from bloomery.service.replication.stream import START, StreamEntry, entries_in, later
 
-__all__ = ["Tail"]
-
 _BLOCK_MS = 100  # that Redis waits for something new: so old is the news that there is none
 _COUNT = 1000  # entries at once: so many a stream keeps at least
 _LONG = 2.0  # seconds without the stream, after which a part of it may have gone meanwhile

@@ -10,8 +10,6 @@ from difflib import get_close_matches
 from bloomery.service.resp import limits
 from bloomery.service.resp.replies import Failure
 
-__all__ = ["decimal", "integer", "option", "options", "unknown", "whole"]
-
 _INTEGER = re.compile(rb"0|-?[1-9][0-9]{0,18}")
 # As C's strtod reads them; what is no number there ("nan", blanks) is none for Redis either.
 _DECIMAL = re.compile(rb"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")

@@ -11,8 +11,6 @@ from bloomery.service.resp.client import ClientState
 from bloomery.service.resp.replies import Failure
 from bloomery.service.resp.table import Command
 
-__all__ = ["NO_LOGIN", "check", "note"]
-
 NO_LOGIN = Failure("NOAUTH Authentication required.")
 _NATIVE = ("contains", "add", "remove")  # what native code does, for names that it is permitted
 _NOT_THAT_NAME = Failure("NOPERM No permissions to access a key")

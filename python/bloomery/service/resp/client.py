@@ -15,8 +15,6 @@ from bloomery.service.access.permissions import ANYBODY, Role, User
 from bloomery.service.parts import Parts
 from bloomery.service.slices import FEW
 
-__all__ = ["ClientState", "Clients", "Connected"]
-
 
 class Connected(Protocol):
     """A client's connection, as others see it."""

@@ -16,8 +16,6 @@ from bloomery.service.resp.dispatch import dispatch
 from bloomery.service.resp.replies import Failure, encode, failure_of
 from bloomery.service.slices import Slice
 
-__all__ = ["RespConnection"]
-
 # How lines of HTTP begin: any web page can let a browser send some here, with commands below them.
 _HTTP = (b"POST", b"HOST:")
 _TLS_HELLO = b"\x16\x03"  # how a client of TLS begins, and no command does

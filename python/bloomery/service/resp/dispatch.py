@@ -26,8 +26,6 @@ from bloomery.service.resp.invoke import error_reply, invoke
 from bloomery.service.resp.replies import Failure, encode
 from bloomery.service.resp.table import Command
 
-__all__ = ["HANDLERS", "dispatch"]
-
 # Importing them has entered their commands into the table.
 HANDLERS = (
     *(bf, bf_lookup, bf_reserve, bf_maintenance, introspection, cf, session, config, info),

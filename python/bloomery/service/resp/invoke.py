@@ -12,8 +12,6 @@ from bloomery.service.resp.client import ClientState
 from bloomery.service.resp.replies import Failure, failure_of
 from bloomery.service.resp.table import Command
 
-__all__ = ["error_reply", "invoke", "invoke_queued"]
-
 
 def invoke(client: ClientState, command: Command, words: list[bytes], now: bool = False) -> Any:
     """Run a command that the client may run: its value, or what is to be waited for. What is

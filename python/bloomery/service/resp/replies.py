@@ -12,11 +12,6 @@ from typing import Any
 
 from bloomery import errors
 
-__all__ = [
-    *("EXISTS", "NOT_FOUND", "NO_LIST", "OK", "WRONG_TYPE", "ArrayReply", "Failure", "Raw"),
-    *("TextReply", "encode", "failure_of", "refusal"),
-]
-
 OK = "OK"
 _LONG = 1 << 16
 

@@ -13,8 +13,6 @@ from bloomery.service.parts import Parts
 from bloomery.service.resp.client import Clients
 from bloomery.service.resp.connection import RespConnection
 
-__all__ = ["RespServer"]
-
 _LOG_SECONDS = 5.0  # for what was written to be in the log, when the server ends
 
 

@@ -13,17 +13,6 @@ from bloomery.service.resp import limits
 from bloomery.service.resp.client import ClientState
 from bloomery.service.resp.replies import Failure
 
-__all__ = [
-    "COMMANDS",
-    "CONTAINERS",
-    "Command",
-    "command",
-    "every",
-    "find",
-    "help_command",
-    "wrong_arity",
-]
-
 # A handler is given who asks and the arguments after the command's name. It returns a value for
 # `replies.encode`, or something to wait for that does; what it refuses it raises as a Failure.
 Handler: TypeAlias = Callable[[ClientState, list[bytes]], Any | Awaitable[Any]]

@@ -17,8 +17,6 @@ from typing import Any
 from bloomery import _native, errors, extras
 from bloomery.service.http.limits import MAX_ARROW_METADATA
 
-__all__ = ["Column", "Messages", "answers", "load_pyarrow"]
-
 # Rows, and bytes of them, that are added in one go: 1 to 5 ms for which all others wait, and 20 ms
 # where each becomes a Python object (banks, RedisBloom's filters).
 _SLICE = 1 << 14

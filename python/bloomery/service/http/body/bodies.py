@@ -18,11 +18,6 @@ from bloomery.service.network.input_budget import Charge
 from bloomery.service.parts import Parts
 from bloomery.service.slices import Slice
 
-__all__ = [
-    *("ARROW", "JSON", "NDJSON", "ClientDisconnected", "header", "media_type", "other_media_type"),
-    *("parse", "parse_keys", "parse_plain", "parts", "read", "require_json"),
-]
-
 JSON = "application/json"
 NDJSON = "application/x-ndjson"
 ARROW = "application/vnd.apache.arrow.stream"

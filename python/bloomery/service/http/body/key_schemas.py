@@ -6,8 +6,6 @@ from typing import Any
 
 from bloomery.service.http.body.bodies import ARROW, JSON, NDJSON
 
-__all__ = ["ANSWER_FIELDS", "COLUMN", "CONSISTENCY", "SCHEMAS", "bodies", "request", "response"]
-
 _BASE64 = "^(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?$"
 _HEX = "[0-9a-f]"
 _UUID = f"^{_HEX}{{8}}-{_HEX}{{4}}-{_HEX}{{4}}-{_HEX}{{4}}-{_HEX}{{12}}$"

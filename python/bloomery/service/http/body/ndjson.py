@@ -12,8 +12,6 @@ from bloomery.json_keys import decode_key
 from bloomery.service.http.body import bodies
 from bloomery.service.http.limits import MAX_NDJSON_VALUE
 
-__all__ = ["NdjsonReader", "answers"]
-
 _LINES = 1 << 10  # that are looked at in one go: some 5 ms, for which all others wait
 _PIECE = 64 << 10  # bytes of lines that are parsed in one go
 _ANSWERS = 1 << 20

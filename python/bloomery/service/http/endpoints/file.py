@@ -35,8 +35,6 @@ from bloomery.service.http.route import ApiResponse, Name, commands_of, context_
 from bloomery.service.network.input_budget import Charge
 from bloomery.service.parts import Parts
 
-__all__ = ["MEDIA", "router"]
-
 MEDIA = "application/octet-stream"
 _READ = 1 << 20
 _LOADED = 4 << 20  # bytes that are taken in at once: 2 ms, for which all others wait

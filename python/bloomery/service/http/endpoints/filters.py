@@ -29,8 +29,6 @@ from bloomery.service.parameters import POLICY, NewFilter
 from bloomery.service.parts import Parts
 from bloomery.service.slices import gathered
 
-__all__ = ["filter_info", "router"]
-
 router = routes()
 
 _ONE = (*problems.ANY, "unknown-filter")

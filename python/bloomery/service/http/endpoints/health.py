@@ -11,8 +11,6 @@ from fastapi.routing import APIRoute
 from bloomery.service.http import models, problems
 from bloomery.service.http.route import ApiResponse, context_of, does, routes
 
-__all__ = ["ALWAYS", "router", "watching"]
-
 router = routes(APIRoute)
 watching = routes()
 

@@ -25,8 +25,6 @@ from bloomery.service.http.validation import check_query, consistency
 from bloomery.service.parts import Parts
 from bloomery.service.slices import let_go
 
-__all__ = ["find", "keys_in", "router"]
-
 _START = "http.response.start"
 _BODY = "http.response.body"
 _PLAIN = {str, int}  # keys as they are; a look at their types costs least

@@ -20,8 +20,6 @@ from bloomery.service.http.route import (
 )
 from bloomery.service.lookup import answers
 
-__all__ = ["router"]
-
 router = routes()
 
 

@@ -24,8 +24,6 @@ from bloomery.service.http.route import (
     routes,
 )
 
-__all__ = ["router"]
-
 router = routes()
 
 _ONE = (*problems.ANY, "unknown-filter", "invalid-parameter", "log-unavailable", "read-only-filter")

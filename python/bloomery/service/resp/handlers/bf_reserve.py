@@ -12,8 +12,6 @@ from bloomery.service.resp.replies import EXISTS, OK, Failure
 from bloomery.service.resp.table import command
 from bloomery.sizing import MIN_ERROR_RATE
 
-__all__ = ["POLICY", "adopt", "make", "make_default", "policy_value"]
-
 _MOST_RATE = 0.25
 # The capacity of a filter in Redis that is made by adding to it: it will not grow.
 _STORE_SIZE = 1_000_000

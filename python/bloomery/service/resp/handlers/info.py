@@ -19,8 +19,6 @@ from bloomery.service.resp.client import ClientState
 from bloomery.service.resp.replies import OK, Failure, TextReply
 from bloomery.service.resp.table import command, help_command
 
-__all__ = ["MODULES", "REDIS_VERSION"]
-
 # Client libraries look for the module's name before they use BF.* and CF.*.
 MODULES: list[dict[bytes, Any]] = [{b"name": b"bf", b"ver": 80200, b"path": b"", b"args": []}]
 

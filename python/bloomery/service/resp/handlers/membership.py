@@ -10,8 +10,6 @@ from bloomery.service.resp.client import ClientState
 from bloomery.service.resp.replies import NOT_FOUND, WRONG_TYPE, ArrayReply, Failure, Raw
 from bloomery.service.slices import batches
 
-__all__ = ["contains", "contains_many", "existing_filter", "filter_at", "filter_if_any", "read"]
-
 
 def filter_at(client: ClientState, name: bytes, family: str) -> Entry | None:
     """Return the filter of a name; None if there is none. WRONGTYPE if it answers to the commands

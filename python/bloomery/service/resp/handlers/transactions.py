@@ -13,8 +13,6 @@ from bloomery.service.resp.replies import NO_LIST, OK, Failure, Raw, encode
 from bloomery.service.resp.table import Command, command, find
 from bloomery.service.slices import Slice
 
-__all__ = ["AT_ONCE", "end", "enqueue"]
-
 # In a transaction these are done and not queued.
 AT_ONCE = frozenset({"EXEC", "DISCARD", "MULTI", "WATCH", "QUIT", "RESET"})
 _LONG = ("SAVE", "BF.LOOKUP")  # they take long, and others go on meanwhile
