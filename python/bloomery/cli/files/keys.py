@@ -72,8 +72,13 @@ def forms(text: bytes) -> list[Any]:
         if pattern.fullmatch(text):
             try:
                 found.append(_FORMS[kind][1](text.decode()))
-            except ValueError:  # the 31st of June; more digits than Python reads
-                continue
+            except ValueError:
+                if kind == "int":  # more digits than Python reads, and it may be in the filter
+                    raise InvalidParameter(
+                        f"a key of {len(text):,} digits may be text or an int that is too long to "
+                        "read: name its --type"
+                    ) from None
+                continue  # the 31st of June
     return found
 
 
