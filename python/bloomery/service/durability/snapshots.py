@@ -125,7 +125,7 @@ class Manifest:
                     raise errors.CorruptData(f"{path}: damaged: {one.file!a} is no file of it")
             known = body.get("verified", {})
             return cls(body["number"], body["seq"], body["next_id"], body["now"], entries, known)
-        except (KeyError, TypeError, ValueError) as problem:
+        except (KeyError, TypeError, ValueError, RecursionError) as problem:
             if isinstance(problem, errors.BloomeryError):
                 raise
             raise errors.CorruptData(f"{path}: damaged: not a manifest") from None
