@@ -27,6 +27,15 @@ SCRIPTS = {
         TYPE cuckoo => +MBbloom--
         BF.DEL missing x => -ERR not found
         """,
+    "a cuckoo filter that is asked by the commands of RedisBloom's": """
+        BF.RESERVE cuckoo 0.01 1000 KIND cuckoo => +OK
+        BF.ADD cuckoo x => :1 | #t
+        CF.EXISTS cuckoo x => -WRONGTYPE
+        CF.MEXISTS cuckoo x y => -WRONGTYPE
+        CF.COUNT cuckoo x => -WRONGTYPE
+        CF.DEL cuckoo x => -WRONGTYPE
+        BF.EXISTS cuckoo x => :1 | #t
+        """,
     "kinds that do not": """
         BF.RESERVE plain 0.01 1000 KIND bloom => +OK
         BF.ADD plain x => :1 | #t

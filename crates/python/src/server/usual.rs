@@ -84,8 +84,11 @@ pub fn run(
         return false;
     }
     let (entry, mut work) = names.split(parser.argument(input, 1));
-    let Some(entry) = entry.filter(|entry| entry.family == family) else {
-        // What is not there, or answers to another family, holds no key.
+    if entry.as_ref().is_some_and(|entry| entry.family != family) {
+        return false; // Python knows what to say of a filter of the other family
+    }
+    let Some(entry) = entry else {
+        // What is not there holds no key.
         match act {
             Act::Contains => {
                 work.answers.resize(arguments - 2, 0);

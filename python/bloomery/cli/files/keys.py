@@ -93,13 +93,13 @@ def forms(text: bytes) -> list[Any]:
         if pattern.fullmatch(text):
             try:
                 found.append(_FORMS[kind][1](text.decode()))
-            except ValueError as problem:
-                if kind == "int":  # a filter may have it, so a no would not be certain
+            except ValueError:
+                if kind == "int":  # more digits than Python reads, and it may be in the filter
                     raise InvalidParameter(
-                        f"a number of {len(text):,} digits is more than Python reads from text:"
-                        " ask for it in Python"
-                    ) from problem
-                continue  # the 31st of June is no key
+                        f"a key of {len(text):,} digits may be text or an int that is too long to "
+                        "read: name its --type"
+                    ) from None
+                continue  # the 31st of June
     return found
 
 

@@ -178,9 +178,10 @@ def _of_file(found: Configuration, around: Mapping[str, str]) -> Iterator[RawSet
                 f"filters are on the top level{like(name)}"
             )
         elif not isinstance(value, (str, int, float)):
+            # Not its value, which may be a secret, also of a name that is misspelt.
             found.problems.append(
-                f"{place}: {_brief(name)} is {_brief(value)}, must be a number, yes or no, or text "
-                "in quotes"
+                f"{place}: {_brief(name)} must be a number, yes or no, or text in quotes, not a "
+                f"{type(value).__name__}"
             )
         elif plain(name) in seen:
             found.problems.append(f"{place}: {_brief(name)} is there twice")

@@ -284,8 +284,10 @@ def _check(manifest: Manifest) -> None:
     """Raise CorruptData for numbers that no server writes: paths are made of them."""
     numbers = [manifest.number, manifest.seq, manifest.next_id]
     numbers += [number for saved in manifest.entries for number in (saved.id, saved.nbytes)]
-    right = all(type(number) is int and number >= 0 for number in numbers) and manifest.number > 0
-    if not right or len({saved.file for saved in manifest.entries}) < len(manifest.entries):
+    right = all(type(number) is int and 0 <= number < 1 << 63 for number in numbers)
+    names = {saved.name for saved in manifest.entries if type(saved.name) is str}
+    unique = len(names) == len({saved.file for saved in manifest.entries}) == len(manifest.entries)
+    if not right or not unique or manifest.number == 0:
         raise errors.CorruptData(f"damaged: {MANIFEST} cannot be right")
 
 

@@ -129,6 +129,18 @@ def test_keys_of_several_columns_are_no_text(run: Run, one_line: OneLine, tmp_pa
     assert "in Python" in one_line(run("contains", "t", "a", code=2).stderr)
 
 
+def test_a_number_too_long_to_read_is_no_certain_no(
+    run: Run, one_line: OneLine, tmp_path: Path
+) -> None:
+    """An int of more digits than Python reads may be in the filter: its type has to be named."""
+    made, digits = bloomery.BloomFilter(10, 1e-9), b"1" + b"0" * 5000
+    made.add(10**5000)
+    made.save(tmp_path / "f")
+    message = one_line(run("contains", "-v", "f", stdin=digits, code=2).stderr)
+    assert "5,001 digits" in message
+    assert run("contains", "-v", "--type", "str", "f", stdin=digits).stdout == digits + b"\n"
+
+
 def test_forms_of_a_text() -> None:
     """The text comes first, then every other key that is written like it."""
     assert keys.forms(b"x") == [b"x"]

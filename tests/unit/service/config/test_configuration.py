@@ -137,7 +137,7 @@ def test_all_problems_at_once(tmp_path: Path) -> None:
     expected = [
         (f"{path}:2: ", "'maxmemroy'; did you mean maxmemory?"),
         (f"{path}:3: ", "timeout is '-1', must be in the range [0, 2147483648]"),
-        (f"{path}:4: ", "'fsync' is [], must be a number, yes or no, or text in quotes"),
+        (f"{path}:4: ", "'fsync' must be a number, yes or no, or text in quotes, not a list"),
         (f"{path}:5: ", "'bf' is a section, must be a setting"),
         ("BLOOMERY_MAXCLIENTS: ", "maxclients is 'many'"),
         ("BLOOMERY_MAX_FILTRES: ", "did you mean max-filters?"),

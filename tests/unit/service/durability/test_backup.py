@@ -139,6 +139,8 @@ def forged(small: bytes, change: Callable[[Any, Any], object]) -> io.BytesIO:
         (lambda about, body: about.update(taken_at="now"), "backup.json"),
         (lambda about, body: body.update(number="/../../x"), "cannot be right"),
         (lambda about, body: body.update(number=0), "cannot be right"),
+        (lambda about, body: body.update(seq=1 << 70), "cannot be right"),
+        (lambda about, body: body["entries"][0].update(name=["a"]), "cannot be right"),
         (lambda about, body: body["entries"][0].update(file="../1.bloomery"), "no file of it"),
         (lambda about, body: body["entries"][0].update(id="1"), "cannot be right"),
         (lambda about, body: body["entries"][0].update(nbytes=-1), "cannot be right"),
