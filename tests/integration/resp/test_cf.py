@@ -150,11 +150,12 @@ SCRIPTS = {
         CF.DEBUG bloom => -WRONGTYPE
         CF.SCANDUMP bloom 0 => -WRONGTYPE
         CF.LOADCHUNK bloom 1 x => -WRONGTYPE
-        CF.EXISTS bloom x => :0 | #f
-        CF.MEXISTS bloom x => [:0] | [#f]
-        CF.COUNT bloom x => :0
-        CF.DEL bloom x => -Not found
-        CF.COMPACT bloom => -Cuckoo filter was not found
+        # RedisBloom says 0 to these, Not found and Cuckoo filter was not found: x is in it.
+        CF.EXISTS bloom x => -WRONGTYPE
+        CF.MEXISTS bloom x => -WRONGTYPE
+        CF.COUNT bloom x => -WRONGTYPE
+        CF.DEL bloom x => -WRONGTYPE
+        CF.COMPACT bloom => -WRONGTYPE
         """,
     "dumping and loading wrongly": """
         CF.RESERVE a 1000 => +OK

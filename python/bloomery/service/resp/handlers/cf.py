@@ -15,7 +15,6 @@ from bloomery.service.resp.handlers.membership import (
     contains_many,
     existing_filter,
     filter_at,
-    filter_if_any,
 )
 from bloomery.service.resp.replies import EXISTS, NOT_FOUND, OK, ArrayReply, Failure, Raw, refusal
 from bloomery.service.resp.table import command, wrong_arity
@@ -165,7 +164,7 @@ def _insert_words(client: ClientState, words: list[bytes], name: str) -> Any:
 
 def _is_slow(client: ClientState, name: bytes) -> bool:
     """May a key take a millisecond?"""
-    entry = filter_if_any(client, name, "cf")
+    entry = filter_at(client, name, "cf")
     return entry is not None and entry.filter.max_iterations > 1000
 
 
@@ -202,7 +201,7 @@ def mexists(client: ClientState, words: list[bytes]) -> Any:
 @command("CF.COUNT", "key item", does="contains")
 def count(client: ClientState, words: list[bytes]) -> int:
     """Tell how often a key was added, at most."""
-    if filter_if_any(client, words[0], "cf") is None:
+    if filter_at(client, words[0], "cf") is None:
         return 0
     return client.context.commands.count(words[0], words[1])
 
@@ -210,7 +209,7 @@ def count(client: ClientState, words: list[bytes]) -> int:
 @command("CF.DEL", "key item", write=True, does="remove")
 def delete(client: ClientState, words: list[bytes]) -> bool:
     """Take one copy of a key out: 1 if there was one."""
-    if filter_if_any(client, words[0], "cf") is None:
+    if filter_at(client, words[0], "cf") is None:
         raise Failure("Not found")
     return bool(client.context.commands.remove(words[0], words[1:])[0][0])
 
@@ -247,7 +246,7 @@ def debug(client: ClientState, words: list[bytes]) -> bytes:
 @command("CF.COMPACT", "key", write=True, does="change")
 def compact(client: ClientState, words: list[bytes]) -> str:
     """Move keys from newer parts of a filter into older ones, where there is room."""
-    if filter_if_any(client, words[0], "cf") is None:
+    if filter_at(client, words[0], "cf") is None:
         raise Failure("Cuckoo filter was not found")
     client.context.commands.compact(words[0])
     return OK

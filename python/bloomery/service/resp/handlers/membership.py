@@ -7,7 +7,7 @@ from typing import Any
 from bloomery.errors import UnknownFilter
 from bloomery.service.domain.state import Entry
 from bloomery.service.resp.client import ClientState
-from bloomery.service.resp.replies import NOT_FOUND, WRONG_TYPE, ArrayReply, Failure, Raw
+from bloomery.service.resp.replies import NOT_FOUND, WRONG_TYPE, ArrayReply, Raw
 from bloomery.service.slices import batches
 
 
@@ -28,24 +28,10 @@ def existing_filter(client: ClientState, name: bytes, family: str) -> Entry:
     return entry
 
 
-def filter_if_any(client: ClientState, name: bytes, family: str) -> Entry | None:
-    """Return the filter of a name; None if there is none of this family, as RedisBloom has it.
-    WRONGTYPE if it is of the kind cuckoo, which RedisBloom has not: who asks CF.EXISTS means that
-    filter, and 0 would be a wrong no."""
-    try:
-        return filter_at(client, name, family)
-    except Failure as failure:
-        entry = client.context.engine.find(name)
-        if entry is not None and entry.settings.get("kind") == "cuckoo":
-            raise
-        failure.with_traceback(None)  # see invoke.error_reply
-        return None
-
-
 def contains(client: ClientState, words: list[bytes], family: str) -> list[bool]:
     """Tell of each key whether it may have been added; a filter that is not there has none."""
     name, *keys = words
-    if filter_if_any(client, name, family) is None:
+    if filter_at(client, name, family) is None:
         return [False] * len(keys)
     return [bool(answer) for answer in client.context.commands.contains(name, keys)]
 
@@ -60,8 +46,7 @@ def contains_many(client: ClientState, words: list[bytes], family: str) -> Any:
 async def read(client: ClientState, words: list[bytes], family: str) -> bytes:
     """Return a byte for each key, from this node's copy or from what nodes share."""
     name, *keys = words
-    if filter_if_any(client, name, family) is None and client.context.engine.find(name) is not None:
-        return bytes(len(keys))  # a filter of another family: it has none of these keys
+    filter_at(client, name, family)  # 0 of a filter of another family would be a wrong no
     try:
         return await client.context.commands.read(name, keys, family == "bf" and client.shared)
     except UnknownFilter:
