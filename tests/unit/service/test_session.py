@@ -38,7 +38,7 @@ def commands(count: int) -> list[bytes]:
             act = b".EXISTS"
         length = draw.choice([1, 2, 5, 40, 700])
         made += [packed(door + act, name, b"%d" % draw.randrange(400)) for _ in range(length)]
-        made.append(draw.choice([packed(b"PING"), packed(b"BF.MEXISTS", name, b"1", b"2")]))
+        made.append(draw.choice([packed(b"PING"), packed(door + b".MEXISTS", name, b"1", b"2")]))
     return made
 
 
@@ -64,6 +64,14 @@ def test_a_pipeline_answers_like_its_commands_one_by_one(size: int) -> None:
     joined = b"".join(sent)
     cut = [joined[at : at + size] for at in range(0, len(joined), size)]
     assert replies(cut) == replies(sent)
+
+
+def test_a_filter_of_the_other_family_is_left_to_python() -> None:
+    """Which refuses: a native 0 would be a wrong no."""
+    session = _native.Session(shelf(), *LIMITS)
+    assert session.feed(packed(b"CF.ADD", b"cells", b"1")) is None
+    for words in ([b"BF.EXISTS", b"cells", b"1"], [b"BF.MEXISTS", b"cells", b"1", b"2"]):
+        assert session.feed(packed(*words)) == words
 
 
 def test_each_command_behind_a_refused_one_is_still_done() -> None:
