@@ -1,10 +1,11 @@
 """The native core. `Bloom` is the base of `bloomery.BloomFilter`, `Bank` that of
-`bloomery.FilterBank`, `Chain` and `Cuckoo` those of RedisBloom's filters, `Family` that of every
-other filter; names that begin with an underscore are for these classes alone."""
+`bloomery.FilterBank`, `Chain` and `Cuckoo` those of RedisBloom's filters, `SparkBits` that of
+Spark's, `Family` that of every other filter; names that begin with an underscore are for these
+classes alone."""
 
 import os
 from collections.abc import Callable, Sequence
-from typing import Any, Final, NoReturn, SupportsFloat, final
+from typing import Any, Final, NoReturn, SupportsFloat, final, type_check_only
 
 from typing_extensions import Buffer, Self, disjoint_base
 
@@ -23,12 +24,17 @@ __all__ = [
     "Cuckoo",
     "Family",
     "Histogram",
+    "LineKey",
     "Memory",
+    "Pack",
+    "ParquetFooter",
     "Pattern",
     "Places",
     "Section",
     "Session",
     "Shelf",
+    "Signatures",
+    "SparkBits",
     "__version__",
     "bank_pages",
     "build_static",
@@ -44,8 +50,15 @@ __all__ = [
     "make_header",
     "mask",
     "memory_used",
+    "parquet_block",
+    "parquet_block_contains",
+    "parquet_error_rate",
+    "parquet_filter",
+    "parquet_filter_header",
+    "parquet_hash",
     "parse_header",
     "read_header",
+    "read_parquet_filter_header",
     "rotating_table",
     "set_memory_limit",
     "unmap_aside",
@@ -125,8 +138,53 @@ class Bank:
     def _image(self) -> bytes: ...
     def _save(self, fd: int, pace: int) -> bytes: ...
 
+@type_check_only
+class _KeyFilter:
+    """What `Bloom` and `Family` have alike; there is no such class when it runs."""
+
+    def add(self, key: Key, /) -> bool:
+        """Add the key; True if it is definitely new, False if it may have been there."""
+    def contains(self, key: Key, /) -> bool:
+        """The same as `key in filter`. False: definitely not there. True: maybe."""
+    def update(self, keys: Batch, *, nulls: Nulls = "error", threads: int = 1) -> None:
+        """Add every key and say nothing about which were new."""
+    def add_lines(
+        self, data: Buffer, *, final: bool = False, key: LineKey | None = None
+    ) -> tuple[bytes, int, int, int]:
+        r"""Add each line of `data`, without its newline.
+
+        Returns the lines that were definitely new, each with a newline; the number of bytes used,
+        up to the last newline (all if `final`); the lines seen; and the lines that were new.
+        With a `key` a line is known by that part of it; lines without one are kept and not added.
+        """
+    def contains_lines(
+        self,
+        data: Buffer,
+        *,
+        final: bool = False,
+        invert: bool = False,
+        key: LineKey | None = None,
+    ) -> tuple[bytes, int, int, int]:
+        """As `add_lines`, but asks: keeps the lines that may be there (`invert`: that are not)."""
+    def hash_of(self, key: Key) -> int:
+        """The key's 64-bit hash in this filter, the same in every process and on every machine."""
+    @property
+    def capacity(self) -> int:
+        """How many distinct keys it is made for."""
+    @property
+    def hasher(self) -> Hasher:
+        """The hash function."""
+    @property
+    def seed(self) -> int:
+        """The hash function's seed; for siphash its key."""
+    def _add_hashes(self, data: bytes) -> int: ...
+    def _shares(self, buffer: Buffer, offset: int) -> bool: ...
+    def _header(self, checksum: int) -> bytes: ...
+    def _panic(self, long: bool, /) -> NoReturn: ...
+    def _clear(self) -> None: ...
+
 @disjoint_base
-class Bloom:
+class Bloom(_KeyFilter):
     def __new__(
         cls,
         capacity: int,
@@ -140,12 +198,8 @@ class Bloom:
         memory: Memory | Buffer | None = None,
         offset: int = 0,
     ) -> Self: ...
-    def add(self, key: Key, /) -> bool:
-        """Add the key; True if it is definitely new, False if it may have been there."""
     def __contains__(self, key: Key, /) -> bool:
         """False: definitely not added. True: maybe."""
-    def contains(self, key: Key, /) -> bool:
-        """The same as `key in filter`. False: definitely not there. True: maybe."""
     def add_many(self, keys: Batch, *, nulls: Nulls = "error", threads: int = 1) -> Mask:
         """Add every key; a mask that is True where a key is definitely new.
 
@@ -155,25 +209,8 @@ class Bloom:
         """
     def contains_many(self, keys: Batch, *, nulls: Nulls = "error", threads: int = 1) -> Mask:
         """Ask for every key: False is certain, True is maybe. The mask is as for `add_many`."""
-    def update(self, keys: Batch, *, nulls: Nulls = "error", threads: int = 1) -> None:
-        """Add every key and say nothing about which were new."""
-    def add_lines(self, data: Buffer, *, final: bool = False) -> tuple[bytes, int, int, int]:
-        r"""Add each line of `data`, without its newline.
-
-        Returns the lines that were definitely new, each with a newline; the number of bytes used,
-        up to the last newline (all if `final`); the lines seen; and the lines that were new.
-        """
-    def contains_lines(
-        self, data: Buffer, *, final: bool = False, invert: bool = False
-    ) -> tuple[bytes, int, int, int]:
-        """As `add_lines`, but asks: keeps the lines that may be there (`invert`: that are not)."""
-    def hash_of(self, key: Key) -> int:
-        """The key's 64-bit hash in this filter, the same in every process and on every machine."""
     def positions(self, key: Key) -> list[int]:
         """Where the key's bits are: `num_hashes` numbers, of which some may be equal."""
-    @property
-    def capacity(self) -> int:
-        """How many distinct keys it is made for."""
     @property
     def error_rate(self) -> float:
         """The share of absent keys that may be answered with a maybe, at full capacity."""
@@ -190,34 +227,25 @@ class Bloom:
     def lines_per_key(self) -> int:
         """How many lines of 64 bytes a key touches; 0 in the classic layout."""
     @property
-    def hasher(self) -> Hasher:
-        """The hash function."""
-    @property
-    def seed(self) -> int:
-        """The hash function's seed; for siphash its key."""
-    @property
     def nbytes(self) -> int:
         """Bytes of memory for the bits."""
     @property
     def read_only(self) -> bool:
         """True if it is mapped from a file without `writable`."""
-    def _add_hashes(self, data: bytes) -> int: ...
-    def _shares(self, buffer: Buffer, offset: int) -> bool: ...
-    def _header(self, checksum: int) -> bytes: ...
     def _fill(self) -> tuple[int, float]: ...
     def _write(self, offset: int, data: Buffer) -> None: ...
     def _or_bytes(self, offset: int, data: Buffer) -> None: ...
     def _padding_is_clear(self) -> bool: ...
-    def _panic(self, long: bool, /) -> NoReturn: ...
-    def _clear(self) -> None: ...
     def _or(self, other: Bloom) -> None: ...
     def _and(self, other: Bloom) -> None: ...
     def _is_subset(self, other: Bloom) -> bool: ...
     def _fold_from(self, other: Bloom) -> None: ...
     def __buffer__(self, flags: int, /) -> memoryview: ...
 
-@disjoint_base
-class Chain:
+@type_check_only
+class _LayeredFilter:
+    """What `Chain` and `Cuckoo` have alike; there is no such class when it runs."""
+
     def __new__(
         cls,
         head: bytes,
@@ -237,6 +265,33 @@ class Chain:
     def error_rate(self) -> float:
         """The share of absent keys that may be answered with a maybe; of a cuckoo filter, once a
         layer is full, roughly."""
+    @property
+    def nbytes(self) -> int:
+        """Bytes that a file of it has after its header."""
+    @property
+    def num_layers(self) -> int:
+        """How many layers it has; RedisBloom says filters."""
+    @property
+    def redis_size(self) -> int:
+        """Bytes, as BF.INFO or CF.INFO counts them."""
+    @property
+    def read_only(self) -> bool:
+        """True if it is mapped from a file."""
+    @staticmethod
+    def _planned(dump: bytes) -> int: ...
+    def _add_hashes(self, data: bytes) -> int: ...
+    def _chunk(self, iterator: int) -> tuple[int, bytes]: ...
+    def _load_chunk(self, iterator: int, data: bytes) -> None: ...
+    def _clear(self) -> None: ...
+    def _facts(self) -> dict[str, float]: ...
+    def _header(self, checksum: int) -> bytes: ...
+    def _sections(self) -> list[Section]: ...
+    def _changes(self) -> int: ...
+    def _snapshot(self) -> tuple[bytes, Memory]: ...
+    def _shares(self, buffer: Buffer, offset: int) -> bool: ...
+
+@disjoint_base
+class Chain(_LayeredFilter):
     @property
     def estimated_count(self) -> int:
         """Keys that were new when they came."""
@@ -244,33 +299,9 @@ class Chain:
     def expansion(self) -> int | None:
         """How many times larger each layer is than the one before; None if it is not to grow."""
     @property
-    def nbytes(self) -> int:
-        """Bytes that a file of it has after its header."""
-    @property
-    def num_layers(self) -> int:
-        """How many layers it has; RedisBloom says filters."""
-    @property
-    def redis_size(self) -> int:
-        """Bytes, as BF.INFO or CF.INFO counts them."""
-    @property
-    def read_only(self) -> bool:
-        """True if it is mapped from a file."""
-    @property
     def hash_width(self) -> int:
         """Bits of each hash: 32 of filters from before RedisBloom 2."""
     def _hashes_of(self, key: bytes) -> bytes: ...
-    @staticmethod
-    def _planned(dump: bytes) -> int: ...
-    def _add_hashes(self, data: bytes) -> int: ...
-    def _chunk(self, iterator: int) -> tuple[int, bytes]: ...
-    def _load_chunk(self, iterator: int, data: bytes) -> None: ...
-    def _clear(self) -> None: ...
-    def _facts(self) -> dict[str, float]: ...
-    def _header(self, checksum: int) -> bytes: ...
-    def _sections(self) -> list[Section]: ...
-    def _changes(self) -> int: ...
-    def _snapshot(self) -> tuple[bytes, Memory]: ...
-    def _shares(self, buffer: Buffer, offset: int) -> bool: ...
     def add(self, key: bytes) -> bool:
         """Add the key; True if it is definitely new, False if it may have been there."""
     @staticmethod
@@ -278,58 +309,15 @@ class Chain:
     def _layers(self) -> list[tuple[int, int, int, int, float]]: ...
 
 @disjoint_base
-class Cuckoo:
-    def __new__(
-        cls,
-        head: bytes,
-        body: Memory | Buffer | None = None,
-        offset: int = 0,
-        writable: bool = False,
-        most: int = 2**64 - 1,
-    ) -> Self: ...
-    def contains(self, key: bytes) -> bool:
-        """False: definitely not there. True: maybe."""
-    def __contains__(self, key: bytes, /) -> bool:
-        """False: definitely not there. True: maybe."""
-    @property
-    def capacity(self) -> int:
-        """How many keys the first layer was made for."""
-    @property
-    def error_rate(self) -> float:
-        """The share of absent keys that may be answered with a maybe; of a cuckoo filter, once a
-        layer is full, roughly."""
+class Cuckoo(_LayeredFilter):
     @property
     def estimated_count(self) -> int:
         """Keys, each as often as it was added."""
     @property
     def expansion(self) -> int:
         """How many times larger each layer is than the one before; 0 if it is not to grow."""
-    @property
-    def nbytes(self) -> int:
-        """Bytes that a file of it has after its header."""
-    @property
-    def num_layers(self) -> int:
-        """How many layers it has; RedisBloom says filters."""
-    @property
-    def redis_size(self) -> int:
-        """Bytes, as BF.INFO or CF.INFO counts them."""
-    @property
-    def read_only(self) -> bool:
-        """True if it is mapped from a file."""
     @staticmethod
     def _hashes_of(key: bytes) -> bytes: ...
-    @staticmethod
-    def _planned(dump: bytes) -> int: ...
-    def _add_hashes(self, data: bytes) -> int: ...
-    def _chunk(self, iterator: int) -> tuple[int, bytes]: ...
-    def _load_chunk(self, iterator: int, data: bytes) -> None: ...
-    def _clear(self) -> None: ...
-    def _facts(self) -> dict[str, float]: ...
-    def _header(self, checksum: int) -> bytes: ...
-    def _sections(self) -> list[Section]: ...
-    def _changes(self) -> int: ...
-    def _snapshot(self) -> tuple[bytes, Memory]: ...
-    def _shares(self, buffer: Buffer, offset: int) -> bool: ...
     def add(self, key: bytes) -> None:
         """Add the key once more; FilterFull if there is no room."""
     def add_new(self, key: bytes) -> bool:
@@ -357,7 +345,7 @@ class Cuckoo:
     def _remove_hashes(self, data: bytes) -> int: ...
 
 @disjoint_base
-class Family:
+class Family(_KeyFilter):
     def __new__(
         cls,
         header: bytes,
@@ -365,12 +353,8 @@ class Family:
         offset: int = 0,
         writable: bool = False,
     ) -> Self: ...
-    def add(self, key: Key, /) -> bool:
-        """Add the key; True if it is definitely new, False if it may have been there."""
     def __contains__(self, key: Key, /) -> bool:
         """False: definitely not there. True: maybe."""
-    def contains(self, key: Key, /) -> bool:
-        """The same as `key in filter`. False: definitely not there. True: maybe."""
     def add_many(self, keys: Batch, *, nulls: Nulls = "error", threads: int = 1) -> Mask:
         """Add every key; a mask that is True where a key is definitely new.
 
@@ -380,25 +364,8 @@ class Family:
         """
     def contains_many(self, keys: Batch, *, nulls: Nulls = "error", threads: int = 1) -> Mask:
         """Ask for every key: False is certain, True is maybe. `threads` splits a column."""
-    def update(self, keys: Batch, *, nulls: Nulls = "error", threads: int = 1) -> None:
-        """Add every key and say nothing about which were new."""
-    def add_lines(self, data: Buffer, *, final: bool = False) -> tuple[bytes, int, int, int]:
-        r"""Add each line of `data`, without its newline.
-
-        Returns the lines that were definitely new, each with a newline; the number of bytes used,
-        up to the last newline (all if `final`); the lines seen; and the lines that were new.
-        """
-    def contains_lines(
-        self, data: Buffer, *, final: bool = False, invert: bool = False
-    ) -> tuple[bytes, int, int, int]:
-        """As `add_lines`, but asks: keeps the lines that may be there (`invert`: that are not)."""
-    def hash_of(self, key: Key) -> int:
-        """The key's 64-bit hash in this filter, the same in every process and on every machine."""
     @property
     def _kind(self) -> str: ...
-    @property
-    def capacity(self) -> int:
-        """How many distinct keys it is made for."""
     @property
     def error_rate(self) -> float:
         """The share of absent keys that may be answered with a maybe."""
@@ -411,12 +378,6 @@ class Family:
     @property
     def lines_per_key(self) -> int:
         """How many lines of 64 bytes a key touches; 0 where that has no meaning."""
-    @property
-    def hasher(self) -> Hasher:
-        """The hash function."""
-    @property
-    def seed(self) -> int:
-        """The hash function's seed; for siphash its key."""
     @property
     def nbytes(self) -> int:
         """Bytes of memory."""
@@ -438,24 +399,45 @@ class Family:
     def _make_room(self, keys: int) -> None: ...
     def _remove_many(self, keys: Batch, nulls: Nulls = "error") -> Mask: ...
     def _remove_lines(self, data: Buffer, final: bool = False) -> tuple[bytes, int, int, int]: ...
-    def _add_hashes(self, data: bytes) -> int: ...
     def _remove_hashes(self, data: bytes) -> int: ...
-    def _shares(self, buffer: Buffer, offset: int) -> bool: ...
     def _due(self) -> float: ...
     def _count(self, key: Key) -> int: ...
     def _ask(self, what: str, key: Key) -> float | None: ...
     def _act(self, what: str, value: float = 0.0) -> float | None: ...
     def _merge(self, other: Family, intersection: bool) -> None: ...
-    def _clear(self) -> None: ...
-    def _panic(self, long: bool, /) -> NoReturn: ...
     def _time(self) -> float: ...
     def _clock(self) -> Callable[[], SupportsFloat] | None: ...
     def _set_clock(self, clock: Callable[[], SupportsFloat] | None) -> None: ...
     def _facts(self) -> dict[str, float]: ...
-    def _header(self, checksum: int) -> bytes: ...
     def _sections(self) -> list[Section]: ...
     def _changes(self) -> int: ...
     def _snapshot(self) -> tuple[bytes, Memory]: ...
+
+@final
+class LineKey:
+    """Where in each line its key is, and how many lines had none."""
+
+    @staticmethod
+    def json(path: list[str | int]) -> LineKey:
+        """A value inside lines of JSON: names of members and numbers of elements lead to it."""
+    @staticmethod
+    def csv(column: int, delimiter: bytes) -> LineKey:
+        """A column of CSV, from 0."""
+    def fresh(self) -> LineKey:
+        """The same, with no line seen yet."""
+    def split(
+        self, data: Buffer, *, final: bool = False
+    ) -> tuple[list[bytes], list[bytes | None], int]:
+        """The lines of `data`, the key of each (None where it has none), and the bytes used."""
+    @property
+    def lines(self) -> int:
+        """Lines seen so far."""
+    @property
+    def missing(self) -> int:
+        """Those without a key."""
+    @property
+    def first_missing(self) -> int:
+        """The number of the first of those, from 1; 0 if there is none."""
 
 @final
 class Memory:
@@ -467,6 +449,20 @@ class Memory:
 @final
 class Section:
     def __buffer__(self, flags: int, /) -> memoryview: ...
+
+@final
+class Pack:
+    """Saved filters of one hasher, asked for a key all at once."""
+
+    def __new__(cls, memory: Buffer, offsets: Sequence[int], verify: bool) -> Self: ...
+    @staticmethod
+    def join(packs: Sequence[Pack]) -> Pack:
+        """One pack of the filters of all of these."""
+    def __len__(self) -> int: ...
+    def maybes(self, key: Key) -> list[int]:
+        """The numbers of the filters that may hold the key; the others definitely do not."""
+    def maybes_many(self, keys: Batch) -> list[list[int]]:
+        """The same for each key of a batch."""
 
 @final
 class Pattern:
@@ -569,6 +565,44 @@ def memory_used() -> int:
 def set_memory_limit(nbytes: int | None = None) -> None:
     """Set the most bytes that all filters may have from now on; None: no limit."""
 
+@disjoint_base
+class SparkBits:
+    """Spark's own Bloom filter: its bits, and how a key finds its own."""
+
+    def __new__(
+        cls,
+        version: int,
+        num_hashes: int,
+        seed: int,
+        num_words: int,
+        body: bytes | None = None,
+    ) -> Self: ...
+    def add(self, key: Key) -> bool:
+        """Add the key; True if it is definitely new, False if it may have been there."""
+    def contains(self, key: Key) -> bool:
+        """False: definitely not there. True: maybe."""
+    def __contains__(self, key: Key, /) -> bool:
+        """False: definitely not there. True: maybe."""
+    def add_many(self, keys: Batch, *, nulls: Nulls = "error") -> Mask:
+        """Add every key of a batch or column; True where it is definitely new."""
+    def contains_many(self, keys: Batch, *, nulls: Nulls = "error") -> Mask:
+        """False where a key of a batch or column is definitely not there, True: maybe."""
+    @property
+    def version(self) -> int:
+        """Of Spark's format: 1, or 2 since Spark 4.1."""
+    @property
+    def num_bits(self) -> int:
+        """The number of bits, m."""
+    @property
+    def num_hashes(self) -> int:
+        """How many bits a key has, k."""
+    @property
+    def seed(self) -> int:
+        """What the first hash begins with."""
+    def _merge(self, other: SparkBits) -> bool: ...
+    def _words(self) -> bytes: ...
+    def _bits_set(self) -> int: ...
+
 @final
 class Shelf:
     """The named filters of a server, and what is to be logged of their writes."""
@@ -584,7 +618,7 @@ class Shelf:
         items: int = 0,
         limit: int | None = None,
         full: str = "full",
-        mark: int | None = None,
+        threshold: int | None = None,
         loading: bool = False,
         followed: bool = False,
     ) -> None:
@@ -620,8 +654,8 @@ class Shelf:
         Items, adds, checks, maybes, fill ratio, estimated error rate, estimated count, bytes, and
         how many of so many random keys, which nobody added, may be there; they count as no checks.
         """
-    def take_marked(self) -> list[int]:
-        """Numbers of the filters that have reached their mark, each once."""
+    def take_reached(self) -> list[int]:
+        """Numbers of the filters that have reached their threshold, each once."""
     def set_locked(self, name: bytes, locked: bool) -> None:
         """While true, commands about this name go to Python, and wait there: a thread or a
         transaction works on its filter."""
@@ -717,6 +751,76 @@ class Session:
         """Does Python see every command (a transaction, a client that has yet to log in)?"""
     @watched.setter
     def watched(self, value: bool, /) -> None: ...
+
+@final
+class Signatures:
+    """Bit-sliced signatures of a table's rows: a bitmap over rows for each bit."""
+
+    def __new__(cls, length: int, bits: list[int]) -> Self: ...
+    @staticmethod
+    def open(
+        header: bytes, bits: list[int], body: Memory | Buffer, offset: int, skip: int
+    ) -> Signatures:
+        """Those that were saved; the first `skip` bytes of the body are the caller's."""
+    def append(self, rows: int, columns: list[Any]) -> None:
+        """Append so many rows: of each column an Arrow array of as many."""
+    def truncate(self, rows: int) -> None:
+        """Forget all rows from this one on."""
+    def candidates(self, asked: list[tuple[int, Any]], rows: int) -> bytes | None:
+        """The numbers of those among the first `rows` rows that may hold all of these keys, 8 bytes
+        each: (column, an Arrow array of one key) for each. None if one of them is null."""
+    def sections(self) -> list[Section]:
+        """The bitmaps, as they are saved."""
+    @property
+    def rows(self) -> int: ...
+    @property
+    def nbytes(self) -> int: ...
+    def set_bits(self) -> int:
+        """How many bits are set, of all rows together."""
+
+@final
+class ParquetFooter:
+    """What a Parquet file's footer says about the filters of its columns."""
+
+    def __new__(cls, bytes: bytes) -> Self: ...
+    @property
+    def rows(self) -> list[int]:
+        """The number of rows of each row group."""
+    @property
+    def signed(self) -> bool:
+        """Is it encrypted, or signed so that a change would be noticed?"""
+    @property
+    def external(self) -> bool:
+        """Do some of its columns lie in other files?"""
+    def filters(self, column: int) -> list[tuple[int | None, int | None]]:
+        """For each row group, where the column's filter begins and its length, as far as said."""
+    def with_filters(self, places: list[tuple[int, int, int, int]]) -> bytes:
+        """The footer with filters at these places: row group and column, offset and length."""
+    def physical(self) -> bytes:
+        """The footer without logical types: whoever reads by it gets values as they are stored."""
+
+def parquet_filter_header(num_bytes: int) -> bytes:
+    """The header of a Parquet filter of so many bytes."""
+
+def read_parquet_filter_header(bytes: bytes) -> tuple[int, int] | None:
+    """How many bytes the filter has that begins with this header, and how many the header; None if
+    it is of a kind that is not known."""
+
+def parquet_filter(column: object, error_rate: float) -> tuple[bytes, int]:
+    """A filter of a column's values (binary, or of a fixed width), and how many are distinct; nulls
+    are left out."""
+
+def parquet_hash(value: bytes) -> int:
+    """The hash of a stored value."""
+
+def parquet_block(hash: int, num_bytes: int) -> int:
+    """Where in a filter of so many bytes the block of a hash begins."""
+
+def parquet_block_contains(block: bytes, hash: int) -> bool:
+    """May the block of 32 bytes hold the hash?"""
+
+def parquet_error_rate(bits: bytes) -> float:
+    """How often a filter is wrong about values that are not in it, by its bits."""
 
 def check_arrow_type(kind: object) -> None:
     """Raise UnsupportedBatch unless the rows of a column of this Arrow type or field are keys."""

@@ -12,7 +12,7 @@ pub const BLOCK: usize = 256;
 
 /// Where hashes come from: fills the block from its start and returns how many; fewer than the
 /// block holds means that it was the last.
-pub type Fill<'a, E> = dyn FnMut(&mut [u64; BLOCK]) -> Result<usize, E> + 'a;
+pub type HashBlocks<'a, E> = dyn FnMut(&mut [u64; BLOCK]) -> Result<usize, E> + 'a;
 
 /// What to do with each key.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -48,7 +48,7 @@ impl<const ATOMIC: bool> One for Add<ATOMIC> {
 struct Pass<'f, 'e, 'o, E> {
     op: Op,
     ahead: usize,
-    fill: &'f mut Fill<'e, E>,
+    blocks: &'f mut HashBlocks<'e, E>,
     out: &'o mut dyn FnMut(&[u8]),
 }
 
@@ -70,11 +70,11 @@ impl<E> Pass<'_, '_, '_, E> {
     fn pass<P: Probe, O: One>(self, probe: &P) -> Result<(), E> {
         let mut ring = [[0u64; BLOCK]; 2];
         let mut answers = [0u8; BLOCK];
-        let mut have = (self.fill)(&mut ring[0])?;
+        let mut have = (self.blocks)(&mut ring[0])?;
         ring[0][..self.ahead].iter().for_each(|h| probe.prefetch(*h));
         loop {
             // An error in the block ahead is reported after this block is done.
-            let next = if have == BLOCK { (self.fill)(&mut ring[1]) } else { Ok(0) };
+            let next = if have == BLOCK { (self.blocks)(&mut ring[1]) } else { Ok(0) };
             let flat = ring.as_flattened();
             let later = &flat[self.ahead..];
             for ((h, later), answer) in flat[..have].iter().zip(later).zip(&mut answers) {
@@ -159,13 +159,13 @@ pub(crate) fn ahead(shape: &Shape) -> usize {
     }
 }
 
-/// Runs `op` over all hashes that `fill` brings; `out` receives one byte a key, in order.
+/// Runs `op` over all hashes that `blocks` brings; `out` receives one byte a key, in order.
 pub fn run<E>(
     bits: &Bits,
     shape: &Shape,
     op: Op,
-    fill: &mut Fill<'_, E>,
+    blocks: &mut HashBlocks<'_, E>,
     out: &mut dyn FnMut(&[u8]),
 ) -> Result<(), E> {
-    with_probe(bits, shape, Pass { op, ahead: ahead(shape), fill, out })
+    with_probe(bits, shape, Pass { op, ahead: ahead(shape), blocks, out })
 }

@@ -29,10 +29,11 @@ pub enum KindId {
     Bank = 8,
     RedisBloom = 9,
     RedisCuckoo = 10,
+    Signatures = 11,
 }
 
 impl KindId {
-    pub const ALL: [(KindId, &'static str); 10] = [
+    pub const ALL: [(KindId, &'static str); 11] = [
         (KindId::Bloom, "bloom"),
         (KindId::Scalable, "scalable"),
         (KindId::Counting, "counting"),
@@ -43,6 +44,7 @@ impl KindId {
         (KindId::Bank, "bank"),
         (KindId::RedisBloom, "redisbloom"),
         (KindId::RedisCuckoo, "rediscuckoo"),
+        (KindId::Signatures, "signatures"),
     ];
 
     pub fn name(self) -> &'static str {

@@ -4,6 +4,8 @@
 use siphasher::sip::SipHasher13;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
+use crate::spark;
+
 /// What kind of key the bytes came from. Each kind hashes under its own tag, so that the int 97
 /// and the bytes `b"a\0\0\0\0\0\0\0"`, whose canonical bytes are the same, are different keys.
 /// Bytes (and str) have tag 0: with seed 0 their hash is the plain, published one.
@@ -34,6 +36,9 @@ pub enum HashKind {
     Murmur3 = 2,
     Fnv1a = 3,
     SipHash = 4,
+    /// Spark's, for its own filters alone: none of ours has it, so it has no name and no number in
+    /// a file.
+    Spark = 255,
 }
 
 impl HashKind {
@@ -45,7 +50,7 @@ impl HashKind {
     ];
 
     pub fn name(self) -> &'static str {
-        Self::ALL[self as usize - 1].1
+        Self::ALL.iter().find(|(k, _)| *k == self).map_or("spark", |(_, name)| name)
     }
 
     pub fn from_name(name: &str) -> Option<Self> {
@@ -76,6 +81,7 @@ impl KeyHasher {
             HashKind::SipHash => {
                 SipHasher13::new_with_keys(seed, (self.seed >> 64) as u64).hash(bytes)
             }
+            HashKind::Spark => spark::hash_bytes(bytes, self.seed as u32),
         }
     }
 
@@ -90,6 +96,7 @@ impl KeyHasher {
     pub fn hash_i64(&self, value: i64) -> u64 {
         match self.kind {
             HashKind::Xxh3 => IntHash::new(self.seed as u64 ^ Domain::Int.tag()).hash(value),
+            HashKind::Spark => spark::hash_long(value, self.seed as u32),
             _ => self.hash(Domain::Int, &value.to_le_bytes()),
         }
     }

@@ -152,7 +152,11 @@ pub fn open(header: &Header, body: Option<Bits>) -> Result<Box<dyn AnyKind>, For
         return Err(FormatError::Corrupt(message));
     }
     match header.kind {
-        KindId::Bloom | KindId::Bank | KindId::RedisBloom | KindId::RedisCuckoo => {
+        KindId::Bloom
+        | KindId::Bank
+        | KindId::RedisBloom
+        | KindId::RedisCuckoo
+        | KindId::Signatures => {
             let message = format!("a {} filter has its own class", header.kind.name());
             Err(FormatError::Corrupt(message))
         }

@@ -3,14 +3,14 @@
 
 use std::convert::Infallible;
 
-use crate::batch::{BLOCK, Fill};
+use crate::batch::{BLOCK, HashBlocks};
 use crate::hash::IntHash;
 use crate::kind::{Kind, Refusal, Removal};
 #[cfg(target_arch = "x86_64")]
 use crate::probe::has_avx2;
 
 /// Brings hashes, and never fails at it.
-pub type Hashes<'a> = Fill<'a, Infallible>;
+pub type Hashes<'a> = HashBlocks<'a, Infallible>;
 
 /// Int64 keys that lie side by side, little-endian and not aligned, hashed in the loop that probes.
 #[derive(Clone, Copy)]
@@ -35,15 +35,18 @@ pub enum Keys<'a> {
 /// `Kind` with its loops. `out` receives a byte for each key, in order; after a refusal the keys
 /// before the one refused are in and answered, those after it are not.
 pub trait AnyKind: Kind {
-    fn contains_all(&self, fill: &mut Hashes<'_>, out: &mut dyn FnMut(&[u8]));
+    fn contains_all(&self, blocks: &mut Hashes<'_>, out: &mut dyn FnMut(&[u8]));
 
-    fn add_all(&mut self, fill: &mut Hashes<'_>, out: &mut dyn FnMut(&[u8]))
-    -> Result<(), Refusal>;
+    fn add_all(
+        &mut self,
+        blocks: &mut Hashes<'_>,
+        out: &mut dyn FnMut(&[u8]),
+    ) -> Result<(), Refusal>;
 
     /// Answers 1 where the key was removed.
     fn remove_all(
         &mut self,
-        fill: &mut Hashes<'_>,
+        blocks: &mut Hashes<'_>,
         out: &mut dyn FnMut(&[u8]),
     ) -> Result<(), Refusal>;
 
@@ -100,11 +103,11 @@ impl<K: Kind> One<K> for Remove<'_, K> {
 }
 
 impl<K: Kind> AnyKind for K {
-    fn contains_all(&self, fill: &mut Hashes<'_>, out: &mut dyn FnMut(&[u8])) {
+    fn contains_all(&self, blocks: &mut Hashes<'_>, out: &mut dyn FnMut(&[u8])) {
         if self.contains_each(Keys::Hashes(&[]), &mut []) {
             let (mut hashes, mut answers) = ([0; BLOCK], [0; BLOCK]);
             loop {
-                let Ok(have) = fill(&mut hashes);
+                let Ok(have) = blocks(&mut hashes);
                 self.contains_each(Keys::Hashes(&hashes[..have]), &mut answers[..have]);
                 out(&answers[..have]);
                 if have < BLOCK {
@@ -112,23 +115,23 @@ impl<K: Kind> AnyKind for K {
                 }
             }
         }
-        let _ = with_bmi(Blocks { op: Contains(self), fill, out });
+        let _ = with_bmi(Blocks { op: Contains(self), blocks, out });
     }
 
     fn add_all(
         &mut self,
-        fill: &mut Hashes<'_>,
+        blocks: &mut Hashes<'_>,
         out: &mut dyn FnMut(&[u8]),
     ) -> Result<(), Refusal> {
-        with_bmi(Blocks { op: Add(self), fill, out })
+        with_bmi(Blocks { op: Add(self), blocks, out })
     }
 
     fn remove_all(
         &mut self,
-        fill: &mut Hashes<'_>,
+        blocks: &mut Hashes<'_>,
         out: &mut dyn FnMut(&[u8]),
     ) -> Result<(), Refusal> {
-        with_bmi(Blocks { op: Remove(self), fill, out })
+        with_bmi(Blocks { op: Remove(self), blocks, out })
     }
 
     fn contains_ints(&self, ints: Ints<'_>, answers: &mut [u8]) {
@@ -172,22 +175,22 @@ const AHEAD: usize = 48;
 /// Two blocks of hashes, one probed while the next is asked for.
 struct Blocks<'a, 'b, O> {
     op: O,
-    fill: &'a mut Hashes<'b>,
+    blocks: &'a mut Hashes<'b>,
     out: &'a mut dyn FnMut(&[u8]),
 }
 
 impl<K: Kind, O: One<K>> Loop<K> for Blocks<'_, '_, O> {
     #[inline(always)]
     fn run(self) -> Result<(), Refusal> {
-        let Blocks { mut op, fill, out } = self;
+        let Blocks { mut op, blocks, out } = self;
         let mut ring = [[0u64; BLOCK]; 2];
         let mut answers = [0u8; BLOCK];
-        let Ok(mut have) = fill(&mut ring[0]);
+        let Ok(mut have) = blocks(&mut ring[0]);
         for h in &ring[0][..AHEAD] {
             op.target().prefetch(*h);
         }
         while have > 0 {
-            let Ok(next) = if have == BLOCK { fill(&mut ring[1]) } else { Ok(0) };
+            let Ok(next) = if have == BLOCK { blocks(&mut ring[1]) } else { Ok(0) };
             let flat = ring.as_flattened();
             let later = &flat[AHEAD..];
             for (i, (h, later)) in flat[..have].iter().zip(later).enumerate() {

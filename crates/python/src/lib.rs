@@ -4,8 +4,10 @@
 mod errors;
 mod filters;
 mod keys;
+mod parquet;
 mod remote;
 mod server;
+mod signatures;
 
 use bloomery_core::format::{CHUNK_BYTES, HEADER_BYTES, LIVE, MAGIC};
 use bloomery_core::hash::HashKind;
@@ -16,12 +18,16 @@ use crate::filters::bank::Bank;
 use crate::filters::bloom::Bloom;
 use crate::filters::family::Family;
 use crate::filters::memory::{Memory, Section};
+use crate::filters::pack::Pack;
 use crate::filters::redisbloom::{Chain, Cuckoo};
+use crate::filters::spark::SparkBits;
+use crate::keys::lines::LineKey;
 use crate::remote::{Commands, Places};
 use crate::server::histogram::Histogram;
 use crate::server::pattern::Pattern;
 use crate::server::session::Session;
 use crate::server::shelf::Shelf;
+use crate::signatures::Signatures;
 
 #[pymodule(gil_used = false)]
 fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
@@ -34,12 +40,17 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("Family", py.get_type::<Family>())?;
     module.add_class::<Commands>()?;
     module.add_class::<Histogram>()?;
+    module.add_class::<LineKey>()?;
     module.add_class::<Memory>()?;
+    module.add_class::<Pack>()?;
+    module.add_class::<parquet::ParquetFooter>()?;
     module.add_class::<Pattern>()?;
     module.add_class::<Places>()?;
     module.add_class::<Section>()?;
     module.add_class::<Session>()?;
     module.add_class::<Shelf>()?;
+    module.add_class::<Signatures>()?;
+    module.add_class::<SparkBits>()?;
     filters::sections::register(module)?;
     filters::slots::install::<Bloom>(py)?;
     filters::slots::install::<Family>(py)?;
@@ -61,6 +72,13 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(filters::memory::set_memory_limit, module)?)?;
     module.add_function(wrap_pyfunction!(filters::memory::unmap_aside, module)?)?;
     module.add_function(wrap_pyfunction!(server::pattern::cut_json, module)?)?;
+    module.add_function(wrap_pyfunction!(parquet::parquet_block, module)?)?;
+    module.add_function(wrap_pyfunction!(parquet::parquet_block_contains, module)?)?;
+    module.add_function(wrap_pyfunction!(parquet::parquet_error_rate, module)?)?;
+    module.add_function(wrap_pyfunction!(parquet::parquet_filter, module)?)?;
+    module.add_function(wrap_pyfunction!(parquet::parquet_filter_header, module)?)?;
+    module.add_function(wrap_pyfunction!(parquet::parquet_hash, module)?)?;
+    module.add_function(wrap_pyfunction!(parquet::read_parquet_filter_header, module)?)?;
     module.add_function(wrap_pyfunction!(remote::mask, module)?)?;
     module.add_function(wrap_pyfunction!(server::replay::lost_frames, module)?)?;
     module.add_function(wrap_pyfunction!(filters::fuse::build_static, module)?)?;

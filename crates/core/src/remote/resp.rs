@@ -39,10 +39,10 @@ impl Words {
     }
 }
 
-fn head(out: &mut Vec<u8>, mark: u8, number: u64) {
+fn head(out: &mut Vec<u8>, prefix: u8, number: u64) {
     let mut digits = [0; 20];
     let start = decimal(number, &mut digits);
-    out.push(mark);
+    out.push(prefix);
     out.extend_from_slice(&digits[start..]);
     out.extend_from_slice(b"\r\n");
 }

@@ -16,19 +16,16 @@ use bloomery_core::hash::KeyHasher;
 use pyo3::exceptions::PyOSError;
 use pyo3::ffi;
 use pyo3::prelude::*;
-use pyo3::types::{PyByteArray, PyBytes, PyDict, PyList, PyMemoryView, PyString, PyTuple};
+use pyo3::types::{PyBytes, PyDict, PyList};
 
 use crate::errors::{self, error, invalid, no_memory};
+use crate::filters::bank_batch::{Batch, DETACH_FROM};
 use crate::filters::gate::Gate;
 use crate::filters::mapped::{Mapped, Mode, forks};
 use crate::keys::buffer::BufferView;
 use crate::keys::hashes::hashes;
 use crate::keys::key::hash_key;
-use crate::keys::mask::Mask;
 use crate::server::replay;
-
-/// Below this many keys a batch is done before another thread could have taken over.
-const DETACH_FROM: usize = 2048;
 
 /// The fields of a bank's header: lines a page, and cells of the first layer.
 #[pyfunction]
@@ -141,68 +138,6 @@ impl Bank {
     fn hash(&self, key: &Bound<'_, PyAny>) -> PyResult<u64> {
         hash_key(key.as_borrowed(), &self.header.hasher)
     }
-
-    fn batch(&self, users: &Bound<'_, PyAny>, keys: &Bound<'_, PyAny>) -> PyResult<Batch> {
-        let hasher = self.header.hasher;
-        let (keys, array) = hashes(keys, hasher, false)?;
-        let users = match is_one(users)? {
-            true => Who::One(self.hash(users)?),
-            false => Who::Each(each_user(users, hasher, keys.len())?),
-        };
-        Ok(Batch { users, keys, array })
-    }
-}
-
-/// A batch, hashed.
-struct Batch {
-    users: Who,
-    keys: Vec<u64>,
-    array: bool,
-}
-
-enum Who {
-    One(u64),
-    Each(Vec<u64>),
-}
-
-impl Batch {
-    fn users(&self) -> Users<'_> {
-        match &self.users {
-            Who::One(user) => Users::One(*user),
-            Who::Each(each) => Users::Each(each),
-        }
-    }
-
-    fn long(&self) -> bool {
-        self.keys.len() >= DETACH_FROM
-    }
-
-    fn answer<'py>(&self, py: Python<'py>, rows: Vec<u8>) -> PyResult<Bound<'py, PyAny>> {
-        Mask { rows, array: self.array }.into_python(py)
-    }
-}
-
-fn each_user(users: &Bound<'_, PyAny>, hasher: KeyHasher, keys: usize) -> PyResult<Vec<u64>> {
-    let (each, _) = hashes(users, hasher, false)?;
-    if each.len() != keys {
-        let message =
-            format!("{} users for {keys} keys: give one user, or one for each", each.len());
-        return Err(invalid(users.py(), message));
-    }
-    Ok(each)
-}
-
-/// Is it one user, and not a batch of them? What can be a key is one, a tuple too.
-fn is_one(users: &Bound<'_, PyAny>) -> PyResult<bool> {
-    let key = users.is_instance_of::<PyString>()
-        || users.is_instance_of::<PyBytes>()
-        || users.is_instance_of::<PyTuple>()
-        || users.is_instance_of::<PyByteArray>()
-        || (users.is_instance_of::<PyMemoryView>() && users.getattr("itemsize")?.eq(1)?);
-    let batch = users.hasattr("__iter__")?
-        || users.hasattr("__arrow_c_array__")?
-        || users.hasattr("__arrow_c_stream__")?;
-    Ok(key || !batch)
 }
 
 #[cold]
@@ -319,7 +254,7 @@ impl Bank {
         users: &Bound<'py, PyAny>,
         keys: &Bound<'py, PyAny>,
     ) -> PyResult<Bound<'py, PyAny>> {
-        let (py, batch) = (keys.py(), self.batch(users, keys)?);
+        let (py, batch) = (keys.py(), Batch::new(users, keys, self.header.hasher)?);
         let rows = self.write(py, batch.long(), |bank| {
             let mut rows = Vec::with_capacity(batch.keys.len());
             bank.add_many(batch.users(), &batch.keys, &mut rows).map(|()| rows)
@@ -333,7 +268,7 @@ impl Bank {
         users: &Bound<'py, PyAny>,
         keys: &Bound<'py, PyAny>,
     ) -> PyResult<Bound<'py, PyAny>> {
-        let (py, batch) = (keys.py(), self.batch(users, keys)?);
+        let (py, batch) = (keys.py(), Batch::new(users, keys, self.header.hasher)?);
         let rows = self.read(py, batch.long(), |bank| {
             let mut rows = Vec::with_capacity(batch.keys.len());
             bank.contains_many(batch.users(), &batch.keys, &mut rows).map(|()| rows)

@@ -5,31 +5,28 @@ use std::os::raw::c_int;
 use std::sync::atomic::{AtomicU8, Ordering::*};
 use std::sync::{Mutex, PoisonError};
 
-use bloomery_core::batch::{Op, run, run_indexed};
+use bloomery_core::batch::{Op, run};
 use bloomery_core::bits::{Bits, LINE_BITS};
 use bloomery_core::fold::fold;
 use bloomery_core::format::{Header, KindId};
 use bloomery_core::hash::KeyHasher;
-use bloomery_core::kind::Refusal;
 use bloomery_core::look::{Figures, Look};
-use bloomery_core::loops::Hashes;
 use bloomery_core::probe::{Job, Probe, positions, with_probe};
 use bloomery_core::shape::{Layout, Shape};
-use bloomery_core::threads;
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
 use crate::errors::{invalid, no_memory, read_only};
+use crate::filters::bloom_batch::Batch;
 use crate::filters::memory::{Memory, fill_view};
 use crate::filters::sections::detached;
 use crate::filters::slots::OneKey;
-use crate::keys::batch::{self, Inside, Options, Target, Threads, column_hashes, in_order};
+use crate::keys::batch::{self, Options, Threads};
 use crate::keys::buffer::BufferView;
-use crate::keys::column::Column;
 use crate::keys::key::{hash_key, hasher_of};
-use crate::keys::lines::{self, Lines};
-use crate::server::any_filter::fill;
+use crate::keys::lines::{self, LineKey, Lines};
+use crate::server::any_filter::blocks_of;
 use crate::server::replay;
 
 /// What stands between a single-key write and the bits; 0 means nothing.
@@ -179,7 +176,7 @@ impl Bloom {
     /// A byte for each hash.
     pub fn contains_hashes(&self, hashes: &[u64], answers: &mut Vec<u8>) {
         let mut out = |some: &[u8]| answers.extend_from_slice(some);
-        let Ok(()) = run(&self.bits, &self.shape, Op::Contains, &mut fill(hashes), &mut out);
+        let Ok(()) = run(&self.bits, &self.shape, Op::Contains, &mut blocks_of(hashes), &mut out);
     }
 
     pub fn add_hashes(
@@ -190,7 +187,7 @@ impl Bloom {
     ) -> PyResult<()> {
         self.write_or_read(py, Op::Add, |filter, op| {
             let mut out = |some: &[u8]| answers.extend_from_slice(some);
-            let Ok(()) = run(&filter.bits, &filter.shape, op, &mut fill(hashes), &mut out);
+            let Ok(()) = run(&filter.bits, &filter.shape, op, &mut blocks_of(hashes), &mut out);
         })
     }
 
@@ -230,68 +227,6 @@ impl OneKey for Bloom {
             return self.add_with_care(py, h);
         }
         Ok(with_probe(&self.bits, &self.shape, One::<true, false>(h)))
-    }
-}
-
-/// The filter and what a batch is to do with it.
-struct Batch<'a>(&'a Bloom, Op);
-
-impl Target for Batch<'_> {
-    fn hasher(&self) -> KeyHasher {
-        self.0.hasher
-    }
-
-    fn enter_once<T: Send>(
-        &mut self,
-        py: Python<'_>,
-        long: bool,
-        work: impl FnOnce(&mut dyn Inside) -> Result<T, Refusal> + Send,
-    ) -> PyResult<Result<T, Refusal>> {
-        let work = |filter: &Bloom, op: Op| work(&mut Batch(filter, op));
-        match long {
-            true => self.0.write_or_read_detached(py, self.1, work),
-            false => self.0.write_or_read(py, self.1, work),
-        }
-    }
-}
-
-impl Inside for Batch<'_> {
-    fn hashes(&mut self, fill: &mut Hashes<'_>, out: &mut dyn FnMut(&[u8])) -> Result<(), Refusal> {
-        let Ok(()) = run(&self.0.bits, &self.0.shape, self.1, fill, out);
-        Ok(())
-    }
-
-    fn rows(&mut self, column: &Column, from: usize, answers: &mut [u8]) -> Result<(), Refusal> {
-        let Batch(Bloom { bits, shape, hasher, .. }, op) = *self;
-        if let (Some(values), Some(hash)) = (column.dense_i64(), hasher.int_hash()) {
-            let values = &values[from..from + answers.len()];
-            // SAFETY: `run_indexed` asks for rows that have an answer; a check took 3% more time.
-            let value = move |row: usize| unsafe { *values.get_unchecked(row) };
-            let hash = move |row: usize| hash.hash(i64::from_le_bytes(value(row)));
-            run_indexed(bits, shape, op, hash, answers);
-            return Ok(());
-        }
-        let mut fill = column_hashes(column, *hasher, from, answers.len());
-        self.hashes(&mut fill, &mut in_order(answers))
-    }
-
-    fn shared(
-        &mut self,
-        column: &Column,
-        from: usize,
-        threads: usize,
-        answers: &mut [u8],
-    ) -> Result<(), Refusal> {
-        let Batch(filter @ Bloom { bits, shape, hasher, .. }, op) = *self;
-        if op == Op::Contains {
-            threads::share(threads, answers, &|row, mine| {
-                let _ = Batch(filter, op).rows(column, from + row, mine);
-            });
-        } else {
-            let hash = |row: usize, out: &mut [u64]| column.hash(hasher, from + row, out);
-            threads::add_threads(bits, shape, op == Op::AddAtomic, threads, &hash, answers);
-        }
-        Ok(())
     }
 }
 
@@ -423,20 +358,27 @@ impl Bloom {
     ///
     /// Returns the lines that were definitely new, each with a newline; the number of bytes used,
     /// up to the last newline (all if `final`); the lines seen; and the lines that were new.
-    #[pyo3(signature = (data, *, r#final=false))]
-    fn add_lines<'py>(&self, data: &Bound<'py, PyAny>, r#final: bool) -> PyResult<Lines<'py>> {
-        lines::run(&mut Batch(self, Op::Add), data, r#final, true)
+    /// With a `key` a line is known by that part of it; lines without one are kept and not added.
+    #[pyo3(signature = (data, *, r#final=false, key=None))]
+    fn add_lines<'py>(
+        &self,
+        data: &Bound<'py, PyAny>,
+        r#final: bool,
+        key: Option<PyRefMut<'_, LineKey>>,
+    ) -> PyResult<Lines<'py>> {
+        lines::run(&mut Batch(self, Op::Add), data, r#final, true, key)
     }
 
     /// As `add_lines`, but asks: keeps the lines that may be there (`invert`: that are not).
-    #[pyo3(signature = (data, *, r#final=false, invert=false))]
+    #[pyo3(signature = (data, *, r#final=false, invert=false, key=None))]
     fn contains_lines<'py>(
         &self,
         data: &Bound<'py, PyAny>,
         r#final: bool,
         invert: bool,
+        key: Option<PyRefMut<'_, LineKey>>,
     ) -> PyResult<Lines<'py>> {
-        lines::run(&mut Batch(self, Op::Contains), data, r#final, !invert)
+        lines::run(&mut Batch(self, Op::Contains), data, r#final, !invert, key)
     }
 
     /// Adds hashes as a log kept them; how many were new.

@@ -14,14 +14,14 @@ use pyo3::types::{PyBool, PyBytes, PyDict, PyMemoryView};
 use pyo3::{PyTraverseError, PyVisit, ffi};
 
 use crate::errors::{self, error, invalid, no_memory, refused};
-use crate::filters::family_batch::{Act, Batch};
+use crate::filters::family_batch::{Batch, BatchOp};
 use crate::filters::gate::Gate;
 use crate::filters::memory::{Memory, Section};
 use crate::filters::slots::{OneKey, RemoveKey};
 use crate::keys::batch::{self, Options, Threads};
 use crate::keys::buffer::BufferView;
 use crate::keys::key::hash_key;
-use crate::keys::lines::{self, Lines};
+use crate::keys::lines::{self, LineKey, Lines};
 use crate::server::replay;
 
 /// What stands behind the gate.
@@ -212,7 +212,7 @@ impl Family {
     }
 
     /// The filter for a batch, the time passed.
-    fn batch(&self, py: Python<'_>, act: Act) -> PyResult<Batch<'_>> {
+    fn batch(&self, py: Python<'_>, act: BatchOp) -> PyResult<Batch<'_>> {
         self.pass_time(py)?;
         Ok(Batch { filter: self, act })
     }
@@ -321,7 +321,8 @@ impl Family {
         threads: Threads,
     ) -> PyResult<Bound<'py, PyAny>> {
         let options = Options::new(keys.py(), nulls, threads)?;
-        batch::run(&mut self.batch(keys.py(), Act::Add)?, keys, &options)?.into_python(keys.py())
+        batch::run(&mut self.batch(keys.py(), BatchOp::Add)?, keys, &options)?
+            .into_python(keys.py())
     }
 
     /// Ask for every key: False is certain, True is maybe. `threads` splits a column.
@@ -334,7 +335,7 @@ impl Family {
         threads: Threads,
     ) -> PyResult<Bound<'py, PyAny>> {
         let (py, options) = (keys.py(), Options::new(keys.py(), nulls, threads)?);
-        batch::run(&mut self.batch(py, Act::Contains)?, keys, &options)?.into_python(py)
+        batch::run(&mut self.batch(py, BatchOp::Contains)?, keys, &options)?.into_python(py)
     }
 
     /// Add every key and say nothing about which were new.
@@ -342,27 +343,34 @@ impl Family {
     #[pyo3(text_signature = "($self, keys, *, nulls='error', threads=1)")]
     fn update(&self, keys: &Bound<'_, PyAny>, nulls: &str, threads: Threads) -> PyResult<()> {
         let options = Options { mask: false, ..Options::new(keys.py(), nulls, threads)? };
-        batch::run(&mut self.batch(keys.py(), Act::Add)?, keys, &options).map(drop)
+        batch::run(&mut self.batch(keys.py(), BatchOp::Add)?, keys, &options).map(drop)
     }
 
     /// Add each line of `data`, without its newline.
     ///
     /// Returns the lines that were definitely new, each with a newline; the number of bytes used,
     /// up to the last newline (all if `final`); the lines seen; and the lines that were new.
-    #[pyo3(signature = (data, *, r#final=false))]
-    fn add_lines<'py>(&self, data: &Bound<'py, PyAny>, r#final: bool) -> PyResult<Lines<'py>> {
-        lines::run(&mut self.batch(data.py(), Act::Add)?, data, r#final, true)
+    /// With a `key` a line is known by that part of it; lines without one are kept and not added.
+    #[pyo3(signature = (data, *, r#final=false, key=None))]
+    fn add_lines<'py>(
+        &self,
+        data: &Bound<'py, PyAny>,
+        r#final: bool,
+        key: Option<PyRefMut<'_, LineKey>>,
+    ) -> PyResult<Lines<'py>> {
+        lines::run(&mut self.batch(data.py(), BatchOp::Add)?, data, r#final, true, key)
     }
 
     /// As `add_lines`, but asks: keeps the lines that may be there (`invert`: that are not).
-    #[pyo3(signature = (data, *, r#final=false, invert=false))]
+    #[pyo3(signature = (data, *, r#final=false, invert=false, key=None))]
     fn contains_lines<'py>(
         &self,
         data: &Bound<'py, PyAny>,
         r#final: bool,
         invert: bool,
+        key: Option<PyRefMut<'_, LineKey>>,
     ) -> PyResult<Lines<'py>> {
-        lines::run(&mut self.batch(data.py(), Act::Contains)?, data, r#final, !invert)
+        lines::run(&mut self.batch(data.py(), BatchOp::Contains)?, data, r#final, !invert, key)
     }
 
     /// The key's 64-bit hash in this filter, the same in every process and on every machine.
@@ -389,13 +397,13 @@ impl Family {
         nulls: &str,
     ) -> PyResult<Bound<'py, PyAny>> {
         let (py, options) = (keys.py(), Options::new(keys.py(), nulls, Threads(1))?);
-        batch::run(&mut self.batch(py, Act::Remove)?, keys, &options)?.into_python(py)
+        batch::run(&mut self.batch(py, BatchOp::Remove)?, keys, &options)?.into_python(py)
     }
 
     /// As `add_lines`: the lines that were removed.
     #[pyo3(signature = (data, r#final=false))]
     fn _remove_lines<'py>(&self, data: &Bound<'py, PyAny>, r#final: bool) -> PyResult<Lines<'py>> {
-        lines::run(&mut self.batch(data.py(), Act::Remove)?, data, r#final, true)
+        lines::run(&mut self.batch(data.py(), BatchOp::Remove)?, data, r#final, true, None)
     }
 
     /// Adds hashes as a log kept them; how many were new.

@@ -12,7 +12,7 @@ use crate::keys::batch::{Inside, Target, column_hashes, in_order};
 use crate::keys::column::Column;
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub enum Act {
+pub enum BatchOp {
     Contains,
     Add,
     Remove,
@@ -21,7 +21,7 @@ pub enum Act {
 /// The filter and what a batch is to do with it.
 pub struct Batch<'a> {
     pub filter: &'a Family,
-    pub act: Act,
+    pub act: BatchOp,
 }
 
 impl Target for Batch<'_> {
@@ -36,7 +36,7 @@ impl Target for Batch<'_> {
         work: impl FnOnce(&mut dyn Inside) -> Result<T, Refusal> + Send,
     ) -> PyResult<Result<T, Refusal>> {
         let (Family { gate, hasher, .. }, act) = (self.filter, self.act);
-        if act == Act::Contains {
+        if act == BatchOp::Contains {
             let work = |kind: &dyn AnyKind| work(&mut Asking { kind, hasher });
             return gate.read(py, long, |state| work(&*state.kind));
         }
@@ -54,14 +54,18 @@ impl Asking<'_> {
         if let Some(ints) = ints(column, self.hasher, from, answers.len()) {
             return self.kind.contains_ints(ints, answers);
         }
-        let mut fill = column_hashes(column, *self.hasher, from, answers.len());
-        self.kind.contains_all(&mut fill, &mut in_order(answers));
+        let mut blocks = column_hashes(column, *self.hasher, from, answers.len());
+        self.kind.contains_all(&mut blocks, &mut in_order(answers));
     }
 }
 
 impl Inside for Asking<'_> {
-    fn hashes(&mut self, fill: &mut Hashes<'_>, out: &mut dyn FnMut(&[u8])) -> Result<(), Refusal> {
-        self.kind.contains_all(fill, out);
+    fn hashes(
+        &mut self,
+        blocks: &mut Hashes<'_>,
+        out: &mut dyn FnMut(&[u8]),
+    ) -> Result<(), Refusal> {
+        self.kind.contains_all(blocks, out);
         Ok(())
     }
 
@@ -86,23 +90,27 @@ impl Inside for Asking<'_> {
 struct Changing<'a> {
     kind: &'a mut dyn AnyKind,
     hasher: &'a KeyHasher,
-    act: Act,
+    act: BatchOp,
 }
 
 impl Inside for Changing<'_> {
-    fn hashes(&mut self, fill: &mut Hashes<'_>, out: &mut dyn FnMut(&[u8])) -> Result<(), Refusal> {
+    fn hashes(
+        &mut self,
+        blocks: &mut Hashes<'_>,
+        out: &mut dyn FnMut(&[u8]),
+    ) -> Result<(), Refusal> {
         match self.act {
-            Act::Remove => self.kind.remove_all(fill, out),
-            _ => self.kind.add_all(fill, out),
+            BatchOp::Remove => self.kind.remove_all(blocks, out),
+            _ => self.kind.add_all(blocks, out),
         }
     }
 
     fn rows(&mut self, column: &Column, from: usize, answers: &mut [u8]) -> Result<(), Refusal> {
         match ints(column, self.hasher, from, answers.len()) {
-            Some(ints) if self.act == Act::Add => self.kind.add_ints(ints, answers),
+            Some(ints) if self.act == BatchOp::Add => self.kind.add_ints(ints, answers),
             _ => {
-                let mut fill = column_hashes(column, *self.hasher, from, answers.len());
-                self.hashes(&mut fill, &mut in_order(answers))
+                let mut blocks = column_hashes(column, *self.hasher, from, answers.len());
+                self.hashes(&mut blocks, &mut in_order(answers))
             }
         }
     }

@@ -106,8 +106,12 @@ pub trait Target {
 
 /// A target that may be touched.
 pub trait Inside {
-    /// Takes all hashes that `fill` brings; `out` receives one byte a key, in order.
-    fn hashes(&mut self, fill: &mut Hashes<'_>, out: &mut dyn FnMut(&[u8])) -> Result<(), Refusal>;
+    /// Takes all hashes that `blocks` brings; `out` receives one byte a key, in order.
+    fn hashes(
+        &mut self,
+        blocks: &mut Hashes<'_>,
+        out: &mut dyn FnMut(&[u8]),
+    ) -> Result<(), Refusal>;
 
     /// The column's keys from the `from`th on, as many as there are answers.
     fn rows(&mut self, column: &Column, from: usize, answers: &mut [u8]) -> Result<(), Refusal>;
@@ -226,12 +230,12 @@ fn objects(
         let before = mask.rows.len();
         target.enter(py, false, |inside| {
             let mut left = hashes[mask.rows.len() - before..].chunks(BLOCK);
-            let mut fill = |block: &mut [u64; BLOCK]| {
+            let mut blocks = |block: &mut [u64; BLOCK]| {
                 let some = left.next().unwrap_or_default();
                 block[..some.len()].copy_from_slice(some);
                 Ok(some.len())
             };
-            inside.hashes(&mut fill, &mut |answers| mask.rows.extend_from_slice(answers))
+            inside.hashes(&mut blocks, &mut |answers| mask.rows.extend_from_slice(answers))
         })?;
         if let Some(end) = stopped {
             end?;

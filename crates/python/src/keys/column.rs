@@ -178,6 +178,36 @@ impl Column {
         }
     }
 
+    /// The bytes of a row, where the column holds text, binary or what is of a fixed width.
+    pub fn bytes(&self, row: usize) -> Option<&[u8]> {
+        if row >= self.len {
+            return None;
+        }
+        // SAFETY: the row exists, as whoever built the column promised.
+        unsafe {
+            match &self.data {
+                Data::Offsets { offsets, wide, bytes } => {
+                    let (begin, end) = match wide {
+                        true => {
+                            let at = offsets.cast::<i64>().add(row);
+                            (at.read_unaligned() as usize, at.add(1).read_unaligned() as usize)
+                        }
+                        false => {
+                            let at = offsets.cast::<i32>().add(row);
+                            (at.read_unaligned() as usize, at.add(1).read_unaligned() as usize)
+                        }
+                    };
+                    Some(slice(*bytes, begin, end - begin))
+                }
+                Data::Views { views, texts } => view(views.add(row * 16), texts),
+                Data::Fixed { start, stride, width, trim: false, .. } => {
+                    Some(slice(start.offset(row as isize * stride), 0, *width))
+                }
+                _ => None,
+            }
+        }
+    }
+
     fn hash_rows(&self, hasher: &KeyHasher, from: usize, out: &mut [u64]) {
         if out.is_empty() {
             return; // there may be nothing to read, not even where the first row begins

@@ -37,12 +37,12 @@ impl Target for Hashes<'_> {
 impl Inside for Hashes<'_> {
     fn hashes(
         &mut self,
-        fill: &mut loops::Hashes<'_>,
+        blocks: &mut loops::Hashes<'_>,
         _out: &mut dyn FnMut(&[u8]),
     ) -> Result<(), Refusal> {
         let mut block = [0; _];
         loop {
-            let Ok(count) = fill(&mut block);
+            let Ok(count) = blocks(&mut block);
             self.found.extend_from_slice(&block[..count]);
             if count < block.len() {
                 return Ok(());

@@ -263,7 +263,7 @@ impl AnyFilter {
                     if hashes.len() <= FEW {
                         answers.extend(hashes.iter().map(|h| u8::from(state.kind.contains(*h))));
                     } else {
-                        state.kind.contains_all(&mut fill(hashes), &mut |some| {
+                        state.kind.contains_all(&mut blocks_of(hashes), &mut |some| {
                             answers.extend_from_slice(some);
                         });
                     }
@@ -327,7 +327,7 @@ impl AnyFilter {
                         }
                         return Ok(());
                     }
-                    kind.add_all(&mut fill(left), &mut |some| answers.extend_from_slice(some))
+                    kind.add_all(&mut blocks_of(left), &mut |some| answers.extend_from_slice(some))
                 })
             }
             AnyFilter::Chain(chain) => flat(chain.get().gate.write(py, false, |chain| {
@@ -426,7 +426,7 @@ fn refusal(problem: &PyErr) -> Refusal {
 }
 
 /// Hashes as a batch takes them.
-pub fn fill(hashes: &[u64]) -> impl FnMut(&mut [u64; BLOCK]) -> Result<usize, Infallible> {
+pub fn blocks_of(hashes: &[u64]) -> impl FnMut(&mut [u64; BLOCK]) -> Result<usize, Infallible> {
     let mut rest = hashes;
     move |block: &mut [u64; BLOCK]| {
         let (now, later) = rest.split_at(rest.len().min(BLOCK));

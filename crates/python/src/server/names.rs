@@ -40,7 +40,7 @@ pub struct Entry {
     /// How many of those it takes at most.
     pub limit: u64,
     /// With so many somebody wants to know, once.
-    pub mark: u64,
+    pub threshold: u64,
     /// What is said to a new key beyond that.
     pub full: String,
     /// Not yet whole: it was announced and its bytes are coming.
@@ -65,8 +65,8 @@ pub enum Noted {
 pub struct Names {
     pub entries: HashMap<Vec<u8>, Entry>,
     pub log: Vec<(u64, u8, Noted)>,
-    /// Filters that have reached their mark.
-    pub marked: Vec<u64>,
+    /// Filters that have reached their threshold.
+    pub reached: Vec<u64>,
     /// No write is taken now.
     pub refusing: bool,
     /// Python sees every command.
@@ -94,18 +94,18 @@ impl Names {
     /// Borrows an entry and the work buffers together, which the borrow checker refuses through `get`.
     #[inline(always)]
     pub fn split(&mut self, name: &[u8]) -> (Option<&mut Entry>, Work<'_>) {
-        let Names { entries, log, marked, hashes, answers, .. } = self;
+        let Names { entries, log, reached, hashes, answers, .. } = self;
         let entry = entries.get_mut(name);
         hashes.clear();
         answers.clear();
-        (entry, Work { log, marked, hashes, answers })
+        (entry, Work { log, reached, hashes, answers })
     }
 }
 
 /// What a command needs beside the filter.
 pub struct Work<'a> {
     log: &'a mut Vec<(u64, u8, Noted)>,
-    marked: &'a mut Vec<u64>,
+    reached: &'a mut Vec<u64>,
     pub hashes: &'a mut Vec<u64>,
     pub answers: &'a mut Vec<u8>,
 }
@@ -200,9 +200,9 @@ impl Entry {
     fn note_added(&mut self, work: &mut Work<'_>, keep: impl Fn(u8) -> bool) {
         self.items += count(work.answers);
         self.adds += work.answers.len() as u64;
-        if self.items >= self.mark {
-            self.mark = u64::MAX;
-            work.marked.push(self.id);
+        if self.items >= self.threshold {
+            self.threshold = u64::MAX;
+            work.reached.push(self.id);
         }
         work.record(self.id, ADD, self.filter.width(), keep);
     }

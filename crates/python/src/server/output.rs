@@ -4,7 +4,7 @@ use bloomery_core::kind::Refusal;
 
 use crate::errors::LATER;
 use crate::server::names::{CommandFamily, NO_ROOM};
-use crate::server::usual::Act;
+use crate::server::usual::KeyCommand;
 
 #[derive(Default)]
 pub struct Output {
@@ -17,7 +17,7 @@ pub struct Output {
 impl Output {
     /// The reply to one command.
     #[inline(always)]
-    pub fn one(&mut self, act: Act, reply: impl FnOnce(&mut Self)) {
+    pub fn one(&mut self, act: KeyCommand, reply: impl FnOnce(&mut Self)) {
         let start = self.bytes.len();
         reply(self);
         if act.writes() {
@@ -44,8 +44,8 @@ impl Output {
         });
     }
 
-    pub fn number(&mut self, mark: u8, value: u64) {
-        self.bytes.push(mark);
+    pub fn number(&mut self, prefix: u8, value: u64) {
+        self.bytes.push(prefix);
         self.bytes.extend_from_slice(value.to_string().as_bytes());
         self.bytes.extend_from_slice(b"\r\n");
     }

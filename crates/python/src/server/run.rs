@@ -8,14 +8,14 @@ use pyo3::prelude::*;
 
 use crate::server::names::{CommandFamily, Names, failed};
 use crate::server::output::{Output, text};
-use crate::server::usual::Act;
+use crate::server::usual::KeyCommand;
 
 /// As long as the hashes and answers stay in the nearest cache.
 const MOST: usize = 512;
 
 #[derive(Default)]
 pub struct Run {
-    doing: Option<(Act, CommandFamily)>,
+    doing: Option<(KeyCommand, CommandFamily)>,
     name: Vec<u8>,
     /// Where the keys lie in what the client sent.
     keys: Vec<Range<usize>>,
@@ -26,7 +26,7 @@ impl Run {
     #[inline(always)]
     pub fn joins(
         &mut self,
-        doing: (Act, CommandFamily),
+        doing: (KeyCommand, CommandFamily),
         parser: &Parser,
         command: &[u8],
         at: usize,
@@ -46,7 +46,7 @@ impl Run {
     pub fn begins(
         &mut self,
         py: Python<'_>,
-        doing: (Act, CommandFamily),
+        doing: (KeyCommand, CommandFamily),
         names: &mut Names,
         parser: &Parser,
         command: &[u8],
@@ -54,12 +54,12 @@ impl Run {
     ) -> bool {
         let (act, family) = doing;
         let name = parser.argument(command, 1);
-        if !matches!(act, Act::Contains | Act::Add)
-            || (names.refusing && act == Act::Add)
+        if !matches!(act, KeyCommand::Contains | KeyCommand::Add)
+            || (names.refusing && act == KeyCommand::Add)
             || names.is_locked(name)
             || !names.get(name).is_some_and(|entry| {
                 let slow = || entry.filter.is_slow(py) || entry.needs_room(py, MOST);
-                entry.family == family && !entry.loading && !(act == Act::Add && slow())
+                entry.family == family && !entry.loading && !(act == KeyCommand::Add && slow())
             })
             || !self.push(parser, at)
         {
@@ -89,7 +89,7 @@ impl Run {
         keys.for_each(|place| entry.filter.hash(&input[place], work.hashes));
         loop {
             let result = match act {
-                Act::Contains => entry.contains(py, &mut work).map_err(failed),
+                KeyCommand::Contains => entry.contains(py, &mut work).map_err(failed),
                 _ => entry.add(py, &mut work),
             };
             for answer in work.answers.iter() {

@@ -101,7 +101,7 @@ impl Shelf {
 
     /// Gives a name to a filter, or to another in place of the one that had it.
     #[pyo3(signature = (
-        name, filter, id, *, family="bf", items=0, limit=None, full="full", mark=None, loading=false,
+        name, filter, id, *, family="bf", items=0, limit=None, full="full", threshold=None, loading=false,
         followed=false
     ))]
     #[expect(clippy::too_many_arguments, reason = "private: service/engine.py is the only caller")]
@@ -115,7 +115,7 @@ impl Shelf {
         items: u64,
         limit: Option<u64>,
         full: &str,
-        mark: Option<u64>,
+        threshold: Option<u64>,
         loading: bool,
         followed: bool,
     ) -> PyResult<()> {
@@ -128,7 +128,7 @@ impl Shelf {
             items,
             limit: limit.unwrap_or(u64::MAX),
             full: full.to_owned(),
-            mark: mark.unwrap_or(u64::MAX),
+            threshold: threshold.unwrap_or(u64::MAX),
             loading,
             followed,
             starved: None,
@@ -247,10 +247,10 @@ impl Shelf {
         log.into_iter().map(|(id, op, noted)| (id, op, given(noted))).collect()
     }
 
-    /// Numbers of the filters that have reached their mark, each once.
-    fn take_marked(&self, py: Python<'_>) -> Vec<u64> {
+    /// Numbers of the filters that have reached their threshold, each once.
+    fn take_reached(&self, py: Python<'_>) -> Vec<u64> {
         let mut names = self.names.lock_py_attached(py).unwrap_or_else(|e| e.into_inner());
-        std::mem::take(&mut names.marked)
+        std::mem::take(&mut names.reached)
     }
 
     /// (items, adds, checks, maybes, fill ratio, estimated error rate, estimated count, bytes, hits)

@@ -8,7 +8,7 @@ use pyo3::types::PyBytes;
 
 use crate::server::names::{CommandFamily, Entry, Names, failed};
 use crate::server::output::{Output, text};
-use crate::server::usual::{Act, usual};
+use crate::server::usual::{KeyCommand, usual};
 
 /// Arguments: a command with fewer is done at once, in well under a millisecond.
 pub const MANY: usize = 4096;
@@ -30,7 +30,7 @@ pub enum Progress {
 pub enum Sliced {
     /// Keys of a filter, which had this number when they came; None: there was none.
     Keys {
-        act: Act,
+        act: KeyCommand,
         family: CommandFamily,
         id: Option<u64>,
         done: usize,
@@ -112,7 +112,9 @@ impl Sliced {
                                 entry.filter.hash(parser.argument(command, index), work.hashes);
                             }
                             match act {
-                                Act::Contains => entry.contains(py, &mut work).map_err(failed),
+                                KeyCommand::Contains => {
+                                    entry.contains(py, &mut work).map_err(failed)
+                                }
                                 _ => entry.add(py, &mut work),
                             }
                         }

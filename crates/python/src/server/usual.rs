@@ -8,7 +8,7 @@ use crate::server::names::{CommandFamily, Entry, Names, Work, failed};
 use crate::server::output::Output;
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub enum Act {
+pub enum KeyCommand {
     Add,
     /// Unless it may be there.
     AddNew,
@@ -17,39 +17,39 @@ pub enum Act {
     Count,
 }
 
-impl Act {
+impl KeyCommand {
     #[inline(always)]
     pub fn writes(self) -> bool {
-        !matches!(self, Act::Contains | Act::Count)
+        !matches!(self, KeyCommand::Contains | KeyCommand::Count)
     }
 }
 
 /// The usual commands: what to do, of which family of commands, and with how many keys.
 #[inline(always)]
-pub fn usual(name: &[u8]) -> Option<(Act, CommandFamily, bool)> {
+pub fn usual(name: &[u8]) -> Option<(KeyCommand, CommandFamily, bool)> {
     let mut upper = [0u8; 10];
     let upper = upper.get_mut(..name.len())?;
     upper.copy_from_slice(name);
     upper.make_ascii_uppercase();
     Some(match &*upper {
-        b"BF.EXISTS" => (Act::Contains, CommandFamily::Bf, false),
-        b"BF.ADD" => (Act::Add, CommandFamily::Bf, false),
-        b"BF.MEXISTS" => (Act::Contains, CommandFamily::Bf, true),
-        b"BF.MADD" => (Act::Add, CommandFamily::Bf, true),
-        b"BF.DEL" => (Act::Remove, CommandFamily::Bf, false),
-        b"CF.EXISTS" => (Act::Contains, CommandFamily::Cf, false),
-        b"CF.ADD" => (Act::Add, CommandFamily::Cf, false),
-        b"CF.ADDNX" => (Act::AddNew, CommandFamily::Cf, false),
-        b"CF.MEXISTS" => (Act::Contains, CommandFamily::Cf, true),
-        b"CF.DEL" => (Act::Remove, CommandFamily::Cf, false),
-        b"CF.COUNT" => (Act::Count, CommandFamily::Cf, false),
+        b"BF.EXISTS" => (KeyCommand::Contains, CommandFamily::Bf, false),
+        b"BF.ADD" => (KeyCommand::Add, CommandFamily::Bf, false),
+        b"BF.MEXISTS" => (KeyCommand::Contains, CommandFamily::Bf, true),
+        b"BF.MADD" => (KeyCommand::Add, CommandFamily::Bf, true),
+        b"BF.DEL" => (KeyCommand::Remove, CommandFamily::Bf, false),
+        b"CF.EXISTS" => (KeyCommand::Contains, CommandFamily::Cf, false),
+        b"CF.ADD" => (KeyCommand::Add, CommandFamily::Cf, false),
+        b"CF.ADDNX" => (KeyCommand::AddNew, CommandFamily::Cf, false),
+        b"CF.MEXISTS" => (KeyCommand::Contains, CommandFamily::Cf, true),
+        b"CF.DEL" => (KeyCommand::Remove, CommandFamily::Cf, false),
+        b"CF.COUNT" => (KeyCommand::Count, CommandFamily::Cf, false),
         _ => return None,
     })
 }
 
 /// The usual commands of one key.
 #[inline(always)]
-pub fn one_key(parser: &Parser, command: &[u8]) -> Option<(Act, CommandFamily)> {
+pub fn one_key(parser: &Parser, command: &[u8]) -> Option<(KeyCommand, CommandFamily)> {
     if parser.len() != 3 {
         return None;
     }
@@ -90,16 +90,16 @@ pub fn run(
     let Some(entry) = entry else {
         // What is not there holds no key.
         match act {
-            Act::Contains => {
+            KeyCommand::Contains => {
                 work.answers.resize(arguments - 2, 0);
                 output.answers(family, several, work.answers, Ok(()));
             }
-            Act::Count => output.number(b':', 0),
+            KeyCommand::Count => output.number(b':', 0),
             _ => {}
         }
         return reads;
     };
-    if entry.loading || (act == Act::Add && entry.needs_room(py, arguments)) {
+    if entry.loading || (act == KeyCommand::Add && entry.needs_room(py, arguments)) {
         return false;
     }
     for index in 2..arguments {
@@ -129,9 +129,9 @@ fn answer(
     py: Python<'_>,
     entry: &mut Entry,
     work: &mut Work<'_>,
-    act: Act,
+    act: KeyCommand,
 ) -> PyResult<Option<u64>> {
-    if act == Act::Count {
+    if act == KeyCommand::Count {
         return entry.filter.count(py, work.hashes).map(Some);
     }
     entry.contains(py, work)?;
@@ -139,10 +139,15 @@ fn answer(
 }
 
 #[inline(always)]
-fn change(py: Python<'_>, entry: &mut Entry, work: &mut Work<'_>, act: Act) -> Result<(), Refusal> {
+fn change(
+    py: Python<'_>,
+    entry: &mut Entry,
+    work: &mut Work<'_>,
+    act: KeyCommand,
+) -> Result<(), Refusal> {
     match act {
-        Act::Remove => entry.remove(py, work),
-        Act::AddNew => {
+        KeyCommand::Remove => entry.remove(py, work),
+        KeyCommand::AddNew => {
             entry.filter.check_layers(py)?;
             entry.contains(py, work).map_err(failed)?;
             if work.answers.pop() == Some(1) {
