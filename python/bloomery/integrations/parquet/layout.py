@@ -1,0 +1,283 @@
+"""A Parquet file that was opened: its footer, its columns, and the bytes of its filters.
+
+A sidecar is what a file with filters would have in the place of the old one's footer, behind a head
+of its own: eight bytes of magic, where the footer of the file begins, the checksum of that footer
+and the file's time of change, by which a sidecar of another file is told from this one's: files of
+other values may have the same footer.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import TracebackType
+from typing import Any, BinaryIO, NamedTuple
+
+import bloomery._native as _native
+from bloomery.errors import BloomeryError, CorruptData, InvalidParameter
+from bloomery.extras import needed
+
+with needed("pyarrow", "bloomery.integrations.parquet"):
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+MAGIC = b"PAR1"
+ENCRYPTED = b"PARE"
+SIDECAR = struct.Struct("<8sQQq")
+SIDECAR_MAGIC = b"BLMPQ\0\0\2"
+_WITHOUT_TIME = b"BLMPQ\0\0\1"  # the first version
+# Longer than the header of any filter that is known.
+_HEADER_BYTES = 256
+_BLOCK_BYTES = 32
+_COPY_BYTES = 1 << 20
+
+
+class FilterPlace(NamedTuple):
+    """Where the bits of a filter are, counted from the start of the file with its sidecar."""
+
+    offset: int
+    num_bytes: int
+
+
+class ParquetLayout:
+    """A Parquet file, with its sidecar if it has one: opened for as long as the context lasts."""
+
+    def __init__(self, path: str | os.PathLike[str], sidecar: str | os.PathLike[str] | None):
+        self.path = Path(path)
+        self._file: BinaryIO = open(path, "rb")  # noqa: SIM115 (closed by __exit__)
+        self._sidecar: BinaryIO | None = None
+        # The file as pyarrow has it open, and by a footer without logical types, once needed.
+        self._source: Any = None
+        self._stored: Any = None
+        try:
+            self.mtime_ns = os.fstat(self._file.fileno()).st_mtime_ns
+            with damage(self.path):
+                self.size, self.footer_start, footer = _read_footer(self._file)
+                self.checksum = _native.parquet_hash(footer)
+                # As far as filters may reach; the footer begins there.
+                self.end = self.footer_start
+            if sidecar is not None:
+                self._sidecar = open(sidecar, "rb")  # noqa: SIM115
+                with damage(Path(sidecar)):
+                    footer = self._read_sidecar(self._sidecar)
+            with damage(self.path):
+                self.footer = _native.ParquetFooter(footer)
+                self.metadata = metadata_of(footer)
+                schema = self.metadata.schema
+                self.columns: list[Any] = [schema.column(i) for i in range(len(schema))]
+            self._refuse_what_cannot_be_read()
+        except BaseException:
+            self.close()
+            raise
+
+    def _read_sidecar(self, file: BinaryIO) -> bytes:
+        head = file.read(SIDECAR.size)
+        if head.startswith(_WITHOUT_TIME):
+            raise InvalidParameter(
+                f"{file.name} was written by an older bloomery and does not tell whether "
+                f"{self.path} has changed: make it again with add_bloom(sidecar=...)"
+            )
+        if len(head) < SIDECAR.size or not head.startswith(SIDECAR_MAGIC):
+            raise CorruptData("not a sidecar: pass one that add_bloom(sidecar=...) wrote")
+        _, start, checksum, mtime_ns = SIDECAR.unpack(head)
+        if (start, checksum, mtime_ns) != (self.footer_start, self.checksum, self.mtime_ns):
+            raise InvalidParameter(
+                f"{file.name} is the sidecar of another file than {self.path}, or of what it was "
+                "before (its time of change counts): make it again with add_bloom(sidecar=...)"
+            )
+        _, footer_start, footer = _read_footer(file)
+        self.end = self.footer_start + footer_start - SIDECAR.size
+        return footer
+
+    def _refuse_what_cannot_be_read(self) -> None:
+        if self.footer.signed:
+            raise InvalidParameter(
+                f"{self.path} is encrypted or signed: its filters cannot be read, and a change "
+                "would break its signature; write it without encryption first"
+            )
+        if self.footer.external:
+            raise InvalidParameter(
+                f"{self.path} has columns in other files: pass a file that holds its own data"
+            )
+        if len(self.footer.rows) != self.metadata.num_row_groups:
+            raise CorruptData(f"{self.path}: damaged footer: row groups are missing")
+
+    def close(self) -> None:
+        """Close the files."""
+        for file in (self._file, self._sidecar, self._source):
+            if file is not None:
+                file.close()
+
+    def __enter__(self) -> ParquetLayout:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        problem: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def column(self, path: str) -> int:
+        """The place of a column among the leaves of the schema; InvalidParameter if there is none
+        of that path, or more than one."""
+        found = [i for i, column in enumerate(self.columns) if column.path == path]
+        if len(found) > 1:
+            raise InvalidParameter(
+                f"{self.path} has {len(found)} columns {path!r}: rename all of them but one"
+            )
+        if not found:
+            raise self._unknown(path)
+        return found[0]
+
+    def known(self, path: str) -> str:
+        """The path of a column, or of a group of them, that the file has; else InvalidParameter."""
+        if any(f"{column.path}.".startswith(f"{path}.") for column in self.columns):
+            return path
+        raise self._unknown(path)
+
+    def _unknown(self, path: str) -> InvalidParameter:
+        known = [column.path for column in self.columns]
+        within = [name for name in known if name.startswith(f"{path}.")]
+        return InvalidParameter(
+            f"{self.path} has no column {path!r}: name one of {', '.join((within or known)[:20])}"
+        )
+
+    def filters(self, column: int) -> list[FilterPlace | None]:
+        """The column's filter in each row group; None where it has none, or one of a kind that is
+        not known."""
+        with damage(self.path):
+            return [self._place(*pair) for pair in self.footer.filters(column)]
+
+    def _place(self, offset: int | None, length: int | None) -> FilterPlace | None:
+        if offset is None:
+            return None
+        if not len(MAGIC) <= offset < self.end:
+            raise CorruptData(
+                f"damaged footer: a filter is said to begin at {offset}, which is not between "
+                f"{len(MAGIC)} and {self.end}"
+            )
+        header = self.read(offset, min(_HEADER_BYTES, self.end - offset))
+        sizes = _native.read_parquet_filter_header(header)
+        if sizes is None:
+            return None
+        num_bytes, header_bytes = sizes
+        room = self.end - offset - header_bytes
+        if length is not None:
+            room = min(room, length - header_bytes)
+        if num_bytes <= 0 or num_bytes % _BLOCK_BYTES or num_bytes > room:
+            raise CorruptData(
+                f"damaged filter header at {offset}: {num_bytes} bytes, must be a multiple of "
+                f"{_BLOCK_BYTES} of no more than the {max(0, room)} that are there"
+            )
+        return FilterPlace(offset + header_bytes, num_bytes)
+
+    def may_hold(self, place: FilterPlace, hashes: list[int]) -> bool:
+        """True if the filter may hold one of these: only a block of 32 bytes is read for each."""
+        for number in hashes:
+            at = place.offset + _native.parquet_block(number, place.num_bytes)
+            if _native.parquet_block_contains(self.read(at, _BLOCK_BYTES), number):
+                return True
+        return False
+
+    def read(self, offset: int, count: int) -> bytes:
+        """So many bytes of the file, or of the sidecar if they lie behind the file's data."""
+        file = self._file
+        if self._sidecar is not None and offset >= self.footer_start:
+            file = self._sidecar
+            offset += SIDECAR.size - self.footer_start
+        file.seek(offset)
+        data = file.read(count)
+        if len(data) < count:
+            raise CorruptData(f"{file.name} became shorter while it was read: try again")
+        return data
+
+    def copy_data(self, target: BinaryIO) -> None:
+        """Write all that comes before the footer to another file."""
+        left = self.footer_start
+        self._file.seek(0)
+        while left:
+            data = self._file.read(min(left, _COPY_BYTES))
+            if not data:
+                raise CorruptData(f"{self.path} became shorter while it was read: try again")
+            target.write(data)
+            left -= len(data)
+
+    def _opened(self) -> Any:
+        """The same file for pyarrow: rows of another by this footer would be wrong answers."""
+        if self._source is None:
+            self._source = pa.OSFile(os.fspath(self.path))
+            if not os.path.samestat(os.fstat(self._file.fileno()), os.stat(self.path)):
+                raise CorruptData("it was replaced while it was read: try again")
+        return self._source
+
+    def rows_reader(self) -> Any:
+        """The file as pyarrow reads it, with its logical types."""
+        with damage(self.path):
+            return pq.ParquetFile(self._opened(), metadata=self.metadata)
+
+    def stored_rows(self, row_group: int, column: int) -> list[Any]:
+        """The values of a column in a row group as they are stored, in Arrow arrays: of a column
+        within lists its elements, of one within structs a value a row."""
+        with damage(self.path):
+            if self._stored is None:
+                footer = metadata_of(self.footer.physical())
+                self._stored = pq.ParquetFile(self._opened(), metadata=footer)
+            rows = self._stored.reader.read_row_group(
+                row_group, column_indices=[column], use_threads=False
+            )
+        return [_leaf(chunk) for chunk in rows.column(0).chunks]
+
+
+def _leaf(array: Any) -> Any:
+    while pa.types.is_nested(array.type):
+        flat = array.flatten()
+        # Of a struct as many as it has fields, and only one was read; of a list its elements.
+        array = flat[0] if isinstance(flat, list) else flat
+    return array
+
+
+def metadata_of(footer: bytes) -> Any:
+    """A footer as pyarrow reads it."""
+    whole = b"".join([MAGIC, footer, len(footer).to_bytes(4, "little"), MAGIC])
+    return pq.read_metadata(pa.BufferReader(whole))
+
+
+@contextmanager
+def damage(path: Path) -> Iterator[None]:
+    """Errors about the bytes say which file they are from, and pyarrow's become a CorruptData."""
+    try:
+        yield
+    except CorruptData as problem:
+        raise CorruptData(f"{path}: {problem}") from None
+    except BloomeryError:
+        raise
+    except (pa.ArrowException, OSError, ValueError) as problem:  # of names that are no text, say
+        text = (str(problem).splitlines() or [repr(problem)])[0]
+        raise CorruptData(f"{path}: damaged, as pyarrow says: {text}") from None
+
+
+def _read_footer(file: BinaryIO) -> tuple[int, int, bytes]:
+    """How long a file is, where its footer begins, and the footer."""
+    size = file.seek(0, os.SEEK_END)
+    shortest = 2 * len(MAGIC) + 4
+    file.seek(max(0, size - 8))
+    tail = file.read(8)
+    if tail[4:] == ENCRYPTED:
+        raise InvalidParameter(
+            f"{file.name} has an encrypted footer: write it without encryption first"
+        )
+    if size < shortest or tail[4:] != MAGIC:
+        raise CorruptData(f"not a Parquet file: it ends with {tail[4:]!r}, expected {MAGIC!r}")
+    length = int.from_bytes(tail[:4], "little")
+    if length > size - shortest:
+        raise CorruptData(
+            f"damaged footer: {length} bytes are claimed, at most {size - shortest} are there"
+        )
+    start = size - 8 - length
+    file.seek(start)
+    return size, start, file.read(length)

@@ -1,0 +1,92 @@
+"""Reads the rows that are equal to a value, from those row groups alone whose filters allow it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from functools import reduce
+from typing import Any
+
+from bloomery.errors import InvalidParameter
+from bloomery.extras import needed
+from bloomery.integrations.parquet.layout import ParquetLayout, damage
+from bloomery.integrations.parquet.probing import candidates
+from bloomery.integrations.parquet.values import stored
+
+with needed("pyarrow", "bloomery.integrations.parquet"):
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+
+def read(
+    file: str | os.PathLike[str],
+    column: str,
+    value: object,
+    columns: Sequence[str] | None = None,
+    *,
+    sidecar: str | os.PathLike[str] | None = None,
+) -> Any:
+    """The rows whose column is equal to the value, as an Arrow table: every one of them, and none
+    else. `columns` names those of the table; all by default.
+
+    Row groups are left out by their filters. Of the others the column is read first, and the rest
+    only where a row was found. NaN finds the rows that hold a NaN.
+    """
+    with ParquetLayout(file, sidecar) as layout:
+        number = layout.column(column)
+        about = layout.columns[number]
+        if about.max_repetition_level:
+            raise InvalidParameter(
+                f"column {column!r} is within lists, so that a row has several values: ask "
+                "might_contain, and look through the row groups that it leaves"
+            )
+        equal = _comparison(about, value)
+        groups = [i for i, maybe in enumerate(candidates(layout, number, value)) if maybe]
+        wanted = None if columns is None else [layout.known(name) for name in columns]
+        reader = layout.rows_reader()
+        found = []
+        for group in groups:
+            chunks = [equal(chunk) for chunk in layout.stored_rows(group, number)]
+            rows = pa.chunked_array(chunks, pa.bool_())
+            if pc.any(rows).as_py():
+                with damage(layout.path):
+                    table = reader.read_row_group(group, columns=wanted)
+                found.append(_chosen(table, rows))
+        with damage(layout.path):
+            return pa.concat_tables(found or [reader.read_row_groups([], columns=wanted)])
+
+
+def _chosen(table: Any, rows: Any) -> Any:
+    """The rows of a table where the mask is true."""
+    try:
+        return table.filter(rows)
+    except pa.ArrowNotImplementedError:
+        # Some types (views of strings in pyarrow 26) can be sliced only.
+        places = pc.indices_nonzero(rows).to_pylist()
+        return pa.concat_tables([table.slice(place, 1) for place in places])
+
+
+def _comparison(column: Any, value: object) -> Any:
+    """A function from stored values to which of them are equal to the value."""
+    ways = stored(column, value)
+    if column.physical_type == "BOOLEAN" and isinstance(value, bool):
+        return lambda rows: pc.equal(rows, value)
+    if ways is None:
+        if column.physical_type in ("FLOAT", "DOUBLE"):  # only a NaN is not told of these
+            return pc.is_nan
+        raise InvalidParameter(
+            f"column {column.path!r} of type {column.physical_type} cannot be looked up by "
+            f"{value!r}: filter it with pyarrow instead"
+        )
+
+    def equal(rows: Any) -> Any:
+        return reduce(pc.or_, [pc.equal(rows, _scalar(way, rows.type)) for way in ways])
+
+    return equal
+
+
+def _scalar(data: bytes, kind: Any) -> Any:
+    """Stored bytes as a scalar of the type in which stored values are read."""
+    if pa.types.is_binary(kind) or pa.types.is_large_binary(kind):
+        return pa.scalar(data, kind)
+    return pa.array([data], pa.binary(len(data))).view(kind)[0]
