@@ -1,0 +1,394 @@
+"""Which parts of a folder of files may hold a value: an index of filters, asked and verified."""
+
+from __future__ import annotations
+
+import mmap
+import os
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import bloomery._native as _native
+from bloomery import extras
+from bloomery.errors import CorruptData, InvalidParameter
+from bloomery.segments.filters import check_fp_chance
+from bloomery.segments.index import indexing
+from bloomery.segments.index.arrow_keys import as_scalar, key_of
+from bloomery.segments.index.catalogue import NO_FILTER, ColumnParts, FileEntry, IndexCatalogue
+from bloomery.segments.index.finding import Finder
+from bloomery.segments.index.indexing import IndexChanges, Indexer, Progress
+from bloomery.segments.index.pack_file import REBUILD, filter_sum, map_pack
+from bloomery.storage.locking import lock_folder
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+    from typing_extensions import Self
+
+_PACK_FILTERS = 16_384  # that are opened at a time
+_PACKS = 16  # that stay open: a quarter of a million filters, some 40 MB
+_KNOWN = 10_000  # files that are kept in memory; more are looked up
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A part of a file that may have rows that are looked for; all others definitely have none."""
+
+    path: str  # below the folder
+    part: int | None  # the number of a row group, or of a run of rows; None: all of the file
+    why: str  # "maybe": the filters say so; "new" or "changed": the file, since it was indexed
+
+
+@dataclass(frozen=True)
+class Verification:
+    """What `SegmentIndex.verify` found."""
+
+    filters: int  # that are whole
+    damaged: tuple[str, ...]
+    stale: tuple[str, ...]  # files that were changed, or came, or are gone
+
+    @property
+    def ok(self) -> bool:
+        """Whether nothing is damaged; files that changed are read all the same."""
+        return not self.damaged
+
+
+@dataclass(frozen=True)
+class _Stale:
+    """What has changed since the files were indexed."""
+
+    ids: frozenset[int]
+    paths: tuple[tuple[str, str], ...]  # and why
+    at: float
+
+
+class SegmentIndex:
+    """A filter for each row group of each file in a folder, so that most of them are not read.
+
+    >>> index = SegmentIndex.build("data", ["user_id"], fp_chance=0.01)
+    >>> index.find({"user_id": 42}).num_rows
+    1
+    >>> index.close()
+
+    Parquet, CSV and JSONL, the latter two compressed with gzip or zstd as well. A file that came or
+    changed since it was indexed is always read, until `update` indexes it: every question looks at
+    the sizes and times of all files, or at most every `max_age` seconds.
+    """
+
+    def __init__(self, path: str | os.PathLike[str], *, max_age: float = 0.0) -> None:
+        """Open the index of a folder, or the one that is in this folder."""
+        with extras.needed("pyarrow", "an index of files"):
+            import pyarrow  # noqa: F401
+        folder = Path(os.path.abspath(path))  # the same one after a change of directory
+        if not (folder / "catalogue.sqlite").exists():
+            folder = folder / indexing.NAME
+        self.path, self.max_age = folder, max_age
+        self._catalogue = IndexCatalogue(folder)
+        self._verified: set[tuple[int, int, int]] = set()
+        self._counts = dict.fromkeys(("finds", "parts_skipped", "parts_read", "parts_in_vain"), 0)
+        self._finder = Finder()
+        self._generation = -1
+        self._lock = threading.RLock()
+        try:
+            with self._catalogue.snapshot():
+                self._load()
+        except BaseException:
+            self._catalogue.close()
+            raise
+
+    @classmethod
+    def build(
+        cls,
+        root: str | os.PathLike[str],
+        columns: Sequence[str],
+        *,
+        fp_chance: float | str = 0.01,
+        path: str | os.PathLike[str] | None = None,
+        rebuild: bool = False,
+        on_file: Progress | None = None,
+    ) -> Self:
+        """Index some columns of all files below a folder, or bring such an index up to date.
+
+        The index is in the folder itself, under `.bloomery-index`, or at `path`. `on_file` is told
+        how many files are done, of how many, and which is next.
+        """
+        with extras.needed("pyarrow", "an index of files"):
+            import pyarrow  # noqa: F401
+        chance = check_fp_chance(fp_chance)
+        if isinstance(columns, str) or not columns or len(set(columns)) != len(columns):
+            raise InvalidParameter(f"columns is {columns!r}, must be a list of different names")
+        if not os.path.isdir(root):
+            raise NotADirectoryError(20, "no folder, and an index is of a folder", os.fspath(root))
+        root = os.path.abspath(root)
+        folder = Path(os.path.abspath(os.path.join(root, indexing.NAME) if path is None else path))
+        with lock_folder(folder, "writer of the index"):
+            if rebuild or not (folder / "catalogue.sqlite").exists():
+                catalogue = indexing.create(folder, root, columns, chance)
+            else:
+                catalogue = IndexCatalogue(folder, write=True)
+            try:
+                known = catalogue.meta("columns")
+                if known != list(columns):
+                    raise InvalidParameter(
+                        f"{folder} is an index of {', '.join(known)}, not of {', '.join(columns)}: "
+                        "rebuild=True makes it anew, another path leaves it as it is"
+                    )
+                indexed = indexing.root_of(folder, catalogue)
+                if os.path.realpath(indexed) != os.path.realpath(root):
+                    raise InvalidParameter(
+                        f"{folder} is an index of the folder {indexed}, not of {root}: "
+                        "rebuild=True makes it anew, another path leaves it as it is"
+                    )
+                with catalogue.transaction():
+                    catalogue.set_meta(fp_chance=chance)
+                Indexer(catalogue, root, columns, chance).run(on_file)
+            finally:
+                catalogue.close()
+        return cls(folder)
+
+    def update(self, on_file: Progress | None = None) -> IndexChanges:
+        """Index files that came or changed, and forget those that are gone."""
+        with lock_folder(self.path, "writer of the index"):
+            catalogue = IndexCatalogue(self.path, write=True)
+            try:
+                chance = catalogue.meta("fp_chance")
+                return Indexer(catalogue, self.root, self.columns, chance).run(on_file)
+            finally:
+                catalogue.close()
+
+    def _load(self) -> None:
+        """Read what the catalogue has, if it has changed; within a snapshot of it."""
+        generation = self._catalogue.meta("generation")
+        if generation == self._generation:
+            return
+        self.columns: list[str] = self._catalogue.meta("columns")
+        self.root = indexing.root_of(self.path, self._catalogue)
+        self._map = map_pack(
+            self.path / self._catalogue.meta("pack"), self._catalogue.meta("pack_bytes")
+        )
+        self._types = self._catalogue.types()
+        self._known: dict[str, FileEntry] = {}
+        if self._catalogue.totals()["files"] <= _KNOWN:
+            self._known = {file.path: file for file in self._catalogue.files()}
+        self._parts: dict[int, dict[int, ColumnParts]] = {}
+        self._packs: OrderedDict[tuple[int, int, int], _native.Pack] = OrderedDict()
+        self._verified.clear()
+        self._stale: _Stale | None = None
+        self._generation = generation
+
+    # Asking.
+
+    def candidates(self, conditions: Mapping[str, object]) -> list[Candidate]:
+        """Return the parts that may have rows with all of these values; others have none."""
+        with self._lock, self._catalogue.snapshot():
+            return self._candidates(conditions)
+
+    def _candidates(self, conditions: Mapping[str, object]) -> list[Candidate]:
+        self._load()
+        stale = self._look()
+        maybes = {(file, part) for file, part in self._maybes(conditions) if file not in stale.ids}
+        self._counts["finds"] += 1
+        self._counts["parts_skipped"] += self._total(stale) - len(maybes)
+        found = [
+            Candidate(self._catalogue.file_by_id(file).path, part, "maybe")
+            for file, part in sorted(maybes)
+        ]
+        return found + [Candidate(path, None, why) for path, why in stale.paths]
+
+    def _total(self, stale: _Stale) -> int:
+        total = self._catalogue.totals()["parts"]
+        return total - sum(self._catalogue.file_by_id(number).parts for number in stale.ids)
+
+    def _maybes(self, conditions: Mapping[str, object]) -> set[tuple[int, int]]:
+        """The parts whose filters say maybe for each of the values, by file and number."""
+        if not conditions:
+            raise InvalidParameter("no condition was given: say which column has which value")
+        found: set[tuple[int, int]] | None = None
+        for name, value in conditions.items():
+            if name not in self.columns:
+                raise InvalidParameter(
+                    f"{name!r} is not indexed, {', '.join(self.columns)} are: build an index of it"
+                )
+            maybes = self._column_maybes(self.columns.index(name), value)
+            found = maybes if found is None else found & maybes
+        return found or set()
+
+    def _column_maybes(self, column: int, value: object) -> set[tuple[int, int]]:
+        if column not in self._parts:
+            self._parts[column] = self._catalogue.column_parts(column)
+        found = set()
+        for number, parts in self._parts[column].items():
+            scalar = as_scalar(value, self._types[number])
+            if scalar is None:
+                continue
+            key = key_of(scalar)
+            for start in range(0, len(parts.places), _PACK_FILTERS):
+                pack = self._pack(column, number, start)
+                (maybes,) = pack.maybes_many(key)
+                found |= {(parts.files[start + n], parts.parts[start + n]) for n in maybes}
+        return found
+
+    def _pack(self, column: int, kind: int, start: int) -> _native.Pack:
+        """Some filters, opened; read for their checksums when that is done for the first time."""
+        which = (column, kind, start)
+        pack = self._packs.pop(which, None)
+        if pack is None:
+            parts, some = self._parts[column][kind], slice(start, start + _PACK_FILTERS)
+            pack = self._open_pack(
+                parts.places[some], parts.bits[some], verify=which not in self._verified
+            )
+            self._verified.add(which)
+            if len(self._packs) >= _PACKS:
+                self._packs.popitem(last=False)
+        self._packs[which] = pack
+        return pack
+
+    def _open_pack(
+        self, places: Sequence[int], bits: Sequence[int], *, verify: bool
+    ) -> _native.Pack:
+        data = self._map or mmap.mmap(-1, 64)
+        try:
+            pack = _native.Pack(data, places, verify)
+        except CorruptData as problem:
+            raise CorruptData(f"{self.path}: {problem}: {REBUILD}") from None
+        for place, expected in zip(places, bits, strict=True):
+            if filter_sum(data, place) != expected:
+                raise CorruptData(f"{self.path}: the filter at byte {place} is another: {REBUILD}")
+        return pack
+
+    def _look(self) -> _Stale:
+        """Which files came or changed since they were indexed."""
+        if self._stale is not None and time.monotonic() - self._stale.at < self.max_age:
+            return self._stale
+        ids, paths = set(), []
+        began = time.monotonic()
+        for path, status in indexing.walk(self.root):
+            file = self._known.get(path) or self._catalogue.file(path)
+            if file is None:
+                paths.append((path, "new"))
+            elif not indexing.is_current(file, status):
+                ids.add(file.id)
+                paths.append((path, "changed"))
+        self._stale = _Stale(frozenset(ids), tuple(sorted(paths)), began)
+        return self._stale
+
+    def find(self, conditions: Mapping[str, object], columns: Sequence[str] | None = None) -> Any:
+        """Return the rows that have all of these values, as an Arrow table; none is a maybe.
+
+        A value is taken as one of the column's type, file by file: 42 and "42" find the same rows
+        of a column of numbers. `columns` are those of the table, all by default.
+        """
+        with self._lock:
+            return self._find(conditions, columns)
+
+    def _find(self, conditions: Mapping[str, object], columns: Sequence[str] | None) -> Any:
+        by_file: dict[str, set[int] | None] = {}
+        for candidate in self.candidates(conditions):
+            if candidate.part is None:
+                by_file[candidate.path] = None
+            else:
+                parts = by_file.setdefault(candidate.path, set())
+                assert parts is not None
+                parts.add(candidate.part)
+        tables: list[Any] = []
+        for path, numbers in by_file.items():
+            file = self._known.get(path) or self._catalogue.file(path)
+            text = bool(file.text) if file is not None and numbers is not None else False
+            read, matched, rows = self._finder.rows(
+                os.path.join(self.root, path), text, numbers, conditions, columns
+            )
+            self._counts["parts_read"] += read
+            self._counts["parts_in_vain"] += read - matched
+            tables += rows
+        return self._finder.joined(tables, columns, lambda: self._first_schema())
+
+    def _first_schema(self) -> Any:
+        for file in self._catalogue.files():
+            path = os.path.join(self.root, file.path)
+            if os.path.exists(path):
+                return self._finder.schema(path, bool(file.text))
+        return None
+
+    # What is known.
+
+    def stats(self) -> dict[str, Any]:
+        """What the index covers, what it takes, and what it has spared so far."""
+        with self._lock, self._catalogue.snapshot():
+            return self._stats()
+
+    def _stats(self) -> dict[str, Any]:
+        self._load()
+        totals = self._catalogue.totals()
+        names = ("catalogue.sqlite", str(self._catalogue.meta("pack")))
+        nbytes = sum(path.stat().st_size for name in names if (path := self.path / name).exists())
+        return {
+            "root": self.root,
+            "columns": self.columns,
+            "fp_chance": self._catalogue.meta("fp_chance"),
+            **totals,
+            "index_bytes": nbytes,
+            "bytes_per_key": nbytes / totals["keys"] if totals["keys"] else None,
+            **self._counts,
+        }
+
+    def verify(self, on_file: Progress | None = None) -> Verification:
+        """Read the whole index and the ends of every file, and say what is wrong with them.
+
+        A damaged catalogue is CorruptData, as it is for whoever asks. Nobody can update the index
+        meanwhile.
+        """
+        with self._lock, self._catalogue.snapshot():
+            return self._verify(on_file)
+
+    def _verify(self, on_file: Progress | None) -> Verification:
+        self._load()
+        damaged, stale, whole = [], [path for path, _ in self._look().paths], 0
+        for column in range(len(self.columns)):
+            self._catalogue.column_parts(column)
+        for entry in self._catalogue.filters():
+            if entry.place == NO_FILTER:
+                continue
+            try:
+                self._open_pack([entry.place], [entry.bits], verify=True)
+                whole += 1
+            except CorruptData as problem:
+                path = self._catalogue.file_by_id(entry.file).path
+                name = self.columns[entry.column]
+                damaged.append(f"{path}, part {entry.part}, {name}: {problem}")
+        total = self._catalogue.totals()["files"]
+        for done, file in enumerate(self._catalogue.files()):
+            if on_file is not None:
+                on_file(done, total, file.path)
+            try:
+                ends = indexing.ends_sum(os.path.join(self.root, file.path))
+            except FileNotFoundError:
+                ends = -1
+            if ends != file.ends and file.path not in stale:
+                stale.append(file.path)
+        return Verification(whole, tuple(damaged), tuple(stale))
+
+    def close(self) -> None:
+        """Let go of the files."""
+        self._packs.clear()
+        self._catalogue.close()
+
+    def __enter__(self) -> Self:
+        """Return the index, which is closed at the end of the `with` block."""
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        problem: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Close the index."""
+        self.close()
+
+    def __repr__(self) -> str:
+        """Show which folder it is of, and which columns."""
+        return f"<SegmentIndex({self.root!r}): {', '.join(self.columns)}>"

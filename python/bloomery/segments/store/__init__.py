@@ -1,0 +1,1 @@
+"""What an LSM tree does: a memtable and its log, segments and their filters."""
