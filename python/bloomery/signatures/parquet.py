@@ -1,0 +1,214 @@
+"""The rows of Parquet files, in the order in which the files were indexed.
+
+A file is what it was when it was indexed: its size and time of change are kept, and looked at
+before each answer, for of a file that was written anew the index would deny rows.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from bloomery.errors import CorruptData, InvalidParameter, InvalidSource
+from bloomery.signatures.rows import BATCH, IndexedRows, narrowed, split
+from bloomery.storage.arrow_tables import concat
+
+if TYPE_CHECKING:
+    from bloomery.signatures.rows import RowNumbers
+
+
+@dataclass(frozen=True)
+class File:
+    """A file as it was when it was indexed; its path is relative to the folder."""
+
+    path: str
+    size: int
+    mtime_ns: int
+    rows: int
+
+
+class ParquetFolder(IndexedRows):
+    """The rows of the files of a folder, or of one file."""
+
+    def __init__(self, folder: str, files: Sequence[File]) -> None:
+        self._folder = os.path.abspath(folder)
+        self._files = list(files)
+        counts = [file.rows for file in self._files]
+        self._starts = np.concatenate([[0], np.cumsum(counts, dtype=np.int64)]).astype(np.int64)
+        self._schema: pa.Schema | None = None
+
+    @classmethod
+    def of(cls, path: str | os.PathLike[str]) -> ParquetFolder:
+        """All files under a path, in the order of their names."""
+        folder, names = _listed(path)
+        return cls(folder, [_file(folder, name) for name in names])
+
+    @classmethod
+    def saved(cls, about: object, folder: str | os.PathLike[str] | None) -> ParquetFolder:
+        """Those that an index was saved with; in another folder, if they were moved there."""
+        try:
+            assert isinstance(about, dict)
+            files = [File(**one) for one in about["files"]]
+            assert all(type(f.path) is str and type(f.rows) is int and f.rows >= 0 for f in files)
+            return cls(os.fspath(folder or about["folder"]), files)
+        except (AssertionError, KeyError, TypeError):
+            raise CorruptData("what it says of its Parquet files cannot be read") from None
+
+    def about(self) -> dict[str, Any]:
+        return {"folder": self._folder, "files": [asdict(file) for file in self._files]}
+
+    @property
+    def schema(self) -> pa.Schema:
+        if self._schema is None:
+            if not self._files:
+                raise InvalidSource(f"{self._folder}: there is no Parquet file")
+            with _opened(self._path(self._files[0])) as file:
+                self._schema = file.schema_arrow
+        return self._schema
+
+    @property
+    def num_rows(self) -> int:
+        return int(self._starts[-1])
+
+    def _path(self, file: File) -> str:
+        return os.path.join(self._folder, file.path)
+
+    def batches(self, columns: Sequence[str], start: int) -> Iterator[pa.RecordBatch]:
+        for file, begin in zip(self._files, self._starts, strict=False):
+            if begin < start:  # files are appended whole
+                continue
+            path = self._path(file)
+            rows = 0
+            with _opened(path) as opened:
+                self._check_columns(path, opened.schema_arrow)
+                try:
+                    for batch in opened.iter_batches(BATCH, columns=list(columns)):
+                        rows += batch.num_rows
+                        yield batch.select(list(columns))
+                except (pa.ArrowException, OSError) as problem:
+                    raise _unreadable(path, problem) from None
+            if rows != file.rows:
+                raise InvalidSource(f"{path}: {rows} rows, its footer says {file.rows}")
+
+    def _check_columns(self, path: str, schema: pa.Schema) -> None:
+        for field in self.schema:
+            if schema.names.count(field.name) != 1:
+                raise InvalidSource(
+                    f"{path}: the column {field.name!r} is there "
+                    f"{schema.names.count(field.name)} times, in the first file once: index these "
+                    "files apart"
+                )
+
+    def find(
+        self, numbers: RowNumbers, asked: Mapping[str, pa.Scalar], columns: Sequence[str] | None
+    ) -> pa.Table:
+        self._check_unchanged()
+        wanted = list(self.schema.names if columns is None else columns)
+        found = []
+        for part, within in split(numbers, self._starts):
+            path = self._path(self._files[part])
+            with _opened(path) as file:
+                try:
+                    found += list(_rows_of(file, within, asked, wanted))
+                except (pa.ArrowException, OSError) as problem:
+                    raise _unreadable(path, problem) from None
+        chosen = pa.schema([self.schema.field(name) for name in wanted])
+        return concat([chosen.empty_table(), *found])
+
+    def _check_unchanged(self) -> None:
+        for file in self._files:
+            path = self._path(file)
+            if (file.size, file.mtime_ns) != _state(path):
+                raise InvalidSource(
+                    f"{path} has changed since it was indexed, and rows of it would be denied: "
+                    "build the index anew"
+                )
+
+    def with_more(self, more: Any) -> IndexedRows:
+        folder, names = _listed(more)
+        known = {os.path.normpath(self._path(file)) for file in self._files}
+        new = [name for name in names if os.path.join(folder, name) not in known]
+        relative = [os.path.relpath(os.path.join(folder, name), self._folder) for name in new]
+        return ParquetFolder(
+            self._folder, [*self._files, *(_file(self._folder, name) for name in relative)]
+        )
+
+
+def _rows_of(
+    file: pq.ParquetFile, numbers: RowNumbers, asked: Mapping[str, pa.Scalar], wanted: list[str]
+) -> Iterator[pa.Table]:
+    """The rows of a file that are as asked: of a row group the other columns are read only if one
+    of its rows is."""
+    groups = [file.metadata.row_group(i).num_rows for i in range(file.num_row_groups)]
+    starts = np.concatenate([[0], np.cumsum(groups, dtype=np.int64)]).astype(np.int64)
+    for group, within in split(numbers, starts):
+        places = within
+        for name, value in asked.items():
+            if len(places):
+                column = file.read_row_group(group, columns=[name]).column(name).combine_chunks()
+                places = narrowed({name: column}.__getitem__, places, {name: value})
+        if len(places):
+            yield file.read_row_group(group, columns=wanted).select(wanted).take(pa.array(places))
+
+
+def _listed(path: str | os.PathLike[str]) -> tuple[str, list[str]]:
+    """The folder, and the names of the Parquet files under it."""
+    if not isinstance(path, (str, os.PathLike)):
+        raise InvalidParameter(
+            f"an index of Parquet files takes the path of a folder or a file, not a "
+            f"{type(path).__name__}"
+        )
+    place = os.path.abspath(path)
+    if not os.path.isdir(place):
+        return os.path.dirname(place), [os.path.basename(place)]
+    found = []
+    for folder, _, names in os.walk(place):
+        found += [
+            os.path.relpath(os.path.join(folder, name), place)
+            for name in names
+            if name.endswith((".parquet", ".pq")) and not name.startswith((".", "_"))
+        ]
+    if not found:
+        raise InvalidSource(f"{place}: there is no file that ends in .parquet or .pq")
+    return place, sorted(found)
+
+
+def _file(folder: str, name: str) -> File:
+    path = os.path.join(folder, name)
+    size, mtime_ns = _state(path)
+    with _opened(path) as file:
+        return File(name, size, mtime_ns, int(file.metadata.num_rows))
+
+
+def _state(path: str) -> tuple[int, int]:
+    try:
+        status = os.stat(path)
+    except OSError as problem:
+        raise InvalidSource(
+            f"{path}: {problem.strerror}: put it back, or build the index anew"
+        ) from None
+    return status.st_size, status.st_mtime_ns
+
+
+def _opened(path: str) -> pq.ParquetFile:
+    """A file, its footer read once for as long as it does not change."""
+    try:
+        return pq.ParquetFile(path, metadata=_footer(path, *_state(path)))
+    except (pa.ArrowException, OSError) as problem:
+        raise _unreadable(path, problem) from None
+
+
+@lru_cache(maxsize=256)
+def _footer(path: str, _size: int, _mtime_ns: int) -> pq.FileMetaData:
+    return pq.read_metadata(path)
+
+
+def _unreadable(path: str, problem: Exception) -> InvalidSource:
+    return InvalidSource(f"{path}: {str(problem).splitlines()[0] or type(problem).__name__}")
