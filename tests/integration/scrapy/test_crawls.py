@@ -1,0 +1,120 @@
+"""Real crawls of a site with loops: stopped, killed, resumed, and by several spiders at once."""
+
+from __future__ import annotations
+
+import signal
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from scrapy import Request
+from scrapy.utils.test import get_crawler
+
+from bloomery.integrations.scrapy import BloomDupeFilter
+from integration.scrapy.conftest import JOB_SCHEDULER, PAGES, Crawl, Site, in_flight, kill_after
+from integration.servers import BloomeryServer, RedisServer, Serve
+from waiting import wait_until
+
+Start = Callable[..., Crawl]
+ALL = set(range(PAGES))
+
+
+@pytest.mark.parametrize("exact", [True, False], ids=["exact", "filter"])
+def test_a_killed_job_loses_no_page(site: Site, crawl: Start, tmp_path: Path, exact: bool) -> None:
+    """Killed twice and resumed, every page is fetched, and again only what was in flight."""
+    job = tmp_path / "job"
+    settings = {"JOBDIR": str(job), "BLOOMERY_EXACT": exact, "SCHEDULER": JOB_SCHEDULER}
+    settings["BLOOMERY_CAPACITY"] = 100_000
+    again: set[int] = set()
+    for pages in (20, 50):
+        kill_after(crawl(**settings), site, pages)
+        again |= in_flight(job)
+    stats = crawl(**settings).end()
+    fetched = Counter(site.fetched)
+    assert set(fetched) == ALL
+    assert {page for page, times in fetched.items() if times > 1} <= again
+    assert len(again) < PAGES / 2, "else the test would say nothing"
+    done = Counter(map(int, (tmp_path / "done").read_text().split()))
+    assert set(done) == ALL
+    assert {page for page, times in done.items() if times > 1} <= again
+    assert stats["bloomery/mode"] == ("exact" if exact else "filter")
+    assert in_flight(job) == set()
+
+
+def test_a_job_that_was_stopped_goes_on(site: Site, crawl: Start, tmp_path: Path) -> None:
+    """Stopped by Ctrl-C and resumed, each page is fetched once, the start page too."""
+    settings = {
+        "JOBDIR": str(tmp_path / "job"),
+        "BLOOMERY_EXACT": True,
+        "SCHEDULER": JOB_SCHEDULER,
+    }
+    first = crawl(**settings)
+    assert wait_until(lambda: site.log.exists() and len(site.fetched) >= 40, 120)
+    first.stop(signal.SIGINT)
+    assert 40 <= len(site.fetched) < PAGES
+    stats = crawl(**settings).end()
+    assert sorted(site.fetched) == sorted(ALL)
+    assert stats["bloomery/keys"] == PAGES
+    assert stats["scheduler/dequeued/disk"] < PAGES
+
+
+def test_scrapys_own_queue_and_its_warning(site: Site, crawl: Start, tmp_path: Path) -> None:
+    """With Scrapy's own scheduler a job that was stopped goes on; one that was killed is told."""
+    settings = {"JOBDIR": str(tmp_path / "job"), "BLOOMERY_CAPACITY": 100_000}
+    first = crawl(**settings)
+    assert wait_until(lambda: site.log.exists() and len(site.fetched) >= 40, 120)
+    first.stop(signal.SIGINT)
+    second = crawl(**settings)
+    second.end()
+    fetched = Counter(site.fetched)
+    assert set(fetched) == ALL
+    assert {page for page, times in fetched.items() if times > 1} <= {0}  # Scrapy's dont_filter
+    assert "was killed" not in second.errors.read_text()
+    (tmp_path / "job" / "bloomery.running").touch()  # as a kill leaves it
+    third = crawl(**settings)
+    third.end()
+    assert "was killed" in third.errors.read_text()
+    assert JOB_SCHEDULER in third.errors.read_text()
+
+
+@pytest.mark.parametrize("where", ["redis", "server"])
+def test_spiders_share_a_filter(
+    site: Site,
+    crawl: Start,
+    tmp_path: Path,
+    redis_server: RedisServer,
+    server: BloomeryServer,
+    where: str,
+) -> None:
+    """A spider is killed, and goes on beside another that begins elsewhere: each page is fetched by
+    one of them."""
+    url = redis_server.url if where == "redis" else server.url
+    shared: dict[str, object] = {"BLOOMERY_URL": url, "BLOOMERY_NAME": f"crawl-{tmp_path.name}"}
+    shared |= {"BLOOMERY_CAPACITY": 100_000, "SCHEDULER": JOB_SCHEDULER}
+    jobs = [tmp_path / "one", tmp_path / "two"]
+    kill_after(crawl(0, JOBDIR=str(jobs[0]), **shared), site, 20)
+    again = in_flight(jobs[0])
+    both = [
+        crawl(start, JOBDIR=str(job), **shared) for start, job in zip((0, 2), jobs, strict=True)
+    ]
+    for stats in [one.end() for one in both]:
+        assert stats["bloomery/mode"] == "shared"
+        assert stats["bloomery/unavailable"] == 0
+    fetched = Counter(site.fetched)
+    assert set(fetched) == ALL
+    # A start request is fetched by whoever has it, whatever others did.
+    assert {page for page, times in fetched.items() if times > 1} <= again | {0, 2}
+
+
+def test_a_shared_filter_that_is_away(serve: Serve, caplog: pytest.LogCaptureFixture) -> None:
+    """Requests count as new until it is back: a page is rather fetched twice than never."""
+    server = serve()
+    settings = {"BLOOMERY_URL": server.url, "BLOOMERY_CAPACITY": 1000}
+    dupefilter = BloomDupeFilter.from_crawler(get_crawler(settings_dict=settings))
+    request = Request("https://example.org/")
+    assert [dupefilter.request_seen(request) for _ in range(2)] == [False, True]
+    server.kill()
+    assert [dupefilter.request_seen(request) for _ in range(2)] == [False, False]
+    assert caplog.text.count("does not answer") == 1
+    assert dupefilter.seen.stats() == {"mode": "shared", "unavailable": 2}
