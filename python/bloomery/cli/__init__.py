@@ -14,6 +14,7 @@ run that shows nothing (a small `dedup` in a pipe) never imports rich at all.
 
 import errno
 import os
+import re
 import sys
 from typing import Any, cast
 
@@ -119,6 +120,8 @@ def _usage(wrong: BaseException) -> int:
     near = ""
     if message.startswith("No such command"):
         near = _nearest(message.partition("'")[2].partition("'")[0], context)
+    elif re.match(r"No such option: -\d", message):
+        near = ": what begins with a minus and is no option goes behind --"
     terminal.say(f"{' '.join(message.split()).rstrip('.')}{near} (see `{name} --help`)")
     return EXIT_ERROR
 

@@ -16,10 +16,13 @@ from typer.main import get_command
 from bloomery.cli.version import version
 
 _PAGE = "https://github.com/bloomery/bloomery/blob/main/docs/cli.md"
-_BEGIN, _FILES, _SERVER = "To begin with", "Filters in files", "Servers"
+_BEGIN, _FILES, _LINES = "To begin with", "Filters in files", "Lines, JSON lines and CSV"
+_SERVER = "Servers"
+_ENGINES = "Databases and data engines"
 # Each with its module, its place in the help, and what stands beside it there.
 _COMMANDS = {
     "plan": ("plan", _BEGIN, "How much memory so many keys take, or how many servers."),
+    "admission": ("admission", _BEGIN, "What cache admission would do for a trace of requests."),
     "version": ("version", _BEGIN, "Print the version."),
     "demo": ("demo", _BEGIN, "Ten seconds of a crawler that asks a filter about every link."),
     "create": ("files.create", _FILES, "Make an empty filter."),
@@ -29,14 +32,20 @@ _COMMANDS = {
     "remove": ("files.membership", _FILES, "Remove keys, from kinds that can."),
     "merge": ("files.merge", _FILES, "Make one filter of several."),
     "info": ("files.info", _FILES, "What it was made for, and how full it is."),
-    "dedup": ("files.dedup", _FILES, "Print each line once, the first time it comes."),
+    "dedup": ("lines.dedup", _LINES, "Print each line once, the first time it comes."),
+    "diff": ("lines.diff", _LINES, "Print the lines of B that are not in A."),
+    "count": ("lines.count", _LINES, "Count distinct lines."),
+    "mail": ("mail", _LINES, "Mailboxes: find, move or delete messages that are there twice."),
+    "index": ("files.index", _FILES, "Index a folder of Parquet, CSV and JSONL files."),
+    "parquet": ("files.parquet", _FILES, "Parquet's own filters: list, add, find rows by them."),
     "serve": ("server.serve", _SERVER, "Serve filters over the Redis protocol and HTTP."),
     "backup": ("server.backup", _SERVER, "Back up a running server into one file."),
     "restore": ("server.backup", _SERVER, "Make a server's data folder out of a backup."),
     "user": ("server.user", _SERVER, "Users of a server: who may log in, and what they may do."),
     "cluster": ("server.cluster", _SERVER, "Several servers that share their filters, to try out."),
+    "pgindex": ("pgindex", _ENGINES, "The bloom index of PostgreSQL that suits a table."),
 }
-_GROUPS = {"user", "cluster"}  # with commands under them
+_GROUPS = {"cluster", "index", "mail", "parquet", "pgindex", "user"}  # with commands under them
 
 
 def _version(wanted: bool) -> None:

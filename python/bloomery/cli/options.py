@@ -166,3 +166,14 @@ KeysPerFilter = Annotated[
     ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON, for a program.")]
+
+
+def refuse_together(json: bool, name: str, given: bool) -> None:
+    """Raise if an option was given that says what to print, and --json says it too."""
+    if json and given:
+        raise typer.BadParameter(f"it prints what --json prints: leave {name} or --json out")
+
+
+JsonSummary = Annotated[
+    bool, typer.Option("--json", help="A summary of the run as JSON, on standard error.")
+]

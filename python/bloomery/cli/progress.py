@@ -11,6 +11,7 @@ from bloomery.cli.terminal import STDERR, STDOUT, is_terminal
 
 _PATIENCE = 0.5
 _INTERVAL = 0.1
+_NAME = 30  # characters of a file's name
 
 
 class _Bar:
@@ -70,9 +71,9 @@ class _Bar:
 class LineProgress(_Bar):
     """Counts lines and bytes, for `dedup`: its lines and a bar would garble each other."""
 
-    def __init__(self, total: int | None, quiet: bool = False) -> None:
+    def __init__(self, total: int | None, quiet: bool = False, title: str = "dedup") -> None:
         wanted = not quiet and is_terminal(STDERR) and not is_terminal(STDOUT)
-        super().__init__("dedup", total, wanted)
+        super().__init__(title, total, wanted)
         self.lines = 0
         self.new = 0
 
@@ -103,6 +104,21 @@ class ByteProgress(_Bar):
             self._draw(self._done, f"{_short(self._done)}B", self._rate(self._done, "B"))
 
 
+class MailProgress(_Bar):
+    """Counts messages, for `mail dedup`."""
+
+    def __init__(self, quiet: bool = False) -> None:
+        super().__init__("mail", None, not quiet and is_terminal(STDERR))
+
+    def advance(self, messages: int, duplicates: int) -> None:
+        """Messages so far, and how many of them are duplicates."""
+        if self._due():
+            rate = self._rate(messages, "messages")
+            self._draw(
+                messages, f"{_short(messages)} messages", f"{_short(duplicates)} again", rate
+            )
+
+
 class RowProgress(_Bar):
     """Counts rows, for `build`."""
 
@@ -122,6 +138,33 @@ class RowProgress(_Bar):
             self._started = time.monotonic()  # it may have counted for a while
         if self._due():
             self._draw(rows, f"{_short(rows)} rows", self._rate(rows - self._before, "rows"))
+
+
+class FileProgress(_Bar):
+    """Counts files, for `index`."""
+
+    def __init__(self, title: str, quiet: bool = False) -> None:
+        super().__init__(title, None, not quiet and is_terminal(STDERR))
+
+    def advance(self, done: int, total: int, name: str) -> None:
+        """Files so far and in all, and the one that is next."""
+        self._total = max(1, total)
+        if self._due():
+            shown = name if len(name) <= _NAME else f"…{name[-_NAME:]}"
+            self._draw(done, f"{done:,} of {total:,} files", shown)
+
+
+class FilterProgress(_Bar):
+    """Counts the filters of a Parquet file, for `parquet add-bloom`."""
+
+    def __init__(self) -> None:
+        super().__init__("add-bloom", None, is_terminal(STDERR))
+
+    def advance(self, done: int, total: int) -> None:
+        """So many filters are done, of so many."""
+        self._total = total
+        if self._due():
+            self._draw(done, f"{done:,} of {total:,} filters")
 
 
 def _short(count: float) -> str:

@@ -58,6 +58,13 @@ def emit_line(text: str) -> None:
     emit(text.encode("utf-8", "surrogateescape") + b"\n")
 
 
+def emit_json(value: object, indent: int | None = None) -> None:
+    """A value as JSON to standard output, for a program."""
+    from json import dumps
+
+    emit_line(dumps(value, indent=indent, default=str))
+
+
 def say(message: str) -> None:
     """One line to standard error, `bloomery: ...`; lost without a fuss if that is closed."""
     note(f"bloomery: {message}")

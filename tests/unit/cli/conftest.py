@@ -1,4 +1,5 @@
-"""The command is tested as people run it: `python -m bloomery` in a process of its own."""
+"""The command is tested as people run it: `python -m bloomery` in a process of its own, which for
+most tests is forked from one that has imported it (tests/nursery.py)."""
 
 import os
 import subprocess
@@ -8,6 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
+import nursery
 
 COMMAND = [sys.executable, "-m", "bloomery"]
 Run = Callable[..., subprocess.CompletedProcess[bytes]]
@@ -31,16 +34,20 @@ def run(tmp_path: Path) -> Run:
         elif stdin is not None:
             options["input"] = stdin
         options.setdefault("stdout", subprocess.PIPE)
-        columns = str(options.pop("columns", 120))
-        done = subprocess.run(
-            [*COMMAND, *args],
-            stderr=subprocess.PIPE,
-            cwd=tmp_path,
-            env=environment(COLUMNS=columns),
-            timeout=120,
-            check=False,
-            **options,
-        )
+        around = environment(COLUMNS=str(options.pop("columns", 120)))
+        if options.keys() == {"input", "stdout"} and options["stdout"] == subprocess.PIPE:
+            words = [*map(os.fsdecode, args)]
+            done = nursery.run(words, options["input"], tmp_path, around, nursery.FILES)
+        else:
+            done = subprocess.run(
+                [*COMMAND, *args],
+                stderr=subprocess.PIPE,
+                cwd=tmp_path,
+                env=around,
+                timeout=120,
+                check=False,
+                **options,
+            )
         assert b"Traceback" not in done.stderr, done.stderr.decode()
         if code is not None:
             assert done.returncode == code, (done.returncode, done.stderr.decode())

@@ -22,6 +22,7 @@ Run = Callable[..., Any]
 DOCS = Path(__file__).parents[3] / "docs" / "cli.md"
 COMMANDS = [
     "plan",
+    "admission",
     "create",
     "build",
     "add",
@@ -30,6 +31,8 @@ COMMANDS = [
     "merge",
     "info",
     "dedup",
+    "diff",
+    "count",
     "serve",
     "backup",
     "restore",
@@ -37,8 +40,12 @@ COMMANDS = [
     "version",
 ]
 GROUPS = {
+    "index": ["build", "find", "stats", "verify"],
     "user": ["add", "list", "remove", "password", "token", "revoke", "allow"],
     "cluster": ["up"],
+    "mail": ["dedup"],
+    "pgindex": ["advise"],
+    "parquet": ["inspect", "add-bloom", "find"],
 }
 COMMANDS += GROUPS
 UNDER = [f"{group} {one}" for group, names in GROUPS.items() for one in names]
@@ -139,6 +146,12 @@ def test_a_wrong_command_gets_the_right_one(run: Run, word: str, meant: str) -> 
     """By its spelling, or by the word that others have for it; nonsense gets no suggestion."""
     assert f"did you mean '{meant}'?" in run(word, code=2).stderr.decode()
     assert b"did you mean" not in run("verse", code=2).stderr
+
+
+def test_a_key_that_begins_with_a_minus(run: Run) -> None:
+    """A number below 0 is taken for an option: the error says where it goes."""
+    assert b"goes behind --" in run("contains", "n.bloom", "-7", code=2).stderr
+    assert b"goes behind --" not in run("contains", "n.bloom", "-x", code=2).stderr
 
 
 @pytest.mark.slow

@@ -65,19 +65,21 @@ def describe(file: str, user: str | None) -> dict[str, Any]:
 
 
 def add(file: str, keys: list[str] | None, user: str | None, new: bool, type: str | None) -> int:
-    """Add keys, and print those that were definitely new if they are wanted."""
+    """Add keys, and print those that were definitely new if they are wanted; how many were."""
     whose = _whose(keys, user)
     parse = typed.parser(type)
+    added = 0
     with Interrupts() as interrupts, opened(file, "r+") as bank:
 
         def take(users: bytes | list[bytes], texts: list[bytes], shown: list[bytes]) -> None:
+            nonlocal added
             keys = [parse(text) for text in texts]
             if new:
                 there = bank.contains_many(users, keys)
                 # Before they are added: one that is kept but never came out would be lost.
                 fresh = compress(shown, (not one for one in there))
                 emit(typed.join_lines(dict.fromkeys(fresh)))
-            bank.add_many(users, keys)
+            added += sum(bank.add_many(users, keys))
 
         came = f"{file} has what came before"
         try:
@@ -91,7 +93,7 @@ def add(file: str, keys: list[str] | None, user: str | None, new: bool, type: st
             raise with_step(failure, came) from None
         with interrupts.held_off(last=True):
             bank.close()
-    return 0
+    return added
 
 
 def contains(
@@ -103,6 +105,7 @@ def contains(
     invert: bool,
     quiet: bool,
     count: bool,
+    json: bool,
 ) -> int:
     """Print what is selected; 0 if something was, else 1."""
     whose = _whose(keys, user)
@@ -119,7 +122,9 @@ def contains(
             selected += len(chosen)
             if quiet and selected:
                 raise FirstMatch
-            if not (quiet or count):
+            if json:
+                emit(typed.join_answers(shown, there))
+            elif not (quiet or count):
                 emit(typed.join_lines(chosen))
 
         with suppress(FirstMatch):
@@ -131,8 +136,8 @@ def contains(
 
 def remove(
     file: str, keys: list[str] | None, user: str | None, *, everything: bool, verbose: bool
-) -> int:
-    """Forget a user; 0 if there was such a one, else 1."""
+) -> bool:
+    """Forget a user; True if there was such a one."""
     if keys or user is None or not everything:
         raise IncompatibleFilters(
             f"{file}: no key can be removed from a bank, only a user with all of its keys:"
@@ -143,7 +148,7 @@ def remove(
         bank.close()
     if dropped and verbose:
         emit(os.fsencode(user) + b"\n")
-    return 0 if dropped else 1
+    return dropped
 
 
 def _whose(keys: list[str] | None, user: str | None) -> bytes | None:

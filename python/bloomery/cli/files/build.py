@@ -86,8 +86,7 @@ def build(
         typer.Option(
             "--type",
             metavar="TYPE",
-            help="CSV: what keys are: str or int.",
-            rich_help_panel=_TABLES,
+            help="CSV, lines: what keys are: str or int.",
         ),
     ] = None,
     header: Annotated[

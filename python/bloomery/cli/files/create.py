@@ -9,9 +9,9 @@ import typer
 
 from bloomery.cli import options
 from bloomery.cli.amounts import show_memory, show_rate
+from bloomery.cli.files import bank, state
 from bloomery.cli.files import keys as typed
-from bloomery.cli.files import state
-from bloomery.cli.terminal import emit_line, with_step
+from bloomery.cli.terminal import emit_json, emit_line, with_step
 from bloomery.filters import COMMON_KINDS, AnyFilter, FilterBank
 from bloomery.storage.inputs import InputFile, lines_of
 
@@ -40,6 +40,7 @@ def create(
     keys_per_filter: options.KeysPerFilter = None,
     type: options.KeyType = None,
     force: options.Force = False,
+    json: options.Json = False,
 ) -> int:
     """Make an empty filter and save it; a static one is made of the lines of standard input."""
     check_free(file, force)
@@ -62,7 +63,10 @@ def create(
     made = _make(kind, capacity, common, given)
     state.save(made, file, "nothing was written", typed.saved_as(type or "str"))
     rate = show_rate(made.error_rate)
-    if isinstance(made, FilterBank):
+    if json:
+        facts = bank.describe(file, None) if kind == "bank" else state.describe(file)
+        emit_json({"file": file, **facts}, indent=2)
+    elif isinstance(made, FilterBank):
         emit_line(f"{file}: a bank for about {made.keys_per_filter:,} keys a user at {rate}")
     else:
         memory = show_memory(made.nbytes)

@@ -5,7 +5,7 @@ from typing import Any
 from bloomery.cli import options
 from bloomery.cli.amounts import show_memory, show_rate
 from bloomery.cli.files import bank, state
-from bloomery.cli.terminal import emit_line, render
+from bloomery.cli.terminal import emit_json, emit_line, render
 from bloomery.filters.files import holds_a_bank
 
 EXAMPLE = "bloomery info seen.bloom --json; bloomery info bank.bloom --user ada"
@@ -22,9 +22,7 @@ def info(file: options.FilterFile, json: options.Json = False, user: options.Use
         bank.refuse_user(file, user)
         facts = state.describe(file)
     if json:
-        from json import dumps
-
-        emit_line(dumps({"file": file, **facts}, indent=2, default=str))
+        emit_json({"file": file, **facts}, indent=2)
         return 0
     from rich.table import Table
 

@@ -150,6 +150,16 @@ def join_lines(lines: Iterable[bytes]) -> bytes:
     return b"".join(line + b"\n" for line in lines)
 
 
+def join_answers(keys: Iterable[bytes], answers: Iterable[bool]) -> bytes:
+    """Keys and what a filter says of each, as lines of JSON."""
+    from json import dumps
+
+    pairs = zip(keys, answers, strict=True)
+    return join_lines(
+        dumps({"key": os.fsdecode(key), "maybe": maybe}).encode() for key, maybe in pairs
+    )
+
+
 def by_batch(select: Callable[[list[bytes]], Iterable[bool]]) -> Lines:
     """What is done to a batch of keys, done to lines."""
 

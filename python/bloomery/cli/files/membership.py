@@ -16,7 +16,7 @@ from bloomery.cli import options
 from bloomery.cli.files import bank, state
 from bloomery.cli.files import keys as typed
 from bloomery.cli.pump import FirstMatch, Interrupts, LinePump, SignalInterrupt
-from bloomery.cli.terminal import emit, emit_line, say, with_step
+from bloomery.cli.terminal import emit, emit_json, emit_line, say, with_step
 from bloomery.errors import BloomeryError, IncompatibleFilters
 from bloomery.filters import COMMON_KINDS, AnyFilter, RemovingFilter
 from bloomery.filters.files import holds_a_bank, key_type
@@ -43,15 +43,20 @@ def add(
     ] = False,
     type: options.KeyType = None,
     user: options.User = None,
+    json: options.Json = False,
 ) -> int:
     """Add keys to a filter and save it, in one step, at the end (a bank: as they come).
 
     A bank's file is mapped: whoever makes it shorter meanwhile ends the command (SIGBUS).
     """
+    options.refuse_together(json, "--new", new)
     if holds_a_bank(file):
-        return bank.add(file, keys, user, new, type)
-    bank.refuse_user(file, user)
-    _change(file, keys, new, type, lambda filter: (filter.add_many, filter.add_lines))
+        added = bank.add(file, keys, user, new, type)
+    else:
+        bank.refuse_user(file, user)
+        added = _change(file, keys, new, type, lambda filter: (filter.add_many, filter.add_lines))
+    if json:
+        emit_json({"file": file, "new": added})
     return 0
 
 
@@ -66,13 +71,18 @@ def remove(
     everything: Annotated[
         bool, typer.Option("--all", help="bank: forget the user, with all of its keys.")
     ] = False,
+    json: options.Json = False,
 ) -> int:
     """Remove keys from a filter that can do that, and save it, in one step, at the end.
 
     Remove only what was added. Exits with 0 when a key was removed, 1 when none was, 2 on an error.
     """
+    options.refuse_together(json, "--verbose", verbose)
     if holds_a_bank(file):
-        return bank.remove(file, keys, user, everything=everything, verbose=verbose)
+        dropped = bank.remove(file, keys, user, everything=everything, verbose=verbose)
+        if json:
+            emit_json({"file": file, "users_removed": int(dropped)})
+        return 0 if dropped else 1
     bank.refuse_user(file, user)
     if everything:
         raise typer.BadParameter("it is for files of kind bank, with --user", param_hint="--all")
@@ -86,7 +96,10 @@ def remove(
             )
         return filter.remove_many, filter.remove_lines
 
-    return 0 if _change(file, keys, verbose, type, pick) else 1
+    removed = _change(file, keys, verbose, type, pick)
+    if json:
+        emit_json({"file": file, "removed": removed})
+    return 0 if removed else 1
 
 
 def _change(
@@ -168,14 +181,20 @@ def contains(
     ] = False,
     type: options.KeyType = None,
     user: options.User = None,
+    json: Annotated[
+        bool, typer.Option("--json", help="Print every key with its answer, an object a line.")
+    ] = False,
 ) -> int:
     """Print the keys that may have been added (or, with -v, those that definitely were not).
 
     Exits with 0 when a key was selected, 1 when none was, 2 on an error. The file is mapped:
     whoever makes it shorter meanwhile ends the command (SIGBUS).
     """
+    for name, given in (("--invert", invert), ("--quiet", quiet), ("--count", count)):
+        options.refuse_together(json, name, given)
     if holds_a_bank(file):
-        return bank.contains(file, keys, user, type, invert=invert, quiet=quiet, count=count)
+        shown = {"invert": invert, "quiet": quiet, "count": count, "json": json}
+        return bank.contains(file, keys, user, type, **shown)
     bank.refuse_user(file, user)
     filter = state.load_any(file, mmap=True)
     kind = typed.resolve(file, type)
@@ -188,7 +207,11 @@ def contains(
 
     def ask(data: memoryview, final: bool) -> int:
         nonlocal selected
-        if typed.are_text(kind, data):
+        if json:
+            texts, consumed = typed.split_lines(data, final)
+            answers = select(texts)
+            lines, matched = typed.join_answers(texts, answers), sum(answers)
+        elif typed.are_text(kind, data):
             lines, consumed, _, matched = filter.contains_lines(data, final=final, invert=invert)
         else:
             lines, consumed, _, matched = typed.by_batch(select)(data, final=final)
@@ -200,11 +223,13 @@ def contains(
         return consumed
 
     if keys:
-        given = [os.fsencode(key) for key in keys]
-        chosen = list(compress(given, select(given)))
-        selected = len(chosen)
-        if not (quiet or count):
-            emit(typed.join_lines(chosen))
+        texts = [os.fsencode(key) for key in keys]
+        answers = select(texts)
+        selected = sum(answers)
+        if json:
+            emit(typed.join_answers(texts, answers))
+        elif not (quiet or count):
+            emit(typed.join_lines(compress(texts, answers)))
     else:
         try:
             with Interrupts() as interrupts, InputFile("-") as source:

@@ -8,7 +8,7 @@ from bloomery.cli import options
 from bloomery.cli.amounts import show_rate
 from bloomery.cli.files import state
 from bloomery.cli.files.create import check_free
-from bloomery.cli.terminal import emit_line, say
+from bloomery.cli.terminal import emit_json, emit_line, say
 from bloomery.errors import IncompatibleFilters
 from bloomery.filters.files import key_type
 
@@ -21,6 +21,7 @@ def merge(
         list[str], typer.Argument(metavar="FILE...", help="Filters made with the same options.")
     ],
     force: options.Force = False,
+    json: options.Json = False,
 ) -> int:
     """Make one filter that holds every key of several; they stay as they are.
 
@@ -37,7 +38,10 @@ def merge(
             raise IncompatibleFilters(f"{first} and {file}: {why}") from None
     said = {key_type(file) for file in files}
     state.save(merged, out, "nothing was written", said.pop() if len(said) == 1 else None)
-    emit_line(f"{out}: about {merged.estimated_count:,} keys, room for {merged.capacity:,}")
+    if json:
+        emit_json({"file": out, **state.describe(out)}, indent=2)
+    else:
+        emit_line(f"{out}: about {merged.estimated_count:,} keys, room for {merged.capacity:,}")
     if merged.saturated:
         say(
             f"warning: {out} denies no key, but wrong maybes are"

@@ -8,7 +8,7 @@ Readers need none: a save replaces the file in one step.
 import errno
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ from bloomery import errors
 from bloomery.cli.terminal import say, with_step
 from bloomery.filters import AnyFilter, BloomFilter, FilterBank, RotatingBloomFilter, files
 from bloomery.filters.files import open as open_filter
+from bloomery.storage.files import is_head
 
 # Where locks do not exist (some network file systems) the file can still be used.
 _NO_LOCKS = {errno.ENOLCK, errno.ENOTSUP, errno.EINVAL, errno.ENOSYS}
@@ -59,6 +60,18 @@ def _create_hint(path: str) -> Iterator[None]:
         yield
     except FileNotFoundError as failure:
         raise with_step(failure, f"make it with `bloomery create {path} --capacity N`") from None
+    except errors.CorruptData as failure:
+        if not _is_ours(path):
+            with_step(failure, f"`bloomery build --from {path} --out FILE` makes a filter of it")
+        raise
+
+
+def _is_ours(path: str) -> bool:
+    """True if a file begins as ours do, so that it is a damaged one; a pipe is not read again."""
+    if not os.path.isfile(path):
+        return True
+    with Path(path).open("rb") as file:
+        return is_head(file.read(16))
 
 
 @contextmanager
@@ -103,6 +116,23 @@ def _lock(path: str) -> int | None:
             os.close(fd)
             raise
         os.close(fd)
+
+
+def save_new(filter: AnyFilter, path: str, consequence: str, key_type: str | None) -> None:
+    """As `save`, but a file that is there by now stays."""
+    folder, name = os.path.split(os.path.abspath(path))
+    temporary = os.path.join(folder, f".{name}.{os.urandom(8).hex()}.new")
+    try:
+        save(filter, temporary, consequence, key_type)
+        with suppress(FileExistsError):
+            os.link(temporary, path)
+    except OSError as failure:
+        raise with_step(
+            OSError(failure.errno, failure.strerror or str(failure), path), consequence
+        ) from None
+    finally:
+        with suppress(OSError):
+            os.unlink(temporary)
 
 
 def save(

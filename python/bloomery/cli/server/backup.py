@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from bloomery import errors
-from bloomery.cli import terminal
+from bloomery.cli import options, terminal
 from bloomery.cli.amounts import parse_memory, show_memory
 from bloomery.cli.progress import ByteProgress
 
@@ -48,6 +48,7 @@ def backup(
         str | None,
         typer.Option(metavar="FILE", help="Who signed the server's certificate, PEM."),
     ] = None,
+    json: options.Json = False,
 ) -> int:
     """Back up all filters of a running server into one file, which is verified before it counts."""
     from bloomery.client import Client
@@ -66,7 +67,10 @@ def backup(
             target.flush()
             with files.naming(file), open(target.name, "rb") as written:
                 content = verify(written)
-    terminal.emit_line(f"{file}: {_described(content)}")
+    if json:
+        terminal.emit_json({"file": file, **_facts(content)})
+    else:
+        terminal.emit_line(f"{file}: {_described(content)}")
     return 0
 
 
@@ -76,6 +80,7 @@ def restore(
         Path,
         typer.Option(metavar="DIR", help="The folder to make; if it is there, it must be empty."),
     ],
+    json: options.Json = False,
 ) -> int:
     """Make the data folder of a server out of a backup."""
     from bloomery.service.durability import backup as backups
@@ -85,7 +90,10 @@ def restore(
         content = backups.restore(file, data, bar.advance)
     finally:
         bar.stop()
-    terminal.emit_line(f"{data}: {_described(content)}: bloomery serve --data {data}")
+    if json:
+        terminal.emit_json({"data": str(data), **_facts(content)})
+    else:
+        terminal.emit_line(f"{data}: {_described(content)}: bloomery serve --data {data}")
     return 0
 
 
@@ -107,6 +115,15 @@ def _token(path: str | None) -> str | None:
     if not token or not token.isascii() or not token.isprintable():
         raise errors.InvalidParameter(f"{path}: not a token: `bloomery user token` prints one")
     return token
+
+
+def _facts(content: "BackupContent") -> dict[str, Any]:
+    return {
+        "filters": [entry.name for entry in content.manifest.entries],
+        "bytes": content.nbytes,
+        "taken_at": content.taken_at,
+        "bloomery": content.bloomery,
+    }
 
 
 def _described(content: "BackupContent") -> str:

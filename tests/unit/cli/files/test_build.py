@@ -216,9 +216,21 @@ def test_a_database_file_is_not_read_as_lines(run: Run, one_line: OneLine, tmp_p
     with sqlite3.connect(tmp_path / "shop.db") as connection:
         connection.execute("CREATE TABLE t (url TEXT)")
     connection.close()
-    said = one_line(run("build", "--from", "shop.db", "-o", "x", code=2).stderr)
-    assert "sqlite:///shop.db" in said
+    for more in ([], ["--table", "t", "--column", "url"]):
+        said = one_line(run("build", "--from", "shop.db", *more, "-o", "x", code=2).stderr)
+        assert "sqlite:///shop.db" in said
     assert not (tmp_path / "x").exists()
+
+
+def test_lines_of_ints(run: Run, one_line: OneLine, tmp_path: Path) -> None:
+    """With a type, lines are ints, and the file says so to those who ask it."""
+    (tmp_path / "l.txt").write_text("5\n-7\n")
+    run("build", "--from", "l.txt", "--type", "int", "-o", "n.bloom")
+    assert key_type(tmp_path / "n.bloom") == "int"
+    assert run("contains", "n.bloom", "--", "5", "-7", "+5", "6").stdout == b"5\n-7\n+5\n"
+    (tmp_path / "l.txt").write_text("5\nabc\n")
+    said = one_line(run("build", "--from", "l.txt", "--type", "int", "-o", "x", code=2).stderr)
+    assert "l.txt: 'abc' is not a whole number" in said
 
 
 def test_what_the_keys_are_survives_a_stop(tmp_path: Path) -> None:

@@ -27,6 +27,19 @@ def test_create_then_info(run: Run) -> None:
     assert (facts["layout"], facts["hasher"], facts["seed"]) == ("classic", "murmur3", 0x5EED)
 
 
+def test_a_file_that_is_no_filter(run: Run, one_line: OneLine, tmp_path: Path) -> None:
+    """Whoever names the keys in place of the filter is told how to make one of them."""
+    (tmp_path / "l.txt").write_text("alice\nbob\n")
+    for command in (["info", "l.txt"], ["contains", "l.txt", "alice"], ["add", "l.txt", "x"]):
+        said = one_line(run(*command, code=2).stderr)
+        assert "`bloomery build --from l.txt --out FILE`" in said
+    assert run("create", "f.bloom", "--capacity", "10")
+    data = bytearray((tmp_path / "f.bloom").read_bytes())
+    data[70] ^= 1
+    (tmp_path / "f.bloom").write_bytes(data)
+    assert b"bloomery build" not in run("info", "f.bloom", code=2).stderr
+
+
 def test_info_keeps_the_secret(run: Run) -> None:
     """The key of siphash is not shown, neither to a person nor to a program."""
     run("create", "f.bloom", "--capacity", "1000", "--hasher", "siphash", "--seed", "123456789")

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from bloomery.cli.files import estimate
+from bloomery.cli.lines import estimate
 from bloomery.cli.pump import Interrupts, LinePump
 from bloomery.storage.inputs import InputFile
 

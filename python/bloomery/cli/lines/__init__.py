@@ -1,0 +1,1 @@
+"""Commands that read lines, JSON lines or CSV, and never hold them in memory."""
