@@ -25,19 +25,29 @@ from benchmarks.timing import progress
 
 RESULTS = Path(__file__).parent / "results"
 PARTS = {
+    "library": "README's figures of the library, beside every peer, in one run",
     "peers": "one key at a time and in bulk, every peer",
     "batch": "whole lists, int64 arrays and Arrow columns",
     "hashing": "what a hash costs, by its length and by k",
     "memory": "bits a key and the observed error rate",
     "large": "100 M keys beside a plain C loop",
     "threads": "two threads",
-    "billion": "10^9 keys",
+    "billion": "10^9 keys, and as many URLs",
     "dedup": "the command beside awk",
+    "shell": "lines of JSON by a field, and what two files have not in common",
+    "compare": "what else people use, for ten million URLs",
     "family": "every other kind of filter beside its peers",
+    "segments": "reads that filters spare, in a store and in a folder of files",
     "service": "bloomery serve beside redis-server",
     "running": "HTTP, samples and users of bloomery serve",
     "guard": "exact answers in front of PostgreSQL",
+    "admission": "caches that keep what is asked for twice, and edges",
+    "seen": "which articles each of many users had",
     "cluster": "filters in Redis, nodes, HAProxy",
+    "crawl": "Scrapy's dupefilters",
+    "signatures": "one index for ten columns beside Polars, DuckDB and PostgreSQL",
+    "engines": "terms of Polars and DuckDB queries, filters in Parquet files",
+    "spark": "a join of Spark's with a filter before it",
 }
 
 

@@ -95,8 +95,30 @@ class Settings:
         return self.size(10_000_000)
 
     @property
+    def crawl_timed(self) -> int:
+        """Requests whose cost is measured, one by one."""
+        return self.size(20_000 if self.quick else 200_000)
+
+    @property
+    def crawl_requests(self) -> int:
+        """Fingerprints whose memory is measured."""
+        return self.size(1_000_000 if self.quick else 10_000_000)
+
+    @property
     def dedup_lines(self) -> int:
         return self.size(1_000_000 if self.quick else 10_000_000)
+
+    @property
+    def json_lines(self) -> int:
+        return self.size(500_000 if self.quick else 5_000_000)
+
+    @property
+    def compare_keys(self) -> int:
+        return self.size(200_000 if self.quick else 10_000_000)
+
+    @property
+    def compare_asked(self) -> int:
+        return max(2_000, self.size(20_000 if self.quick else 1_000_000))
 
     @property
     def family_keys(self) -> int:
@@ -196,6 +218,58 @@ class Settings:
     def cluster_seconds(self) -> float:
         """Of the writes under which the lag is measured."""
         return (8.0 if self.quick else 60.0) if self.scale >= 1 else 2.0
+
+    @property
+    def admission_objects(self) -> int:
+        """Distinct objects of the trace; there are six requests for each."""
+        return self.size(20_000 if self.quick else 200_000)
+
+    @property
+    def admission_calls(self) -> int:
+        return self.size(20_000 if self.quick else 100_000)
+
+    @property
+    def seen_stores(self) -> list[tuple[int, int]]:
+        """Users of a store, and articles of each."""
+        many, more = (5_000, 20_000) if self.quick else (100_000, 1_000_000)
+        return [(self.size(many), 5_000), (self.size(more), 500)]
+
+    @property
+    def seen_sets(self) -> int:
+        """Users whose sets are weighed, with 5,000 articles each."""
+        return 20 if self.quick else 200
+
+    @property
+    def signature_rows(self) -> int:
+        return self.size(1_000_000 if self.quick else 10_000_000)
+
+    @property
+    def spark_rows(self) -> int:
+        """Of the large side of a join."""
+        return self.size(2_000_000 if self.quick else 20_000_000)
+
+    @property
+    def spark_keys(self) -> int:
+        """Of its small side."""
+        return self.size(10_000 if self.quick else 100_000)
+
+    @property
+    def spark_rounds(self) -> int:
+        return (2 if self.quick else 5) if self.scale >= 1 else 1
+
+    @property
+    def segment_keys(self) -> int:
+        """Of the store, in 20 segments."""
+        return self.size(1_000_000 if self.quick else 10_000_000)
+
+    @property
+    def segment_gets(self) -> int:
+        return self.size(50_000 if self.quick else 200_000)
+
+    @property
+    def segment_rows(self) -> int:
+        """Of each of 1,000 row groups."""
+        return max(20, int((2_000 if self.quick else 10_000) * min(1.0, self.scale)))
 
     def as_record(self) -> Record:
         """What the JSON says about how the figures were made."""

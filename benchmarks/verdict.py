@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
+from importlib import import_module
 from statistics import median
 
-from benchmarks import cluster, guard, running
 from benchmarks.adapters import OURS
 from benchmarks.family import verdict as family
 from benchmarks.lines import Line, missing, word
@@ -18,10 +19,13 @@ PEAK_LIMIT = 1.4e9
 
 
 def judge(parts: Parts, settings: Settings) -> list[Line]:
+    for r in parts.get("library", []):  # those two parts at a million keys
+        parts = {**parts, r["table"]: [*parts.get(r["table"], []), r]}
     batch, memory, threads = (parts.get(name, []) for name in ("batch", "memory", "threads"))
     named = [
         _large(parts.get("large", [])),
         _billion(parts.get("billion", [])),
+        _billion_urls(parts.get("billion", [])),
         _dedup(parts.get("dedup", [])),
     ]
     if settings.quick or settings.scale != 1:
@@ -38,10 +42,15 @@ def judge(parts: Parts, settings: Settings) -> list[Line]:
         *named,
         *(family.judge(parts["family"], settings) if "family" in parts else []),
         *(service.judge(parts["service"], settings) if "service" in parts else []),
-        *(running.judge(parts["running"]) if "running" in parts else []),
-        *(guard.judge(parts["guard"]) if "guard" in parts else []),
-        *(cluster.judge(parts["cluster"]) if "cluster" in parts else []),
+        *(line for name, records in parts.items() for line in _by_itself(name, records)),
     ]
+
+
+def _by_itself(name: str, records: list[Record]) -> list[Line]:
+    """The lines of a part that judges its own records."""
+    judge_part: Callable[[list[Record]], list[Line]] | None
+    judge_part = getattr(import_module(f"benchmarks.{name}"), "judge", None)
+    return judge_part(records) if judge_part else []
 
 
 def _single(records: list[Record]) -> Line:
@@ -166,6 +175,24 @@ def _billion(records: list[Record]) -> Line:
         f"{r['peak_bytes'] / 1e9:.2f} GB ({r['keys']:,} keys)"
     )
     return Line(what, must, aim, measured, word(met, r["seconds"] < 60))
+
+
+def _billion_urls(records: list[Record]) -> Line:
+    what = "10^9 URLs at 1%, from lines in memory"
+    must = "<= 180 s; <= 1.02%; peak <= 1.4 GB"
+    found = [r for r in records if r.get("what") == "urls"]
+    if not found:
+        return missing(what, must)
+    (r,) = found
+    if not r["finished"]:
+        return Line(what, must, "-", f"exit code {r['exit_code']}", word(False))
+    met = r["add_seconds"] <= 180 and r["observed_error_rate"] <= 0.0102
+    measured = (
+        f"{r['add_seconds']:.0f} s, {r['making_seconds']:.0f} s of them to make lines of "
+        f"{r['bytes_a_line']:.0f} bytes; {r['observed_error_rate']:.3%}, peak "
+        f"{r['peak_bytes'] / 1e9:.2f} GB ({r['keys']:,} URLs)"
+    )
+    return Line(what, must, "-", measured, word(met and r["peak_bytes"] <= PEAK_LIMIT))
 
 
 def _dedup(records: list[Record]) -> Line:

@@ -112,7 +112,7 @@ def many(value: float) -> str:
 
 @block
 def machine() -> str:
-    about = result("peers")["machine"]
+    about = result("library")["machine"]
     return paragraph(
         f"Each table is made from the results of the run that it names, on an {about['cpu']} with "
         f"{about['cores']} virtual cores under Python {about['python']}; all that the runs printed "
@@ -124,20 +124,14 @@ def machine() -> str:
 @block
 def library() -> str:
     def peers(what: str, kind: str, op: str) -> list[str]:
-        pair = [record("peers", peer=p, kind=kind, **_MILLION)["ns"][op] for p in (OURS, RIVAL)]
+        pair = [_peer(p, kind)[op] for p in (OURS, RIVAL)]
         return [what, *_beside(*pair)]
 
     def batch(what: str, form: str, op: str, theirs: str, their_op: str) -> list[str]:
-        ours = record("batch", peer=OURS, door=form, **_MILLION)["ns"][op]
-        return [
-            what,
-            *_beside(ours, record("batch", peer=RIVAL, door=theirs, **_MILLION)["ns"][their_op]),
-        ]
+        return [what, *_beside(_batch(OURS, form)["ns"][op], _batch(RIVAL, theirs)["ns"][their_op])]
 
     weights = {
-        (peer, rate): record(
-            "batch", peer=peer, door="list of str", capacity=10**6, error_rate=rate
-        )
+        (peer, rate): _batch(peer, "list of str", rate)
         for peer in (OURS, RIVAL)
         for rate in (0.01, 0.001)
     }
@@ -173,12 +167,17 @@ def library() -> str:
             "",
         ],
     ]
-    return (
-        table(("", "bloomery", "abloom, saveable", "ratio"), rows) + "\n" + source("peers", "batch")
-    )
+    head = ("", "bloomery", "abloom, saveable", "ratio")
+    return table(head, rows) + "\n" + source("library")
 
 
-_MILLION = {"capacity": 1_000_000, "error_rate": 0.01}
+def _peer(peer: str, kind: str) -> dict[str, float]:
+    found: dict[str, float] = record("library", table="peers", peer=peer, kind=kind)["ns"]
+    return found
+
+
+def _batch(peer: str, form: str, error_rate: float = 0.01) -> Record:
+    return record("library", table="batch", peer=peer, door=form, error_rate=error_rate)
 
 
 def _beside(ours: float, theirs: float) -> list[str]:
@@ -187,7 +186,7 @@ def _beside(ours: float, theirs: float) -> list[str]:
 
 @block
 def large() -> str:
-    (r,) = records("billion")
+    r, urls = _billion()
     pairs = [
         [
             next(one for one in records("dedup", mix=mix) if one["command"].startswith(command))
@@ -201,10 +200,71 @@ def large() -> str:
     return paragraph(
         f"10⁹ keys at 1% in one filter: added, and probed with 10⁸ absent ones, in "
         f"{r['seconds']:.0f} s; observed error rate {r['observed_error_rate']:.3%}, peak memory "
-        f"{r['peak_bytes'] / 1e9:.2f} GB. `bloomery dedup` on {pairs[0][0]['lines'] / 1e6:g} M "
-        f"lines: {seconds[0]:.1f} to {seconds[-1]:.1f} s, {faster[0]:.0f} to {faster[-1]:.0f} "
-        f"times faster than `awk '!s[$0]++'`, in {share:.0%} of its memory or less."
+        f"{r['peak_bytes'] / 1e9:.2f} GB.{urls} `bloomery dedup` on "
+        f"{pairs[0][0]['lines'] / 1e6:g} M lines: {seconds[0]:.1f} to {seconds[-1]:.1f} s, "
+        f"{faster[0]:.0f} to {faster[-1]:.0f} times faster than "
+        f"`awk '!s[$0]++'`, in {share:.0%} of its memory or less."
     ) + ("\n" + source("billion", "dedup"))
+
+
+def _billion() -> tuple[Record, str]:
+    """The record of the numbers, and a sentence about the URLs, if they were measured."""
+    (numbers,) = [r for r in records("billion") if r.get("what", "int64") == "int64"]
+    if not (urls := records("billion", what="urls")):
+        return numbers, ""
+    return numbers, f" 10⁹ URLs from lines of text: {urls[0]['add_seconds']:.0f} s."
+
+
+@block
+def billion_urls() -> str:
+    urls = records("billion", what="urls")
+    if not urls:
+        return _unmeasured("billion")
+    (r,) = urls
+    return (
+        paragraph(
+            f"{r['keys'] / 1e9:.0f} billion URLs of {r['bytes_a_line']:.0f} bytes on average, from "
+            f"lines in memory into one filter at 1%: {r['add_seconds']:.0f} s, of which making the "
+            f"lines took {r['making_seconds']:.0f} s; {r['update_seconds'] / r['keys'] * 1e9:.0f} "
+            f"ns a URL. Peak memory {r['peak_bytes'] / 1e9:.2f} GB. Of "
+            f"{r['absent_keys'] / 1e6:.0f} million others, "
+            f"{r['observed_error_rate']:.3%} were taken for seen."
+        )
+        + "\n"
+        + source("billion")
+    )
+
+
+@block
+def crawl() -> str:
+    if not measured("crawl"):
+        return _unmeasured("crawl")
+    times, memory = records("crawl", table="time"), records("crawl", table="memory")
+    costs = [
+        [r["what"], rounded(r["us"], 3), rounded(r["own_us"], 2), f"{r['ratio']:.2f}"]
+        for r in times
+    ]
+    sizes = [
+        [
+            r["what"],
+            f"{r['requests']:,}",
+            f"{r['bytes'] / 1e6:,.0f} MB",
+            rounded(r["bytes"] / r["requests"], 2),
+            r["share"],
+        ]
+        for r in memory
+    ]
+    return (
+        table(("dupefilter", "µs a request", "of it without the fingerprint", "ratio"), costs)
+        + "\n"
+        + table(("", "requests", "memory", "bytes a request", "of Scrapy's own"), sizes)
+        + "\n"
+        + source("crawl")
+    )
+
+
+def _unmeasured(part: str) -> str:
+    return f"Not measured yet: `python -m benchmarks --only {part}`.\n"
 
 
 @block
@@ -245,7 +305,7 @@ def server() -> str:
             "",
         ),
         (
-            "BF.EXISTS under 50,000 requests a second, p99",
+            f"BF.EXISTS under {_load(calm)}, p99",
             f"{_ms(calm['p99_ms'])}; while two snapshots of 1 GB are written, and 4 s after each, "
             f"{_ms(worst)} at worst",
             "",
@@ -259,6 +319,15 @@ def server() -> str:
     ]
     head = ("", "bloomery, every write logged", "Debian's Redis 7, nothing logged")
     return table(head, rows) + "\n" + source("service")
+
+
+def _load(latency: Record) -> str:
+    """Under which the latency was measured."""
+    load = latency["load"]
+    text = f"{rounded(load['offered'])} requests a second"
+    if "capacity" in load:
+        text += f", half of the {rounded(load['capacity'])} it could answer"
+    return text
 
 
 def _ms(value: float) -> str:
@@ -294,6 +363,49 @@ def guard() -> str:
 
 
 @block
+def spark() -> str:
+    if not measured("spark"):
+        return paragraph("*Not measured yet: `python -m benchmarks --only spark`.*")
+    named = {
+        "shuffled": "no broadcasts, no adaptive plans",
+        "defaults": "Spark's defaults, by which it broadcasts the small side",
+    }
+    rows = []
+    for mode, what in named.items():
+        plain, ours = (record("spark", table="join", mode=mode, way=w) for w in _SPARK_WAYS)
+        rows.append(
+            (
+                what,
+                *(f"{rounded(r['seconds'])} s" for r in (plain, ours)),
+                *(f"{r['shuffled_rows']:,}" for r in (plain, ours)),
+            )
+        )
+    size = record("spark", table="join", mode="shuffled", way="plain")
+    head = ("", "plain join", "`bloom_join`", "rows shuffled", "with `bloom_join`")
+    rates = {r["what"]: r["rows_a_second"] for r in records("spark", table="contains")}
+    inside, whole, bare = rates.values()
+    return (
+        paragraph(
+            f"{size['rows']:,} rows joined with {size['keys']:,}, of which 5% have a match, on two "
+            "cores, from the call to the result:"
+        )
+        + "\n"
+        + table(head, rows)
+        + "\n"
+        + paragraph(
+            f"`contains` itself asks for {many(inside)} rows a second a core, in Spark's worker. "
+            f"A query of it, with Parquet to read and Arrow batches to the worker and back, does "
+            f"{many(whole)}; one that stays in the JVM {many(bare)}."
+        )
+        + "\n"
+        + source("spark")
+    )
+
+
+_SPARK_WAYS = ("plain", "bloom_join")
+
+
+@block
 def many_machines() -> str:
     r = record("cluster", table="library", way="blocked")
     lag = _lag()
@@ -325,7 +437,7 @@ def _lag() -> Record:
 
 @block
 def why_not() -> str:
-    versions = result("peers")["machine"]["versions"]
+    versions = result("library")["machine"]["versions"]
     names = {
         "abloom serializable": "abloom",
         "fastbloom-rs": "fastbloom-rs",
@@ -338,12 +450,12 @@ def why_not() -> str:
     for peer, package in {OURS: "bloomery", **names}.items():
         cells = [f"{peer} {versions.get(package, '')}".strip()]
         for kind in ("str", "int"):
-            ns = record("peers", peer=peer, kind=kind, **_MILLION)["ns"]
+            ns = _peer(peer, kind)
             cells += [rounded(ns[op], 2) for op in ("add", "hit")]
         rows.append(cells)
     head = ("ns a key, one at a time", "`add` str", "`in` str", "`add` int", "`in` int")
-    text = table(head, rows) + "\n" + source("peers")
-    for r in records("peers", peer="rbloom", fact="i << 40"):
+    text = table(head, rows) + "\n" + source("library")
+    for r in records("library", peer="rbloom", fact="i << 40"):
         text += "\n" + paragraph(
             f"rbloom gave {r['observed_error_rate']:.0%} false positives for {r['keys']:,} keys "
             "`i << 40` at a target of 1%."
@@ -360,7 +472,8 @@ def snapshots() -> str:
         (r["when"], *(_ms(r[name]) for name in ("p50_ms", "p99_ms", "p999_ms", "max_ms")))
         for r in records("service", table="latency")
     ]
-    head = ("BF.EXISTS, a filter of 1 GB, 50,000 requests a second", "p50", "p99", "p99.9", "max")
+    load = _load(records("service", table="latency")[0])
+    head = (f"BF.EXISTS, a filter of 1 GB, {load}", "p50", "p99", "p99.9", "max")
     return table(head, rows) + "\n" + source("service")
 
 
@@ -421,6 +534,81 @@ def _weight(r: Record) -> list[str]:
 
 
 @block
+def shell() -> str:
+    if not measured("shell"):
+        return paragraph('*Not measured yet: `make bench BENCH="--only shell"`.*')
+    rows = []
+    for what in ("dedup", "diff"):
+        ours, theirs = records("shell", table=what)
+        rows.append(
+            (
+                f"`{ours['command']}`, {ours['lines'] / 1e6:g} M lines"
+                + (" each" if what == "diff" else ""),
+                f"{rounded(ours['seconds'], 2)} s, {ours['peak_bytes'] / 1e6:.0f} MB",
+                f"{rounded(theirs['seconds'], 2)} s, {theirs['peak_bytes'] / 1e6:,.0f} MB",
+                theirs["command"],
+                f"{ours['wanted'] - ours['lines_out']:,}",
+            )
+        )
+    head = ("", "bloomery", "the other", "which is", "lines lost")
+    return table(head, rows) + "\n" + source("shell")
+
+
+@block
+def compare() -> str:
+    if not measured("compare"):
+        return paragraph("*Not measured yet: `make bench-compare`.*")
+    rows = [
+        (
+            r["what"],
+            rounded(r["bytes_a_key"], 3),
+            f"{rounded(r['insert_us'], 2)} µs",
+            f"{rounded(r['ask_us'], 2)} µs",
+            "none" if not r["wrong_maybes"] else f"{r['wrong_maybes']:.2%}",
+            r["removes"],
+            r["survives"],
+            r["runs"],
+            f"{r['bytes_a_key'] * 1e9 / 1e9:,.0f} GB"
+            if r["bytes_a_key"] >= 10
+            else f"{r['bytes_a_key']:.1f} GB",
+        )
+        for r in records("compare")
+    ]
+    head = (
+        *("for ten million URLs", "bytes a key", "insert", "check", "wrong *maybe*", "removes"),
+        *("survives a restart", "needs to run", "10⁹ keys take"),
+    )
+    return table(head, rows) + "\n" + source("compare")
+
+
+@block
+def signatures() -> str:
+    if not measured("signatures"):
+        return paragraph('*Not measured yet: `make bench BENCH="--only signatures"`.*')
+    asked = records("signatures", table="questions")
+    head = f"{asked[0]['rows']:,} rows of ten columns, equality on three"
+    text = table(
+        (head, "ms", "of ours"),
+        [(r["way"], rounded(r["ms"], 2), f"{rounded(r['times_ours'], 2)}×") for r in asked],
+    )
+    text += "\n" + table(
+        ("index", "size", "to build"),
+        [
+            (r["what"], f"{rounded(r['nbytes'] / 1e6)} MB", f"{rounded(r['seconds'], 2)} s")
+            for r in records("signatures", table="sizes")
+        ],
+    )
+    text += "\n" + table(
+        ("columns asked", "false matches expected", "observed"),
+        [
+            (str(r["columns"]), rounded(r["expected"], 2), rounded(r["observed"], 2))
+            for r in records("signatures", table="false")
+        ],
+    )
+    return text + "\n" + source("signatures")
+
+
+@block
 def hashing() -> str:
     if not measured("hashing"):
         return paragraph('*Not measured yet: `make bench BENCH="--only hashing"`.*')
@@ -428,25 +616,23 @@ def hashing() -> str:
     lengths = list(dict.fromkeys(r["length"] for r in records("hashing", table="length")))
     ways = list(dict.fromkeys(r["way"] for r in records("hashing", table="length")))
 
-    def ns(way: str, length: int, op: str) -> str:
+    def ns(way: str, length: int, *pair: str) -> str:
         found = record("hashing", table="length", way=way, length=length)["ns"]
-        return rounded(found[op], 2) if op in found else "–"
+        return " / ".join(rounded(found[op], 2) if op in found else "–" for op in pair)
 
-    text = table(
-        (
-            "ns a key, of so many bytes",
-            *(f"`add`, {n}" for n in lengths),
-            *(f"`add_many`, {n}" for n in lengths),
-        ),
-        [(way, *(ns(way, n, op) for op in ("add", "add_many") for n in lengths)) for way in ways],
-    )
+    text = ""
+    for pair in (("add", "in"), ("add_many", "contains_many")):
+        asked = " / ".join(f"`{op}`" for op in pair)
+        head = (f"{asked}: ns a key, of so many bytes", *map(str, lengths))
+        shown = [way for way in ways if ns(way, lengths[0], *pair) != "– / –"]
+        text += table(head, [(way, *(ns(way, n, *pair) for n in lengths)) for way in shown]) + "\n"
     rows = []
     for r in records("hashing", table="k"):
         cells = [rounded(r["ns"][op], 2) if op in r["ns"] else "–" for op in operations]
         size = f"{rounded(r['nbytes'] / 1e6, 2)} MB"
         rows.append((r["way"], str(r["num_hashes"]), size, *cells))
     head = ("error rate 2^−k, keys of 32 bytes: ns a key", "hashes", "memory")
-    text += "\n" + table((*head, *(f"`{op}`" for op in operations)), rows)
+    text += table((*head, *(f"`{op}`" for op in operations)), rows)
     rows = [
         (
             f"{r['way']}, {'one by one' if r['batch'] == 1 else str(r['batch']) + ' at once'}",
@@ -474,14 +660,21 @@ def _answer() -> str:
         many, few = (max(rows, key=lambda r: int(r["capacity"])) for rows in found)
         return f"{rounded(many['ns']['add'], 2)} to {rounded(few['ns']['add'], 2)} ns"
 
+    def large(op: str) -> str:
+        found = max(
+            records("hashing", table="k", way="blocked, k=7"), key=lambda r: int(r["capacity"])
+        )
+        return rounded(found["ns"][op], 2)
+
     paced = {way: record("hashing", table="paced", way=way, batch=1) for way in _PACED}
     xxh3, once, textbook = (paced[way] for way in _PACED)
     return paragraph(
         f"So, for keys of 32 bytes: **the hash first.** To hash once instead of k times takes an "
         f"insert from {ns('SHA-256, k times', 'add')} to {ns('SHA-256, once', 'add')} ns, and xxh3 "
         f"instead of SHA-256 to {ns('xxh3', 'add')}. **Then batches:** {ns('xxh3', 'add_many')} ns "
-        "a key, if keys can wait until a batch is full. **Fewer hashes last:** from k = 14 to 4 in "
-        f"a filter that no cache holds, {by_k('classic')} in the classic layout, where each is a "
+        "a key, if keys can wait until a batch is full; and in a filter that no cache holds "
+        f"{large('add')} ns become {large('add_many')}. **Fewer hashes last:** from k = 14 to 4 in "
+        f"such a filter, {by_k('classic')} in the classic layout, where each is a "
         f"cache miss, and {by_k('blocked')} in the blocked one, for a filter that errs a thousand "
         "times as often. 100,000 inserts a second, one by one, take "
         f"{xxh3['share']:.1%} of a core with xxh3 and {once['share']:.0%} with SHA-256 once; with "
@@ -492,7 +685,150 @@ def _answer() -> str:
 _PACED = ("xxh3", "SHA-256, once", "SHA-256, k times")
 
 
+# Caches and readers.
+
+
+@block
+def admission() -> str:
+    if not measured("admission"):
+        return paragraph("*Not measured yet: `python -m benchmarks --only admission`.*")
+    found = records("admission", table="trace")
+    rows = [
+        (
+            f"{r['share']:.0%}",
+            *(f"{r[way][f'{name}_ratio']:.1%}" for name in _RATIOS for way in _WAYS),
+            *(f"{r[way]['writes']:,}" for way in _WAYS),
+            f"**{r['fewer_writes']:.0%}**",
+        )
+        for r in found
+    ]
+    first = found[0]
+    text = paragraph(
+        f"{first['requests']:,} requests for {first['objects']:,} objects, of which "
+        f"{first['one_hit_share']:.0%} are asked for once. A cache of so much of their bytes; the "
+        f"filter has {max(r['with']['filter_bytes'] for r in found) / 1e6:.2f} MB beside it."
+    )
+    head = ("cache", "hits", "with", "byte hits", "with", "writes", "with", "fewer writes")
+    text += "\n" + table(head, rows)
+    if (TREE / "docs" / "images" / "admission.svg").exists():
+        shown = "Hit ratio, byte hit ratio and writes by the size of the cache."
+        text += f"\n![{shown}](images/admission.svg)\n"
+    ns = record("admission", table="cost")["ns"]
+    text += "\n" + paragraph(
+        f"Admission adds {rounded(ns['hit'] - ns['plain hit'], 2)} ns to a hit in a cache of "
+        f"cachetools ({rounded(ns['plain hit'], 2)} ns), and "
+        f"{rounded(ns['miss'] - ns['plain miss'], 2)} ns to a miss."
+    )
+    return text + "\n" + source("admission")
+
+
+_RATIOS, _WAYS = ("hit", "byte_hit"), ("without", "with")
+
+
+@block
+def edges() -> str:
+    if not measured("admission"):
+        return paragraph("*Not measured yet: `python -m benchmarks --only admission`.*")
+    rows = [
+        (
+            "no summaries" if r["every"] is None else f"every {r['every']:,} requests",
+            *(f"{r[name]:,}" for name in ("hits", "neighbour", "wasted", "origin")),
+            f"{r['published_bytes'] / 1e6:,.1f}",
+        )
+        for r in records("admission", table="edges")
+    ]
+    head = ("an edge publishes", "own hits", "from a neighbour", "asked in vain", "to the origin")
+    return table((*head, "MB published"), rows) + "\n" + source("admission")
+
+
+@block
+def seen() -> str:
+    if not measured("seen"):
+        return paragraph("*Not measured yet: `python -m benchmarks --only seen`.*")
+    rows = [
+        (
+            f"{r['users']:,} × {r['articles']:,}",
+            f"{rounded(r['nbytes'] / 1e6)} MB",
+            f"{8 * r['bytes_a_mark']:.1f}",
+            f"{rounded(r['mark_ns'], 2)} ns",
+            f"{rounded(r['fresh_us'], 2)} µs",
+            f"{r['left_out']:.2%}",
+            str(r["lost"]),
+        )
+        for r in records("seen", table="stores")
+    ]
+    head = ("users × articles", "memory", "bits a mark", "a mark", "fresh of 500", "left out")
+    return table((*head, "offered again"), rows) + "\n" + source("seen")
+
+
+@block
+def seen_bill() -> str:
+    if not measured("seen"):
+        return paragraph("*Not measured yet: `python -m benchmarks --only seen`.*")
+    marks = 10_000_000 * 5_000
+    store = records("seen", table="stores")[0]
+    kept = marks * store["generations"] / (store["generations"] - 1)
+    rows = [("`SeenStore`, window and a generation", store["bytes_a_mark"], kept)]
+    rows += [(r["what"], r["bytes_a_mark"], marks) for r in records("seen", table="sets")]
+    shown = [
+        (what, rounded(each), f"{rounded(count * each / 1e9)} GB") for what, each, count in rows
+    ]
+    return table(("10 M users × 5,000", "bytes a mark", "in all"), shown) + "\n" + source("seen")
+
+
 # What `bloomery plan --nodes` computes with.
+
+
+@block
+def segments() -> str:
+    if not measured("segments"):
+        return paragraph('*Not measured yet: `make bench BENCH="--only segments"`.*')
+    stores, indexes = records("segments", table="store"), records("segments", table="index")
+    bare = stores[0]
+    rows = [
+        [
+            f"`fp_chance` {r['fp_chance']:g}",
+            f"{rounded(r['filter_bytes'] / 1e6)} MB",
+            rounded(r["reads"]),
+            *(rounded(r["us"][name], 2) for name in ("get, absent", "get_many, absent")),
+            rounded(r["us"]["get, present"], 2),
+        ]
+        for r in stores
+    ]
+    rows.append(
+        [
+            "no filters",
+            "0",
+            str(bare["segments"]),
+            rounded(bare["us"]["without filters, absent"], 2),
+            "",
+            "",
+        ]
+    )
+    head = ["", "memory of filters", "segments read", "`get`, µs", "`get_many`, µs", "present, µs"]
+    text = paragraph(
+        f"`SegmentStore`, {bare['keys']:,} keys in {bare['segments']} segments that are not "
+        "merged; absent keys, and in the last column keys that are there:"
+    )
+    text += "\n" + table(head, rows)
+    groups, total = indexes[0]["groups"], indexes[0]["rows"]
+    text += "\n" + paragraph(
+        f"`SegmentIndex`, {groups:,} row groups with {total:,} rows in random order, a key in one "
+        "of them, beside `pyarrow.dataset` with a filter:"
+    )
+    rows = [
+        [
+            f"`{r['column']}`",
+            f"{r['touched']:.2%}",
+            f"{rounded(r['find_ms'])} ms",
+            f"{rounded(r['scan_ms'])} ms",
+            f"{rounded(r['scan_ms'] / r['find_ms'], 2)} ×",
+            rounded(r["bytes_per_key"]),
+        ]
+        for r in indexes
+    ]
+    head = ["", "other row groups read", "`find`", "scan", "faster", "bytes a key"]
+    return text + "\n" + table(head, rows) + "\n" + source("segments")
 
 
 def cluster_figures() -> dict[str, float]:
@@ -536,6 +872,39 @@ def _with_cluster_figures(text: str) -> str:
         text, count = re.subn(rf"(    {name}: float = ).*", rf"\g<1>{shown}", text)
         assert count == 1, name
     return text
+
+
+# Data engines.
+
+_ENGINES = '*Not measured yet: `make bench BENCH="--only engines"`.*'
+
+
+@block
+def queries() -> str:
+    if not measured("engines"):
+        return paragraph(_ENGINES)
+    found = records("engines", table="queries")
+    base = "contains_many"
+    rows = [
+        (
+            f"`{way}` of the column" if way == base else way,
+            *(f"{rounded(r['ns'][way], 2)} ({r['ns'][way] / r['ns'][base]:.2f}x)" for r in found),
+        )
+        for way in found[0]["ns"]
+    ]
+    head = (f"ns a row, {found[0]['rows'] / 1e6:g} M rows", *(r["kind"] for r in found))
+    return table(head, rows) + "\n" + source("engines")
+
+
+@block
+def parquet() -> str:
+    if not measured("engines"):
+        return paragraph(_ENGINES)
+    r = record("engines", table="parquet")
+    ours = r["ms"]["bloomery, read"]
+    rows = [(way, rounded(ms, 2), f"{ms / ours:.1f}x") for way, ms in r["ms"].items()]
+    head = (f"a key of one of 100 row groups, {r['rows'] / 1e6:g} M rows", "ms", "to ours")
+    return table(head, rows) + "\n" + source("engines")
 
 
 # All of it.

@@ -18,7 +18,7 @@ from benchmarks.settings import Record, Settings
 from benchmarks.timing import progress, quiet
 from bloomery import sizing
 from bloomery.integrations.redis import RedisFilter
-from bloomery.integrations.redis.bits.strings import Strings
+from bloomery.integrations.redis.bits.strings import BitStrings
 
 LEAST = 500.0  # MB/s
 ERROR_RATE = 0.01
@@ -90,7 +90,7 @@ def _fill(there: Stage, wanted: int) -> int:
     noise = os.urandom(CHUNK)
     with RedisFilter.open(there.url, NAME) as one:
         strings = one.store
-        assert isinstance(strings, Strings)
+        assert isinstance(strings, BitStrings)
         for name, size in zip(strings.names, strings.sizes, strict=True):
             for at in range(0, size, CHUNK):
                 there.client.setrange(name, at, noise[: min(CHUNK, size - at)])

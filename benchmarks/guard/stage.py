@@ -119,28 +119,33 @@ class Mix:
 
 
 @contextlib.contextmanager
-def stage(settings: Settings) -> Iterator[Stage]:
-    """All of it, running."""
-    servers.check_tools()
+def postgres(folder: Path) -> Iterator[str]:
+    """The URL of a PostgreSQL that runs; its data is in the folder."""
     # The tests' own server: how PostgreSQL is made and started is written once.
     sys.path.insert(0, str(Path(__file__).parents[2] / "tests"))
     from integration.servers import PostgresServer
 
-    with servers.scratch() as folder:
-        folder.chmod(0o755)  # PostgreSQL may run as another user
-        (folder / "postgres").mkdir()
-        database = PostgresServer(folder / "postgres")
-        database.start()
+    folder.chmod(0o755)  # PostgreSQL may run as another user
+    (folder / "postgres").mkdir()
+    database = PostgresServer(folder / "postgres")
+    database.start()
+    try:
+        yield database.url("postgres")
+    finally:
+        database.stop()
+
+
+@contextlib.contextmanager
+def stage(settings: Settings) -> Iterator[Stage]:
+    """All of it, running."""
+    servers.check_tools()
+    with (
+        servers.scratch() as folder,
+        postgres(folder) as url,
+        servers.redis(folder) as redis,
+    ):
+        there = Stage(url, f"redis://127.0.0.1:{redis.port}/0", settings.guard_keys)
         try:
-            with servers.redis(folder) as redis:
-                there = Stage(
-                    database.url("postgres"),
-                    f"redis://127.0.0.1:{redis.port}/0",
-                    settings.guard_keys,
-                )
-                try:
-                    yield there
-                finally:
-                    there.close()
+            yield there
         finally:
-            database.stop()
+            there.close()

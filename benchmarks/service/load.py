@@ -2,11 +2,14 @@
 
 A process of its own (`python -m benchmarks.service.load PORT NAME RATE`) that sends bursts at its
 own pace, whatever the server does, until its standard input ends; then it prints what came of it.
+With a rate of `inf`, each connection sends its next burst when the last was answered: what the
+server, the machine and this process can do together.
 """
 
 from __future__ import annotations
 
 import json
+import math
 import random
 import select
 import socket
@@ -33,6 +36,7 @@ class Load:
 
     def __init__(self, port: int, name: str, rate: float) -> None:
         self.template = template(name)
+        self.closed = math.isinf(rate)
         self.bursts = rate * TICK / BURST  # a tick
         self.random = random.Random(4)
         self.sockets = [socket.create_connection(("127.0.0.1", port)) for _ in range(CONNECTIONS)]
@@ -69,15 +73,10 @@ class Load:
 
     def run(self) -> dict[str, float]:
         began = time.monotonic()
-        due, number, owed = began, 0, 0.0
-        while not select.select([sys.stdin], [], [], 0)[0]:
-            owed += self.bursts
-            while owed >= 1:
-                self.send(number)
-                number, owed = number + 1, owed - 1
-            self.receive()
-            due += TICK
-            time.sleep(max(0.0, due - time.monotonic()))
+        if self.closed:
+            self._as_answered()
+        else:
+            self._on_time()
         seconds = time.monotonic() - began
         return {
             "seconds": seconds,
@@ -85,6 +84,28 @@ class Load:
             "errors": self.errors,
             "left_out": self.left_out,
         }
+
+    def _on_time(self) -> None:
+        due, number, owed = time.monotonic(), 0, 0.0
+        while not _told_to_end():
+            owed += self.bursts
+            while owed >= 1:
+                self.send(number)
+                number, owed = number + 1, owed - 1
+            self.receive()
+            due += TICK
+            time.sleep(max(0.0, due - time.monotonic()))
+
+    def _as_answered(self) -> None:
+        while not _told_to_end():
+            for number, one in enumerate(self.sockets):
+                if not self.waiting[one.fileno()]:
+                    self.send(number)
+            self.receive()
+
+
+def _told_to_end() -> bool:
+    return bool(select.select([sys.stdin], [], [], 0)[0])
 
 
 if __name__ == "__main__":

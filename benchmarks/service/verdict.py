@@ -49,7 +49,7 @@ def _rate(case: Case, rates: list[Record]) -> Line:
 
 
 def _latency(phases: list[Record]) -> Line:
-    what = "p99 of BF.EXISTS under 50 k/s, snapshot of 1 GB"
+    what = "p99 of BF.EXISTS under half the load it can take, snapshot of 1 GB"
     must, aim = "<= 10 ms", "<= 2 ms"
     during = [r for r in phases if r["when"].endswith("snapshot") and "after" not in r["when"]]
     if not during:
