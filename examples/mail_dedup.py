@@ -1,57 +1,56 @@
-"""Mail arrives by several routes; each message is delivered once.
+"""Mail arrives by several routes; each message is delivered once, and an old folder is tidied.
 
-Here a wrong maybe would lose a message, so a maybe is checked against the store. A no needs no
-check: the message is definitely new. That spares a look-up for all but the duplicates.
+A wrong maybe would lose a message, so the set is exact: a filter in front of SQLite. A message is
+recorded when its delivery succeeded: one that failed is delivered the next time it comes.
 """
 
-from email.message import EmailMessage
+import mailbox
+import tempfile
+from pathlib import Path
 
-from bloomery import BloomFilter
-
-
-def key_of(message: EmailMessage) -> str | tuple[str, ...]:
-    """The Message-ID, or sender, date, subject and body where there is none."""
-    if (ident := message["Message-ID"]) is not None:
-        return str(ident)
-    # A tuple keeps its parts apart: ("ab", "c") is not ("a", "bc").
-    head = (str(message[name] or "") for name in ("From", "Date", "Subject"))
-    return (*head, message.get_content())
+from bloomery.apps import Deduplicator, DiskSet, deduplicate_mail, message_key
 
 
-class Mailbox:
-    """Delivers what is new; `store` stands for the database that knows exactly."""
-
-    def __init__(self, capacity: int) -> None:
-        self.seen = BloomFilter(capacity=capacity, error_rate=0.001)
-        self.store: dict[str | tuple[str, ...], EmailMessage] = {}
-        self.lookups = 0
-
-    def deliver(self, message: EmailMessage) -> bool:
-        key = key_of(message)
-        if not self.seen.add(key):  # maybe a duplicate: ask the store
-            self.lookups += 1
-            if key in self.store:
-                return False
-        self.store[key] = message
-        return True
+def mail(number: int, with_id: bool, route: str) -> bytes:
+    """A message as it came by one route; another adds another Received."""
+    ident = f"Message-ID: <{number}@example.org>\n" if with_id else ""
+    head = f"Received: by {route}\nFrom: forge@example.org\nSubject: Report {number}\n{ident}"
+    return f"{head}\nIron, {number} bars.\n".encode()
 
 
-def mail(number: int, with_id: bool) -> EmailMessage:
-    message = EmailMessage()
-    message["From"], message["Subject"] = "forge@example.org", f"Report {number}"
-    if with_id:
-        message["Message-ID"] = f"<{number}@example.org>"
-    message.set_content(f"Iron, {number} bars.\n")
-    return message
+def deliver(arrived: list[bytes], folder: Path) -> int:
+    """Deliver what was not delivered before; a disk that is full for a moment loses nothing."""
+    box = mailbox.Maildir(folder / "Maildir")
+    failures = 3
+    with DiskSet(folder / "delivered.sqlite") as delivered:
+        dedup: Deduplicator[bytes] = Deduplicator(delivered, key=message_key)
+        while arrived:
+            message = arrived.pop(0)
+            try:
+                with dedup.once(message) as first:
+                    if first and failures:
+                        failures -= 1
+                        raise OSError("no space left")
+                    if first:
+                        box.add(message)
+            except OSError:
+                arrived.append(message)  # the queue brings it again
+    return len(box)
 
 
 def main() -> None:
-    box = Mailbox(capacity=400)
-    routes = [*range(400), *range(0, 400, 4)]  # every fourth message comes twice
-    delivered = sum(box.deliver(mail(n, with_id=n % 2 == 0)) for n in routes)
-    assert delivered == 400, "each message once, none lost"
-    assert 100 <= box.lookups <= 105, "the store is asked about duplicates, and hardly ever else"
-    print(f"{len(routes):,} arrived, {delivered:,} delivered, {box.lookups} look-ups")
+    routes = [(n, "one") for n in range(400)] + [(n, "two") for n in range(0, 400, 4)]
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        count = deliver([mail(n, n % 3 > 0, route) for n, route in routes], folder)
+        assert count == 400, "each message once, none lost"
+        old = mailbox.mbox(folder / "old.mbox")  # from before there was a filter
+        for number, route in routes[350:450]:
+            old.add(mail(number, number % 3 > 0, route))
+        old.close()
+        report = deduplicate_mail([folder / "Maildir", folder / "old.mbox"])
+        assert report.duplicates == 100, "all of it, since the folder has each of them"
+    print(f"{len(routes)} arrived, {count} delivered; {report.duplicates} more in the old file")
 
 
 if __name__ == "__main__":

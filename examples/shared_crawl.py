@@ -1,19 +1,42 @@
-"""Crawlers that share one filter of a server: each URL is fetched by one of them, whoever finds it.
+"""Scrapy spiders that share one filter of a server: each page is fetched by one of them.
 
-To add a URL and to ask for it is one step: `add` is true for exactly one crawler. A wrong maybe
-costs a page that nobody fetches, one in a thousand here.
+The answer to an add decides: it is true for exactly one spider. Redis does as well as a server:
+`BLOOMERY_URL = "redis://…"`. A wrong maybe costs a page that nobody fetches, one in a million here.
 """
 
+import json
 import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 
-import bloomery
+PAGES = 60
+SPIDER = """
+import json, sys
+from scrapy import Spider
+from scrapy.crawler import CrawlerProcess
 
-CRAWLERS, URLS = 4, 2_000
+class Follow(Spider):
+    name = "follow"
+    def parse(self, response):  # a page that is its own number: nothing goes over the network
+        page = int(response.text)
+        self.pages.append(page)
+        for n in (2 * page + 1, 2 * page + 2, page // 2):
+            if n < int(sys.argv[2]):
+                yield response.follow(f"data:,{n}")
+
+process = CrawlerProcess({
+    "DUPEFILTER_CLASS": "bloomery.integrations.scrapy.BloomDupeFilter",
+    "BLOOMERY_URL": sys.argv[1], "BLOOMERY_NAME": "crawl:seen", "LOG_LEVEL": "ERROR",
+    "BLOOMERY_CAPACITY": 100_000,
+})
+fetched = [], []
+for start, pages in zip((0, 2), fetched):
+    process.crawl(Follow, start_urls=[f"data:,{start}"], pages=pages)
+process.start()
+print(json.dumps(fetched))
+"""
 
 
 @contextmanager
@@ -31,26 +54,14 @@ def server() -> Iterator[str]:
             process.communicate()
 
 
-def crawl(client: bloomery.Client, number: int, fetched: list[str]) -> None:
-    """Follow links that others find too, in another order."""
-    found = [f"https://example.org/{n * (2 * number + 1) % URLS}" for n in range(URLS)]
-    seen = client["crawl:seen"]
-    for start in range(0, URLS, 100):
-        links = found[start : start + 100]
-        new = seen.add_many(links)  # one request for a page's links
-        fetched += [link for link, first in zip(links, new, strict=True) if first]
-
-
 def main() -> None:
-    fetched: list[str] = []
-    with server() as url, bloomery.Client(url) as client:
-        client.create("crawl:seen", capacity=4_000, error_rate=0.001, on_full="reject")
-        with ThreadPoolExecutor() as crawlers:
-            list(crawlers.map(lambda number: crawl(client, number, fetched), range(CRAWLERS)))
-        state = client["crawl:seen"].info()
-    assert len(fetched) == len(set(fetched)) > 0.99 * URLS, "each once, and hardly any left out"
-    print(f"{CRAWLERS} crawlers fetched {len(fetched):,} of {URLS:,} pages, none of them twice")
-    print(f"{state['items']:,} keys of {state['capacity']:,}, {state['nbytes']:,} bytes")
+    with server() as url:
+        spiders = [sys.executable, "-c", SPIDER, url, str(PAGES)]
+        pages = json.loads(subprocess.run(spiders, stdout=subprocess.PIPE, check=True).stdout)
+    both = set(pages[0]) & set(pages[1])
+    assert set(pages[0]) | set(pages[1]) == set(range(PAGES)), "no page is left out"
+    assert both <= {0, 2}, "no page is fetched by both but where they begin"
+    print(f"two spiders fetched {len(pages[0])} and {len(pages[1])} of {PAGES} pages")
 
 
 if __name__ == "__main__":
