@@ -14,14 +14,14 @@ WORKERS ?= $(shell expr $$(getconf _NPROCESSORS_ONLN) \* 2)
 UV_VERSION := 0.13.7
 
 RUST_SOURCES := Cargo.toml Cargo.lock pyproject.toml $(shell find crates -name '*.rs' -o -name Cargo.toml)
-PYTHON_SOURCES := LICENSE $(wildcard README.md) $(shell find python -type f ! -name '*.so' ! -name '*.pyc')
+PYTHON_SOURCES := LICENSE $(wildcard README.md) $(shell find python packaging -type f ! -name '*.so' ! -name '*.pyc')
 LINTED := python tests benchmarks examples scripts deploy
 
 export PYO3_PYTHON = $(abspath $(BIN)/python)
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help run build test test-fast test-rust miri test-pythons soak bench bench-service bench-running bench-guard bench-cluster figures lint format wheel wheels tree docs lock fresh-check clean
+.PHONY: help run build test test-fast test-rust miri test-pythons soak bench bench-service bench-running bench-guard bench-cluster bench-compare figures lint format wheel wheels tree docs lock fresh-check clean bench-billion bench-crawl
 # Parts of `lint`, apart so that `make test` runs two of them at a time.
 .PHONY: lint-python lint-stubs lint-rust lint-deploy
 
@@ -72,7 +72,17 @@ bench-guard: build $(STAMPS)/dev $(STAMPS)/servers ## measure exact answers in f
 bench-cluster: build $(STAMPS)/dev $(STAMPS)/servers ## measure filters in Redis, nodes and HAProxy (BENCH="--quick")
 	$(BIN)/python -m benchmarks --only cluster $(BENCH)
 
-figures: $(STAMPS)/dev ## README's and the pages' figures anew, from benchmarks/results/*.json
+bench-compare: build $(STAMPS)/dev $(STAMPS)/bench $(STAMPS)/servers ## measure what else people use: set, Redis, PostgreSQL, RocksDB
+	$(BIN)/python -m benchmarks --only compare $(BENCH)
+
+bench-billion: build $(STAMPS)/dev $(STAMPS)/bench ## measure 10^9 keys and 10^9 URLs in one filter (BENCH="--quick")
+	$(BIN)/python -m benchmarks --only billion $(BENCH)
+
+bench-crawl: build $(STAMPS)/dev ## measure our dupefilter of Scrapy beside its own (BENCH="--quick")
+	$(BIN)/python -m benchmarks --only crawl $(BENCH)
+
+figures: $(STAMPS)/dev $(STAMPS)/bench ## README's and the pages' figures anew, from benchmarks/results/*.json
+	$(BIN)/python scripts/admission_plot.py
 	$(BIN)/python scripts/figures.py
 	$(BIN)/python scripts/scaling_page.py
 
@@ -85,6 +95,7 @@ lint-python: $(STAMPS)/run $(STAMPS)/dev $(AFTER)
 	$(BIN)/mypy --strict
 
 lint-stubs: build $(STAMPS)/dev
+	$(BIN)/python scripts/man_pages.py --check
 	$(BIN)/python -m mypy.stubtest --mypy-config-file pyproject.toml \
 		--allowlist scripts/stubtest-allow.txt --ignore-unused-allowlist bloomery._native
 
@@ -103,6 +114,7 @@ format: $(STAMPS)/dev ## put Python, Rust and the pages into the house format, w
 	$(BIN)/ruff check --fix-only --quiet $(LINTED)
 	$(BIN)/ruff format $(LINTED)
 	$(BIN)/python scripts/unasync.py
+	$(BIN)/python scripts/man_pages.py
 	$(BIN)/python scripts/wrap_pages.py
 	$(BIN)/python scripts/tree.py --page
 	cargo fmt --all

@@ -33,7 +33,15 @@ API = {
     "guard": ("bloomery.guard", "Exact answers: filter, then cache, then source."),
     "client": ("bloomery.client", "A server's filters over HTTP."),
     "redis": ("bloomery.integrations.redis", "Filters whose bits are in Redis."),
+    "apps": ("bloomery.apps", "Consumers, mail, cache admission, seen articles."),
+    "spark": ("bloomery.integrations.spark", "Filters of Spark's columns, and before its joins."),
+    "polars": ("bloomery.integrations.polars", "A filter as a term of a Polars query."),
+    "duckdb": ("bloomery.integrations.duckdb", "A filter as a function of DuckDB."),
+    "parquet": ("bloomery.integrations.parquet", "Parquet's own filters."),
     "building": ("bloomery.building", "Filter files out of databases and files."),
+    "signatures": ("bloomery.signatures", "One index for many columns of a table."),
+    "segments": ("bloomery.segments", "Segments that are skipped: a store, and an index of files."),
+    "scrapy": ("bloomery.integrations.scrapy", "A dupefilter and a scheduler for Scrapy."),
 }
 _LINK = re.compile(r"(!?)\[((?:[^\[\]`]|`[^`]*`)*)\]\(([^)\s]+)\)")
 _FENCE = re.compile(r"^```.*?^```$", re.M | re.S)

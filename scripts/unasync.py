@@ -204,7 +204,50 @@ REDIS = [
     ),
 ]
 
-TWINS = [*CLIENT, *GUARD, *REDIS]
+APPS = [
+    Twin(
+        "apps/caching/aiostores.py",
+        "apps/caching/stores.py",
+        [
+            (", for asyncio: a", ", for threads: a"),
+            ("Values in Redis, for asyncio, shared", "Values in Redis, shared"),
+            ("`redis.asyncio`", "redis-py"),
+            ("redis.asyncio.from_url", "redis.Redis.from_url"),
+        ],
+    ),
+    Twin(
+        "apps/caching/aioadmission.py",
+        "apps/caching/admission.py",
+        [
+            (", for asyncio.", "."),
+            ("an asyncio filter in Redis", "a filter in Redis"),
+            ("Tasks of one loop may share it.", "Any thread may use it."),
+            ('page = await cache.get("/index.html", fetch)', 'page = cache.get("/", fetch)'),
+            ("caching.aiostores", "caching.stores"),
+            ("Callable[[Any], Awaitable[Any]]", "Callable[[Any], Any]"),
+            (
+                "import AdmissionCounts, filter_key",
+                "import AdmissionCounts, MappingInterface, filter_key",
+            ),
+            (
+                "class AsyncAdmissionCache(AdmissionCounts)",
+                "class AdmissionCache(AdmissionCounts, MappingInterface)",
+            ),
+            (
+                "            answer = self.filter.add(filter_key(key))\n"
+                "            return bool(await answer if isawaitable(answer) else answer)\n",
+                "            return bool(self.filter.add(filter_key(key)))\n",
+            ),
+        ],
+    ),
+    Twin(
+        "apps/caching/aioresponses.py",
+        "apps/caching/responses.py",
+        [("for asyncio", "for threads"), ("caching.aioadmission", "caching.admission")],
+    ),
+]
+
+TWINS = [*CLIENT, *GUARD, *REDIS, *APPS]
 
 
 def synchronous(text: str, twin: Twin) -> str:

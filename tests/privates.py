@@ -11,6 +11,41 @@ from bloomery.guard import AsyncGuard, Guard, SqlSource
 from bloomery.guard.core import Core
 
 
+def jvm_of(spark: Any) -> Any:
+    """The JVM of a Spark session: Python has no public name for it."""
+    return spark._jvm
+
+
+def java_context_of(spark: Any) -> Any:
+    """Its context inside the JVM, which has the scheduler and the status store."""
+    return jvm_of(spark).org.apache.spark.SparkContext.getOrCreate()
+
+
+def java_frame_of(frame: Any) -> Any:
+    """A frame of Spark's inside the JVM, which knows its plan."""
+    return frame._jdf
+
+
+def tree_of(store: Any) -> Any:
+    """The segments of a SegmentStore."""
+    return store._tree
+
+
+def crawler_of(scheduler: Any) -> Any:
+    """The crawler that a scheduler works for."""
+    return scheduler._crawler
+
+
+def queue_of(scheduler: Any) -> Any:
+    """The SQLite connection of a scheduler's queue."""
+    return scheduler._queue.connection
+
+
+def connection_of(seen: Any) -> Any:
+    """The SQLite connection of a DiskSet."""
+    return seen._connection
+
+
 def bloom_of(*parts: Any) -> BloomFilter:
     """An empty filter of a size that nobody plans: capacity, rate, layout, bits, hashes, lines a
     key, hasher and seed."""

@@ -255,8 +255,8 @@ def of_code(code: str, message: str) -> BloomeryError:
     """The error of this code, as a server told it; the base for a code of a newer server."""
     left: list[type[BloomeryError]] = [BloomeryError]
     while left:
-        found = left.pop()
-        if found.code == code:
-            return found(message)
-        left += found.__subclasses__()
+        kind = left.pop()
+        if kind.code == code:
+            return kind(message)
+        left += kind.__subclasses__()
     return BloomeryError(message)

@@ -48,11 +48,11 @@ def typed(text: str) -> bytes:
     it would not print may stand for themselves."""
     data = text.encode("utf-8", "surrogatepass")
     parts, end = [], 0
-    for found in _ESCAPED.finditer(data):
-        if found.start() != end:
+    for match in _ESCAPED.finditer(data):
+        if match.start() != end:
             break
-        end = found.end()
-        parts.append(bytes.fromhex(found[1].decode()) if found[1] else found[2] or b"\\")
+        end = match.end()
+        parts.append(bytes.fromhex(match[1].decode()) if match[1] else match[2] or b"\\")
     if end != len(data):
         raise _no_name(text)
     return b"".join(parts)

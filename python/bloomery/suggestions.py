@@ -14,49 +14,63 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 __all__ = ["OtherNames", "constructor", "known_keywords", "missing_name"]
 
-_REMOVING = "a CountingBloomFilter or a CuckooFilter to take keys out again"
 # What to use in place of an attribute that a filter does not have: one that it has, or a sentence.
 NAMES = {
-    **dict.fromkeys(("check", "might_contain", "mightContain"), "contains"),
-    **dict.fromkeys(("exists", "lookup", "query"), "contains"),
-    **dict.fromkeys(("insert", "put"), "add"),
+    **dict.fromkeys(("check", "might_contain", "mightContain", "may_contain"), "contains"),
+    **dict.fromkeys(("exists", "lookup", "query", "has", "isin", "test"), "contains"),
+    **dict.fromkeys(("insert", "put", "append"), "add"),
     **dict.fromkeys(("extend", "add_all", "insert_many"), "update"),
-    **dict.fromkeys(("put_all", "putAll"), "update, or `filter |= other`"),
+    **dict.fromkeys(("put_all", "putAll", "merge"), "update, or `filter |= other`"),
     **dict.fromkeys(("count", "approx_items", "num_items"), "estimated_count"),
     "approximateElementCount": "estimated_count",
+    "n": "capacity",
     "fp_rate": "error_rate",
     **dict.fromkeys(("estimated_fp_rate", "expected_fpp", "expectedFpp"), "estimated_error_rate"),
-    **dict.fromkeys(("remove", "discard", "delete"), _REMOVING),
+    **dict.fromkeys(("remove", "discard", "delete"), "remove"),
     "issubset": "`filter <= other`, of a BloomFilter",
     "issuperset": "`other <= filter`, of a BloomFilter",
-    **dict.fromkeys(("tofile", "sync"), "save"),
-    "to_base64": "to_bytes",
-    "fromfile": "load",
-    "size_in_bits": "num_bits",
-    "hash_count": "num_hashes",
+    **dict.fromkeys(("tofile", "sync", "dump"), "save"),
+    **dict.fromkeys(("to_base64", "dumps", "save_bytes", "serialize"), "to_bytes"),
+    **dict.fromkeys(("from_base64", "loads", "load_bytes", "deserialize"), "from_bytes"),
+    **dict.fromkeys(("fromfile", "open"), "load"),
+    "from_keys": "build",
+    **dict.fromkeys(("m", "size_in_bits", "bit_size"), "num_bits"),
+    "size": "num_bits, or nbytes",
+    **dict.fromkeys(("k", "hash_count"), "num_hashes"),
+    "positions": "positions",
+}
+# And where a filter does not have that either.
+_OTHERWISE = {
+    "remove": "a CountingBloomFilter or a CuckooFilter to take keys out again",
+    "build": "update(keys) on a new filter",
+    "positions": "a BloomFilter or a CountingBloomFilter: those have bits to show",
 }
 # What to use in place of a keyword; which of several is the first that the function has.
 KEYWORDS = {
-    **dict.fromkeys(("fp_rate", "fpp", "fpr", "p", "false_positive_rate"), ("error_rate",)),
+    **dict.fromkeys(
+        ("fp_rate", "fpp", "fpr", "p", "false_positive_rate", "error", "fp"), ("error_rate",)
+    ),
+    **dict.fromkeys(("hash_func", "hash_function"), ("hasher",)),
     **dict.fromkeys(
         ("expected_items", "expected_elements", "expected_insertions", "expectedInsertions"),
         ("capacity", "keys_per_filter"),
     ),
     **dict.fromkeys(
-        ("capacity", "initial_capacity", "max_elements", "n", "size"),
+        ("capacity", "initial_capacity", "max_elements", "n", "size", "items"),
         ("capacity", "keys_per_filter"),
     ),
     **dict.fromkeys(("m", "m_bits"), ("num_bits",)),
     **dict.fromkeys(("k", "k_hashes", "hash_count"), ("num_hashes",)),
     "mode": ("growth",),
     "expansion": ("growth",),
+    **dict.fromkeys(("ttl", "expiry"), ("window",)),
 }
 # What to use in place of a keyword where no keyword will do.
 ELSEWHERE = {
     "mode": "a file is opened by load(path, mmap=True, writable=True)",
     "filename": "a file is written by save(path), and opened by load(path, mmap=True)",
     **dict.fromkeys(
-        ("m", "m_bits", "num_bits", "k", "k_hashes", "hash_count", "num_hashes"),
+        ("m", "m_bits", "num_bits", "k", "k_hashes", "hash_count", "num_hashes", "hashes"),
         "bits and hashes are given to BloomFilter.with_shape(num_bits, num_hashes)",
     ),
 }
@@ -85,7 +99,8 @@ class _OwnNames(abc.ABCMeta):
         return sorted({*super().__dir__()} - cls.other_names())
 
     def other_names(cls) -> set[str]:
-        return {name for name in NAMES if getattr(cls, name) is vars(OtherNames)[name]}
+        own = {name for base in cls.__mro__ if base is not OtherNames for name in vars(base)}
+        return {*NAMES} - own
 
 
 class OtherNames(metaclass=_OwnNames):
@@ -98,17 +113,37 @@ class OtherNames(metaclass=_OwnNames):
         """List what is there."""
         return sorted({*super().__dir__()} - type(self).other_names())
 
+    if not TYPE_CHECKING:
 
-def _other_name(name: str, right: str) -> property:
-    def refuse(self: object) -> NoReturn:
-        told = f": use {right}" if " " in right or hasattr(type(self), right) else ""
-        raise AttributeError(f"a {type(self).__name__} has no {name}{told}")
+        def __len__(self):
+            """Refuse: how many keys there are is only estimated."""
+            raise TypeError(
+                f"a {type(self).__name__} has no len(): estimated_count says about how many keys "
+                "were added, capacity how many it is made for"
+            )
 
-    return property(refuse, doc=f"Not here: use {right}.")
+    def __bool__(self) -> bool:
+        """True, of an empty filter too."""
+        return True
 
 
-for _name, _right in NAMES.items():
-    setattr(OtherNames, _name, _other_name(_name, _right))
+class _OtherName:
+    """An attribute that is an error, of the class as of an instance: `BloomFilter.fromfile`."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def __get__(self, instance: object, owner: _OwnNames) -> NoReturn:
+        right = NAMES[self.name]
+        if right.isidentifier() and right not in dir(owner):
+            right = _OTHERWISE.get(right, "")
+        told = f": use {right}" if right else ""
+        who = owner.__name__ if instance is None else f"a {owner.__name__}"
+        raise AttributeError(f"{who} has no {self.name}{told}")
+
+
+for _name in NAMES:
+    setattr(OtherNames, _name, _OtherName(_name))
 
 
 def known_keywords(function: F) -> F:
@@ -117,15 +152,23 @@ def known_keywords(function: F) -> F:
     known = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
 
     @functools.wraps(function)
-    def checked(first: Any, *args: Any, **keywords: Any) -> Any:
+    def checked(*args: Any, **keywords: Any) -> Any:
         for name in keywords:
             if name not in known:
-                cls = first if isinstance(first, type) else type(first)
-                called = "" if function.__name__ == "__new__" else f".{function.__name__}"
-                raise TypeError(f"{cls.__name__}{called}() has no {name}: {_meant(name, known)}")
-        return function(first, *args, **keywords)
+                who = _called(function, *args[:1])
+                raise TypeError(f"{who}() has no {name}: {_meant(name, known)}")
+        return function(*args, **keywords)
 
     return checked  # type: ignore[return-value]
+
+
+def _called(function: Callable[..., Any], *first: Any) -> str:
+    """What a person called: `plan`, `BloomFilter`, `BloomFilter.load`."""
+    if "." not in function.__qualname__ or not first:
+        return function.__qualname__
+    cls = first[0] if isinstance(first[0], type) else type(first[0])
+    own = function.__name__
+    return cls.__name__ if own == "__new__" else f"{cls.__name__}.{own}"
 
 
 def _meant(name: str, known: tuple[str, ...]) -> str:

@@ -10,7 +10,18 @@ from uuid import UUID
 if TYPE_CHECKING:
     import numpy as np
 
-__all__ = ["ArrowArray", "ArrowStream", "Batch", "Hasher", "K", "Key", "Layout", "Mask", "Nulls"]
+__all__ = [
+    "ArrowArray",
+    "ArrowStream",
+    "Batch",
+    "ContainsMany",
+    "Hasher",
+    "K",
+    "Key",
+    "Layout",
+    "Mask",
+    "Nulls",
+]
 
 Key: TypeAlias = (
     "str | bytes | bytearray | memoryview | SupportsIndex | UUID | datetime | tuple[Key, ...]"
@@ -40,3 +51,10 @@ Mask: TypeAlias = "list[bool] | np.ndarray[Any, np.dtype[np.bool_]]"
 Nulls: TypeAlias = Literal["error", "skip"]
 Layout: TypeAlias = Literal["blocked", "classic"]
 Hasher: TypeAlias = Literal["xxh3", "murmur3", "fnv1a", "siphash"]
+
+
+class ContainsMany(Protocol):
+    """Whatever answers for a whole batch: every filter here, in Redis or behind a server."""
+
+    def contains_many(self, keys: Batch) -> Mask:
+        """Return a bool a key: False is definitely not, True is maybe."""

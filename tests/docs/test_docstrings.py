@@ -9,19 +9,23 @@ from typing import Any
 import pytest
 
 import bloomery
+import bloomery.apps
 import bloomery.building
 import bloomery.client
 import bloomery.guard
 import bloomery.integrations.redis
+import bloomery.segments
 from bloomery import _native
 
 MODULES = (
     bloomery,
+    bloomery.apps,
     bloomery.building,
     bloomery.client,
     bloomery.errors,
     bloomery.guard,
     bloomery.integrations.redis,
+    bloomery.segments,
     bloomery.sizing,
 )
 PUBLIC = {
@@ -55,12 +59,13 @@ def test_every_public_name_has_a_docstring(name: str) -> None:
 
 
 def documented() -> list[Any]:
-    classes = [node for node in STUB.body if isinstance(node, ast.ClassDef)]
+    classes = {node.name: node for node in STUB.body if isinstance(node, ast.ClassDef)}
     return [
-        pytest.param(owner.name, node, id=f"{owner.name}.{node.name}")
-        for owner in classes
-        for node in owner.body
-        if isinstance(node, ast.FunctionDef) and owner.name in NATIVE and node.name[0] != "_"
+        pytest.param(name, node, id=f"{name}.{node.name}")
+        for name in NATIVE
+        for owner in (name, *(one.id for one in classes[name].bases if isinstance(one, ast.Name)))
+        for node in classes[owner].body
+        if isinstance(node, ast.FunctionDef) and node.name[0] != "_"
     ]
 
 

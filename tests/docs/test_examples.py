@@ -21,8 +21,17 @@ EXAMPLES = sorted((TREE / "examples").glob("*.py"))
 # tests/unit/service/config/test_configuration.py.
 # Pages whose Python needs a server: tests/integration/http/test_client_page.py runs it, and
 # tests/integration/redis/test_redis_page.py and test_migrate_page.py.
-WITH_SERVER = {"docs/client.md", "docs/migrate.md", "docs/redis.md"}
-WITH_DATABASE = {"exact_answers.py"}  # examples that start one: half of what they are
+# docs/spark.md and its example are run where their JVM is, in tests/integration/spark.
+WITH_SERVER = {"docs/client.md", "docs/migrate.md", "docs/redis.md", "docs/spark.md"}
+WITH_SPARK = {"spark_join.py"}
+# Examples that start servers: half of what they are.
+WITH_SERVERS = {
+    "crawler.py",
+    "edge_summaries.py",
+    "exact_answers.py",
+    "shared_crawl.py",
+    "stream_consumer.py",
+}
 PEERS = ("pybloom-live", "rbloom", "abloom", "pybloomfiltermmap3")  # whose blocks run too
 LANGUAGES = {"python", "console", "sql", "toml", "json", "yaml", ""}
 
@@ -83,6 +92,11 @@ def make_inputs(folder: Path) -> None:
     (folder / "urls.txt").write_bytes(lines)
     (folder / "logs" / "a.gz").write_bytes(gzip.compress(lines))
     (folder / "today.zst").write_bytes(zstandard.compress(lines))
+    for name in ("cur", "new", "tmp"):
+        (folder / "Maildir" / name).mkdir(parents=True)
+    for number in range(7):
+        mail = b"Message-ID: <%d@example.org>\n\nHello\n" % (number % 5)
+        (folder / "Maildir" / "new" / f"{number}.example").write_bytes(mail)
 
 
 @pytest.mark.parametrize("page", PAGES)
@@ -120,11 +134,13 @@ def test_there_are_examples() -> None:
     assert len(EXAMPLES) >= 4
     for example in EXAMPLES:
         assert f"[{example.name}]({example.name})" in table
-        most = 120 if example.name in WITH_DATABASE else 60
+        most = 120 if example.name in WITH_SERVERS else 60
         assert len(example.read_text("utf-8").splitlines()) <= most, example.name
 
 
-@pytest.mark.parametrize("example", EXAMPLES, ids=lambda p: p.stem)
+@pytest.mark.parametrize(
+    "example", [e for e in EXAMPLES if e.name not in WITH_SPARK], ids=lambda p: p.stem
+)
 @pytest.mark.slow
 def test_examples_run(example: Path, tmp_path: Path) -> None:
     """Each example runs from anywhere, checks itself, and says what it found."""

@@ -308,6 +308,22 @@ def test_migrating_again_keeps_everything(registry: Registry, ask: Ask) -> None:
     assert ask("SELECT version_num FROM bloomery_version") == [("0004",)]
 
 
+@pytest.mark.parametrize(
+    "dropped",
+    [["BloomFilterStats"], ["BloomFilterStats", "BloomFilterConfig"]],
+    ids=["one", "both"],
+)
+def test_a_table_that_somebody_dropped(registry: Registry, ask: Ask, dropped: list[str]) -> None:
+    """Tables that are gone, though the schema's number stays, are made anew; others stay."""
+    registry.put([row(1)])
+    for table in dropped:
+        ask(f"DROP TABLE {table}")
+    registry.migrate()
+    kept = 2 - len(dropped)
+    assert ask("SELECT count(*) FROM BloomFilterConfig") == [(kept,)]
+    assert ask("SELECT count(*) FROM BloomFilterStats") == [(0,)]
+
+
 INSERT = (
     "INSERT INTO BloomFilterConfig (name, expected_elements, fp_rate, m_bits, k_hashes)"
     " VALUES ('{}', 1000, 0.01, 9586, 7)"

@@ -8,6 +8,9 @@ from typing import Any
 
 import pytest
 
+from conftest import require
+from docs.pages import script
+
 TREE = Path(__file__).parents[2]
 
 
@@ -36,12 +39,96 @@ def test_family_runs_and_judges(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+def test_library_is_one_run(tmp_path: Path) -> None:
+    """What README says of the library and its peers, all of it from one run."""
+    found = run(tmp_path, "library")
+    ours = [r for r in found["records"] if r["peer"] == "bloomery"]
+    singly = {r["kind"] for r in ours if r["table"] == "peers"}
+    whole = {r["door"] for r in ours if r["table"] == "batch"}
+    assert singly == {"str", "int", "bytes"}
+    assert whole >= {"list of str", "list of int", "int64 array"}
+    assert {line["what"] for line in found["how_good"]} >= {"add, in: one key at a time"}
+
+
+@pytest.mark.slow
 def test_hashing_runs(tmp_path: Path) -> None:
     """Every hash is timed by length and by k, and inserts at a pace."""
     records = run(tmp_path, "hashing")["records"]
     assert {r["table"] for r in records} == {"length", "k", "paced"}
     assert all(ns > 0 for r in records if r["table"] != "paced" for ns in r["ns"].values())
     assert {r["way"] for r in records if r["table"] == "paced"} >= {"nothing", "xxh3", "siphash"}
+
+
+@pytest.mark.slow
+def test_shell_runs_and_judges(tmp_path: Path) -> None:
+    """Both commands and what they are beside print the same lines."""
+    records = run(tmp_path, "shell")["records"]
+    assert {r["table"] for r in records} == {"dedup", "diff"}
+    assert all(r["lines_out"] == r["wanted"] for r in records)
+
+
+@pytest.mark.soak
+def test_compare_runs(tmp_path: Path) -> None:
+    """Every contender is filled and asked, and none has lost a key."""
+    records = run(tmp_path, "compare")["records"]
+    assert len(records) == 8
+    assert not any(r["lost_keys"] for r in records)
+
+
+@pytest.mark.soak
+def test_service_runs_and_judges(tmp_path: Path) -> None:
+    """Latency is measured under half of what the server could answer in that run."""
+    found = run(tmp_path, "service")
+    records = found["records"]
+    loads = [r["load"] for r in records if r["table"] == "latency"]
+    assert all(0 < load["offered"] == load["capacity"] / 2 for load in loads)
+    assert not any(load["errors"] for load in loads)
+    assert any("half the load" in line["what"] for line in found["how_good"])
+
+
+@pytest.mark.slow
+def test_admission_runs_and_is_drawn(tmp_path: Path) -> None:
+    """A trace, the edges and the cost are measured; fewer writes and more hits at every size; the
+    plot of it is the same picture each time."""
+    found = run(tmp_path, "admission")
+    assert {r["table"] for r in found["records"]} == {"trace", "edges", "cost"}
+    (line,) = found["how_good"]
+    assert line["verdict"] == "must met", line
+    require("matplotlib")
+    pictures = [tmp_path / "first.svg", tmp_path / "second.svg"]
+    for picture in pictures:
+        script("admission_plot").draw(tmp_path / "admission.json", picture)
+    first, second = (picture.read_text("utf-8") for picture in pictures)
+    assert first == second
+    assert all(title in first for title in ("byte hit ratio", "writes into the cache"))
+
+
+@pytest.mark.slow
+def test_seen_runs_and_judges(tmp_path: Path) -> None:
+    """Both stores are measured, offer nothing again, and the bill has sets beside them."""
+    found = run(tmp_path, "seen")
+    assert [r["table"] for r in found["records"]] == ["stores", "stores", "sets", "sets"]
+    assert not any(r["lost"] for r in found["records"] if r["table"] == "stores")
+    assert "Redis SET" in found["how_good"][0]["measured"]
+
+
+@pytest.mark.slow
+def test_engines_run_and_judge(tmp_path: Path) -> None:
+    """Terms of queries and filters in Parquet files are timed, and answer as they should."""
+    found = run(tmp_path, "engines")
+    assert {r["table"] for r in found["records"]} == {"queries", "parquet"}
+    assert not any(r.get("wrong", 0) or r.get("lost", 0) for r in found["records"])
+    assert len(found["how_good"]) == 5
+
+
+@pytest.mark.slow
+def test_segments_run_and_judge(tmp_path: Path) -> None:
+    """The store and the folder are asked at the least size, and get their lines."""
+    found = run(tmp_path, "segments")
+    assert [r["table"] for r in found["records"]] == ["store", "store", "index", "index"]
+    assert all(r["reads"] < 20 for r in found["records"] if r["table"] == "store")
+    assert all(r["touched"] < 0.05 for r in found["records"] if r["table"] == "index")
+    assert [line["what"][:12] for line in found["how_good"]] == ["SegmentStore", "SegmentIndex"]
 
 
 @pytest.mark.soak
@@ -57,6 +144,19 @@ def test_guard_runs_and_judges(tmp_path: Path) -> None:
 
 
 @pytest.mark.soak
+def test_spark_runs_and_judges(tmp_path: Path) -> None:
+    """Joins with and without a filter have one result at the least size, and get their lines."""
+    found = run(tmp_path, "spark")
+    records = found["records"]
+    joins = [r for r in records if r["table"] == "join"]
+    assert {(r["mode"], r["way"]) for r in joins} == {
+        (mode, way) for mode in ("shuffled", "defaults") for way in ("plain", "bloom_join")
+    }
+    assert len({tuple(r["result"]) for r in joins}) == 1
+    assert len(found["how_good"]) == 3
+
+
+@pytest.mark.soak
 def test_cluster_runs_and_judges(tmp_path: Path) -> None:
     """Every step of the cluster's part runs at the least size with real processes; filters in Redis
     lose no key, and every write is known to the other nodes."""
@@ -66,3 +166,35 @@ def test_cluster_runs_and_judges(tmp_path: Path) -> None:
     assert not any(r["lost_keys"] for r in records if r["table"] == "library")
     assert not any(r["late"] for r in records if r["table"] == "lag")
     assert len(found["how_good"]) == 6
+
+
+@pytest.mark.soak
+def test_signatures_runs_and_judges(tmp_path: Path) -> None:
+    """Every way answers every question with its rows, on a real PostgreSQL too."""
+    found = run(tmp_path, "signatures")
+    records = found["records"]
+    assert {r["table"] for r in records} == {"sizes", "false", "questions"}
+    asked = [r for r in records if r["table"] == "questions"]
+    assert len(asked) == 8
+    assert not any(r["lost_rows"] for r in asked)
+    assert len(found["how_good"]) == 2
+
+
+@pytest.mark.slow
+def test_crawl_runs_and_judges(tmp_path: Path) -> None:
+    """Dupefilters and schedulers are timed, and their memory is measured, beside Scrapy's own."""
+    found = run(tmp_path, "crawl")
+    assert {r["table"] for r in found["records"]} == {"time", "scheduler", "memory"}
+    assert len(found["how_good"]) == 2
+
+
+@pytest.mark.slow
+def test_billion_takes_numbers_and_urls(tmp_path: Path) -> None:
+    """Both are added and asked for; of the URLs none comes twice, and they are 60 bytes long."""
+    numbers, urls = run(tmp_path, "billion")["records"]
+    assert (numbers["what"], urls["what"]) == ("int64", "urls")
+    for record in (numbers, urls):
+        assert record["finished"]
+        assert 0.004 < record["observed_error_rate"] < 0.02
+    assert urls["bytes_a_line"] == pytest.approx(60, abs=1)
+    assert urls["estimated_count"] == pytest.approx(urls["keys"], rel=0.02)

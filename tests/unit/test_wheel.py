@@ -251,7 +251,7 @@ def test_each_extra_alone(wheel: Path, tmp_path: Path, extra: str) -> None:
 
 
 def test_wheel_holds_the_package_and_nothing_else(wheel: Path) -> None:
-    """The wheel has the extension, its stub, py.typed and the licence, and no stray files."""
+    """The wheel has the extension, its stub, py.typed, the licence and man pages; nothing else."""
     names = zipfile.ZipFile(wheel).namelist()
     assert {"bloomery/py.typed", "bloomery/_native.pyi", "bloomery/__init__.py"} <= set(names)
     # Alembic finds revisions as files.
@@ -260,8 +260,10 @@ def test_wheel_holds_the_package_and_nothing_else(wheel: Path) -> None:
     assert "bloomery/cli/trial/haproxy.cfg" in names  # which `bloomery cluster up` runs
     assert len([n for n in names if n.startswith("bloomery/_native.") and n[-4:] != ".pyi"]) == 1
     assert any(n.endswith(".dist-info/licenses/LICENSE") for n in names)
+    assert any(n.endswith(".data/data/share/man/man1/bloomery-dedup.1") for n in names)
     tops = {name.split("/")[0] for name in names}
-    assert tops == {"bloomery", next(t for t in tops if t.endswith(".dist-info"))}
+    about = {next(t for t in tops if t.endswith(end)) for end in (".dist-info", ".data")}
+    assert tops == {"bloomery", *about}
     assert not [n for n in names if "__pycache__" in n or n.endswith(".pyc")]
 
 

@@ -5,17 +5,20 @@ from __future__ import annotations
 import errno
 import io
 import os
+import re
 import stat
 from abc import ABC, abstractmethod
 from collections.abc import Generator, Iterator, Sequence
-from typing import Any
+from typing import Any, Literal
 
 from bloomery.building.rows import Batch, LineBatch
+from bloomery.errors import InvalidSource
 from bloomery.storage.inputs import STDIN, InputFile, reader
 
 _SAMPLE = 4 << 20
 _CHUNK = 1 << 20
 _MAX_LINE = 256 << 20
+_WHOLE = re.compile(rb"[+-]?[0-9]{1,4000}")  # Python reads no longer one
 
 
 class FileRows(ABC):
@@ -97,7 +100,13 @@ def _sample(path: str) -> tuple[int, int]:
 
 
 class LineRows(FileRows):
-    """Each line is a key, its bytes without the line end; a place is an offset in decoded bytes."""
+    """Each line is a key, its bytes without the line end, or the int that these write; a place is
+    an offset in decoded bytes."""
+
+    def __init__(self, paths: Sequence[str], *, type: Literal["str", "int"] = "str") -> None:
+        super().__init__(paths)
+        self._ints = type == "int"
+        self.options = {"type": type} if self._ints else {}
 
     def _count(self, path: str) -> int:
         with InputFile(path) as source:
@@ -109,7 +118,21 @@ class LineRows(FileRows):
             source.skip(offset)
             for chunk in _chunks(source):
                 offset += len(chunk)
-                yield LineBatch(chunk, _lines(chunk), 0, offset)
+                if self._ints:
+                    keys = _ints(source.name, chunk)
+                    yield Batch(keys, len(keys), 0, offset)
+                else:
+                    yield LineBatch(chunk, _lines(chunk), 0, offset)
+
+
+def _ints(name: str, chunk: bytes) -> list[int]:
+    lines = chunk.removesuffix(b"\n").split(b"\n")
+    for line in lines:
+        if not _WHOLE.fullmatch(line):
+            raise InvalidSource(
+                f"{name}: {os.fsdecode(line[:40])!r} is not a whole number: keys are of type int"
+            )
+    return [int(line) for line in lines]
 
 
 def _lines(chunk: bytes) -> int:

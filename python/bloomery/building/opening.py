@@ -28,7 +28,7 @@ _TAKES = {
     "database": {"query", "table", "columns", "order_by", "password"},
     "csv": {"columns", "type", "header", "delimiter"},
     "parquet": {"columns"},
-    "lines": set(),
+    "lines": {"type"},
 }
 _NAMES = {"database": "a database", "csv": "CSV", "parquet": "Parquet", "lines": "a file of lines"}
 
@@ -37,14 +37,17 @@ def open_rows(source: str | Sequence[str], *, format: Format | None = None, **op
     """Open a database by its URL, or files (`-`: standard input) by their names.
 
     `query`, or `table` and `columns`, `order_by` and `password` are for databases; `columns`,
-    `type` ("str" or "int"), `header` and `delimiter` for CSV; `columns` for Parquet. `format` is
-    for files whose names do not say it: "lines", "csv" or "parquet".
+    `type` ("str" or "int"), `header` and `delimiter` for CSV; `columns` for Parquet; `type` for
+    lines. `format` is for files whose names do not say it: "lines", "csv" or "parquet".
     """
     sources = [source] if isinstance(source, str) else list(source)
     kinds = {format or _kind_of(one) for one in sources}
     if len(kinds) != 1:
         raise InvalidParameter("files that are read together must be of one kind")
     (kind,) = kinds
+    if kind == "lines":
+        for path in sources:
+            _refuse_binary(path)
     given = {name: value for name, value in options.items() if value not in (None, (), [])}
     for name in given:
         if name not in _TAKES[kind]:
@@ -56,9 +59,7 @@ def open_rows(source: str | Sequence[str], *, format: Format | None = None, **op
         password = given.pop("password", None)
         return SqlRows(_dialect(sources[0], password), **given)
     if kind == "lines":
-        for path in sources:
-            _refuse_binary(path)
-        return LineRows(sources)
+        return LineRows(sources, **given)
     if "columns" not in given:
         raise InvalidParameter(f"{sources[0]}: say which column holds the keys")
     if kind == "parquet":

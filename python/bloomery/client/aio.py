@@ -12,7 +12,7 @@ from bloomery.client.operations import KeyRequests, Name, name_of, path_of, read
 from bloomery.client.request import Request, ServerOptions, dumped, loaded, member, nothing
 from bloomery.errors import UnknownFilter
 from bloomery.names import printable, unprintable
-from bloomery.sizing.limits import check_error_rate
+from bloomery.sizing.limits import check_error_rate, check_order
 from bloomery.suggestions import OtherNames
 
 if TYPE_CHECKING:
@@ -82,6 +82,7 @@ class AsyncClient:
     ) -> AsyncRemoteFilter:
         """Make a filter; FilterExists if the name is taken. What is not given the server chooses;
         `parameters` are those of the kind, and of the policy."""
+        check_order(capacity, error_rate)
         if isinstance(error_rate, str):  # "1%", as for a local filter
             error_rate = check_error_rate(error_rate)
         parameters |= {"capacity": capacity, "error_rate": error_rate, "kind": kind}

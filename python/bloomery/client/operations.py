@@ -26,6 +26,8 @@ def name_of(name: Name) -> bytes:
     """A filter's name as bytes."""
     if isinstance(name, str):
         name = name.encode("utf-8", "surrogateescape")
+    if not isinstance(name, bytes):
+        raise errors.InvalidParameter(f"a filter's name is a str or bytes, not {name!r}")
     if not name:
         raise errors.InvalidParameter("a filter's name over HTTP must not be empty")
     return name

@@ -199,6 +199,10 @@ class FilterBank(_native.Bank, OtherNames):
             "read_only": self.read_only,
         }
 
+    def __bool__(self) -> bool:
+        """True if there is a user."""
+        return len(self) > 0
+
     def __repr__(self) -> str:
         """Show what it was made with and how much it holds."""
         made = f"error_rate={self.error_rate:g}, keys_per_filter={self.keys_per_filter}"

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import bloomery._native as _native
 from bloomery import errors, sizing
-from bloomery.filters.hashers import check_hasher, shown_seed
-from bloomery.filters.saved import SavedFilter
+from bloomery.filters.hashers import HashedFilter, check_hasher, shown_seed
 from bloomery.storage import memory
 from bloomery.suggestions import OtherNames, constructor, known_keywords
 
@@ -18,13 +17,11 @@ if TYPE_CHECKING:
 
     from bloomery.types import Batch, Hasher, Layout, Nulls
 
-# What two filters must share for their bits to mean the same.
-_SHAPE = ("layout", "num_bits", "num_hashes", "lines_per_key", "hasher", "seed")
 # A fold that errs a little too often is tried again this much larger.
 _FOLD_STEP = 1.03
 
 
-class BloomFilter(SavedFilter, _native.Bloom, OtherNames):
+class BloomFilter(HashedFilter, _native.Bloom, OtherNames):
     """Have I seen this key before? `key in filter` is False: definitely not; True: maybe.
 
     >>> seen = BloomFilter(capacity=1_000_000, error_rate=0.01)
@@ -41,6 +38,8 @@ class BloomFilter(SavedFilter, _native.Bloom, OtherNames):
     __hash__ = None  # type: ignore[assignment]  # filters change and compare by their bits
 
     kind: ClassVar[str] = "bloom"
+    _SHAPE = ("layout", "num_bits", "num_hashes", "lines_per_key", "hasher", "seed")
+    _ALIKE = "the same capacity, error_rate, layout, hasher and seed"
 
     @known_keywords
     def __new__(
@@ -133,12 +132,14 @@ class BloomFilter(SavedFilter, _native.Bloom, OtherNames):
         else:
             _native.column_objects(keys)  # which says what to pass in place of a LazyFrame, say
             if not isinstance(keys, Iterable):
-                raise errors.UnsupportedBatch(f"{type(keys).__name__} is not a batch of keys")
+                raise errors.UnsupportedBatch(
+                    f"{type(keys).__name__} is not a batch of keys: pass a list or other iterable"
+                )
             keys = list(keys)
             capacity = len(keys)
-        made = cls(max(1, capacity), error_rate, layout=layout, hasher=hasher, seed=seed)
-        made.update(keys, nulls=nulls)
-        return made
+        filter = cls(max(1, capacity), error_rate, layout=layout, hasher=hasher, seed=seed)
+        filter.update(keys, nulls=nulls)
+        return filter
 
     # How full it is. Each of these reads all of the bits.
 
@@ -204,23 +205,8 @@ class BloomFilter(SavedFilter, _native.Bloom, OtherNames):
             "read_only": self.read_only,
         }
 
-    def __repr__(self) -> str:
-        """Show what it was made with and how full it is."""
-        extras = "".join(
-            f", {name}={value!r}"
-            for name, value, usual in (
-                ("layout", self.layout, "blocked"),
-                ("hasher", self.hasher, "xxh3"),
-                ("seed", self.seed if self.hasher != "siphash" else 0, 0),  # that one is a secret
-            )
-            if value != usual
-        )
-        # A repr must be quick, whatever the size: no count of a filter that takes a while to read.
-        count = f"~{self.estimated_count:,} keys, " if self.nbytes <= memory.ASK_FROM else ""
-        return (
-            f"<{type(self).__name__}(capacity={self.capacity}, error_rate={self.error_rate:g}"
-            f"{extras}): {count}{self.nbytes:,} bytes>"
-        )
+    def _repr_fields(self) -> dict[str, tuple[object, object]]:
+        return {"layout": (self.layout, "blocked"), **super()._repr_fields()}
 
     # Filters together.
 
@@ -229,39 +215,8 @@ class BloomFilter(SavedFilter, _native.Bloom, OtherNames):
             raise errors.IncompatibleFilters(
                 f"{operation} takes another BloomFilter, not {type(other).__name__}"
             )
-        for name in _SHAPE:
-            mine, theirs = getattr(self, name), getattr(other, name)
-            if mine != theirs:
-                if name == "seed" and "siphash" in (self.hasher, other.hasher):
-                    mine, theirs = "one", "another"
-                raise errors.IncompatibleFilters(
-                    f"{operation} needs filters of the same {name}: this one has {mine}, the "
-                    f"other {theirs}; make both with the same capacity, error_rate, layout, "
-                    "hasher and seed"
-                )
+        self._check_shape(other, operation)
         return other
-
-    def union(self, *others: BloomFilter) -> Self:
-        """Return a filter that holds every key of this one and of the others."""
-        result = self.copy()
-        for other in others:
-            result |= other
-        return result
-
-    def intersection(self, *others: BloomFilter) -> Self:
-        """Return a filter that holds every key that all of them hold, and a maybe for some more."""
-        result = self.copy()
-        for other in others:
-            result &= other
-        return result
-
-    def __or__(self, other: object) -> Self:
-        """Return the union."""
-        return self.union(other) if isinstance(other, BloomFilter) else NotImplemented
-
-    def __and__(self, other: object) -> Self:
-        """Return the intersection."""
-        return self.intersection(other) if isinstance(other, BloomFilter) else NotImplemented
 
     def __ior__(self, other: object) -> Self:
         """Add every key of the other filter."""
@@ -277,7 +232,7 @@ class BloomFilter(SavedFilter, _native.Bloom, OtherNames):
         """True if both give the same answer for every key: same shape, same bits."""
         if not isinstance(other, BloomFilter):
             return NotImplemented
-        if any(getattr(self, name) != getattr(other, name) for name in _SHAPE):
+        if any(getattr(self, name) != getattr(other, name) for name in self._SHAPE):
             return False
         return self._is_subset(other) and other._is_subset(self)
 
@@ -286,10 +241,6 @@ class BloomFilter(SavedFilter, _native.Bloom, OtherNames):
         if not isinstance(other, BloomFilter):
             return NotImplemented
         return self._is_subset(self._check_compatible(other, "a comparison"))
-
-    def clear(self) -> None:
-        """Forget every key."""
-        self._clear()
 
     def _parts(self) -> tuple[Any, ...]:
         return (
@@ -306,9 +257,9 @@ class BloomFilter(SavedFilter, _native.Bloom, OtherNames):
     def copy(self) -> Self:
         """Return a filter with the same keys, in memory of its own."""
         memory.check(self.nbytes)
-        made = self._with(*self._parts())
-        made._or(self)
-        return made
+        copy = self._with(*self._parts())
+        copy._or(self)
+        return copy
 
     def fold(self) -> Self:
         """Return a filter with the same keys in the fewest bits that keep the error rate.

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import bloomery._native as _native
 from bloomery import errors, sizing
-from bloomery.filters.hashers import check_hasher, shown_seed
-from bloomery.filters.saved import SavedFilter
+from bloomery.filters.hashers import HashedFilter, check_hasher, shown_seed
 from bloomery.storage import memory
 from bloomery.suggestions import OtherNames
 
@@ -24,13 +23,12 @@ def float_bits(value: float) -> int:
     return int.from_bytes(struct.pack("<d", value), "little")
 
 
-class Filter(SavedFilter, _native.Family, OtherNames):
+class Filter(HashedFilter, _native.Family, OtherNames):
     """A filter of any kind: `key in filter` is False: definitely not there; True: maybe."""
 
     __slots__ = ()
     # What to do instead of merging two of them, where that cannot be done.
     _UNMERGED: ClassVar[str | None] = None
-    # What two filters must share for one to take in the other.
     _SHAPE: ClassVar[tuple[str, ...]] = (
         "num_bits",
         "num_hashes",
@@ -121,10 +119,10 @@ class Filter(SavedFilter, _native.Family, OtherNames):
         writable: bool = False,
     ) -> Self:
         """Make one from its head and, if it was saved, its memory."""
-        made = _native.Family.__new__(cls, head, body, offset, writable)
-        if made._kind != cls.kind:
-            raise errors.IncompatibleFilters(f"a {made._kind} filter is no {cls.kind} filter")
-        return made
+        filter = _native.Family.__new__(cls, head, body, offset, writable)
+        if filter._kind != cls.kind:
+            raise errors.IncompatibleFilters(f"a {filter._kind} filter is no {cls.kind} filter")
+        return filter
 
     # How full it is. Each of these may read all of the memory.
 
@@ -176,22 +174,6 @@ class Filter(SavedFilter, _native.Family, OtherNames):
             "read_only": self.read_only,
         }
 
-    def _repr_fields(self) -> dict[str, tuple[object, object]]:
-        """Return what `repr` shows besides capacity and error rate: name to value and default."""
-        seed = self.seed if self.hasher != "siphash" else 0  # that one is a secret
-        return {"hasher": (self.hasher, "xxh3"), "seed": (seed, 0)}
-
-    def __repr__(self) -> str:
-        """Show what it was made with and how full it is."""
-        fields = self._repr_fields().items()
-        extras = "".join(f", {name}={value!r}" for name, (value, usual) in fields if value != usual)
-        # A repr must be quick, whatever the size: no count of a filter that takes a while to read.
-        count = f"~{self.estimated_count:,} keys, " if self.nbytes <= memory.ASK_FROM else ""
-        return (
-            f"<{type(self).__name__}(capacity={self.capacity}, error_rate={self.error_rate:g}"
-            f"{extras}): {count}{self.nbytes:,} bytes>"
-        )
-
     # Filters together.
 
     def _check_compatible(self, other: object, operation: str) -> Filter:
@@ -203,38 +185,8 @@ class Filter(SavedFilter, _native.Family, OtherNames):
             raise errors.IncompatibleFilters(
                 f"{operation} takes another {type(self).__name__}, not {type(other).__name__}"
             )
-        for name in self._SHAPE:
-            mine, theirs = getattr(self, name), getattr(other, name)
-            if mine != theirs:
-                if name == "seed" and self.hasher == "siphash":
-                    mine, theirs = "one", "another"
-                raise errors.IncompatibleFilters(
-                    f"{operation} needs filters of the same {name}: this one has {mine}, the "
-                    f"other {theirs}; make both with the same parameters"
-                )
+        self._check_shape(other, operation)
         return other.copy() if other is self else other
-
-    def union(self, *others: Filter) -> Self:
-        """Return a filter that holds every key of this one and of the others."""
-        result = self.copy()
-        for other in others:
-            result |= other
-        return result
-
-    def intersection(self, *others: Filter) -> Self:
-        """Return a filter that holds every key that all of them hold, and a maybe for some more."""
-        result = self.copy()
-        for other in others:
-            result &= other
-        return result
-
-    def __or__(self, other: object) -> Self:
-        """Return the union."""
-        return self.union(other) if isinstance(other, Filter) else NotImplemented
-
-    def __and__(self, other: object) -> Self:
-        """Return the intersection."""
-        return self.intersection(other) if isinstance(other, Filter) else NotImplemented
 
     def __ior__(self, other: object) -> Self:
         """Add every key of the other filter."""
@@ -245,10 +197,6 @@ class Filter(SavedFilter, _native.Family, OtherNames):
         """Keep only what the other filter may hold too."""
         self._merge(self._check_compatible(other, "an intersection"), True)
         return self
-
-    def clear(self) -> None:
-        """Forget every key."""
-        self._clear()
 
 
 class RemovingFilter(Filter):

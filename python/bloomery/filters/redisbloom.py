@@ -21,9 +21,9 @@ _MOST_BYTES = 2**64 - 1
 
 def _within(name: str, value: object, least: int, most: int) -> int:
     """Return a whole number that is in its range; raise if it is not."""
-    found = number(value)
-    if found is not None and least <= found <= most and found == int(found):
-        return int(found)
+    amount = number(value)
+    if amount is not None and least <= amount <= most and amount == int(amount):
+        return int(amount)
     raise errors.InvalidParameter(
         f"{name} must be a whole number from {least:,} to {most:,}, not {show(value)}"
     )

@@ -132,9 +132,9 @@ class RotatingBloomFilter(Filter):
 
     def copy(self) -> Self:
         """Return a filter with the same keys and clock, in memory of its own."""
-        made = super().copy()
-        made._set_clock(self._clock())
-        return made
+        copy = super().copy()
+        copy._set_clock(self._clock())
+        return copy
 
 
 def parse_window(value: object) -> float:
@@ -143,9 +143,9 @@ def parse_window(value: object) -> float:
     if isinstance(value, timedelta):
         seconds = value.total_seconds()
     elif isinstance(value, str):
-        found = re.fullmatch(r"\s*([0-9.]+)\s*(s|m|min|h|d|w)\s*", value)
-        if found is not None and found[1].count(".") <= 1 and found[1] != ".":
-            seconds = float(found[1]) * _UNITS[found[2]]
+        match = re.fullmatch(r"\s*([0-9.]+)\s*(s|m|min|h|d|w)\s*", value)
+        if match is not None and match[1].count(".") <= 1 and match[1] != ".":
+            seconds = float(match[1]) * _UNITS[match[2]]
     if 1e-3 <= seconds <= MAX_WINDOW:
         return float(seconds)
     raise errors.InvalidParameter(

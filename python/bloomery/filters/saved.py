@@ -12,7 +12,7 @@ import bloomery._native as _native
 from bloomery import errors
 from bloomery.storage import files, memory
 from bloomery.storage.files import CHUNK_BYTES, HEADER_BYTES
-from bloomery.suggestions import constructor
+from bloomery.suggestions import constructor, known_keywords
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer, Self
@@ -77,19 +77,6 @@ class SavedFilter:
         mine, theirs = self._sections(), other._sections()
         return all(memoryview(a) == memoryview(b) for a, b in zip(mine, theirs, strict=True))
 
-    if not TYPE_CHECKING:
-
-        def __len__(self):
-            """Refuse: how many keys there are is only estimated."""
-            raise TypeError(
-                f"a {type(self).__name__} has no len(): estimated_count says about how many keys "
-                "were added, capacity how many it is made for"
-            )
-
-    def __bool__(self) -> bool:
-        """True, of an empty filter too."""
-        return True
-
     def copy(self) -> Self:
         """Return a filter with the same keys, in memory of its own."""
         memory.check(self.nbytes)
@@ -136,6 +123,7 @@ class SavedFilter:
             write(self, file)
 
     @constructor
+    @known_keywords
     def load(
         cls,
         path: str | os.PathLike[str],
@@ -222,6 +210,11 @@ def _expect(cls: type[F], head: bytes, total: int | None) -> tuple[type[F], int,
     """The same, if it is this class, in a file of so many bytes; of SavedFilter, any is right."""
     kind, nbytes, expected = _native.read_header(head, total)
     right: Any = KINDS.get(kind)
+    if kind == "signatures":
+        raise errors.IncompatibleFilters(
+            "this is a signature index, not a filter: load it with "
+            "bloomery.signatures.SignatureIndex.load"
+        )
     if right is None:
         raise errors.UnsupportedVersion(f"filter kind {kind}, for which there is no class")
     if hasattr(cls, "kind"):

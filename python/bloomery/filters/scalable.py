@@ -80,9 +80,9 @@ class ScalableBloomFilter(Filter):
 
 
 def _check_growth(value: object) -> float:
-    found = limits.number(value)
-    if found is not None and LEAST_GROWTH <= found <= MOST_GROWTH:
-        return float(found)
+    factor = limits.number(value)
+    if factor is not None and LEAST_GROWTH <= factor <= MOST_GROWTH:
+        return float(factor)
     raise errors.InvalidParameter(
         f"growth is {sizing.show(value)}, must be a number from {LEAST_GROWTH} to {MOST_GROWTH:g}"
     )

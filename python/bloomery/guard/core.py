@@ -76,7 +76,7 @@ class Writers:
                 del self._doubtful[next(iter(self._doubtful))]
 
     def settle(self, name: bytes, token: str) -> None:
-        """Forget that: it is known what came of this write."""
+        """Forget the doubt: it is known what came of this write."""
         if self._doubtful:
             with self._lock:
                 doubts = self._doubtful.get(name, {})

@@ -235,7 +235,7 @@ class Commands:
         """Return a refusal in words that say which policy refused. RESP has RedisBloom's,
         unless the policy was asked for."""
         entry = self._whole(name)
-        limit, _ = policy.limit_and_mark(entry)
+        limit, _ = policy.limit_and_threshold(entry)
         if refused[0] != "filter-full" or limit is None or entry.items < limit:
             return refused
         return refused[0], f"{quoted(name)} {policy.refusal(entry)}"

@@ -43,15 +43,15 @@ def differences(entry: Entry, parameters: Mapping[str, Any]) -> list[str]:
     """What a filter has otherwise than these parameters say: each by its name and both values."""
     if entry.filter is None:  # it is being loaded: nothing is known of it yet
         return []
-    found = []
+    differing = []
     actual = {**entry.settings, **policy.policy_of(entry).as_dict(), "kind": entry.filter.kind}
     for name, given in parameters.items():
         value = actual.get(name, getattr(entry.filter, name, None))
         if name == "seed" and given != value:
-            found.append("seed is another")  # it may be a secret
+            differing.append("seed is another")  # it may be a secret
         elif given is not None and _plain(name, given) != _plain(name, value):
-            found.append(f"{name} is {value!r}, not {given!r}")
-    return found
+            differing.append(f"{name} is {value!r}, not {given!r}")
+    return differing
 
 
 def _plain(name: str, value: Any) -> Any:
@@ -115,10 +115,10 @@ class DeclaredFilters:
         if entry is None:
             why = self._refused.get(name, "it was dropped, and the next start makes it")
             text = f"the filter {shown} of the configuration is not there: {why}"
-        elif found := differences(entry, self.declared[name]):
+        elif differing := differences(entry, self.declared[name]):
             text = (
-                f"the filter {shown} is not as the configuration says: {'; '.join(found)}; it is "
-                "left as it is, with all its keys"
+                f"the filter {shown} is not as the configuration says: {'; '.join(differing)}; "
+                "it is left as it is, with all its keys"
             )
         else:
             text = f"the filter {shown} is as the configuration says"

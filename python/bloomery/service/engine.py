@@ -20,7 +20,7 @@ from bloomery.service.domain import operations
 from bloomery.service.domain.operations import Op
 from bloomery.service.domain.state import Entry, State
 from bloomery.service.events import Event
-from bloomery.service.policy.policy import limit_and_mark, refusal
+from bloomery.service.policy.policy import limit_and_threshold, refusal
 
 if TYPE_CHECKING:
     from bloomery.service.durability.log import Log, Row
@@ -187,16 +187,16 @@ class Engine:
         return entry
 
     def take_touched(self) -> Set[int]:
-        """Numbers of filters that were changed or dropped in this turn, or that came past a mark;
-        those have their next one now."""
-        marked = self.shelf.take_marked()
-        if not marked and not self._touched:
+        """Numbers of filters that were changed or dropped in this turn, or that reached their
+        threshold; those have their next one now."""
+        reached = self.shelf.take_reached()
+        if not reached and not self._touched:
             return _NONE
-        for number in marked:
+        for number in reached:
             if number in self.state.filters:
                 self.state.refresh(self.state.filters[number])
         touched, self._touched = self._touched, set()
-        return touched.union(marked)
+        return touched.union(reached)
 
     def figures(self, entry: Entry) -> tuple[int, int, int]:
         """Adds, checks and maybes since the server started."""
@@ -287,7 +287,7 @@ class _EntryShelf:
 
     def put(self, entry: Entry) -> None:
         """Show a filter as it is now."""
-        filter, (limit, mark) = entry.filter, limit_and_mark(entry)
+        filter, (limit, threshold) = entry.filter, limit_and_threshold(entry)
         asked = limit is not None and "on_full" in entry.settings
         self._shelf.put(
             entry.name,
@@ -297,7 +297,7 @@ class _EntryShelf:
             items=entry.items,
             limit=limit,
             full=f"this filter {refusal(entry)}" if asked else _NON_SCALING,
-            mark=mark,
+            threshold=threshold,
             loading=filter is None,
             followed=entry.followed,
         )

@@ -57,19 +57,19 @@ class LiveConfiguration:
         what changed and what takes a restart. If anything is wrong with it, nothing is changed."""
         if self._read is None:
             return
-        found = await asyncio.to_thread(self._read)
-        for secret in found.secrets():
+        latest = await asyncio.to_thread(self._read)
+        for secret in latest.secrets():
             logs.hide(secret)
         before, new = replace(self.settings), replace(self.settings)
         names = [
-            name for name in before.names() if _value(found.settings, name) != _value(new, name)
+            name for name in before.names() if _value(latest.settings, name) != _value(new, name)
         ]
         live = [name for name in names if find(name).metadata["reloads"]]
         for name in live:
-            setattr(new, find(name).name, _value(found.settings, name))
-        problems = found.problems or [why for _, why in new.conflicts()]
+            setattr(new, find(name).name, _value(latest.settings, name))
+        problems = latest.problems or [why for _, why in new.conflicts()]
         try:
-            sources = {} if problems else self._lookups.prepare(found.sources)
+            sources = {} if problems else self._lookups.prepare(latest.sources)
         except errors.BloomeryError as why:
             problems = [str(why)]
         for problem in problems:
@@ -79,19 +79,19 @@ class LiveConfiguration:
         self.apply(new)
         if {"webhook-url", "webhook-secret"} & {*live}:
             await self._exchange_webhook()
-        for warning in found.warnings:
+        for warning in latest.warnings:
             self._say(warning, level="warning")
         for name in names:
-            values = f"{name} is {found.settings.get(name)}, was {before.get(name)}"
+            values = f"{name} is {latest.settings.get(name)}, was {before.get(name)}"
             if name in live:
-                self._say(f"the configuration has changed: {values}", origin=found.origin(name))
+                self._say(f"the configuration has changed: {values}", origin=latest.origin(name))
             else:
                 text = f"the configuration has changed, but {name} needs a restart: {values}"
-                self._say(text, level="warning", origin=found.origin(name))
+                self._say(text, level="warning", origin=latest.origin(name))
         for name in self._lookups.sources.keys() - sources.keys():
             self._alerts.end("source-unavailable", f"the source {name} was removed", source=name)
         changed = await self._lookups.exchange(sources, self._say)
-        changed += await self._declared.exchange(found.filters)
+        changed += await self._declared.exchange(latest.filters)
         for text in changed:
             self._say(f"the configuration has changed: {text}")
         if not names and not changed:
@@ -102,17 +102,17 @@ class LiveConfiguration:
         cannot be done."""
         assert self._read is not None
         assert self.file is not None
-        found = await asyncio.to_thread(self._read)
-        found.require()
+        latest = await asyncio.to_thread(self._read)
+        latest.require()
         changed = {
             name: _value(self.settings, name)
-            for name in _differences(self.settings, found.settings)
+            for name in _differences(self.settings, latest.settings)
             if find(name).metadata["live"]
         }
         if changed:
             await asyncio.to_thread(configuration.rewrite, self.file, changed)
         for name in changed:
-            origin = found.origin(name)
+            origin = latest.origin(name)
             self._say(f"{name} is {self.settings.get(name)} in {self.file} now")
             if origin != configuration.DEFAULT and not origin.startswith(f"{self.file}:"):
                 text = f"{origin} is stronger than the file: after a restart {name} is as it says"

@@ -189,7 +189,7 @@ class Parts:
         self.declared.check()
         self.audit.tick()
         self.snapshots.consider()
-        self.provisioner.look()
+        self.provisioner.check()
         return await self.access.refresh()
 
     async def close(self, shutdown: Shutdown, syncing: asyncio.Future[None] | None = None) -> None:

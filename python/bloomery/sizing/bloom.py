@@ -43,6 +43,7 @@ from bloomery.sizing.limits import (
     number,
     show,
 )
+from bloomery.suggestions import known_keywords
 
 Layout = Literal["blocked", "classic"]
 
@@ -112,6 +113,7 @@ class Plan:
         ]
 
 
+@known_keywords
 def plan(capacity: int | float, error_rate: float | str, *, layout: str = "blocked") -> Plan:
     """The size BloomFilter takes for this capacity and error rate."""
     (n, rate), kind = check_sizes(capacity, error_rate), check_layout(layout)
@@ -135,6 +137,7 @@ def shape_plan(num_bits: int, num_hashes: int, *, layout: str = "classic") -> Pl
     return _plan_of(capacity, check_shape_rate(bits, k, rate), kind, bits, k, lines_per_key)
 
 
+@known_keywords
 def solve(
     *,
     capacity: int | float | None = None,

@@ -120,10 +120,10 @@ def deletable_plan(
     if not isinstance(wanted, int) or wanted < 1:
         raise InvalidParameter(f"regions must be a whole number from 1 on, not {show(regions)}")
     for each in LINE_REGIONS:
-        made = _plan(*checked, LINE_BITS - each)
-        most = made.num_bits // LINE_BITS * each
+        plan = _plan(*checked, LINE_BITS - each)
+        most = plan.num_bits // LINE_BITS * each
         if most >= wanted:
-            return made
+            return plan
     raise InvalidParameter(
         f"regions must be at most {most:,} for this capacity and error_rate, not {show(regions)}"
     )
@@ -145,15 +145,15 @@ def removable_share(
 ) -> float:
     """Which share of its keys a DeletableBloomFilter can remove when it holds load * capacity keys,
     each added once."""
-    made = deletable_plan(capacity, error_rate, regions=regions)
+    plan = deletable_plan(capacity, error_rate, regions=regions)
     times = number(load)
     if times is None or not 0 <= times <= 100:
         raise InvalidParameter(f"load must be a number from 0 to 100, not {show(load)}")
-    lines, lines_per_key = made.num_bits // LINE_BITS, made.lines_per_key
-    others = max(0, round(times * made.capacity) - 1) * lines_per_key
-    draws = made.num_hashes // lines_per_key
+    lines, lines_per_key = plan.num_bits // LINE_BITS, plan.lines_per_key
+    others = max(0, round(times * plan.capacity) - 1) * lines_per_key
+    draws = plan.num_hashes // lines_per_key
     stuck = sum(
-        chance * _stuck(draws, made.line_cells, visits) for visits, chance in _loads(others, lines)
+        chance * _stuck(draws, plan.line_cells, visits) for visits, chance in _loads(others, lines)
     )
     return 1.0 - stuck**lines_per_key
 

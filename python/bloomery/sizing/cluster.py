@@ -114,9 +114,9 @@ def plan_cluster(
     )
     groups = max(1, math.ceil(nbytes / room))
     while True:
-        made = _planned(task, groups, figures)
-        if groups >= MOST_GROUPS or all(limit.share <= 1 for limit in made.limits):
-            return made
+        cluster = _planned(task, groups, figures)
+        if groups >= MOST_GROUPS or all(limit.share <= 1 for limit in cluster.limits):
+            return cluster
         groups += max(1, groups // 20)
 
 

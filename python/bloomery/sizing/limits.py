@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from decimal import Decimal, InvalidOperation
 from numbers import Integral, Real
 
@@ -24,19 +24,27 @@ def check_capacity(value: object) -> int:
     count = number(value)
     if count is not None and 1 <= count <= MAX_CAPACITY and count == int(count):
         return int(count)
+    keys = isinstance(value, Iterable) and not isinstance(value, (str, bytes))
     raise InvalidParameter(
         f"capacity must be a whole number from 1 to {MAX_CAPACITY:,}, not {show(value)}"
+        + ("; a filter of these keys: BloomFilter.from_keys(keys)" if keys else "")
     )
 
 
 def check_error_rate(value: object, least: float = MIN_ERROR_RATE) -> float:
     """The error rate as a float, or InvalidParameter. "1%" will do for 0.01."""
-    rate = parse_rate(value) if isinstance(value, str) else number(value)
+    rate = _rate(value)
     if rate is not None and least <= rate <= MAX_ERROR_RATE:
         return float(rate)
+    percent = rate is not None and 1 <= rate < 100
     raise InvalidParameter(
         f"error_rate must be a number from {least:g} to {MAX_ERROR_RATE:g}, not {show(value)}"
+        + ("; 1% is 0.01" if percent else "")
     )
+
+
+def _rate(value: object) -> float | None:
+    return parse_rate(value) if isinstance(value, str) else number(value)
 
 
 def parse_rate(text: str) -> float | None:
@@ -53,13 +61,18 @@ def parse_rate(text: str) -> float | None:
 
 def check_sizes(capacity: object, error_rate: object) -> tuple[int, float]:
     """Both, or InvalidParameter, which says so if each is in the place of the other."""
-    first, second = number(capacity), number(error_rate)
+    check_order(capacity, error_rate)
+    return check_capacity(capacity), check_error_rate(error_rate)
+
+
+def check_order(capacity: object, error_rate: object) -> None:
+    """InvalidParameter if each is in the place of the other."""
+    first, second = _rate(capacity), number(error_rate)
     if first is not None and second is not None and 0 < first < 1 <= second:
         raise InvalidParameter(
             f"capacity is {show(capacity)} and error_rate {show(error_rate)}: swapped? name them, "
             f"as in capacity={show(error_rate)}, error_rate={show(capacity)}"
         )
-    return check_capacity(capacity), check_error_rate(error_rate)
 
 
 def check_num_bits(value: object) -> int:

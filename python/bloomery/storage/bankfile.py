@@ -25,16 +25,16 @@ def boot() -> int:
     There a bank that was not closed is taken back to its last flush, as after a power cut.
     """
     try:
-        found = _BOOT_ID.read_text()
+        text = _BOOT_ID.read_text()
     except OSError:
         import subprocess
 
         try:
-            found = subprocess.run(_SYSCTL, capture_output=True, text=True, check=True).stdout
+            text = subprocess.run(_SYSCTL, capture_output=True, text=True, check=True).stdout
         except (OSError, subprocess.SubprocessError):
             return 0
     try:
-        return int(found.strip().replace("-", ""), 16) % (1 << 64)
+        return int(text.strip().replace("-", ""), 16) % (1 << 64)
     except ValueError:
         return 0
 

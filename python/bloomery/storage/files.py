@@ -73,9 +73,9 @@ def replacing(path: str | os.PathLike[str], mode: int | None = None) -> Iterator
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), os.fspath(path))
     temporary = os.path.join(folder, f".{name}.{os.urandom(8).hex()}.tmp")
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
-    made = 0o666 if mode is None else mode
+    initial = 0o666 if mode is None else mode
     try:
-        with open(temporary, "wb", opener=lambda name, _: os.open(name, flags, made)) as file:
+        with open(temporary, "wb", opener=lambda name, _: os.open(name, flags, initial)) as file:
             if mode is None:
                 with contextlib.suppress(FileNotFoundError):
                     os.chmod(temporary, stat.S_IMODE(os.stat(target).st_mode))
@@ -83,9 +83,11 @@ def replacing(path: str | os.PathLike[str], mode: int | None = None) -> Iterator
             file.flush()
             os.fsync(file.fileno())
         os.replace(temporary, target)
-    except BaseException:
+    except BaseException as failure:
         with contextlib.suppress(OSError):
             os.unlink(temporary)
+        if isinstance(failure, OSError) and failure.filename == temporary:
+            failure.filename = os.fspath(path)  # nobody has heard of the other
         raise
     sync_folder(folder)
 

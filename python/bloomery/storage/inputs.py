@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from bloomery import extras
+from bloomery.storage.files import is_head
 
 STDIN = 0
 
@@ -188,6 +189,20 @@ class _Decoder:
 def _could_be_magic(head: bytes) -> bool:
     skippable = head[0] & 0xF0 == 0x50 and _ZSTD_SKIPPABLE.startswith(head[1:])
     return skippable or _GZIP.startswith(head) or _ZSTD.startswith(head)
+
+
+def is_filter(path: str) -> bool:
+    """True if a file is a saved filter, and no lines."""
+    try:
+        if path == "-" or not stat.S_ISREG(os.stat(path).st_mode):
+            return False  # what is read from a pipe is gone
+        with open(path, "rb") as file:
+            head = file.read(16)
+    except FileNotFoundError:
+        return False
+    if head.startswith(b"SQLite format 3"):
+        raise OSError(errno.EINVAL, "is a database, not lines; --exact has its keys there", path)
+    return is_head(head)
 
 
 def is_compressed(head: bytes) -> bool:

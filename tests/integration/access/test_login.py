@@ -5,7 +5,6 @@ import itertools
 import resource
 import socket
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -15,6 +14,7 @@ import httpx
 import pytest
 import redis
 
+import nursery
 from bloomery.service.access.permissions import Role
 from bloomery.service.access.users import Account, changing, hash_password, users_file
 from conftest import missing
@@ -28,8 +28,7 @@ WRONG = b"-WRONGPASS invalid username-password pair or user is disabled.\r\n"
 
 def bloomery_user(data: Path, *words: str, stdin: bytes = b"") -> str:
     """`bloomery user …`, which must end well; what it prints."""
-    command = [sys.executable, "-m", "bloomery", "user", *words, "--data", str(data)]
-    done = subprocess.run(command, input=stdin, capture_output=True, check=False)
+    done = nursery.run(["user", *words, "--data", str(data)], stdin)
     assert done.returncode == 0, done.stderr
     return done.stdout.decode().strip()
 

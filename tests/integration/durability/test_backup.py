@@ -11,6 +11,7 @@ from pathlib import Path
 import httpx
 import pytest
 
+import nursery
 from integration.durability.load import KINDS
 from integration.resp.wire import Connection
 from integration.servers import BloomeryServer, Serve, wait_until
@@ -22,7 +23,7 @@ FILTERS = {**KINDS, "large": ("BF.RESERVE", 1e-7, 300_000, "KIND", "bloom")}
 
 def run(*words: str | Path, code: int = 0) -> str:
     """What the command printed, on either side."""
-    done = subprocess.run([*COMMAND, *words], capture_output=True, timeout=120, check=False)
+    done = nursery.run([*map(str, words)])
     assert done.returncode == code, done.stderr.decode()
     return done.stdout.decode() + done.stderr.decode()
 

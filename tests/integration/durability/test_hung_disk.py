@@ -132,6 +132,14 @@ def test_terminated_during_a_retry(disk: Hung, start: Start, tmp_path: Path) -> 
         done: list[str] = []
         with Connection(server.resp_port) as connection:
             connection.ask("BF.RESERVE", "filter", 1e-7, 100_000)
+
+            def add() -> None:
+                connection.ask("BF.ADD", "filter", f"key-{len(done)}")
+                done.append(f"key-{len(done)}")
+
+            # Some before the disk is full: the first add after that may be refused already.
+            for _ in range(100):
+                add()
             ballast = fill(small, leave=100_000)
 
             def waits() -> bool:
@@ -140,8 +148,7 @@ def test_terminated_during_a_retry(disk: Hung, start: Start, tmp_path: Path) -> 
             for _ in range(10):
                 with contextlib.suppress(Refused):
                     while len(done) < 1_000_000:
-                        connection.ask("BF.ADD", "filter", f"key-{len(done)}")
-                        done.append(f"key-{len(done)}")
+                        add()
                 disk.hang()
                 # The sync of each second waits; unless SQLite has found room in its own file for
                 # what was refused, and there is nothing to retry.
@@ -150,7 +157,6 @@ def test_terminated_during_a_retry(disk: Hung, start: Start, tmp_path: Path) -> 
                     break
                 disk.release()
             assert waits(), server.printed()
-        assert done
         ballast.unlink()
         assert wait_until(lambda: disk.waiting() == 2)  # and the retry
         assert server.process is not None

@@ -5,14 +5,13 @@ from __future__ import annotations
 import contextlib
 import itertools
 import resource
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+import nursery
 from bloomery import BloomFilter, Client, CountingBloomFilter, ScalableBloomFilter, errors
 from integration.servers import BloomeryServer, Serve, wait_until
 
@@ -184,14 +183,11 @@ def _added(filter: Any) -> bool:
 def closed(serve: Serve) -> tuple[BloomeryServer, str]:
     """A server with users, and the token of one who may only read some filters."""
     server = serve()
-    asked = [sys.executable, "-m", "bloomery", "user"]
-    data = ["--data", str(server.data)]
 
     def user(*words: str, given: str = "") -> str:
-        done = subprocess.run(
-            [*asked, *words, *data], input=given, capture_output=True, text=True, check=True
-        )
-        return done.stdout.strip()
+        done = nursery.run(["user", *words, "--data", str(server.data)], given.encode())
+        assert done.returncode == 0, done.stderr
+        return done.stdout.decode().strip()
 
     user("add", "ann", "--role", "admin", "--password-stdin", given="correct horse\n")
     user("add", "reader", "--role", "read", "--filters", "open:*", "--no-password")

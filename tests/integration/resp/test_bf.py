@@ -100,6 +100,7 @@ SCRIPTS = {
         BF.CARD => -ERR wrong number of arguments for 'bf.card' command
         BF.CARD a b => -ERR wrong number of arguments for 'bf.card' command
         BF.FOO a b => -ERR unknown command 'BF.FOO', with args beginning with: 'a' 'b'
+        BF.EXI => -ERR unknown command 'BF.EXI', with args beginning with: (did you mean BF.EXISTS?)
         DBSIZE => :0
         """,
     "inserting": """

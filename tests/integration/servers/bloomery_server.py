@@ -1,12 +1,13 @@
 """`bloomery serve` for the tests."""
 
+import os
 import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from integration.nursery import Forked
 from integration.servers.process import Server
+from nursery import Forked
 from waiting import PATIENCE, wait_until
 
 
@@ -33,8 +34,9 @@ class BloomeryServer(Server):
             super().spawn()
             return
         arguments = self.command()[3:]  # without `python -m bloomery`
-        with self.log.open("wb") as log:
-            self.process = Forked(arguments, log.fileno(), self.folder, self.environment())
+        with self.log.open("wb") as log, open(os.devnull, "rb") as nothing:
+            files = (nothing.fileno(), log.fileno(), log.fileno())
+            self.process = Forked(arguments, files, self.folder, self.environment())
 
     def ready(self) -> bool:
         return self.READY.search(self.printed()) is not None

@@ -11,7 +11,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from integration.nursery import Forked
+from nursery import Forked
 from waiting import PATIENCE, wait_until
 
 

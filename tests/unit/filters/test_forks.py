@@ -11,6 +11,7 @@ import threading
 import time
 import traceback
 from collections.abc import Callable
+from os import _exit
 from typing import Any
 
 import numpy as np
@@ -43,7 +44,7 @@ def in_child(work: Callable[[], object]) -> None:
             code = 0
         except BaseException:  # noqa: BLE001 - it must not get into the parent's code
             traceback.print_exc()
-        os._exit(code)
+        _exit(code)
     end = time.monotonic() + LONG
     while (ended := os.waitpid(child, os.WNOHANG))[0] == 0:
         if time.monotonic() > end:

@@ -188,7 +188,7 @@ def test_it_cannot_be_merged() -> None:
             with pytest.raises(IncompatibleFilters, match="add the keys of both to one"):
                 merge(other)
     assert grown == before
-    with pytest.raises(TypeError):
+    with pytest.raises(IncompatibleFilters, match="cannot be made"):
         one | BloomFilter(10)
     with pytest.raises(TypeError):
         one < grown  # type: ignore[operator]  # noqa: B015

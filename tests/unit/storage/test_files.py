@@ -162,6 +162,9 @@ def test_missing_files_stay_oserrors(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
         BloomFilter(10).save(tmp_path / "none" / "filter")
     assert list(tmp_path.iterdir()) == []
+    with pytest.raises(FileNotFoundError) as caught:
+        BloomFilter(10).save(tmp_path / "nowhere" / "seen.bloom")
+    assert caught.value.filename == str(tmp_path / "nowhere" / "seen.bloom")
 
 
 def test_permissions_and_links(tmp_path: Path) -> None:

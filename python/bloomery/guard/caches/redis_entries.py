@@ -86,7 +86,7 @@ class EntriesRead(NamedTuple):
 
 
 class RedisEntries:
-    """How one cache writes and reads."""
+    """The commands of one cache in Redis, and how their replies are read."""
 
     def __init__(self, prefix: str, max_value_bytes: int, place: str, cluster: bool) -> None:
         if not isinstance(prefix, str):
@@ -104,7 +104,7 @@ class RedisEntries:
         self._warned: set[str] = set()
 
     def names(self, keys: Sequence[bytes]) -> Iterator[list[bytes]]:
-        """The names of these keys in Redis, some at a time."""
+        """Yield the names of these keys in Redis, in batches."""
         for start in range(0, len(keys), _BATCH):
             yield [self._name(key) for key in keys[start : start + _BATCH]]
 
@@ -116,13 +116,13 @@ class RedisEntries:
     # Commands.
 
     def reading(self, names: Sequence[bytes]) -> list[Command]:
-        """What to send to read these."""
+        """Return the commands that read these names."""
         if self._cluster:
             return [(_READ, 1, name) for name in names]
         return [("TIME",), ("MGET", *names)]
 
     def leasing(self, names: Sequence[bytes], seconds: float) -> list[Command]:
-        """What to send for tokens of these, which last for so long."""
+        """Return the commands that give tokens for these names, valid for so many seconds."""
         token, milliseconds = os.urandom(8), max(1, int(seconds * 1000))
         return [(_LEASE, len(part), *part, milliseconds, token) for part in self._scripted(names)]
 
@@ -131,11 +131,11 @@ class RedisEntries:
         return (names[start : start + size] for start in range(0, len(names), size))
 
     def deleting(self, names: Sequence[bytes]) -> list[Command]:
-        """What to send to delete these."""
+        """Return the commands that delete these names."""
         return [("UNLINK", name) for name in names] if self._cluster else [("UNLINK", *names)]
 
     def writing(self, entries: Sequence[tuple[bytes, Cached]]) -> Iterator[list[Command]]:
-        """What to send to write these, some at a time."""
+        """Yield the commands that write these entries, in batches."""
         now = boottime()
         for start in range(0, len(entries), _BATCH):
             commands: list[Command] = []
@@ -174,7 +174,7 @@ class RedisEntries:
     # Replies.
 
     def read(self, names: Sequence[bytes], replies: Sequence[Any]) -> EntriesRead:
-        """The replies to `reading` as entries."""
+        """Return the entries that the replies to `reading` hold."""
         if not self._cluster:
             self.check(replies)
             with self._nonsense():
@@ -222,7 +222,7 @@ class RedisEntries:
         return Cached(flag == b"1", value, fresh, math.inf)
 
     def tokens(self, replies: Sequence[Any]) -> list[bytes]:
-        """The replies to `leasing`."""
+        """Return the tokens that the replies to `leasing` hold."""
         self.check(replies)
         with self._nonsense():
             return [_TOKEN.unpack(token)[0] for tokens in replies for token in tokens]
@@ -241,7 +241,7 @@ class RedisEntries:
                 raise self.unavailable(reply) from None
 
     def unavailable(self, problem: Exception) -> CacheUnavailable:
-        """The error for what a client raised, without keys and secrets."""
+        """Return CacheUnavailable for what a client raised, without keys and secrets."""
         text = " ".join(str(problem).split()).partition(", with args")[0]
         return self._unavailable(f"{type(problem).__name__}: {text}")
 
@@ -249,7 +249,7 @@ class RedisEntries:
         return CacheUnavailable(f"the cache at {self.place}: {what}")
 
     def poisoned(self, read: EntriesRead) -> PoisonedCache:
-        """The error for entries that nobody of us wrote, and that are deleted by now."""
+        """Return PoisonedCache for entries that bloomery did not write, and that were deleted."""
         return PoisonedCache(
             f"the cache at {self.place} held {len(read.bad)} entries that bloomery did not write "
             f"({read.why}); they were deleted, and the next look-up asks the source"

@@ -11,7 +11,7 @@ from bloomery.integrations.redis.bf.copy import BfCopy, copy_bf, push_bf
 from bloomery.integrations.redis.bf.create import create_bf, describe_bf, planned_bf
 from bloomery.integrations.redis.bf.filter import BfFilter
 from bloomery.integrations.redis.bits import strings
-from bloomery.integrations.redis.bits.strings import Strings
+from bloomery.integrations.redis.bits.strings import BitStrings
 from bloomery.integrations.redis.config import Config, planned
 from bloomery.integrations.redis.transfer.pushing import LocalFilter, pushing
 from bloomery.integrations.redis.transfer.reading import copying
@@ -60,7 +60,7 @@ def plan_backends(
     return Plans(bits, bf)
 
 
-def create_filter(keys: Keys, plans: Plans, ttl: float | None) -> Flow[Strings | BfFilter]:
+def create_filter(keys: Keys, plans: Plans, ttl: float | None) -> Flow[BitStrings | BfFilter]:
     """Make a filter unless there is just such a one; FilterExists if there is another."""
     return _store(keys, (yield from _create(keys, plans, ttl)))
 
@@ -104,7 +104,7 @@ def _has_bf(keys: Keys) -> Flow[bool]:
     return not parse.unknown(reply) and not parse.says(reply, "permission")
 
 
-def open_filter(keys: Keys) -> Flow[Strings | BfFilter]:
+def open_filter(keys: Keys) -> Flow[BitStrings | BfFilter]:
     """Open a filter of either backend; UnknownFilter if there is none."""
     try:
         return _store(keys, (yield from strings.open_config(keys)))
@@ -127,7 +127,7 @@ def push_filter(
     shards: int | Literal["auto"],
     ttl: float | None,
     progress: Progress | None,
-) -> Flow[Strings | BfFilter]:
+) -> Flow[BitStrings | BfFilter]:
     """Make a filter from a local one: of bits, or of BF.* if the local one is RedisBloom's."""
     if isinstance(local, RedisBloomFilter | BfCopy):
         if shards not in ("auto", 1):
@@ -140,13 +140,13 @@ def push_filter(
     return _store(keys, (yield from _with_strings(flow, "add the keys to a filter of it")))
 
 
-def copy_filter(store: Strings | BfFilter, progress: Progress | None) -> Flow[Any]:
+def copy_filter(store: BitStrings | BfFilter, progress: Progress | None) -> Flow[Any]:
     """Copy it: a `BloomFilter`, or a `BfCopy` of one of BF.*."""
     if isinstance(store, BfFilter):
         return (yield from copy_bf(store, progress))
     return (yield from copying(store, progress))
 
 
-def _store(keys: Keys, config: Config) -> Strings | BfFilter:
+def _store(keys: Keys, config: Config) -> BitStrings | BfFilter:
     """Return the store of a filter."""
-    return BfFilter(keys, config) if config.backend == "bf" else Strings(keys, config)
+    return BfFilter(keys, config) if config.backend == "bf" else BitStrings(keys, config)

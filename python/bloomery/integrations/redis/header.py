@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from bloomery import _native, sizing
+from bloomery.filters.hashers import shown_seed
 
 if TYPE_CHECKING:
     from bloomery.types import Hasher, Layout
@@ -27,7 +28,7 @@ class PlainHeader:
 
     @classmethod
     def of(cls, header: bytes) -> PlainHeader:
-        """Read it."""
+        """Read the fields of a header."""
         return cls(*_native.parse_header(header, None)[:8])
 
     @property
@@ -46,7 +47,7 @@ class CountingHeader:
 
     @classmethod
     def of(cls, header: bytes) -> CountingHeader:
-        """Read it."""
+        """Read the fields of a header."""
         capacity, error_rate = struct.unpack_from("<Qd", header, 24)
         [counter_bits] = struct.unpack_from("<Q", header, 64)
         return cls(capacity, error_rate, counter_bits)
@@ -58,20 +59,20 @@ def plain_info(header: bytes, kind: str, shards: int, bits_set: int) -> dict[str
     A local filter looks into each line for its error rate; here it is what so many keys make of
     such a filter.
     """
-    made = PlainHeader.of(header)
-    shape = made.layout, made.num_bits, made.num_hashes, made.lines_per_key
+    plain = PlainHeader.of(header)
+    shape = plain.layout, plain.num_bits, plain.num_hashes, plain.lines_per_key
     count = sizing.estimated_count(*shape, bits_set)
     rate = sizing.expected_error_rate(*shape, count) if bits_set else 0.0
-    error = sizing.count_error(*shape, made.capacity)
+    error = sizing.count_error(*shape, plain.capacity)
     return {
         "kind": kind,
-        **asdict(made),
-        "seed": "secret" if made.hasher == "siphash" else made.seed,
+        **asdict(plain),
+        "seed": shown_seed(plain),
         "shards": shards,
-        "nbytes": made.nbytes,
-        "bits_per_key": made.num_bits / made.capacity,
-        "fill_ratio": bits_set / made.num_bits,
+        "nbytes": plain.nbytes,
+        "bits_per_key": plain.num_bits / plain.capacity,
+        "fill_ratio": bits_set / plain.num_bits,
         "estimated_count": round(count),
         "estimated_error_rate": rate,
-        "saturated": sizing.is_beyond(count, made.capacity, error) and rate > made.error_rate,
+        "saturated": sizing.is_beyond(count, plain.capacity, error) and rate > plain.error_rate,
     }

@@ -21,7 +21,7 @@ _LIKE_A_SHARD = re.compile(rb":(\d+)$")
 
 
 class Keys:
-    """The keys of one filter."""
+    """The names of the keys in Redis that one filter has."""
 
     __slots__ = ("_tag", "config", "name")
 

@@ -43,7 +43,7 @@ Line = dict[str, Any]
 
 
 def audit_file(data: str | os.PathLike[str]) -> Path:
-    """Where it is."""
+    """Return the path of the audit log."""
     return Path(data, "audit.log")
 
 
@@ -132,15 +132,15 @@ class Audit:
     ) -> None:
         """Note an action (as `line` has it), from the loop; it is written soon."""
         self.tick()
-        made = line(user, address, door, operation, outcome, **more)
+        entry = line(user, address, door, operation, outcome, **more)
         if outcome != "done":
-            key = (user, address, door, operation, made.get("command"), outcome)
+            key = (user, address, door, operation, entry.get("command"), outcome)
             times = self._repeated.get(key, 0)
             if times or len(self._repeated) < _MOST_REPEATED:
                 self._repeated[key] = times + 1
             if times:
                 return
-        self._put(made)
+        self._put(entry)
 
     def tick(self) -> None:
         """Note, once a minute, what was repeated."""
@@ -151,12 +151,12 @@ class Audit:
         for (user, address, door, operation, command, outcome), times in repeated.items():
             if times > 1:
                 more = {"command": command or "", "note": f"{times - 1} more times in a minute"}
-                made = line(user, address, door, operation, outcome, **more)  # type: ignore[arg-type]
-                self._put(made)
+                entry = line(user, address, door, operation, outcome, **more)  # type: ignore[arg-type]
+                self._put(entry)
 
-    def _put(self, made: Line) -> None:
+    def _put(self, entry: Line) -> None:
         try:
-            self._queue.put_nowait(made)
+            self._queue.put_nowait(entry)
         except queue.Full:
             self._lost += 1
 

@@ -39,14 +39,14 @@ _MOST_REMEMBERED = 10_000
 
 @dataclass(frozen=True, slots=True)
 class Login:
-    """A user who is logged in, and by what."""
+    """A user who is logged in, and the password or token that proved it."""
 
     user: User
     proof: str  # what is stored of the password or token: another one, and this is over
     expires: float | None = None
 
     def over(self) -> bool:
-        """Whether its token's time is over."""
+        """Whether the token that it came by has expired."""
         return self.expires is not None and time.time() >= self.expires
 
 
@@ -91,7 +91,7 @@ class Access:
         return Login(self._known[name], proof)
 
     def current(self, login: Login) -> Login | None:
-        """Return what a login is now that users may have been changed; None: it is over."""
+        """Return a login with the user's permissions of now; None if it no longer holds."""
         account = self._users.get(login.user.name)
         if account is None or account.disabled:
             return None
@@ -117,7 +117,7 @@ class Access:
     async def _by_password(
         self, name: str, password: str, where: str, address: str, door: str
     ) -> str | None:
-        """Return the hash that the password was right for; None if there is none."""
+        """Return the stored hash that the password matches; None if it matches none."""
         if self._throttle.blocked(where):  # what is remembered could else be guessed at any speed
             raise errors.NotLoggedIn(REFUSAL)
         memo_key = self._memo_key(name, password, where)
@@ -140,15 +140,13 @@ class Access:
         whose = f"user {name[:64]}"
         known = name if name in self._users else None
         try:
-            async with contextlib.AsyncExitStack() as group_commit:
-                await group_commit.enter_async_context(self._throttle.turn(where, throttle.ADDRESS))
+            async with contextlib.AsyncExitStack() as turns:
+                await turns.enter_async_context(self._throttle.turn(where, throttle.ADDRESS))
                 if (name, where) not in self._places:
-                    await group_commit.enter_async_context(
+                    await turns.enter_async_context(
                         self._throttle.turn(whose, throttle.USER, where)
                     )
-                await group_commit.enter_async_context(
-                    self._throttle.turn("all", throttle.HASHING, where)
-                )
+                await turns.enter_async_context(self._throttle.turn("all", throttle.HASHING, where))
                 account = self._users.get(name)
                 right = await self._verify(account, password)
                 if account is None or account.disabled or not right:
@@ -175,7 +173,7 @@ class Access:
         return await loop.run_in_executor(self._threads, self._compare, stored, password)
 
     def _compare(self, stored: str | None, password: str) -> bool:
-        """In a thread: is this the password? As long a time if there is none."""
+        """Compare a password with its hash, in a thread; as slow if the user has none."""
         import argon2
 
         raw = password.encode("utf-8", "surrogateescape")
@@ -197,7 +195,7 @@ class Access:
         raise errors.NotLoggedIn(REFUSAL)
 
     def _memo_key(self, name: str, password: str, where: str) -> bytes:
-        """What a password that was right is remembered by; nothing can be learnt from it."""
+        """Return the key that a right password is remembered by: a keyed hash."""
         text = "\0".join((name, where, password)).encode("utf-8", "surrogateescape")
         return hashlib.blake2b(text, key=self._secret).digest()
 
@@ -207,7 +205,7 @@ class Access:
     # The file.
 
     async def refresh(self) -> bool:
-        """Read the users again if they were changed; whether they are others now."""
+        """Read the users again if their file was changed; return whether it was."""
         stamp = await asyncio.to_thread(self._file_stamp)
         if stamp == self._stamp:
             return False

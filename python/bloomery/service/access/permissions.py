@@ -66,11 +66,11 @@ class User:
 
     @property
     def everything(self) -> bool:
-        """Whether all names are theirs."""
+        """Whether the user may use filters of all names."""
         return b"*" in self.patterns
 
     def covers(self, name: bytes) -> bool:
-        """Whether a filter of this name is theirs to use."""
+        """Whether the user may use a filter of this name."""
         return self.everything or any(_matcher(one)(name) for one in self.patterns)
 
 
@@ -90,7 +90,7 @@ ANYBODY = User("default", Role.ADMIN)
 
 
 def check(user: User | None, operation: str, *names: bytes) -> None:
-    """Raise unless the user may do it to filters of these names. None: has not logged in."""
+    """Raise unless the user may do this to filters of these names; None: not logged in."""
     wanted = OPERATIONS[operation]
     if wanted.role is Role.NOBODY:
         return

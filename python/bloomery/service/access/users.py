@@ -45,13 +45,13 @@ class Token:
     digest: str  # SHA-256 of its secret, in hexadecimal
 
     def expired(self, now: float) -> bool:
-        """Whether its time is over."""
+        """Whether the token has expired."""
         return self.expires is not None and now >= self.expires
 
 
 @dataclass(frozen=True, slots=True)
 class Account:
-    """A user as the file has it."""
+    """A user as `users.json` has one."""
 
     name: str
     role: Role
@@ -62,7 +62,7 @@ class Account:
 
     @property
     def user(self) -> User:
-        """What permissions go by."""
+        """The user's name, role and patterns, which permissions are decided by."""
         return User(self.name, self.role, tuple(name_of(one) for one in self.patterns))
 
 
@@ -112,7 +112,7 @@ class Users(dict[str, Account]):
         )
 
     def has_admin(self) -> bool:
-        """Whether somebody may do everything."""
+        """Whether there is an admin who may use all filters."""
         return any(
             one.role is Role.ADMIN and not one.disabled and one.user.everything
             for one in self.values()
@@ -120,22 +120,22 @@ class Users(dict[str, Account]):
 
 
 def users_file(data: str | os.PathLike[str]) -> Path:
-    """Where they are."""
+    """Return the path of `users.json`."""
     return Path(data, "users.json")
 
 
 def _lock_file(data: str | os.PathLike[str]) -> Path:
-    """What those who change the users wait for; not empty once there were any."""
+    """Return the path of the lock of those who change users; not empty once there were any."""
     return Path(data, "users.lock")
 
 
 def digest_of(secret: str) -> str:
-    """What is kept of a token's secret."""
+    """Return the hash of a token's secret, as it is stored."""
     return hashlib.sha256(secret.encode()).hexdigest()
 
 
 def split_token(text: str) -> tuple[str, str] | None:
-    """The id and the secret of a token's text; None if it is none."""
+    """Return the id and the secret of a token; None if the text is no token."""
     match = _TOKEN.fullmatch(text)
     return None if match is None else (match[1], match[2])
 
@@ -149,7 +149,7 @@ def hasher() -> Any:
 
 
 def hash_password(password: str) -> str:
-    """What is kept of a password."""
+    """Return the hash of a password, as it is stored."""
     nbytes = len(password.encode("utf-8", "surrogateescape"))
     if not MIN_PASSWORD_BYTES <= nbytes <= MAX_PASSWORD_BYTES:
         raise errors.InvalidParameter(
@@ -161,8 +161,8 @@ def hash_password(password: str) -> str:
 
 
 def load(data: str | os.PathLike[str]) -> Users:
-    """Read the file; CorruptData says what is wrong with it. None there, and never one: no users.
-    (A server that had users is open to nobody because their file is gone.)"""
+    """Read the users; CorruptData if the file is damaged, or gone although there were users: a
+    server is never open to all because somebody removed it."""
     path = users_file(data)
     try:
         raw = path.read_bytes()
@@ -217,7 +217,7 @@ def _account(fields: dict[str, Any]) -> Account:
 
 @contextlib.contextmanager
 def changing(data: str | os.PathLike[str]) -> Iterator[Users]:
-    """Read the users, to be changed; written again when all went well. Others wait meanwhile."""
+    """Read the users and write what was changed, unless it raises; others wait meanwhile."""
     with open(_lock_file(data), "ab", opener=private) as lock:
         own(lock.fileno(), data)
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -236,14 +236,14 @@ def changing(data: str | os.PathLike[str]) -> Iterator[Users]:
 
 
 def private(path: str, flags: int) -> int:
-    """Open a file that, if it is made, is its owner's alone; not one elsewhere, by a link."""
+    """Open a file (as an `opener`) that only its owner may read; follow no symbolic link."""
     return os.open(path, flags | os.O_NOFOLLOW, 0o600)
 
 
 @contextlib.contextmanager
 def as_owner(data: str | os.PathLike[str]) -> Iterator[None]:
-    """If we are root, be who owns the folder meanwhile: by a link in it, that one could else have
-    root write and give away any file."""
+    """As root, work as the owner of the folder: by a link in it that user could else make root
+    write to any file."""
     folder = os.stat(data)
     if os.geteuid() != 0 or folder.st_uid == 0:
         yield
@@ -261,7 +261,7 @@ def as_owner(data: str | os.PathLike[str]) -> Iterator[None]:
 
 
 def own(file: int, data: str | os.PathLike[str]) -> None:
-    """Let a file that root makes be that of who owns the folder: the server has to read it."""
+    """As root, give a file to the owner of the folder: the server has to read it."""
     if os.geteuid() == 0:
         folder = os.stat(data)
         os.fchown(file, folder.st_uid, folder.st_gid)

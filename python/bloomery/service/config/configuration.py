@@ -83,7 +83,7 @@ class Configuration:
         }
 
     def take(self, given: RawSetting) -> None:
-        """Set one, or note why not."""
+        """Set this setting; if it cannot be, add why to `problems`."""
         try:
             name, text = self._named(given)
             self.settings.set(name, text, running=False)
@@ -93,7 +93,7 @@ class Configuration:
             self.origins[name] = given.place
 
     def _named(self, given: RawSetting) -> tuple[str, str]:
-        """Return name and text, which for NAME-file is in that file."""
+        """Return the setting's name and its text; of NAME-file, what that file has."""
         secret = secret_in_file(given.name)
         if secret is None:
             find(given.name)
@@ -108,7 +108,7 @@ class Configuration:
         return secret, text
 
     def conclude(self) -> None:
-        """Note what is wrong together; make the data folder's path whole."""
+        """Add settings that contradict each other to `problems`; make the data path absolute."""
         for name, why in self.settings.conflicts():
             self.problems.append(f"{self.origin(name)}: {why}")
         for filter_name, parameters in self.filters.items() if self.settings.store else ():
@@ -130,94 +130,94 @@ def read(
 
     Of two flags the later is stronger. BLOOMERY_CONFIG names the file where `file` does not.
     """
-    around = os.environ if environment is None else environment
-    found = Configuration()
-    named = file or around.get(FILE_VARIABLE)
+    variables = os.environ if environment is None else environment
+    config = Configuration()
+    named = file or variables.get(FILE_VARIABLE)
     if named:
-        found.file = Path(named)
-        for given in _of_file(found, around):
-            found.take(given)
-    for given in _of_environment(found, around):
-        found.take(given)
+        config.file = Path(named)
+        for given in _of_file(config, variables):
+            config.take(given)
+    for given in _of_environment(config, variables):
+        config.take(given)
     for given in flags:
-        found.take(given)
-    found.conclude()
-    return found
+        config.take(given)
+    config.conclude()
+    return config
 
 
 # The file.
 
 
-def _of_file(found: Configuration, around: Mapping[str, str]) -> Iterator[RawSetting]:
-    path = found.file
+def _of_file(config: Configuration, variables: Mapping[str, str]) -> Iterator[RawSetting]:
+    path = config.file
     assert path is not None
     try:
         text = _content(path, _MOST_FILE_BYTES)
         table = tomllib.loads(text)
     except OSError as problem:
-        found.problems.append(f"{path}: {problem.strerror or problem}")
+        config.problems.append(f"{path}: {problem.strerror or problem}")
         return
     except errors.InvalidParameter as problem:
-        found.problems.append(f"{path}: {problem}")
+        config.problems.append(f"{path}: {problem}")
         return
     except (tomllib.TOMLDecodeError, RecursionError, ValueError) as problem:
         # ValueError: a number of more digits than Python reads.
         why = "nested too deeply" if isinstance(problem, RecursionError) else problem
-        found.problems.append(f'{path}: not TOML: {why}; right is, say: maxmemory = "4gb"')
+        config.problems.append(f'{path}: not TOML: {why}; right is, say: maxmemory = "4gb"')
         return
     seen = set[str]()
     for name, value in table.items():
         place = f"{path}:{_line(text, name)}"
         if name == "sources" and isinstance(value, dict):
-            _take_sources(found, text, value, around)
+            _take_sources(config, text, value, variables)
         elif name == "filters" and isinstance(value, dict):
             continue  # behind the sources that they name
         elif isinstance(value, dict):
-            found.problems.append(
+            config.problems.append(
                 f"{place}: {_brief(name)} is a section, must be a setting: all but sources and "
                 f"filters are on the top level{like(name)}"
             )
         elif not isinstance(value, (str, int, float)):
             # Not its value, which may be a secret, also of a name that is misspelt.
-            found.problems.append(
+            config.problems.append(
                 f"{place}: {_brief(name)} must be a number, yes or no, or text in quotes, not a "
                 f"{type(value).__name__}"
             )
         elif plain(name) in seen:
-            found.problems.append(f"{place}: {_brief(name)} is there twice")
+            config.problems.append(f"{place}: {_brief(name)} is there twice")
         else:
             yield RawSetting(name, _text(path, plain(name), value), place)
         seen.add(plain(name))
     if isinstance(declared := table.get("filters"), dict):
-        _take_filters(found, text, declared)
+        _take_filters(config, text, declared)
 
 
 def _take_sources(
-    found: Configuration, text: str, sections: Mapping[str, Any], around: Mapping[str, str]
+    config: Configuration, text: str, sections: Mapping[str, Any], variables: Mapping[str, str]
 ) -> None:
-    assert found.file is not None
+    assert config.file is not None
     for name, given in sections.items():
-        made, wrong = sources.read(name, given, found.file.parent, around)
-        if made is not None:
-            found.sources[name] = made
-        _note(found, text, f"sources.{name}", wrong)
+        source, wrong = sources.read(name, given, config.file.parent, variables)
+        if source is not None:
+            config.sources[name] = source
+        _note(config, text, f"sources.{name}", wrong)
 
 
-def _take_filters(found: Configuration, text: str, sections: Mapping[str, Any]) -> None:
+def _take_filters(config: Configuration, text: str, sections: Mapping[str, Any]) -> None:
     for name, given in sections.items():
-        parameters, wrong = filters.read(name, given, found.sources)
+        parameters, wrong = filters.read(name, given, config.sources)
         if not wrong:
-            found.filters[typed(name)] = parameters
-        _note(found, text, f"filters.{name}", wrong)
+            config.filters[typed(name)] = parameters
+        _note(config, text, f"filters.{name}", wrong)
 
 
-def _note(found: Configuration, text: str, section: str, wrong: Iterable[FieldError]) -> None:
-    """Note what is wrong in a section, each with its line."""
+def _note(config: Configuration, text: str, section: str, wrong: Iterable[FieldError]) -> None:
+    """Add the errors of a section to `problems`, each with its line."""
     start = _line(text, section)
     below = "\n".join(text.split("\n")[start:])
     for problem in wrong:
         line = start + (_line(below, problem.name) if problem.name else 0)
-        found.problems.append(f"{found.file}:{line}: {section[:70]}: {problem}")
+        config.problems.append(f"{config.file}:{line}: {section[:70]}: {problem}")
 
 
 def _content(path: Path, most: int) -> str:
@@ -247,8 +247,8 @@ def _line(text: str, name: str) -> int:
     """Return the line where a name of the top level is set, or a section (a.b) begins."""
     parts = (re.escape(part).replace(r"\-", "[-_]") for part in name.split(".", 1))
     dotted = r"[ \t]*\.[ \t]*".join(rf"[\"']?{part}[\"']?" for part in parts)
-    found = re.search(rf"^[ \t\[]*{dotted}[ \t]*[\].=]", text, re.M)
-    return text.count("\n", 0, found.start()) + 1 if found else 1
+    match = re.search(rf"^[ \t\[]*{dotted}[ \t]*[\].=]", text, re.M)
+    return text.count("\n", 0, match.start()) + 1 if match else 1
 
 
 def _brief(value: Any) -> str:
@@ -272,21 +272,19 @@ def rewrite(path: Path, changed: Mapping[str, str | int | float]) -> None:
 # The environment.
 
 
-def _of_environment(found: Configuration, around: Mapping[str, str]) -> Iterator[RawSetting]:
-    for variable in sorted(around):
+def _of_environment(config: Configuration, variables: Mapping[str, str]) -> Iterator[RawSetting]:
+    for variable in sorted(variables):
         if not variable.startswith(PREFIX) or variable == FILE_VARIABLE:
             continue
         name = plain(variable.removeprefix(PREFIX))
-        if name in found.settings.names() or secret_in_file(name):
-            if around[
-                variable
-            ]:  # who passes variables on has empty ones for those that are not set
-                yield RawSetting(name, around[variable], variable)
+        if name in config.settings.names() or secret_in_file(name):
+            if variables[variable]:  # an empty one is how a variable that is not set is passed on
+                yield RawSetting(name, variables[variable], variable)
         elif _KUBERNETES.match(variable):
             continue
         elif near := like(name, _SLIP):
-            found.problems.append(f"{variable}: there is no setting named {name[:60]!r}{near}")
+            config.problems.append(f"{variable}: there is no setting named {name[:60]!r}{near}")
         else:
-            found.warnings.append(
+            config.warnings.append(
                 f"{variable}: there is no setting named {name[:60]!r}{like(name)}"
             )

@@ -31,10 +31,10 @@ class Section:
 
     given: Mapping[str, Any]
     folder: Path
-    around: Mapping[str, str]
+    variables: Mapping[str, str]
 
     def url(self, name: str, secret: str, password: str) -> str | None:
-        """A URL with its password: by NAME without one, or as a whole by SECRET-file or -env."""
+        """Return a URL: the field NAME, without a password, or all of SECRET-file or -env."""
         url = self._secret(secret)
         try:
             urlsplit(url or "")
@@ -47,7 +47,7 @@ class Section:
         return url
 
     def with_password(self, url: str, name: str) -> str:
-        """The URL with the password that NAME-file or NAME-env has, if one is given."""
+        """Return the URL with the password from NAME-file or NAME-env, if one is given."""
         password = self._secret(name)
         if password is None:
             return url
@@ -63,10 +63,10 @@ class Section:
         try:
             if not isinstance(url, str) or not url or not url.isprintable():
                 raise ValueError
-            found = secrets_of(url)
+            passwords = secrets_of(url)
         except ValueError:
             raise FieldError(name, f"{name} must be a URL in quotes") from None
-        if found:
+        if passwords:
             raise FieldError(
                 name,
                 f"{name} has a password in it, which must not be in this file: leave it out and "
@@ -76,13 +76,13 @@ class Section:
         return url
 
     def _secret(self, name: str) -> str | None:
-        """What NAME-file or NAME-env has; None if neither is given."""
+        """Return the secret from NAME-file or NAME-env; None if neither is given."""
         path, variable = self.given.get(f"{name}-file"), self.given.get(f"{name}-env")
         if path is not None and variable is not None:
             why = f"{name} is there twice: give {name}-file or {name}-env"
             raise FieldError(f"{name}-env", why)
         if variable is not None:
-            text = self.around.get(variable, "") if isinstance(variable, str) else ""
+            text = self.variables.get(variable, "") if isinstance(variable, str) else ""
             if not text:
                 given = f"{name}-env is {str(variable)[:60]!r}"
                 raise FieldError(f"{name}-env", f"{given}, must be a variable that is set")
@@ -103,16 +103,16 @@ class Section:
 
 
 def secrets_of(url: str) -> list[str]:
-    """The passwords in a URL, as they are written and as they are; ValueError if it is none."""
+    """Return the passwords in a URL, percent-encoded and decoded; ValueError if it is no URL."""
     parts = urlsplit(url)
     login = _LOGIN.match(url)
     parameters = [value for key, value in parse_qsl(parts.query) if "password" in key]
-    found = [one for one in (parts.password, login and login[1], *parameters) if one]
-    return list(dict.fromkeys(form for one in found for form in (one, unquote(one))))
+    passwords = [one for one in (parts.password, login and login[1], *parameters) if one]
+    return list(dict.fromkeys(form for one in passwords for form in (one, unquote(one))))
 
 
 def public(url: str) -> str:
-    """A URL without user, password and parameters; other words as they are."""
+    """Return a URL without user, password and parameters; what is no URL as it is."""
     if "://" not in url:
         return url
     scheme, _, rest = url.partition("://")

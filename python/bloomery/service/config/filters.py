@@ -33,17 +33,17 @@ def read(
         return {}, [FieldError("policy", "policy is there twice: it is another word for on_full")]
     if written:
         plain["on_full"] = plain.pop("policy")
-    found, wrong = parameters.parse({**plain, "name": name})
-    if not wrong and found.get("source") not in (None, *sources):
+    parsed, wrong = parameters.parse({**plain, "name": name})
+    if not wrong and parsed.get("source") not in (None, *sources):
         there = ", ".join(sources) or "none"
         wrong["source"] = f"must be one of the sections [sources.…]: {there}"
-    found.pop("name", None)
+    parsed.pop("name", None)
     if not wrong:
         try:
-            policy.chosen(found.get("kind"), found)
+            policy.chosen(parsed.get("kind"), parsed)
         except InvalidParameter as problem:
             return {}, [FieldError("", str(problem))]
-    return found, [_error(field, what, plain, written) for field, what in wrong.items()]
+    return parsed, [_error(field, what, plain, written) for field, what in wrong.items()]
 
 
 def _error(field: str, what: str, plain: dict[str, Any], written: dict[str, str]) -> FieldError:

@@ -11,12 +11,12 @@ _OWN = Path("/proc/self/cgroup")
 
 
 def for_filters() -> int:
-    """Return the bytes that filters may have by default; 0, no limit, where nobody knows."""
+    """Return the default of `maxmemory` in bytes; 0, no limit, if the memory is not known."""
     return int(memory() * SHARE)
 
 
 def memory(cgroup: Path = _CGROUP, own: Path = _OWN) -> int:
-    """Return the bytes there are for this process; 0 if the system does not tell."""
+    """Return the memory of this process in bytes; 0 if the system does not tell."""
     try:
         pages = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     except (OSError, ValueError):
@@ -26,12 +26,12 @@ def memory(cgroup: Path = _CGROUP, own: Path = _OWN) -> int:
 
 
 def _limits(cgroup: Path, own: Path) -> list[int]:
-    """The limits of the cgroup, and of those that it is in, of version 2 or 1."""
+    """Return the memory limits of this process's cgroup (v2 or v1) and of its parents."""
     try:
         lines = own.read_text().splitlines()
     except OSError:
         return []
-    found = []
+    limits = []
     for line in lines:
         _, controllers, path = line.split(":", 2)
         if controllers == "":
@@ -47,5 +47,5 @@ def _limits(cgroup: Path, own: Path) -> list[int]:
             except OSError:
                 continue
             if text.isdecimal():  # "max": none
-                found.append(int(text))
-    return found
+                limits.append(int(text))
+    return limits

@@ -22,87 +22,87 @@ from bloomery.service.network import binding, tls
 from bloomery.service.registry.registry import Registry
 
 
-def examine(found: Configuration) -> None:
+def examine(config: Configuration) -> None:
     """Add to the problems and warnings of a configuration what is wrong around it. Nothing is made
     or changed."""
-    running = _is_running(Path(found.settings.data))
+    running = _is_running(Path(config.settings.data))
     if running:
-        found.warnings.append(f"{found.settings.data}: a server is running on this folder")
+        config.warnings.append(f"{config.settings.data}: a server is running on this folder")
     else:
-        _folder(found)
-    for look in (_binding, _certificate, _registry, _store, _sources):
+        _folder(config)
+    for check in (_binding, _certificate, _registry, _store, _sources):
         try:
-            look(found)
+            check(config)
         except NotADirectoryError:  # the data folder: said already
             continue
         except OSError as problem:
-            found.problems.append(f"{problem.filename}: {problem.strerror}")
+            config.problems.append(f"{problem.filename}: {problem.strerror}")
         except errors.BloomeryError as problem:
-            found.problems.append(str(problem))
-    _ports(found, running)
+            config.problems.append(str(problem))
+    _ports(config, running)
 
 
-def _binding(found: Configuration) -> None:
-    bound = binding.addresses(found.settings.host)
-    there = bool(users.load(found.settings.data))
-    found.problems += binding.check(found.settings, bound, users=there)
+def _binding(config: Configuration) -> None:
+    bound = binding.addresses(config.settings.host)
+    there = bool(users.load(config.settings.data))
+    config.problems += binding.check(config.settings, bound, users=there)
 
 
-def _certificate(found: Configuration) -> None:
-    settings = found.settings
+def _certificate(config: Configuration) -> None:
+    settings = config.settings
     if not settings.tls_cert or not settings.tls_key:
         return
     now, certificate = time.time(), tls.load(settings.tls_cert, settings.tls_key)
     if trouble := certificate.trouble(now):
-        found.problems.append(f"tls-cert is {settings.tls_cert}, which {trouble}")
+        config.problems.append(f"tls-cert is {settings.tls_cert}, which {trouble}")
     elif certificate.expires - now < tls.WARN_SECONDS:
         days = int((certificate.expires - now) / 86_400)
-        found.warnings.append(f"tls-cert is {settings.tls_cert}, which expires in {days} days")
+        config.warnings.append(f"tls-cert is {settings.tls_cert}, which expires in {days} days")
     if os.stat(settings.tls_key).st_mode & 0o077:
-        found.warnings.append(
+        config.warnings.append(
             f"tls-key is {settings.tls_key}, which others can read: chmod 600 {settings.tls_key}"
         )
 
 
-def _registry(found: Configuration) -> None:
-    if found.settings.registry:
-        Registry(found.settings.registry, "").close()
+def _registry(config: Configuration) -> None:
+    if config.settings.registry:
+        Registry(config.settings.registry, "").close()
 
 
-def _store(found: Configuration) -> None:
-    if not found.settings.store:
+def _store(config: Configuration) -> None:
+    if not config.settings.store:
         return
     try:
-        link = Link(found.settings.store, timeout=found.settings.store_timeout_ms / 1000)
+        link = Link(config.settings.store, timeout=config.settings.store_timeout_ms / 1000)
         with contextlib.closing(link):
             link.identity()
     except errors.BloomeryError as problem:
-        found.problems.append(f"store: {problem}")
+        config.problems.append(f"store: {problem}")
 
 
-def _sources(found: Configuration) -> None:
-    for settings in found.sources.values():
+def _sources(config: Configuration) -> None:
+    for settings in config.sources.values():
         try:
             source.open_source(settings).close()
         except errors.BloomeryError as problem:
-            found.problems.append(f"sources.{settings.name}: {problem}")
+            config.problems.append(f"sources.{settings.name}: {problem}")
 
 
-def _ports(found: Configuration, running: bool) -> None:
-    settings = found.settings
+def _ports(config: Configuration, running: bool) -> None:
+    settings = config.settings
     with contextlib.suppress(errors.InvalidParameter):  # said already
         for name in ("resp-port", "http-port"):
             port = int(settings.get(name))
             for address in binding.addresses(settings.host) if port else []:
                 problem = _bound(address, port)
                 if problem is not None and not (running and problem.errno == errno.EADDRINUSE):
-                    found.problems.append(
+                    config.problems.append(
                         f"{name} is {port}, at {address}: {problem.strerror or problem}"
                     )
 
 
 def _bound(address: str, port: int) -> OSError | None:
-    """Why this port cannot be had, or None."""
+    """Return why this port cannot be bound; None: it can."""
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
     try:
         with socket.socket(family) as tried:
@@ -117,7 +117,7 @@ def _bound(address: str, port: int) -> OSError | None:
 
 
 def _is_running(data: Path) -> bool:
-    """Has a server this folder? Asked without making the folder or the lock."""
+    """Return whether a server uses this data folder; neither folder nor lock is made."""
     try:
         with open(data / "lock", "rb") as file:
             fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
@@ -128,22 +128,22 @@ def _is_running(data: Path) -> bool:
     return False
 
 
-def _folder(found: Configuration) -> None:
-    data = Path(found.settings.data)
+def _folder(config: Configuration) -> None:
+    data = Path(config.settings.data)
     there = next(one for one in (data, *data.parents) if os.path.lexists(one))
     try:
         # A file without a name: gone when it is closed, whatever happens.
         with tempfile.TemporaryFile(dir=there):
             pass
     except OSError as problem:
-        found.problems.append(
+        config.problems.append(
             f"data is {data}, must be a folder that can be written: {there}: {problem.strerror}"
         )
         return
     try:
         ControlFile.read(data)
     except (errors.CorruptData, OSError) as wrong:  # or of a newer version
-        found.problems.append(str(wrong))
-    found.warnings += [
+        config.problems.append(str(wrong))
+    config.warnings += [
         f"{one.folder}: damaged files, which were set aside" for one in quarantine.find(data)
     ]

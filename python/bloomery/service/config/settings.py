@@ -145,11 +145,11 @@ class Settings:
         return [value for value in held if value]
 
     def conflicts(self) -> list[tuple[str, str]]:
-        """Settings that are right by themselves and wrong together: the name of one, and why."""
-        found = []
+        """Return settings that contradict each other: the name of one of them, and why."""
+        conflicts = []
         least = 2 * self.cf_bucket_size
         if self.cf_initial_size < least:
-            found.append(
+            conflicts.append(
                 (
                     "cf-initial-size",
                     f"cf-initial-size is {self.cf_initial_size}, must be in the range "
@@ -158,9 +158,11 @@ class Settings:
             )
         if bool(self.tls_cert) != bool(self.tls_key):
             given, other = ("tls-cert", "tls-key") if self.tls_cert else ("tls-key", "tls-cert")
-            found.append((given, f"{given} is set and {other} is not, must both be, or neither"))
+            conflicts.append(
+                (given, f"{given} is set and {other} is not, must both be, or neither")
+            )
         if self.webhook_url and not self.webhook_secret:
-            found.append(
+            conflicts.append(
                 (
                     "webhook-url",
                     "webhook-url is set and webhook-secret is not: alerts are signed with it; put "
@@ -168,8 +170,8 @@ class Settings:
                 )
             )
         if self.resp_port == self.http_port != 0:
-            found.append(("http-port", f"http-port is {self.http_port}, and so is resp-port"))
-        return found
+            conflicts.append(("http-port", f"http-port is {self.http_port}, and so is resp-port"))
+        return conflicts
 
 
 _FIELDS: dict[str, Field[Any]] = {item.name.replace("_", "-"): item for item in fields(Settings)}

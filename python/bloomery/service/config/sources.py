@@ -51,37 +51,37 @@ class SourceSettings:
     connections: int = 8  # and so questions at once
 
     def secrets(self) -> list[str]:
-        """What nobody is to see: URLs that have passwords, and these."""
+        """Return the values to hide: URLs with passwords in them, and the passwords."""
         urls = [url for url in (self.url, self.cache) if secrets_of(url)]
         return urls + [one for url in urls for one in secrets_of(url)]
 
     def as_dict(self) -> dict[str, Any]:
-        """All of it but secrets, by the names that the file has."""
-        told = {name: getattr(self, name.replace("-", "_")) for name in _CHECKS}
-        return {"url": public(self.url), "cache": public(self.cache), **told}
+        """Return all fields but secrets, by their names in the file."""
+        others = {name: getattr(self, name.replace("-", "_")) for name in _CHECKS}
+        return {"url": public(self.url), "cache": public(self.cache), **others}
 
 
 def read(
-    name: str, given: object, folder: Path, around: Mapping[str, str]
+    name: str, given: object, folder: Path, variables: Mapping[str, str]
 ) -> tuple[SourceSettings | None, list[FieldError]]:
     """The source of a section; or None, and all that is wrong with it.
 
-    Paths are relative to the folder of the configuration file; `around` is the environment.
+    Paths are relative to the configuration file's folder; `variables` are the environment's.
     """
     if not _NAME.fullmatch(name):
         return None, [FieldError("", "a source's name must be 1 to 64 of a-z, 0-9, - and _")]
     if not isinstance(given, dict):
         return None, [FieldError("", f"must be a section: [sources.{name}]")]
-    section = Section({_dashed(word): value for word, value in given.items()}, folder, around)
-    found: dict[str, Any] = {}
-    wrong = [*_plain(section.given, found)]
-    for look in (_url, _cache):
+    section = Section({_dashed(word): value for word, value in given.items()}, folder, variables)
+    fields: dict[str, Any] = {}
+    wrong = [*_plain(section.given, fields)]
+    for read_field in (_url, _cache):
         try:
-            look(section, found)
+            read_field(section, fields)
         except FieldError as problem:
             wrong.append(problem)
-    wrong += _conflicts(section.given, found)
-    return (None, wrong) if wrong else (SourceSettings(name=name, **found), [])
+    wrong += _conflicts(section.given, fields)
+    return (None, wrong) if wrong else (SourceSettings(name=name, **fields), [])
 
 
 def _dashed(word: str) -> str:
@@ -116,7 +116,7 @@ def _seconds(least: float) -> Callable[[Any], float]:
 
 
 def _of(check: Callable[[str], Any]) -> Callable[[Any], Any]:
-    """A check of a setting's text, for a value of TOML."""
+    """Turn a check of text (`values`) into one of a TOML value."""
 
     def checked(value: Any) -> Any:
         return check(str(value))
@@ -144,7 +144,7 @@ _FORMS = [f"{secret}-{form}" for secret in _SECRETS for form in ("file", "env")]
 _KNOWN = ("url", "cache", *_FORMS, *_CHECKS)
 
 
-def _plain(given: Mapping[str, Any], found: dict[str, Any]) -> Iterator[FieldError]:
+def _plain(given: Mapping[str, Any], fields: dict[str, Any]) -> Iterator[FieldError]:
     for name, value in given.items():
         check = _CHECKS.get(name)
         if name in ("password", "cache-password"):
@@ -159,12 +159,12 @@ def _plain(given: Mapping[str, Any], found: dict[str, Any]) -> Iterator[FieldErr
             yield FieldError(name, f"a source has no {name[:60]!r}{meant}")
         elif check is not None:
             try:
-                found[name.replace("-", "_")] = check(value)
+                fields[name.replace("-", "_")] = check(value)
             except (ValueError, OverflowError):
                 yield FieldError(name, f"{name} is {str(value)[:60]!r}, {check.__doc__}")
 
 
-def _url(section: Section, found: dict[str, Any]) -> None:
+def _url(section: Section, fields: dict[str, Any]) -> None:
     url = section.url("url", "url", "password")
     if url is None:
         raise FieldError("", "url is missing: postgresql://user@host/database, say")
@@ -177,10 +177,10 @@ def _url(section: Section, found: dict[str, Any]) -> None:
         if rest in ("/", "/:memory:"):
             raise FieldError("url", "url names no file, must be sqlite:///path")
         url = f"{scheme}:///{os.path.join(os.path.abspath(section.folder), rest[1:])}"
-    found["url"] = section.with_password(url, "password")
+    fields["url"] = section.with_password(url, "password")
 
 
-def _cache(section: Section, found: dict[str, Any]) -> None:
+def _cache(section: Section, fields: dict[str, Any]) -> None:
     url = section.url("cache", "cache-url", "cache-password")
     if url is None:
         return
@@ -190,11 +190,11 @@ def _cache(section: Section, found: dict[str, Any]) -> None:
                 "cache", "cache must be local, none, or a URL: redis://host:6379/0, say"
             )
         url = section.with_password(url, "cache-password")
-    found["cache"] = url
+    fields["cache"] = url
 
 
-def _conflicts(given: Mapping[str, Any], found: dict[str, Any]) -> Iterator[FieldError]:
-    """What is right by itself and wrong together."""
+def _conflicts(given: Mapping[str, Any], fields: dict[str, Any]) -> Iterator[FieldError]:
+    """Yield the errors of fields that contradict each other."""
     if ("table" in given) is ("query" in given):
         yield FieldError("", "give table and key, or query")
     elif "table" in given and "key" not in given:
@@ -204,5 +204,5 @@ def _conflicts(given: Mapping[str, Any], found: dict[str, Any]) -> Iterator[Fiel
             yield FieldError(name, f"{name} goes with table: a query chooses its own columns")
         if not re.search(r":keys\b", str(given["query"])):
             yield FieldError("query", "query must have :keys in it: … WHERE url IN :keys")
-    if found.get("cache") == "none" and found.get("on_outage") in ("stale", "queue"):
-        yield FieldError("on-outage", f"on-outage is {found['on_outage']}, which needs a cache")
+    if fields.get("cache") == "none" and fields.get("on_outage") in ("stale", "queue"):
+        yield FieldError("on-outage", f"on-outage is {fields['on_outage']}, which needs a cache")

@@ -48,14 +48,14 @@ def fields(**values: Any) -> bytes:
 
 
 def read_fields(data: bytes) -> dict[str, Any]:
-    """Return the fields again."""
+    """Return the fields of an operation's bytes; the inverse of `fields`."""
     try:
-        found = json.loads(data)
+        fields = json.loads(data)
     except ValueError:
-        found = None
-    if not isinstance(found, dict):
+        fields = None
+    if not isinstance(fields, dict):
         raise errors.CorruptData(f"an operation's {len(data)} bytes are no JSON object")
-    return found
+    return fields
 
 
 def chunk(position: int, data: bytes, **values: Any) -> bytes:
@@ -65,7 +65,7 @@ def chunk(position: int, data: bytes, **values: Any) -> bytes:
 
 
 def read_chunk(data: bytes) -> tuple[int, dict[str, Any], bytes]:
-    """Return position, fields and data again."""
+    """Return position, fields and data of a CHUNK; the inverse of `chunk`."""
     if len(data) >= _CHUNK.size:
         position, length = _CHUNK.unpack_from(data)
         end = _CHUNK.size + length
@@ -80,7 +80,7 @@ def text_of(name: bytes) -> str:
 
 
 def name_of(text: str) -> bytes:
-    """Return the name again."""
+    """Return the name of a text; the inverse of `text_of`."""
     return text.encode("utf-8", "surrogateescape")
 
 

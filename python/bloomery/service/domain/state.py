@@ -55,10 +55,6 @@ class Shelf(Protocol):
         """How many keys it holds: the hot path counts what it adds and removes."""
 
 
-def _nothing(entry: Entry) -> None:
-    pass
-
-
 class State:
     """The filters of a server.
 
@@ -73,7 +69,7 @@ class State:
     the turn's records with the same time; a replay then forgets exactly what the server forgot.
     """
 
-    def __init__(self, on_drop: Callable[[Entry], None] = _nothing) -> None:
+    def __init__(self) -> None:
         self._filters: dict[int, Entry] = {}
         self._names: dict[bytes, Entry] = {}
         self.filters: Mapping[int, Entry] = MappingProxyType(self._filters)
@@ -81,7 +77,7 @@ class State:
         self._shelf: Shelf | None = None
         self.next_id = 1
         self.now = 0.0
-        self.on_drop = on_drop
+        self.on_drop: Callable[[Entry], object] = lambda entry: None
         self._waiting: list[tuple[float, int]] = []  # a heap: when to look at which filter
         self.deferral = Deferral()  # of what takes long
 
@@ -130,7 +126,7 @@ class State:
         return entry.items
 
     def refresh(self, entry: Entry) -> None:
-        """Let the shelf have what follows from an entry (its limit, its mark) as it is now."""
+        """Let the shelf have what follows from an entry (its limit, its threshold) as it is now."""
         self.count(entry)
         self._show(entry)
 
@@ -231,13 +227,13 @@ class State:
         return entry
 
     def _create(self, filter_id: int, data: bytes) -> Entry:
-        found = operations.read_fields(data)
-        name = operations.name_of(found["name"])
+        fields = operations.read_fields(data)
+        name = operations.name_of(fields["name"])
         self._new(filter_id, name)
         # A key takes a byte and more, of whatever kind.
-        nbytes = int(found["settings"].get("capacity", 0))
-        filter = self.deferral.run(nbytes, partial(creation.create, found["settings"], self.clock))
-        entry = Entry(filter_id, name, filter, self.now, settings=found["settings"])
+        nbytes = int(fields["settings"].get("capacity", 0))
+        filter = self.deferral.run(nbytes, partial(creation.create, fields["settings"], self.clock))
+        entry = Entry(filter_id, name, filter, self.now, settings=fields["settings"])
         entry.settings["kind"] = filter.kind
         self.put(entry)
         return entry
@@ -257,8 +253,8 @@ class State:
         return entry
 
     def _copy(self, filter_id: int, data: bytes) -> Entry:
-        found = operations.read_fields(data)
-        source, name = self._entry(found["source"]), operations.name_of(found["name"])
+        fields = operations.read_fields(data)
+        source, name = self._entry(fields["source"]), operations.name_of(fields["name"])
         if name in self.names and self.names[name] is source:
             raise errors.InvalidParameter(f"{quoted(name)} cannot be copied onto itself")
         self._new(filter_id, name, replace=True)
@@ -295,13 +291,13 @@ class State:
         return entry
 
     def _merge(self, filter_id: int, data: bytes) -> Entry:
-        found = operations.read_fields(data)
+        fields = operations.read_fields(data)
         entry = self._entry(filter_id)
-        others = [self.filter_of(self._entry(source)) for source in found["sources"]]
+        others = [self.filter_of(self._entry(source)) for source in fields["sources"]]
         target = self.filter_of(entry)
         for other in others:  # all of them or none
             check_compatible(target, other, "a merge")
-        union = found.get("how", "union") == "union"
+        union = fields.get("how", "union") == "union"
         nbytes = target.nbytes * len(others)
         entry.items = self.deferral.run(nbytes, partial(_merged, target, others, union=union))
         return entry
@@ -333,9 +329,9 @@ class State:
         return entry
 
     def _chunk(self, filter_id: int, data: bytes) -> Entry:
-        position, found, part = operations.read_chunk(data)
+        position, fields, part = operations.read_chunk(data)
         if position == 1:
-            return self._first_chunk(filter_id, found, part)
+            return self._first_chunk(filter_id, fields, part)
         entry = self._entry(filter_id)
         if entry.loading is not None:
             self._load(entry, position - 1, part)
@@ -343,17 +339,17 @@ class State:
             self.filter_of(entry).load_chunk(position, part)
         return entry
 
-    def _first_chunk(self, filter_id: int, found: dict[str, Any], part: bytes) -> Entry:
+    def _first_chunk(self, filter_id: int, fields: dict[str, Any], part: bytes) -> Entry:
         """The fields name the filter, and the `format` of the chunks: "bloomery", where a position
         is one more than an offset in the file, or a kind of RedisBloom's, by its positions."""
-        name, chosen = operations.name_of(found["name"]), found.get("settings", {})
+        name, chosen = operations.name_of(fields["name"]), fields.get("settings", {})
         self._new(filter_id, name)
         entry = Entry(filter_id, name, None, self.now, settings=chosen)
-        if found["format"] == "bloomery":
+        if fields["format"] == "bloomery":
             entry.loading = Loading()
             self._load(entry, 0, part)
         else:
-            entry.filter = creation.class_of(found["format"]).from_dump(part)
+            entry.filter = creation.class_of(fields["format"]).from_dump(part)
             entry.settings["kind"] = entry.filter.kind
             entry.items = entry.filter.estimated_count  # as the head says
             self.put(entry)

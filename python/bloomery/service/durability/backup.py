@@ -182,7 +182,7 @@ class _Reader:
         self._file, self._progress = file, progress
 
     def take(self, nbytes: int) -> bytes:
-        """So many bytes; CorruptData if they are not there."""
+        """Read exactly so many bytes; CorruptData if there are fewer."""
         data = self._file.read(nbytes) if nbytes <= self.left else b""
         if len(data) != nbytes:
             raise errors.CorruptData("cut off, or damaged: take another backup")
@@ -195,13 +195,13 @@ class _Reader:
         """The header of the member that must be next."""
         raw = self.take(_BLOCK)
         try:
-            found = tarfile.TarInfo.frombuf(raw, "ascii", "backslashreplace")
+            member = tarfile.TarInfo.frombuf(raw, "ascii", "backslashreplace")
         except (tarfile.TarError, ValueError, OverflowError):
-            found = None
-        if found is None or found.name != name or not found.isreg() or found.size < 0:
+            member = None
+        if member is None or member.name != name or not member.isreg() or member.size < 0:
             text = "not a backup of bloomery" if name == _ABOUT else f"damaged: {name} is not there"
             raise errors.CorruptData(text)
-        return found
+        return member
 
     def content(self, name: str, most: int | None = None) -> bytes:
         """The content of the member that must be next."""
@@ -227,7 +227,7 @@ class _Content:
 
 @dataclass(frozen=True)
 class BackupContent:
-    """What a backup has."""
+    """What a backup that was read says about itself."""
 
     manifest: Manifest
     raw: bytes  # the manifest's
@@ -306,20 +306,20 @@ def restore(
     folder = Path(data)
     _require_empty(folder)
     with files.naming(path), open(path, "rb") as file:
-        found = verify(file, progress)
+        content = verify(file, progress)
         made = not folder.exists()
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         with as_owner(folder), contextlib.closing(lock(folder)):
             _require_empty(folder)
             try:
-                _write(file, folder, found, progress)
+                _write(file, folder, content, progress)
             except BaseException:
                 for left in folder.iterdir():
                     shutil.rmtree(left) if left.is_dir() else left.unlink()
                 if made:
                     folder.rmdir()
                 raise
-    return found
+    return content
 
 
 def _require_empty(data: Path) -> None:
@@ -333,21 +333,23 @@ def _require_empty(data: Path) -> None:
         )
 
 
-def _write(file: BinaryIO, data: Path, found: BackupContent, progress: Progress) -> None:
+def _write(file: BinaryIO, data: Path, content: BackupContent, progress: Progress) -> None:
     """Write the folder. Its control file is first: a server that finds it without the rest of a
     restore that was killed takes it for a loss, and does not start."""
-    number, seq = found.manifest.number, found.manifest.seq
+    number, seq = content.manifest.number, content.manifest.seq
     free = shutil.disk_usage(data).free
-    if free < found.nbytes:
-        raise OSError(errno.ENOSPC, f"{free:,} bytes are free, {found.nbytes:,} needed", str(data))
+    if free < content.nbytes:
+        raise OSError(
+            errno.ENOSPC, f"{free:,} bytes are free, {content.nbytes:,} needed", str(data)
+        )
     ControlWriter(data, seq, "always").close()
     Log(log_folder(data), segment=number, seq=seq, fsync="always").close()
     server_id(data, new=True, problems=[])
     with snapshots.temporary(data, number) as folder:
-        if _read(file, folder, progress).raw != found.raw:
+        if _read(file, folder, progress).raw != content.raw:
             raise errors.CorruptData("it was changed while it was restored")
         with (folder / MANIFEST).open("wb") as manifest:
-            manifest.write(found.raw)
+            manifest.write(content.raw)
             manifest.flush()
             os.fsync(manifest.fileno())
         files.sync_folder(str(folder))

@@ -29,7 +29,7 @@ _ONES = 2**64 - 1
 
 
 def control_file(data: str | os.PathLike[str]) -> Path:
-    """Where it is."""
+    """Return the path of the control file."""
     return Path(data, "control")
 
 

@@ -179,10 +179,10 @@ class Log:
 
     def cut(self) -> int:
         """Start the next segment; its number. The old one is closed by `fold`, after a `flush`."""
-        made = self._new_segment(self.segment + 1)
+        segment = self._new_segment(self.segment + 1)
         with self._changing:
             self._closing.append(self._current)
-            self._current = made
+            self._current = segment
             self.segment += 1
         return self.segment
 

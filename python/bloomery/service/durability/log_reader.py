@@ -147,8 +147,8 @@ class LogReader:
                 "newer bloomery that wrote it"
             )
         self.format = max(self.format, version)
-        made = connection.execute("SELECT sql FROM sqlite_master WHERE name='log'").fetchone()
-        if made != (TABLE,):
+        schema = connection.execute("SELECT sql FROM sqlite_master WHERE name='log'").fetchone()
+        if schema != (TABLE,):
             raise sqlite3.DatabaseError("it has no table of our log")
 
     def _salvage(

@@ -18,7 +18,7 @@ _REPORT = "report.json"
 
 
 def damaged_folder(data: str | os.PathLike[str]) -> Path:
-    """Where they are."""
+    """Return the folder of damaged files that were set aside."""
     return Path(data, "damaged")
 
 

@@ -121,7 +121,7 @@ def _control(data: Path, lost: list[str]) -> ControlFile | None:
 
 
 def _cut_off(rows: LogReader) -> list[str]:
-    """What the write-ahead files of version 1 lack."""
+    """Return what is missing at the end of write-ahead files of version 1."""
     short = ((path, pages_cut_off(path)) for path in rows.paths())
     return [
         f"{path}-wal: cut off: its last {pages} pages are gone" for path, pages in short if pages

@@ -191,9 +191,9 @@ class RedundantFiles:
 
     def _mend(self, path: Path, good: Path, saved: ManifestEntry) -> None:
         """Write a damaged file anew. It gets its name when it is whole and on the disk."""
-        made = self.folder / f".{saved.file}.tmp"
-        copy(good, saved, made)
-        made.replace(path)
+        temporary = self.folder / f".{saved.file}.tmp"
+        copy(good, saved, temporary)
+        temporary.replace(path)
         files.sync_folder(str(path.parent))
 
 

@@ -28,7 +28,7 @@ def row_sum(seq: int, at: float, filter: int, op: int, data: bytes) -> int:
 
 
 def segment_path(folder: str | os.PathLike[str], number: int) -> Path:
-    """Where a segment is."""
+    """Return the path of a segment."""
     return Path(folder, f"{number:08}.sqlite")
 
 

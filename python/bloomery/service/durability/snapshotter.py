@@ -144,7 +144,7 @@ def take(data: str | os.PathLike[str], number: int) -> None:
 
 
 def _take(data: Path, number: int, base: int) -> int:
-    """Make it from one generation; how many rows of the log were done again."""
+    """Make it from one generation and the log; return how many rows were replayed."""
     with snapshots.temporary(data, number) as folder:
         before = Manifest.read(data, base) if base else None
         state = LazyState(data, before, folder)
@@ -167,8 +167,8 @@ def _take(data: Path, number: int, base: int) -> int:
             if left.name not in kept:
                 left.unlink()  # of a filter that was dropped
         verified = {} if state.redundant is None else state.redundant.verified
-        made = Manifest(number, rows.last, state.next_id, state.now, entries, verified)
-        made.write(folder)
+        manifest = Manifest(number, rows.last, state.next_id, state.now, entries, verified)
+        manifest.write(folder)
         snapshots.publish(data, folder, number)
     return rows.rows
 

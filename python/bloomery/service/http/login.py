@@ -22,7 +22,7 @@ async def authorize(context: Parts, scope: Scope, operation: str, *names: bytes)
 
 
 def reauthorize(context: Parts, scope: Scope, operation: str, *names: bytes) -> None:
-    """Raise unless who was let do this still may: what comes as a stream may come for days."""
+    """Raise unless the user still may do this: a stream may last for days."""
     if context.access.required:
         login = scope.get("login")
         current = None if login is None or login.over() else context.access.current(login)

@@ -94,7 +94,7 @@ def document(code: str, detail: str, status: int | None = None, **more: Any) -> 
 
 
 def response(problem: errors.BloomeryError, **more: Any) -> Response:
-    """The response that tells a problem."""
+    """Return the response that describes a problem."""
     status = problem.status if isinstance(problem, Refused) else None
     number, body = document(problem.code, str(problem), status, **more)
     return Response(body, number, _headers(number, problem), MEDIA)
@@ -111,7 +111,7 @@ def _headers(status: int, problem: errors.BloomeryError) -> dict[str, str]:
 
 
 def phrase(status: int) -> str:
-    """The words of a status."""
+    """Return the reason phrase of a status: 404 is Not Found."""
     return HTTPStatus(status).phrase
 
 

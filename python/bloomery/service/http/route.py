@@ -133,7 +133,7 @@ def _audit(request: Request, outcome: str) -> None:
 
 
 def routes(route_class: type[APIRoute] = Route) -> APIRouter:
-    """A place for routes of a kind; in the document each has the name of its function."""
+    """Return a router whose routes have the names of their functions in the OpenAPI document."""
     return APIRouter(route_class=route_class, generate_unique_id_function=lambda route: route.name)
 
 

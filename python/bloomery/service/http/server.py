@@ -86,7 +86,7 @@ class HttpServer:
 
     @property
     def connections(self) -> set[HttpConnection]:
-        """All of them."""
+        """The connections that are open."""
         connections: Any = self.state.connections
         return connections  # type: ignore[no-any-return]
 
@@ -135,7 +135,7 @@ class HttpServer:
             self._say("a request failed", level="error", problem=problem)
 
     def _refusal(self, scope: Any) -> errors.BloomeryError | None:
-        """Why a request is not even looked at; None if it is."""
+        """Return why a request is refused before it is read; None if it is not."""
         certified = () if self._certificate is None else self._certificate.names
         refusal = origin.refusal(scope, self.settings, certified)
         if refusal is None and not self._loaded and scope["path"] not in health.ALWAYS:

@@ -20,7 +20,7 @@ _LATER = [*Changes.model_fields, *Merge.model_fields]
 
 def differences(problems: Iterable[Any]) -> list[dict[str, str]]:
     """Where a request differs from the document, and what would be right: each place once."""
-    found: dict[str, str] = {}
+    right: dict[str, str] = {}
     for problem in problems:
         place, *parts = problem["loc"]
         kind = None
@@ -29,8 +29,8 @@ def differences(problems: Iterable[Any]) -> list[dict[str, str]]:
         field = str(parts[0])[:60] if parts else ""
         at = "".join(f"[{part}]" for part in parts[1:] if isinstance(part, int))
         where = f"{place}.{field}{at}" if field else place
-        found.setdefault(where, _what_is_right(problem, field, kind))
-    return [{"where": where, "what": what} for where, what in found.items()]
+        right.setdefault(where, _what_is_right(problem, field, kind))
+    return [{"where": where, "what": what} for where, what in right.items()]
 
 
 def _what_is_right(problem: Any, field: str, kind: str | None) -> str:

@@ -12,7 +12,7 @@ _NUMBER = re.compile(r"0|-?[1-9][0-9]{0,30}")
 
 
 def _text(key: Any) -> str | None:
-    """A key as text, if it is some."""
+    """Return a key as text; None if it is none."""
     if isinstance(key, bytes):
         try:
             return key.decode()

@@ -102,12 +102,12 @@ class Lookups:
     def prepare(self, sources: Mapping[str, SourceSettings]) -> dict[str, LookupSource]:
         """The sources of a configuration: those that are open already and the same, and new ones.
         Raises if one cannot be; nothing is changed yet."""
-        found = {}
+        opened = {}
         for name, settings in sources.items():
             known = self.sources.get(name)
             same = known is not None and known.settings == settings
-            found[name] = known if known and same else LookupSource(settings, self._data)
-        return found
+            opened[name] = known if known and same else LookupSource(settings, self._data)
+        return opened
 
     async def exchange(self, sources: dict[str, LookupSource], say: Say) -> list[str]:
         """Go by these sources from now on, which `prepare` has made; what changed. Those that were

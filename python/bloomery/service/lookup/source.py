@@ -86,7 +86,7 @@ class LookupSource:
 
 
 class _NoFilter:
-    """For the guard that only asks what waits: nobody asks it."""
+    """A filter for the guard that only drains the queue, which never asks it."""
 
     blocking = False
 

@@ -53,7 +53,7 @@ async def listen(
 
 
 class Listener:
-    """What `listen` gives."""
+    """The sockets that take connections, opened by `listen`."""
 
     def __init__(
         self, factory: Factory, context: ssl.SSLContext | None, handshake_seconds: float
@@ -68,13 +68,13 @@ class Listener:
 
     @property
     def port(self) -> int:
-        """Of the first address, and of the others."""
+        """The port, the same for all addresses."""
         port: int = self.sockets[0].getsockname()[1]
         return port
 
     @property
     def address(self) -> str:
-        """The first, as people write it."""
+        """The first address and the port, as people write them."""
         host: str = self.sockets[0].getsockname()[0]
         return f"[{host}]:{self.port}" if ":" in host else f"{host}:{self.port}"
 

@@ -55,7 +55,7 @@ class PolicyEnforcer:
         self._again = {number for number, entry in filters if "on_full" in entry.settings}
 
     def end_turn(self) -> None:
-        """Look at all filters that came past a mark in this turn, or were changed in it."""
+        """Look at all filters that reached their threshold in this turn, or were changed in it."""
         numbers = self.engine.take_touched()
         if self._again:
             some = [self._again.pop() for _ in range(min(len(self._again), _SOME))]
@@ -114,7 +114,7 @@ class PolicyEnforcer:
                 self.alerts.begin(kind, text + then, entry, **fields)
             elif not share or items < _FEWER * threshold:
                 self.alerts.end(kind, text, entry, **fields)
-                self.engine.state.refresh(entry)  # its mark
+                self.engine.state.refresh(entry)  # its threshold
 
     def _compare_forecast(self, entry: Entry, policy: FilterPolicy, seconds: float | None) -> None:
         within = policy.warn_within

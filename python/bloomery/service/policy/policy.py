@@ -63,8 +63,8 @@ def policy_of(entry: Entry) -> FilterPolicy:
 
 def capacity_of(entry: Entry) -> int:
     """How many keys a filter was made for."""
-    made = getattr(entry.filter, "capacity", None)
-    return int(entry.settings.get("capacity", 0) if made is None else made)
+    capacity = getattr(entry.filter, "capacity", None)
+    return int(entry.settings.get("capacity", 0) if capacity is None else capacity)
 
 
 def generation_of(entry: Entry) -> tuple[int, float]:
@@ -73,9 +73,9 @@ def generation_of(entry: Entry) -> tuple[int, float]:
     return int(facts["generation_count"]), float(facts["generation_started"])
 
 
-def limit_and_mark(entry: Entry) -> tuple[int | None, int | None]:
-    """How many keys a filter takes at most; and with how many its policy is to be looked at next.
-    None: any number, never."""
+def limit_and_threshold(entry: Entry) -> tuple[int | None, int | None]:
+    """Return how many keys a filter takes at most (None: any number), and the number of keys at
+    which its policy is looked at next (None: never)."""
     if entry.filter is None:
         return None, None
     policy, capacity = policy_of(entry), capacity_of(entry)
@@ -85,10 +85,11 @@ def limit_and_mark(entry: Entry) -> tuple[int | None, int | None]:
         return None, entry.items + left if left > 0 else None
     if policy.on_full not in ("reject", "alert"):
         return None, None
-    marks = [part_of(policy.warn_at, capacity), full] if policy.warn_at else [full]
+    thresholds = [part_of(policy.warn_at, capacity), full] if policy.warn_at else [full]
     # RedisBloom's own kinds refuse by themselves.
     limited = policy.on_full == "reject" and not entry.filter.kind.startswith("redis")
-    return full if limited else None, min((at for at in marks if at > entry.items), default=None)
+    following = min((at for at in thresholds if at > entry.items), default=None)
+    return full if limited else None, following
 
 
 def refusal(entry: Entry) -> str:
@@ -111,17 +112,17 @@ def chosen(kind: str | None, settings: Mapping[str, Any]) -> dict[str, Any]:
     """Return the settings of a new filter, its kind among them: the one that is named, or that
     on_full asks for; else it grows. InvalidParameter if the two do not go together."""
     policy = _parse({name: value for name, value in settings.items() if name in FIELDS})
-    made = {name: value for name, value in settings.items() if name not in FIELDS}
+    parameters = {name: value for name, value in settings.items() if name not in FIELDS}
     on_full = policy.get("on_full")
-    made["kind"] = kind = kind or _KINDS[on_full or "grow"]
+    parameters["kind"] = kind = kind or _KINDS[on_full or "grow"]
     if kind == "cuckoo" and on_full is not None:
-        made.setdefault("grow", on_full == "grow")
+        parameters.setdefault("grow", on_full == "grow")
     if kind == "rotating" and on_full is None and settings.get("window", "7d") is None:
         policy["on_full"] = on_full = "rotate"
     if kind == "rotating" and on_full == "rotate":
-        made.update(_rotation_by_keys(settings))
-    _require_compatible(made, policy, policy)
-    return made | policy
+        parameters.update(_rotation_by_keys(settings))
+    _require_compatible(parameters, policy, policy)
+    return parameters | policy
 
 
 def adjusted(entry: Entry, given: Mapping[str, Any]) -> dict[str, Any]:
@@ -170,16 +171,16 @@ def _possible(settings: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def _require_compatible(
-    made: Mapping[str, Any], policy: Mapping[str, Any], named: Iterable[str]
+    parameters: Mapping[str, Any], policy: Mapping[str, Any], named: Iterable[str]
 ) -> None:
     """Raise unless a filter that is made so can do what its policy says, and unless each of the
     fields that are named means something there."""
-    possible = _possible(made)
+    possible = _possible(parameters)
     on_full = policy.get("on_full", possible[0] if possible else None)
     if on_full is not None and on_full not in possible:
         can = f"can {_one_of(possible)}" if possible else "is never full"
         raise errors.InvalidParameter(
-            f"on_full is {on_full!r}, but this {made['kind']} filter {can}; make one of kind "
+            f"on_full is {on_full!r}, but this {parameters['kind']} filter {can}; make one of kind "
             f"{_one_of(_CAN[on_full])} for {on_full!r}"
         )
     useful = _THRESHOLDS.get(on_full or "", ())

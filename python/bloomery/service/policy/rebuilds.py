@@ -148,11 +148,11 @@ class RebuildTask:
             more |= {"grow": True, "on_full": policy_of(self.entry).on_full}
         self._group_commit.join()
         self._check()
-        made = commands.create(self._name, old.kind, capacity=wanted, error_rate=rate, **more)
+        successor = commands.create(self._name, old.kind, capacity=wanted, error_rate=rate, **more)
         commands.listing.hidden.add(self._name)
-        self._new = made
+        self._new = successor
         self._postpone_expiry()
-        self._engine.follow(self.entry, made, self._give_up)
+        self._engine.follow(self.entry, successor, self._give_up)
 
     def _postpone_expiry(self) -> None:
         """Let the new filter expire later than it would: a crash must not leave it for ever."""

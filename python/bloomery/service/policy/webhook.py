@@ -60,8 +60,8 @@ class _Lane:
 
 def signature(secret: bytes, at: int, body: bytes) -> str:
     """The value of Bloomery-Signature."""
-    made = hmac.new(secret, b"%d." % at + body, hashlib.sha256).hexdigest()
-    return f"t={at},v1={made}"
+    digest = hmac.new(secret, b"%d." % at + body, hashlib.sha256).hexdigest()
+    return f"t={at},v1={digest}"
 
 
 class Webhook:
@@ -89,14 +89,14 @@ class Webhook:
         """Take an alert; it goes out soon, and behind others about the same filter."""
         number = str(uuid.uuid4())
         body = json.dumps({"id": number, "server": self._server, **alert}).encode()
-        made = _Delivery(body, number, time.monotonic() + SECONDS_ALL)
+        delivery = _Delivery(body, number, time.monotonic() + SECONDS_ALL)
         name = alert.get("filter")
         with self._lock:
             lane = self._lanes.get(name)
             if lane is None:
                 lane = self._lanes[name] = _Lane(time.monotonic(), name)
                 heapq.heappush(self._due, lane)
-            lane.waiting.append(made)
+            lane.waiting.append(delivery)
             self._order[number] = lane
             if len(self._order) > MOST_WAITING:
                 # The oldest of all is the oldest of its filter.
@@ -185,7 +185,7 @@ class Webhook:
         self._tell(problem)
 
     def _tell(self, problem: str | None) -> None:
-        """The log hears of it when it begins to fail, and when it no longer does."""
+        """Log when deliveries begin to fail, and when they succeed again."""
         if (problem is not None) != self._away:
             self._away = problem is not None
             if problem is None:
@@ -215,6 +215,6 @@ class Webhook:
         return f"HTTP {status}", status >= 500 or status in _LATER or status < 400
 
     async def _status(self, client: httpx.AsyncClient, body: bytes, headers: dict[str, str]) -> int:
-        """The status alone: what else comes is not read, however much it is."""
+        """Return the status of the response, of which no more is read."""
         async with client.stream("POST", self._url, content=body, headers=headers) as answer:
             return answer.status_code

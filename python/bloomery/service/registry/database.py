@@ -40,7 +40,7 @@ class Database:
 
     @property
     def is_postgresql(self) -> bool:
-        """Or else it is SQLite."""
+        """True for PostgreSQL, False for SQLite."""
         return self._engine.dialect.name == "postgresql"
 
     def close(self) -> None:
@@ -49,7 +49,7 @@ class Database:
 
     @contextmanager
     def _transaction(self, reading: bool = False) -> Iterator[sa.Connection]:
-        """All of it or nothing; one that only reads does not wait for one that writes."""
+        """Open a transaction; with `reading` it does not wait for one that writes."""
         try:
             with self._engine.execution_options(**{_READING: reading}).begin() as connection:
                 yield connection

@@ -53,10 +53,10 @@ class Provisioner:
         self._made: set[int] = set()  # rows: an id is never used again
         writer.on_inserted.subscribe(self._inserted)
 
-    def look(self) -> None:
+    def check(self) -> None:
         """Look for rows, each second, unless some are being worked on."""
         if self._task is None or self._task.done():
-            self._writer.look()
+            self._writer.claim_soon()
 
     def _inserted(self, rows: list[dict[str, Any]]) -> None:
         """Hand rows over from the registry's thread."""
@@ -79,7 +79,7 @@ class Provisioner:
                 await asyncio.sleep(0)  # others have their turn
 
     async def _try(self, row: Mapping[str, Any]) -> str | None:
-        """Make the filter of a row; why it is not made, if so."""
+        """Make the filter that a row asks for; return why it could not be made, or None."""
         try:
             await self._make(row)
         except errors.BloomeryError as problem:
@@ -113,7 +113,7 @@ def _name_of(row: Mapping[str, Any]) -> bytes:
 
 
 def _settings_of(row: Mapping[str, Any]) -> dict[str, Any]:
-    """What a filter is to be made with."""
+    """Return the parameters of the filter that a row asks for."""
     kind = _typed(row, "kind")
     class_of(kind)  # or it is none
     if row["expires"]:

@@ -21,7 +21,14 @@ from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.exc import DataError, DBAPIError, IntegrityError
 
 from bloomery.service.registry.database import Database
-from bloomery.service.registry.tables import CONFIG, STATS, RegistryRow, moment, seconds_of
+from bloomery.service.registry.tables import (
+    CONFIG,
+    METADATA,
+    STATS,
+    RegistryRow,
+    moment,
+    seconds_of,
+)
 from bloomery.service.sampling.sample import RAW, SPANS, Sample, columns_as_dict
 
 _T = TypeVar("_T")
@@ -48,14 +55,14 @@ class Registry(Database):
     """The tables at a URL, and in them one server's rows."""
 
     def __init__(self, url: str | Path, server: str) -> None:
-        """As a `Database`, which connects to nothing yet."""
+        """Connects to nothing yet, as every `Database`."""
         super().__init__(url)
         self.server = server
         upsert: Any = postgresql.insert if self.is_postgresql else sqlite.insert
-        made = upsert(CONFIG)
+        insert = upsert(CONFIG)
         kept = {c.name for c in CONFIG.c} - {"id", "problem", *_KEY}
-        self._upsert = made.on_conflict_do_update(
-            index_elements=_KEY, set_={name: made.excluded[name] for name in kept}
+        self._upsert = insert.on_conflict_do_update(
+            index_elements=_KEY, set_={name: insert.excluded[name] for name in kept}
         )
 
         self._looked: tuple[float, list[tuple[int, int]]] = (0.0, [])  # when, and the files then
@@ -68,7 +75,7 @@ class Registry(Database):
         return f"<Registry at {self._place()}, server {self.server}>"
 
     def migrate(self, revision: str = "head") -> None:
-        """Make the tables, or bring older ones to this version's schema."""
+        """Make the tables, those too that were dropped, or bring older ones to this schema."""
         config = Config()
         folder = str(Path(__file__).parent / "migrations")
         config.set_main_option("script_location", folder.replace("%", "%%"))
@@ -77,9 +84,14 @@ class Registry(Database):
                 connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_MIGRATING)))
             config.attributes["connection"] = connection
             command.upgrade(config, revision)
+            if revision == "head":  # a table that somebody dropped: no revision makes it again
+                # By name, in small letters: PostgreSQL folds those that stand without quotes.
+                there = {name.lower() for name in sa.inspect(connection).get_table_names()}
+                gone = [one for one in METADATA.sorted_tables if one.name.lower() not in there]
+                METADATA.create_all(connection, gone, checkfirst=False)
 
     def replace(self, rows: Iterable[RegistryRow]) -> dict[int, str]:
-        """Make the server's rows these and no others; as `put`, the rows that cannot be there.
+        """Make these the only rows of this server; return those that were refused, as `put`.
 
         Samples of filters that stay are kept. Another server's rows are never touched.
         """
@@ -95,7 +107,7 @@ class Registry(Database):
         return refused
 
     def put(self, rows: Iterable[RegistryRow]) -> dict[int, str]:
-        """Write these rows; those that cannot be there (the name is another server's), and why."""
+        """Write rows; return the ids that were refused, and why: another server has the name."""
         with self._transaction() as connection:
             refused: dict[int, str] = {}
             for batch in _batches(rows):
@@ -110,11 +122,11 @@ class Registry(Database):
         unmade = CONFIG.c.number.is_(None)
         ours = sa.or_(CONFIG.c.server.is_(None), CONFIG.c.server == self.server)
         again = CONFIG.c.updated_at < moment(time() - TRY_AGAIN)
-        found = sa.select(CONFIG.c.id).where(
+        wanted = sa.select(CONFIG.c.id).where(
             unmade, ours, sa.or_(CONFIG.c.problem.is_(None), again)
         )
         with self._transaction(reading=True) as connection:
-            oldest = found.order_by(CONFIG.c.updated_at).limit(_MOST_CLAIMED)
+            oldest = wanted.order_by(CONFIG.c.updated_at).limit(_MOST_CLAIMED)
             ids = connection.scalars(oldest).all()
         if not ids:
             return []
@@ -179,7 +191,7 @@ class Registry(Database):
         """The samples of a filter (the server's number for it) from `since` on and before `until`,
         ready for JSON, oldest first; if there are more than `limit`, the latest of them."""
         names = [column for column in STATS.c if column.name not in ("id", "filter_id")]
-        found = (
+        query = (
             sa.select(*names)
             .join(CONFIG, CONFIG.c.id == STATS.c.filter_id)
             .where(CONFIG.c.server == self.server, CONFIG.c.number == number)
@@ -189,7 +201,7 @@ class Registry(Database):
             .limit(limit)
         )
         with self._transaction(reading=True) as connection:
-            rows = connection.execute(found).mappings().all()
+            rows = connection.execute(query).mappings().all()
         return [
             columns_as_dict({**row, "sampled_at": seconds_of(row["sampled_at"])})
             for row in reversed(rows)
@@ -199,10 +211,10 @@ class Registry(Database):
         """When the newest sample was taken, of whichever server; None if there is none."""
         latest = sa.select(sa.func.max(STATS.c.sampled_at))  # of a span: the index has it
         with self._transaction(reading=True) as connection:
-            found: list[datetime | None] = [
+            times: list[datetime | None] = [
                 connection.scalar(latest.where(STATS.c.span == span)) for span in SPANS
             ]
-        return max((seconds_of(at) for at in found if at is not None), default=None)
+        return max((seconds_of(at) for at in times if at is not None), default=None)
 
     def _sample(self, row: Sample) -> dict[str, Any]:
         values = row.values()
@@ -243,8 +255,8 @@ class Registry(Database):
         # By name alone: with the server in the question too PostgreSQL, before its first ANALYZE,
         # went through all rows of the server for each batch.
         asked = sa.select(CONFIG.c.id, CONFIG.c.name, CONFIG.c.server, CONFIG.c.number)
-        found = connection.execute(asked.where(CONFIG.c.name.in_(names))).all()
-        for row_id, name, server, number in found:
+        rows = connection.execute(asked.where(CONFIG.c.name.in_(names))).all()
+        for row_id, name, server, number in rows:
             if number is None and server in (None, self.server):
                 self._hand_over(connection, row_id, names[name])
             elif server == self.server and number != names[name]:
@@ -278,16 +290,16 @@ class Registry(Database):
 
 
 def _stamp(path: str) -> tuple[int, int]:
-    """What changes when a file is written to."""
+    """Return a file's time of change and size: both stay while nobody writes to it."""
     try:
-        found = os.stat(path)
+        status = os.stat(path)
     except OSError:
         return 0, 0
-    return found.st_mtime_ns, found.st_size
+    return status.st_mtime_ns, status.st_size
 
 
 def _insert_of_samples() -> sa.Insert:
-    """By the numbers of their filters; what is of no filter is left out."""
+    """The INSERT of samples, by filter number; samples of unknown filters insert nothing."""
     values = [column for column in STATS.c if column.name not in ("id", "filter_id")]
     of_filter = sa.select(
         CONFIG.c.id, *(sa.bindparam(column.name, type_=column.type) for column in values)

@@ -25,7 +25,7 @@ def server_id(data: Path, *, new: bool, problems: list[str]) -> str:
         )
         for left in data.glob(f"{LOCAL_REGISTRY}*"):
             left.unlink()
-    made = secrets.token_hex(8)
+    new_id = secrets.token_hex(8)
     with files.replacing(path) as file:
-        file.write(made.encode())
-    return made
+        file.write(new_id.encode())
+    return new_id

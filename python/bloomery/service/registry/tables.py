@@ -114,7 +114,7 @@ def seconds_of(at: datetime) -> float:
 
 
 def whole(number: float) -> int:
-    """A count as SQL's integers can hold it; those of a filter that is full may be endless."""
+    """Return a count as SQL's integers can hold it; the estimate of a full filter is infinite."""
     return _LARGEST if math.isinf(number) else max(0, min(round(number), _LARGEST))
 
 

@@ -9,7 +9,7 @@ Of several changes of one filter only the last is written. When the database is 
 kept but that all is to be read again (samples taken meanwhile are lost), so that the memory this
 takes is bounded; when it is back, the registry is made right from what the server then has.
 
-The other way go rows that somebody inserted: `look` for them, and `on_inserted` has them.
+The other way go rows that somebody inserted: `claim_soon` asks for them, `on_inserted` has them.
 """
 
 import logging
@@ -43,11 +43,16 @@ class _PendingWrites:
     samples: list[Sample] = field(default_factory=list)
     prune_before: dict[int, float] = field(default_factory=dict)  # by span
     problems: dict[int, str] = field(default_factory=dict)  # of rows that somebody inserted
-    look: bool = False  # for such rows
+    claim: bool = False  # for such rows
 
     def __bool__(self) -> bool:
         return bool(
-            self.all or self.rows or self.samples or self.prune_before or self.problems or self.look
+            self.all
+            or self.rows
+            or self.samples
+            or self.prune_before
+            or self.problems
+            or self.claim
         )
 
 
@@ -81,7 +86,7 @@ class RegistryWriter:
         self._look_at_refused = 0.0  # when to look whether they can be written now
         self._last_error: str | None = None
         self._lost_samples = 0
-        self._found = False
+        self._ready = False
         self._newest: float | None = None
         self._thread = threading.Thread(target=self._run, name="bloomery-registry", daemon=True)
 
@@ -90,15 +95,15 @@ class RegistryWriter:
         self._thread.start()
 
     def put(self, rows: Iterable[RegistryRow]) -> None:
-        """These filters are new, or have changed."""
+        """Write the rows of filters that are new or have changed."""
         self._add({row.id: row for row in rows})
 
     def drop(self, ids: Iterable[int]) -> None:
-        """These filters are gone."""
+        """Remove the rows of filters that were dropped."""
         self._add(dict.fromkeys(ids))
 
     def add_samples(self, rows: Iterable[Sample]) -> None:
-        """Samples of filters; lost if the database is away, or if too many wait."""
+        """Write samples; they are lost if the database is away, or if too many wait."""
         given = list(rows)
         with self._lock:
             room = 0 if self._pending.all else MOST_SAMPLES - len(self._pending.samples)
@@ -107,15 +112,15 @@ class RegistryWriter:
             self._notify()
 
     def prune(self, before: Mapping[int, float]) -> None:
-        """Samples of these spans from before these times (epochs) may go."""
+        """Remove samples of these spans from before these times (epochs)."""
         with self._lock:
             self._pending.prune_before |= before
             self._notify()
 
-    def look(self) -> None:
+    def claim_soon(self) -> None:
         """Look for rows that somebody inserted, soon."""
         with self._lock:
-            self._pending.look = True
+            self._pending.claim = True
             self._notify()
 
     def note_problems(self, problems: Mapping[int, str]) -> None:
@@ -146,13 +151,13 @@ class RegistryWriter:
         return self._lost_samples
 
     @property
-    def found(self) -> bool:
-        """Whether the registry was there, at some time since the start."""
-        return self._found
+    def ready(self) -> bool:
+        """Whether the registry could be reached at some time since the start."""
+        return self._ready
 
     @property
     def newest(self) -> float | None:
-        """When the newest sample was taken that was there before all that this one wrote."""
+        """When the newest sample was taken that the registry had before this server's own."""
         return self._newest
 
     def flush(self, timeout: float) -> bool:
@@ -182,7 +187,7 @@ class RegistryWriter:
             self._notify()
 
     def _read_again(self) -> None:
-        """Keep only that all is to be read."""
+        """Drop all pending changes, and read all filters again instead."""
         self._lost_samples += len(self._pending.samples)
         self._pending = _PendingWrites(
             all=True,
@@ -230,12 +235,12 @@ class RegistryWriter:
             return work
 
     def _write(self, work: _PendingWrites) -> dict[int, str]:
-        """Bring it into the registry; which filters could not be, and why."""
+        """Write changes into the registry; return the ids that were refused, and why."""
         refused: dict[int, str] = {}
         if work.all:
             self._registry.migrate()
-            if not self._found:
-                self._newest, self._found = self._registry.newest(), True
+            if not self._ready:
+                self._newest, self._ready = self._registry.newest(), True
             refused = self._registry.replace(self._read_all())
         if dropped := [number for number, row in work.rows.items() if row is None]:
             self._registry.drop(dropped)
@@ -247,7 +252,7 @@ class RegistryWriter:
             self._registry.prune(work.prune_before)
         if work.problems:
             self._registry.note_problems(work.problems)
-        if work.look and (inserted := self._registry.claim()):
+        if work.claim and (inserted := self._registry.claim()):
             self.on_inserted(inserted)
         return refused
 

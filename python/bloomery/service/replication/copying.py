@@ -8,7 +8,7 @@ from functools import partial
 
 from bloomery import BloomFilter, _native, errors
 from bloomery.filters.internals import open_filter, or_bytes
-from bloomery.integrations.redis.bits.strings import Strings, create
+from bloomery.integrations.redis.bits.strings import BitStrings, create
 from bloomery.integrations.redis.naming import Keys
 from bloomery.integrations.redis.transfer import pushing
 from bloomery.integrations.redis.transfer.pushing import LocalFilter
@@ -97,7 +97,7 @@ def _make_again(link: Link, catalogue: Catalogue, listed: Listed) -> None:
     link.run(create(Keys(listed.name), catalogue.config(listed), None))
 
 
-def _lengths(strings: Strings) -> Flow[bool]:
+def _lengths(strings: BitStrings) -> Flow[bool]:
     """Whether every string is as long as it must be."""
     replies = yield [command(name, "STRLEN", name) for name in strings.names]
     found = [checked(some)[0] for some in replies]

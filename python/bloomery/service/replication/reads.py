@@ -8,13 +8,13 @@ import time
 from typing import Any, TypeVar
 
 from bloomery import errors
-from bloomery.integrations.redis.bits.strings import Strings
+from bloomery.integrations.redis.bits.strings import BitStrings
 from bloomery.integrations.redis.naming import Keys
 from bloomery.integrations.redis.wire.failures import checked
 from bloomery.integrations.redis.wire.flow import Flow, command
 from bloomery.service.commands import AddHere, Outcome
 from bloomery.service.domain.operations import Op
-from bloomery.service.policy.policy import limit_and_mark
+from bloomery.service.policy.policy import limit_and_threshold
 from bloomery.service.replication.catalogue import Catalogue
 from bloomery.service.replication.node import Node
 from bloomery.service.replication.shared import Shared
@@ -97,7 +97,7 @@ async def _unknown(node: Node, name: bytes, keys: list[Any]) -> bytes:
         listed = await _asked(node, node.catalogue.find(name))
         if listed is None or listed.is_over(time.time()):
             raise errors.UnknownFilter("there is no filter of that name: make it first")
-        strings = Strings(Keys(name), listed.strings)
+        strings = BitStrings(Keys(name), listed.strings)
         hashes, _ = strings.places.hashes(keys)
         found = await _asked(node, _whole(strings, hashes))
     except errors.StoreUnavailable as problem:
@@ -133,7 +133,7 @@ def _both(
         return end.value, held
 
 
-def _whole(strings: Strings, hashes: bytes) -> Flow[bytes | None]:
+def _whole(strings: BitStrings, hashes: bytes) -> Flow[bytes | None]:
     """Ask for keys; None if a string is not whole."""
     try:
         return (yield from strings.contains_hashes(hashes))
@@ -155,7 +155,7 @@ async def _exact_add(
     node.require_link()
     if node.engine.problem is not None:
         raise node.engine.problem
-    limit, _ = limit_and_mark(entry)
+    limit, _ = limit_and_threshold(entry)
     if limit is not None and entry.items + len(keys) > limit:
         # It is nearly full, by what this node knows: it refuses what is beyond.
         node.group_commit.join()

@@ -7,7 +7,7 @@ import time
 from collections import deque
 from dataclasses import dataclass
 
-from bloomery.integrations.redis.bits.strings import Strings
+from bloomery.integrations.redis.bits.strings import BitStrings
 from bloomery.integrations.redis.naming import Keys
 from bloomery.service.replication.catalogue import Catalogue, Listed
 from bloomery.service.replication.stream import START, later, order
@@ -19,17 +19,17 @@ class Shared:
 
     listed: Listed
     id: int
-    strings: Strings
+    strings: BitStrings
 
     @classmethod
     def of(cls, listed: Listed, id: int) -> Shared:
         """Make one from what the catalogue has."""
-        return cls(listed, id, Strings(Keys(listed.name), listed.strings))
+        return cls(listed, id, BitStrings(Keys(listed.name), listed.strings))
 
 
-def strings_of(catalogue: Catalogue, listed: Listed) -> Strings:
+def strings_of(catalogue: Catalogue, listed: Listed) -> BitStrings:
     """Return its strings as programs have them: they know whom to tell."""
-    return Strings(Keys(listed.name), catalogue.config(listed))
+    return BitStrings(Keys(listed.name), catalogue.config(listed))
 
 
 class Filters:

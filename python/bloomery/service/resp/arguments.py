@@ -19,7 +19,7 @@ _ZERO = re.compile(rb"[+-]?[0.]+(?:[eE].*)?|[+-]?0x[0.]+(?:p.*)?", re.IGNORECASE
 
 
 def integer(word: bytes) -> int | None:
-    """Return a 64-bit integer; None if it is none."""
+    """Return a word as a 64-bit integer; None if it is not one."""
     if not _INTEGER.fullmatch(word):
         return None
     value = int(word)
@@ -27,7 +27,7 @@ def integer(word: bytes) -> int | None:
 
 
 def whole(word: bytes) -> int:
-    """Return a 64-bit integer; Redis's error if it is none."""
+    """Return a word as a 64-bit integer; raise Redis's error if it is not one."""
     value = integer(word)
     if value is None:
         raise Failure("ERR value is not an integer or out of range")
@@ -69,22 +69,22 @@ def options(
     A word that is none of them, or comes twice, is refused. RedisBloom ignores some and knows
     others by their first letters; but what was meant by a slip is not what would be done.
     """
-    found: dict[str, bytes | None] = {}
+    options: dict[str, bytes | None] = {}
     at = 0
     while at < len(words):
         word = option(words[at])
         at += 1
         if word == last:
-            return found, words[at:]
+            return options, words[at:]
         if word not in valued and word not in flags:
             raise unknown(words[at - 1], [*valued, *flags, *filter(None, [last])])
-        if word in found:
+        if word in options:
             raise Failure(f"ERR {word} comes twice")
-        found[word] = None
+        options[word] = None
         if word in valued and at < len(words):
-            found[word] = words[at]
+            options[word] = words[at]
             at += 1
-    return found, []
+    return options, []
 
 
 def unknown(word: bytes, known: Iterable[str]) -> Failure:

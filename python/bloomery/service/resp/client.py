@@ -95,8 +95,8 @@ class Clients:
 
 
 def _address(connection: Connected, which: str) -> str:
-    found = connection.transport.get_extra_info(which)
-    return f"{found[0]}:{found[1]}" if isinstance(found, tuple) else str(found or "")
+    address = connection.transport.get_extra_info(which)
+    return f"{address[0]}:{address[1]}" if isinstance(address, tuple) else str(address or "")
 
 
 @dataclass(slots=True, eq=False)
@@ -140,13 +140,13 @@ class ClientState:
         return self.address.rpartition(":")[0]
 
     def log_in(self, login: Login) -> None:
-        """Be that user from now on."""
+        """Let the client act as this user from now on."""
         self.login, self.user = login, login.user
         self.clients.strangers.pop(self.id, None)
         self.observe()
 
     def log_out(self) -> None:
-        """Be as one that has not logged in."""
+        """Let the client act as one that has not logged in."""
         if self.user is not None:  # RESET gives a stranger no more time
             self.unknown_since = time.monotonic()
         self.login = None
@@ -187,11 +187,11 @@ class ClientState:
 
     @property
     def asks_store(self) -> bool:
-        """Are its questions for Redis, and not for this node's copy?"""
+        """Whether the client wants answers from Redis, not from this node's copy."""
         return self.context.commands.asks_store(self.shared)
 
     def waits(self, items: Sequence[object]) -> bool:
-        """Is a command about these to be waited for? Else it is done at once."""
+        """Whether a command about these filters has to wait; else it is done at once."""
         return self.asks_store or self.slices(items)
 
     def slices(self, items: Sequence[object]) -> bool:
@@ -201,5 +201,5 @@ class ClientState:
 
     @property
     def protocol(self) -> int:
-        """2 or 3."""
+        """The version of RESP that the client speaks: 2 or 3."""
         return self.session.protocol

@@ -123,7 +123,7 @@ class RespConnection(asyncio.Protocol):
             self._refuse("too many large requests at once (max-input-bytes): try again soon")
 
     def _refuse(self, why: str) -> None:
-        """Say why, and close."""
+        """Reply with an error, and close the connection."""
         self._join()
         self.session.reply(encode(Failure(f"ERR {why}"), 2))
         self.client.closing = True
@@ -215,7 +215,7 @@ class RespConnection(asyncio.Protocol):
         self.go_on()
 
     def go_on(self) -> None:
-        """Do what waits."""
+        """Do the commands that have been received and wait."""
         self.busy = False
         waits = self.paused or self.committing
         if not waits and not self.transport.is_closing() and not self.client.closing:

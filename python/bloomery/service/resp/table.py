@@ -129,39 +129,42 @@ def every() -> list[Command]:
         *COMMANDS.values(),
         *(entry for inner in CONTAINERS.values() for entry in inner.values()),
     ]
-    return sorted({command.name: command for command in own}.values(), key=lambda entry: entry.name)
+    return sorted({entry.name: entry for entry in own}.values(), key=lambda entry: entry.name)
 
 
 def find(arguments: list[bytes]) -> Command:
     """Return the command that these arguments call; Failure if there is none, or too few."""
     first = arguments[0].upper()
-    found = COMMANDS.get(first)
-    if first in CONTAINERS and (found is None or len(arguments) > 1):
-        found = _subcommand(first, arguments)
-    if found is None:
+    entry = COMMANDS.get(first)
+    if first in CONTAINERS and (entry is None or len(arguments) > 1):
+        entry = _subcommand(first, arguments)
+    if entry is None:
         shown = ""
         for word in arguments[1:]:
             if len(shown) >= 128:
                 break
             shown += f"'{word[: 128 - len(shown)].decode('utf-8', 'replace')}' "
         name = arguments[0][:128].decode("utf-8", "replace")
-        raise Failure(f"ERR unknown command '{name}', with args beginning with: {shown}")
-    given = len(arguments) - found.words
-    if given < found.least or (found.most is not None and given > found.most):
-        raise wrong_arity(found.name)
-    if found.limit is not None and given > found.limit:
-        raise Failure(f"ERR {given} arguments, of which '{found.full_name}' takes {found.limit}")
-    return found
+        # By their beginnings, which are looked at in microseconds: a client may send many of these.
+        near = [known.decode() for known in COMMANDS if len(first) > 3 and known.startswith(first)]
+        meant = f"(did you mean {near[0]}?)" if near else ""
+        raise Failure(f"ERR unknown command '{name}', with args beginning with: {shown}{meant}")
+    given = len(arguments) - entry.words
+    if given < entry.least or (entry.most is not None and given > entry.most):
+        raise wrong_arity(entry.name)
+    if entry.limit is not None and given > entry.limit:
+        raise Failure(f"ERR {given} arguments, of which '{entry.full_name}' takes {entry.limit}")
+    return entry
 
 
 def _subcommand(first: bytes, arguments: list[bytes]) -> Command:
     if len(arguments) < 2:
         raise wrong_arity(first.decode())
-    found = CONTAINERS[first].get(arguments[1].upper())
-    if found is None:
+    entry = CONTAINERS[first].get(arguments[1].upper())
+    if entry is None:
         shown = arguments[1][:128].decode("utf-8", "replace")
         raise Failure(f"ERR unknown subcommand '{shown}'. Try {first.decode()} HELP.")
-    return found
+    return entry
 
 
 def help_command(container: str, group: str) -> None:

@@ -123,7 +123,7 @@ class FilterHistory:
         return rows
 
     def rest(self) -> list[Sample]:
-        """What is to be written at the end: the spans that are not over."""
+        """Return the rows to write at the end: the spans that are not over."""
         rows = self._end_minute(-math.inf)
         if self._hour is not None and self._hour.active:
             rows.append(self._hour)
@@ -158,7 +158,7 @@ def full_with(entry: Entry) -> int | None:
 
 
 def _more(now: int, before: int) -> int:
-    """By how much a counter grew; one that was set back has begun anew."""
+    """Return by how much a counter grew; one that is lower than before has begun anew."""
     return now - before if now >= before else now
 
 

@@ -58,7 +58,7 @@ class Sample:
 
     @property
     def maybe_share(self) -> float | None:
-        """How many of those may be there."""
+        """The share of keys asked for that were answered *maybe*."""
         return self.maybes / self.checks if self.checks else None
 
     @property

@@ -176,7 +176,7 @@ class Sampler:
         if self._rows and (late or len(self._rows) >= _FLUSH_ROWS):
             self.flush()
             self._flushed = steady
-        if steady - self._pruned >= _PRUNE_SECONDS and self._publisher.writer.found:
+        if steady - self._pruned >= _PRUNE_SECONDS and self._publisher.writer.ready:
             self._pruned = steady
             self.prune(steady)
 

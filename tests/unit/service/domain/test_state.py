@@ -138,7 +138,8 @@ def test_clearing_forgets(kind: str) -> None:
 def test_what_expires_is_dropped() -> None:
     """A filter goes when its time has come and not before, and never if that was taken back."""
     dropped: list[Entry] = []
-    state = State(on_drop=dropped.append)
+    state = State()
+    state.on_drop = dropped.append
     one, two = create(state, "bloom"), create(state, "bloom", "two")
     for entry in (one, two):
         state.apply(Op.EXPIRE, entry.id, operations.fields(at=NOW + 5), NOW)

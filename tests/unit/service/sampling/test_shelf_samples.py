@@ -94,20 +94,20 @@ def test_probes_are_other_keys_each_time() -> None:
 
 
 @pytest.mark.parametrize("several", [1, 7, 1000])
-def test_a_mark_is_told_once_when_it_is_reached(several: int) -> None:
-    """Not before, not twice; and again when a new mark is set."""
+def test_a_threshold_is_told_once_when_it_is_reached(several: int) -> None:
+    """Not before, not twice; and again when a new threshold is set."""
     shelf, filter = _native.Shelf(), ScalableBloomFilter(1000)
-    shelf.put(b"f", filter, 7, mark=500)
+    shelf.put(b"f", filter, 7, threshold=500)
     keys, told = list(range(1000)), list[int]()
     for start in range(0, 1000, several):
         shelf.add(b"f", keys[start : start + several])
-        marked = shelf.take_marked()
-        assert marked == ([] if told or start + several < 500 else [7]) or several == 1
-        told += marked
+        reached = shelf.take_reached()
+        assert reached == ([] if told or start + several < 500 else [7]) or several == 1
+        told += reached
     assert told == [7]
-    shelf.put(b"f", filter, 7, items=1000, mark=1001)
+    shelf.put(b"f", filter, 7, items=1000, threshold=1001)
     shelf.add(b"f", ["one more", "and another"])
-    assert shelf.take_marked() == [7]
+    assert shelf.take_reached() == [7]
 
 
 @pytest.mark.parametrize("make", [MADE[0], MADE[2], MADE[3], MADE[5], MADE[6]])

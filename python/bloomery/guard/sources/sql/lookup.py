@@ -117,16 +117,16 @@ class SqlLookup:
         """A statement with `:keys` that this database understands."""
         import sqlalchemy as sa
 
-        made = self._statements.get((text, self._column))
-        if made is None:
+        statement = self._statements.get((text, self._column))
+        if statement is None:
             if self.database.kind == "postgresql":
                 array = f"CAST(:keys AS {self._column.cast}[])"
-                made = sa.text(_KEYS.sub(array, _IN.sub("= ANY(:keys)", text)))
+                statement = sa.text(_KEYS.sub(array, _IN.sub("= ANY(:keys)", text)))
             else:
                 keys = sa.bindparam("keys", expanding=True, type_=sa.types.NullType())
-                made = sa.text(_IN.sub("IN :keys", text)).bindparams(keys)
-            self._statements[text, self._column] = made
-        return made
+                statement = sa.text(_IN.sub("IN :keys", text)).bindparams(keys)
+            self._statements[text, self._column] = statement
+        return statement
 
     def _learn(self, connection: sa.Connection) -> None:
         """Let the query find nothing, and see what its columns are."""

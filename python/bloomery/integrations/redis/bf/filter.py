@@ -1,6 +1,6 @@
 """A filter behind a server's own BF.*: RedisBloom, Valkey, Kvrocks, `bloomery serve`.
 
-It has the methods of `Strings`, but keys are sent, not places: the server hashes them.
+It has the methods of `BitStrings`, but keys are sent, not places: the server hashes them.
 
 Keys are added by BF.INSERT with NOCREATE and not by BF.MADD, which makes a filter for 100 keys
 where one was lost, and so denies every key that was in it. BF.MEXISTS has no such word: it is

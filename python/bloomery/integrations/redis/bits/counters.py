@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from bloomery import _native, sizing
 from bloomery.errors import CorruptData, InvalidParameter, StoreRefused
 from bloomery.filters.hashers import check_hasher
-from bloomery.integrations.redis.bits.strings import Strings
+from bloomery.integrations.redis.bits.strings import BitStrings
 from bloomery.integrations.redis.config import LONGEST_STRING, Config
 from bloomery.integrations.redis.header import CountingHeader
 from bloomery.integrations.redis.wire.failures import checked
@@ -85,7 +85,7 @@ def counters_of(keys: Keys, made: Flow[Config]) -> Flow[Counters]:
     return Counters(keys, (yield from made))
 
 
-class Counters(Strings):
+class Counters(BitStrings):
     """The string of a counting filter."""
 
     kind = "counting"

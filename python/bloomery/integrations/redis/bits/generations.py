@@ -114,7 +114,7 @@ class Generations(Store):
         self.known: KnownGenerations | None = None
 
     def name_of(self, number: int) -> bytes:
-        """The string of a generation."""
+        """Return the name of a generation's string in Redis."""
         return self.keys.other(f"bits:{number}")
 
     def _gone(self) -> UnknownFilter:

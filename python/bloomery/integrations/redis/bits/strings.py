@@ -97,7 +97,7 @@ def string_length(places: _native.Places, shard: int) -> int:
     return places.shard_bytes(shard) + 1
 
 
-class Strings(Store):
+class BitStrings(Store):
     """The strings of a filter, one a shard."""
 
     kind = "bloom"

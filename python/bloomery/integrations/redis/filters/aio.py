@@ -14,7 +14,7 @@ from bloomery.integrations.redis.backends import (
     push_filter,
 )
 from bloomery.integrations.redis.bf.filter import BfFilter
-from bloomery.integrations.redis.bits.strings import Strings
+from bloomery.integrations.redis.bits.strings import BitStrings
 from bloomery.integrations.redis.filters.aiobase import AsyncBaseRedisFilter
 from bloomery.integrations.redis.filters.properties import PlainProperties
 from bloomery.integrations.redis.naming import Keys
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from bloomery.types import Hasher, Layout
 
 
-class AsyncRedisFilter(PlainProperties, AsyncBaseRedisFilter[Strings | BfFilter]):
+class AsyncRedisFilter(PlainProperties, AsyncBaseRedisFilter[BitStrings | BfFilter]):
     """A Bloom filter that every process with access to a Redis shares.
 
     >>> seen = await AsyncRedisFilter.create("redis://localhost", "seen", capacity=1_000_000)

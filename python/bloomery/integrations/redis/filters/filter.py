@@ -15,7 +15,7 @@ from bloomery.integrations.redis.backends import (
     push_filter,
 )
 from bloomery.integrations.redis.bf.filter import BfFilter
-from bloomery.integrations.redis.bits.strings import Strings
+from bloomery.integrations.redis.bits.strings import BitStrings
 from bloomery.integrations.redis.filters.base import BaseRedisFilter
 from bloomery.integrations.redis.filters.properties import PlainProperties
 from bloomery.integrations.redis.naming import Keys
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from bloomery.types import Hasher, Layout
 
 
-class RedisFilter(PlainProperties, BaseRedisFilter[Strings | BfFilter]):
+class RedisFilter(PlainProperties, BaseRedisFilter[BitStrings | BfFilter]):
     """A Bloom filter that every process with access to a Redis shares.
 
     >>> seen = RedisFilter.create("redis://localhost", "seen", capacity=1_000_000)

@@ -18,7 +18,7 @@ from bloomery.integrations.redis.transfer.uploading import StringUpload
 from bloomery.integrations.redis.wire.flow import Flow, command, replies_to
 
 if TYPE_CHECKING:
-    from bloomery.integrations.redis.bits.strings import Strings
+    from bloomery.integrations.redis.bits.strings import BitStrings
     from bloomery.integrations.redis.config import Backend, Config
 
 _SHAPE = ("layout", "num_bits", "num_hashes", "lines_per_key", "hasher", "seed")
@@ -89,7 +89,7 @@ def _differences(mine: bytes, other: bytes) -> dict[str, tuple[Any, Any]]:
     return differ
 
 
-def together(client: Any, strings: Strings, other: Strings) -> bool:
+def together(client: Any, strings: BitStrings, other: BitStrings) -> bool:
     """Whether Redis itself can merge each string of one into that of the other."""
     if strings.sizes != other.sizes:
         return False
@@ -101,7 +101,7 @@ def together(client: Any, strings: Strings, other: Strings) -> bool:
     return all(key_slot(first) == key_slot(second) for first, second in pairs)
 
 
-def joined(strings: Strings, other: Strings) -> Flow[None]:
+def joined(strings: BitStrings, other: BitStrings) -> Flow[None]:
     """Merge strings of the same slots."""
     asks = [
         command(mine, "EVAL", _JOIN, 2, mine, theirs, size)
@@ -121,7 +121,7 @@ class Relay:
     """
 
     def __init__(
-        self, strings: Strings, other: Strings, other_link: Any, progress: Progress | None
+        self, strings: BitStrings, other: BitStrings, other_link: Any, progress: Progress | None
     ) -> None:
         self.upload = StringUpload(strings, secrets.token_hex(8))
         self.other_link = other_link

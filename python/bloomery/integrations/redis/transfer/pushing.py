@@ -16,7 +16,7 @@ from bloomery.errors import FilterExists, IncompatibleFilters, InvalidParameter,
 from bloomery.filters import BloomFilter, CountingBloomFilter, saved
 from bloomery.filters.internals import changes, header, sections
 from bloomery.integrations.redis.bits.counters import Counters
-from bloomery.integrations.redis.bits.strings import Strings, create
+from bloomery.integrations.redis.bits.strings import BitStrings, create
 from bloomery.integrations.redis.config import Config, shards_for
 from bloomery.integrations.redis.store import milliseconds
 from bloomery.integrations.redis.transfer.reading import Progress
@@ -109,7 +109,9 @@ def pushing(
     raise _forgotten(keys)
 
 
-def merged(strings: Strings, source: LocalFilter, progress: Progress | None = None) -> Flow[None]:
+def merged(
+    strings: BitStrings, source: LocalFilter, progress: Progress | None = None
+) -> Flow[None]:
     """Merge a local filter into one that is there; called again, it goes on where it was."""
     upload = StringUpload(strings, f"{source.checksum:016x}")
     for _ in range(_ATTEMPTS):
@@ -175,8 +177,8 @@ def _claimed(
             return ours
 
 
-def _strings(keys: Keys, config: Config) -> Strings:
-    return (Counters if config.kind == "counting" else Strings)(keys, config)
+def _strings(keys: Keys, config: Config) -> BitStrings:
+    return (Counters if config.kind == "counting" else BitStrings)(keys, config)
 
 
 def _settled(

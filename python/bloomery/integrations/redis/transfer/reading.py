@@ -19,7 +19,7 @@ from bloomery.integrations.redis.wire.flow import Flow, commands, replies_to
 from bloomery.storage import memory
 
 if TYPE_CHECKING:
-    from bloomery.integrations.redis.bits.strings import Strings
+    from bloomery.integrations.redis.bits.strings import BitStrings
     from bloomery.integrations.redis.wire.link import Link
 
 Progress: TypeAlias = "Callable[[int, int], object]"
@@ -50,7 +50,7 @@ def portions(sizes: Sequence[int], begun: Iterable[int] | None = None) -> Iterat
         yield waiting
 
 
-def reading(strings: Strings, chunks: Sequence[Chunk]) -> Flow[list[bytes]]:
+def reading(strings: BitStrings, chunks: Sequence[Chunk]) -> Flow[list[bytes]]:
     """Read these chunks; UnknownFilter if a string is gone or too short.
 
     Its length is asked for behind them: what somebody's adding has made in the place of one that
@@ -79,7 +79,7 @@ def reading(strings: Strings, chunks: Sequence[Chunk]) -> Flow[list[bytes]]:
 
 
 def filling(
-    strings: Strings,
+    strings: BitStrings,
     write: Callable[[int, bytes], object],
     progress: Progress | None = None,
 ) -> Flow[None]:
@@ -101,7 +101,7 @@ def filling(
 
 def read_into(
     link: Link,
-    strings: Strings,
+    strings: BitStrings,
     write: Callable[[int, bytes], object],
     progress: Progress | None = None,
 ) -> None:
@@ -109,7 +109,7 @@ def read_into(
     link.run(filling(strings, write, progress))
 
 
-def copying(strings: Strings, progress: Progress | None = None) -> Flow[Any]:
+def copying(strings: BitStrings, progress: Progress | None = None) -> Flow[Any]:
     """Make the local filter of these strings.
 
     Bits are only ever set, and counters raised, by who adds: a copy that is made meanwhile holds

@@ -21,7 +21,7 @@ from bloomery.integrations.redis.transfer.reading import Chunk, portions
 from bloomery.integrations.redis.wire.flow import Ask, Flow, command, replies_to
 
 if TYPE_CHECKING:
-    from bloomery.integrations.redis.bits.strings import Strings
+    from bloomery.integrations.redis.bits.strings import BitStrings
 
 LIFE = 24 * 3600 * 1000  # milliseconds
 
@@ -80,7 +80,7 @@ return 1
 class StringUpload:
     """An upload of bytes into the strings of a filter, which can be resumed by its id."""
 
-    def __init__(self, strings: Strings, id: str) -> None:
+    def __init__(self, strings: BitStrings, id: str) -> None:
         self.strings = strings
         tail = f"load:{id}".encode()
         self.loads = [name.removesuffix(b"bits") + tail for name in strings.names]

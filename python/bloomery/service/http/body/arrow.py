@@ -55,7 +55,7 @@ class Messages:
         return len(self._buffer)
 
     def feed(self, data: bytes) -> Iterator[tuple[int, bytes]]:
-        """Take what came; the messages that are whole now: what each is, and its bytes."""
+        """Take received bytes; return the complete messages: the type and bytes of each."""
         if self._ended and data:
             raise _refuse("bytes follow its end")
         self._buffer += data
@@ -99,7 +99,7 @@ class Messages:
         try:
             metadata = memoryview(self._buffer)[_PREFIX.size :]
             try:
-                kind, length, compressed = _look(metadata)
+                kind, length, compressed = _read_metadata(metadata)
             finally:
                 metadata.release()
         except (struct.error, IndexError):
@@ -119,8 +119,8 @@ class Messages:
         return length
 
 
-def _look(metadata: memoryview) -> tuple[int, int, bool]:
-    """What a message's flatbuffer says: its kind, its body's bytes, whether that is compressed."""
+def _read_metadata(metadata: memoryview) -> tuple[int, int, bool]:
+    """Read a message's flatbuffer: its type, its body's length, whether that is compressed."""
     message = struct.unpack_from("<I", metadata)[0]
     kind_at = _field(metadata, message, 1)
     header_at = _field(metadata, message, 2)

@@ -31,7 +31,7 @@ class NdjsonReader:
         return len(self._rest)
 
     def feed(self, data: bytes) -> Iterator[list[Any]]:
-        """Take what came; the keys of the lines that are whole now, in batches."""
+        """Take received bytes; return the keys of the lines that are complete, in batches."""
         whole, newline, rest = data.rpartition(b"\n")
         if newline:
             self._rest += whole

@@ -41,13 +41,13 @@ class KeyReader(Protocol):
 
     @property
     def pending(self) -> int:
-        """Bytes that are kept until more comes."""
+        """Bytes that are buffered until more comes."""
 
     def feed(self, data: bytes) -> Iterator[Any]:
-        """Take what came; the batches that are whole now."""
+        """Take received bytes; return the batches of keys that are complete."""
 
     def end(self) -> Iterator[Any]:
-        """The rest; raises if the stream may not end here."""
+        """Return the last batches; raise if the stream may not end here."""
 
 
 class _ArrowReader:
@@ -72,14 +72,14 @@ class _ArrowReader:
 
 @dataclass(slots=True)
 class StreamResult:
-    """What became of a stream's keys so far."""
+    """The counts and answers of a stream's keys so far."""
 
     keys: int = 0
     hits: int = 0
     answers: bytearray = field(default_factory=bytearray)  # a byte each, if they are wanted
 
     def count(self, done: bytes) -> None:
-        """Count some more."""
+        """Count the answers of some more keys."""
         self.keys += len(done)
         self.hits += done.count(1)
         self.answers += done
@@ -140,7 +140,7 @@ def _reader(context: Parts, media: str, scope: Any) -> KeyReader:
 
 
 async def _discard(body: AsyncIterator[bytes]) -> None:
-    """Read on, for a while: who still sends does not listen."""
+    """Read the rest of a body for a while: a client reads no response while it sends."""
     left = limits.MAX_DISCARDED
     async for data in body:
         left -= len(data)
@@ -229,12 +229,12 @@ class _Queries:
         self._shared = shared  # is Redis to be asked?
 
     async def take(self, keys: Any) -> None:
-        """Ask for some."""
+        """Ask for these keys."""
         self._taken.count(await self._context.commands.read(self._name, keys, self._shared))
         await asyncio.sleep(0)
 
     async def settle(self) -> None:
-        """Have nothing left to do."""
+        """Do nothing: a question is done when it is answered."""
 
 
 class _Writes:
@@ -247,7 +247,7 @@ class _Writes:
         self._waiting: deque[tuple[asyncio.Future[None], bytes]] = deque()
 
     async def take(self, keys: Any) -> None:
-        """Add or remove some; raises at a key that is refused."""
+        """Add or remove these keys; raises at a key that is refused."""
         operation = partial(self._operation, self._name, keys)  # in one turn: it is logged as one
         done, refusal = await self._context.commands.run(self._name, operation)
         missing = done.find(NO_ROOM)

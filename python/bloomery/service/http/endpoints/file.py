@@ -88,7 +88,7 @@ def _check_disk(context: Parts, nbytes: int) -> None:
 
 
 def _written(filter: Any, file: Any) -> int:
-    """Write the filter's file, which has no name; its length."""
+    """Write the filter to a temporary file; return its length."""
     try:
         files.write(filter, file)
         file.seek(0, 2)
@@ -171,7 +171,7 @@ def _check(context: Parts, name: bytes, replace: bool) -> bool:
 
 
 class _FilterUpload:
-    """A saved filter that comes, under a name that nobody knows."""
+    """A saved filter that is being uploaded, under a secret name until it is whole."""
 
     def __init__(self, context: Parts) -> None:
         self._context = context
@@ -182,17 +182,17 @@ class _FilterUpload:
 
     @property
     def pending(self) -> int:
-        """Bytes that are kept until more comes."""
+        """Bytes that are buffered until more comes."""
         return len(self._buffer)
 
     async def take(self, data: bytes) -> None:
-        """Take some of its bytes."""
+        """Take some bytes of the file."""
         self._buffer += data
         if len(self._buffer) >= _LOADED:
             await self._load()
 
     async def end(self) -> None:
-        """Take the end; CorruptData if something is missing."""
+        """Load the last bytes; CorruptData if something is missing."""
         if self._buffer or self._entry is None:
             await self._load()
         if self._entry is None or self._entry.filter is None:
@@ -218,7 +218,7 @@ class _FilterUpload:
         await self._context.group_commit.logged()
 
     def forget(self) -> None:
-        """Leave nothing behind."""
+        """Drop what was loaded so far."""
         if self._entry is not None and self._context.engine.problem is None:
             self._context.group_commit.join()
             self._context.commands.drop(self.name)

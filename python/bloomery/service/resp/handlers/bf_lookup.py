@@ -23,8 +23,8 @@ def lookup(client: ClientState, words: list[bytes]) -> Awaitable[list[Any]]:
 async def _looked_up(client: ClientState, words: list[bytes]) -> list[Any]:
     name, *keys = words
     client.context.group_commit.join()
-    found = await client.context.commands.lookup(name, keys)
-    return [answers.for_resp(answer) for answer in found]
+    looked_up = await client.context.commands.lookup(name, keys)
+    return [answers.for_resp(answer) for answer in looked_up]
 
 
 @command("BF.CONSISTENCY", "[LOCAL | SHARED]", most=1, does="session")

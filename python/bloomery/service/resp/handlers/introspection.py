@@ -28,18 +28,18 @@ def _categories(entry: Command) -> frozenset[str]:
 
 
 def _flags(entry: Command) -> frozenset[str]:
-    found = set()
+    flags = set()
     if entry.group in ("bf", "cf"):
-        found.add("module")
+        flags.add("module")
     if entry.group == "server":
-        found.add("admin")
+        flags.add("admin")
     if entry.does in ("add", "create", "import"):
-        found.add("denyoom")
+        flags.add("denyoom")
     if entry.write:
-        found.add("write")
+        flags.add("write")
     elif entry.keys[0]:
-        found |= {"readonly", "fast"}
-    return frozenset(found)
+        flags |= {"readonly", "fast"}
+    return frozenset(flags)
 
 
 def _key_specs(entry: Command) -> list[dict[bytes, Any]]:

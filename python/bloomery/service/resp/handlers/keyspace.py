@@ -55,8 +55,8 @@ def exists(client: ClientState, words: list[bytes]) -> Any:
     return sum(find(name) is not None for name in words)
 
 
-async def _counted(found: Awaitable[list[Any]]) -> int:
-    return len(await found)
+async def _counted(listed: Awaitable[list[Any]]) -> int:
+    return len(await listed)
 
 
 @command("TYPE", "key", group="generic", does="info")
@@ -149,8 +149,8 @@ def scan(client: ClientState, words: list[bytes]) -> Any:
     return _scanned(following, gathered(entries, matches))
 
 
-async def _scanned(following: int, found: Awaitable[list[Entry]]) -> list[Any]:
-    return [b"%d" % following, [entry.name for entry in await found]]
+async def _scanned(following: int, listed: Awaitable[list[Entry]]) -> list[Any]:
+    return [b"%d" % following, [entry.name for entry in await listed]]
 
 
 @command("RANDOMKEY", group="generic", does="look")
@@ -162,8 +162,8 @@ def randomkey(client: ClientState, words: list[bytes]) -> Any:
     return _any(gathered(names, user.covers))
 
 
-async def _any(found: Awaitable[list[bytes]]) -> bytes | None:
-    names = await found
+async def _any(listed: Awaitable[list[bytes]]) -> bytes | None:
+    names = await listed
     return random.choice(names) if names else None
 
 
@@ -289,16 +289,16 @@ def _expire(name: str, unit: int, since_now: bool) -> None:
 
 
 def _conditions(words: list[bytes]) -> set[str]:
-    found = set()
+    options = set()
     for word in words:
         if option(word) not in ("NX", "XX", "GT", "LT"):
             raise Failure(f"ERR Unsupported option {word[:128].decode('utf-8', 'replace')}")
-        found.add(option(word))
-    if "NX" in found and len(found) > 1:
+        options.add(option(word))
+    if "NX" in options and len(options) > 1:
         raise Failure("ERR NX and XX, GT or LT options at the same time are not compatible")
-    if {"GT", "LT"} <= found:
+    if {"GT", "LT"} <= options:
         raise Failure("ERR GT and LT options at the same time are not compatible")
-    return found
+    return options
 
 
 def _allowed(before: float | None, at: float, conditions: set[str]) -> bool:

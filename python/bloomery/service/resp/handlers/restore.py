@@ -70,7 +70,7 @@ def restore(client: ClientState, words: list[bytes]) -> str:
 
 
 def _options(words: list[bytes]) -> set[str]:
-    found: set[str] = set()
+    options: set[str] = set()
     at: Any = iter(words)
     for word in at:
         which = option(word)
@@ -80,5 +80,5 @@ def _options(words: list[bytes]) -> set[str]:
                 raise Failure(f"ERR Invalid {which} value, must be >= 0")
         elif which not in ("REPLACE", "ABSTTL"):
             raise Failure("ERR syntax error")
-        found.add(which)
-    return found
+        options.add(which)
+    return options

@@ -1,0 +1,87 @@
+"""A small database in a file of SQLite: checked, open in one process, its errors named."""
+
+from __future__ import annotations
+
+import errno
+import os
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from bloomery import errors
+
+_MAGIC = b"SQLite format 3\0"
+_CACHE_KIB = 16_384
+_WAL_PAGES = 16_384  # 64 MiB: a page that changes again and again is then copied to its place once
+# What SQLite says, as the error number that fits, and what to do.
+_PROBLEMS = {
+    "locked": (errno.EBUSY, "another process uses it: end that one, or give each its own file"),
+    "busy": (errno.EBUSY, "another process uses it: end that one, or give each its own file"),
+    "full": (errno.ENOSPC, "make room on the disk; what was not written was not taken"),
+    "disk I/O": (
+        errno.EIO,
+        "check the disk, its quota and `ulimit -f`; what was not written was not taken",
+    ),
+    "readonly": (errno.EACCES, "give this user the right to write the file and its folder"),
+    "unable to open": (errno.EACCES, "is the folder there, and may this user write to it?"),
+}
+
+
+def connect(
+    path: str | os.PathLike[str], application: int, what: str, schema: str, *, fsync: bool
+) -> sqlite3.Connection:
+    """Open the database of `what` for this process alone, and make it if it is not there.
+
+    It is in WAL mode: a commit survives the end of the process, and with `fsync` a power cut too.
+    `application` (four letters, as a number) tells such a file from any other of SQLite's.
+    """
+    place = Path(path)
+    with failures_named(place):
+        if place.exists() and place.stat().st_size:
+            _check(place, application, what)
+        else:
+            os.close(os.open(place, os.O_RDWR | os.O_CREAT, 0o600))
+        connection = sqlite3.connect(
+            place, timeout=0, isolation_level=None, check_same_thread=False
+        )
+        try:
+            connection.execute("PRAGMA locking_mode = EXCLUSIVE")
+            connection.execute("PRAGMA journal_mode = WAL")
+            connection.execute(f"PRAGMA synchronous = {'FULL' if fsync else 'NORMAL'}")
+            connection.execute(f"PRAGMA cache_size = -{_CACHE_KIB}")
+            connection.execute(f"PRAGMA wal_autocheckpoint = {_WAL_PAGES}")
+            connection.execute("BEGIN IMMEDIATE")
+            connection.execute(f"PRAGMA application_id = {application}")
+            for statement in schema.split(";"):
+                connection.execute(statement)
+            connection.execute("COMMIT")
+        except BaseException:
+            connection.close()
+            raise
+    return connection
+
+
+def _check(path: Path, application: int, what: str) -> None:
+    """Read the header without SQLite, which might change what it opens."""
+    with path.open("rb") as file:
+        header = file.read(100)
+    kind = int.from_bytes(header[68:72], "big")
+    # 0: made, and ended before anything was written into it.
+    if not header.startswith(_MAGIC) or kind not in (0, application):
+        raise errors.InvalidParameter(f"{path} is there and is no {what}: give a path of its own")
+
+
+@contextmanager
+def failures_named(path: str | os.PathLike[str]) -> Iterator[None]:
+    """Raise what SQLite raises as an OSError that names the file and the next step."""
+    try:
+        yield
+    except sqlite3.Error as problem:
+        text = str(problem)
+        for word, (number, step) in _PROBLEMS.items():
+            if word in text:
+                raise OSError(number, f"{text}: {step}", os.fspath(path)) from problem
+        raise errors.CorruptData(
+            f"{os.fspath(path)}: {text}: set the file aside, and restore it from a backup"
+        ) from problem
