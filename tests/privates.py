@@ -96,7 +96,8 @@ def drainer_of(guard: Guard) -> Any:
 
 def end_drainer(guard: Guard) -> None:
     """End the thread that drains its queue, and nothing else of it."""
+    drainer = guard._drainer
     core_of(guard).closing = True
-    guard._drainer.stop()
-    drainer_of(guard).join()
+    drainer.stop()
+    drainer.thread.join()
     core_of(guard).closing = False

@@ -12,6 +12,7 @@ import sqlite3
 from collections.abc import Iterable
 
 from bloomery.errors import InvalidSource, SourceUnavailable
+from bloomery.storage.sqlite import Code, code_of
 
 # SQLSTATEs, or the classes they begin with, of a server that is away, overloaded or changing over:
 # connection, resources, locks, deadlocks, a shutdown or a timeout, I/O, and a replica's "read-only"
@@ -21,7 +22,9 @@ _UNAVAILABLE = ("08", "25006", "40001", "40P01", "53", "55P03", "57P", "57014", 
 _REFUSED = re.compile(
     r"authentication failed|does not exist|pg_hba\.conf|permission denied|not permitted to log in"
 )
-_SQLITE_UNAVAILABLE = re.compile(r"is locked|disk I/O|unable to open|disk is full|interrupted|busy")
+_SQLITE_UNAVAILABLE = (
+    *(Code.BUSY, Code.LOCKED, Code.INTERRUPT, Code.IOERR, Code.FULL, Code.CANTOPEN),
+)
 # PEP 249 names them in every driver, and SQLAlchemy around it: a failure that is not the query's.
 _OPERATIONAL = {"OperationalError", "InterfaceError"}
 _MORE = re.compile(r" with text | \(Background on")  # a row that cannot be decoded; SQLAlchemy's
@@ -43,7 +46,7 @@ def is_unavailable(failure: Exception) -> bool:
     if getattr(failure, "connection_invalidated", False):
         return True
     if isinstance(cause, sqlite3.Error):
-        return _SQLITE_UNAVAILABLE.search(str(cause)) is not None
+        return code_of(cause) in _SQLITE_UNAVAILABLE
     state = getattr(cause, "sqlstate", None)
     if state is not None:
         return str(state).startswith(_UNAVAILABLE)

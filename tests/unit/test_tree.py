@@ -33,7 +33,7 @@ MAY_IMPORT = {
     "sizing": {"_native", "errors", "suggestions", "types"},
     "storage": _BASE,
     "filters": _BASE | {"storage"},
-    "database_errors": {"errors"},
+    "database_errors": {"errors", "storage"},
     "json_keys": {"_native", "errors"},
     "names": {"errors"},
     "guard": _BASE | {"boottime", "database_errors", "filters", "flow", "redis_client", "storage"},

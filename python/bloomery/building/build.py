@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from bloomery.building.checkpoint import RESTART, Checkpoint, Progress
+from bloomery.building.checkpoint import RESTART, Checkpoint, Progress, unusable
 from bloomery.building.rows import Rows
 from bloomery.errors import InvalidParameter, InvalidSource, NullKey, UnsupportedKey
 from bloomery.filters import AnyFilter, creation
@@ -75,7 +75,9 @@ def build(
         if kept is None:
             kept = _begin(rows, wanted, estimate)
         elif kept[0].seed != options.get("seed", 0):
-            raise InvalidParameter(f"{point.resume} is of a build with another seed: {RESTART}")
+            raise unusable(
+                InvalidParameter(f"{point.resume} is of a build with another seed: {RESTART}")
+            )
         run = _BuildRun(rows, point, *kept, every=every)
         return run.through(out, nulls, on_batch, held)
 

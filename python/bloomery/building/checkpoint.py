@@ -19,13 +19,19 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from bloomery.errors import CorruptData, FolderInUse, InvalidParameter
+from bloomery.errors import BloomeryError, CorruptData, FolderInUse, InvalidParameter
 from bloomery.filters import AnyFilter
 from bloomery.filters.files import open as open_filter
 from bloomery.storage import files
 
 _VERSION = 1
 RESTART = "run with --restart (restart=True) to begin anew"
+
+
+def unusable(failure: BloomeryError) -> BloomeryError:
+    """The same failure, marked as one after which this build cannot go on from its checkpoint."""
+    failure.resumable = False  # type: ignore[attr-defined]
+    return failure
 
 
 @dataclass
@@ -65,18 +71,24 @@ class Checkpoint:
         except FileNotFoundError:
             return None
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as failure:
-            raise CorruptData(f"{self.resume} cannot be read ({failure}): {RESTART}") from None
+            raise unusable(
+                CorruptData(f"{self.resume} cannot be read ({failure}): {RESTART}")
+            ) from None
         asked = json.loads(json.dumps(self._identity))
         if kept != asked:
             names = [name for name in {**kept, **asked} if kept.get(name) != asked.get(name)]
-            raise InvalidParameter(
-                f"{self.resume} is of another build: {', '.join(sorted(names))} was different "
-                f"then; say the same as then to go on, or {RESTART}"
+            raise unusable(
+                InvalidParameter(
+                    f"{self.resume} is of another build: {', '.join(sorted(names))} was different "
+                    f"then; say the same as then to go on, or {RESTART}"
+                )
             )
         try:
             filter: Any = open_filter(os.path.join(os.path.dirname(self._out), part))
         except FileNotFoundError:
-            raise CorruptData(f"{self.resume} names {part}, which is gone: {RESTART}") from None
+            raise unusable(
+                CorruptData(f"{self.resume} names {part}, which is gone: {RESTART}")
+            ) from None
         self._turn = 1 - int(part[-1] == "1")
         return filter, progress
 

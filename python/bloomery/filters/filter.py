@@ -120,8 +120,8 @@ class Filter(HashedFilter, _native.Family, OtherNames):
     ) -> Self:
         """Make one from its head and, if it was saved, its memory."""
         filter = _native.Family.__new__(cls, head, body, offset, writable)
-        if filter._kind != cls.kind:
-            raise errors.IncompatibleFilters(f"a {filter._kind} filter is no {cls.kind} filter")
+        if (kind := filter._kind) != cls.kind:
+            raise errors.IncompatibleFilters(f"a {kind} filter is no {cls.kind} filter")
         return filter
 
     # How full it is. Each of these may read all of the memory.

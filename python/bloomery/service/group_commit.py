@@ -102,7 +102,7 @@ class GroupCommit:
         self._begun = False
         self._rows: list[Row] = []  # what is to be logged, each with the time of its turn
         self._waiters: list[CommitWaiter] = []  # for the next commit
-        self._committing = False
+        self.committing = False  # is the thread writing to the log?
         self.late_since: float | None = None  # replies are held for the disk, since then
         self.delayed = 0  # how often that began
         self.latency = Histogram()  # of commits
@@ -141,12 +141,7 @@ class GroupCommit:
     def _end(self) -> None:
         turn, self._turn, self._begun = self._turn, [], False
         self._rows += self.engine.end()
-        if (
-            not self._committing
-            and not self._waiters
-            and self._disk_is_quick()
-            and self._is_small()
-        ):
+        if not self.committing and not self._waiters and self._disk_is_quick() and self._is_small():
             problem = self._write_here()
             for waiter in turn:
                 if problem is None:
@@ -194,12 +189,12 @@ class GroupCommit:
     def _commit(self) -> None:
         """Hand what is noted to the thread, unless it is busy: then it comes with the next; or
         unless the disk is late: then when it has followed (`flushed`)."""
-        if self._committing or self._is_late():
+        if self.committing or self._is_late():
             return
         rows, self._rows = self._rows, []
         waiters, self._waiters = self._waiters, []
         if rows:
-            self._committing = True
+            self.committing = True
             self._work.put(lambda: self._write_in_thread(rows, waiters))
         else:
             for waiter in waiters:
@@ -259,7 +254,7 @@ class GroupCommit:
         return None
 
     def _committed(self, problem: errors.BloomeryError | None, waiters: list[CommitWaiter]) -> None:
-        self._committing = False
+        self.committing = False
         if isinstance(problem, errors.LogUnavailable):
             self.refuse(problem)
         for waiter in waiters:
@@ -334,7 +329,7 @@ class GroupCommit:
     async def close(self) -> None:
         """Return when everything that was noted is written, or could not be."""
         self.join()
-        while self._begun or self._committing or self._waiters or self._rows:
+        while self._begun or self.committing or self._waiters or self._rows:
             await asyncio.sleep(0.001)
 
     def stop(self) -> None:

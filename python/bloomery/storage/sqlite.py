@@ -7,6 +7,7 @@ import os
 import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
+from enum import IntEnum
 from pathlib import Path
 
 from bloomery import errors
@@ -14,18 +15,58 @@ from bloomery import errors
 _MAGIC = b"SQLite format 3\0"
 _CACHE_KIB = 16_384
 _WAL_PAGES = 16_384  # 64 MiB: a page that changes again and again is then copied to its place once
-# What SQLite says, as the error number that fits, and what to do.
-_PROBLEMS = {
-    "locked": (errno.EBUSY, "another process uses it: end that one, or give each its own file"),
-    "busy": (errno.EBUSY, "another process uses it: end that one, or give each its own file"),
-    "full": (errno.ENOSPC, "make room on the disk; what was not written was not taken"),
-    "disk I/O": (
+
+
+class Code(IntEnum):
+    """SQLite's result codes (sqlite.org/rescode.html), those that decide something here."""
+
+    ERROR = 1
+    BUSY = 5
+    LOCKED = 6
+    READONLY = 8
+    INTERRUPT = 9
+    IOERR = 10
+    CORRUPT = 11
+    FULL = 13
+    CANTOPEN = 14
+    NOTADB = 26
+
+
+# Python 3.10 has no codes of SQLite's errors: there the texts of sqlite3_errstr stand for them.
+_TEXTS = {
+    "locked": Code.BUSY,
+    "busy": Code.BUSY,
+    "readonly": Code.READONLY,
+    "interrupted": Code.INTERRUPT,
+    "disk I/O": Code.IOERR,
+    "malformed": Code.CORRUPT,
+    "full": Code.FULL,
+    "unable to open": Code.CANTOPEN,
+    "not a database": Code.NOTADB,
+    "no such": Code.ERROR,
+}
+_IN_USE = "another process uses it: end that one, or give each its own file"
+# The error number that fits, and what to do.
+_PROBLEMS: dict[int | None, tuple[int, str]] = {
+    Code.BUSY: (errno.EBUSY, _IN_USE),
+    Code.LOCKED: (errno.EBUSY, _IN_USE),
+    Code.FULL: (errno.ENOSPC, "make room on the disk; what was not written was not taken"),
+    Code.IOERR: (
         errno.EIO,
         "check the disk, its quota and `ulimit -f`; what was not written was not taken",
     ),
-    "readonly": (errno.EACCES, "give this user the right to write the file and its folder"),
-    "unable to open": (errno.EACCES, "is the folder there, and may this user write to it?"),
+    Code.READONLY: (errno.EACCES, "give this user the right to write the file and its folder"),
+    Code.CANTOPEN: (errno.EACCES, "is the folder there, and may this user write to it?"),
 }
+
+
+def code_of(failure: BaseException) -> int | None:
+    """The result code of an error of SQLite's, without its extension; None if it has none."""
+    code: int | None = getattr(failure, "sqlite_errorcode", None)
+    if code is not None:
+        return code & 0xFF
+    text = str(failure)
+    return next((code for words, code in _TEXTS.items() if words in text), None)
 
 
 def connect(
@@ -78,10 +119,9 @@ def failures_named(path: str | os.PathLike[str]) -> Iterator[None]:
     try:
         yield
     except sqlite3.Error as problem:
-        text = str(problem)
-        for word, (number, step) in _PROBLEMS.items():
-            if word in text:
-                raise OSError(number, f"{text}: {step}", os.fspath(path)) from problem
+        number, step = _PROBLEMS.get(code_of(problem), (0, ""))
+        if number:
+            raise OSError(number, f"{problem}: {step}", os.fspath(path)) from problem
         raise errors.CorruptData(
-            f"{os.fspath(path)}: {text}: set the file aside, and restore it from a backup"
+            f"{os.fspath(path)}: {problem}: set the file aside, and restore it from a backup"
         ) from problem

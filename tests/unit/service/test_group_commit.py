@@ -78,7 +78,7 @@ def test_a_call_that_is_cancelled_has_the_log_until_it_ends(tmp_path: Path) -> N
             group_commit.join()
             settings = {"kind": "bloom", "capacity": 10, "error_rate": 0.01}
             group_commit.engine.create(Op.CREATE, fields(name="a", settings=settings))
-            assert await wait_until_async(lambda: group_commit._committing or writers)
+            assert await wait_until_async(lambda: group_commit.committing or writers)
             go.set()
             await asyncio.wait_for(logged, SOON)
             assert writers == [(False, True)]

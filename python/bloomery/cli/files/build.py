@@ -260,7 +260,7 @@ def _resume_hint(rows: Any, out: str, progress: RowProgress) -> Iterator[None]:
         if isinstance(failure, SignalInterrupt):
             message = "; ".join(part for part in ("interrupted", step) if part)
             raise SignalInterrupt(failure.signum, message) from None
-        if not getattr(failure, "next_step", "") and "--restart" not in str(failure):
+        if not getattr(failure, "next_step", "") and getattr(failure, "resumable", True):
             with_step(failure, step)
         raise
 

@@ -151,6 +151,6 @@ class RedisQueue:
             except redis.module.exceptions.NoScriptError:
                 return send("EVAL", *command)
         except redis.failures as problem:
-            full = "maxmemory" in str(problem)
+            full = isinstance(problem, redis.module.exceptions.OutOfMemoryError)
             step = "give it more memory" if full else "does it run, and may we use it?"
             raise QueueUnavailable(f"the queue in {redis.describe(problem)}: {step}") from problem

@@ -11,20 +11,23 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from bloomery.errors import InvalidParameter, QueueUnavailable, UnsupportedVersion
+from bloomery.storage.sqlite import Code, code_of
 
 _APPLICATION = 0x424C4D51  # "BLMQ": tells a queue of ours from any other file of SQLite
 _VERSION = 1
 _BUSY_SECONDS = 5.0
-# What SQLite says, and what to do.
-_NEXT_STEP = {
-    "full": "make room on the disk",
-    "locked": "another process holds it: end that, or try again",
-    "busy": "another process holds it: end that, or try again",
-    "readonly": "give this user the right to write the file and its folder",
-    "unable to open": "is the folder there, and may this user write to it?",
-    "malformed": "the file is damaged: set it aside, and save what sqlite3's .recover finds in it",
-    "not a database": "the file is damaged: set it aside, and restore it from a backup",
-    "no such": "the file is damaged: set it aside, and restore it from a backup",
+_HELD_BY_ANOTHER = "another process holds it: end that, or try again"
+_DAMAGED = "the file is damaged: set it aside, and restore it from a backup"
+# What to do about an error of SQLite's.
+_NEXT_STEP: dict[int | None, str] = {
+    Code.FULL: "make room on the disk",
+    Code.LOCKED: _HELD_BY_ANOTHER,
+    Code.BUSY: _HELD_BY_ANOTHER,
+    Code.READONLY: "give this user the right to write the file and its folder",
+    Code.CANTOPEN: "is the folder there, and may this user write to it?",
+    Code.CORRUPT: "the file is damaged: set it aside, and save what sqlite3's .recover finds in it",
+    Code.NOTADB: _DAMAGED,
+    Code.ERROR: _DAMAGED,  # a table or a column is missing
 }
 # Connections of the process that this one was forked from: they are neither used nor closed.
 _ABANDONED: list[list[sqlite3.Connection]] = []
@@ -122,8 +125,7 @@ class SqliteFile:
             connection.execute("PRAGMA journal_mode = WAL")
             if present and _columns(connection) != self._expected():
                 raise QueueUnavailable(
-                    f"{self.path}: the tables are not those of a queue: "
-                    f"{_NEXT_STEP['not a database']}"
+                    f"{self.path}: the tables are not those of a queue: {_DAMAGED}"
                 )
         finally:
             connection.close()
@@ -161,9 +163,10 @@ class SqliteFile:
                 raise
             if self._closed:
                 self._ready()
-            text = str(problem)
-            step = next((step for word, step in _NEXT_STEP.items() if word in text), None)
-            raise QueueUnavailable(f"{self.path}: {text}{f': {step}' if step else ''}") from problem
+            step = _NEXT_STEP.get(code_of(problem))
+            raise QueueUnavailable(
+                f"{self.path}: {problem}{f': {step}' if step else ''}"
+            ) from problem
 
 
 def _before_fork() -> None:

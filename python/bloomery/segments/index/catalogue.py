@@ -12,6 +12,7 @@ wrong or lost would be a part that is skipped. Filters have checksums of their o
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import sqlite3
 import zlib
@@ -24,6 +25,7 @@ from urllib.parse import quote
 
 from bloomery.errors import CorruptData, UnsupportedVersion
 from bloomery.segments.index.pack_file import REBUILD
+from bloomery.storage.sqlite import Code, code_of
 
 _FORMAT = 1
 NO_FILTER = -1  # in the place of a filter: the part has no value in that column
@@ -121,11 +123,10 @@ class IndexCatalogue:
         try:
             yield
         except sqlite3.OperationalError as failure:
-            if "malformed" in str(failure) or "no such" in str(failure):
+            if code_of(failure) in (Code.CORRUPT, Code.ERROR):  # ERROR: a table is missing
                 raise CorruptData(f"{self.path}: damaged ({failure}): {REBUILD}") from None
-            raise OSError(
-                28 if "full" in str(failure) else 5, str(failure), str(self.path)
-            ) from None
+            number = errno.ENOSPC if code_of(failure) == Code.FULL else errno.EIO
+            raise OSError(number, str(failure), str(self.path)) from None
         except (sqlite3.DatabaseError, OverflowError) as failure:
             raise CorruptData(f"{self.path}: damaged ({failure}): {REBUILD}") from None
 
@@ -225,7 +226,7 @@ class IndexCatalogue:
             try:
                 self._begin_reading()
             except sqlite3.OperationalError as failure:
-                if "readonly" not in str(failure) and "unable to open" not in str(failure):
+                if code_of(failure) not in (Code.READONLY, Code.CANTOPEN):
                     raise
                 # A writer was killed: what it left half done is undone by who may write.
                 with contextlib.closing(self._connect("rw")) as writer:

@@ -196,17 +196,19 @@ class JsonData(DataFile):
                     with _arrow_errors(self.path, "JSON lines"):
                         try:
                             table = json.read_json(pa.py_buffer(text), options)
-                        except pa.ArrowInvalid as failure:
-                            if "changed from" not in str(failure):
+                        except pa.ArrowInvalid:
+                            # Of values of several types it says the same as of what is no JSON.
+                            table = _of_mixed_types(text)
+                            if table is None:
                                 raise
-                            table = _of_mixed_types(text, self.path)
                     wanted = _there(columns, table.column_names)
                     rows = table.num_rows
                     yield Part(number, rows, table if wanted is None else table.select(wanted))
 
 
-def _of_mixed_types(text: bytes, path: str) -> Any:
-    """A table of JSON objects; a field that has values of several types is text."""
+def _of_mixed_types(text: bytes) -> Any:
+    """A table of JSON objects, in which a field with values of several types is text; None if a
+    line is no JSON object."""
     import json
 
     import pyarrow as pa
@@ -214,7 +216,7 @@ def _of_mixed_types(text: bytes, path: str) -> Any:
     try:
         rows = [dict(json.loads(line).items()) for line in text.split(b"\n") if line.strip()]
     except (ValueError, AttributeError):
-        raise InvalidSource(f"{path}: a line is no JSON object: repair it, or move it") from None
+        return None
     columns = {}
     for name in dict.fromkeys(name for row in rows for name in row):
         values = [row.get(name) for row in rows]

@@ -21,6 +21,7 @@ from bloomery.segments import filters
 from bloomery.segments.store.manifest import SegmentEntry
 from bloomery.segments.store.wal import Entry
 from bloomery.storage.files import CHUNK_BYTES, sync_folder
+from bloomery.storage.sqlite import Code, code_of
 
 _TABLE = "CREATE TABLE entries(key BLOB PRIMARY KEY, value BLOB) WITHOUT ROWID"
 _RESTORE = "restore the store's folder from a copy"
@@ -150,7 +151,7 @@ def _write_entries(path: Path, entries: Iterable[Entry]) -> tuple[int, int]:
                 "SELECT count(*), count(*) - count(value) FROM entries"
             ).fetchone()
     except sqlite3.Error as failure:
-        full = "full" in str(failure)
+        full = code_of(failure) == Code.FULL
         raise OSError(errno.ENOSPC if full else errno.EIO, str(failure), str(path)) from None
     with open(path, "rb") as file:
         os.fsync(file.fileno())

@@ -33,7 +33,7 @@ from bloomery.service.observe.logs import Say
 REFUSAL = "wrong name, password or token; after failed logins, wait a little before the next"
 _UNNAMED = "default"  # what clients of Redis send where only a password, or a token, is given
 _THREADS = 2
-_REMEMBERED = 300.0  # seconds for which a password that was right is not hashed again
+_REMEMBERED = 300.0
 _MOST_REMEMBERED = 10_000
 
 
@@ -54,9 +54,16 @@ class Access:
     """The users of a server, as of a second ago at most."""
 
     def __init__(
-        self, data: Path, say: Say, note: Callable[[str | None, str, str, str, str], None]
+        self,
+        data: Path,
+        say: Say,
+        note: Callable[[str | None, str, str, str, str], None],
+        *,
+        remembered: float = _REMEMBERED,
     ) -> None:
-        """`note` writes to the audit log, as `Audit.note` does."""
+        """`note` writes to the audit log, as `Audit.note` does; for `remembered` seconds a password
+        that was right is not hashed again."""
+        self._remembered = remembered
         self._data, self._say, self._audit = data, say, note
         self._throttle = throttle.LoginThrottle()
         self._threads = ThreadPoolExecutor(_THREADS, "bloomery-login", _be_modest)
@@ -158,7 +165,7 @@ class Access:
             self._note(known, address, door, "refused")
             return None
         assert account.password is not None
-        self._verified[memo_key] = (account.password, time.monotonic() + _REMEMBERED)
+        self._verified[memo_key] = (account.password, time.monotonic() + self._remembered)
         self._places[name, where] = None
         self._places.move_to_end((name, where))
         for remembered in (self._verified, self._places):

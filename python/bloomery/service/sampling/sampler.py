@@ -55,7 +55,7 @@ class Sampler:
         self.round_seconds = 0.0  # that the last round took
         self._histories: dict[int, FilterHistory] = {}
         self._random = random.Random()
-        self._rows: list[Sample] = []
+        self.pending: list[Sample] = []  # not yet with the registry's writer
         self._flushed, self._pruned = time.monotonic(), -_PRUNE_SECONDS
         self._retention: Retention | None = None
         self._task: asyncio.Task[None] | None = None
@@ -72,7 +72,7 @@ class Sampler:
             with contextlib.suppress(asyncio.CancelledError):
                 await self._task
         for history in self._histories.values():
-            self._rows += history.rest()
+            self.pending += history.rest()
         self.flush()
 
     # Reading samples.
@@ -130,7 +130,7 @@ class Sampler:
         steady, now = time.monotonic(), self._engine.state.now
         looked_up = self._lookups.observed(entry)
         sample = history.take(entry, figures, PROBES, now, steady, looked_up)
-        self._rows += history.rows(sample, steady)
+        self.pending += history.rows(sample, steady)
         self.on_sample(entry, sample)
         return sample
 
@@ -173,7 +173,7 @@ class Sampler:
 
     def _hand_over(self, steady: float) -> None:
         late = steady - self._flushed >= _FLUSH_SECONDS
-        if self._rows and (late or len(self._rows) >= _FLUSH_ROWS):
+        if self.pending and (late or len(self.pending) >= _FLUSH_ROWS):
             self.flush()
             self._flushed = steady
         if steady - self._pruned >= _PRUNE_SECONDS and self._publisher.writer.ready:
@@ -182,7 +182,7 @@ class Sampler:
 
     def flush(self) -> None:
         """Hand the samples that wait to the registry's writer."""
-        rows, self._rows = self._rows, []
+        rows, self.pending = self.pending, []
         keep = self._keep()
         wanted = [row for row in rows if keep[row.span]]
         wanted.sort(key=lambda row: row.filter_id)

@@ -35,11 +35,6 @@ def flush(server: Server) -> None:
     server.parts.sampler.flush()
 
 
-def pending(server: Server) -> list[Sample]:
-    """The samples that wait for that."""
-    return server.parts.sampler._rows
-
-
 def prune(server: Server) -> None:
     """Let the registry forget what is older than it is to be kept."""
     server.parts.sampler.prune(1.0)
@@ -109,7 +104,7 @@ def test_samples_are_read_from_the_registry(tmp_path: Path) -> None:
         async with running(tmp_path, sample_seconds=0) as server:
             entry = filled(server)
             now = server.parts.engine.state.now
-            pending(server).extend(
+            server.parts.sampler.pending.extend(
                 [
                     *(
                         sample(entry.id, now - 100 + at, count=at, fill_ratio=0.5)
@@ -163,7 +158,7 @@ def test_what_is_over_is_removed(tmp_path: Path) -> None:
         async with running(tmp_path, sample_seconds=0, sample_keep="10min") as server:
             entry = filled(server)
             now = server.parts.engine.state.now
-            pending(server).extend(
+            server.parts.sampler.pending.extend(
                 [
                     sample(entry.id, now - age, span=span)
                     for span in (RAW, MINUTE, HOUR)
@@ -188,7 +183,9 @@ def test_a_span_that_is_not_kept_is_not_written(tmp_path: Path) -> None:
         async with running(tmp_path, sample_seconds=0, sample_keep=0) as server:
             entry = filled(server)
             assert server.parts.sampler.take(entry) is not None
-            pending(server).append(sample(entry.id, server.parts.engine.state.now, span=MINUTE))
+            server.parts.sampler.pending.append(
+                sample(entry.id, server.parts.engine.state.now, span=MINUTE)
+            )
             await flushed(server)
             assert await server.parts.sampler.samples(entry, since=0, span=RAW) == []
             assert len(await server.parts.sampler.samples(entry)) == 1
@@ -314,7 +311,7 @@ def test_a_wrong_clock_at_the_start_removes_nothing(tmp_path: Path) -> None:
                 (entry,) = server.parts.engine.state.filters.values()
             else:
                 entry = filled(server)
-                pending(server).extend(
+                server.parts.sampler.pending.extend(
                     [
                         sample(entry.id, server.parts.engine.state.now - age, span=span)
                         for span in (RAW, MINUTE, HOUR)
