@@ -15,9 +15,8 @@ TEXTS = ["", "a", "ab", "abc", "abcd", "abcde", "K\u00fcche", "\u65e5\u672c\u8a9
 def main() -> None:
     from pyspark.sql import SparkSession
 
-    sketch = jvm_of(
-        SparkSession.builder.master("local[1]").getOrCreate()
-    ).org.apache.spark.util.sketch
+    jvm = jvm_of(SparkSession.builder.master("local[1]").getOrCreate())
+    sketch = jvm.org.apache.spark.util.sketch
     for version, seed in ((1, 0), (2, 0), (2, -7)):
         kind = getattr(sketch, "BloomFilter$Version").valueOf(f"V{version}")
         filter = sketch.BloomFilter.create(kind, 20, 192, seed)

@@ -36,7 +36,7 @@ _SHORTEST = 1.0  # seconds of a generation
 _NAME = re.compile(r"seen-([0-9]{13,15})-([0-9]{13,15}|never)\.bank")
 
 
-class _Generation(NamedTuple):
+class _BankGeneration(NamedTuple):
     bank: FilterBank
     start: float
     end: float  # no mark goes there from then on
@@ -95,7 +95,7 @@ class SeenStore:
         self._clock = clock
         self._turning = threading.Lock()
         self._closed = False
-        self._generations: tuple[_Generation, ...] = ()  # the newest last
+        self._generations: tuple[_BankGeneration, ...] = ()  # the newest last
         self._folder = None if folder is None else Path(folder)
         self._fd = self._pid = -1
         if self._folder is not None:
@@ -205,7 +205,7 @@ class SeenStore:
             return now
         raise errors.InvalidParameter(f"the clock says {now}, must be seconds since 1970")
 
-    def _counting(self) -> tuple[_Generation, ...]:
+    def _counting(self) -> tuple[_BankGeneration, ...]:
         """The generations that the window reaches."""
         since, generations = self._now() - self._window, self._generations
         self._check_open()
@@ -213,7 +213,7 @@ class SeenStore:
             return generations
         return tuple(each for each in generations if since < each.end)
 
-    def _newest(self) -> _Generation:
+    def _newest(self) -> _BankGeneration:
         """The generation that takes marks now.
 
         Where the clock went back, the last one goes on until its end: marks are remembered longer,
@@ -239,14 +239,14 @@ class SeenStore:
                 with suppress(OSError):
                     os.unlink(each.bank.path)
 
-    def _begun(self, now: float) -> _Generation:
+    def _begun(self, now: float) -> _BankGeneration:
         start, end, path = int(now * 1000), "never", None
         if self._each < _FOR_EVER:
             end = f"{start + int(self._each * 1000):013}"
         if self._folder is not None:
             path = self._folder / f"seen-{start:013}-{end}.bank"
         bank = FilterBank(*self._part, path=path)
-        return _Generation(bank, start / 1000, _FOR_EVER if end == "never" else int(end) / 1000)
+        return _BankGeneration(bank, start / 1000, _FOR_EVER if end == "never" else int(end) / 1000)
 
 
 def _locked(folder: Path) -> int:
@@ -273,9 +273,9 @@ def _unlock(fd: int, owner: int) -> None:
     os.close(fd)
 
 
-def _opened(folder: Path, window: float) -> tuple[_Generation, ...]:
+def _opened(folder: Path, window: float) -> tuple[_BankGeneration, ...]:
     """The generations in a folder, in the order in which they ended."""
-    generations: list[_Generation] = []
+    generations: list[_BankGeneration] = []
     try:
         for path in sorted(folder.iterdir()):
             if name := _NAME.fullmatch(path.name):
@@ -285,7 +285,7 @@ def _opened(folder: Path, window: float) -> tuple[_Generation, ...]:
                         f"{path} was made with window=None, and never forgets: open it with that, "
                         "or begin a new folder"
                     )
-                generations.append(_Generation(FilterBank.open(path), int(name[1]) / 1000, end))
+                generations.append(_BankGeneration(FilterBank.open(path), int(name[1]) / 1000, end))
     except BaseException:
         for generation in generations:
             generation.bank.close()

@@ -125,7 +125,7 @@ class Parts:
             self.group_commit,
             alerts,
             settings,
-            generation=recovered.generation,
+            snapshot_number=recovered.snapshot_number,
             replayed=recovered.rows,
             disabled=node is not None,
         )

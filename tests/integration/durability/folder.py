@@ -1,4 +1,4 @@
-"""A data folder with two generations of snapshots and a log behind them, left by `kill -9`, and
+"""A data folder with two snapshots and a log behind them, left by `kill -9`, and
 ways to damage it."""
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def keys_of(part: str) -> list[str]:
 
 @dataclass
 class Folder:
-    """The folder; `older` and `newer` are the numbers of its generations."""
+    """The folder; `older` and `newer` are the numbers of its snapshots."""
 
     path: Path
     older: int
@@ -36,7 +36,7 @@ class Folder:
         return Folder(to, self.older, self.newer)
 
     def snapshot(self, number: int) -> Path:
-        """The folder of a generation."""
+        """The folder of a snapshot."""
         return self.path / "snapshots" / f"{number:08}"
 
     def segment(self, number: int) -> Path:
@@ -51,7 +51,7 @@ def make(folder: Path) -> Folder:
     try:
         with Connection(server.resp_port) as connection:
             connection.ask("BF.ADD", "still", "a")
-            generations = []
+            snapshots = []
             for part in PARTS:
                 if part == "first":
                     for kind, (command, *settings) in KINDS.items():
@@ -63,10 +63,10 @@ def make(folder: Path) -> Folder:
                         connection.ask("BF.MADD", kind, *keys_of(part))
                 if part != "last":
                     connection.ask("SAVE")
-                    generations.append(int(connection.info()["last_snapshot"]))
+                    snapshots.append(int(connection.info()["last_snapshot"]))
     finally:
         server.kill()
-    return Folder(server.data, *generations)
+    return Folder(server.data, *snapshots)
 
 
 def missing(port: int, *parts: str) -> list[str]:

@@ -27,7 +27,7 @@ def _made() -> Iterator[Folder]:
 
 @pytest.fixture
 def copy(_made: Folder, tmp_path: Path) -> Copy:
-    """Copies of a folder with two generations and a log."""
+    """Copies of a folder with two snapshots and a log."""
     numbers = iter(range(1_000_000))
     return lambda: _made.copy(tmp_path / str(next(numbers)))
 

@@ -180,7 +180,7 @@ class Commands(RuleBasedStateMachine):
 
     @rule(name=names)
     def rotate(self, name: bytes) -> None:
-        """What came in this generation is kept by the next one."""
+        """What came in this snapshot is kept by the next one."""
         model = self.filters.get(name)
         if model is not None and model.kind == "rotating":
             assert self.connection.ask("BF.ROTATE", name) == b"OK"

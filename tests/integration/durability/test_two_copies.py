@@ -45,7 +45,7 @@ class Story:
             self.connection.ask("BF.MADD", name, *keys)
         self.keys[name] += keys
 
-    def generations(self) -> list[Path]:
+    def snapshots(self) -> list[Path]:
         """The folders of the snapshots, the newest last."""
         return sorted(self.server.data.glob("snapshots/0*"))
 
@@ -67,8 +67,8 @@ class Story:
         return lost
 
     def assert_two_copies(self, folder: Path) -> None:
-        """Each of the two generations is whole: the folder as it is, and without the newest."""
-        newest = self.generations()[-1].name
+        """Each of the two snapshots is whole: the folder as it is, and without the newest."""
+        newest = self.snapshots()[-1].name
         for without in ("", newest):
             shutil.copytree(self.server.data, folder, ignore=shutil.ignore_patterns("registry*"))
             if without:
@@ -98,9 +98,9 @@ def story(serve: Serve) -> Iterator[Story]:
 
 def test_a_flipped_byte_anywhere(story: Story, tmp_path: Path) -> None:
     """Whichever file of the snapshots loses a byte, at whatever moment: the next SAVE is whole, and
-    so is the generation beside it."""
+    so is the snapshot beside it."""
     for round in range(effort(2, 5, 100)):
-        path = story.random.choice(sorted(story.random.choice(story.generations()).iterdir()))
+        path = story.random.choice(sorted(story.random.choice(story.snapshots()).iterdir()))
         early = story.random.random() < 0.5
         if early:
             story.flip(path)
@@ -115,7 +115,7 @@ def test_a_flipped_byte_anywhere(story: Story, tmp_path: Path) -> None:
 
 def test_a_file_of_an_unchanged_filter(story: Story, tmp_path: Path) -> None:
     """Damage is told by name, to the log and as an alert."""
-    path = story.generations()[-1] / "1.bloomery"
+    path = story.snapshots()[-1] / "1.bloomery"
     story.flip(path)
     story.connection.ask("SAVE")
     assert wait_until(lambda: f"a snapshot found damage: {path}" in story.server.printed())
@@ -127,8 +127,8 @@ def test_a_file_of_an_unchanged_filter(story: Story, tmp_path: Path) -> None:
 def test_what_no_file_has_any_more(story: Story, tmp_path: Path) -> None:
     """If both files of a filter are damaged, all filters are written anew from memory: SAVE is OK,
     who asks is answered meanwhile, who writes succeeds or is told to come back."""
-    for generation in story.generations():
-        for path in generation.glob("*.bloomery"):
+    for snapshot in story.snapshots():
+        for path in snapshot.glob("*.bloomery"):
             story.flip(path)
     with Connection(story.server.resp_port) as other:
         saving = story.connection
@@ -156,8 +156,8 @@ def test_what_no_file_has_any_more(story: Story, tmp_path: Path) -> None:
 
 def test_the_end_writes_what_no_file_has(story: Story) -> None:
     """A server that is told to stop leaves whole files behind, whatever was damaged before."""
-    for generation in story.generations():
-        story.flip(generation / "2.bloomery")
+    for snapshot in story.snapshots():
+        story.flip(snapshot / "2.bloomery")
     story.add("bloom")
     story.connection.close()
     assert story.server.stop() == 0, story.server.printed()

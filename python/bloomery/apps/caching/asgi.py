@@ -61,7 +61,7 @@ class AsgiCacheMiddleware:
             return
         exchange = self._responses.begin(request)
         try:
-            await self._app(scope, receive, _Recording(self._responses, exchange, send).send)
+            await self._app(scope, receive, _AsgiRecording(self._responses, exchange, send).send)
         finally:
             self._responses.end(exchange)
 
@@ -78,7 +78,7 @@ class AsgiCacheMiddleware:
         return sending
 
 
-class _Recording:
+class _AsgiRecording:
     """A response on its way: passed on message by message, and kept when it was whole."""
 
     def __init__(self, responses: AsyncResponseCache, exchange: Exchange, send: Send) -> None:

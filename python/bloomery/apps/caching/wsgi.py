@@ -57,7 +57,7 @@ class WsgiCacheMiddleware:
             )
             return [] if request.method == "HEAD" else [response.body]
         exchange = self._responses.begin(request)
-        recording = _Recording(self._responses, exchange, start_response)
+        recording = _WsgiRecording(self._responses, exchange, start_response)
         try:
             body = self._app(environ, recording.start)
             return recording.body_of(body)
@@ -80,7 +80,7 @@ class WsgiCacheMiddleware:
         return start
 
 
-class _Recording:
+class _WsgiRecording:
     """A response on its way: passed on piece by piece, and kept when it was whole."""
 
     def __init__(
@@ -143,7 +143,7 @@ class _Recording:
 class _RecordedBody:
     """The application's iterable, with a recording of what it gives."""
 
-    def __init__(self, recording: _Recording, body: Iterable[bytes]) -> None:
+    def __init__(self, recording: _WsgiRecording, body: Iterable[bytes]) -> None:
         self._recording, self._body, self._pieces = recording, body, iter(body)
 
     def __iter__(self) -> Iterator[bytes]:

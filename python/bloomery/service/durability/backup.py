@@ -35,7 +35,7 @@ from bloomery.service.durability.control import ControlWriter
 from bloomery.service.durability.folder import lock, log_folder
 from bloomery.service.durability.log import Log
 from bloomery.service.durability.schedule import SnapshotSchedule
-from bloomery.service.durability.snapshots import MANIFEST, Manifest
+from bloomery.service.durability.snapshots import MANIFEST, SnapshotManifest
 from bloomery.service.registry.server_id import server_id
 from bloomery.storage import files
 
@@ -75,7 +75,7 @@ class Backup:
     """A snapshot whose files are held in `folder` until they are sent."""
 
     folder: Path
-    manifest: Manifest
+    manifest: SnapshotManifest
     raw: bytes  # the manifest's
     taken_at: int
 
@@ -142,16 +142,16 @@ class Backups:
         folder = self._data / f"backup-{secrets.token_hex(8)}.tmp"
         try:
             await self._snapshots.save()
-            return await asyncio.to_thread(self._hold, self._snapshots.generation, folder)
+            return await asyncio.to_thread(self._hold, self._snapshots.snapshot_number, folder)
         except BaseException:
             self.end(folder)
             raise
 
     def _hold(self, number: int, folder: Path) -> Backup:
-        """Give the files of a generation, which may go when there are two newer, second names."""
+        """Give the files of a snapshot, which may go when there are two newer, second names."""
         source = snapshots.folder_of(self._data, number)
         try:
-            manifest = Manifest.read(self._data, number)
+            manifest = SnapshotManifest.read(self._data, number)
             folder.mkdir(mode=0o700)
             for saved in manifest.entries:
                 redundant_files.link(source / saved.file, saved, folder / saved.file)
@@ -229,7 +229,7 @@ class _Content:
 class BackupContent:
     """What a backup that was read says about itself."""
 
-    manifest: Manifest
+    manifest: SnapshotManifest
     raw: bytes  # the manifest's
     bloomery: str  # the version of the server that it is of
     taken_at: int  # Unix time
@@ -243,7 +243,7 @@ def _read(file: BinaryIO, into: Path | None, progress: Progress) -> BackupConten
     nbytes = reader.left
     about = _parse_about(reader.content(_ABOUT, _MOST_ABOUT))
     raw = reader.content(MANIFEST)
-    manifest = Manifest.parse(raw, Path(MANIFEST))
+    manifest = SnapshotManifest.parse(raw, Path(MANIFEST))
     _check(manifest)
     for saved in manifest.entries:
         if reader.header(saved.file).size != saved.nbytes:
@@ -280,7 +280,7 @@ def _parse_about(raw: bytes) -> dict[str, Any]:
     return about
 
 
-def _check(manifest: Manifest) -> None:
+def _check(manifest: SnapshotManifest) -> None:
     """Raise CorruptData for numbers that no server writes: paths are made of them."""
     numbers = [manifest.number, manifest.seq, manifest.next_id]
     numbers += [number for saved in manifest.entries for number in (saved.id, saved.nbytes)]

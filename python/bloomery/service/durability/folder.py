@@ -19,7 +19,7 @@ def log_folder(data: str | os.PathLike[str]) -> Path:
 
 
 def snapshots_folder(data: str | os.PathLike[str]) -> Path:
-    """Where the generations of snapshots are."""
+    """Where the snapshots are."""
     return Path(data, "snapshots")
 
 

@@ -19,7 +19,7 @@ from bloomery import errors, sizing
 from bloomery.service.domain.operations import Record
 from bloomery.service.durability.control import ControlWriter
 from bloomery.service.durability.segment import (
-    Segment,
+    LogSegment,
     remove_segment,
     row_sum,
     segment_path,
@@ -79,7 +79,7 @@ class Log:
         # there, and that which the next `flush` will bring.
         self._flushing: float | None = None
         self._unflushed: float | None = None
-        self._closing: list[Segment] = []
+        self._closing: list[LogSegment] = []
         self._changing = threading.Lock()  # of the two: which segment is written to, which closed
         self._one_flush = threading.Lock()
         self._one_fold = threading.Lock()
@@ -214,7 +214,7 @@ class Log:
                 ) from None
             self._flushing = None
 
-    def _flush(self, segment: Segment) -> None:
+    def _flush(self, segment: LogSegment) -> None:
         if self.fsync == "never":
             return
         if not segment.doubtful:
@@ -272,12 +272,12 @@ class Log:
         """Are there old segments to be closed?"""
         return any(one.flushed for one in list(self._closing))
 
-    def _new_segment(self, number: int) -> Segment:
+    def _new_segment(self, number: int) -> LogSegment:
         path = segment_path(self.folder, number)
         if path.exists():
             raise errors.LogUnavailable(f"{path}: there is such a segment already")
         try:
-            return Segment(path, self._empty, _SYNCHRONOUS[self.fsync])
+            return LogSegment(path, self._empty, _SYNCHRONOUS[self.fsync])
         except (sqlite3.Error, OSError) as problem:
             remove_segment(path)
             raise errors.LogUnavailable(f"{path}: {problem}: no segment can be made") from None

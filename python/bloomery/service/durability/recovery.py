@@ -23,7 +23,7 @@ from bloomery.service.durability.log import SEGMENT_BYTES, Fsync, Log
 from bloomery.service.durability.log_reader import LogReader, pages_cut_off
 from bloomery.service.durability.replay import replay
 from bloomery.service.durability.segment import remove_segment, segment_path, segments
-from bloomery.service.durability.snapshots import Manifest
+from bloomery.service.durability.snapshots import SnapshotManifest
 from bloomery.storage import files
 
 _MOST_LISTED = 5  # problems, in a message
@@ -37,7 +37,7 @@ class Recovery:
     state: State
     segment: int  # the next one
     seq: int  # of the last row
-    generation: int = 0  # of the snapshot; 0: the log alone
+    snapshot_number: int = 0  # 0: the log alone
     rows: int = 0
     problems: list[str] = field(default_factory=list)
 
@@ -79,7 +79,7 @@ def recover(data: str | os.PathLike[str], *, accept_loss: bool = False) -> Recov
     path = Path(data)
     lost: list[str] = []
     control = _control(path, lost)
-    bad: dict[int, str] = {}  # generations that are damaged
+    bad: dict[int, str] = {}  # snapshots that are damaged
 
     def require(*others: str) -> None:
         """Go no further with less than was acknowledged, unless that is accepted."""
@@ -94,8 +94,8 @@ def recover(data: str | os.PathLike[str], *, accept_loss: bool = False) -> Recov
         lost.append(f"no snapshot is whole, and {log_folder(path)} {begins}")
         require()
         loaded = _from_remains(path, lost)
-    state, generation = loaded
-    rows = LogReader(log_folder(path), max(1, generation.number), generation.seq)
+    state, manifest = loaded
+    rows = LogReader(log_folder(path), max(1, manifest.number), manifest.seq)
     if control is None:
         lost += _cut_off(rows)
     require(*rows.problems)  # before SQLite sees the files
@@ -103,7 +103,7 @@ def recover(data: str | os.PathLike[str], *, accept_loss: bool = False) -> Recov
     replay(state, rows, failed)
     torn = _judge(path, control, rows, failed, lost)
     require()
-    recovery = Recovery(path, state, _next_number(path), rows.last, generation.number, rows.rows)
+    recovery = Recovery(path, state, _next_number(path), rows.last, manifest.number, rows.rows)
     recovery.problems = [*dict.fromkeys([*bad.values(), *lost, *torn])]
     if recovery.problems:
         _write_snapshot(recovery, bad, bool(lost))
@@ -182,7 +182,7 @@ def _write_snapshot(recovery: Recovery, bad: Iterable[int], lost: bool) -> None:
         snapshots.write(data, recovery.state, number, recovery.seq)
         ControlWriter(data, recovery.seq, "always").close()  # what is lost is not asked for again
         if damaged:
-            old = snapshots.generations(data)[:-1] if lost else bad
+            old = snapshots.snapshot_numbers(data)[:-1] if lost else bad
             for one in old:
                 shutil.rmtree(snapshots.folder_of(data, one))
             for one in _numbers(log_folder(data)) - {number} if lost else ():
@@ -193,8 +193,8 @@ def _write_snapshot(recovery: Recovery, bad: Iterable[int], lost: bool) -> None:
 
 
 def _next_number(data: Path) -> int:
-    """A number that neither a segment nor a generation has had."""
-    return max([*_numbers(log_folder(data)), *snapshots.generations(data), 0]) + 1
+    """A number that neither a segment nor a snapshot has had."""
+    return max([*_numbers(log_folder(data)), *snapshots.snapshot_numbers(data), 0]) + 1
 
 
 def _numbers(folder: Path) -> set[int]:
@@ -206,52 +206,52 @@ def _numbers(folder: Path) -> set[int]:
 
 def _from_snapshot(
     data: Path, bad: dict[int, str], lost: list[str]
-) -> tuple[State, Manifest] | None:
-    """The newest generation that is whole; and newer ones that are not."""
-    for number in reversed(snapshots.generations(data)):
+) -> tuple[State, SnapshotManifest] | None:
+    """The newest snapshot that is whole; and newer ones that are not."""
+    for number in reversed(snapshots.snapshot_numbers(data)):
         state = State()
         try:
-            generation = Manifest.read(data, number)
-            for saved in generation.entries:
-                state.put(generation.load(data, saved))
+            manifest = SnapshotManifest.read(data, number)
+            for saved in manifest.entries:
+                state.put(manifest.load(data, saved))
         except errors.CorruptData as problem:
             bad[number] = f"snapshot {number} cannot be used: {problem}"
             if isinstance(problem, errors.UnsupportedVersion):
                 lost.append(bad[number])  # not damaged: it may have what no older one has
             continue
-        _set(state, generation)
-        return state, generation
+        _set(state, manifest)
+        return state, manifest
     return None
 
 
-def _from_nothing(data: Path, bad: dict[int, str]) -> tuple[State, Manifest] | None:
+def _from_nothing(data: Path, bad: dict[int, str]) -> tuple[State, SnapshotManifest] | None:
     """No filters, if the log has everything that was ever done."""
     numbers = segments(log_folder(data))
     if (numbers and numbers[0] != 1) or (bad and not numbers):
         return None
-    return State(), Manifest(0, 0, 1, 0.0)
+    return State(), SnapshotManifest(0, 0, 1, 0.0)
 
 
-def _from_remains(data: Path, problems: list[str]) -> tuple[State, Manifest]:
-    """The filters that can still be read, of the newest generation that has a manifest; else what
+def _from_remains(data: Path, problems: list[str]) -> tuple[State, SnapshotManifest]:
+    """The filters that can still be read, of the newest snapshot that has a manifest; else what
     is left of the log."""
-    for number in reversed(snapshots.generations(data)):
+    for number in reversed(snapshots.snapshot_numbers(data)):
         state = State()
         try:
-            generation = Manifest.read(data, number)
+            manifest = SnapshotManifest.read(data, number)
         except errors.CorruptData:
             continue
-        for saved in generation.entries:
+        for saved in manifest.entries:
             try:
-                state.put(generation.load(data, saved))
+                state.put(manifest.load(data, saved))
             except errors.CorruptData as problem:
                 problems.append(f"filter {saved.name!a} is lost: {problem}")
-        _set(state, generation)
-        return state, generation
+        _set(state, manifest)
+        return state, manifest
     first = min(segments(log_folder(data)), default=1)
-    return State(), Manifest(first, 0, 1, 0.0)
+    return State(), SnapshotManifest(first, 0, 1, 0.0)
 
 
-def _set(state: State, generation: Manifest) -> None:
-    state.next_id = generation.next_id
-    state.now = generation.now
+def _set(state: State, manifest: SnapshotManifest) -> None:
+    state.next_id = manifest.next_id
+    state.now = manifest.now

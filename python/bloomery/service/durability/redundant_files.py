@@ -1,9 +1,9 @@
-"""Redundancy of snapshots: every filter is in two files, one in each of the last two generations,
+"""Redundancy of snapshots: every filter is in two files, one in each of the last two snapshots,
 and never two names of one file.
 
-    generation 7    a7 ──linked──> 9        a filter that does not change has two files, which take
-    generation 8    b8 ──linked──> 10       turns: nothing is written, and each is in every second
-                                            generation
+    snapshot 7    a7 ──linked──> 9        a filter that does not change has two files, which take
+    snapshot 8    b8 ──linked──> 10       turns: nothing is written, and each is in every second
+                                          snapshot
 
 They are scrubbed: both are read whole by turns, and one that is damaged is written anew from the
 other.
@@ -20,7 +20,7 @@ from typing import BinaryIO, cast
 
 from bloomery import _native, errors
 from bloomery.service.durability import snapshots
-from bloomery.service.durability.snapshots import Manifest, ManifestEntry
+from bloomery.service.durability.snapshots import ManifestEntry, SnapshotManifest
 from bloomery.storage import files
 
 # Files up to SMALL are read whole for every snapshot; of the larger ones those that were not for
@@ -77,28 +77,28 @@ def read(file: BinaryIO, saved: ManifestEntry, target: BinaryIO | None, path: Pa
 
 
 class RedundantFiles:
-    """The files of the generation that a new one is made from (`base`), and those of the one before
+    """The files of the snapshot that a new one is made from (`base`), and those of the one before
     it that are of the same bytes. Methods raise CorruptData if neither can be used."""
 
     def __init__(
-        self, data: Path, base: Manifest, folder: Path, say: Callable[[str], None]
+        self, data: Path, base: SnapshotManifest, folder: Path, say: Callable[[str], None]
     ) -> None:
-        """`folder` is where the new generation is made; `say` is called with what is damaged."""
+        """`folder` is where the new snapshot is made; `say` is called with what is damaged."""
         self.data, self.base, self.folder, self.say = data, base, folder, say
-        self.verified: dict[str, list[int]] = {}  # of the new generation (see Manifest)
+        self.verified: dict[str, list[int]] = {}  # of the new snapshot (see SnapshotManifest)
         self._spare = self._before()
         self._due: set[Path] = set()
 
     def _before(self) -> dict[str, Path]:
-        """By name, the files of the generation before the base that are second copies."""
-        for number in reversed(snapshots.generations(self.data)):
+        """By name, the files of the snapshot before the base that are second copies."""
+        for number in reversed(snapshots.snapshot_numbers(self.data)):
             if number < self.base.number:
                 with contextlib.suppress(errors.CorruptData):
-                    before = Manifest.read(self.data, number)
+                    before = SnapshotManifest.read(self.data, number)
                     return self._same(before)
         return {}
 
-    def _same(self, before: Manifest) -> dict[str, Path]:
+    def _same(self, before: SnapshotManifest) -> dict[str, Path]:
         def content(one: ManifestEntry) -> tuple[object, ...]:
             return one.file, one.nbytes, one.checksum, one.head, one.partial
 
@@ -142,7 +142,7 @@ class RedundantFiles:
             left -= nbytes
 
     def bring(self, saved: ManifestEntry) -> None:
-        """Bring the file of a filter that did not change into the new generation."""
+        """Bring the file of a filter that did not change into the new snapshot."""
         own, spare, target = self._own(saved), self._spare.get(saved.file), self.folder / saved.file
         now, times = self.base.number, self._times(saved)
         if spare is not None and spare in self._due and not self._is_whole(spare, saved):

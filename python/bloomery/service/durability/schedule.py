@@ -37,16 +37,16 @@ class SnapshotSchedule:
         alerts: Alerts,
         settings: Settings,
         *,
-        generation: int,
+        snapshot_number: int,
         replayed: int,
         disabled: bool = False,
     ) -> None:
-        """`generation` is that of the last snapshot, after which so many rows of the log were
+        """`snapshot_number` is that of the last snapshot, after which so many rows of the log were
         `replayed` at the start. `disabled`: make none, as on a node, whose filters are in Redis."""
         self._engine, self._group_commit, self._alerts = engine, group_commit, alerts
         self._settings, self._data = settings, Path(settings.data)
         self._disabled = disabled
-        self.generation = generation  # of the last one
+        self.snapshot_number = snapshot_number  # of the last one
         self.last_save = time.time()
         self.problem: str | None = None  # of the last one, if it failed
         self.seconds: float | None = None  # that the last one took
@@ -55,7 +55,7 @@ class SnapshotSchedule:
         self._waited_for = False
         self._again = False
         self._ending = False
-        covered = disabled or (generation != 0 and replayed == 0)
+        covered = disabled or (snapshot_number != 0 and replayed == 0)
         self._seq = engine.log.seq if covered else -1  # the last row that it covers
         self._segment = engine.log.segment
         self._tried = time.monotonic()
@@ -122,7 +122,7 @@ class SnapshotSchedule:
             self._alerts.event("snapshot-damaged", text)
         if code != 0:
             raise errors.SnapshotFailed(said)
-        self.generation, self._seq = number, seq
+        self.snapshot_number, self._seq = number, seq
         self.last_save, self.seconds = time.time(), time.monotonic() - began
 
     async def _cut(self) -> tuple[int, int]:

@@ -61,7 +61,7 @@ def remove_segment(path: Path) -> None:
         Path(name).unlink(missing_ok=True)
 
 
-class Segment:
+class LogSegment:
     """A segment of the log that is open for writing."""
 
     def __init__(self, path: Path, empty: bytes, synchronous: str) -> None:

@@ -1,4 +1,4 @@
-"""Snapshots: generation 7 is the state at the start of segment 7 of the log, a folder of saved
+"""Snapshots: number 7 is the state at the start of segment 7 of the log, a folder of saved
 filters and a manifest. The folder gets its name when it is whole and on the disk."""
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ MANIFEST = "manifest.json"
 _FORMAT = 1
 _PACE_BYTES = 64 << 20  # written between two syncs: the log's own writes wait for no more than that
 _KEPT = 2
-DAMAGED = 3  # an exit code of the process that makes a generation
+DAMAGED = 3  # an exit code of the process that makes a snapshot
 
 
 @dataclass(slots=True)
@@ -81,20 +81,20 @@ class ManifestEntry:
 
 
 @dataclass(slots=True)
-class Manifest:
-    """The manifest of a generation: its filters, and where the log goes on."""
+class SnapshotManifest:
+    """The manifest of a snapshot: its filters, and where the log goes on."""
 
     number: int
     seq: int  # of the last row of the log that is in it
     next_id: int
     now: float
     entries: list[ManifestEntry] = field(default_factory=list)
-    # By file, when it was last read whole, and when the second copy of it, in the generation that
-    # this one was made from: as numbers of generations. Not there: nobody knows.
+    # By file, when it was last read whole, and when the second copy of it, in the snapshot that
+    # this one was made from: as numbers of snapshots. Not there: nobody knows.
     verified: dict[str, list[int]] = field(default_factory=dict)
 
     @classmethod
-    def read(cls, data: str | os.PathLike[str], number: int) -> Manifest:
+    def read(cls, data: str | os.PathLike[str], number: int) -> SnapshotManifest:
         """Read a manifest; CorruptData if it is not as it was written."""
         path = folder_of(data, number) / MANIFEST
         try:
@@ -106,7 +106,7 @@ class Manifest:
         return manifest
 
     @classmethod
-    def parse(cls, raw: bytes, path: Path) -> Manifest:
+    def parse(cls, raw: bytes, path: Path) -> SnapshotManifest:
         """Read the bytes of a manifest, which are from `path`; CorruptData as `read`."""
         try:
             content = json.loads(raw)
@@ -187,12 +187,12 @@ def read_chunks(file: BinaryIO) -> Iterator[bytes]:
 
 
 def folder_of(data: str | os.PathLike[str], number: int) -> Path:
-    """Where a generation is."""
+    """Where a snapshot is."""
     return snapshots_folder(data) / f"{number:08}"
 
 
-def generations(data: str | os.PathLike[str]) -> list[int]:
-    """Return the numbers of the generations there are, in order."""
+def snapshot_numbers(data: str | os.PathLike[str]) -> list[int]:
+    """Return the numbers of the snapshots there are, in order."""
     folders = snapshots_folder(data).glob("*")
     return sorted(int(path.name) for path in folders if path.name.isdecimal())
 
@@ -243,17 +243,17 @@ def save(entry: Entry, folder: Path) -> ManifestEntry:
 
 
 def write(data: str | os.PathLike[str], state: State, number: int, seq: int) -> None:
-    """Write a state as a generation, from memory, for a server in which nothing changes meanwhile:
+    """Write a state as a snapshot, from memory, for a server in which nothing changes meanwhile:
     neither by writes nor by the time."""
     with temporary(data, number) as folder:
         entries = [save(entry, folder) for entry in state.filters.values()]
-        Manifest(number, seq, state.next_id, state.now, entries).write(folder)
+        SnapshotManifest(number, seq, state.next_id, state.now, entries).write(folder)
         publish(data, folder, number)
 
 
 @contextlib.contextmanager
 def temporary(data: str | os.PathLike[str], number: int) -> Iterator[Path]:
-    """A folder to write a generation into. What others left half done is removed."""
+    """A folder to write a snapshot into. What others left half done is removed."""
     above = snapshots_folder(data)
     above.mkdir(parents=True, exist_ok=True)
     for left in above.glob(".*.tmp"):
@@ -267,7 +267,7 @@ def temporary(data: str | os.PathLike[str], number: int) -> Iterator[Path]:
 
 
 def publish(data: str | os.PathLike[str], folder: Path, number: int) -> None:
-    """Give a generation, whole and on the disk, its name."""
+    """Give a snapshot, whole and on the disk, its name."""
     target = folder_of(data, number)
     if target.exists():
         shutil.rmtree(target)  # a damaged one: a good one is not written twice
@@ -276,12 +276,12 @@ def publish(data: str | os.PathLike[str], folder: Path, number: int) -> None:
 
 
 def prune(data: str | os.PathLike[str], damaged: Set[int] = frozenset()) -> None:
-    """Remove what no restart needs: generations but the last two that are not known to be damaged,
+    """Remove what no restart needs: snapshots but the last two that are not known to be damaged,
     and segments older than these.
 
-    As long as there is one generation only, the other is the empty state before segment 1.
+    As long as there is one snapshot only, the other is the empty state before segment 1.
     """
-    numbers = generations(data)
+    numbers = snapshot_numbers(data)
     good = [number for number in numbers if number not in damaged]
     if len(good) < _KEPT:
         return
@@ -295,7 +295,7 @@ def prune(data: str | os.PathLike[str], damaged: Set[int] = frozenset()) -> None
 
 
 def command(data: str | os.PathLike[str], number: int) -> list[str]:
-    """Return the command that makes a generation from the one before and the log, in a process of
+    """Return the command that makes a snapshot from the one before and the log, in a process of
     its own. It prints its progress as lines of JSON, and what it finds damaged (`problem`); if it
     fails, its exit code is not 0 and stderr says why, and all older ones are still there. DAMAGED:
     the files do not have it any more."""

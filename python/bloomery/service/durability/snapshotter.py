@@ -1,6 +1,6 @@
 """The process that makes a snapshot: it loads the one before and replays the log since then.
 
-    python -m bloomery.service.durability.snapshotter DATA GENERATION
+    python -m bloomery.service.durability.snapshotter DATA NUMBER
 
 Filters that changed are copied, and changed where the copy is mapped: the kernel can write such
 memory out, so that the filters are not held twice. Of others there are two
@@ -29,7 +29,7 @@ from bloomery.service.durability.folder import log_folder, snapshots_folder
 from bloomery.service.durability.log_reader import LogReader, Row
 from bloomery.service.durability.redundant_files import RedundantFiles
 from bloomery.service.durability.replay import replay
-from bloomery.service.durability.snapshots import Manifest, ManifestEntry
+from bloomery.service.durability.snapshots import ManifestEntry, SnapshotManifest
 from bloomery.storage import files
 
 _PATIENCE = 30.0  # seconds
@@ -38,9 +38,9 @@ MAP_FROM = 1 << 20  # bytes: smaller filters are changed in memory and written o
 
 
 class LazyState(State):
-    """The filters of a generation; each is read when something is done to it."""
+    """The filters of a snapshot; each is read when something is done to it."""
 
-    def __init__(self, data: Path, base: Manifest | None, folder: Path) -> None:
+    def __init__(self, data: Path, base: SnapshotManifest | None, folder: Path) -> None:
         super().__init__()
         self.data, self.base, self.folder = data, base, folder
         self.redundant = None if base is None else RedundantFiles(data, base, folder, _say_problem)
@@ -120,14 +120,14 @@ def _checksum(mapped: mmap.mmap) -> int:
 
 
 def take(data: str | os.PathLike[str], number: int) -> None:
-    """Make a generation, unless there is a good one. The newest older one that is not damaged, and
+    """Make a snapshot, unless there is a good one. The newest older one that is not damaged, and
     the log since then, is what it is made of."""
     path = Path(data)
     with contextlib.suppress(errors.CorruptData):
-        Manifest.read(path, number)
+        SnapshotManifest.read(path, number)
         _say(done=number)
         return
-    older = [n for n in reversed(snapshots.generations(path)) if n < number]
+    older = [n for n in reversed(snapshots.snapshot_numbers(path)) if n < number]
     damaged: set[int] = set()
     for base in [*older, 0]:
         try:
@@ -144,9 +144,9 @@ def take(data: str | os.PathLike[str], number: int) -> None:
 
 
 def _take(data: Path, number: int, base: int) -> int:
-    """Make it from one generation and the log; return how many rows were replayed."""
+    """Make it from one snapshot and the log; return how many rows were replayed."""
     with snapshots.temporary(data, number) as folder:
-        before = Manifest.read(data, base) if base else None
+        before = SnapshotManifest.read(data, base) if base else None
         state = LazyState(data, before, folder)
         seq = before.seq if before else 0
         rows = LogReader(log_folder(data), base or 1, seq, number)
@@ -167,7 +167,7 @@ def _take(data: Path, number: int, base: int) -> int:
             if left.name not in kept:
                 left.unlink()  # of a filter that was dropped
         verified = {} if state.redundant is None else state.redundant.verified
-        manifest = Manifest(number, rows.last, state.next_id, state.now, entries, verified)
+        manifest = SnapshotManifest(number, rows.last, state.next_id, state.now, entries, verified)
         manifest.write(folder)
         snapshots.publish(data, folder, number)
     return rows.rows
@@ -216,12 +216,12 @@ def wait_for_lock(lock: IO[str], folder: Path) -> None:
 
 
 def main(arguments: list[str]) -> int:
-    """Make the generation that the arguments name; 0 if it is there."""
+    """Make the snapshot that the arguments name; 0 if it is there."""
     try:
         data, number = arguments[0], int(arguments[1])
     except (IndexError, ValueError):
         print(
-            "usage: python -m bloomery.service.durability.snapshotter DATA GENERATION",
+            "usage: python -m bloomery.service.durability.snapshotter DATA NUMBER",
             file=sys.stderr,
         )
         return 1

@@ -23,6 +23,7 @@ def test_failures_elsewhere_lock_nobody_out(tmp_path: Path) -> None:
         users.add(Account("ann", Role.READ, password=hash_password(PASSWORD)))
 
     async def script() -> None:
+        before = asyncio.all_tasks()
         say, note = lambda *_, **__: None, lambda *_: None
         access = Access(tmp_path, say, note, remembered=0.0)
 
@@ -35,7 +36,7 @@ def test_failures_elsewhere_lock_nobody_out(tmp_path: Path) -> None:
         with pytest.raises(errors.NotLoggedIn):
             await log_in(PASSWORD, "10.0.0.2")
         assert await log_in(PASSWORD, "10.0.0.1") == "ann"
-        left = asyncio.all_tasks() - {asyncio.current_task()}
+        left = asyncio.all_tasks() - before
         for task in left:
             task.cancel()
         await asyncio.gather(*left, return_exceptions=True)

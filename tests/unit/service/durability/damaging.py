@@ -22,7 +22,7 @@ Damage = Callable[[Path], None]
 
 
 def filled(data: Path, rounds: int = 5) -> Server:
-    """A server with two generations, and a log behind them: a closed segment and an open one."""
+    """A server with two snapshots, and a log behind them: a closed segment and an open one."""
     server = Server(data)
     for name in ("one", "two"):
         server.create("counting", name, capacity=3000)
@@ -120,8 +120,8 @@ def one_for_the_other(data: Path) -> None:
 
 
 def without_newest(data: Path) -> None:
-    """Lose the newest generation, and the log since then."""
-    number = snapshots.generations(data)[-1]
+    """Lose the newest snapshot, and the log since then."""
+    number = snapshots.snapshot_numbers(data)[-1]
     shutil.rmtree(snapshots.folder_of(data, number))
     for one in segments(log_folder(data)):
         if one >= number:
@@ -130,7 +130,7 @@ def without_newest(data: Path) -> None:
 
 
 def without_anything(data: Path) -> None:
-    """Lose all generations and all of the log."""
+    """Lose all snapshots and all of the log."""
     shutil.rmtree(log_folder(data))
     shutil.rmtree(data / "snapshots")
 

@@ -21,7 +21,7 @@ from bloomery.service.durability import snapshots
 from bloomery.service.durability.backup import Backup, restore, verify
 from bloomery.service.durability.folder import lock
 from bloomery.service.durability.recovery import recover
-from bloomery.service.durability.snapshots import MANIFEST, Manifest
+from bloomery.service.durability.snapshots import MANIFEST, SnapshotManifest
 from conftest import effort
 from unit.service.durability.serving import SETTINGS, Server, assert_same, hashes
 
@@ -33,7 +33,7 @@ def file_of(server: Server) -> bytes:
     number = server.snapshot()
     folder = snapshots.folder_of(server.data, number)
     raw = (folder / MANIFEST).read_bytes()
-    taken = Backup(folder, Manifest.read(server.data, number), raw, AT)
+    taken = Backup(folder, SnapshotManifest.read(server.data, number), raw, AT)
     made = b"".join(taken.blocks())
     assert len(made) == taken.nbytes
     return made

@@ -169,7 +169,8 @@ def test_a_newer_manifest(tmp_path: Path) -> None:
     """A snapshot of a newer version is refused, and not passed over for the one before."""
     server = filled(tmp_path)
     server.log.close()
-    path = snapshots.folder_of(tmp_path, snapshots.generations(tmp_path)[-1]) / snapshots.MANIFEST
+    newest = snapshots.snapshot_numbers(tmp_path)[-1]
+    path = snapshots.folder_of(tmp_path, newest) / snapshots.MANIFEST
     body = json.loads(path.read_bytes())["manifest"] | {"format": 9}
     path.write_text(json.dumps({"manifest": body, "checksum": snapshots.manifest_sum(body)}))
     assert "version 9, and this bloomery knows 1" in refused(tmp_path)

@@ -108,16 +108,16 @@ def test_after_a_clean_end(tmp_path: Path) -> None:
     assert "--accept-loss" in refused(tmp_path)
 
 
-def test_a_generation_by_another_number(tmp_path: Path) -> None:
-    """A copy of a generation under a later number is not that generation: what is whole is used."""
+def test_a_snapshot_by_another_number(tmp_path: Path) -> None:
+    """A copy of a snapshot under a later number is not that snapshot: what is whole is used."""
     server = filled(tmp_path / "data")
     data = server.killed(tmp_path / "copy")
-    older, newer = snapshots.generations(data)
+    older, newer = snapshots.snapshot_numbers(data)
     shutil.rmtree(snapshots.folder_of(data, newer))
     shutil.copytree(snapshots.folder_of(data, older), snapshots.folder_of(data, newer))
     found = recover(data)
     assert any(f"snapshot {newer}" in problem for problem in found.problems)
-    assert found.generation == older
+    assert found.snapshot_number == older
     assert_same(found.state, server.state)
     server.log.close()
 

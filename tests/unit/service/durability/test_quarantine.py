@@ -37,7 +37,7 @@ def test_a_loss_that_is_accepted(tmp_path: Path, damage: Damage) -> None:
     del kept["report.json"]
     assert kept == before
     if damage is not without_anything:
-        for number in (1, 2):  # what is in the older generation, at least
+        for number in (1, 2):  # what is in the older snapshot, at least
             assert missing(brave.state.filters[number].filter, hashes(5, 3)) == 0
     brave.create("bloom", "new")
     for _ in range(3):
@@ -51,12 +51,12 @@ def test_a_loss_that_is_accepted(tmp_path: Path, damage: Damage) -> None:
     server.log.close()
 
 
-def test_a_damaged_generation_is_set_aside(tmp_path: Path) -> None:
-    """A generation that is damaged where nothing is lost is set aside alone, and is no base for
+def test_a_damaged_snapshot_is_set_aside(tmp_path: Path) -> None:
+    """A snapshot that is damaged where nothing is lost is set aside alone, and is no base for
     another one."""
     server = filled(tmp_path / "data")
     data = server.killed(tmp_path / "copy")
-    older, newer = snapshots.generations(data)
+    older, newer = snapshots.snapshot_numbers(data)
     change(snapshots.folder_of(data, newer) / "1.bloomery", 700)
     found = recover(data)
     assert_same(found.state, server.state)
@@ -65,9 +65,9 @@ def test_a_damaged_generation_is_set_aside(tmp_path: Path) -> None:
     assert f"snapshot {newer}" in aside.problems[0]
     files = {str(Path(name).parent) for name in contents(aside.folder)} - {"."}
     assert files == {f"snapshots/{newer:08}"}
-    left = snapshots.generations(data)
+    left = snapshots.snapshot_numbers(data)
     assert (left[0], len(left)) == (older, 2)
     again = recover(data)
-    assert (again.problems, again.generation) == ([], left[1])
+    assert (again.problems, again.snapshot_number) == ([], left[1])
     assert_same(again.state, server.state)
     server.log.close()

@@ -45,11 +45,11 @@ def test_replay_is_as_it_was(tmp_path: Path, kind: str, capacity: int) -> None:
             server.do(Op.REMOVE, number, hashes(round, 20))
         server.wait(17)
         killed = recover(server.killed(tmp_path / f"log {round}"))
-        assert (killed.problems, killed.generation) == ([], server.log.segment if round else 0)
+        assert (killed.problems, killed.snapshot_number) == ([], server.log.segment if round else 0)
         assert_same(killed.state, server.state)
-        generation = server.snapshot()
+        snapshot = server.snapshot()
         killed = recover(server.killed(tmp_path / f"snapshot {round}"))
-        assert (killed.problems, killed.generation, killed.rows) == ([], generation, 0)
+        assert (killed.problems, killed.snapshot_number, killed.rows) == ([], snapshot, 0)
         assert_same(killed.state, server.state)
     server.log.close()
 
@@ -68,13 +68,13 @@ def test_growing_filters_are_written_anew(tmp_path: Path) -> None:
 
 
 def test_two_generations_are_kept(tmp_path: Path) -> None:
-    """Two generations are kept, and the segments since the older one."""
+    """Two snapshots are kept, and the segments since the older one."""
     server = Server(tmp_path)
     number = server.create("bloom")
     for round in range(5):
         server.do(Op.ADD, number, hashes(round, 5))
         server.snapshot()
-    assert snapshots.generations(tmp_path) == [5, 6]
+    assert snapshots.snapshot_numbers(tmp_path) == [5, 6]
     assert segments(log_folder(tmp_path)) == [5, 6]
     server.log.close()
 
@@ -129,7 +129,7 @@ def test_a_dump_goes_on_after_a_restart(tmp_path: Path, kind: str) -> None:
 
 
 def two_generations(data: Path) -> Server:
-    """A server with two generations and a log behind them."""
+    """A server with two snapshots and a log behind them."""
     server = Server(data)
     for name in ("one", "two"):
         server.create("counting", name)
@@ -160,10 +160,10 @@ def test_a_damaged_snapshot_is_said_and_not_used(tmp_path: Path, name: str, how:
     assert len(found.problems) == 1
     assert "snapshot 3 cannot be used" in found.problems[0]
     assert name in found.problems[0]
-    assert found.generation == 2
+    assert found.snapshot_number == 2
     assert_same(found.state, server.state)
     again = recover(data)
-    assert (again.problems, again.generation) == ([], 4)
+    assert (again.problems, again.snapshot_number) == ([], 4)
     assert_same(again.state, server.state)
     server.log.close()
 
@@ -175,8 +175,8 @@ def test_without_a_snapshot_nothing_is_passed_over(tmp_path: Path) -> None:
     server.do(Op.ADD, 2, hashes(9, 9))
     server.snapshot()
     data = server.killed(tmp_path / "copy")
-    for generation in (3, 4):
-        spoil(snapshots.folder_of(data, generation) / "1.bloomery")
+    for snapshot in (3, 4):
+        spoil(snapshots.folder_of(data, snapshot) / "1.bloomery")
     before = sorted(data.rglob("*"))
     with pytest.raises(errors.CorruptData, match="--accept-loss") as caught:
         recover(data)
@@ -196,7 +196,7 @@ def test_a_damaged_snapshot_is_not_built_on(tmp_path: Path) -> None:
     spoil(snapshots.folder_of(tmp_path / "data", 3) / "1.bloomery")
     server.snapshot()
     found = recover(server.killed(tmp_path / "copy"))
-    assert (found.problems, found.generation) == ([], 4)
+    assert (found.problems, found.snapshot_number) == ([], 4)
     assert_same(found.state, server.state)
     server.log.close()
 

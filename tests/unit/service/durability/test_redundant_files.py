@@ -1,4 +1,4 @@
-"""Two generations are two copies: two files of each filter, read by turns, mended by each other."""
+"""Two snapshots are two copies: two files of each filter, read by turns, mended by each other."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from bloomery.service.durability import redundant_files, snapshots, snapshotter
 from bloomery.service.durability.folder import log_folder
 from bloomery.service.durability.recovery import recover
 from bloomery.service.durability.segment import segments
-from bloomery.service.durability.snapshots import Manifest
+from bloomery.service.durability.snapshots import SnapshotManifest
 from conftest import effort
 from unit.service.durability.serving import LARGE, SETTINGS, Server, assert_same, hashes
 
@@ -37,9 +37,9 @@ def told(capfd: pytest.CaptureFixture[str]) -> Told:
     return read
 
 
-def file_of(server: Server, generation: int, number: int) -> Path:
+def file_of(server: Server, snapshot: int, number: int) -> Path:
     """A filter's file."""
-    return snapshots.folder_of(server.data, generation) / f"{number}.bloomery"
+    return snapshots.folder_of(server.data, snapshot) / f"{number}.bloomery"
 
 
 def flip(path: Path, chance: random.Random) -> None:
@@ -65,8 +65,8 @@ WAYS = (flip, cut, remove)
 
 
 def assert_two_copies(server: Server, folder: Path) -> None:
-    """Each of the two generations alone, with the log since, is all that the server has."""
-    newest = snapshots.generations(server.data)[-1]
+    """Each of the two snapshots alone, with the log since, is all that the server has."""
+    newest = snapshots.snapshot_numbers(server.data)[-1]
     for without in (None, newest):
         copy = server.killed(folder)
         if without is not None:
@@ -78,7 +78,7 @@ def assert_two_copies(server: Server, folder: Path) -> None:
 
 
 def test_two_files_take_turns(tmp_path: Path) -> None:
-    """A filter that does not change has one file in each of two generations, and no third is ever
+    """A filter that does not change has one file in each of two snapshots, and no third is ever
     written."""
     server = Server(tmp_path)
     one, other = server.create("bloom", "one"), server.create("bloom", "other")
@@ -92,7 +92,7 @@ def test_two_files_take_turns(tmp_path: Path) -> None:
 
 
 def test_a_folder_of_linked_files(tmp_path: Path) -> None:
-    """Where both generations have one file, as they once had, the next has its own."""
+    """Where both snapshots have one file, as they once had, the next has its own."""
     server = Server(tmp_path)
     number = server.create("bloom")
     older, newer = server.snapshot(), server.snapshot()
@@ -109,17 +109,17 @@ def test_a_folder_of_linked_files(tmp_path: Path) -> None:
 def test_whatever_is_damaged_is_mended(
     tmp_path: Path, told: Told, how: Callable[[Path, random.Random], None], which: str, change: bool
 ) -> None:
-    """A snapshot finds all damaged files of either generation, of any kind and size, whether their
-    filters have changed since or not; it says which, and leaves two whole generations."""
+    """A snapshot finds all damaged files of either snapshot, of any kind and size, whether their
+    filters have changed since or not; it says which, and leaves two whole snapshots."""
     server = Server(tmp_path / "data")
     for kind in SETTINGS:
         server.create(kind)
     server.create("bloom", "large", capacity=LARGE)
-    generations = {"older": server.snapshot(), "newer": server.snapshot()}
+    numbers_by_age = {"older": server.snapshot(), "newer": server.snapshot()}
     chance = random.Random(f"{how.__name__}{which}")
     damaged = []
     for number, entry in server.state.filters.items():
-        path = file_of(server, generations[which], number)
+        path = file_of(server, numbers_by_age[which], number)
         how(path, chance)
         if change:
             server.do(Op.ADD, number, hashes(number, 20, entry.filter.kind))
@@ -138,19 +138,19 @@ def test_neither_can_be_used(tmp_path: Path, told: Told) -> None:
     server = Server(tmp_path)
     number = server.create("bloom")
     made = [server.snapshot() for _ in range(3)]
-    for generation in made[1:]:
-        flip(file_of(server, generation, number), random.Random(1))
+    for snapshot in made[1:]:
+        flip(file_of(server, snapshot, number), random.Random(1))
     before = segments(log_folder(tmp_path))
     with pytest.raises(errors.CorruptData):
         server.snapshot()
-    assert snapshots.generations(tmp_path) == made[1:]
+    assert snapshots.snapshot_numbers(tmp_path) == made[1:]
     assert segments(log_folder(tmp_path))[: len(before)] == before
     assert len(told()) >= 2
     server.log.close()
 
 
-def test_a_damaged_manifest_is_no_generation(tmp_path: Path) -> None:
-    """A generation that cannot be used is not counted when older ones are removed: two are left
+def test_a_damaged_manifest_is_no_snapshot(tmp_path: Path) -> None:
+    """A snapshot that cannot be used is not counted when older ones are removed: two are left
     that can."""
     server = Server(tmp_path / "data")
     number = server.create("bloom")
@@ -158,7 +158,7 @@ def test_a_damaged_manifest_is_no_generation(tmp_path: Path) -> None:
     server.do(Op.ADD, number, hashes(1, 5))
     flip(snapshots.folder_of(server.data, second) / snapshots.MANIFEST, random.Random(2))
     third = server.snapshot()
-    assert snapshots.generations(server.data) == [first, third]
+    assert snapshots.snapshot_numbers(server.data) == [first, third]
     assert_two_copies(server, tmp_path / "copy")
     server.log.close()
 
@@ -190,7 +190,7 @@ def test_large_files_are_verified_by_turns(
         assert len(read) == 1
         found.append(read[0].name)
     assert sorted(found) == sorted(2 * 2 * [f"{number}.bloomery" for number in numbers])
-    flip(file_of(server, snapshots.generations(server.data)[0], numbers[1]), random.Random(3))
+    flip(file_of(server, snapshots.snapshot_numbers(server.data)[0], numbers[1]), random.Random(3))
     told()
     for _ in inodes:
         server.snapshot()
@@ -205,13 +205,13 @@ def test_the_manifest_says_when(tmp_path: Path) -> None:
     number = server.create("bloom")
     server.snapshot()
     newest = server.snapshot()
-    assert Manifest.read(tmp_path, newest).verified == {f"{number}.bloomery": [2, 2]}
+    assert SnapshotManifest.read(tmp_path, newest).verified == {f"{number}.bloomery": [2, 2]}
     for nonsense in ({}, {f"{number}.bloomery": ["x"]}, {f"{number}.bloomery": 7}):
-        generation = Manifest.read(tmp_path, newest)
-        generation.verified = nonsense  # type: ignore[assignment]
-        generation.write(snapshots.folder_of(tmp_path, newest))
+        manifest = SnapshotManifest.read(tmp_path, newest)
+        manifest.verified = nonsense  # type: ignore[assignment]
+        manifest.write(snapshots.folder_of(tmp_path, newest))
         newest = server.snapshot()
-        (times,) = Manifest.read(tmp_path, newest).verified.values()
+        (times,) = SnapshotManifest.read(tmp_path, newest).verified.values()
         assert times == [newest - 1, newest - 1]
     server.log.close()
 
@@ -229,7 +229,7 @@ def test_damage_at_any_moment(tmp_path: Path, capfd: pytest.CaptureFixture[str])
         for number in chance.sample(numbers, chance.randrange(1, 4)):
             kind = server.state.filters[number].filter.kind
             server.do(Op.ADD, number, hashes(round * 100 + number, 10, kind))
-        found = snapshots.generations(server.data)
+        found = snapshots.snapshot_numbers(server.data)
         if len(found) == 2:
             folder = snapshots.folder_of(server.data, chance.choice(found))
             chance.choice(WAYS)(chance.choice(sorted(folder.iterdir())), chance)

@@ -53,7 +53,7 @@ def test_it_says_how_far_it_is(tmp_path: Path) -> None:
     assert (process.returncode, err) == (0, "")
     assert [json.loads(line) for line in out.splitlines()][-1] == {"done": 2, "rows": 2}
     found = recover(tmp_path)
-    assert (found.generation, found.rows) == (2, 0)
+    assert (found.snapshot_number, found.rows) == (2, 0)
     assert_same(found.state, server.state)
     again = run(tmp_path, 2)
     assert (again.returncode, json.loads(again.stdout)) == (0, {"done": 2})
@@ -64,14 +64,14 @@ def test_it_says_how_far_it_is(tmp_path: Path) -> None:
 def test_what_cannot_be_done_is_one_line(
     tmp_path: Path, arguments: list[object], code: int
 ) -> None:
-    """Wrong arguments are one line and exit code 1; a generation whose log is not there is one line
+    """Wrong arguments are one line and exit code 1; a snapshot whose log is not there is one line
     too, and a code that says that the files do not have it."""
     server = Server(tmp_path)
     server.log.close()
     done = run(tmp_path, *arguments)
     assert done.returncode == code
     assert len(done.stderr.splitlines()) == 1
-    assert snapshots.generations(tmp_path) == []
+    assert snapshots.snapshot_numbers(tmp_path) == []
 
 
 @pytest.mark.slow
@@ -115,12 +115,12 @@ def test_a_full_disk_leaves_what_was_there(small_disk: Path) -> None:
     done = run(small_disk, second)
     assert (done.returncode, len(done.stderr.splitlines())) == (1, 1)
     assert "No space left" in done.stderr
-    assert snapshots.generations(small_disk) == [2]
+    assert snapshots.snapshot_numbers(small_disk) == [2]
     assert segments(log_folder(small_disk))[0] == 1
     (small_disk / "ballast").unlink()
     assert run(small_disk, second).returncode == 0
     found = recover(small_disk)
-    assert (found.problems, found.generation) == ([], second)
+    assert (found.problems, found.snapshot_number) == ([], second)
     assert_same(found.state, server.state)
     server.log.close()
 

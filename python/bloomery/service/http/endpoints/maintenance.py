@@ -96,7 +96,7 @@ async def snapshot(request: Request) -> Response:
     """Make a snapshot of all filters, and wait for it."""
     snapshots = context_of(request).snapshots
     await snapshots.save()
-    return ApiResponse({"generation": snapshots.generation, "seconds": snapshots.seconds})
+    return ApiResponse({"generation": snapshots.snapshot_number, "seconds": snapshots.seconds})
 
 
 _TAR = "application/x-tar"

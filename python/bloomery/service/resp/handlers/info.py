@@ -151,7 +151,7 @@ def _own(client: ClientState, user: User) -> Facts:
         "log_late": int(client.context.group_commit.late_since is not None),
         "refusing_writes": int(engine.problem is not None),
         "refusing_writes_reason": engine.problem or "",
-        "last_snapshot": snapshots.generation,
+        "last_snapshot": snapshots.snapshot_number,
         "last_snapshot_time": int(snapshots.last_save),
         "last_snapshot_problem": snapshots.problem or "",
         "recovered_rows": client.context.recovered_rows,
