@@ -115,15 +115,15 @@ class RedisClient:
 
     def close(self) -> None:
         """Close what was made here; a client that was given is its owner's to close."""
-        for client in self._taken():
+        for client in self._owned():
             client.close()
 
     async def aclose(self) -> None:
         """The same for a client of redis.asyncio."""
-        for client in self._taken():
+        for client in self._owned():
             await client.aclose()
 
-    def _taken(self) -> list[Any]:
+    def _owned(self) -> list[Any]:
         """The clients that are ours to close, each with those of the Sentinels that it asks."""
         with self._lock:
             ours, self._ours, self._client = self._ours, [], None

@@ -137,9 +137,9 @@ class _OtherName:
         right = NAMES[self.name]
         if right.isidentifier() and right not in dir(owner):
             right = _OTHERWISE.get(right, "")
-        told = f": use {right}" if right else ""
+        hint = f": use {right}" if right else ""
         who = owner.__name__ if instance is None else f"a {owner.__name__}"
-        raise AttributeError(f"{who} has no {self.name}{told}")
+        raise AttributeError(f"{who} has no {self.name}{hint}")
 
 
 for _name in NAMES:

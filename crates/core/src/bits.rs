@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use memmap2::{MmapMut, MmapRaw};
 
 use crate::budget::Charge;
-use crate::look::Look;
+use crate::scan::Scan;
 
 #[cfg(target_endian = "big")]
 compile_error!(
@@ -281,11 +281,11 @@ impl Bits {
     /// How many bits are set in how many lines; and the chance that all of a key's bits in one line
     /// are, `each` of them in either half: the mean over the lines, since a fuller line errs more
     /// often.
-    pub fn fill(&self, each: u32, look: Look) -> (u64, u64, f64) {
+    pub fn fill(&self, each: u32, scan: Scan) -> (u64, u64, f64) {
         let powers: Vec<f64> =
             (0..=256).map(|set| (f64::from(set) / 256.0).powi(each as i32)).collect();
         let (mut set, mut chance, mut lines) = (0u64, 0.0, 0u64);
-        let parts = look.parts(self.words());
+        let parts = scan.parts(self.words());
         for line in parts.flat_map(|part| part.chunks_exact(WORDS_PER_LINE)) {
             let half = |words: &[AtomicU64]| {
                 words.iter().map(|w| w.load(Relaxed).count_ones()).sum::<u32>() as usize

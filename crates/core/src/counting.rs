@@ -6,7 +6,7 @@ use crate::bits::{Bits, LINE_BITS, WORDS_PER_LINE};
 use crate::cells::{Cells, Line, Rule};
 use crate::format::{FormatError, Header};
 use crate::kind::{AnyKind, Fact, Merge};
-use crate::look::Look;
+use crate::scan::Scan;
 
 pub fn open(header: &Header, body: Option<Bits>) -> Result<Box<dyn AnyKind>, FormatError> {
     match header.extra[0] {
@@ -103,7 +103,7 @@ impl<const WIDTH: usize> Rule for Counters<WIDTH> {
         let ones = u64::MAX / Self::MAX;
         let full = |word: u64| u64::from((!Self::not_full(word) & ones).count_ones());
         let saturated =
-            cells.lines(Look::ALL).map(|line| line.into_iter().map(full).sum::<u64>()).sum();
+            cells.lines(Scan::ALL).map(|line| line.into_iter().map(full).sum::<u64>()).sum();
         vec![
             ("counter_bits", Fact::Int(WIDTH as u64)),
             ("saturated_counters", Fact::Int(saturated)),

@@ -9,7 +9,7 @@ use crate::bits::{Bits, LINE_BITS, WORDS_PER_LINE};
 use crate::cells::{Cells, Line, Rule};
 use crate::format::{FormatError, Header};
 use crate::kind::{AnyKind, Fact, Merge};
-use crate::look::Look;
+use crate::scan::Scan;
 
 pub fn open(header: &Header, body: Option<Bits>) -> Result<Box<dyn AnyKind>, FormatError> {
     match header.extra[0] {
@@ -103,7 +103,7 @@ impl<const SPAN: u64> Rule for Regions<SPAN> {
     fn facts(cells: &Cells<Self>) -> Vec<(&'static str, Fact)> {
         let (draws, lines_per_key) = cells.powers();
         let (mut regions, mut collided, mut drawn, mut stuck) = (0, 0, 0.0, 0.0);
-        for line in cells.lines(Look::ALL) {
+        for line in cells.lines(Scan::ALL) {
             let count = |of: fn(u64) -> u64| -> u64 {
                 line.iter().map(|word| u64::from(of(*word).count_ones())).sum()
             };

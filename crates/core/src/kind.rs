@@ -6,8 +6,8 @@
 
 use crate::bits::{Bits, LINE_BYTES};
 use crate::format::{FormatError, Header, KindId};
-use crate::look::{Figures, Look};
 pub use crate::loops::{AnyKind, Ints, Keys};
+use crate::scan::{Figures, Scan};
 use crate::{counting, cuckoo, deletable, fuse, rotating, scalable};
 
 /// Why a filter did not do what it was asked to; nothing has changed.
@@ -98,7 +98,7 @@ pub trait Kind: Send + Sync + 'static {
     fn facts(&self) -> Vec<(&'static str, Fact)>;
 
     /// How full it is, as far as a look at a part tells; kinds that keep count need none.
-    fn figures(&self, _look: Look) -> Figures {
+    fn figures(&self, _scan: Scan) -> Figures {
         Figures::of(&self.facts())
     }
 

@@ -83,7 +83,7 @@ class DiskSet:
         )
         try:
             with failures_named(self.path):
-                self._filter = self._opened(filter)
+                self._filter = self._open_filter(filter)
         except BaseException:
             self._connection.close()
             raise
@@ -217,7 +217,7 @@ class DiskSet:
     def _saved(self, token: str) -> Path:
         return self.path.with_name(f"{self.path.name}.{token}.bloom")
 
-    def _opened(self, filter: AnyFilter | None) -> AnyFilter:
+    def _open_filter(self, filter: AnyFilter | None) -> AnyFilter:
         """Return the filter with all rows in it: the saved one, or filled from them."""
         connection = self._ready()
         self._check_window(connection)
@@ -238,8 +238,8 @@ class DiskSet:
             connection.execute("DELETE FROM keys WHERE at < ?", (self._oldest(),))
         filled = ScalableBloomFilter(error_rate=0.01) if filter is None else filter
         rows = connection.execute("SELECT key FROM keys")
-        while some := rows.fetchmany(_ROWS):
-            filled.update([row for (row,) in some])
+        while batch := rows.fetchmany(_ROWS):
+            filled.update([row for (row,) in batch])
         return filled
 
     def _check_window(self, connection: sqlite3.Connection) -> None:

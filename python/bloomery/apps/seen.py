@@ -103,7 +103,7 @@ class SeenStore:
             self._fd, self._pid = _locked(self._folder), os.getpid()
         try:
             if self._folder is not None:
-                self._generations = _opened(self._folder, self._window)
+                self._generations = _open_generations(self._folder, self._window)
             self._newest()
         except BaseException:
             self.close()
@@ -128,7 +128,7 @@ class SeenStore:
         if limit is not None and (type(limit) is not int or limit < 0):
             raise errors.InvalidParameter(f"limit is {limit!r}, must be an int from 0 on, or None")
         left = candidates
-        for generation in reversed(self._counting()):
+        for generation in reversed(self._in_window()):
             left = generation.bank.unseen(user, left)
         return left if limit is None else left[:limit]
 
@@ -141,7 +141,7 @@ class SeenStore:
 
     def flush(self) -> None:
         """Return once every mark is on the disk, where no power cut takes it back."""
-        for generation in self._counting():
+        for generation in self._in_window():
             generation.bank.flush()
 
     def close(self) -> None:
@@ -172,11 +172,11 @@ class SeenStore:
     @property
     def nbytes(self) -> int:
         """Bytes in use, all generations."""
-        return sum(generation.bank.nbytes for generation in self._counting())
+        return sum(generation.bank.nbytes for generation in self._in_window())
 
     def info(self) -> dict[str, Any]:
         """All that is known, ready for JSON; each generation with its times."""
-        generations = self._counting()
+        generations = self._in_window()
         return {
             "window": None if self._window == _FOR_EVER else self._window,
             "error_rate": self._rate,
@@ -205,7 +205,7 @@ class SeenStore:
             return now
         raise errors.InvalidParameter(f"the clock says {now}, must be seconds since 1970")
 
-    def _counting(self) -> tuple[_BankGeneration, ...]:
+    def _in_window(self) -> tuple[_BankGeneration, ...]:
         """The generations that the window reaches."""
         since, generations = self._now() - self._window, self._generations
         self._check_open()
@@ -230,7 +230,7 @@ class SeenStore:
 
     def _turn(self, now: float) -> None:
         """Begin a generation, and let go of those that the window has left behind."""
-        generations = (*self._generations, self._begun(now))
+        generations = (*self._generations, self._new_generation(now))
         self._generations = tuple(each for each in generations if now < each.end + self._window)
         for each in generations[: -len(self._generations)]:
             # Whoever still reads there has the memory, though the file has no name any more. One
@@ -239,7 +239,7 @@ class SeenStore:
                 with suppress(OSError):
                     os.unlink(each.bank.path)
 
-    def _begun(self, now: float) -> _BankGeneration:
+    def _new_generation(self, now: float) -> _BankGeneration:
         start, end, path = int(now * 1000), "never", None
         if self._each < _FOR_EVER:
             end = f"{start + int(self._each * 1000):013}"
@@ -273,7 +273,7 @@ def _unlock(fd: int, owner: int) -> None:
     os.close(fd)
 
 
-def _opened(folder: Path, window: float) -> tuple[_BankGeneration, ...]:
+def _open_generations(folder: Path, window: float) -> tuple[_BankGeneration, ...]:
     """The generations in a folder, in the order in which they ended."""
     generations: list[_BankGeneration] = []
     try:

@@ -22,7 +22,7 @@ _WHOLE = re.compile(rb"[+-]?[0-9]{1,4000}")  # Python reads no longer one
 
 
 class FileRows(ABC):
-    """What all kinds of files share; a position is a file's number and a place in it."""
+    """What all kinds of files share; a position is a file's number and where in it to go on."""
 
     options: dict[str, Any]  # how they are read
 
@@ -75,14 +75,14 @@ class FileRows(ABC):
 
     def batches(self, after: Any = None) -> Generator[Batch, None, None]:
         """Read each file."""
-        first, place = after or (0, None)
+        first, offset = after or (0, None)
         for number, path in enumerate(self.paths[first:], first):
-            for batch in self._read(path, place):
+            for batch in self._read(path, offset):
                 yield type(batch)(batch.keys, batch.rows, batch.nulls, [number, batch.position])
-            place = None
+            offset = None
 
     @abstractmethod
-    def _read(self, path: str, place: Any) -> Iterator[Batch]: ...
+    def _read(self, path: str, start: Any) -> Iterator[Batch]: ...
 
     def close(self) -> None:  # noqa: B027  # `Rows` wants one
         """Nothing stays open."""
@@ -100,8 +100,8 @@ def _sample(path: str) -> tuple[int, int]:
 
 
 class LineRows(FileRows):
-    """Each line is a key, its bytes without the line end, or the int that these write; a place is
-    an offset in decoded bytes."""
+    """Each line is a key, its bytes without the line end, or the int that these write; it goes
+    on from an offset in decoded bytes."""
 
     def __init__(self, paths: Sequence[str], *, type: Literal["str", "int"] = "str") -> None:
         super().__init__(paths)
@@ -112,9 +112,9 @@ class LineRows(FileRows):
         with InputFile(path) as source:
             return sum(_lines(chunk) for chunk in _chunks(source))
 
-    def _read(self, path: str, place: int | None) -> Iterator[Batch]:
+    def _read(self, path: str, start: int | None) -> Iterator[Batch]:
         with InputFile(path) as source:
-            offset = place or 0
+            offset = start or 0
             source.skip(offset)
             for chunk in _chunks(source):
                 offset += len(chunk)

@@ -1,4 +1,4 @@
-"""From the name of a place to the rows in it."""
+"""Opens the rows of a database or of files, by URL or path."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _SUFFIXES: dict[str, Format] = {
     ".parquet": "parquet",
     ".pq": "parquet",
 }
-# What each kind of place takes beside its name.
+# What each kind of source takes beside its name.
 _TAKES = {
     "database": {"query", "table", "columns", "order_by", "password"},
     "csv": {"columns", "type", "header", "delimiter"},
@@ -70,9 +70,9 @@ def open_rows(source: str | Sequence[str], *, format: Format | None = None, **op
 
 
 def key_batches(source: str | Sequence[str], **options: Any) -> Iterator[Any]:
-    """All keys of a place, a batch at a time, for `Guard.rebuild` and its like.
+    """All keys of a source, a batch at a time, for `Guard.rebuild` and its like.
 
-    The place is opened with the first batch, not before: what a database shows is what it holds at
+    The source is opened with the first batch, not before: what a database shows is what it holds at
     that moment.
     """
     rows = open_rows(source, **options)

@@ -25,8 +25,8 @@ class Postgres:
         # As SQLAlchemy writes it, and the short form, are the same to us.
         url = "postgresql://" + url.partition("://")[2]
         # A password with an @ or a / in it would be taken apart, and be shown as host or database.
-        place, _, rest = url.partition("://")[2].partition("?")[0].partition("/")
-        if place.count("@") > 1 or "@" in rest:
+        address, _, rest = url.partition("://")[2].partition("?")[0].partition("/")
+        if address.count("@") > 1 or "@" in rest:
             raise InvalidParameter(
                 "the URL is not one of PostgreSQL: an @ in a password is written %40, a / is %2F"
             )

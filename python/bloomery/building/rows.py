@@ -1,4 +1,4 @@
-"""What a filter is built from: rows that come in batches, from a place that can be gone on from."""
+"""What a filter is built from: rows in batches, which can be resumed behind any of them."""
 
 from __future__ import annotations
 

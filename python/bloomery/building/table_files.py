@@ -18,7 +18,7 @@ _BLOCK = 4 << 20  # of a CSV file at a time; a row must fit into it
 
 
 class CsvRows(FileRows):
-    """Columns of CSV files, plain, gzip or zstd; a place is a number of rows."""
+    """Columns of CSV files, plain, gzip or zstd; it goes on behind a number of rows."""
 
     def __init__(
         self,
@@ -79,8 +79,8 @@ class CsvRows(FileRows):
     def _count(self, path: str) -> int:
         return sum(batch.num_rows for batch in self._batches(path, 0))
 
-    def _read(self, path: str, place: int | None) -> Iterator[Batch]:
-        rows = place or 0
+    def _read(self, path: str, start: int | None) -> Iterator[Batch]:
+        rows = start or 0
         for batch in self._batches(path, rows):
             rows += batch.num_rows
             if batch.num_rows:
@@ -108,7 +108,7 @@ class CsvRows(FileRows):
 
 
 class ParquetRows(FileRows):
-    """Columns of Parquet files; a place is a row group and a number of rows in it."""
+    """Columns of Parquet files; it goes on from a row group and a row in it."""
 
     def __init__(self, paths: Sequence[str], columns: Sequence[str]) -> None:
         super().__init__(paths)
@@ -145,13 +145,13 @@ class ParquetRows(FileRows):
 
     estimate = count
 
-    def _read(self, path: str, place: list[int] | None) -> Iterator[Batch]:
+    def _read(self, path: str, start: list[int] | None) -> Iterator[Batch]:
         import pyarrow as pa
 
         with self._open(path) as file:
             names = [_pick(path, file.schema_arrow.names, one) for one in self.options["columns"]]
             try:
-                first, done = place or (0, 0)
+                first, done = start or (0, 0)
                 for group in range(first, file.metadata.num_row_groups):
                     row = 0
                     for batch in file.iter_batches(_BATCH, [group], names):

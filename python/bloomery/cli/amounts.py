@@ -60,9 +60,9 @@ def parse_rate(text: str | float) -> float:
     """A probability: 0.01, 1e-6, 1%."""
     if isinstance(text, float):
         return text
-    found = limits.parse_rate(text)
-    if found is not None:
-        return found
+    rate = limits.parse_rate(text)
+    if rate is not None:
+        return rate
     raise _refuse(text, "an error rate such as 0.01, 1% or 1e-6")
 
 

@@ -65,11 +65,11 @@ class Crawler:
 
     def visit(self, at_least: int) -> list[str]:
         """Links of as many pages as it takes; fewer when the queue runs dry."""
-        found: list[str] = []
-        while self._queue and len(found) < at_least:
-            found += links_of(self._queue.popleft())
+        links: list[str] = []
+        while self._queue and len(links) < at_least:
+            links += links_of(self._queue.popleft())
             self.pages += 1
-        return found
+        return links
 
     def enqueue(self, urls: list[str]) -> None:
         """What was definitely not seen before is worth a visit."""

@@ -64,9 +64,9 @@ def advise(
     if password_file is not None:
         with Path(password_file).open(encoding="utf-8") as file:
             password = file.readline().rstrip("\r\n")
-    found = read_table(database, table, password)
+    statistics = read_table(database, table, password)
     advice = choose(
-        found,
+        statistics,
         _names(columns) if columns is not None else [],
         [_names(one) for one in queries or []],
         operator_classes=operator_classes,
@@ -78,7 +78,7 @@ def advise(
         return 0
     trees = sum(advice.btree_bytes.values())
     comments = [
-        f"{found.name}: {advice.rows:,} rows in {found.pages:,} pages",
+        f"{statistics.name}: {advice.rows:,} rows in {statistics.pages:,} pages",
         f"this index: {show_memory(advice.index_bytes)}; "
         f"a B-tree for each of its columns: {show_memory(trees)}",
         *(

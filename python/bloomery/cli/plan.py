@@ -116,9 +116,9 @@ def plan(
     if json:
         from json import dumps
 
-        found: dict[str, object] = {plan.layout: plan.as_dict() for plan in plans}
-        found.update({name: {"error": str(why)} for name, why in refused.items()})
-        emit_line(dumps(found[layout] if layout else found, indent=2))
+        figures: dict[str, object] = {plan.layout: plan.as_dict() for plan in plans}
+        figures.update({name: {"error": str(why)} for name, why in refused.items()})
+        emit_line(dumps(figures[layout] if layout else figures, indent=2))
         return 0
     emit_line(_table(plans))
     for name, why in refused.items():

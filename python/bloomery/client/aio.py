@@ -163,11 +163,11 @@ class AsyncRemoteFilter(OtherNames):
 
     async def add(self, key: Key) -> bool:
         """Add the key; True if it is definitely new, False if it may have been there."""
-        return await self._transport.send(self._requests.one("add", key))
+        return await self._transport.send(self._requests.single("add", key))
 
     async def contains(self, key: Key) -> bool:
         """False: definitely not there. True: maybe."""
-        return await self._transport.send(self._requests.one("contains", key))
+        return await self._transport.send(self._requests.single("contains", key))
 
     async def add_many(self, keys: Batch, *, nulls: Nulls = "error") -> Mask:
         """Add every key; a mask that is True where a key is definitely new."""
@@ -193,7 +193,7 @@ class AsyncRemoteFilter(OtherNames):
 
     async def discard(self, key: Key) -> bool:
         """Take one copy of the key out if it is there; True if it was."""
-        return await self._transport.send(self._requests.one("remove", key))
+        return await self._transport.send(self._requests.single("remove", key))
 
     async def remove_many(self, keys: Batch, *, nulls: Nulls = "error") -> Mask:
         """Take one copy of each key out; a mask that is True where there was one."""

@@ -68,7 +68,7 @@ class KeyRequests:
     def __init__(self, path: str) -> None:
         self._path = path
 
-    def one(self, operation: str, key: Key) -> Request[bool]:
+    def single(self, operation: str, key: Key) -> Request[bool]:
         """Do it with one key."""
         return Request(
             "POST",

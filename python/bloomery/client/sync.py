@@ -165,11 +165,11 @@ class RemoteFilter(RemoteFigures, OtherNames):
 
     def add(self, key: Key) -> bool:
         """Add the key; True if it is definitely new, False if it may have been there."""
-        return self._transport.send(self._requests.one("add", key))
+        return self._transport.send(self._requests.single("add", key))
 
     def contains(self, key: Key) -> bool:
         """False: definitely not there. True: maybe."""
-        return self._transport.send(self._requests.one("contains", key))
+        return self._transport.send(self._requests.single("contains", key))
 
     def add_many(self, keys: Batch, *, nulls: Nulls = "error") -> Mask:
         """Add every key; a mask that is True where a key is definitely new."""
@@ -195,7 +195,7 @@ class RemoteFilter(RemoteFigures, OtherNames):
 
     def discard(self, key: Key) -> bool:
         """Take one copy of the key out if it is there; True if it was."""
-        return self._transport.send(self._requests.one("remove", key))
+        return self._transport.send(self._requests.single("remove", key))
 
     def remove_many(self, keys: Batch, *, nulls: Nulls = "error") -> Mask:
         """Take one copy of each key out; a mask that is True where there was one."""

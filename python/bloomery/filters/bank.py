@@ -205,13 +205,13 @@ class FilterBank(_native.Bank, OtherNames):
 
     def __repr__(self) -> str:
         """Show what it was made with and how much it holds."""
-        made = f"error_rate={self.error_rate:g}, keys_per_filter={self.keys_per_filter}"
+        parameters = f"error_rate={self.error_rate:g}, keys_per_filter={self.keys_per_filter}"
         if self.path is not None:
-            made += f", path={self.path!r}"
+            parameters += f", path={self.path!r}"
         if self.closed:
-            return f"<{type(self).__name__}({made}): closed>"
+            return f"<{type(self).__name__}({parameters}): closed>"
         holds = f"{len(self):,} users, {self.estimated_count:,} keys, {self.nbytes:,} bytes"
-        return f"<{type(self).__name__}({made}): {holds}>"
+        return f"<{type(self).__name__}({parameters}): {holds}>"
 
     def __eq__(self, other: object) -> bool:
         """True if both were made alike and hold the same for each user."""

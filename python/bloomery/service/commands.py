@@ -117,11 +117,11 @@ class Commands:
 
     def policy(self, name: bytes) -> FilterPolicy:
         """Return what happens when a filter is full."""
-        return policy.policy_of(self._whole(name))
+        return policy.policy_of(self._loaded(name))
 
     def adjust(self, name: bytes, **given: Any) -> Entry:
         """Change a filter's policy, by the fields of `FilterPolicy`; None: back to the default."""
-        entry = self._whole(name)
+        entry = self._loaded(name)
         changes = policy.adjusted(entry, given)
         self.engine.change(Op.ADJUST, entry.id, operations.fields(**changes))
         return entry
@@ -177,7 +177,7 @@ class Commands:
 
     def copy(self, name: bytes, to: bytes, *, replace: bool = False) -> Entry:
         """Make a copy under another name; FilterExists if that is taken and not to be replaced."""
-        source = self._whole(name)
+        source = self._loaded(name)
         if not replace or self.engine.find(to) is None:
             self._check_new(to)
         fields = operations.fields(source=source.id, name=operations.text_of(to))
@@ -201,7 +201,7 @@ class Commands:
         further was looked at before.
         """
         self._check_writable()
-        entry, shelf = self._whole(name), self.engine.shelf
+        entry, shelf = self._loaded(name), self.engine.shelf
         if only_new:
             return shelf.add_new(name, keys)
         if self.engine.state.deferral.allowed and shelf.needs_room(name, len(keys)):
@@ -217,24 +217,24 @@ class Commands:
 
     def contains(self, name: bytes, keys: Any) -> bytes:
         """Return a byte for each key: 0 it was definitely not added, 1 maybe."""
-        self._whole(name)
+        self._loaded(name)
         return self.engine.shelf.contains(name, keys)
 
     def remove(self, name: bytes, keys: Any) -> Outcome:
         """Take one copy of each key out: a byte for each, 1 where there was one."""
         self._check_writable()
-        self._whole(name)
+        self._loaded(name)
         return self.engine.shelf.remove(name, keys)
 
     def count(self, name: bytes, key: Any) -> int:
         """How often the key was added, at most."""
-        self._whole(name)
+        self._loaded(name)
         return self.engine.shelf.count(name, key)
 
     def explain(self, name: bytes, refused: tuple[str, str]) -> tuple[str, str]:
         """Return a refusal in words that say which policy refused. RESP has RedisBloom's,
         unless the policy was asked for."""
-        entry = self._whole(name)
+        entry = self._loaded(name)
         limit, _ = policy.limit_and_threshold(entry)
         if refused[0] != "filter-full" or limit is None or entry.items < limit:
             return refused
@@ -314,33 +314,33 @@ class Commands:
             raise errors.StoreUnavailable(
                 "this node has not heard of the others for too long: ask again in a moment"
             )
-        return await self.lookups.ask(self._whole(name), keys)
+        return await self.lookups.ask(self._loaded(name), keys)
 
     # Whole filters.
 
     def clear(self, name: bytes) -> None:
         """Forget every key of a filter."""
-        self.engine.change(Op.CLEAR, self._whole(name).id)
+        self.engine.change(Op.CLEAR, self._loaded(name).id)
 
     def merge(self, name: bytes, *sources: bytes) -> None:
         """Add every key of the others, which must be made alike, to a filter."""
-        entry = self._whole(name)
-        numbers = [self._whole(source).id for source in sources]
+        entry = self._loaded(name)
+        numbers = [self._loaded(source).id for source in sources]
         self.engine.change(Op.MERGE, entry.id, operations.fields(sources=numbers, how="union"))
 
     def rotate(self, name: bytes) -> None:
         """Let a rotating filter begin a new generation now."""
-        self.engine.change(Op.ROTATE, self._whole(name).id)
+        self.engine.change(Op.ROTATE, self._loaded(name).id)
 
     def compact(self, name: bytes) -> None:
         """Use no more memory than the keys need, where the kind can."""
-        self.engine.change(Op.COMPACT, self._whole(name).id)
+        self.engine.change(Op.COMPACT, self._loaded(name).id)
 
     def export(self, name: bytes, start: int, most: int = MAX_EXPORT_BYTES) -> bytes:
         """Return up to `most` bytes of the filter's memory as it is saved, from an offset on; none
         at the end; from -1, the head. A filter that changes meanwhile will not load: export a copy
         of it."""
-        entry = self._whole(name)
+        entry = self._loaded(name)
         if entry.filter.kind == "bank":
             raise errors.InvalidParameter(
                 "a bank is not exported in parts: copy its file from a snapshot"
@@ -363,7 +363,8 @@ class Commands:
 
     # What is checked first.
 
-    def _whole(self, name: bytes) -> Entry:
+    def _loaded(self, name: bytes) -> Entry:
+        """The filter of this name; an error if it is missing or only a part of it has come."""
         entry = self.find(name)
         if entry.filter is None:
             raise errors.InvalidParameter(f"{quoted(name)} is still being loaded")

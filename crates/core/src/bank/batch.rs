@@ -101,7 +101,7 @@ impl Bank {
                 continue;
             }
             let Ok(record) = Record::read(&self.space, &self.plan, root) else { continue };
-            let (geometry, number, cell) = record.place(&self.plan, mixed(*user, *h));
+            let (geometry, number, cell) = record.locate(&self.plan, mixed(*user, *h));
             if let Ok(line) = record.page(&self.space, number) {
                 let page = start.wrapping_add(line as usize * 8);
                 geometry

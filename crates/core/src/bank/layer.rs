@@ -80,7 +80,7 @@ impl Record {
     }
 
     /// The page of a cell, and the cell within it.
-    pub fn place(&self, plan: &Plan, h: u64) -> (page::Geometry, u32, u64) {
+    pub fn locate(&self, plan: &Plan, h: u64) -> (page::Geometry, u32, u64) {
         let layer = usize::from(self.layer);
         let (cell, geometry) = (mulhi(h, plan.cells(layer)), plan.geometry(layer, self.pages));
         let (number, cell) = geometry.page_of(cell);
@@ -88,7 +88,7 @@ impl Record {
     }
 
     pub fn contains(&self, space: &Space, plan: &Plan, h: u64) -> Result<bool, Trouble> {
-        let (geometry, number, cell) = self.place(plan, h);
+        let (geometry, number, cell) = self.locate(plan, h);
         let page = space.page(self.page(space, number)?)?;
         page::contains(&geometry, page, cell).ok_or_else(bad_marks)
     }

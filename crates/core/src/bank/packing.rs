@@ -1,15 +1,15 @@
 //! Writing pages: a cell that is inserted moves what is behind it up by one place.
 
-use super::page::{Geometry, Place};
+use super::page::{Geometry, Position};
 
 /// Inserts a cell that is not there into a page that is not full, at the place that `find` gave.
-pub fn insert(geometry: &Geometry, page: &mut [u64], place: Place, cell: u64) {
+pub fn insert(geometry: &Geometry, page: &mut [u64], position: Position, cell: u64) {
     let (marks, tags) = page.split_at_mut(geometry.marks);
-    make_room(marks, place.mark, 1, 0);
+    make_room(marks, position.mark, 1, 0);
     let bits = geometry.tag_bits;
     // A slot past the last one comes from marks that no page of ours has.
-    if bits > 0 && place.slot < geometry.slots {
-        make_room(tags, place.slot * bits as usize, bits, geometry.split(cell).1);
+    if bits > 0 && position.slot < geometry.slots {
+        make_room(tags, position.slot * bits as usize, bits, geometry.split(cell).1);
     }
 }
 
@@ -108,16 +108,16 @@ mod tests {
             let mut model = BTreeSet::new();
             for i in 0..20 * geometry.slots as u64 {
                 let cell = ((u128::from(remix(i)) * u128::from(range)) >> 64) as u64;
-                let place = find(&geometry, &page, cell).expect("a page of ours");
-                assert_eq!(geometry.find::<false>(&page, cell), Some(place));
-                assert_eq!(place.there, model.contains(&cell));
-                assert_eq!(contains(&geometry, &page, cell), Some(place.there));
-                assert_eq!(geometry.contains::<false>(&page, cell), Some(place.there));
+                let position = find(&geometry, &page, cell).expect("a page of ours");
+                assert_eq!(geometry.find::<false>(&page, cell), Some(position));
+                assert_eq!(position.there, model.contains(&cell));
+                assert_eq!(contains(&geometry, &page, cell), Some(position.there));
+                assert_eq!(geometry.contains::<false>(&page, cell), Some(position.there));
                 assert_eq!(geometry.is_full(&page), model.len() == geometry.slots);
-                if !place.there && !geometry.is_full(&page) {
-                    insert(&geometry, &mut page, place, cell);
+                if !position.there && !geometry.is_full(&page) {
+                    insert(&geometry, &mut page, position, cell);
                     model.insert(cell);
-                    assert!(find(&geometry, &page, cell).is_some_and(|place| place.there));
+                    assert!(find(&geometry, &page, cell).is_some_and(|position| position.there));
                 }
             }
             let found = cells_of(&geometry, &page);
@@ -144,8 +144,8 @@ mod tests {
             for i in 0..20 {
                 let cell = remix(i) % geometry.range;
                 contains(&geometry, &page, cell);
-                if let Some(place) = find(&geometry, &page, cell) {
-                    insert(&geometry, &mut page, place, cell);
+                if let Some(position) = find(&geometry, &page, cell) {
+                    insert(&geometry, &mut page, position, cell);
                 }
             }
             assert!(cells_of(&geometry, &page).len() <= geometry.slots);

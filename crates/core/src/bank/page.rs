@@ -31,7 +31,7 @@ pub struct Geometry {
 
 /// Where a cell is in its page, or would be inserted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct Position {
     pub slot: usize,
     pub mark: usize,
     pub there: bool,
@@ -117,7 +117,7 @@ impl Geometry {
         }
         let count = window(marks, mark).trailing_zeros() as usize;
         if bits == 0 || count * bits >= 64 || slot + count > self.slots {
-            return self.find::<FAST>(page, cell).map(|place| place.there);
+            return self.find::<FAST>(page, cell).map(|position| position.there);
         }
         // A field of `bits` is 0 where a tag is equal; then taking 1 from each sets its high bit.
         let differ = window(tags, slot * bits) ^ self.ones.wrapping_mul(tag);
@@ -142,7 +142,7 @@ impl Geometry {
 
     /// `None` for marks that no page of ours has.
     #[inline(always)]
-    pub fn find<const FAST: bool>(&self, page: &[u64], cell: u64) -> Option<Place> {
+    pub fn find<const FAST: bool>(&self, page: &[u64], cell: u64) -> Option<Position> {
         let (bucket, tag) = self.split(cell);
         let mut mark = match bucket {
             0 => 0,
@@ -155,14 +155,14 @@ impl Geometry {
                 return None;
             }
             if page[mark / 64] >> (mark % 64) & 1 != 0 {
-                return Some(Place { slot, mark, there: false });
+                return Some(Position { slot, mark, there: false });
             }
             if slot == self.slots {
                 return None;
             }
             let found = self.tag(page, slot);
             if found >= tag {
-                return Some(Place { slot, mark, there: found == tag });
+                return Some(Position { slot, mark, there: found == tag });
             }
             (slot, mark) = (slot + 1, mark + 1);
         }
@@ -240,7 +240,7 @@ macro_rules! dispatched {
 
 dispatched! {
     /// Where the cell is, or belongs.
-    find(page: &[u64], cell: u64) -> Place
+    find(page: &[u64], cell: u64) -> Position
 }
 dispatched! {
     /// Whether the cell is there.

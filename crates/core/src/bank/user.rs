@@ -72,11 +72,11 @@ impl Bank {
         }
         let mut copied = false;
         loop {
-            let (geometry, number, cell) = record.place(&self.plan, h);
+            let (geometry, number, cell) = record.locate(&self.plan, h);
             let at = record.page(&self.space, number)?;
             let page = self.space.page(at)?;
-            let place = page::find(&geometry, page, cell).ok_or_else(layer::bad_marks)?;
-            if place.there {
+            let position = page::find(&geometry, page, cell).ok_or_else(layer::bad_marks)?;
+            if position.there {
                 return Ok(false);
             }
             if u64::from(record.count) >= self.plan.capacity(record.layer.into()) {
@@ -87,7 +87,8 @@ impl Bank {
             }
             let flushed = self.space.lasts && record.epoch != self.space.epoch;
             if !flushed && !geometry.is_full(page) {
-                self.space.change_page(at, |page| packing::insert(&geometry, page, place, cell))?;
+                self.space
+                    .change_page(at, |page| packing::insert(&geometry, page, position, cell))?;
                 record.set_count(&mut self.space, line, record.count + 1);
                 self.space.count_key();
                 // Only now: before, it would make an old layer of the one that was just copied.

@@ -6,10 +6,10 @@ use super::{Cells, Rule, drawn};
 use crate::bits::Bits;
 use crate::format::Header;
 use crate::kind::{Fact, Kind, Merge, Refusal, Removal};
-use crate::look::{Figures, Look};
 #[cfg(target_arch = "x86_64")]
 use crate::probe::has_avx2;
 use crate::probe::{mulhi, prefetch, second};
+use crate::scan::{Figures, Scan};
 
 /// A function of `Cells` compiled once more for AVX2, and taken where the processor has it.
 macro_rules! widest {
@@ -86,7 +86,7 @@ impl<R: Rule> Kind for Cells<R> {
     }
 
     fn facts(&self) -> Vec<(&'static str, Fact)> {
-        let Figures { count, error_rate, fill_ratio } = self.figures(Look::ALL);
+        let Figures { count, error_rate, fill_ratio } = self.figures(Scan::ALL);
         let mut facts = vec![
             ("estimated_count", Fact::Int(count.round() as u64)),
             ("estimated_error_rate", Fact::Float(error_rate)),
@@ -96,10 +96,10 @@ impl<R: Rule> Kind for Cells<R> {
         facts
     }
 
-    fn figures(&self, look: Look) -> Figures {
+    fn figures(&self, scan: Scan) -> Figures {
         let (draws, lines_per_key) = self.powers();
         let (mut used, mut chance, mut seen) = (0, 0.0, 0u64);
-        for line in self.lines(look) {
+        for line in self.lines(scan) {
             let here = R::used(&line);
             used += here;
             seen += 1;

@@ -16,8 +16,8 @@ use std::sync::atomic::Ordering::Relaxed;
 use crate::bits::{Bits, LINE_BYTES, WORDS_PER_LINE};
 use crate::format::{FormatError, Header};
 use crate::kind::{Fact, Merge, Removal};
-use crate::look::Look;
 use crate::probe::{mulhi, next, pattern, second};
+use crate::scan::Scan;
 use crate::shape::MAX_HASHES_PER_LINE;
 
 pub(crate) type Line = [u64; WORDS_PER_LINE];
@@ -202,8 +202,8 @@ impl<R: Rule> Cells<R> {
         (self.draws as i32, if self.two_lines { 2 } else { 1 })
     }
 
-    pub(crate) fn lines(&self, look: Look) -> impl Iterator<Item = Line> {
-        let parts = look.parts(self.bits.words());
+    pub(crate) fn lines(&self, scan: Scan) -> impl Iterator<Item = Line> {
+        let parts = scan.parts(self.bits.words());
         let words = parts.flat_map(|part| part.chunks_exact(WORDS_PER_LINE));
         words.map(|line| std::array::from_fn(|i| line[i].load(Relaxed)))
     }

@@ -3,7 +3,7 @@
 use std::arch::x86_64::*;
 
 use super::packed::Packed;
-use super::places::REACH_BITS;
+use super::positions::REACH_BITS;
 use crate::hash::IntHash;
 use crate::loops::Keys;
 use crate::probe::prefetch;
@@ -75,18 +75,18 @@ unsafe fn run<K, const PREFETCH: bool>(
     hash: impl Fn(&[K; 4]) -> __m256i,
     answers: &mut [u8],
 ) -> usize {
-    let (places, memory) = (&packed.places, packed.bits.as_ptr());
+    let (positions, memory) = (&packed.positions, packed.bits.as_ptr());
     let all = |value: u64| _mm256_set1_epi64x(value as i64);
     // Known to be short, or the compiler multiplies by all 64 bits.
-    let (starts, width) = (all(places.starts & 0xFFFF_FFFF), all(u64::from(packed.width & 63)));
-    let (reach, near, seed) = (all(places.reach), all(places.reach - 1), all(places.seed));
+    let (starts, width) = (all(positions.starts & 0xFFFF_FFFF), all(u64::from(packed.width & 63)));
+    let (reach, near, seed) = (all(positions.reach), all(positions.reach - 1), all(positions.seed));
     let mask = all(packed.mask());
 
     let find = |mut h: __m256i| {
-        if places.seed != 0 {
+        if positions.seed != 0 {
             h = remix(_mm256_xor_si256(h, seed));
         }
-        // As `Places::of`; the high half of a product is made of two products of 32 bits.
+        // As `Positions::of`; the high half of a product is made of two products of 32 bits.
         let high = _mm256_srli_epi64::<32>(h);
         let carry = _mm256_srli_epi64::<32>(_mm256_mul_epu32(h, starts));
         let product = _mm256_add_epi64(_mm256_mul_epu32(high, starts), carry);

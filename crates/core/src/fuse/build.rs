@@ -3,7 +3,7 @@
 //! first, each cell makes its key come out right and no other wrong.
 
 use super::packed::{Packed, nbytes};
-use super::places::Places;
+use super::positions::Positions;
 use crate::bits::Bits;
 use crate::kind::Refusal;
 
@@ -41,21 +41,21 @@ pub fn build(mut hashes: Vec<u64>, width: u32) -> Result<(Packed, u64), Refusal>
     hashes.sort_unstable();
     hashes.dedup();
     let count = hashes.len() as u64;
-    let mut before = Places::plan(count, 0);
+    let mut before = Positions::plan(count, 0);
     for attempt in 0..ATTEMPTS {
-        let places = Places::plan(count, attempt);
+        let positions = Positions::plan(count, attempt);
         if attempt > 0 {
-            hashes.iter_mut().for_each(|h| *h = places.mix(before.unmix(*h)));
+            hashes.iter_mut().for_each(|h| *h = positions.mix(before.unmix(*h)));
             hashes.sort_unstable();
         }
-        let solved = match u32::try_from(places.cells()) {
-            Ok(_) => solve::<u32>(&hashes, places, width)?,
-            Err(_) => solve::<u64>(&hashes, places, width)?,
+        let solved = match u32::try_from(positions.cells()) {
+            Ok(_) => solve::<u32>(&hashes, positions, width)?,
+            Err(_) => solve::<u64>(&hashes, positions, width)?,
         };
         if let Some(packed) = solved {
             return Ok((packed, count));
         }
-        before = places;
+        before = positions;
     }
     Err(Refusal::Never("these keys cannot be told apart: build with another seed, or siphash"))
 }
@@ -72,13 +72,13 @@ fn zeroes<T: Copy + Default>(len: usize) -> Result<Vec<T>, Refusal> {
 /// some keys block one another.
 pub fn solve<N: Number>(
     hashes: &[u64],
-    places: Places,
+    positions: Positions,
     width: u32,
 ) -> Result<Option<Packed>, Refusal> {
-    let cells = places.cells() as usize;
+    let cells = positions.cells() as usize;
     let (mut sums, mut degrees) = (zeroes(cells)?, zeroes(cells)?);
     for h in hashes {
-        for cell in places.of(*h) {
+        for cell in positions.of(*h) {
             sums[cell] ^= h;
             degrees[cell] = u8::saturating_add(degrees[cell], 1);
         }
@@ -86,14 +86,14 @@ pub fn solve<N: Number>(
     if degrees.contains(&u8::MAX) {
         return Ok(None); // more keys than it can count
     }
-    let owned = peel::<N>(&places, &mut sums, &mut degrees)?;
+    let owned = peel::<N>(&positions, &mut sums, &mut degrees)?;
     if owned.len() != hashes.len() {
         return Ok(None);
     }
     drop(degrees);
-    let bytes = nbytes(places.cells() * u64::from(width));
+    let bytes = nbytes(positions.cells() * u64::from(width));
     let bits = Bits::zeroed(bytes as usize).ok_or(Refusal::NoMemory(bytes))?;
-    let packed = Packed { bits, places, width };
+    let packed = Packed { bits, positions, width };
     owned.iter().rev().for_each(|number| packed.settle(sums[number.cell()], number.cell()));
     Ok(Some(packed))
 }
@@ -102,7 +102,7 @@ pub fn solve<N: Number>(
 /// own: that cell's sum is then, and stays, its hash. Returns the owned cells in that order. Follows
 /// the keys that are freed before it looks at further cells, and so stays in one neighbourhood.
 fn peel<N: Number>(
-    places: &Places,
+    positions: &Positions,
     sums: &mut [u64],
     degrees: &mut [u8],
 ) -> Result<Vec<N>, Refusal> {
@@ -122,7 +122,7 @@ fn peel<N: Number>(
                 continue; // its key has got another
             }
             let h = sums[own];
-            for cell in places.of(h) {
+            for cell in positions.of(h) {
                 sums[cell] ^= h;
                 degrees[cell] -= 1;
                 cells[end] = N::new(cell);

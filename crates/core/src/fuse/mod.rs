@@ -5,12 +5,12 @@
 mod avx2;
 mod build;
 mod packed;
-mod places;
+mod positions;
 #[cfg(test)]
 mod tests;
 
 use self::packed::{MAX_WIDTH, Packed};
-use self::places::{Places, REACH_BITS};
+use self::positions::{Positions, REACH_BITS};
 use crate::bits::Bits;
 use crate::format::{FormatError, Header, KindId};
 use crate::hash::KeyHasher;
@@ -75,7 +75,7 @@ pub fn open(header: &Header, body: Option<Bits>) -> Result<Box<dyn AnyKind>, For
         None if count > 0 => return corrupt(format!("{count} keys, but no cells")),
         None => Bits::zeroed(header.nbytes as usize).ok_or(FormatError::NoMemory(header.nbytes))?,
     };
-    let packed = Packed { bits, places: Places { starts, reach, seed }, width: width as u32 };
+    let packed = Packed { bits, positions: Positions { starts, reach, seed }, width: width as u32 };
     let (error_rate, hasher) = (header.error_rate, header.hasher);
     Ok(Box::new(StaticFilter { packed, count, error_rate, hasher }))
 }
@@ -116,18 +116,18 @@ impl Kind for StaticFilter {
     }
 
     fn header(&self) -> Header {
-        let Packed { bits, places, width } = &self.packed;
+        let Packed { bits, positions, width } = &self.packed;
         Header {
             kind: KindId::Static,
             layout: 0,
             lines_per_key: 0,
             num_hashes: 3,
-            num_bits: places.cells() * u64::from(*width),
+            num_bits: positions.cells() * u64::from(*width),
             hasher: self.hasher,
             capacity: self.count.max(1),
             error_rate: self.error_rate,
             nbytes: bits.nbytes() as u64,
-            extra: [self.count, places.seed, u64::from(*width), places.reach, 0, 0],
+            extra: [self.count, positions.seed, u64::from(*width), positions.reach, 0, 0],
             checksum: 0,
         }
     }
@@ -141,7 +141,7 @@ impl Kind for StaticFilter {
         vec![
             ("estimated_count", Fact::Int(self.count)),
             ("estimated_error_rate", Fact::Float(rate)),
-            ("fill_ratio", Fact::Float(self.count as f64 / self.packed.places.cells() as f64)),
+            ("fill_ratio", Fact::Float(self.count as f64 / self.packed.positions.cells() as f64)),
             ("fingerprint_bits", Fact::Int(u64::from(self.packed.width))),
         ]
     }

@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 #[cfg(target_arch = "x86_64")]
 use super::avx2;
-use super::places::{Places, fingerprint};
+use super::positions::{Positions, fingerprint};
 use crate::bits::{Bits, LINE_BYTES};
 use crate::loops::Keys;
 #[cfg(target_arch = "x86_64")]
@@ -19,9 +19,9 @@ pub fn nbytes(num_bits: u64) -> u64 {
 }
 
 pub struct Packed {
-    /// As many bytes as `nbytes` says for all cells of `places`.
+    /// As many bytes as `nbytes` says for all cells of `positions`.
     pub bits: Bits,
-    pub places: Places,
+    pub positions: Positions,
     pub width: u32,
 }
 
@@ -42,22 +42,22 @@ impl Packed {
     /// key may be there.
     #[inline(always)]
     pub fn sum(&self, h: u64) -> u64 {
-        self.places.of(h).into_iter().fold(fingerprint(h), |sum, cell| {
+        self.positions.of(h).into_iter().fold(fingerprint(h), |sum, cell| {
             let (byte, bit) = self.begins(cell);
-            // SAFETY: places are cells, for which there is memory, and for a load at the last one.
+            // SAFETY: positions are cells, for which there is memory, and for a load at the last one.
             sum ^ unsafe { byte.cast::<u64>().read_unaligned() } >> bit
         })
     }
 
     #[inline(always)]
     pub fn contains(&self, h: u64) -> bool {
-        self.sum(self.places.mix(h)) & self.mask() == 0
+        self.sum(self.positions.mix(h)) & self.mask() == 0
     }
 
     /// Where the key's cells begin.
     #[inline(always)]
     pub fn addresses(&self, h: u64) -> [*const u8; 3] {
-        self.places.of(self.places.mix(h)).map(|cell| self.begins(cell).0)
+        self.positions.of(self.positions.mix(h)).map(|cell| self.begins(cell).0)
     }
 
     /// Sets a cell, still 0, so that the three of a mixed hash, of which it is one, come to its
@@ -94,7 +94,9 @@ impl Packed {
     /// As many of them as vectors can take; how many that were.
     fn contains_most(&self, keys: &Keys<'_>, answers: &mut [u8]) -> usize {
         #[cfg(target_arch = "x86_64")]
-        if self.width <= avx2::MAX_WIDTH && u32::try_from(self.places.cells()).is_ok() && has_avx2()
+        if self.width <= avx2::MAX_WIDTH
+            && u32::try_from(self.positions.cells()).is_ok()
+            && has_avx2()
         {
             // SAFETY: all was just asked.
             return unsafe { avx2::contains(self, keys, answers) };

@@ -196,9 +196,9 @@ fn hostile_headers_do_no_harm() {
 /// Numbers of 8 bytes, for more than 2^32 cells, solve as those of 4 do.
 #[test]
 fn long_numbers_solve_as_short_ones() {
-    let (keys, places) = (hashes(20_000, 4), Places::plan(20_000, 0));
-    let short = build::solve::<u32>(&keys, places, 11).expect("has memory").expect("solves");
-    let long = build::solve::<u64>(&keys, places, 11).expect("has memory").expect("solves");
+    let (keys, positions) = (hashes(20_000, 4), Positions::plan(20_000, 0));
+    let short = build::solve::<u32>(&keys, positions, 11).expect("has memory").expect("solves");
+    let long = build::solve::<u64>(&keys, positions, 11).expect("has memory").expect("solves");
     assert!(short.bits.is_subset_of(&long.bits) && long.bits.is_subset_of(&short.bits));
 }
 
@@ -206,7 +206,7 @@ fn long_numbers_solve_as_short_ones() {
 #[test]
 fn mixing_can_be_undone() {
     for seed in [0, 1, 2, u64::MAX] {
-        let places = Places { starts: 1, reach: 1, seed };
-        hashes(100, 8).iter().for_each(|h| assert_eq!(places.unmix(places.mix(*h)), *h));
+        let positions = Positions { starts: 1, reach: 1, seed };
+        hashes(100, 8).iter().for_each(|h| assert_eq!(positions.unmix(positions.mix(*h)), *h));
     }
 }

@@ -8,7 +8,7 @@ use super::murmur::{MULTIPLIER, murmur2, murmur64a};
 use super::{Kept, beyond};
 use crate::bits::Bits;
 use crate::kind::{Fact, Refusal};
-use crate::look::{Figures, Look};
+use crate::scan::{Figures, Scan};
 use crate::shape::MAX_BITS;
 
 /// RedisBloom makes no filter that errs more often.
@@ -162,7 +162,7 @@ impl Chain {
     }
 
     pub fn facts(&self) -> Vec<(&'static str, Fact)> {
-        let Figures { error_rate, fill_ratio, .. } = self.figures(Look::ALL);
+        let Figures { error_rate, fill_ratio, .. } = self.figures(Scan::ALL);
         vec![
             ("estimated_count", Fact::Int(self.keys)),
             ("estimated_error_rate", Fact::Float(error_rate)),
@@ -170,11 +170,11 @@ impl Chain {
         ]
     }
 
-    pub fn figures(&self, look: Look) -> Figures {
+    pub fn figures(&self, scan: Scan) -> Figures {
         let total: f64 = self.layers.iter().map(|layer| layer.numbers.num_bits as f64).sum();
         let (mut set, mut clear) = (0.0, 1.0);
         for layer in &self.layers {
-            let fill = layer.fill_ratio(look);
+            let fill = layer.fill_ratio(scan);
             set += fill * layer.numbers.num_bits as f64;
             clear *= 1.0 - fill.powi(layer.numbers.num_hashes as i32);
         }

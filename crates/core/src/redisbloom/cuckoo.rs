@@ -10,7 +10,7 @@ use super::murmur::murmur64a;
 use super::{Kept, beyond};
 use crate::bits::Bits;
 use crate::kind::{Fact, Refusal};
-use crate::look::{Figures, Look};
+use crate::scan::{Figures, Scan};
 
 /// Removals since the last compaction that set off another, as a share of the keys.
 const COMPACT_FROM: f64 = 0.10;
@@ -246,7 +246,7 @@ impl Cuckoo {
     }
 
     pub fn facts(&self) -> Vec<(&'static str, Fact)> {
-        let Figures { error_rate, fill_ratio, .. } = self.figures(Look::ALL);
+        let Figures { error_rate, fill_ratio, .. } = self.figures(Scan::ALL);
         vec![
             ("estimated_count", Fact::Int(self.numbers.keys)),
             ("estimated_error_rate", Fact::Float(error_rate)),
@@ -254,11 +254,11 @@ impl Cuckoo {
         ]
     }
 
-    pub fn figures(&self, look: Look) -> Figures {
+    pub fn figures(&self, scan: Scan) -> Figures {
         let (mut taken, mut total, mut clear) = (0.0, 0u64, 1.0);
         for (bits, nbytes) in self.parts() {
             let (mut full, mut words) = (0u64, 0);
-            for part in look.parts(bits.words()) {
+            for part in scan.parts(bits.words()) {
                 full += part.iter().map(|w| u64::from(taken_bytes(w.load(Relaxed)))).sum::<u64>();
                 words += part.len() as u64;
             }

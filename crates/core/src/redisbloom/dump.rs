@@ -93,7 +93,9 @@ pub trait Layered: Sized {
         if iterator == 0 {
             return (1, self.dump_header());
         }
-        let Some((bits, size, offset)) = place(self, iterator - 1) else { return (0, Vec::new()) };
+        let Some((bits, size, offset)) = section_at(self, iterator - 1) else {
+            return (0, Vec::new());
+        };
         let mut out = vec![0; (size - offset).min(MOST_CHUNK) as usize];
         copy_out(bits, offset as usize, &mut out);
         (iterator + out.len() as i64, out)
@@ -105,12 +107,12 @@ pub trait Layered: Sized {
         if iterator <= 0 || iterator < len || (len == 0 && !Self::EMPTY_CHUNKS) {
             return Err(Malformed::Iterator);
         }
-        let (_, size, offset) = place(self, iterator - len - 1).ok_or(Malformed::NoLayer)?;
+        let (_, size, offset) = section_at(self, iterator - len - 1).ok_or(Malformed::NoLayer)?;
         if data.len() as u64 > size - offset {
             return Err(Malformed::TooBig);
         }
         self.change().map_err(Malformed::ReadOnly)?;
-        if let Some((bits, _, offset)) = place(self, iterator - len - 1) {
+        if let Some((bits, _, offset)) = section_at(self, iterator - len - 1) {
             copy_in(bits, offset as usize, data);
         }
         Ok(())
@@ -188,7 +190,7 @@ pub trait Layered: Sized {
 }
 
 /// The layer in which a byte of a dump is, its size, and the byte's offset in it.
-fn place<T: Layered>(filter: &T, offset: i64) -> Option<(&Bits, u64, u64)> {
+fn section_at<T: Layered>(filter: &T, offset: i64) -> Option<(&Bits, u64, u64)> {
     let mut offset = u64::try_from(offset).ok()?;
     for (bits, size) in filter.parts() {
         if offset < size {

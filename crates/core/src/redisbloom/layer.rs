@@ -4,8 +4,8 @@
 use std::sync::atomic::Ordering::Relaxed;
 
 use crate::bits::Bits;
-use crate::look::Look;
 use crate::probe::prefetch;
+use crate::scan::Scan;
 use crate::shape::MAX_BITS;
 
 /// The two constants as RedisBloom writes them: with more digits some numbers of hashes differ.
@@ -184,9 +184,9 @@ impl Layer {
         clear != 0
     }
 
-    pub fn fill_ratio(&self, look: Look) -> f64 {
+    pub fn fill_ratio(&self, scan: Scan) -> f64 {
         let (mut set, mut words) = (0u64, 0);
-        for part in look.parts(self.bits.words()) {
+        for part in scan.parts(self.bits.words()) {
             set += part.iter().map(|w| w.load(Relaxed).count_ones() as u64).sum::<u64>();
             words += part.len() as u64;
         }

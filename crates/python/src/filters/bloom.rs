@@ -10,8 +10,8 @@ use bloomery_core::bits::{Bits, LINE_BITS};
 use bloomery_core::fold::fold;
 use bloomery_core::format::{Header, KindId};
 use bloomery_core::hash::KeyHasher;
-use bloomery_core::look::{Figures, Look};
 use bloomery_core::probe::{Job, Probe, positions, with_probe};
+use bloomery_core::scan::{Figures, Scan};
 use bloomery_core::shape::{Layout, Shape};
 use pyo3::ffi;
 use pyo3::prelude::*;
@@ -155,10 +155,10 @@ impl Bloom {
     }
 
     /// Bits set, of how many, and the error rate that they make.
-    fn fill(&self, look: Look) -> (u64, u64, f64) {
+    fn fill(&self, scan: Scan) -> (u64, u64, f64) {
         let Shape { layout, num_bits, num_hashes, lines_per_key } = self.shape;
         let each = num_hashes / 2 / lines_per_key.max(1);
-        let (set, lines, chance) = self.bits.fill(each, look);
+        let (set, lines, chance) = self.bits.fill(each, scan);
         let bits = (lines * LINE_BITS).min(num_bits);
         let rate = match layout {
             Layout::Blocked => chance.powi(lines_per_key as i32),
@@ -168,8 +168,8 @@ impl Bloom {
     }
 
     /// How full it is; how many keys that makes is asked of `sizing`.
-    pub fn figures(&self, look: Look) -> Figures {
-        let (set, bits, error_rate) = self.fill(look);
+    pub fn figures(&self, scan: Scan) -> Figures {
+        let (set, bits, error_rate) = self.fill(scan);
         Figures { count: f64::NAN, error_rate, fill_ratio: set as f64 / bits as f64 }
     }
 
@@ -478,7 +478,7 @@ impl Bloom {
 
     /// The number of bits set, and the estimated error rate that they make.
     fn _fill(&self, py: Python<'_>) -> (u64, f64) {
-        let (set, _, rate) = py.detach(|| self.fill(Look::ALL));
+        let (set, _, rate) = py.detach(|| self.fill(Scan::ALL));
         (set, rate)
     }
 

@@ -7,8 +7,8 @@ use bloomery_core::batch::BLOCK;
 use bloomery_core::bits::Bits;
 use bloomery_core::format::KindId;
 use bloomery_core::kind::{AnyKind, Refusal, Removal};
-use bloomery_core::look::{Figures, Look};
 use bloomery_core::redisbloom as redis;
+use bloomery_core::scan::{Figures, Scan};
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyString};
@@ -153,19 +153,19 @@ impl AnyFilter {
     }
 
     /// How full it is, from a look at a part of it; of a bank there is nothing to tell.
-    pub fn figures(&self, py: Python<'_>, look: Look) -> PyResult<Figures> {
+    pub fn figures(&self, py: Python<'_>, scan: Scan) -> PyResult<Figures> {
         Ok(match self {
-            AnyFilter::Bloom(bloom) => bloom.get().figures(look),
+            AnyFilter::Bloom(bloom) => bloom.get().figures(scan),
             AnyFilter::Family(family) => {
                 let family = family.get();
                 family.pass_time(py)?;
-                family.gate.read(py, false, |state| state.kind.figures(look))?
+                family.gate.read(py, false, |state| state.kind.figures(scan))?
             }
             AnyFilter::Chain(chain) => {
-                chain.get().gate.read(py, false, |chain| chain.figures(look))?
+                chain.get().gate.read(py, false, |chain| chain.figures(scan))?
             }
             AnyFilter::Cuckoo(cuckoo) => {
-                cuckoo.get().gate.read(py, false, |held| held.figures(look))?
+                cuckoo.get().gate.read(py, false, |held| held.figures(scan))?
             }
             AnyFilter::Bank(bank) => {
                 let count = bank.get().read(py, false, |bank| Ok(bank.keys()))? as f64;

@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
 
 use bloomery_core::kind::Refusal;
-use bloomery_core::look::{Figures, Look};
+use bloomery_core::scan::{Figures, Scan};
 use pyo3::prelude::*;
 use pyo3::sync::MutexExt;
 use pyo3::types::{PyBytes, PyList};
@@ -271,7 +271,7 @@ impl Shelf {
         let (entry, work) = names.split(name);
         let Some(entry) = entry.filter(|entry| !entry.loading) else { return Ok(None) };
         let Figures { count, error_rate, fill_ratio } =
-            entry.filter.figures(py, Look { pages: PAGES, seed })?;
+            entry.filter.figures(py, Scan { pages: PAGES, seed })?;
         let hits = entry.filter.probe(py, probes, seed, work.hashes, work.answers)?;
         Ok(Some((
             entry.items,

@@ -58,13 +58,13 @@ def cache_control(headers: Headers) -> dict[str, str] | None:
         if text[at] in ", \t":
             at += 1
             continue
-        found = _DIRECTIVE.match(text, at)
-        if found is None:
+        directive = _DIRECTIVE.match(text, at)
+        if directive is None:
             return None
-        name, value = found[1].lower(), (found[2] or "").strip('"')
+        name, value = directive[1].lower(), (directive[2] or "").strip('"')
         if directives.setdefault(name, value) != value:
             return None
-        at = found.end()
+        at = directive.end()
     return directives
 
 

@@ -130,7 +130,7 @@ class _WsgiRecording:
         else:
             self._pieces.append(piece)
 
-    def whole(self) -> None:
+    def finish(self) -> None:
         """The body has come to its end."""
         if self._worth_recording():
             self._responses.keep(self._exchange, b"".join(self._pieces))
@@ -153,7 +153,7 @@ class _RecordedBody:
         try:
             piece = next(self._pieces)
         except StopIteration:
-            self._recording.whole()
+            self._recording.finish()
             self._recording.close()
             raise
         self._recording.note(piece)

@@ -37,7 +37,7 @@ def refuse_user(file: str, user: str | None) -> None:
 
 def opened(file: str, mode: Literal["r", "r+"]) -> FilterBank:
     """The bank in a file; waits for a process that has it open, repairs one that was killed."""
-    told = False
+    reported = False
     while True:
         try:
             return FilterBank.open(file, mode=mode)
@@ -49,9 +49,9 @@ def opened(file: str, mode: Literal["r", "r+"]) -> FilterBank:
             except PermissionError:
                 raise problem from None
         except BlockingIOError:
-            if not told:
+            if not reported:
                 say(f"waiting for another process to finish with {file}")
-                told = True
+                reported = True
             time.sleep(_LOOK_AGAIN)
 
 

@@ -60,17 +60,17 @@ def create(
         given["window"] = None
     if type is not None and kind != "bloom":
         raise _refuse("type", f"files of kind {kind} do not keep it: give it to each command")
-    made = _make(kind, capacity, common, given)
-    state.save(made, file, "nothing was written", typed.saved_as(type or "str"))
-    rate = show_rate(made.error_rate)
+    filter = _make(kind, capacity, common, given)
+    state.save(filter, file, "nothing was written", typed.saved_as(type or "str"))
+    rate = show_rate(filter.error_rate)
     if json:
         facts = bank.describe(file, None) if kind == "bank" else state.describe(file)
         emit_json({"file": file, **facts}, indent=2)
-    elif isinstance(made, FilterBank):
-        emit_line(f"{file}: a bank for about {made.keys_per_filter:,} keys a user at {rate}")
+    elif isinstance(filter, FilterBank):
+        emit_line(f"{file}: a bank for about {filter.keys_per_filter:,} keys a user at {rate}")
     else:
-        memory = show_memory(made.nbytes)
-        emit_line(f"{file}: room for {made.capacity:,} keys at {rate} in {memory}")
+        memory = show_memory(filter.nbytes)
+        emit_line(f"{file}: room for {filter.capacity:,} keys at {rate} in {memory}")
     return 0
 
 
@@ -78,27 +78,27 @@ def _make(
     kind: str, capacity: int | None, common: dict[str, Any], given: dict[str, Any]
 ) -> AnyFilter | FilterBank:
     """The filter. Which options fit is what the kind's own arguments say."""
-    found: Any = COMMON_KINDS.get(kind, FilterBank)
-    build: Any = getattr(found, "build", None)  # made at once, of all of its keys
-    make: Any = build or found
+    cls: Any = COMMON_KINDS.get(kind, FilterBank)
+    build: Any = getattr(cls, "build", None)  # made at once, of all of its keys
+    make: Any = build or cls
     check_fit(kind, make, given)
     parameters = inspect.signature(make).parameters
-    made: AnyFilter | FilterBank
-    if found is FilterBank:
+    filter: AnyFilter | FilterBank
+    if cls is FilterBank:
         if capacity is not None:
             raise _refuse("capacity", "a bank grows with its users; --keys-per-filter is its size")
-        made = FilterBank(**common, **given)
+        filter = FilterBank(**common, **given)
     elif build is None:
         first = next(iter(parameters.values()))
         if capacity is None and first.default is first.empty:
             raise _refuse("capacity", "say for how many keys, as in 10M")
-        made = make(*([] if capacity is None else [capacity]), **common, **given)
+        filter = make(*([] if capacity is None else [capacity]), **common, **given)
     elif capacity is not None:
         raise _refuse("capacity", "a static filter has room for its lines, and no more")
     else:
         with InputFile("-") as source:
-            made = build(lines_of(source), **common, **given)
-    return made
+            filter = build(lines_of(source), **common, **given)
+    return filter
 
 
 def check_free(path: str, force: bool) -> None:

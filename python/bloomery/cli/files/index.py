@@ -56,7 +56,7 @@ def build(
     bar = FileProgress("index build", quiet)
     try:
         with Interrupts():
-            found = SegmentIndex.build(
+            built = SegmentIndex.build(
                 folder,
                 [name.strip() for name in columns.split(",") if name.strip()],
                 fp_chance=fp_chance,
@@ -70,8 +70,8 @@ def build(
         ) from None
     finally:
         bar.stop()
-    with found:
-        stats = found.stats()
+    with built:
+        stats = built.stats()
     if not quiet:
         say(
             f"{stats['files']:,} files, {stats['rows']:,} rows, {stats['filters']:,} filters, "

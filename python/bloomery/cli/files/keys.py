@@ -59,13 +59,13 @@ _ANY = re.compile(
 
 def resolve(file: str, given: str | None) -> str | None:
     """What the keys of a command are: as was said, or as the file says; None: nobody says it."""
-    said = given or key_type(file)
-    if said == "tuple":
+    type_of_file = given or key_type(file)
+    if type_of_file == "tuple":
         raise InvalidParameter(
             f"{file} has keys of several columns, which no text is: ask it in Python"
             " (`bloomery.open`), or name the --type of other keys that it has"
         )
-    return said
+    return type_of_file
 
 
 def parser(kind: str | None) -> Parse:
@@ -88,11 +88,11 @@ def parser(kind: str | None) -> Parse:
 
 def forms(text: bytes) -> list[Any]:
     """Every key that is written like this: the text itself first."""
-    found: list[Any] = [text]
+    keys: list[Any] = [text]
     for kind, pattern in _PATTERN.items():
         if pattern.fullmatch(text):
             try:
-                found.append(_FORMS[kind][1](text.decode()))
+                keys.append(_FORMS[kind][1](text.decode()))
             except ValueError:
                 if kind == "int":  # more digits than Python reads, and it may be in the filter
                     raise InvalidParameter(
@@ -100,7 +100,7 @@ def forms(text: bytes) -> list[Any]:
                         "read: name its --type"
                     ) from None
                 continue  # the 31st of June
-    return found
+    return keys
 
 
 def reader(kind: str | None) -> Callable[[bytes], list[Any]]:
@@ -133,8 +133,8 @@ def ask_forms(
     there = [False] * len(rows)
     asked = [(at, one) for at, row in enumerate(rows) for one in product(*row)]
     columns = zip(*(one for _, one in asked), strict=True)
-    for (at, _), found in zip(asked, ask(*map(list, columns)), strict=True):
-        there[at] |= bool(found)
+    for (at, _), answer in zip(asked, ask(*map(list, columns)), strict=True):
+        there[at] |= bool(answer)
     return there
 
 

@@ -113,7 +113,7 @@ def _change(
     with Interrupts() as interrupts, state.locked(file):
         filter = state.load_any(file)
         many, lines_of = pick(filter)
-        said = key_type(file)
+        type_of_file = key_type(file)
         kind = typed.resolve(file, type) or "str"
         parse = typed.parser(kind)
 
@@ -138,8 +138,8 @@ def _change(
         def keep(consequence: str) -> None:
             with interrupts.held_off(last=True):
                 # Keys of two types: the file says of neither that all are like it.
-                all_alike = said == typed.saved_as(kind)
-                state.save(filter, file, consequence, said if all_alike else None)
+                all_alike = type_of_file == typed.saved_as(kind)
+                state.save(filter, file, consequence, type_of_file if all_alike else None)
 
         try:
             if keys:

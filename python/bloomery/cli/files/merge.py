@@ -36,8 +36,8 @@ def merge(
             merged |= state.load_any(file, mmap=True)
         except IncompatibleFilters as why:
             raise IncompatibleFilters(f"{first} and {file}: {why}") from None
-    said = {key_type(file) for file in files}
-    state.save(merged, out, "nothing was written", said.pop() if len(said) == 1 else None)
+    types = {key_type(file) for file in files}
+    state.save(merged, out, "nothing was written", types.pop() if len(types) == 1 else None)
     if json:
         emit_json({"file": out, **state.describe(out)}, indent=2)
     else:

@@ -90,7 +90,7 @@ def _lock(path: str) -> int | None:
         import fcntl
     except ImportError:  # no such locks on this system
         return None
-    told = False
+    reported = False
     while True:
         with _create_hint(path):
             fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
@@ -98,9 +98,9 @@ def _lock(path: str) -> int | None:
             try:
                 fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
-                if not told:
+                if not reported:
                     say(f"waiting for another process to finish with {path}")
-                    told = True
+                    reported = True
                 fcntl.flock(fd, fcntl.LOCK_EX)
             # The one we waited for has put a new file in its place: lock that one.
             if os.path.samestat(os.fstat(fd), Path(path).stat()):

@@ -11,59 +11,60 @@ if TYPE_CHECKING:
 EXIT_WRONG = 2
 
 
-def show(found: "Configuration", as_json: bool) -> int:
+def show(configuration: "Configuration", as_json: bool) -> int:
     """Look at everything around a configuration, and print what was found; the exit code."""
     from bloomery.service.config import preflight
 
-    if not found.problems:  # else it would be about settings that nobody asked for
-        preflight.examine(found)
+    if not configuration.problems:  # else it would be about settings that nobody asked for
+        preflight.examine(configuration)
     if as_json:
-        terminal.emit_line(json.dumps(_facts(found), indent=2))
+        terminal.emit_line(json.dumps(_facts(configuration), indent=2))
     else:
-        terminal.emit_line(terminal.render(_table(found)))
-        for warning in found.warnings:
+        terminal.emit_line(terminal.render(_table(configuration)))
+        for warning in configuration.warnings:
             terminal.say(f"warning: {warning}")
-        for problem in found.problems:
+        for problem in configuration.problems:
             terminal.say(problem)
-        if not found.problems:
+        if not configuration.problems:
             terminal.say("the configuration is right: nothing was started")
-    return EXIT_WRONG if found.problems else 0
+    return EXIT_WRONG if configuration.problems else 0
 
 
-def _facts(found: "Configuration") -> dict[str, object]:
-    settings = found.settings
+def _facts(configuration: "Configuration") -> dict[str, object]:
+    settings = configuration.settings
     return {
-        "ok": not found.problems,
-        "problems": found.problems,
-        "warnings": found.warnings,
-        "config": str(found.file) if found.file else None,
+        "ok": not configuration.problems,
+        "problems": configuration.problems,
+        "warnings": configuration.warnings,
+        "config": str(configuration.file) if configuration.file else None,
         "settings": {
-            name: {"value": settings.get(name), "from": found.origin(name)}
+            name: {"value": settings.get(name), "from": configuration.origin(name)}
             for name in settings.names()
         },
-        "sources": {name: source.as_dict() for name, source in found.sources.items()},
-        "filters": found.declared(),
+        "sources": {name: source.as_dict() for name, source in configuration.sources.items()},
+        "filters": configuration.declared(),
     }
 
 
-def _table(found: "Configuration") -> object:
+def _table(configuration: "Configuration") -> object:
     from rich.table import Table
     from rich.text import Text
 
-    table = Table(title=str(found.file or "no file"), title_justify="left", title_style="bold")
+    title = str(configuration.file or "no file")
+    table = Table(title=title, title_justify="left", title_style="bold")
     table.add_column("setting")
     table.add_column("value", overflow="fold")
     table.add_column("from", overflow="fold")
-    for name in found.settings.names():
-        origin = found.origin(name)
+    for name in configuration.settings.names():
+        origin = configuration.origin(name)
         style = "dim" if origin == "default" else ""
         # Text: what is in brackets is no markup.
-        table.add_row(name, Text(found.settings.get(name)), Text(origin), style=style)
-    for name, source in found.sources.items():
-        told = source.as_dict()
-        where = f"{told['url']}, {told['table'] or 'query'}, cache {told['cache']}"
-        table.add_row(f"sources.{name}", Text(where), Text(str(found.file)))
-    for name, parameters in found.declared().items():
+        table.add_row(name, Text(configuration.settings.get(name)), Text(origin), style=style)
+    for name, source in configuration.sources.items():
+        facts = source.as_dict()
+        where = f"{facts['url']}, {facts['table'] or 'query'}, cache {facts['cache']}"
+        table.add_row(f"sources.{name}", Text(where), Text(str(configuration.file)))
+    for name, parameters in configuration.declared().items():
         what = ", ".join(f"{field} {value}" for field, value in parameters.items())
-        table.add_row(Text(f"filters.{name}"), Text(what), Text(str(found.file)))
+        table.add_row(Text(f"filters.{name}"), Text(what), Text(str(configuration.file)))
     return table

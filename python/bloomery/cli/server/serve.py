@@ -143,8 +143,8 @@ def serve(
     def read() -> configuration.Configuration:
         return configuration.read(given, file=config)
 
-    found = read()
-    found.problems += [
+    loaded = read()
+    loaded.problems += [
         f"--set {pair}: must be NAME=VALUE: --set maxmemory=4gb, say"
         for pair in set_ or []
         if "=" not in pair
@@ -152,25 +152,25 @@ def serve(
     if check:
         from bloomery.cli.server.check import show
 
-        return show(found, as_json)
+        return show(loaded, as_json)
     if as_json:
         raise errors.InvalidParameter("--json is for --check: --log-format json is for the log")
     from bloomery.service.observe import logs
     from bloomery.service.server import Server
 
-    settings = found.require()
+    settings = loaded.require()
     logs.set_up(settings.log_format, settings.log_level)
-    for secret in found.secrets():
+    for secret in loaded.secrets():
         logs.hide(secret)
     server = Server(
         settings,
         accept_loss=accept_loss,
-        config=found.file,
-        sources=found.sources,
-        filters=found.filters,
+        config=loaded.file,
+        sources=loaded.sources,
+        filters=loaded.filters,
         read=read,
     )
-    for warning in found.warnings:
+    for warning in loaded.warnings:
         server.say(warning, level="warning")
     return _run(server.run())
 

@@ -25,12 +25,12 @@ def program(name: str, package: str, instead: str = "") -> str:
     """Return where a program is; MissingExtra says which package of Debian's has it."""
     # Debian has HAProxy where only root looks.
     places = [os.environ.get("PATH", os.defpath), "/usr/local/sbin", "/usr/sbin"]
-    found = shutil.which(name, path=os.pathsep.join(places))
-    if found is None:
+    path = shutil.which(name, path=os.pathsep.join(places))
+    if path is None:
         raise errors.MissingExtra(
             f"the cluster needs {name}, which is not installed: apt-get install {package}{instead}"
         )
-    return os.path.abspath(found)
+    return os.path.abspath(path)
 
 
 def bound(port: int, option: str) -> socket.socket:
@@ -112,8 +112,8 @@ class NodeProcess(ManagedProcess):
         return environment(BLOOMERY_STORE=self.store)
 
     def heard(self, line: str) -> bool:
-        if found := _READY.match(line):
-            self.resp_port, self.http_port = int(found[1]), int(found[2])
+        if ready := _READY.match(line):
+            self.resp_port, self.http_port = int(ready[1]), int(ready[2])
             self._ready = True
         return True
 
@@ -153,14 +153,14 @@ class BalancerProcess(ManagedProcess):
         return [self._program, "-db", "-f", str(CONFIGURATION)]
 
     def environment(self) -> dict[str, str]:
-        found = {
+        variables = {
             f"BALANCER_{door.upper()}": f"fd@{one.fileno()}" for door, one in self._sockets.items()
         }
         for number, node in enumerate(self.nodes, 1):
-            found[f"BALANCER_NODE_{number}"] = HOST
-            found[f"BALANCER_NODE_{number}_RESP"] = str(node.resp_port)
-            found[f"BALANCER_NODE_{number}_HTTP"] = str(node.http_port)
-        return environment(**found)
+            variables[f"BALANCER_NODE_{number}"] = HOST
+            variables[f"BALANCER_NODE_{number}_RESP"] = str(node.resp_port)
+            variables[f"BALANCER_NODE_{number}_HTTP"] = str(node.http_port)
+        return environment(**variables)
 
     def heard(self, line: str) -> bool:
         # Once it runs, it says everything twice: to its log and, in brackets, to the terminal. At

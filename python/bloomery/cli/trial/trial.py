@@ -145,8 +145,8 @@ def data_folder(data: str | None) -> Iterator[Path]:
         with contextlib.closing(lock(data)):
             yield Path(data).absolute()
         return
-    made = Path(tempfile.mkdtemp(prefix="bloomery-cluster-"))
+    temporary = Path(tempfile.mkdtemp(prefix="bloomery-cluster-"))
     try:
-        yield made
+        yield temporary
     finally:
-        shutil.rmtree(made, ignore_errors=True)
+        shutil.rmtree(temporary, ignore_errors=True)

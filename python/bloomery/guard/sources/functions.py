@@ -54,16 +54,16 @@ class CallSource:
             values: Mapping[Any, Any] = self._many(keys)
             return values
         assert self._one is not None
-        return self._kept(keys, [self._one(key) for key in keys])
+        return self._rows_of(keys, [self._one(key) for key in keys])
 
     async def _get_async(self, keys: Sequence[Any]) -> Mapping[Any, Any]:
         if self._many is not None and (len(keys) > 1 or self._one is None):
             values: Mapping[Any, Any] = await self._many(keys)
             return values
         assert self._one is not None
-        return self._kept(keys, [await self._one(key) for key in keys])
+        return self._rows_of(keys, [await self._one(key) for key in keys])
 
-    def _kept(self, keys: Sequence[Any], values: Sequence[Any]) -> Mapping[Any, Any]:
+    def _rows_of(self, keys: Sequence[Any], values: Sequence[Any]) -> Mapping[Any, Any]:
         for value in values:
             if inspect.isawaitable(value):
                 if inspect.iscoroutine(value):

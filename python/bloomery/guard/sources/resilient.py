@@ -40,13 +40,13 @@ class ResilientSource:
         values = yield from self._ask(self.source.get_many, keys)
         if not isinstance(values, Mapping):
             raise InvalidSource(
-                f"{named(self.source)} answered a {type(values).__name__}, must be a mapping of "
+                f"{name_of(self.source)} answered a {type(values).__name__}, must be a mapping of "
                 "the keys that are there to their values"
             )
         if len(values) > len(keys) or not values.keys() <= set(keys):
             strange = len(values.keys() - set(keys))
             raise InvalidSource(
-                f"{named(self.source)} answered for {strange} keys that it was not asked for (of "
+                f"{name_of(self.source)} answered for {strange} keys that it was not asked for (of "
                 f"{len(keys)}): a key must come back as it was given, of the same type"
             )
         return values
@@ -67,7 +67,7 @@ class ResilientSource:
         method = getattr(self.source, operation, None)
         if method is None:
             raise InvalidSource(
-                f"{named(self.source)} has no {operation}: give it one, or write to it yourself "
+                f"{name_of(self.source)} has no {operation}: give it one, or write to it yourself "
                 "after guard.filter.add(key)"
             )
         return method
@@ -76,14 +76,15 @@ class ResilientSource:
         if done is None or done is True or done is False:
             return done
         raise InvalidSource(
-            f"{operation} of {named(self.source)} returned a {type(done).__name__}, must be True "
+            f"{operation} of {name_of(self.source)} returned a {type(done).__name__}, must be True "
             f"({'new' if operation == 'add' else 'it was there'}), False or None (not known)"
         )
 
     def _ask(self, what: Any, *args: Any, on_ask: Callable[[], None] | None = None) -> Flow[Any]:
         if not self.breaker.enter():
             raise SourceUnavailable(
-                f"{named(self.source)} is down, and is tried again in {self.breaker.retry_in:.1f} s"
+                f"{name_of(self.source)} is down, and is tried again in "
+                f"{self.breaker.retry_in:.1f} s"
             )
         self.queries += 1
         if on_ask is not None:
@@ -95,7 +96,7 @@ class ResilientSource:
             self.breaker.failed()
             if isinstance(problem, SourceUnavailable):
                 raise
-            raise SourceUnavailable(f"{named(self.source)}: {_why(problem)}") from problem
+            raise SourceUnavailable(f"{name_of(self.source)}: {_why(problem)}") from problem
         except Exception:
             self.breaker.succeeded()  # it is wrong, but there
             raise
@@ -105,11 +106,11 @@ class ResilientSource:
         self.breaker.succeeded()
         if inspect.isawaitable(answer):
             answer.close() if inspect.iscoroutine(answer) else None
-            raise InvalidSource(f"{named(self.source)} {ASYNC}")
+            raise InvalidSource(f"{name_of(self.source)} {ASYNC}")
         return answer
 
 
-def named(source: object) -> str:
+def name_of(source: object) -> str:
     """A source in a message, without its secrets: `name` if it has one."""
     name = getattr(source, "name", None)
     return f"the source {name}" if isinstance(name, str) else f"the source {type(source).__name__}"

@@ -156,9 +156,9 @@ class Config:
             fields["hasher or seed"] = _Secret(self.header)  # which are all that is left
         else:
             # A server's own filter has a layout and a hash function of its own.
-            made = asdict(PlainHeader.of(self.header))
-            names = ("capacity", "error_rate") if self.backend == "bf" else made
-            fields |= {name: made[name] for name in names}
+            header = asdict(PlainHeader.of(self.header))
+            names = ("capacity", "error_rate") if self.backend == "bf" else header
+            fields |= {name: header[name] for name in names}
         if fields.get("hasher") == "siphash":
             fields["seed"] = _Secret(fields["seed"])
         fields |= {"shards": self.shards}

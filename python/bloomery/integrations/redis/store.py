@@ -1,4 +1,4 @@
-"""What holds the bits of a filter (strings, generations, a server's BF.*), and its time to live."""
+"""Where the bits of a filter in Redis are kept, whatever its backend, and its time to live."""
 
 from __future__ import annotations
 
@@ -45,8 +45,9 @@ def expire_command(key: bytes, life: int | None, more: int = 0) -> tuple[bytes |
     return ("PERSIST", key) if life is None else ("PEXPIRE", key, life + more)
 
 
-class Store(ABC):
-    """Does what a filter is asked for, as flows: once for threads and for asyncio."""
+class FilterStore(ABC):
+    """Keeps the keys of a filter in Redis: in strings, in generations, or by a server's BF.*. Its
+    methods are flows, so that they are written once for threads and for asyncio."""
 
     def __init__(self, keys: Keys, config: Config) -> None:
         self.keys = keys
@@ -92,4 +93,4 @@ class Store(ABC):
         """Everything that is known about it."""
 
 
-S = TypeVar("S", bound=Store)
+S = TypeVar("S", bound=FilterStore)

@@ -49,7 +49,9 @@ class FilterFingerprints:
     every bit as soon as it is set."""
 
     def __init__(self, settings: JobSettings) -> None:
-        self._filter = _mapped(settings, settings.folder) if settings.folder else _made(settings)
+        self._filter = (
+            _mapped(settings, settings.folder) if settings.folder else _new_filter(settings)
+        )
         self.add = self._filter.add
         self.knows = self._filter.contains
 
@@ -135,7 +137,7 @@ class SharedFingerprints:
         return {"mode": "shared", "unavailable": self._unavailable}
 
 
-def _made(settings: JobSettings) -> BloomFilter:
+def _new_filter(settings: JobSettings) -> BloomFilter:
     return BloomFilter(settings.capacity, settings.error_rate)
 
 
@@ -144,7 +146,7 @@ def _mapped(settings: JobSettings, folder: Path) -> BloomFilter:
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / _FILTER
     if not path.exists():
-        _made(settings).save(path)
+        _new_filter(settings).save(path)
     mapped = BloomFilter.load(path, mmap=True, writable=True)
     for name, has, wanted in (
         ("BLOOMERY_CAPACITY", mapped.capacity, settings.capacity),

@@ -129,10 +129,10 @@ def _flag(value: Any) -> bool:
         "off": False,
         "": False,
     }
-    found = words.get(str(value).strip().lower())
-    if found is None:
+    flag = words.get(str(value).strip().lower())
+    if flag is None:
         raise InvalidParameter("must be True or False")
-    return found
+    return flag
 
 
 def _url(value: Any) -> str | None:

@@ -31,8 +31,8 @@ def broadcast_threshold(frame: DataFrame) -> int:
 
 def _bytes(text: str) -> int:
     """Read a size as Spark's settings have it: `10485760b`, `10m`, `10MB`, -1."""
-    found = re.fullmatch(r"(-?\d+)([bkmgtp]?)b?", text.strip().lower())
-    return int(found[1]) * _UNITS[found[2] or "b"] if found else -1
+    size = re.fullmatch(r"(-?\d+)([bkmgtp]?)b?", text.strip().lower())
+    return int(size[1]) * _UNITS[size[2] or "b"] if size else -1
 
 
 def plan_bytes(frame: DataFrame) -> int:
@@ -86,10 +86,10 @@ class BloomTerm:
         from pyspark.sql import functions as sql
 
         sizes = [sql.lit(size).cast("bigint") for size in (capacity, num_bits)]
-        made = self.expressions.aggregate.BloomFilterAggregate(
+        aggregate = self.expressions.aggregate.BloomFilterAggregate(
             *(self._expression(part) for part in (hashes, *sizes))
         )
-        filter = small.agg(self._column(made.toAggregateExpression())).scalar()
+        filter = small.agg(self._column(aggregate.toAggregateExpression())).scalar()
         return self._column(
             self.expressions.BloomFilterMightContain(
                 self._expression(filter), self._expression(hashes)

@@ -70,14 +70,14 @@ def asker(
     """Return what asks a filter for the keys of a column, batch by batch."""
 
     def ask(columns: Iterator[pa.Array]) -> Iterator[pa.Array]:
-        filter = _kept(kind, digest, data)
+        filter = _cached_filter(kind, digest, data)
         for column in columns:
             yield pa.array(filter.contains_many(column, nulls="skip"), pa.bool_())
 
     return ask
 
 
-def _kept(kind: type[Any], digest: str, data: bytes | Broadcast[bytes]) -> Any:
+def _cached_filter(kind: type[Any], digest: str, data: bytes | Broadcast[bytes]) -> Any:
     """The filter of these bytes, made once in a process."""
     if digest not in _KEPT:
         _KEPT[digest] = kind.from_bytes(data if isinstance(data, bytes) else data.value)

@@ -176,21 +176,21 @@ class IndexCatalogue:
         """The types of columns, by their number."""
         import pyarrow as pa
 
-        found = {}
+        types = {}
         for number, schema in self._rows("SELECT id, schema, sum FROM types"):
-            found[number] = pa.ipc.read_schema(pa.py_buffer(schema)).field(0).type
-        return found
+            types[number] = pa.ipc.read_schema(pa.py_buffer(schema)).field(0).type
+        return types
 
     def column_parts(self, column: int) -> dict[int, ColumnParts]:
         """All parts of a column, by the type of its values; those without values are left out."""
-        found: dict[int, ColumnParts] = {}
+        by_type: dict[int, ColumnParts] = {}
         counts: dict[int, int] = {}
         query = 'SELECT * FROM filters WHERE "column" = ? ORDER BY file, part'
         for row in self._rows(query, column):
             entry = FilterEntry(*row)
             counts[entry.file] = counts.get(entry.file, 0) + 1
             if entry.place != NO_FILTER:
-                parts = found.setdefault(entry.type, ColumnParts())
+                parts = by_type.setdefault(entry.type, ColumnParts())
                 parts.files.append(entry.file)
                 parts.parts.append(entry.part)
                 parts.places.append(entry.place)
@@ -200,7 +200,7 @@ class IndexCatalogue:
                 raise CorruptData(f"{self.path}: parts of {file.path} are missing: {REBUILD}")
         if counts:
             raise CorruptData(f"{self.path}: there are parts of no file: {REBUILD}")
-        return found
+        return by_type
 
     def totals(self) -> dict[str, int]:
         """How much there is of everything."""

@@ -75,7 +75,7 @@ class ParquetData(DataFile):
         self, columns: Sequence[str] | None, numbers: Collection[int] | None = None
     ) -> Iterator[Part]:
         groups = range(self.metadata.num_row_groups) if numbers is None else sorted(numbers)
-        wanted = _there(columns, self.schema.names)
+        wanted = _present(columns, self.schema.names)
         for group in groups:
             with _arrow_errors(self.path, "Parquet"):
                 table = self._file.read_row_group(group, columns=wanted, use_threads=False)
@@ -102,7 +102,7 @@ class CsvData(DataFile):
     """A CSV file with names in its first line, with the types that pyarrow infers."""
 
     @contextlib.contextmanager
-    def _opened(self) -> Iterator[Any]:
+    def _open_batches(self) -> Iterator[Any]:
         with InputFile(self.path) as source, _arrow_errors(self.path, "CSV"):
             yield self._open(reader(source))
 
@@ -112,7 +112,7 @@ class CsvData(DataFile):
 
         if os.path.getsize(self.path) == 0:
             return pa.schema([])
-        with self._opened() as batches:
+        with self._open_batches() as batches:
             return batches.schema
 
     def parts(
@@ -123,7 +123,7 @@ class CsvData(DataFile):
         if os.path.getsize(self.path) == 0:
             return
         last = None if numbers is None else max(numbers, default=-1)
-        with self._opened() as batches:
+        with self._open_batches() as batches:
             names = batches.schema.names
             wanted = (
                 None
@@ -201,7 +201,7 @@ class JsonData(DataFile):
                             table = _of_mixed_types(text)
                             if table is None:
                                 raise
-                    wanted = _there(columns, table.column_names)
+                    wanted = _present(columns, table.column_names)
                     rows = table.num_rows
                     yield Part(number, rows, table if wanted is None else table.select(wanted))
 
@@ -247,7 +247,7 @@ def column_of(table: Any, name: str, where: str) -> Any:
     return table.column(name) if count else None
 
 
-def _there(columns: Sequence[str] | None, names: Sequence[str]) -> list[str] | None:
+def _present(columns: Sequence[str] | None, names: Sequence[str]) -> list[str] | None:
     return None if columns is None else [name for name in columns if name in names]
 
 

@@ -193,11 +193,11 @@ class SegmentIndex:
         maybes = {(file, part) for file, part in self._maybes(conditions) if file not in stale.ids}
         self._counts["finds"] += 1
         self._counts["parts_skipped"] += self._total(stale) - len(maybes)
-        found = [
+        candidates = [
             Candidate(self._catalogue.file_by_id(file).path, part, "maybe")
             for file, part in sorted(maybes)
         ]
-        return found + [Candidate(path, None, why) for path, why in stale.paths]
+        return candidates + [Candidate(path, None, why) for path, why in stale.paths]
 
     def _total(self, stale: _Stale) -> int:
         total = self._catalogue.totals()["parts"]
@@ -207,20 +207,20 @@ class SegmentIndex:
         """The parts whose filters say maybe for each of the values, by file and number."""
         if not conditions:
             raise InvalidParameter("no condition was given: say which column has which value")
-        found: set[tuple[int, int]] | None = None
+        common: set[tuple[int, int]] | None = None
         for name, value in conditions.items():
             if name not in self.columns:
                 raise InvalidParameter(
                     f"{name!r} is not indexed, {', '.join(self.columns)} are: build an index of it"
                 )
             maybes = self._column_maybes(self.columns.index(name), value)
-            found = maybes if found is None else found & maybes
-        return found or set()
+            common = maybes if common is None else common & maybes
+        return common or set()
 
     def _column_maybes(self, column: int, value: object) -> set[tuple[int, int]]:
         if column not in self._parts:
             self._parts[column] = self._catalogue.column_parts(column)
-        found = set()
+        parts_of_files = set()
         for number, parts in self._parts[column].items():
             scalar = as_scalar(value, self._types[number])
             if scalar is None:
@@ -229,17 +229,17 @@ class SegmentIndex:
             for start in range(0, len(parts.places), _PACK_FILTERS):
                 pack = self._pack(column, number, start)
                 (maybes,) = pack.maybes_many(key)
-                found |= {(parts.files[start + n], parts.parts[start + n]) for n in maybes}
-        return found
+                parts_of_files |= {(parts.files[start + n], parts.parts[start + n]) for n in maybes}
+        return parts_of_files
 
     def _pack(self, column: int, kind: int, start: int) -> _native.Pack:
         """Some filters, opened; read for their checksums when that is done for the first time."""
         which = (column, kind, start)
         pack = self._packs.pop(which, None)
         if pack is None:
-            parts, some = self._parts[column][kind], slice(start, start + _PACK_FILTERS)
+            parts, batch = self._parts[column][kind], slice(start, start + _PACK_FILTERS)
             pack = self._open_pack(
-                parts.places[some], parts.bits[some], verify=which not in self._verified
+                parts.places[batch], parts.bits[batch], verify=which not in self._verified
             )
             self._verified.add(which)
             if len(self._packs) >= _PACKS:

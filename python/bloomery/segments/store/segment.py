@@ -52,10 +52,10 @@ class Segment:
     def _verify(self, *, whole: bool) -> None:
         try:
             checksum = _checksum(self.path) if whole else self.entry.checksum
-            found = self.path.stat().st_size, checksum
+            actual = self.path.stat().st_size, checksum
         except FileNotFoundError:
             raise CorruptData(f"{self.path}: a segment is missing: {_RESTORE}") from None
-        if found != (self.entry.nbytes, self.entry.checksum):
+        if actual != (self.entry.nbytes, self.entry.checksum):
             raise CorruptData(
                 f"{self.path}: a damaged segment, by its size or checksum: {_RESTORE}"
             )

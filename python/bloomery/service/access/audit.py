@@ -178,11 +178,11 @@ class Audit:
     def _run(self) -> None:
         ended = False
         while not ended:
-            some = [self._queue.get()]
-            while len(some) < 1000 and not self._queue.empty():
-                some.append(self._queue.get_nowait())
-            ended = None in some
-            self._write([one for one in some if one is not None])
+            batch = [self._queue.get()]
+            while len(batch) < 1000 and not self._queue.empty():
+                batch.append(self._queue.get_nowait())
+            ended = None in batch
+            self._write([one for one in batch if one is not None])
 
     def _write(self, lines: list[Line]) -> None:
         while lines:

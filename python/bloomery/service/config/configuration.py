@@ -85,14 +85,14 @@ class Configuration:
     def take(self, given: RawSetting) -> None:
         """Set this setting; if it cannot be, add why to `problems`."""
         try:
-            name, text = self._named(given)
+            name, text = self._name_and_text(given)
             self.settings.set(name, text, running=False)
         except errors.InvalidParameter as problem:
             self.problems.append(f"{given.place}: {problem}")
         else:
             self.origins[name] = given.place
 
-    def _named(self, given: RawSetting) -> tuple[str, str]:
+    def _name_and_text(self, given: RawSetting) -> tuple[str, str]:
         """Return the setting's name and its text; of NAME-file, what that file has."""
         secret = secret_in_file(given.name)
         if secret is None:

@@ -105,12 +105,12 @@ class LogReader:
 
     def _read_segment(self, number: int, path: Path) -> Iterator[list[_Stored]]:
         try:
-            with self._whole(number, path) as whole:
+            with self._padded(number, path) as readable:
                 # Read only: closing it does not fold the write-ahead file of a killed server in,
                 # which takes seconds, and damaged files stay as they are. Without such a file
                 # nobody writes.
-                mode = "mode=ro" if Path(f"{whole}-wal").exists() else "immutable=1"
-                opened = sqlite3.connect(f"file:{_quoted(whole)}?{mode}", uri=True, timeout=10)
+                mode = "mode=ro" if Path(f"{readable}-wal").exists() else "immutable=1"
+                opened = sqlite3.connect(f"file:{_quoted(readable)}?{mode}", uri=True, timeout=10)
                 with contextlib.closing(opened) as connection:
                     self._check(connection)
                     yield from self._salvage(connection, number, path)
@@ -121,7 +121,7 @@ class LogReader:
             self._note_damage(number, f"{path}: {problem}: nothing of it can be read")
 
     @contextlib.contextmanager
-    def _whole(self, number: int, path: Path) -> Iterator[Path]:
+    def _padded(self, number: int, path: Path) -> Iterator[Path]:
         """The segment; or, if its end is missing, a copy with zeros there: SQLite would read
         nothing of one that is shorter than it says."""
         with path.open("rb") as file:

@@ -169,7 +169,7 @@ class RedundantFiles:
             copy(spare, saved, target)
             self._mend(own, spare, saved)
 
-    def whole(self, saved: ManifestEntry) -> Path:
+    def repaired(self, saved: ManifestEntry) -> Path:
         """The base's own file, verified, or mended if it was not whole."""
         own, spare = self._own(saved), self._spare.get(saved.file)
         try:

@@ -112,16 +112,16 @@ class SnapshotSchedule:
             return
         began = time.monotonic()
         number, seq = await self._cut()
-        code, said, damage = await self._run(snapshots.command(self._data, number))
+        code, stderr, damage = await self._run(snapshots.command(self._data, number))
         if code == snapshots.DAMAGED:
-            await self._from_memory("; ".join([*damage, said]))
+            await self._from_memory("; ".join([*damage, stderr]))
             number, seq = await self._cut()  # and a second copy, of that
-            code, said, _ = await self._run(snapshots.command(self._data, number))
+            code, stderr, _ = await self._run(snapshots.command(self._data, number))
         elif damage:
             text = f"a snapshot found damage: {'; '.join(damage)}"
             self._alerts.event("snapshot-damaged", text)
         if code != 0:
-            raise errors.SnapshotFailed(said)
+            raise errors.SnapshotFailed(stderr)
         self.snapshot_number, self._seq = number, seq
         self.last_save, self.seconds = time.time(), time.monotonic() - began
 
@@ -181,8 +181,8 @@ class SnapshotSchedule:
                 self._process = None
             if not self._again or process.returncode == 0:
                 code = process.returncode
-                said = printed.decode("utf-8", "replace").strip().splitlines()
-                return code, said[-1] if said else f"exit code {code}", _problems(progress)
+                stderr = printed.decode("utf-8", "replace").strip().splitlines()
+                return code, stderr[-1] if stderr else f"exit code {code}", _problems(progress)
 
     def _hurry(self) -> asyncio.Task[None]:
         """As `start`, for one who waits. Where a process may not be given more of the machine than

@@ -50,7 +50,7 @@ class LazyState(State):
             self.now = base.now
             for saved in base.entries:
                 if saved.partial:
-                    self.redundant.whole(saved)
+                    self.redundant.repaired(saved)
                     self.put(base.load(data, saved))
                 else:
                     self.untouched[saved.id] = saved
@@ -64,7 +64,7 @@ class LazyState(State):
             assert self.base is not None
             assert self.redundant is not None
             if saved.nbytes < MAP_FROM or saved.settings.get("kind") == "bank":
-                self.redundant.whole(saved)
+                self.redundant.repaired(saved)
                 entry.filter = self.base.load(self.data, saved).filter
             else:
                 self.redundant.copy(saved, self.folder / saved.file)

@@ -63,8 +63,8 @@ def forms(key: Any) -> list[Any]:
     if isinstance(key, str):
         if _NUMBER.fullmatch(key):
             variants.append(int(key))
-        elif len(key) == 36 and (made := _as_uuid(key)) is not None and str(made) == key:
-            variants.append(made)
+        elif len(key) == 36 and (uuid := _as_uuid(key)) is not None and str(uuid) == key:
+            variants.append(uuid)
     return variants
 
 

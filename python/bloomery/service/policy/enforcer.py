@@ -58,8 +58,8 @@ class PolicyEnforcer:
         """Look at all filters that reached their threshold in this turn, or were changed in it."""
         numbers = self.engine.take_touched()
         if self._again:
-            some = [self._again.pop() for _ in range(min(len(self._again), _SOME))]
-            numbers = numbers | set(some)
+            batch = [self._again.pop() for _ in range(min(len(self._again), _SOME))]
+            numbers = numbers | set(batch)
         for number in numbers:
             entry = self.engine.state.filters.get(number)
             if entry is None:

@@ -127,9 +127,9 @@ class RebuildTask:
         """How many keys there are to be, as far as the first rows tell: some have two forms."""
         self.state.of = self.rows.count()
         batches = self.rows.batches(_BATCH)
-        some = next(batches, [])
+        batch = next(batches, [])
         batches.close()
-        return self.state.of * sum(len(forms(key)) for key in some) // max(1, len(some))
+        return self.state.of * sum(len(forms(key)) for key in batch) // max(1, len(batch))
 
     def _create(self, keys: int) -> None:
         commands, old, settings = self._commands, self.entry.filter, self.entry.settings

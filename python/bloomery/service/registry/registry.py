@@ -182,8 +182,8 @@ class Registry(Database):
                     STATS.c.sampled_at < moment(until),
                     STATS.c.filter_id.in_(own),
                 )
-                some = old.order_by(STATS.c.sampled_at).limit(MOST_PRUNED)
-                connection.execute(sa.delete(STATS).where(STATS.c.id.in_(some)))
+                oldest = old.order_by(STATS.c.sampled_at).limit(MOST_PRUNED)
+                connection.execute(sa.delete(STATS).where(STATS.c.id.in_(oldest)))
 
     def samples(
         self, number: int, *, since: float, until: float, span: int = RAW, limit: int = 1000

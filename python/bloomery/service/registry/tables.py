@@ -113,7 +113,7 @@ def seconds_of(at: datetime) -> float:
     return (at if at.tzinfo else at.replace(tzinfo=timezone.utc)).timestamp()
 
 
-def whole(number: float) -> int:
+def sql_integer(number: float) -> int:
     """Return a count as SQL's integers can hold it; the estimate of a full filter is infinite."""
     return _LARGEST if math.isinf(number) else max(0, min(round(number), _LARGEST))
 
@@ -147,13 +147,13 @@ class RegistryRow:
             "number": self.id,
             "name": printable(self.name),
             "kind": self.kind,
-            "expected_elements": whole(self.capacity),
+            "expected_elements": sql_integer(self.capacity),
             "fp_rate": 1.0 if self.error_rate is None else self.error_rate,
-            "m_bits": whole(self.num_bits),
+            "m_bits": sql_integer(self.num_bits),
             "k_hashes": self.num_hashes or 0,
             "created_at": moment(self.created_at),
-            "nbytes": whole(self.nbytes),
-            "items": whole(self.items),
+            "nbytes": sql_integer(self.nbytes),
+            "items": sql_integer(self.items),
             "layout": self.layout,
             "hasher": self.hasher,
             "seed": None if secret or self.seed is None else str(self.seed),

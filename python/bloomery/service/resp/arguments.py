@@ -26,7 +26,7 @@ def integer(word: bytes) -> int | None:
     return value if -(1 << 63) <= value < 1 << 63 else None
 
 
-def whole(word: bytes) -> int:
+def parse_integer(word: bytes) -> int:
     """Return a word as a 64-bit integer; raise Redis's error if it is not one."""
     value = integer(word)
     if value is None:

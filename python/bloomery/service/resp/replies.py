@@ -51,8 +51,8 @@ class ArrayReply:
         for item in items:
             _append(self._out, item, self._resp3)
 
-    def whole(self) -> Raw:
-        """The reply."""
+    def encoded(self) -> Raw:
+        """The reply, as it is sent."""
         return Raw(b"*%d\r\n" % self._count + self._out)
 
 

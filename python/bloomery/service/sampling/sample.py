@@ -9,7 +9,7 @@ import math
 from dataclasses import dataclass, replace
 from typing import Any
 
-from bloomery.service.registry.tables import moment, whole
+from bloomery.service.registry.tables import moment, sql_integer
 
 RAW = 0  # the span of a sample that stands for itself
 MINUTE, HOUR = 60, 3600
@@ -97,22 +97,22 @@ class Sample:
         """Its columns in BloomFilterStats; the filter by its number."""
         return {
             "of_number": self.filter_id,
-            "estimated_elements": whole(self.estimated_count),
-            "false_positive_estimate": _known(self.estimated_error_rate),
+            "estimated_elements": sql_integer(self.estimated_count),
+            "false_positive_estimate": _none_if_nan(self.estimated_error_rate),
             "sampled_at": moment(self.sampled_at),
             "span": self.span,
             "seconds": self.seconds,
-            "items": whole(self.items),
-            "fill_ratio": _known(self.fill_ratio),
-            "nbytes": whole(self.nbytes),
+            "items": sql_integer(self.items),
+            "fill_ratio": _none_if_nan(self.fill_ratio),
+            "nbytes": sql_integer(self.nbytes),
             "adds_per_second": self.adds_per_second,
             "checks_per_second": self.checks_per_second,
             "maybe_share": self.maybe_share,
             "canary_probes": self.probes,
             "canary_hits": self.hits,
-            "observed_error_rate": _known(self.observed_error_rate),
-            "observed_low": _known(self.observed_low),
-            "observed_high": _known(self.observed_high),
+            "observed_error_rate": _none_if_nan(self.observed_error_rate),
+            "observed_low": _none_if_nan(self.observed_low),
+            "observed_high": _none_if_nan(self.observed_high),
             "observed_by": self.observed_by,
             "full_in_seconds": self.full_in,
         }
@@ -135,5 +135,5 @@ def columns_as_dict(columns: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _known(value: float) -> float | None:
+def _none_if_nan(value: float) -> float | None:
     return None if value != value else value

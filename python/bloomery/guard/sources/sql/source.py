@@ -116,10 +116,10 @@ class SqlSource:
             self._database.streaming(size) as connection,
             connection.execute(sa.text(self._all)) as rows,
         ):
-            for some in rows.scalars().partitions(size):
-                column.check_held(some, self._database.name)
+            for batch in rows.scalars().partitions(size):
+                column.check_held(batch, self._database.name)
                 # Of a numeric column all are Decimals, of others none.
-                yield list(map(key_of, some)) if isinstance(some[0], Decimal) else list(some)
+                yield list(map(key_of, batch)) if isinstance(batch[0], Decimal) else list(batch)
 
     def close(self) -> None:
         """Let go of the connections, unless they are those of an engine that was given."""

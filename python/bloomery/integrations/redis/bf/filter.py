@@ -21,7 +21,7 @@ from bloomery import _native
 from bloomery.errors import IncompatibleFilters, UnknownFilter
 from bloomery.integrations.redis.bf import parse
 from bloomery.integrations.redis.bf.encoding import encoded, rows
-from bloomery.integrations.redis.store import Store, expire_command, milliseconds
+from bloomery.integrations.redis.store import FilterStore, expire_command, milliseconds
 from bloomery.integrations.redis.wire.flow import (
     Ask,
     Flow,
@@ -64,7 +64,7 @@ def beside(name: bytes, what: str) -> bytes:
     return b"%b:%b:%b" % (name.removesuffix(b":bits"), what.encode(), secrets.token_hex(8).encode())
 
 
-class BfFilter(Store):
+class BfFilter(FilterStore):
     """A filter's shards, each a filter of the server's."""
 
     def __init__(self, keys: Keys, config: Config) -> None:
@@ -109,7 +109,7 @@ class BfFilter(Store):
         for replies, sizes in zip((yield asks), counts, strict=True):
             for reply, size in zip(replies, sizes, strict=False):
                 answers += parse.answers(self.keys.name, reply, size)
-            self._whole(replies[-1])
+            self._check_made(replies[-1])
         if len(asks) == 1:
             return bytes(answers)
         placed = bytearray(len(batch))
@@ -127,7 +127,7 @@ class BfFilter(Store):
             by_shard.setdefault(number % shards, []).append(row)
         return sorted(by_shard.items())
 
-    def _whole(self, reply: Any) -> None:
+    def _check_made(self, reply: Any) -> None:
         """Raise UnknownFilter unless this is the filter that was made."""
         capacity = parse.capacity(self.keys.name, reply)
         if capacity < share(self.capacity, len(self.names)):

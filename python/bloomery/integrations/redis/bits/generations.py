@@ -29,7 +29,7 @@ from bloomery.integrations.redis.bits.scripts import (
 )
 from bloomery.integrations.redis.bits.strings import create, open_config
 from bloomery.integrations.redis.config import LONGEST_STRING, MAX_GENERATIONS, Config, planned
-from bloomery.integrations.redis.store import Store, expire_command, milliseconds
+from bloomery.integrations.redis.store import FilterStore, expire_command, milliseconds
 from bloomery.integrations.redis.wire.flow import (
     Ask,
     Flow,
@@ -97,7 +97,7 @@ def planned_rotating(
     return replace(config, kind="rotating", window=seconds, generations=generations, capacity=most)
 
 
-class Generations(Store):
+class Generations(FilterStore):
     """The strings of a rotating filter."""
 
     def __init__(self, keys: Keys, config: Config) -> None:

@@ -11,7 +11,7 @@ from bloomery.integrations.redis.bits.scripts import CLEAR, MAKE, MARGIN, SETTLE
 from bloomery.integrations.redis.config import Config
 from bloomery.integrations.redis.header import plain_info
 from bloomery.integrations.redis.naming import Keys
-from bloomery.integrations.redis.store import Store, expire_command, milliseconds
+from bloomery.integrations.redis.store import FilterStore, expire_command, milliseconds
 from bloomery.integrations.redis.wire import change_feed
 from bloomery.integrations.redis.wire.failures import checked
 from bloomery.integrations.redis.wire.flow import (
@@ -97,7 +97,7 @@ def string_length(places: _native.Places, shard: int) -> int:
     return places.shard_bytes(shard) + 1
 
 
-class BitStrings(Store):
+class BitStrings(FilterStore):
     """The strings of a filter, one a shard."""
 
     kind = "bloom"

@@ -125,7 +125,7 @@ def uploaded(
     upload: StringUpload, source: LocalFilter, progress: Progress | None = None
 ) -> Flow[bool]:
     """Send what is missing; False if Redis has lost something of it meanwhile."""
-    yield from upload.begun()
+    yield from upload.resume()
     if progress is not None:
         progress(upload.done, upload.total)
     config = upload.strings.keys.config

@@ -97,7 +97,7 @@ class StringUpload:
         """Bytes that Redis will have."""
         return sum(self.strings.sizes)
 
-    def begun(self) -> Flow[None]:
+    def resume(self) -> Flow[None]:
         """Ask Redis what it has already, of an upload that was interrupted."""
         asks = []
         for shard, load in enumerate(self.loads):

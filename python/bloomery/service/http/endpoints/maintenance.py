@@ -38,7 +38,7 @@ _ONE = (*problems.ANY, "unknown-filter", "invalid-parameter", "log-unavailable",
 async def clear(request: Request, name: Name) -> Response:
     """Forget every key of a filter."""
     await apply_to_filters(request, lambda commands: commands.clear(name), name)
-    return await _done(request, name)
+    return await _info_when_logged(request, name)
 
 
 @router.post(
@@ -50,7 +50,7 @@ async def clear(request: Request, name: Name) -> Response:
 async def rotate(request: Request, name: Name) -> Response:
     """Let a rotating filter begin a new generation now."""
     await apply_to_filters(request, lambda commands: commands.rotate(name), name)
-    return await _done(request, name)
+    return await _info_when_logged(request, name)
 
 
 @router.post(
@@ -68,7 +68,7 @@ async def merge(request: Request, name: Name, body: models.Merge) -> Response:
     sources = [names.typed(source) for source in body.sources]
     authorize_also(request, "change", *sources)
     await apply_to_filters(request, lambda commands: commands.merge(name, *sources), name, *sources)
-    return await _done(request, name)
+    return await _info_when_logged(request, name)
 
 
 @router.post(
@@ -144,7 +144,7 @@ class _HeldResponse(StreamingResponse):
             self._end()
 
 
-async def _done(request: Request, name: bytes) -> Response:
+async def _info_when_logged(request: Request, name: bytes) -> Response:
     context = context_of(request)
     await context.group_commit.logged()
     return ApiResponse(await filter_info(context, name))

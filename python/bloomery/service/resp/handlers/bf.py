@@ -74,7 +74,7 @@ async def _write_many(client: ClientState, words: list[bytes]) -> Raw:
         replies.extend(_replies((bytes(part), None)))
     if refused is not None:
         replies.extend([refusal("bf", refused)])
-    return replies.whole()
+    return replies.encoded()
 
 
 _FLAGS = ("NOCREATE", "NONSCALING")

@@ -34,9 +34,9 @@ def _facts(entry: Entry) -> dict[str, Any]:
         capacity = sum(int(layer["capacity"]) for layer in chain.layers())
         size, number, expansion = chain.redis_size, chain.num_layers, chain.expansion
     else:
-        made = settings.get("capacity", getattr(entry.filter, "capacity", 0))
+        capacity = settings.get("capacity", getattr(entry.filter, "capacity", 0))
         fixed = entry.filter is not None and entry.filter.kind == "bloom"
-        capacity = made if fixed else max(made, entry.items)
+        capacity = capacity if fixed else max(capacity, entry.items)
         size = 0 if entry.filter is None else entry.filter.nbytes
         number = settings.get("generations", 1)
         expansion = None if fixed else settings.get("expansion", 2)

@@ -80,7 +80,7 @@ async def _insert_many(client: ClientState, name: bytes, keys: list[bytes], new:
     async for batch in client.context.commands.batches(name, keys):
         client.context.group_commit.join()
         replies.extend(_as_replies(client, _insert(client, name, list(batch), new), new))
-    return replies.whole()
+    return replies.encoded()
 
 
 def _check_layers(client: ClientState, name: bytes) -> None:

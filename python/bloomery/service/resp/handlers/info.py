@@ -14,7 +14,7 @@ from typing import Any
 
 from bloomery import __version__, _native
 from bloomery.service.access.permissions import User
-from bloomery.service.resp.arguments import integer, option, whole
+from bloomery.service.resp.arguments import integer, option, parse_integer
 from bloomery.service.resp.client import ClientState
 from bloomery.service.resp.replies import OK, Failure, TextReply
 from bloomery.service.resp.table import command, help_command
@@ -267,7 +267,7 @@ def memory_usage(client: ClientState, words: list[bytes]) -> int | None:
     if len(words) > 1:
         if len(words) != 3 or option(words[1]) != "SAMPLES":
             raise Failure("ERR syntax error")
-        if whole(words[2]) < 0:
+        if parse_integer(words[2]) < 0:
             raise Failure("ERR syntax error")
     entry = client.context.engine.find(words[0])
     if entry is None:
@@ -286,7 +286,7 @@ help_command("MEMORY", "server")
 @command("WAIT", "numreplicas timeout", group="connection", does="session")
 def wait(client: ClientState, words: list[bytes]) -> int | Awaitable[int]:
     """Tell how many replicas have what this client wrote: 0, once the milliseconds are over."""
-    replicas, timeout = whole(words[0]), integer(words[1])
+    replicas, timeout = parse_integer(words[0]), integer(words[1])
     if timeout is None:
         raise Failure("ERR timeout is not an integer or out of range")
     if timeout < 0:

@@ -84,7 +84,7 @@ def _all() -> dict[bytes, Command]:
     return {**{name: _container(name) for name in CONTAINERS}, **COMMANDS}
 
 
-def _named(words: list[bytes]) -> list[Command | None]:
+def _commands_named(words: list[bytes]) -> list[Command | None]:
     """The commands of these names, which must not be more than there are: each may be long."""
     known = _all()
     if len(words) > len(known):
@@ -113,7 +113,7 @@ def info(client: ClientState, words: list[bytes]) -> list[Any]:
     """Describe some commands; null for what is none."""
     if not words:
         return everything(client, [])
-    return [None if entry is None else _described(entry) for entry in _named(words)]
+    return [None if entry is None else _described(entry) for entry in _commands_named(words)]
 
 
 @command("COMMAND GETKEYS", "command [arg ...]", group="connection", does="session")
@@ -149,7 +149,7 @@ def _documented(entry: Command) -> dict[bytes, Any]:
 @command("COMMAND DOCS", "[command-name [command-name ...]]", group="connection", does="session")
 def docs(client: ClientState, words: list[bytes]) -> dict[bytes, Any]:
     """Tell what commands do."""
-    wanted = _named(words) if words else _all().values()
+    wanted = _commands_named(words) if words else _all().values()
     return {entry.full_name.encode(): _documented(entry) for entry in wanted if entry is not None}
 
 

@@ -11,7 +11,7 @@ from bloomery.service.access.glob import glob
 from bloomery.service.access.permissions import User
 from bloomery.service.domain.state import Entry
 from bloomery.service.resp import limits
-from bloomery.service.resp.arguments import integer, option, whole
+from bloomery.service.resp.arguments import integer, option, parse_integer
 from bloomery.service.resp.client import ClientState
 from bloomery.service.resp.replies import OK, Failure
 from bloomery.service.resp.table import command, help_command
@@ -131,7 +131,7 @@ def scan(client: ClientState, words: list[bytes]) -> Any:
         if which == "MATCH":
             match = glob(value)
         elif which == "COUNT":
-            count = whole(value)
+            count = parse_integer(value)
             if count < 1:
                 raise _SYNTAX
         elif which == "TYPE":
@@ -246,7 +246,7 @@ def copy(client: ClientState, words: list[bytes]) -> int:
             replace = True
         elif word == "DB" and at + 1 < len(words):
             at += 1
-            if whole(words[at]) != 0:
+            if parse_integer(words[at]) != 0:
                 raise Failure("ERR DB index is out of range")
         else:
             raise _SYNTAX
@@ -270,7 +270,7 @@ def _expire(name: str, unit: int, since_now: bool) -> None:
 
     def handler(client: ClientState, words: list[bytes]) -> int:
         options = _conditions(words[2:])
-        number, now = whole(words[1]), client.context.engine.state.now
+        number, now = parse_integer(words[1]), client.context.engine.state.now
         at = number * unit + (int(now * 1000) if since_now else 0)
         if not -_MOST <= number * unit <= _MOST or at > _MOST:
             raise Failure(f"ERR invalid expire time in '{name.lower()}' command")

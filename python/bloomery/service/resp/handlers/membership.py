@@ -57,4 +57,4 @@ async def _contains_many(client: ClientState, words: list[bytes], family: str) -
     replies = ArrayReply(client.protocol)
     async for answers in batches(await read(client, words, family)):
         replies.extend([bool(answer) for answer in answers])
-    return replies.whole()
+    return replies.encoded()

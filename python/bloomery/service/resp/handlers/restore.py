@@ -7,7 +7,7 @@ from typing import Any
 from bloomery import errors
 from bloomery.filters import SavedFilter
 from bloomery.service.commands import MAX_EXPORT_BYTES
-from bloomery.service.resp.arguments import integer, option, whole
+from bloomery.service.resp.arguments import integer, option, parse_integer
 from bloomery.service.resp.client import ClientState
 from bloomery.service.resp.replies import OK, Failure
 from bloomery.service.resp.table import command
@@ -44,7 +44,7 @@ def restore(client: ClientState, words: list[bytes]) -> str:
     """Make a filter of what DUMP gave; it ends in `ttl` milliseconds, 0: never."""
     commands, (name, word, payload) = client.context.commands, words[:3]
     options = _options(words[3:])
-    ttl = whole(word)
+    ttl = parse_integer(word)
     if ttl < 0:
         raise Failure("ERR Invalid TTL value, must be >= 0")
     there = client.context.engine.find(name) is not None

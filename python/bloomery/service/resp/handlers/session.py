@@ -9,7 +9,7 @@ from typing import Any
 from bloomery import errors
 from bloomery.service.access.users import split_token
 from bloomery.service.resp import limits
-from bloomery.service.resp.arguments import integer, option, whole
+from bloomery.service.resp.arguments import integer, option, parse_integer
 from bloomery.service.resp.client import ClientState, Connected
 from bloomery.service.resp.handlers import transactions
 from bloomery.service.resp.handlers.info import MODULES, REDIS_VERSION
@@ -184,7 +184,7 @@ def echo(client: ClientState, words: list[bytes]) -> bytes:
 @command("SELECT", "index", group="connection", does="session")
 def select(client: ClientState, words: list[bytes]) -> str:
     """Choose a database: there is one, 0."""
-    if whole(words[0]) != 0:
+    if parse_integer(words[0]) != 0:
         raise Failure("ERR DB index is out of range")
     return OK
 

@@ -72,7 +72,7 @@ def execute(client: ClientState, words: list[bytes]) -> Any:
     replies = _TransactionReplies(client, len(queue))
     for queued in queue:
         replies.run(queued)
-    return replies.whole()
+    return replies.encoded()
 
 
 def _is_changed(client: ClientState, watching: dict[bytes, object]) -> bool:
@@ -103,7 +103,7 @@ async def _in_slices(
                 client.context.group_commit.join()
                 await share.rest()
                 client.context.group_commit.join()
-    return replies.whole()
+    return replies.encoded()
 
 
 class _TransactionReplies:
@@ -126,8 +126,8 @@ class _TransactionReplies:
         if self._fits:
             self._out += reply
 
-    def whole(self) -> Raw:
-        """All of them."""
+    def encoded(self) -> Raw:
+        """The reply, as it is sent."""
         if not self._fits:  # all of it is done, but it has asked for more than may wait for it
             self._client.closing = True
             raise Failure("ERR the replies are longer than client-output-limit: closing")

@@ -1,5 +1,5 @@
-//! A look at a part of a filter's memory: enough to tell how full the whole is, at a cost that does
-//! not grow with it. Hashes are spread evenly, so any part is like any other.
+//! A scan of a filter's memory for its figures: of all of it, or of some pages, which tell how full
+//! the whole is at a cost that does not grow with it. Hashes are spread evenly, so any part is like any other.
 
 use std::sync::atomic::AtomicU64;
 
@@ -9,19 +9,19 @@ use crate::kind::Fact;
 /// Lines that lie side by side: a page, which memory brings at once.
 const WINDOW: usize = 64 * WORDS_PER_LINE;
 
-/// How much to look at, and where.
+/// How much memory to read, and where.
 #[derive(Clone, Copy)]
-pub struct Look {
+pub struct Scan {
     /// At most so many pages of 4 KiB.
     pub pages: usize,
     /// Which ones.
     pub seed: u64,
 }
 
-impl Look {
-    pub const ALL: Look = Look { pages: usize::MAX, seed: 0 };
+impl Scan {
+    pub const ALL: Scan = Scan { pages: usize::MAX, seed: 0 };
 
-    /// The words to look at: all of them, or pages at about even distances. Each part but the last of
+    /// The words to read: all of them, or pages at about even distances. Each part but the last of
     /// all begins and ends with a line.
     pub fn parts(self, words: &[AtomicU64]) -> impl Iterator<Item = &[AtomicU64]> {
         let whole = words.len() / WINDOW <= self.pages;
@@ -80,7 +80,7 @@ mod tests {
             for (pages, seed) in [(1, 0), (16, 7), (16, u64::MAX), (usize::MAX, 1)] {
                 let mut end = 0;
                 let mut seen = 0;
-                for part in (Look { pages, seed }).parts(&words) {
+                for part in (Scan { pages, seed }).parts(&words) {
                     let Some(first) = part.first() else { continue };
                     let start = first.load(std::sync::atomic::Ordering::Relaxed) as usize;
                     assert!(start >= end && start.is_multiple_of(WORDS_PER_LINE));

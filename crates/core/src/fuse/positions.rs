@@ -2,7 +2,7 @@
 //!
 //! A key's hash chooses its first cell anywhere but near the end; the second lies one to two
 //! reaches after it, the third two to three. So keys only ever meet their neighbours: cells can be
-//! solved from both ends inwards, a wave that needs far fewer spare cells than places chosen freely
+//! solved from both ends inwards, a wave that needs far fewer spare cells than positions chosen freely
 //! (12% instead of 23%), and building goes through memory in order.
 
 use crate::hash::remix;
@@ -12,7 +12,7 @@ use crate::probe::mulhi;
 pub const REACH_BITS: u32 = 18;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Places {
+pub struct Positions {
     /// How many cells can be a key's first.
     pub starts: u64,
     /// A power of two.
@@ -21,19 +21,19 @@ pub struct Places {
     pub seed: u64,
 }
 
-impl Places {
+impl Positions {
     /// For this many distinct keys; later attempts mix the hashes anew and have more room.
     ///
     /// Two keys with the same three cells block each other. A build has n / 2.2 / reach² such pairs
     /// to expect: with a reach from √8n on, at most one in 17 fails for that. A longer reach costs
     /// spare cells at the ends. The share of spare cells between them was found by trying: with it
     /// 14 of 200 builds of a million keys needed a second attempt.
-    pub fn plan(count: u64, attempt: u64) -> Places {
+    pub fn plan(count: u64, attempt: u64) -> Positions {
         let reach = (8 * count.max(1)).isqrt().next_power_of_two().min(1 << REACH_BITS);
         let spare = (0.092 + 1.6 / (reach as f64).sqrt()).min(0.135);
         let growth = 1.0 + 0.03 * (attempt / 4) as f64;
         let starts = count.max(1) as f64 * (1.0 + spare) * growth;
-        Places { starts: starts.ceil() as u64, reach, seed: attempt }
+        Positions { starts: starts.ceil() as u64, reach, seed: attempt }
     }
 
     pub fn cells(&self) -> u64 {
