@@ -99,5 +99,5 @@ def end_drainer(guard: Guard) -> None:
     drainer = guard._drainer
     core_of(guard).closing = True
     drainer.stop()
-    drainer.thread.join()
+    drainer_of(guard).join()
     core_of(guard).closing = False

@@ -278,9 +278,9 @@ impl Bits {
         })
     }
 
-    /// How many bits are set in how many lines; and the chance that all of a key's bits in one line
-    /// are, `each` of them in either half: the mean over the lines, since a fuller line errs more
-    /// often.
+    /// What the estimated error rate of a blocked filter is made of: how many bits are set in how
+    /// many lines, and the chance that all of a key's bits in one line are, `each` of them in either
+    /// half. That is the mean over the lines, since a fuller line errs more often.
     pub fn fill(&self, each: u32, scan: Scan) -> (u64, u64, f64) {
         let powers: Vec<f64> =
             (0..=256).map(|set| (f64::from(set) / 256.0).powi(each as i32)).collect();

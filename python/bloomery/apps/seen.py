@@ -25,8 +25,6 @@ from bloomery.filters import FilterBank
 from bloomery.filters.rotating import MAX_TIME, parse_window
 
 if TYPE_CHECKING:
-    from types import TracebackType
-
     from typing_extensions import Self
 
     from bloomery.types import Batch, K, Key
@@ -160,12 +158,7 @@ class SeenStore:
         """Return the store, which is closed at the end of the `with` block."""
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        problem: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         """Close the store."""
         self.close()
 

@@ -9,7 +9,7 @@ import errno
 import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from types import FrameType, TracebackType
+from types import FrameType
 from typing import Any
 
 from bloomery.storage.inputs import InputFile
@@ -54,12 +54,7 @@ class Interrupts:
                 self._before[signum] = signal.signal(signum, self._arrived)
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         for signum, handler in self._before.items():
             signal.signal(signum, handler)
 

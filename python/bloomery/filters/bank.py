@@ -16,7 +16,6 @@ from bloomery.suggestions import OtherNames, constructor, known_keywords
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
-    from types import TracebackType
 
     from typing_extensions import Buffer, Self
 
@@ -125,12 +124,7 @@ class FilterBank(_native.Bank, OtherNames):
         """Return the bank, which is closed at the end of the `with` block."""
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        problem: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         """Close the bank; in a child of a fork, whose parent has it, do nothing."""
         if not self.closed:
             self.close()

@@ -165,7 +165,8 @@ class BloomFilter(HashedFilter, _native.Bloom, OtherNames):
 
     @property
     def estimated_error_rate(self) -> float:
-        """The share of absent keys answered with a maybe, as the bits stand now."""
+        """The share of absent keys answered with a maybe, as the bits stand now; of a blocked
+        filter from the fill of each line (`Bits::fill` in crates/core/src/bits.rs)."""
         return self._fill()[1]
 
     @property

@@ -39,7 +39,7 @@ _MADE_BY = {"kind", *(name for names in PARAMETERS.values() for name in names)}
 
 
 class Successor(NamedTuple):
-    """What is to take a filter's place."""
+    """The new filter of a rebuild, until it takes the place of the live one."""
 
     id: int
     on_failure: Callable[[str], None]
@@ -72,7 +72,7 @@ class Engine:
     # Turns.
 
     def begin(self) -> None:
-        """Let the time be that of this turn, if it has not begun: what is due happens now."""
+        """Begin a turn, unless one has begun: set its time, and do what is due by then (TTLs, windows)."""
         if not self._open:
             self._open = True
             self.on_begin()

@@ -164,7 +164,7 @@ class GroupCommit:
         return not known and now >= self._slow_until and not log.is_late(now)
 
     def _is_small(self) -> bool:
-        """Is what is to be logged written in no time?"""
+        """Whether so little is to be logged that the event loop can write it itself."""
         return sum(len(row[3]) for row in self._rows) < _LARGE
 
     def snapshot(self, running: bool) -> None:
@@ -187,8 +187,8 @@ class GroupCommit:
         return self.engine.problem
 
     def _commit(self) -> None:
-        """Hand what is noted to the thread, unless it is busy: then it comes with the next; or
-        unless the disk is late: then when it has followed (`flushed`)."""
+        """Hand what is noted to the thread. If it is busy, that comes with the next commit; if the
+        disk is late, when that has caught up (`flushed`)."""
         if self.committing or self._is_late():
             return
         rows, self._rows = self._rows, []

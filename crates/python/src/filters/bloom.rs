@@ -154,7 +154,8 @@ impl Bloom {
         }))
     }
 
-    /// Bits set, of how many, and the error rate that they make.
+    /// Bits set, of how many, and the estimated error rate that they make: of a blocked filter from
+    /// each line's fill, of a classic one from that of all bits.
     fn fill(&self, scan: Scan) -> (u64, u64, f64) {
         let Shape { layout, num_bits, num_hashes, lines_per_key } = self.shape;
         let each = num_hashes / 2 / lines_per_key.max(1);

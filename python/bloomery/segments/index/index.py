@@ -25,8 +25,6 @@ from bloomery.segments.index.pack_file import REBUILD, filter_sum, map_pack
 from bloomery.storage.locking import lock_folder
 
 if TYPE_CHECKING:
-    from types import TracebackType
-
     from typing_extensions import Self
 
 _PACK_FILTERS = 16_384  # that are opened at a time
@@ -380,12 +378,7 @@ class SegmentIndex:
         """Return the index, which is closed at the end of the `with` block."""
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        problem: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         """Close the index."""
         self.close()
 

@@ -21,8 +21,6 @@ from bloomery.segments.store.wal import Entry
 from bloomery.storage.locking import lock_folder
 
 if TYPE_CHECKING:
-    from types import TracebackType
-
     from typing_extensions import Self
 
 _BATCH = 10_000
@@ -314,12 +312,7 @@ class SegmentStore:
         """Return the store, which is closed at the end of the `with` block."""
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        problem: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         """Close the store."""
         self.close()
 

@@ -7,8 +7,6 @@ would exceed the budget is refused, and what it had is given back.
 
 from __future__ import annotations
 
-from types import TracebackType
-
 from bloomery import errors
 from bloomery.service.config.settings import Settings
 
@@ -60,11 +58,6 @@ class Charge:
     def __enter__(self) -> Charge:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        problem: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._budget.move(self._taken, 0)
         self._taken = 0

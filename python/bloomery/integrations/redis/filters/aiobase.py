@@ -10,8 +10,6 @@ from bloomery.integrations.redis.wire.aiolink import AsyncLink
 from bloomery.suggestions import OtherNames
 
 if TYPE_CHECKING:
-    from types import TracebackType
-
     from typing_extensions import Self
 
     from bloomery.integrations.redis.wire.flow import Flow
@@ -106,10 +104,5 @@ class AsyncBaseRedisFilter(Generic[S], OtherNames):
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        problem: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.close()

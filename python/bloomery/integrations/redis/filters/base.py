@@ -11,8 +11,6 @@ from bloomery.integrations.redis.wire.link import Link
 from bloomery.suggestions import OtherNames
 
 if TYPE_CHECKING:
-    from types import TracebackType
-
     from typing_extensions import Self
 
     from bloomery.integrations.redis.wire.flow import Flow
@@ -107,10 +105,5 @@ class BaseRedisFilter(Generic[S], OtherNames):
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        problem: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
