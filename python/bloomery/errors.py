@@ -59,7 +59,7 @@ class InvalidConfiguration(InvalidParameter):
 
     @property
     def problems(self) -> list[str]:
-        """What it was made with."""
+        """What is wrong, one line each."""
         return [str(one) for one in self.args]
 
     def __str__(self) -> str:

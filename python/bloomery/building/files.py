@@ -85,7 +85,7 @@ class FileRows(ABC):
     def _read(self, path: str, start: Any) -> Iterator[Batch]: ...
 
     def close(self) -> None:  # noqa: B027  # `Rows` wants one
-        """Nothing stays open."""
+        """Do nothing: no file stays open."""
 
 
 def _sample(path: str) -> tuple[int, int]:

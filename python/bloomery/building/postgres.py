@@ -80,7 +80,7 @@ class Postgres:
         return str(row[0]) if row else None
 
     def estimate(self, connection: Any, sql: str) -> int | None:
-        """What the planner says."""
+        """The number of rows that PostgreSQL's planner expects."""
         ((plan,),) = connection.execute(f"EXPLAIN (FORMAT JSON) {sql}").fetchall()
         return int(plan[0]["Plan"]["Plan Rows"])
 

@@ -142,7 +142,7 @@ class SqlRows:
         return int(number)
 
     def estimate(self) -> int | None:
-        """What the planner believes; an exact count where there is no such thing."""
+        """The number of rows that the planner expects; an exact count where there is no planner."""
         with self._translated():
             estimated = self._dialect.estimate(self._connection, f"SELECT * FROM {self._from}")
         return self.count() if estimated is None else estimated

@@ -140,7 +140,7 @@ class ParquetRows(FileRows):
             return int(file.metadata.num_rows)
 
     def count(self) -> int | None:
-        """As the files say."""
+        """The number of rows, from the footers of the files."""
         return self._rows
 
     estimate = count

@@ -94,11 +94,11 @@ class ByteProgress(_Bar):
         self._done = 0
 
     def begin(self, total: int) -> None:
-        """So many bytes will come, from now on."""
+        """Begin to show progress, of so many bytes."""
         self._total, self._started = total, time.monotonic()
 
     def advance(self, nbytes: int) -> None:
-        """So many more bytes are done."""
+        """Show that so many more bytes are done."""
         self._done += nbytes
         if self._due():
             self._draw(self._done, f"{_short(self._done)}B", self._rate(self._done, "B"))
@@ -161,7 +161,7 @@ class FilterProgress(_Bar):
         super().__init__("add-bloom", None, is_terminal(STDERR))
 
     def advance(self, done: int, total: int) -> None:
-        """So many filters are done, of so many."""
+        """Show how many filters are done, of how many."""
         self._total = total
         if self._due():
             self._draw(done, f"{done:,} of {total:,} filters")

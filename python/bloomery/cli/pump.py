@@ -104,7 +104,7 @@ class LinePump:
         return memoryview(self._buffer)[: self._held]
 
     def run(self, source: InputFile, step: Step) -> None:
-        """All of the source through the step."""
+        """Read all of the source, and do the step with each chunk."""
         searched = 0  # a long line that trickles in is searched for its end once, not every time
         while True:
             if self._buffer.find(b"\n", searched, self._held) >= 0:

@@ -71,7 +71,7 @@ def say(message: str) -> None:
 
 
 def note(text: str) -> None:
-    """One line to standard error as it is; lost like the others."""
+    """Write one line to standard error; if that cannot be written to, it is lost."""
     with suppress(OSError):
         os.write(STDERR, text.encode("utf-8", "surrogateescape") + b"\n")
 

@@ -30,7 +30,7 @@ def _within(name: str, value: object, least: int, most: int) -> int:
 
 
 class RedisModuleFilter(SavedFilter):
-    """What both have in common."""
+    """The base of RedisBloom's two structures: how they are made, saved and merged."""
 
     __slots__ = ()
     _NATIVE: ClassVar[Any]  # the native half

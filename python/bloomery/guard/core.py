@@ -161,11 +161,11 @@ class Core:
         self.wrote()
 
     def wrote(self) -> None:
-        """Let look-ups that are queued from now on wait behind a write that joined the queue."""
+        """Note a write in the queue: look-ups that are queued from now on wait behind it."""
         self.queue_epoch = secrets.token_hex(8)
 
     def looked(self) -> None:
-        """Let look-ups from now on be queued anew: those in the queue are being answered."""
+        """Note that queued look-ups are being answered: the next ones are queued anew."""
         self.answering += 1
         self.wrote()
 

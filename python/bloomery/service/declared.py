@@ -40,7 +40,7 @@ async def ensure(
 
 
 def differences(entry: Entry, parameters: Mapping[str, Any]) -> list[str]:
-    """What a filter has otherwise than these parameters say: each by its name and both values."""
+    """The settings in which a filter differs from these parameters: name and both values."""
     if entry.filter is None:  # it is being loaded: nothing is known of it yet
         return []
     differing = []

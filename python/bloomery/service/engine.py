@@ -72,7 +72,7 @@ class Engine:
     # Turns.
 
     def begin(self) -> None:
-        """Begin a turn, unless one has begun: set its time, and do what is due by then (TTLs, windows)."""
+        """Begin a turn, unless one has begun: set its time, and do what is due (TTLs, windows)."""
         if not self._open:
             self._open = True
             self.on_begin()

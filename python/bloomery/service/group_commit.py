@@ -38,7 +38,7 @@ _WARY = 3.0  # seconds: then the thread does it for so long
 
 
 class CommitWaiter(Protocol):
-    """Who waits for the end of a turn: a connection, with its replies."""
+    """What waits for the end of a turn: a connection, with its replies."""
 
     @property
     def wrote(self) -> bool:
@@ -64,7 +64,7 @@ class _Waiter:
         self.done = done
 
     def hold(self) -> None:
-        """It waits anyway."""
+        """Do nothing: the coroutine waits anyway."""
 
     def send(self) -> None:
         """Let it go on."""

@@ -21,7 +21,7 @@ from bloomery.service.policy.alerts import Alerts
 
 
 class LiveConfiguration:
-    """What a server goes by now, and where that came from."""
+    """The configuration that a server goes by now, and where each setting came from."""
 
     def __init__(
         self,

@@ -42,7 +42,7 @@ ErrorRate = Annotated[
 
 
 class StrictModel(BaseModel):
-    """Nothing is converted, and nothing is ignored."""
+    """A model that converts no value and ignores no field."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
 

@@ -173,7 +173,7 @@ class Server:
 
     @property
     def tls(self) -> ssl.SSLContext | None:
-        """What both protocols encrypt with; None: they do not."""
+        """The TLS context of both protocols; None without TLS."""
         return self.certificate.context if self.certificate else None
 
     @property

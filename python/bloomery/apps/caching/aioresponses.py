@@ -75,7 +75,7 @@ class AsyncResponseCache:
         return exchange
 
     def end(self, exchange: Exchange) -> None:
-        """It has answered, or failed."""
+        """End an exchange: the application has answered, or failed."""
         key = exchange.request.primary_key
         with self._lock:
             left = [each for each in self._under_way.get(key, ()) if each is not exchange]

@@ -136,7 +136,7 @@ class _WsgiRecording:
             self._responses.keep(self._exchange, b"".join(self._pieces))
 
     def close(self) -> None:
-        """Nothing more comes."""
+        """End the exchange: no more of the body comes."""
         self._responses.end(self._exchange)
 
 

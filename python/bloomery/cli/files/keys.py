@@ -58,7 +58,7 @@ _ANY = re.compile(
 
 
 def resolve(file: str, given: str | None) -> str | None:
-    """What the keys of a command are: as was said, or as the file says; None: nobody says it."""
+    """The type of a command's keys: as given, or as the file says; None if neither does."""
     type_of_file = given or key_type(file)
     if type_of_file == "tuple":
         raise InvalidParameter(
@@ -69,7 +69,7 @@ def resolve(file: str, given: str | None) -> str | None:
 
 
 def parser(kind: str | None) -> Parse:
-    """What makes a key of a text; unless its type is said, the text is the key."""
+    """Return the function that makes a key of a text; without a type, the text is the key."""
     if kind is None or is_text(kind):
         return lambda text: text
     _, make, described = _FORMS[kind]
@@ -104,7 +104,7 @@ def forms(text: bytes) -> list[Any]:
 
 
 def reader(kind: str | None) -> Callable[[bytes], list[Any]]:
-    """What gives the keys that a text may mean, for a question."""
+    """Return the function that gives the keys that a text may mean, for a question."""
     if kind is None:
         return forms
     parse = parser(kind)
@@ -161,7 +161,7 @@ def join_answers(keys: Iterable[bytes], answers: Iterable[bool]) -> bytes:
 
 
 def by_batch(select: Callable[[list[bytes]], Iterable[bool]]) -> Lines:
-    """What is done to a batch of keys, done to lines."""
+    """Turn a function of a batch of keys into one of lines."""
 
     def lines_of(data: memoryview, *, final: bool = False) -> tuple[bytes, int, int, int]:
         lines, end = split_lines(data, final)

@@ -86,7 +86,7 @@ class RedisProcess(ManagedProcess):
 
     @property
     def url(self) -> str:
-        """As nodes are told it."""
+        """The URL of this Redis, as nodes are given it."""
         return f"redis://{HOST}:{self.port}"
 
 

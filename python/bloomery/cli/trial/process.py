@@ -68,7 +68,7 @@ class ManagedProcess(ABC):
         """The program, by its whole path, and its arguments."""
 
     def environment(self) -> dict[str, str]:
-        """What it finds in its environment."""
+        """The environment variables of the process."""
         return environment()
 
     def files(self) -> list[int]:
@@ -80,7 +80,7 @@ class ManagedProcess(ABC):
         """Does it answer?"""
 
     def heard(self, line: str) -> bool:
-        """It has printed a line: is it to be shown?"""
+        """Take a line that the process has printed; return whether to show it."""
         return True
 
     # Its life.

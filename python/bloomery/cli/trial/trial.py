@@ -30,7 +30,7 @@ Say = Callable[[str], None]
 
 
 class Cluster:
-    """All of it, from its start to its end."""
+    """The processes of a cluster, from its start to its end."""
 
     def __init__(self, nodes: int, folder: Path, *, show: Say, tell: Say) -> None:
         """`show` is given what it says itself, `tell` what the processes print."""

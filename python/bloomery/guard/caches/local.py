@@ -48,7 +48,7 @@ class LocalCache:
         self._forgotten = 0  # the last deletion that is not remembered
 
     def forked(self) -> None:
-        """What a thread of the parent was changing is half changed, and locked for ever."""
+        """Begin empty in a forked child if a thread of the parent has left the cache locked."""
         if self._lock.locked():
             self._lock, self._entries, self._deleted = threading.Lock(), self._empty(), {}
             self._deletions = self._forgotten = self._deletions + 1

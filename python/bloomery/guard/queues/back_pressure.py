@@ -48,7 +48,7 @@ class BackPressure:
             write.set_result(None)
 
     def end(self) -> None:
-        """It is drained no longer."""
+        """Note that the queue is drained no longer."""
         with self._lock:
             self._draining = False
             released, self._waiting = list(self._waiting), deque()

@@ -4,8 +4,9 @@
     counts: how many writes wait, and how many items     lease: who drains, for how many
     seconds, and until when by the machine's steady clock, which begins anew when it is started
 
-Every change is one transaction, on disk when it returns: it survives a crash. Look-ups ask this queue each time they
-reach the source: they read by a connection of their own, which waits for no write.
+Every change is one transaction, on disk when it returns: it survives a crash. Look-ups ask this
+queue each time they reach the source: they read by a connection of their own, which waits for no
+write.
 """
 
 from __future__ import annotations

@@ -33,7 +33,7 @@ class Breaker:
 
     @property
     def state(self) -> Literal["closed", "open", "half-open"]:
-        """As it is now."""
+        """The state of the circuit: closed, open or half-open."""
         with self._lock:
             if self.since is None:
                 return "closed"

@@ -226,7 +226,7 @@ class HttpConnection(HttpToolsProtocol):
         super().on_body(body)
 
     def on_message_complete(self) -> None:
-        """All of it is there."""
+        """Take the end of a request's body."""
         if self._offered:  # its body is yet to come
             return
         self.waits = _NOTHING
@@ -251,7 +251,7 @@ class HttpConnection(HttpToolsProtocol):
         super().pause_writing()
 
     def resume_writing(self) -> None:
-        """It does again."""
+        """Go on sending: the client reads again."""
         self.stuck = None
         super().resume_writing()
 
@@ -280,8 +280,8 @@ class HttpConnection(HttpToolsProtocol):
         self.send_400_response("")
 
     def send_400_response(self, msg: str) -> None:
-        """Answer by ourselves what is no request, or one past the limits, when those before it are
-        answered; and end."""
+        """Refuse what is no request, or is past the limits, once the requests before it are
+        answered; and close."""
         if self.waits is _BODY:  # the one that is wrong is not only begun: it may have its answer
             cycle = self.cycle
             if cycle.response_complete:

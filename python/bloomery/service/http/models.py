@@ -1,4 +1,4 @@
-"""What requests about filters hold beside a new one (`service/parameters.py`), and what is told
+"""The bodies of requests about filters but for new ones (`service/parameters.py`), and what is told
 about a filter: exactly, for the document."""
 
 from __future__ import annotations

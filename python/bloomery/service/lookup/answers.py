@@ -24,12 +24,12 @@ from bloomery.guard.answer import Answer
 
 
 def for_json(answer: Answer) -> dict[str, Any]:
-    """As HTTP tells it."""
+    """The answer as HTTP sends it."""
     return {"found": answer.found, "value": _plain(answer.value), "by": answer.by}
 
 
 def for_resp(answer: Answer) -> list[Any]:
-    """As the Redis protocol tells it: found, value, by whom."""
+    """The answer as the Redis protocol sends it: found, value, by whom."""
     value = answer.value
     if not isinstance(value, (bytes, bytearray, memoryview)) and value is not None:
         plain = _plain(value)

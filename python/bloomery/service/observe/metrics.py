@@ -102,7 +102,7 @@ class Metrics:
         self.engine, self.settings = commands.engine, commands.settings
 
     def render(self, user: User) -> bytes:
-        """The figures of the server, and of filters whose names the one who asks may use."""
+        """The figures of the server, and of the filters that this user may use."""
         self.group_commit.join()
         entries = list(self._visible_entries(user.covers))
         registry = CollectorRegistry(auto_describe=False)

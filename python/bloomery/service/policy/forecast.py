@@ -24,7 +24,7 @@ class Forecast:
         self._watched = 0.0  # seconds
 
     def take(self, keys: int, seconds: float) -> None:
-        """So many keys more (or fewer) in so many seconds."""
+        """Take in that there are so many keys more (or fewer) after so many seconds."""
         if seconds <= 0:
             return
         self._watched += seconds

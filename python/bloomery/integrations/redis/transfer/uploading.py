@@ -131,8 +131,8 @@ class StringUpload:
             self.at[shard] = at
 
     def place(self, life: int | None) -> Flow[bool]:
-        """Put the strings in their place, for so many milliseconds and what strings outlive the
-        configuration by; False if one is not whole."""
+        """Give the strings their final names, with a TTL of so many milliseconds (and MARGIN, by
+        which strings outlive the configuration); False if one is not complete."""
         return 0 not in (yield from self._end(_PLACE, "" if life is None else life + MARGIN))
 
     def merge(self) -> Flow[bool]:

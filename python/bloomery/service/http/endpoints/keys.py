@@ -157,7 +157,7 @@ def _keys(values: list[Any], before: int, encoded: bool) -> list[Any]:
 
 
 def _key(at: int, value: Any, single: bool, encoded: bool) -> Any:
-    """One key; what is wrong with it says which it is."""
+    """Read one key; an error says which key is wrong."""
     try:
         return decode_key(value, encoded=encoded)
     except errors.BloomeryError as problem:

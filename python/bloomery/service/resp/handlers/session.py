@@ -1,4 +1,4 @@
-"""Who is connected, and what they say about themselves: HELLO, AUTH, CLIENT and the like."""
+"""Commands about the connection itself: HELLO, AUTH, CLIENT and the like."""
 
 from __future__ import annotations
 
