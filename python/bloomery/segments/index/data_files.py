@@ -196,33 +196,33 @@ class JsonData(DataFile):
                     with _arrow_errors(self.path, "JSON lines"):
                         try:
                             table = json.read_json(pa.py_buffer(text), options)
-                        except pa.ArrowInvalid:
-                            # Of values of several types it says the same as of what is no JSON.
-                            table = _of_mixed_types(text)
-                            if table is None:
+                        except pa.ArrowInvalid as failure:
+                            # Arrow has no code for it, and the rest stays refused: of a key that
+                            # is there twice, say, Python would keep one value.
+                            if "changed from" not in str(failure):
                                 raise
+                            table = _of_mixed_types(text, self.path)
                     wanted = _present(columns, table.column_names)
                     rows = table.num_rows
                     yield Part(number, rows, table if wanted is None else table.select(wanted))
 
 
-def _of_mixed_types(text: bytes) -> Any:
-    """A table of JSON objects, in which a field with values of several types is text; None if a
-    line is no JSON object."""
+def _of_mixed_types(text: bytes, path: str) -> Any:
+    """A table of JSON objects; a field that has values of several types is text."""
     import json
 
     import pyarrow as pa
 
     try:
         rows = [dict(json.loads(line).items()) for line in text.split(b"\n") if line.strip()]
-    except (ValueError, AttributeError):
-        return None
+    except (ValueError, AttributeError, RecursionError):
+        raise InvalidSource(f"{path}: a line is no JSON object: repair it, or move it") from None
     columns = {}
     for name in dict.fromkeys(name for row in rows for name in row):
         values = [row.get(name) for row in rows]
         try:
             columns[name] = pa.array(values)
-        except (pa.ArrowInvalid, pa.ArrowTypeError):
+        except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError):
             texts = (v if v is None or isinstance(v, str) else json.dumps(v) for v in values)
             columns[name] = pa.array(texts, pa.string())
     return pa.table(columns)

@@ -234,6 +234,17 @@ def test_fields_of_json_may_come_late_and_change(
         assert index.find({"id": "t1200"}, columns=["late"]).to_pylist() == [{"late": None}]
 
 
+def test_json_of_several_types_is_read_or_refused(tmp_path: Path) -> None:
+    """A number too large for Arrow beside text is found as text; nesting past all reason is an
+    error of ours."""
+    (tmp_path / "a.jsonl").write_text(f'{{"id": {2**70}}}\n{{"id": "x"}}\n')
+    with SegmentIndex.build(tmp_path, ["id"]) as index:
+        assert index.find({"id": str(2**70)}).to_pylist() == [{"id": str(2**70)}]
+    (tmp_path / "b.jsonl").write_text("[" * 3000 + "\n")
+    with pytest.raises(InvalidSource, match="no JSON object"):
+        SegmentIndex.build(tmp_path, ["id"], rebuild=True)
+
+
 def test_files_that_came_or_changed_are_never_skipped(data: Path) -> None:
     """They are read whole, until the index is brought up to date."""
     index = SegmentIndex.build(data, ["id"])
