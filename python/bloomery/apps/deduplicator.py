@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 import bloomery._native as _native
@@ -24,6 +25,13 @@ class Seen(Protocol):
 
     def __contains__(self, key: Any, /) -> bool:
         """Return False if the key is definitely not there."""
+
+
+@dataclass(eq=False)
+class _Worker:
+    """A call of `once` under way; each is another, also of one thread."""
+
+    thread: int
 
 
 class Deduplicator(Generic[Message]):
@@ -59,16 +67,16 @@ class Deduplicator(Generic[Message]):
         self.seen = seen
         self.firsts = self.duplicates = self.failures = self.races = 0
         self._key: Callable[[Any], Any] = key or (lambda message: message)
-        self._working: dict[bytes, int] = {}  # ids that are worked on, and by which thread
+        self._working: dict[bytes, _Worker] = {}  # ids that are worked on, and by whom
         self._changed = threading.Condition()
 
     @contextmanager
     def once(self, message: Message) -> Iterator[bool]:
         """True if the message is to be done now; it is recorded when the block ends well."""
         key = self._key(message)
-        claim = _native.canonical(key)
-        self._claim(claim)
+        claim, me = _native.canonical(key), _Worker(threading.get_ident())
         try:
+            self._claim(claim, me)
             if key in self.seen:
                 self._count("duplicates")
                 yield False
@@ -82,8 +90,9 @@ class Deduplicator(Generic[Message]):
             self._count("firsts" if self.seen.add(key) else "races")
         finally:
             with self._changed:
-                del self._working[claim]
-                self._changed.notify_all()
+                if self._working.get(claim) is me:  # an interrupt may have come before
+                    del self._working[claim]
+                    self._changed.notify_all()
 
     def info(self) -> dict[str, int]:
         """Return what became of the messages of this process so far."""
@@ -94,12 +103,11 @@ class Deduplicator(Generic[Message]):
             "races": self.races,
         }
 
-    def _claim(self, claim: bytes) -> None:
+    def _claim(self, claim: bytes, me: _Worker) -> None:
         """Wait until nobody else works on this id, and then be the one who does."""
-        me = threading.get_ident()
         with self._changed:
             while (holder := self._working.get(claim)) is not None:
-                if holder == me:
+                if holder.thread == me.thread:
                     raise errors.InvalidParameter(
                         "this thread is inside once() of the same id: it would wait for itself"
                     )
