@@ -18,7 +18,7 @@ Message = TypeVar("Message", contravariant=True)
 
 
 class Seen(Protocol):
-    """What remembers ids: a filter, here, in Redis or of a server; or an `DiskSet`."""
+    """What remembers ids: a filter, here, in Redis or of a server; or a `DiskSet`."""
 
     def add(self, key: Any, /) -> bool:
         """Add a key; True if it is definitely new."""
@@ -46,11 +46,11 @@ class Deduplicator(Generic[Message]):
 
     The id is recorded when the block ends well, and not if it raises: then the message is first
     again the next time. Threads that come with the same id wait for the one that works on it.
-    Recording is as durable as `seen`: with an `DiskSet` it is on disk when the block has ended.
+    Recording is as durable as `seen`: with a `DiskSet` it is on disk when the block has ended.
 
     A process that dies after the work and before the record does that work again: that is why it is
     once-ish. A *maybe* of a plain filter can be wrong, and that message is not done at all: where
-    that matters, take an `DiskSet`.
+    that matters, take a `DiskSet`.
     """
 
     def __init__(self, seen: Seen, key: Callable[[Message], Key] | None = None) -> None:
@@ -58,7 +58,7 @@ class Deduplicator(Generic[Message]):
         if not (hasattr(seen, "add") and hasattr(seen, "__contains__")):
             raise errors.InvalidParameter(
                 f"the filter is of type {type(seen).__name__}, must have add and in: a BloomFilter,"
-                " a RotatingBloomFilter, a RedisFilter, an DiskSet"
+                " a RotatingBloomFilter, a RedisFilter, a DiskSet"
             )
         if key is not None and not callable(key):
             raise errors.InvalidParameter(
