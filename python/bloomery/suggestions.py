@@ -19,19 +19,26 @@ NAMES = {
     **dict.fromkeys(("check", "might_contain", "mightContain", "may_contain"), "contains"),
     **dict.fromkeys(("exists", "lookup", "query", "has", "isin", "test"), "contains"),
     **dict.fromkeys(("insert", "put", "append"), "add"),
-    **dict.fromkeys(("extend", "add_all", "insert_many"), "update"),
+    **dict.fromkeys(("extend", "add_all", "bulk_add", "insert_many"), "update"),
     **dict.fromkeys(("put_all", "putAll", "merge"), "update, or `filter |= other`"),
-    **dict.fromkeys(("count", "approx_items", "num_items"), "estimated_count"),
+    **dict.fromkeys(("count", "approx_items", "num_items", "num_elements"), "estimated_count"),
     "approximateElementCount": "estimated_count",
     "n": "capacity",
     "fp_rate": "error_rate",
     **dict.fromkeys(("estimated_fp_rate", "expected_fpp", "expectedFpp"), "estimated_error_rate"),
+    **dict.fromkeys(
+        ("current_fp_rate", "false_positive_probability", "false_positive_rate"),
+        "estimated_error_rate",
+    ),
+    "is_full": "saturated",
+    "reset": "clear",
     **dict.fromkeys(("remove", "discard", "delete"), "remove"),
     "issubset": "`filter <= other`, of a BloomFilter",
     "issuperset": "`other <= filter`, of a BloomFilter",
     **dict.fromkeys(("tofile", "sync", "dump"), "save"),
-    **dict.fromkeys(("to_base64", "dumps", "save_bytes", "serialize"), "to_bytes"),
+    **dict.fromkeys(("to_base64", "tobytes", "dumps", "save_bytes", "serialize"), "to_bytes"),
     **dict.fromkeys(("from_base64", "loads", "load_bytes", "deserialize"), "from_bytes"),
+    "frombytes": "from_bytes",
     **dict.fromkeys(("fromfile", "open"), "load"),
     "from_keys": "build",
     **dict.fromkeys(("m", "size_in_bits", "bit_size"), "num_bits"),
@@ -75,13 +82,22 @@ ELSEWHERE = {
     ),
 }
 # What to import in place of a name that is not there.
+_HOMES = {
+    "apps": (
+        *("AdmissionCache", "AsgiCacheMiddleware", "AsyncAdmissionCache", "Deduplicator"),
+        *("DiskSet", "EdgeSummaries", "SeenStore", "WsgiCacheMiddleware"),
+    ),
+    "guard": ("AsyncGuard", "Guard"),
+    "integrations.redis": ("RedisFilter",),
+    "segments": ("SegmentIndex", "SegmentStore"),
+    "signatures": ("SignatureIndex",),
+}
 CLASSES = {
+    **{name: f"{name} of bloomery.{home}" for home, names in _HOMES.items() for name in names},
     "Bloom": "BloomFilter",
     "CountingFilter": "CountingBloomFilter",
     "Cuckoo": "CuckooFilter",
-    "Guard": "Guard of bloomery.guard",
     "RedisBloomFilter": "RedisFilter of bloomery.integrations.redis",
-    "RedisFilter": "RedisFilter of bloomery.integrations.redis",
     "ScalableFilter": "ScalableBloomFilter",
     "bloomfilter": "BloomFilter",
     "compute_optimal_params": "sizing.plan(capacity, error_rate)",
@@ -194,6 +210,8 @@ def missing_name(name: str) -> NoReturn:
     """
     bloomery = sys.modules["bloomery"]
     right = CLASSES.get(name)
+    if right is None and isinstance(getattr(bloomery.errors, name, None), type):
+        right = f"{name} of bloomery.errors"
     if right is None and name[:1].isupper():
         right = "".join(_near(name, bloomery.__all__))
     if right:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import abc
+import importlib
 import inspect
 import json
 import re
@@ -27,7 +28,7 @@ from bloomery import (
 from bloomery.client import AsyncRemoteFilter, Client
 from bloomery.filters import COMMON_KINDS, RedisCuckooFilter
 from bloomery.integrations.redis import AsyncRedisFilter, RedisFilter
-from bloomery.suggestions import KEYWORDS, NAMES
+from bloomery.suggestions import CLASSES, KEYWORDS, NAMES
 from unit.kinds import made
 
 WRONG_NAMES = {
@@ -38,6 +39,7 @@ WRONG_NAMES = {
     "insert": "add",
     "put": "add",
     "putAll": "update",
+    "current_fp_rate": "estimated_error_rate",
     "fp_rate": "error_rate",
     "expectedFpp": "estimated_error_rate",
     "tofile": "save",
@@ -254,12 +256,25 @@ def test_every_name_of_the_page_is_known() -> None:
 
 @pytest.mark.parametrize(
     ("name", "right"),
-    [("Guard", "Guard of bloomery.guard"), ("compute_optimal_params", "sizing.plan")],
+    [
+        ("Guard", "Guard of bloomery.guard"),
+        ("SegmentStore", "SegmentStore of bloomery.segments"),
+        ("CorruptData", "CorruptData of bloomery.errors"),
+        ("compute_optimal_params", "sizing.plan"),
+    ],
 )
 def test_imports_from_elsewhere(name: str, right: str) -> None:
     """What is not a filter, and is in another module, is named with it."""
     with pytest.raises(ImportError, match=f"bloomery has no {name}: use {right}"):
         exec(f"from bloomery import {name}")
+
+
+def test_what_is_elsewhere_is_there() -> None:
+    """Every class that is named with a module can be imported from it."""
+    named = [right.split(" of ") for right in CLASSES.values() if " of " in right]
+    assert ["SeenStore", "bloomery.apps"] in named
+    for name, module in named:
+        assert hasattr(importlib.import_module(module), name)
 
 
 @pytest.mark.parametrize("name", ["Bloom", "Bloomfilter", "bloomfilter", "RedisFilter"])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 import bloomery._native as _native
@@ -17,13 +18,20 @@ Message = TypeVar("Message", contravariant=True)
 
 
 class Seen(Protocol):
-    """What remembers ids: a filter, here, in Redis or of a server; or an `DiskSet`."""
+    """What remembers ids: a filter, here, in Redis or of a server; or a `DiskSet`."""
 
     def add(self, key: Any, /) -> bool:
         """Add a key; True if it is definitely new."""
 
     def __contains__(self, key: Any, /) -> bool:
         """Return False if the key is definitely not there."""
+
+
+@dataclass(eq=False)
+class _Worker:
+    """A call of `once` under way; each is another, also of one thread."""
+
+    thread: int
 
 
 class Deduplicator(Generic[Message]):
@@ -38,11 +46,11 @@ class Deduplicator(Generic[Message]):
 
     The id is recorded when the block ends well, and not if it raises: then the message is first
     again the next time. Threads that come with the same id wait for the one that works on it.
-    Recording is as durable as `seen`: with an `DiskSet` it is on disk when the block has ended.
+    Recording is as durable as `seen`: with a `DiskSet` it is on disk when the block has ended.
 
     A process that dies after the work and before the record does that work again: that is why it is
     once-ish. A *maybe* of a plain filter can be wrong, and that message is not done at all: where
-    that matters, take an `DiskSet`.
+    that matters, take a `DiskSet`.
     """
 
     def __init__(self, seen: Seen, key: Callable[[Message], Key] | None = None) -> None:
@@ -50,7 +58,7 @@ class Deduplicator(Generic[Message]):
         if not (hasattr(seen, "add") and hasattr(seen, "__contains__")):
             raise errors.InvalidParameter(
                 f"the filter is of type {type(seen).__name__}, must have add and in: a BloomFilter,"
-                " a RotatingBloomFilter, a RedisFilter, an DiskSet"
+                " a RotatingBloomFilter, a RedisFilter, a DiskSet"
             )
         if key is not None and not callable(key):
             raise errors.InvalidParameter(
@@ -59,16 +67,16 @@ class Deduplicator(Generic[Message]):
         self.seen = seen
         self.firsts = self.duplicates = self.failures = self.races = 0
         self._key: Callable[[Any], Any] = key or (lambda message: message)
-        self._working: dict[bytes, int] = {}  # ids that are worked on, and by which thread
+        self._working: dict[bytes, _Worker] = {}  # ids that are worked on, and by whom
         self._changed = threading.Condition()
 
     @contextmanager
     def once(self, message: Message) -> Iterator[bool]:
         """True if the message is to be done now; it is recorded when the block ends well."""
         key = self._key(message)
-        claim = _native.canonical(key)
-        self._claim(claim)
+        claim, me = _native.canonical(key), _Worker(threading.get_ident())
         try:
+            self._claim(claim, me)
             if key in self.seen:
                 self._count("duplicates")
                 yield False
@@ -82,8 +90,9 @@ class Deduplicator(Generic[Message]):
             self._count("firsts" if self.seen.add(key) else "races")
         finally:
             with self._changed:
-                del self._working[claim]
-                self._changed.notify_all()
+                if self._working.get(claim) is me:  # an interrupt may have come before
+                    del self._working[claim]
+                    self._changed.notify_all()
 
     def info(self) -> dict[str, int]:
         """Return what became of the messages of this process so far."""
@@ -94,12 +103,11 @@ class Deduplicator(Generic[Message]):
             "races": self.races,
         }
 
-    def _claim(self, claim: bytes) -> None:
+    def _claim(self, claim: bytes, me: _Worker) -> None:
         """Wait until nobody else works on this id, and then be the one who does."""
-        me = threading.get_ident()
         with self._changed:
             while (holder := self._working.get(claim)) is not None:
-                if holder == me:
+                if holder.thread == me.thread:
                     raise errors.InvalidParameter(
                         "this thread is inside once() of the same id: it would wait for itself"
                     )

@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from bloomery.errors import CorruptData, InvalidParameter, InvalidSource
-from bloomery.signatures.rows import BATCH, IndexedRows, narrowed, split
+from bloomery.signatures.rows import BATCH, IndexedRows, as_table, narrowed, split
 from bloomery.storage.arrow_tables import concat
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ class ParquetFolder(IndexedRows):
             if not self._files:
                 raise InvalidSource(f"{self._folder}: there is no Parquet file")
             with _opened(self._path(self._files[0])) as file:
-                self._schema = file.schema_arrow
+                self._schema = as_table(file.schema_arrow.empty_table()).schema  # as rows are
         return self._schema
 
     @property
@@ -152,10 +152,14 @@ def _rows_of(
         places = within
         for name, value in asked.items():
             if len(places):
-                column = file.read_row_group(group, columns=[name]).column(name).combine_chunks()
+                column = _read(file, group, [name]).column(name).combine_chunks()
                 places = narrowed({name: column}.__getitem__, places, {name: value})
         if len(places):
-            yield file.read_row_group(group, columns=wanted).select(wanted).take(pa.array(places))
+            yield _read(file, group, wanted).select(wanted).take(pa.array(places))
+
+
+def _read(file: pq.ParquetFile, group: int, columns: list[str]) -> pa.Table:
+    return as_table(file.read_row_group(group, columns=columns))
 
 
 def _listed(path: str | os.PathLike[str]) -> tuple[str, list[str]]:
@@ -169,7 +173,8 @@ def _listed(path: str | os.PathLike[str]) -> tuple[str, list[str]]:
     if not os.path.isdir(place):
         return os.path.dirname(place), [os.path.basename(place)]
     found = []
-    for folder, _, names in os.walk(place):
+    for folder, below, names in os.walk(place):
+        below[:] = [name for name in below if not name.startswith((".", "_"))]  # _delta_log
         found += [
             os.path.relpath(os.path.join(folder, name), place)
             for name in names

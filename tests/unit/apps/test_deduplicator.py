@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import pytest
@@ -88,6 +90,32 @@ def test_another_thread_waits_for_the_one_that_works(fails: bool) -> None:
     for thread in threads:
         thread.join(60)
     assert sorted(answers) == ([False, False, True] if fails else [False] * 3)
+
+
+class Interrupt(BaseException):
+    """What no test runner takes for its own end."""
+
+
+def test_an_interrupt_leaves_no_id_claimed() -> None:
+    """One that comes when the id was just claimed, before the work: it can be done again."""
+    dedup: Deduplicator[str] = Deduplicator(BloomFilter(1000))
+
+    def profile(frame: FrameType, event: str, _: Any) -> None:
+        if event == "return" and frame.f_code.co_name == "_claim":
+            raise Interrupt
+
+    def interrupted() -> None:
+        with dedup.once("id"):
+            raise AssertionError("it was not interrupted")
+
+    sys.setprofile(profile)
+    try:
+        with pytest.raises(Interrupt):
+            interrupted()
+    finally:
+        sys.setprofile(None)
+    with dedup.once("id") as first:
+        assert first
 
 
 def test_a_thread_does_not_wait_for_itself() -> None:

@@ -149,3 +149,26 @@ def test_wrong_files_are_clear_errors(folder: Path, tmp_path: Path) -> None:
         SignatureIndex.build(tmp_path / "nowhere")
     with pytest.raises(InvalidParameter, match="takes the path"):
         index.append(table(10))
+
+
+def test_views_of_text_are_read_as_text(tmp_path: Path) -> None:
+    """As Polars hands them to pyarrow, which has few functions for them."""
+    rows = pa.table(
+        {
+            "t": pa.array(["a", "b", None, "a"], pa.string_view()),
+            "b": pa.array([b"x", None, b"y", b"\xff"], pa.binary_view()),
+        }
+    )
+    pq.write_table(rows, tmp_path / "v.parquet", row_group_size=2)
+    index = SignatureIndex.build(tmp_path)
+    assert index.find({"t": "a"}).to_pylist() == [{"t": "a", "b": b"x"}, {"t": "a", "b": b"\xff"}]
+    assert index.find({"b": b"y"}, ["b"]).to_pylist() == [{"b": b"y"}]
+    assert index.find({"t": "none"}).num_rows == 0
+
+
+def test_hidden_folders_are_left_out(folder: Path) -> None:
+    """Of Delta's log and Spark's unfinished files no row counts."""
+    for name in ("_delta_log", ".hidden"):
+        (folder / name).mkdir()
+        pq.write_table(pa.table({"other": [1]}), folder / name / "1.parquet")
+    assert SignatureIndex.build(folder).num_rows == 6000

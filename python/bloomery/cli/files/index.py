@@ -77,6 +77,8 @@ def build(
             f"{stats['files']:,} files, {stats['rows']:,} rows, {stats['filters']:,} filters, "
             f"{show_memory(stats['index_bytes'])}"
         )
+    for name in stats["columns_without_values"] if stats["rows"] else ():
+        say(f"no row has a value in the column {name!r}: is that its name?")
     return 0
 
 

@@ -135,6 +135,11 @@ def dedup(
                 # another process has made it meanwhile, that one stays.
                 state.save_new(_make(room, rate, window), filter, "nothing was read", "str")
             stack.enter_context(state.locked(filter))
+            if _is_database(filter):
+                raise typer.BadParameter(
+                    f"{filter} was made with --exact: give that again, or name another file",
+                    param_hint="--filter",
+                )
             kept = state.load_any(filter)
             _check_same(kept, filter, capacity, error_rate, window)
             seen = FilteredLines(kept, filter, interrupts)
@@ -258,6 +263,12 @@ def room_for(
         lines = estimate.from_first_chunk(pump, source, sum(sizes))
         spare = _SPARE_GUESSED
     return max(DEFAULT_CAPACITY, lines * _RUNS) if kept else max(1000, int(lines * spare))
+
+
+def _is_database(path: str) -> bool:
+    """Whether it is a file of SQLite, as --exact makes it."""
+    with open(path, "rb") as file:
+        return file.read(16) == b"SQLite format 3\0"
 
 
 def _check_same(

@@ -142,7 +142,11 @@ def _path(text: str) -> tuple[str | int, ...]:
         steps.append(int(number) if number else step["name"] or step["quoted"])
         at = step.end()
     if not steps or at < len(text) or "\udc80" <= max(text) <= "\udcff":
-        near = f"; did you mean .{text}?" if re.fullmatch(r"[\w-]+", text) else ""
+        near = (
+            f"; did you mean .{text}? (of CSV: --column {text})"
+            if re.fullmatch(r"[\w-]+", text)
+            else ""
+        )
         raise typer.BadParameter(
             f"{text!r} is not a path such as .url, .user.id or .tags[0]{near}", param_hint="--key"
         )

@@ -45,8 +45,8 @@ class GrowingLines:
     unsaved = ""
 
     def __init__(self, capacity: int, error_rate: float) -> None:
-        self._rate = error_rate
-        self._layers = [BloomFilter(capacity, error_rate * _FIRST)]
+        self._rate = sizing.check_error_rate(error_rate)
+        self._layers = [BloomFilter(capacity, _allowed(self._rate * _FIRST))]
         self._count = 0  # keys of the last layer
 
     def add_lines(self, data: memoryview, final: bool, key: LineKey | None) -> Chunk:
@@ -78,7 +78,7 @@ class GrowingLines:
             return
         rate = self._rate * (1 - _FIRST) * 0.5 ** len(self._layers)
         capacity = 2 * max(lines, self._layers[-1].capacity)
-        self._layers.append(BloomFilter(capacity, max(rate, 1e-9)))
+        self._layers.append(BloomFilter(capacity, _allowed(rate)))
         self._count = 0
 
     def absent_lines(self, data: memoryview, final: bool, key: LineKey | None) -> Chunk:
@@ -100,6 +100,10 @@ class GrowingLines:
 
 
 _FIRST = 0.9  # of the error rate, for the first layer; the others have the rest
+
+
+def _allowed(error_rate: float) -> float:
+    return max(error_rate, sizing.MIN_ERROR_RATE)
 
 
 def _absent(layers: list[BloomFilter], data: memoryview, final: bool, key: LineKey | None) -> Chunk:

@@ -30,6 +30,8 @@ def stored(column: Any, value: object) -> tuple[bytes, ...] | None:
     that cannot be told: a NaN has many, and two types of Parquet have no filters."""
     if value is None:
         raise NullKey(f"None is no value: filters say nothing of nulls in column {column.path!r}")
+    if isinstance(value, Integral) and not hasattr(value, "__index__"):
+        raise _wrong(column, value, "the like")  # NumPy has its timedelta64 among the integers
     if column.physical_type in ("BOOLEAN", "INT96"):
         return None
     logical = column.logical_type.type

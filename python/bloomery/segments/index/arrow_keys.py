@@ -14,7 +14,7 @@ from typing import Any
 from uuid import UUID
 
 from bloomery import _native
-from bloomery.errors import NullKey, UnsupportedKey
+from bloomery.errors import NullKey, UnsupportedBatch, UnsupportedKey
 
 
 def value_type(kind: Any) -> Any:
@@ -32,7 +32,7 @@ def as_keys(column: Any) -> Any:
 
     kind = value_type(column.type)
     if types.is_nested(kind):
-        _native.check_arrow_type(kind)  # says why not
+        raise UnsupportedBatch(f"{kind} has parts: a value of it cannot be looked up")
     column = column.drop_null()
     if types.is_boolean(kind):
         return column.cast(pa.int8())

@@ -219,6 +219,12 @@ class IndexCatalogue:
             "keys": int(keys),
         }
 
+    def columns_with_values(self) -> set[int]:
+        """The numbers of the columns in which any row has a value."""
+        query = 'SELECT DISTINCT "column" FROM filters WHERE place >= 0'
+        with self.errors():
+            return {number for (number,) in self._db.execute(query)}
+
     @contextlib.contextmanager
     def snapshot(self) -> Iterator[None]:
         """Show one state of the index to all that is read within; writers wait."""

@@ -323,9 +323,13 @@ class SegmentIndex:
         totals = self._catalogue.totals()
         names = ("catalogue.sqlite", str(self._catalogue.meta("pack")))
         nbytes = sum(path.stat().st_size for name in names if (path := self.path / name).exists())
+        used = self._catalogue.columns_with_values()
         return {
             "root": self.root,
             "columns": self.columns,
+            "columns_without_values": [
+                name for number, name in enumerate(self.columns) if number not in used
+            ],
             "fp_chance": self._catalogue.meta("fp_chance"),
             **totals,
             "index_bytes": nbytes,

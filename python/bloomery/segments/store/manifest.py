@@ -7,13 +7,15 @@ import json
 import zlib
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from bloomery.errors import CorruptData, UnsupportedVersion
 from bloomery.storage import files
 
 _NAME = "MANIFEST"
 _FORMAT = 1
+
+_Part = TypeVar("_Part", "SegmentEntry", "Manifest")
 
 
 @dataclass(frozen=True)
@@ -60,8 +62,29 @@ def load(folder: Path) -> Manifest | None:
     body, _, rest = data.partition(b"\n")
     if rest != b"%08x\n" % zlib.crc32(body):
         raise CorruptData(f"{path}: damaged, by its checksum: restore the store's folder")
-    state = json.loads(body)
-    if state.pop("format") != _FORMAT:
+    try:
+        state = json.loads(body)
+        version = state.pop("format")
+    except (AttributeError, KeyError, TypeError, ValueError, RecursionError):
+        raise _no_manifest(path) from None
+    if version != _FORMAT:
         raise UnsupportedVersion(f"{path}: of a newer bloomery, which can open it")
-    segments = tuple(SegmentEntry(**segment) for segment in state.pop("segments"))
-    return Manifest(**state, segments=segments)
+    try:
+        segments = tuple(_checked(SegmentEntry(**segment)) for segment in state.pop("segments"))
+        return _checked(Manifest(**state, segments=segments))
+    except (KeyError, TypeError):
+        raise _no_manifest(path) from None
+
+
+def _no_manifest(path: Path) -> CorruptData:
+    return CorruptData(f"{path}: no manifest of a store: restore the store's folder")
+
+
+def _checked(part: _Part) -> _Part:
+    """A manifest or an entry of one, if its values are of their types: numbers become names of
+    files, and a text may lead out of the folder."""
+    for name, value in vars(part).items():
+        kind = {"fp_chance": float, "segments": tuple}.get(name, int)
+        if type(value) is not kind or (kind is not tuple and not value >= 0):
+            raise TypeError(name)
+    return part

@@ -40,6 +40,15 @@ def test_what_is_built_is_found(run: Run, tmp_path: Path) -> None:
     assert run("index", "find", "data", "id=12", "name=u13", code=1).stdout == b""
 
 
+def test_a_column_without_values_is_told(run: Run, tmp_path: Path) -> None:
+    """A name that was mistyped would find nothing, and nobody would know why."""
+    require("pyarrow")
+    folder(tmp_path)
+    done = run("index", "build", "data", "--columns", "id,nmae")
+    assert b"no row has a value in the column 'nmae': is that its name?" in done.stderr
+    assert b"'id'" not in done.stderr
+
+
 def test_it_is_built_again_where_files_came(run: Run, tmp_path: Path) -> None:
     """New files are searched at once, and indexed by the same command."""
     require("pyarrow")

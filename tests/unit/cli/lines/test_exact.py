@@ -47,3 +47,10 @@ def test_a_window_is_kept_with_the_filter(run: Run) -> None:
     assert b"leave --window out" in done.stderr
     done = run("dedup", "--window", "soon", stdin=b"", code=2)
     assert b"window is 'soon'" in done.stderr
+
+
+def test_what_exact_made_is_not_taken_for_a_filter(run: Run) -> None:
+    """The error says what is missing, not that the file is damaged."""
+    run("dedup", "--exact", "--filter", "seen", stdin=b"a\n")
+    done = run("dedup", "--filter", "seen", stdin=b"a\n", code=2)
+    assert b"seen was made with --exact: give that again" in done.stderr

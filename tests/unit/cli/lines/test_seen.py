@@ -9,6 +9,7 @@ import pytest
 
 from bloomery._native import LineKey
 from bloomery.cli.lines.seen import GrowingLines
+from bloomery.errors import InvalidParameter
 from unit.cli.conftest import COMMAND, environment
 
 Run = Callable[..., Any]
@@ -31,6 +32,23 @@ def test_an_estimate_that_is_too_small_drops_nothing(by_field: bool) -> None:
     absent, *_ = seen.absent_lines(memoryview(b"\n".join([*lines, b"other"])), True, None)
     if not by_field:
         assert absent == b"other\n"
+
+
+@pytest.mark.parametrize("rate", [1e-9, 0.5])
+def test_every_error_rate_that_a_filter_has(rate: float) -> None:
+    """The first layer gets a part of it, which must not be one that no filter has."""
+    seen = GrowingLines(100, rate)
+    for at in range(0, 2000, 500):
+        lines = memoryview(b"".join(b"%d\n" % n for n in range(at, at + 500)))
+        assert seen.add_lines(lines, False, None)[1] == len(lines)
+    assert seen.facts()["error_rate"] == rate
+
+
+@pytest.mark.parametrize("rate", [2.0, 0.55, 0.9e-9])
+def test_an_error_rate_is_refused_as_it_was_given(rate: float) -> None:
+    """By the number that a person wrote, and not by the part that a layer would have."""
+    with pytest.raises(InvalidParameter, match=rf"not {rate}(;|$)"):
+        GrowingLines(100, rate)
 
 
 def test_diff_of_a_file_that_is_larger_than_said(run: Run, tmp_path: Path) -> None:

@@ -128,6 +128,8 @@ def test_what_no_row_can_be_equal_to(column: Any, value: Any) -> None:
     [
         (INT64, "5", "INT64: pass an int, not str"),
         (DOUBLE, "5", "DOUBLE: pass a float, not str"),
+        (INT64, np.timedelta64(5, "s"), "INT64: pass the like, not timedelta64"),
+        (DOUBLE, np.timedelta64(5, "s"), "DOUBLE: pass the like, not timedelta64"),
         (CENTS, 0.1, "DECIMAL: pass a Decimal or an int .*, not float"),
         (TEXT, 5, "STRING: pass a str or bytes, not int"),
         (UUIDS, str(UUID(int=1)), "UUID: pass a uuid.UUID, not str"),

@@ -188,10 +188,11 @@ def test_zeros_of_either_sign_are_equal_and_nan_is_not(tmp_path: Path) -> None:
         assert found(index, {"key": float("nan")}) == []
 
 
-def test_nested_columns_are_refused(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("value", "kind"), [([1], "list"), ({"a": 1}, "struct")])
+def test_nested_columns_are_refused(tmp_path: Path, value: object, kind: str) -> None:
     """With the file, the column and its type."""
-    pq.write_table(pa.table({"key": [[1], [2]]}), tmp_path / "t.parquet")
-    with pytest.raises(InvalidSource, match=r"t\.parquet.*'key'.*list"):
+    pq.write_table(pa.table({"key": [value, value]}), tmp_path / "t.parquet")
+    with pytest.raises(InvalidSource, match=rf"t\.parquet.*'key'.*{kind}"):
         SegmentIndex.build(tmp_path, ["key"])
 
 
@@ -555,6 +556,12 @@ os._exit(0)  # Arrow's threads have aborted the end of such a process once
         command = [sys.executable, "-c", program, *arguments]
         peaks.append(int(subprocess.run(command, capture_output=True, check=True).stdout))
     assert peaks[1] - peaks[0] < 15_000 + files * 0.7  # KiB
+
+
+def test_a_column_without_values_is_told(data: Path) -> None:
+    """No file has it, or none a value: an index of a name that was mistyped finds nothing."""
+    with SegmentIndex.build(data, ["id", "usr"]) as index:
+        assert index.stats()["columns_without_values"] == ["usr"]
 
 
 def test_progress_is_told(data: Path) -> None:
