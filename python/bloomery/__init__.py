@@ -4,7 +4,6 @@ import typing as _typing
 
 from bloomery import errors, sizing
 from bloomery._native import __version__
-from bloomery.client import AsyncClient, Client
 from bloomery.filters import (
     BloomFilter,
     CountingBloomFilter,
@@ -17,7 +16,9 @@ from bloomery.filters import (
 )
 from bloomery.filters.files import open
 
-if not _typing.TYPE_CHECKING:  # a checker knows which names there are
+if _typing.TYPE_CHECKING:
+    from bloomery.client import AsyncClient, Client
+if not _typing.TYPE_CHECKING:  # the clients once somebody asks for one; a hint for a wrong name
     from bloomery.suggestions import missing_name as __getattr__  # noqa: F401
 
 __all__ = [
