@@ -15,6 +15,7 @@ from bloomery.filters import (
     StaticFilter,
 )
 from bloomery.filters.files import open
+from bloomery.suggestions import all_names as __dir__  # noqa: F401
 
 if _typing.TYPE_CHECKING:
     from bloomery.client import AsyncClient, Client

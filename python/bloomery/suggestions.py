@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
-__all__ = ["OtherNames", "constructor", "known_keywords", "missing_name"]
+__all__ = ["OtherNames", "all_names", "constructor", "known_keywords", "missing_name"]
 
 # What to use in place of an attribute that a filter does not have: one that it has, or a sentence.
 NAMES = {
@@ -206,6 +206,11 @@ def missing_name(name: str) -> object:
     if right:
         raise ImportError(f"bloomery has no {name}: use {right}", name="bloomery")
     raise AttributeError(f"module 'bloomery' has no attribute {name!r}", name=name, obj=bloomery)
+
+
+def all_names() -> list[str]:
+    """Be the `__dir__` of `bloomery`: with the names that are imported later."""
+    return sorted({*vars(sys.modules["bloomery"]), *LATER})
 
 
 if TYPE_CHECKING:  # the same to a type checker, and a classmethod that instances do not have
