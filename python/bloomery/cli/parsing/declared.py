@@ -37,6 +37,7 @@ def for_typer(function: Callable[..., Any]) -> Callable[..., Any]:
 
     import typer
 
+    kinds: dict[type[Declared], Callable[..., Any]]
     kinds = {Option: typer.Option, Argument: typer.Argument}
     assert isinstance(function, FunctionType)
     same = FunctionType(
