@@ -49,7 +49,9 @@ def main() -> None:
 
     assert left_out < 0.01 * asked, "hardly an article is left out by mistake"
     print(f"{READERS} readers, {facts['marks']:,} marks in the window, {facts['nbytes']:,} bytes")
-    print(f"left out by mistake: {left_out / asked:.2%} of what was new; shown again: {again}")
+    print(
+        f"left out by mistake: {left_out / asked:.2%} of what was new; shown again later: {again}"
+    )
 
 
 if __name__ == "__main__":

@@ -61,7 +61,8 @@ def main() -> None:
     both = set(pages[0]) & set(pages[1])
     assert set(pages[0]) | set(pages[1]) == set(range(PAGES)), "no page is left out"
     assert both <= {0, 2}, "no page is fetched by both but where they begin"
-    print(f"two spiders fetched {len(pages[0])} and {len(pages[1])} of {PAGES} pages")
+    print(f"two spiders fetched {len(pages[0])} and {len(pages[1])} pages: all {PAGES} of the site")
+    print(f"by both: {len(both)}, where they began")
 
 
 if __name__ == "__main__":

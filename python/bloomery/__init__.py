@@ -4,7 +4,6 @@ import typing as _typing
 
 from bloomery import errors, sizing
 from bloomery._native import __version__
-from bloomery.client import AsyncClient, Client
 from bloomery.filters import (
     BloomFilter,
     CountingBloomFilter,
@@ -16,8 +15,11 @@ from bloomery.filters import (
     StaticFilter,
 )
 from bloomery.filters.files import open
+from bloomery.suggestions import all_names as __dir__  # noqa: F401
 
-if not _typing.TYPE_CHECKING:  # a checker knows which names there are
+if _typing.TYPE_CHECKING:
+    from bloomery.client import AsyncClient, Client
+if not _typing.TYPE_CHECKING:  # the clients once somebody asks for one; a hint for a wrong name
     from bloomery.suggestions import missing_name as __getattr__  # noqa: F401
 
 __all__ = [

@@ -10,9 +10,10 @@ import abc
 import functools
 import sys
 from collections.abc import Callable, Iterable
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
-__all__ = ["OtherNames", "constructor", "known_keywords", "missing_name"]
+__all__ = ["OtherNames", "all_names", "constructor", "known_keywords", "missing_name"]
 
 # What to use in place of an attribute that a filter does not have: one that it has, or a sentence.
 NAMES = {
@@ -102,6 +103,8 @@ CLASSES = {
     "bloomfilter": "BloomFilter",
     "compute_optimal_params": "sizing.plan(capacity, error_rate)",
 }
+# Names of `bloomery` whose module is imported when they are asked for: 4 MB that few need.
+LATER = {"AsyncClient": "bloomery.client", "Client": "bloomery.client"}
 F = TypeVar("F", bound=Callable[..., Any])
 
 
@@ -202,13 +205,17 @@ def _near(name: str, names: Iterable[str]) -> list[str]:
     return get_close_matches(name, names, 1, 0.7)
 
 
-def missing_name(name: str) -> NoReturn:
-    """Be the `__getattr__` of `bloomery`: say which name was meant.
+def missing_name(name: str) -> object:
+    """Be the `__getattr__` of `bloomery`: import what is not imported before it is asked for, and
+    say of a wrong name which was meant.
 
     An ImportError, since `from bloomery import Bloom` would replace the text of an AttributeError
     by its own; but of names of classes alone, for a module may still be there to be imported.
     """
     bloomery = sys.modules["bloomery"]
+    if name in LATER:
+        setattr(bloomery, name, found := getattr(import_module(LATER[name]), name))
+        return found
     right = CLASSES.get(name)
     if right is None and isinstance(getattr(bloomery.errors, name, None), type):
         right = f"{name} of bloomery.errors"
@@ -217,6 +224,11 @@ def missing_name(name: str) -> NoReturn:
     if right:
         raise ImportError(f"bloomery has no {name}: use {right}", name="bloomery")
     raise AttributeError(f"module 'bloomery' has no attribute {name!r}", name=name, obj=bloomery)
+
+
+def all_names() -> list[str]:
+    """Be the `__dir__` of `bloomery`: with the names that are imported later."""
+    return sorted({*vars(sys.modules["bloomery"]), *LATER})
 
 
 if TYPE_CHECKING:  # the same to a type checker, and a classmethod that instances do not have

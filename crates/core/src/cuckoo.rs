@@ -1,6 +1,8 @@
 //! The filter that removes at low error rates in little memory: a table of fingerprints in which a
 //! key added twice has two entries.
 
+use std::collections::HashSet;
+
 use crate::bits::Bits;
 use crate::format::{FormatError, Header};
 use crate::kind::{AnyKind, Fact, Keys, Kind, Refusal, Removal};
@@ -14,6 +16,9 @@ struct Cuckoo<const RING: bool> {
     made: Header,
     /// Keys in it, each as often as it was added.
     keys: u64,
+    /// Of a filter that has each key once: hashes for which there was no slot, so that no key is
+    /// refused. They are not saved: such a filter is for memory alone.
+    beside: Option<HashSet<u64>>,
 }
 
 pub fn open(header: &Header, body: Option<Bits>) -> Result<Box<dyn AnyKind>, FormatError> {
@@ -32,7 +37,7 @@ impl<const RING: bool> Cuckoo<RING> {
         if table.geometry().mark_bits != 0 {
             return Err(FormatError::Corrupt("a cuckoo filter's slots have no marks".into()));
         }
-        Ok(Cuckoo { table, made: *header, keys: header.extra[3] })
+        Ok(Cuckoo { table, made: *header, keys: header.extra[3], beside: None })
     }
 
     #[cold]
@@ -48,6 +53,18 @@ impl<const RING: bool> Cuckoo<RING>
 where
     Cuckoo<RING>: Room,
 {
+    /// Adds a key that is not there; one that is stays as it is.
+    fn add_once(&mut self, h: u64) -> Result<bool, Refusal> {
+        if self.contains(h) {
+            return Ok(false);
+        }
+        if !self.take(h)? {
+            self.beside.get_or_insert_default().insert(h);
+        }
+        self.keys = self.keys.saturating_add(1);
+        Ok(true)
+    }
+
     #[inline(never)]
     fn add_with_care(&mut self, h: u64) -> Result<bool, Refusal> {
         let new = !self.table.contains(h);
@@ -128,16 +145,22 @@ where
 
     #[inline(always)]
     fn contains(&self, h: u64) -> bool {
-        self.table.contains(h)
+        self.table.contains(h) || self.beside.as_ref().is_some_and(|beside| beside.contains(&h))
     }
 
     fn contains_each(&self, keys: Keys<'_>, answers: &mut [u8]) -> bool {
+        if self.beside.as_ref().is_some_and(|beside| !beside.is_empty()) {
+            return false;
+        }
         self.table.contains_each(keys, answers);
         true
     }
 
     #[inline(always)]
     fn add(&mut self, h: u64) -> Result<bool, Refusal> {
+        if self.beside.is_some() {
+            return self.add_once(h);
+        }
         if self.table.insert_new(h) {
             self.keys = self.keys.saturating_add(1);
             return Ok(true);
@@ -169,7 +192,19 @@ where
         };
         self.table.restart(start)?;
         self.keys = 0;
+        if let Some(beside) = &mut self.beside {
+            beside.clear();
+        }
         Ok(())
+    }
+
+    /// "once": from now on a key that is found is not added again, and none is refused.
+    fn act(&mut self, what: &str, _value: f64) -> Result<Option<Fact>, Refusal> {
+        if what != "once" {
+            return Ok(None);
+        }
+        self.beside.get_or_insert_default();
+        Ok(Some(Fact::Int(self.keys)))
     }
 
     fn header(&self) -> Header {

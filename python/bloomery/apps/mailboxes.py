@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 _FOLDERS = ("cur", "new")
 # The line before each message of an mbox: who sent it, and when. A line of text may begin so too.
 _FROM_LINE = re.compile(rb"From \S+\s+.*\d\d:\d\d.*\d{4}")
+_HEADER = re.compile(rb"[!-9;-~]+[ \t]*:")
+_CONTENT_LENGTH = re.compile(rb"^content-length:[ \t]*(\d{1,15})[ \t\r]*$", re.I | re.M)
 
 
 class Maildir:
@@ -118,13 +120,17 @@ class Mbox:
     def messages(self) -> Iterator[tuple[Any, bytes | None]]:
         """Yield each message and its bytes, in their order.
 
-        None for its bytes: it begins with a line of text that begins with "From ", or ends before
-        such a line, and so may be a part of a message.
+        None for its bytes: it begins with a line that begins with "From " and may be text, or ends
+        before such a line, and so may be a part of a message. It is text if it names no sender and
+        time, if no header follows, or if the message before it says that it is longer.
         """
         last: tuple[Any, bytes | None] | None = None
+        owed = 0  # bytes of the message before that are still to come, if it says how long it is
         for key in self._box.keys():  # noqa: SIM118 (iterating would parse every message)
-            first, _, data = self._box.get_bytes(key, from_=True).partition(b"\n")
-            whole = _FROM_LINE.match(first) is not None
+            raw = self._box.get_bytes(key, from_=True)
+            first, _, data = raw.partition(b"\n")
+            whole = owed <= 0 and bool(_FROM_LINE.match(first) and _HEADER.match(data))
+            owed = _owed(data) if owed <= 0 else owed - len(raw) - 1
             if last is not None:
                 yield last if whole else (last[0], None)
             last = key, data if whole else None
@@ -177,6 +183,15 @@ class Mbox:
             raise OSError(
                 errno.EIO, f"{problem}: it is as it was; run the command again", str(self.path)
             ) from problem
+
+
+def _owed(message: bytes) -> int:
+    """Return how many bytes a message lacks of those that its Content-Length has; 0 if few, since
+    programs count the empty lines at its end in more than one way."""
+    head, _, body = message.partition(b"\n\n")
+    length = _CONTENT_LENGTH.search(head)
+    lacks = int(length[1]) - len(body) if length else 0
+    return lacks if lacks > 2 else 0
 
 
 def _end_last_message(file: FileIO) -> None:

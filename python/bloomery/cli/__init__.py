@@ -20,6 +20,7 @@ from typing import Any, cast
 
 from bloomery import extras
 from bloomery.cli import terminal
+from bloomery.cli.parsing.plain import parse
 from bloomery.cli.version import version
 from bloomery.errors import BloomeryError, NotEnoughMemory
 
@@ -89,34 +90,50 @@ def main(argv: list[str] | None = None) -> int:
 def _run(argv: list[str]) -> int:
     if argv in (["--version"], ["version"]):  # by the plain install too, which has no typer
         return version()
+    completing = "_BLOOMERY_COMPLETE" in os.environ  # a shell asks for completions
+    plain = None if completing else parse(argv)
+    if plain is not None:
+        function, arguments = plain
+        try:
+            return function(**arguments)
+        except Exception as wrong:
+            if "typer" not in sys.modules or not isinstance(wrong, _usage_error()):
+                raise
+            return _usage(wrong, f"bloomery {argv[0]}")
     import typer
 
     from bloomery.cli.app import build
 
-    if "_BLOOMERY_COMPLETE" in os.environ:  # a shell asks for completions
+    if completing:
         build().main(argv, prog_name="bloomery")
         return 0
     command = build(argv)
     # command.main() would turn Ctrl-C and a closed pipe into codes of its own, so the two halves
-    # of it are called here. UsageError has no public name in typer; it is BadParameter's base.
-    usage_error = cast("type[Exception]", typer.BadParameter.__mro__[1])
+    # of it are called here.
     try:
         with command.make_context("bloomery", list(argv)) as context:
             result = command.invoke(context)
     except typer.Exit as stop:
         return stop.exit_code
-    except usage_error as wrong:
-        return _usage(wrong)
+    except _usage_error() as wrong:
+        return _usage(wrong, "bloomery")
     return result if isinstance(result, int) else 0
 
 
-def _usage(wrong: BaseException) -> int:
+def _usage_error() -> type[Exception]:
+    """UsageError has no public name in typer; it is BadParameter's base."""
+    import typer
+
+    return cast("type[Exception]", typer.BadParameter.__mro__[1])
+
+
+def _usage(wrong: BaseException, name: str) -> int:
     context = getattr(wrong, "ctx", None)
     message = str(getattr(wrong, "format_message", wrong.__str__)())
     if type(wrong).__name__ == "NoArgsIsHelpError":
         terminal.emit(message.encode())  # empty if rich has printed the help already
         return EXIT_ERROR
-    name = context.command_path if context is not None else "bloomery"
+    name = context.command_path if context is not None else name
     near = ""
     if message.startswith("No such command"):
         near = _nearest(message.partition("'")[2].partition("'")[0], context)

@@ -5,9 +5,12 @@ Parsed as decimals, so `1e9` is exactly a thousand million and `0.3M` is exactly
 """
 
 import re
-from decimal import Decimal, InvalidOperation
+from typing import TYPE_CHECKING
 
 from bloomery.sizing import limits
+
+if TYPE_CHECKING:
+    from decimal import Decimal
 
 _COUNT = {"": 0, "k": 3, "m": 6, "g": 9, "b": 9, "t": 12}
 _MEMORY = {
@@ -26,7 +29,9 @@ _AMOUNT = re.compile(r"\s*([0-9][0-9_,]*(?:\.[0-9_]*)?|\.[0-9]+)(e[+-]?[0-9]+)?\
 _MAX_DIGITS = 30
 
 
-def _split(text: str) -> tuple[Decimal, str] | None:
+def _split(text: str) -> "tuple[Decimal, str] | None":
+    from decimal import Decimal, InvalidOperation
+
     match = _AMOUNT.fullmatch(text.lower())
     if match is None:
         return None

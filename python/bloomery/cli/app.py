@@ -13,6 +13,7 @@ from typing import Annotated, Any
 import typer
 from typer.main import get_command
 
+from bloomery.cli.parsing.declared import for_typer
 from bloomery.cli.version import version
 
 _PAGE = "https://github.com/bloomery/bloomery/blob/main/docs/cli.md"
@@ -87,12 +88,12 @@ def build(argv: list[str] | None = None) -> Any:
         if name in _GROUPS:
             group = typer.Typer(no_args_is_help=True, rich_markup_mode="rich")
             for under, function, examples in commands:
-                group.command(under, **_texts(name, function, examples))(function)
+                group.command(under, **_texts(name, function, examples))(for_typer(function))
             epilog = _texts(name, _main, commands[0][2])["epilog"]
             app.add_typer(group, name=name, help=summary, epilog=epilog, **shown)
         else:
             [(function, examples)] = [each[1:] for each in commands if each[0] == name]
-            app.command(name, **_texts(name, function, examples), **shown)(function)
+            app.command(name, **_texts(name, function, examples), **shown)(for_typer(function))
     return get_command(app)
 
 

@@ -2,9 +2,8 @@
 
 from typing import Annotated, Literal
 
-import typer
-
 from bloomery.cli.amounts import parse_count, parse_rate, parse_seed
+from bloomery.cli.parsing.declared import Argument, Option, bad_parameter
 from bloomery.filters import COMMON_KINDS, FilterBank
 
 Layout = Literal["blocked", "classic"]
@@ -15,13 +14,13 @@ _KINDS = (*COMMON_KINDS, FilterBank.kind)
 
 def _parse_kind(text: str) -> str:
     if text not in _KINDS:
-        raise typer.BadParameter(f"{text!r} is not one of {', '.join(_KINDS)}")
+        raise bad_parameter(f"{text!r} is not one of {', '.join(_KINDS)}")
     return text
 
 
 Kind = Annotated[
     str,
-    typer.Option(
+    Option(
         "--kind",
         parser=_parse_kind,
         metavar="KIND",
@@ -29,23 +28,23 @@ Kind = Annotated[
         rich_help_panel=FILTER,
     ),
 ]
-FilterFile = Annotated[str, typer.Argument(metavar="FILE", help="A saved filter.")]
+FilterFile = Annotated[str, Argument(metavar="FILE", help="A saved filter.")]
 KeyType = Annotated[
     Literal["str", "bytes", "int", "uuid", "datetime"] | None,
-    typer.Option(
+    Option(
         "--type",
         metavar="TYPE",
         help="What keys are: str (or bytes), int, uuid or datetime. Default: as the file says.",
     ),
 ]
-Force = Annotated[bool, typer.Option("--force", "-f", help="Replace the file that is there.")]
+Force = Annotated[bool, Option("--force", "-f", help="Replace the file that is there.")]
 Keys = Annotated[
     list[str] | None,
-    typer.Argument(metavar="[KEY]...", help="Keys; without any, the lines of standard input."),
+    Argument(metavar="[KEY]...", help="Keys; without any, the lines of standard input."),
 ]
 User = Annotated[
     str | None,
-    typer.Option(
+    Option(
         "--user",
         metavar="NAME",
         help="bank: whose keys; without it, lines are USER, a tab, and the key.",
@@ -53,7 +52,7 @@ User = Annotated[
 ]
 Capacity = Annotated[
     int | None,
-    typer.Option(
+    Option(
         "--capacity",
         "-n",
         parser=parse_count,
@@ -64,7 +63,7 @@ Capacity = Annotated[
 ]
 ErrorRate = Annotated[
     float,
-    typer.Option(
+    Option(
         "--error-rate",
         "-e",
         parser=parse_rate,
@@ -75,7 +74,7 @@ ErrorRate = Annotated[
 ]
 LayoutOption = Annotated[
     Layout | None,
-    typer.Option(
+    Option(
         "--layout",
         metavar="NAME",
         help="blocked (one cache line a key) or classic (the textbook).",
@@ -84,7 +83,7 @@ LayoutOption = Annotated[
 ]
 HasherOption = Annotated[
     Hasher,
-    typer.Option(
+    Option(
         "--hasher",
         metavar="NAME",
         help="xxh3, murmur3, fnv1a; siphash, with a secret seed, where others choose keys.",
@@ -93,7 +92,7 @@ HasherOption = Annotated[
 ]
 Seed = Annotated[
     int,
-    typer.Option(
+    Option(
         "--seed",
         parser=parse_seed,
         metavar="N",
@@ -103,7 +102,7 @@ Seed = Annotated[
 ]
 CounterBits = Annotated[
     int | None,
-    typer.Option(
+    Option(
         "--counter-bits",
         metavar="4|8",
         help="counting: how far a counter counts.",
@@ -112,7 +111,7 @@ CounterBits = Annotated[
 ]
 Regions = Annotated[
     int | None,
-    typer.Option(
+    Option(
         "--regions",
         parser=parse_count,
         metavar="N",
@@ -122,7 +121,7 @@ Regions = Annotated[
 ]
 Window = Annotated[
     str | None,
-    typer.Option(
+    Option(
         "--window",
         metavar="TIME",
         help="rotating: how long a key is kept: 7d, 12h; none: until CAPACITY more have come.",
@@ -131,7 +130,7 @@ Window = Annotated[
 ]
 Generations = Annotated[
     int | None,
-    typer.Option(
+    Option(
         "--generations",
         metavar="N",
         help="rotating: in how many steps it forgets.",
@@ -140,7 +139,7 @@ Generations = Annotated[
 ]
 Growth = Annotated[
     float | None,
-    typer.Option(
+    Option(
         "--growth",
         metavar="X",
         help="scalable: how much larger each time it grows.",
@@ -149,7 +148,7 @@ Growth = Annotated[
 ]
 Grow = Annotated[
     bool | None,
-    typer.Option(
+    Option(
         "--grow/--no-grow",
         help="cuckoo: grow when it is full, or refuse keys.",
         rich_help_panel=_SOME_KINDS,
@@ -157,7 +156,7 @@ Grow = Annotated[
 ]
 KeysPerFilter = Annotated[
     int | None,
-    typer.Option(
+    Option(
         "--keys-per-filter",
         parser=parse_count,
         metavar="N",
@@ -165,15 +164,15 @@ KeysPerFilter = Annotated[
         rich_help_panel=_SOME_KINDS,
     ),
 ]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON, for a program.")]
+Json = Annotated[bool, Option("--json", help="Print JSON, for a program.")]
 
 
 def refuse_together(json: bool, name: str, given: bool) -> None:
     """Raise if an option was given that says what to print, and --json says it too."""
     if json and given:
-        raise typer.BadParameter(f"it prints what --json prints: leave {name} or --json out")
+        raise bad_parameter(f"it prints what --json prints: leave {name} or --json out")
 
 
 JsonSummary = Annotated[
-    bool, typer.Option("--json", help="A summary of the run as JSON, on standard error.")
+    bool, Option("--json", help="A summary of the run as JSON, on standard error.")
 ]

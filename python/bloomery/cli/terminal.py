@@ -7,7 +7,6 @@ full or the reader is gone, so every failure is raised where it happens and `mai
 import errno
 import os
 import select
-import shutil
 from contextlib import suppress
 from io import StringIO
 
@@ -100,6 +99,8 @@ def is_terminal(fd: int) -> bool:
 
 def render(*things: object) -> str:
     """Rich renderables as text for standard output: coloured on a terminal, plain in a pipe."""
+    import shutil
+
     from rich.console import Console
 
     on_terminal = is_terminal(STDOUT)

@@ -6,9 +6,7 @@ import math
 import re
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
-from datetime import timedelta
-from typing import TYPE_CHECKING, Any, SupportsFloat, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, SupportsFloat, TypeAlias
 
 import bloomery._native as _native
 from bloomery import errors, sizing
@@ -17,6 +15,8 @@ from bloomery.sizing import limits
 from bloomery.suggestions import known_keywords
 
 if TYPE_CHECKING:
+    from datetime import timedelta
+
     from typing_extensions import Self
 
     from bloomery.types import Hasher, Key
@@ -28,8 +28,7 @@ _Clock: TypeAlias = Callable[[], SupportsFloat]
 _UNITS = {"s": 1, "m": 60, "min": 60, "h": 3600, "d": 86400, "w": 604800}
 
 
-@dataclass(frozen=True, slots=True)
-class Generation:
+class Generation(NamedTuple):
     """When a key was last added: `age` whole generations ago, that is, between two times ago."""
 
     age: int
@@ -140,7 +139,7 @@ class RotatingBloomFilter(Filter):
 def parse_window(value: object) -> float:
     """Seconds from a number, a timedelta, or text such as "15min", "12h", "7d"."""
     seconds = limits.number(value) or 0
-    if isinstance(value, timedelta):
+    if hasattr(value, "total_seconds"):  # a timedelta, for which datetime is not imported here
         seconds = value.total_seconds()
     elif isinstance(value, str):
         match = re.fullmatch(r"\s*([0-9.]+)\s*(s|m|min|h|d|w)\s*", value)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 import sys
-from decimal import Context, Decimal, localcontext
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -72,6 +71,8 @@ def line_rate(asked: int, draws: int, visits: int, lines: int, line: Line = BLOC
     # The terms are up to 2**asked times the sum's rounding: below that, decimals.
     if rate > 2.0**asked * sys.float_info.epsilon * 1e6:
         return rate
+    from decimal import Context, Decimal, localcontext
+
     half, halves = line
     with localcontext(Context(prec=50, traps=[])):
         total = Decimal(0)

@@ -8,9 +8,8 @@ and hashes into the rest. A rate here is always the chance that a key never adde
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass
 from functools import lru_cache
-from typing import Literal, cast
+from typing import Literal, NamedTuple, cast
 
 from bloomery.errors import InvalidParameter
 from bloomery.sizing.blocked import (
@@ -66,8 +65,7 @@ _ONE_LINE_TIE = 1.005  # within these, fewer hashes win: less work for the same 
 _TWO_LINES_TIE = 1.02
 
 
-@dataclass(frozen=True, slots=True)
-class Plan:
+class Plan(NamedTuple):
     """A filter's size. `expected_error_rate` is the rate once `capacity` keys are in it."""
 
     capacity: int
@@ -91,7 +89,7 @@ class Plan:
 
     def as_dict(self) -> dict[str, int | float | str]:
         """Every figure by name, ready for JSON."""
-        return {**asdict(self), "bits_per_key": self.bits_per_key, "overhead": self.overhead}
+        return {**self._asdict(), "bits_per_key": self.bits_per_key, "overhead": self.overhead}
 
     def describe(self) -> list[tuple[str, str]]:
         """The plan as (label, text) rows for a person."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import lru_cache
+from typing import NamedTuple
 
 from bloomery.errors import InvalidParameter
 from bloomery.sizing.blocked import (
@@ -45,8 +45,7 @@ _ONE_LINE_TIE = 1.005  # within these, fewer hashes win: less work for the same 
 _TWO_LINES_TIE = 1.02
 
 
-@dataclass(frozen=True, slots=True)
-class CellPlan:
+class CellPlan(NamedTuple):
     """A filter's size. `expected_error_rate` is the rate once `capacity` keys are in it."""
 
     capacity: int

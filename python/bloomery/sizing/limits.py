@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable
-from decimal import Decimal, InvalidOperation
 from numbers import Integral, Real
 
 from bloomery.errors import InvalidParameter
@@ -49,6 +48,8 @@ def _rate(value: object) -> float | None:
 
 def parse_rate(text: str) -> float | None:
     """A rate as people write it: "1%", "0.01", "1e-6"; None if it is no number."""
+    from decimal import Decimal, InvalidOperation  # not before there is text
+
     digits = text.strip()
     try:
         parsed = Decimal(digits.removesuffix("%").rstrip())

@@ -7,14 +7,13 @@ import errno
 import os
 from collections.abc import Iterator
 from functools import lru_cache
-from pathlib import Path
 
 import bloomery._native as _native
 from bloomery import errors
 from bloomery.storage import files
 
 # What the kernel calls this start of the machine: on Linux, and on macOS.
-_BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
+_BOOT_ID = "/proc/sys/kernel/random/boot_id"
 _SYSCTL = ("/usr/sbin/sysctl", "-n", "kern.bootsessionuuid")
 
 
@@ -25,7 +24,8 @@ def boot() -> int:
     There a bank that was not closed is taken back to its last flush, as after a power cut.
     """
     try:
-        text = _BOOT_ID.read_text()
+        with open(_BOOT_ID) as file:
+            text = file.read()
     except OSError:
         import subprocess
 

@@ -3,19 +3,17 @@ have and kills the process when it is touched, which no exception handler sees."
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from bloomery import errors
 
 # Below this no machine is worth asking.
 ASK_FROM = 64 << 20
 
-_MEMINFO = Path("/proc/meminfo")
+_MEMINFO = "/proc/meminfo"
 _CGROUPS = (
-    (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory.current")),
+    ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory.current"),
     (
-        Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"),
-        Path("/sys/fs/cgroup/memory/memory.usage_in_bytes"),
+        "/sys/fs/cgroup/memory/memory.limit_in_bytes",
+        "/sys/fs/cgroup/memory/memory.usage_in_bytes",
     ),
 )
 
@@ -24,16 +22,21 @@ def available() -> int | None:
     """Bytes that can be had without swapping, within the cgroup's limit; None where unknown."""
     free: list[int] = []
     try:
-        lines = _MEMINFO.read_text().splitlines()
+        lines = _text(_MEMINFO).splitlines()
         free += [int(line.split()[1]) << 10 for line in lines if line.startswith("MemAvailable:")]
     except (OSError, ValueError):
         pass
     for limit, used in _CGROUPS:
         try:
-            free.append(int(limit.read_text()) - int(used.read_text()))
+            free.append(int(_text(limit)) - int(_text(used)))
         except (OSError, ValueError):  # no such cgroup, or "max"
             continue
     return max(0, min(free)) if free else None
+
+
+def _text(path: str) -> str:
+    with open(path) as file:
+        return file.read()
 
 
 _ADVICE = (

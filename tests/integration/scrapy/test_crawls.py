@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import signal
+import socket
+import threading
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -78,7 +81,7 @@ def test_scrapys_own_queue_and_its_warning(site: Site, crawl: Start, tmp_path: P
     assert JOB_SCHEDULER in third.errors.read_text()
 
 
-@pytest.mark.parametrize("where", ["redis", "server"])
+@pytest.mark.parametrize("where", ["redis", "redis, exact", "server"])
 def test_spiders_share_a_filter(
     site: Site,
     crawl: Start,
@@ -89,9 +92,10 @@ def test_spiders_share_a_filter(
 ) -> None:
     """A spider is killed, and goes on beside another that begins elsewhere: each page is fetched by
     one of them."""
-    url = redis_server.url if where == "redis" else server.url
+    url = server.url if where == "server" else redis_server.url
     shared: dict[str, object] = {"BLOOMERY_URL": url, "BLOOMERY_NAME": f"crawl-{tmp_path.name}"}
     shared |= {"BLOOMERY_CAPACITY": 100_000, "SCHEDULER": JOB_SCHEDULER}
+    shared["BLOOMERY_EXACT"] = exact = where.endswith("exact")
     jobs = [tmp_path / "one", tmp_path / "two"]
     kill_after(crawl(0, JOBDIR=str(jobs[0]), **shared), site, 20)
     again = in_flight(jobs[0])
@@ -99,7 +103,7 @@ def test_spiders_share_a_filter(
         crawl(start, JOBDIR=str(job), **shared) for start, job in zip((0, 2), jobs, strict=True)
     ]
     for stats in [one.end() for one in both]:
-        assert stats["bloomery/mode"] == "shared"
+        assert stats["bloomery/mode"] == ("shared, exact" if exact else "shared")
         assert stats["bloomery/unavailable"] == 0
     fetched = Counter(site.fetched)
     assert set(fetched) == ALL
@@ -118,3 +122,65 @@ def test_a_shared_filter_that_is_away(serve: Serve, caplog: pytest.LogCaptureFix
     assert [dupefilter.request_seen(request) for _ in range(2)] == [False, False]
     assert caplog.text.count("does not answer") == 1
     assert dupefilter.seen.stats() == {"mode": "shared", "unavailable": 2}
+
+
+def test_an_exact_claim_that_is_sent_twice(redis_server: RedisServer, tmp_path: Path) -> None:
+    """The reply to a claim is lost and it is sent again: it is still new, and to this spider alone;
+    a claim that never came leaves the request to others."""
+    dropped: list[bytes] = []
+
+    def relayed(data: bytes) -> bool:
+        """Whether the reply to what was sent goes back: not to the first claim."""
+        if b"HSETNX" in data and not dropped:
+            dropped.append(data)
+            return False
+        return True
+
+    name = f"claims-{tmp_path.name}"
+    with relay(redis_server.port, relayed) as port:
+        one, two = (
+            BloomDupeFilter.from_crawler(
+                get_crawler(
+                    settings_dict={
+                        "BLOOMERY_URL": url,
+                        "BLOOMERY_EXACT": True,
+                        "BLOOMERY_NAME": name,
+                    }
+                )
+            )
+            for url in (f"redis://127.0.0.1:{port}/0", redis_server.url)
+        )
+        request = Request("https://example.org/")
+        assert not one.request_seen(request)
+        assert dropped
+        assert one.request_seen(request)
+        assert two.request_seen(request)
+        assert one.seen.stats() == {"mode": "shared, exact", "unavailable": 0}
+
+
+@contextmanager
+def relay(port: int, goes_back: Callable[[bytes], bool]) -> Iterator[int]:
+    """A port that passes bytes on to another and back; a connection whose replies are not to go
+    back is cut once they have come."""
+
+    def serve(near: socket.socket) -> None:
+        with near, socket.create_connection(("127.0.0.1", port)) as far:
+            while data := near.recv(1 << 16):
+                far.sendall(data)
+                reply = far.recv(1 << 16)
+                if not goes_back(data):
+                    return
+                near.sendall(reply)
+
+    def accept() -> None:
+        while True:
+            try:
+                near, _ = listener.accept()
+            except OSError:  # closed: the test is over
+                return
+            threading.Thread(target=serve, args=(near,), daemon=True).start()
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        threading.Thread(target=accept, daemon=True).start()
+        yield listener.getsockname()[1]
+        listener.shutdown(socket.SHUT_RDWR)

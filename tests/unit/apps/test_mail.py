@@ -262,6 +262,46 @@ def test_text_that_looks_like_the_start_of_a_message(tmp_path: Path) -> None:
     assert (tmp_path / "box").read_bytes() == odd + rest
 
 
+@pytest.mark.parametrize("told", [False, True], ids=["no header follows", "Content-Length"])
+def test_text_that_looks_just_like_an_envelope(tmp_path: Path, told: bool) -> None:
+    """Two messages quote one mail, with its envelope: neither loses the end of its text."""
+    start = b"From a@example.org Mon Jan  1 10:00:00 2024\n"
+    quoted = b"As he wrote:\n\n" + start + (mail(7) if told else b"\n12 bars\n")
+    quoted = quoted.replace(b"\nFrom here", b"\n>From here")
+    length = b"Content-Length: %d\n" % len(quoted) if told else b""
+    box = b"".join(
+        start + b"Message-ID: <%d@x>\n" % number + length + b"\n" + quoted + b"\n"
+        for number in (1, 2)
+    )
+    copies = start + b"Message-ID: <3@x>\n\n3 rods\n\n"
+    (tmp_path / "box").write_bytes(box + copies + copies)
+    report = deduplicate_mail([tmp_path / "box"], delete=True)
+    assert (report.messages, report.unreadable, report.deleted) == (2, 4, 1)
+    assert (tmp_path / "box").read_bytes() == box + copies
+
+
+def test_a_mail_inside_another_that_nothing_tells_apart(tmp_path: Path) -> None:
+    """Unquoted, with envelope and headers, it is a message: a copy of it stays in the file."""
+    start = b"From a@example.org Mon Jan  1 10:00:00 2024\n"
+    inner = start + b"Message-ID: <7@x>\n\n12 bars\n\n"
+    outer = [start + b"Message-ID: <%d@x>\n\nHe wrote:\n\n" % n for n in (1, 2)]
+    (tmp_path / "box").write_bytes(outer[0] + inner + outer[1] + inner)
+    report = deduplicate_mail([tmp_path / "box"], delete=True)
+    assert (report.messages, report.deleted) == (4, 1)
+    assert (tmp_path / "box").read_bytes() == outer[0] + inner + outer[1]
+
+
+def test_a_content_length_that_lies_keeps_mail(tmp_path: Path) -> None:
+    """One that is too long may leave copies in the file, and takes out nothing else."""
+    start = b"From a@example.org Mon Jan  1 10:00:00 2024\n"
+    liar = start + b"Message-ID: <1@x>\nContent-Length: 999999\n\n12 bars\n\n"
+    copies = 2 * (start + b"Message-ID: <3@x>\n\n3 rods\n\n")
+    (tmp_path / "box").write_bytes(copies + liar + copies)
+    report = deduplicate_mail([tmp_path / "box"], delete=True)
+    assert (report.messages, report.unreadable, report.deleted) == (2, 3, 1)
+    assert (tmp_path / "box").read_bytes() == copies[: len(copies) // 2] + liar + copies
+
+
 @pytest.mark.parametrize("end", [b"", b"\n", b"\n\n", b"\r\n\r\n"])
 def test_a_last_line_without_an_end(tmp_path: Path, end: bytes) -> None:
     """What is moved behind it is a message of its own."""

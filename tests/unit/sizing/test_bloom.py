@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import itertools
 import json
 import math
@@ -387,7 +386,7 @@ def test_memory_grows_with_precision() -> None:
 def test_plan_is_a_value() -> None:
     """A plan is frozen, and as_dict is ready for JSON with the derived figures in it."""
     got = sizing.plan(10**6, 0.01)
-    with pytest.raises(dataclasses.FrozenInstanceError):
+    with pytest.raises(AttributeError):
         got.capacity = 2  # type: ignore[misc]
     figures = json.loads(json.dumps(got.as_dict()))
     assert figures["num_bits"] == got.num_bits

@@ -8,7 +8,7 @@ from bloomery.cli.amounts import parse_rate, show_memory, show_rate
 from bloomery.cli.options import Json
 from bloomery.cli.progress import FileProgress
 from bloomery.cli.pump import Interrupts, SignalInterrupt
-from bloomery.cli.terminal import emit, emit_line, render, say
+from bloomery.cli.terminal import emit, emit_json, emit_line, render, say
 
 BUILD_EXAMPLE = "bloomery index build data/ --columns user_id,email --fp-chance 1%"
 FIND_EXAMPLE = (
@@ -44,6 +44,7 @@ def build(
     rebuild: Annotated[
         bool, typer.Option("--rebuild", help="Forget the index that is there, and begin anew.")
     ] = False,
+    json: Json = False,
     quiet: Quiet = False,
 ) -> int:
     """Index columns of all files below a folder: Parquet, CSV and JSONL, .gz and .zst too.
@@ -71,8 +72,10 @@ def build(
     finally:
         bar.stop()
     with built:
-        stats = built.stats()
-    if not quiet:
+        stats = _lasting(built.stats())
+    if json:
+        emit_json(stats)
+    elif not quiet:
         say(
             f"{stats['files']:,} files, {stats['rows']:,} rows, {stats['filters']:,} filters, "
             f"{show_memory(stats['index_bytes'])}"
@@ -96,16 +99,24 @@ def find(
         Literal["jsonl", "csv", "parts"],
         typer.Option("--format", metavar="FORMAT", help="jsonl, csv, or parts: what may have it."),
     ] = "jsonl",
+    json: Annotated[
+        bool, typer.Option("--json", help="Rows are JSON as they are; of parts, an object each.")
+    ] = False,
     index: Place = None,
 ) -> int:
     """Print the rows that have these values. Exit code 1: there are none."""
     from bloomery.segments import SegmentIndex
 
+    if json and format == "csv":
+        raise typer.BadParameter("not with --json: leave one of them out", param_hint="--format")
     wanted = dict(map(_condition, conditions))
     with Interrupts(), SegmentIndex(index or folder) as opened:
         if format == "parts":
             candidates = opened.candidates(wanted)
             for one in candidates:
+                if json:
+                    emit_json({"path": one.path, "part": one.part, "why": one.why})
+                    continue
                 part = "" if one.part is None else f" part {one.part}"
                 emit_line(f"{one.path}{part} ({one.why})")
             return 0 if candidates else 1
@@ -142,13 +153,9 @@ def stats(folder: Folder, json: Json = False, index: Place = None) -> int:
     from bloomery.segments import SegmentIndex
 
     with SegmentIndex(index or folder) as opened:
-        facts = opened.stats()
-    counted = ("finds", "parts_skipped", "parts_read", "parts_in_vain")  # by this process: none
-    facts = {name: value for name, value in facts.items() if name not in counted}
+        facts = _lasting(opened.stats())
     if json:
-        from json import dumps
-
-        emit_line(dumps(facts, indent=2))
+        emit_json(facts, indent=2)
         return 0
     from rich.table import Table
 
@@ -158,6 +165,12 @@ def stats(folder: Folder, json: Json = False, index: Place = None) -> int:
             table.add_row(name.replace("_", " "), _for_a_person(name, value))
     emit_line(render(table))
     return 0
+
+
+def _lasting(facts: dict[str, Any]) -> dict[str, Any]:
+    """Without what this process has counted, which has not asked for anything."""
+    counted = ("finds", "parts_skipped", "parts_read", "parts_in_vain")
+    return {name: value for name, value in facts.items() if name not in counted}
 
 
 def _for_a_person(name: str, value: Any) -> str:
@@ -172,7 +185,7 @@ def _for_a_person(name: str, value: Any) -> str:
     return f"{value:,}" if isinstance(value, int) else f"{value:.3g}"
 
 
-def verify(folder: Folder, index: Place = None, quiet: Quiet = False) -> int:
+def verify(folder: Folder, index: Place = None, json: Json = False, quiet: Quiet = False) -> int:
     """Read all of an index and the ends of all files. Exit code 1: something is damaged.
 
     Files that came, changed or are gone are printed; they are searched all the same.
@@ -185,6 +198,10 @@ def verify(folder: Folder, index: Place = None, quiet: Quiet = False) -> int:
             result = opened.verify(bar.advance)
     finally:
         bar.stop()
+    if json:
+        found = {"filters": result.filters, "damaged": result.damaged, "stale": result.stale}
+        emit_json({"ok": result.ok, **found})
+        return 0 if result.ok else 1
     for text in result.damaged:
         emit_line(f"damaged: {text}")
     for path in result.stale:

@@ -64,6 +64,7 @@ def add_bloom(
         str,
         typer.Option("--error-rate", "-e", help="How often a filter may be wrong: 1%, 0.001."),
     ] = "1%",
+    as_json: _JSON = False,
 ) -> int:
     """Add filters to a Parquet file: a new file whose data is the old one's byte for byte, or a
     sidecar beside a file that must not change."""
@@ -82,6 +83,10 @@ def add_bloom(
         )
     finally:
         bar.stop()
+    if as_json:
+        for each in added:
+            emit_line(json.dumps(vars(each)))
+        return 0
     nbytes = sum(each.num_bytes for each in added)
     say(f"{len(added):,} filters, {nbytes:,} bytes: {out or sidecar}")
     return 0
@@ -99,6 +104,10 @@ def find(
     row_groups: Annotated[
         bool, typer.Option("--row-groups", help="Only the row groups that may hold it.")
     ] = False,
+    as_json: Annotated[
+        bool,
+        typer.Option("--json", help="Rows are JSON as they are; of row groups, an object each."),
+    ] = False,
 ) -> int:
     """Print the rows of a Parquet file whose column equals a value, one JSON object a line; only
     row groups that may hold it are read. The exit code is 1 if there are none."""
@@ -111,7 +120,7 @@ def find(
         maybe = parquet.might_contain(file, column, wanted, sidecar=sidecar)
         found = [number for number, answer in enumerate(maybe) if answer]
         for number in found:
-            emit_line(str(number))
+            emit_line(json.dumps({"row_group": number}) if as_json else str(number))
         return 0 if found else 1
     rows = parquet.read(file, column, wanted, columns, sidecar=sidecar)
     for batch in rows.to_batches(max_chunksize=1024):

@@ -9,7 +9,6 @@ import errno
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from pathlib import Path
 from typing import Any
 
 from bloomery import errors
@@ -70,7 +69,7 @@ def _is_ours(path: str) -> bool:
     """True if a file begins as ours do, so that it is a damaged one; a pipe is not read again."""
     if not os.path.isfile(path):
         return True
-    with Path(path).open("rb") as file:
+    with open(path, "rb") as file:
         return is_head(file.read(16))
 
 
@@ -103,7 +102,7 @@ def _lock(path: str) -> int | None:
                     reported = True
                 fcntl.flock(fd, fcntl.LOCK_EX)
             # The one we waited for has put a new file in its place: lock that one.
-            if os.path.samestat(os.fstat(fd), Path(path).stat()):
+            if os.path.samestat(os.fstat(fd), os.stat(path)):
                 return fd
         except FileNotFoundError:
             pass

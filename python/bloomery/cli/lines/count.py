@@ -3,14 +3,13 @@
 from contextlib import ExitStack
 from typing import Annotated
 
-import typer
-
 from bloomery._native import LineKey
 from bloomery.cli import options
 from bloomery.cli.amounts import show_rate
 from bloomery.cli.lines import fields
 from bloomery.cli.lines.dedup import input_sizes
 from bloomery.cli.lines.reading import Chunk, LineReader
+from bloomery.cli.parsing.declared import Argument, Option
 from bloomery.cli.progress import LineProgress
 from bloomery.cli.pump import Interrupts, LinePump
 from bloomery.cli.terminal import emit_line
@@ -23,7 +22,7 @@ _ERROR_RATE = 0.001
 def count(
     files: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[FILE]...", help="Plain, gzip or zstd; none: standard input."),
+        Argument(metavar="[FILE]...", help="Plain, gzip or zstd; none: standard input."),
     ] = None,
     error_rate: options.ErrorRate = _ERROR_RATE,
     key: fields.Key = None,
@@ -32,7 +31,7 @@ def count(
     no_header: fields.NoHeader = False,
     strict: fields.Strict = False,
     json: options.Json = False,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress bar.")] = False,
+    quiet: Annotated[bool, Option("--quiet", "-q", help="No progress bar.")] = False,
 ) -> int:
     """Count distinct lines, or distinct values of a field, without holding them in memory.
 

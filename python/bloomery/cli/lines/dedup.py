@@ -11,10 +11,7 @@ import errno
 import os
 import stat
 from contextlib import ExitStack
-from pathlib import Path
 from typing import Annotated, Any
-
-import typer
 
 from bloomery._native import LineKey
 from bloomery.cli import options
@@ -23,6 +20,7 @@ from bloomery.cli.files import state
 from bloomery.cli.lines import estimate, fields
 from bloomery.cli.lines.reading import Chunk, LineReader
 from bloomery.cli.lines.seen import FilteredLines, GrowingLines, SeenLines
+from bloomery.cli.parsing.declared import Argument, Option, bad_parameter
 from bloomery.cli.progress import LineProgress
 from bloomery.cli.pump import Interrupts, LinePump, SignalInterrupt
 from bloomery.cli.terminal import STDIN, emit, note, say, with_step
@@ -36,10 +34,11 @@ EXAMPLE = "zcat -f logs/* | bloomery dedup > unique.txt; bloomery dedup --filter
 EXAMPLE += "; bloomery dedup --key .url --exact pages.jsonl; bloomery dedup -c email people.csv"
 
 # A wrong maybe drops a line here, so the default is stricter than the library's 1%: at a millionth
-# ten million lines lose about one. It costs 31 bits a line: 39 MB for ten million.
+# ten million lines lose about one. It costs 24 bits a line: 30 MB for ten million; 31 bits in a
+# filter that is kept.
 DEFAULT_ERROR_RATE = 1e-6
 DEFAULT_CAPACITY = 10_000_000  # where the input's length is unknown: a pipe
-# Room to spare: samples of a plain file err upwards, the first megabyte of a packed one anywhere.
+# Room to spare: samples of a plain file err upwards, the first chunk of a packed one anywhere.
 _SPARE_SAMPLED, _SPARE_GUESSED = 1.05, 1.25
 _RUNS = 4  # a kept filter has room for this many inputs like the first
 
@@ -47,14 +46,14 @@ _RUNS = 4  # a kept filter has room for this many inputs like the first
 def dedup(
     files: Annotated[
         list[str] | None,
-        typer.Argument(
+        Argument(
             metavar="[FILE]...",
             help="Plain, gzip or zstd; - or none: standard input.",
         ),
     ] = None,
     filter: Annotated[
         str | None,
-        typer.Option(
+        Option(
             "--filter",
             "--across-runs",
             "-f",
@@ -64,14 +63,14 @@ def dedup(
     ] = None,
     exact: Annotated[
         bool,
-        typer.Option(
+        Option(
             "--exact",
             help="Drop no line by a wrong maybe: all keys are kept on disk too (slower).",
         ),
     ] = False,
     window: Annotated[
         str | None,
-        typer.Option(
+        Option(
             "--window",
             metavar="TIME",
             help="Forget what came longer ago: 10min, 7d. For a stream, or with --filter.",
@@ -79,7 +78,7 @@ def dedup(
     ] = None,
     capacity: Annotated[
         int | None,
-        typer.Option(
+        Option(
             "--capacity",
             "-n",
             parser=parse_count,
@@ -90,7 +89,7 @@ def dedup(
     ] = None,
     error_rate: Annotated[
         float | None,
-        typer.Option(
+        Option(
             "--error-rate",
             "-e",
             parser=parse_rate,
@@ -104,7 +103,7 @@ def dedup(
     no_header: fields.NoHeader = False,
     strict: fields.Strict = False,
     json: options.JsonSummary = False,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress bar.")] = False,
+    quiet: Annotated[bool, Option("--quiet", "-q", help="No progress bar.")] = False,
 ) -> int:
     """Print each line once, the first time it comes. The input is never held in memory.
 
@@ -123,22 +122,22 @@ def dedup(
         seen: SeenLines
         if exact:
             if error_rate is not None:
-                raise typer.BadParameter("--exact errs never: leave --error-rate out")
+                raise bad_parameter("--exact errs never: leave --error-rate out")
             # Only here: SQLite takes a while to import, and a small run has little of it.
             from bloomery.cli.lines.exact import ExactLines
 
             seen = stack.enter_context(ExactLines(filter, window, capacity))
         elif filter is not None:
-            if not Path(filter).exists():
+            if not os.path.exists(filter):
                 room = capacity or room_for(paths, sizes, pump, source, kept=True)
                 # Saved while empty: a path that cannot be written fails now, not after hours. If
                 # another process has made it meanwhile, that one stays.
                 state.save_new(_make(room, rate, window), filter, "nothing was read", "str")
             stack.enter_context(state.locked(filter))
             if _is_database(filter):
-                raise typer.BadParameter(
+                raise bad_parameter(
                     f"{filter} was made with --exact: give that again, or name another file",
-                    param_hint="--filter",
+                    "--filter",
                 )
             kept = state.load_any(filter)
             _check_same(kept, filter, capacity, error_rate, window)
@@ -239,7 +238,7 @@ def input_sizes(paths: list[str]) -> list[int] | None:
     sizes: list[int] = []
     regular = True
     for path in paths:
-        status = os.fstat(STDIN) if path == "-" else Path(path).stat()
+        status = os.fstat(STDIN) if path == "-" else os.stat(path)
         if stat.S_ISDIR(status.st_mode):
             raise IsADirectoryError(errno.EISDIR, "is a directory; name the files in it", path)
         regular = regular and stat.S_ISREG(status.st_mode)
@@ -291,9 +290,9 @@ def _check_same(
         ("--window", None if window is None else parse_window(window), has_window),
     ):
         if given is not None and given != has:
-            raise typer.BadParameter(
+            raise bad_parameter(
                 f"{path} was made with {has}, not {given}: leave {name} out, or name another file",
-                param_hint=name,
+                name,
             )
     if (kind := key_type(path)) not in (None, "str"):
         raise IncompatibleFilters(f"{path}: its keys are of type {kind}, and lines are text")

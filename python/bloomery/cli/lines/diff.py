@@ -3,8 +3,6 @@
 from contextlib import ExitStack
 from typing import Annotated
 
-import typer
-
 from bloomery._native import LineKey
 from bloomery.cli import options
 from bloomery.cli.amounts import parse_count, show_rate
@@ -13,6 +11,7 @@ from bloomery.cli.lines import fields
 from bloomery.cli.lines.dedup import DEFAULT_ERROR_RATE, input_sizes, room_for
 from bloomery.cli.lines.reading import Chunk, LineReader, Step
 from bloomery.cli.lines.seen import GrowingLines
+from bloomery.cli.parsing.declared import Argument, Option, bad_parameter
 from bloomery.cli.progress import LineProgress
 from bloomery.cli.pump import Interrupts, LinePump
 from bloomery.cli.terminal import emit, note, say
@@ -26,15 +25,15 @@ EXAMPLE += "bloomery diff seen.bloom today.txt"
 
 
 def diff(
-    a: Annotated[str, typer.Argument(metavar="A", help="Lines, or a saved filter; - is a pipe.")],
-    b: Annotated[str, typer.Argument(metavar="B", help="The lines to print where A lacks them.")],
+    a: Annotated[str, Argument(metavar="A", help="Lines, or a saved filter; - is a pipe.")],
+    b: Annotated[str, Argument(metavar="B", help="The lines to print where A lacks them.")],
     exact: Annotated[
         bool,
-        typer.Option("--exact", help="Leave out no line by a wrong maybe: A's keys go to disk."),
+        Option("--exact", help="Leave out no line by a wrong maybe: A's keys go to disk."),
     ] = False,
     capacity: Annotated[
         int | None,
-        typer.Option(
+        Option(
             "--capacity",
             "-n",
             parser=parse_count,
@@ -49,7 +48,7 @@ def diff(
     no_header: fields.NoHeader = False,
     strict: fields.Strict = False,
     json: options.JsonSummary = False,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress bar.")] = False,
+    quiet: Annotated[bool, Option("--quiet", "-q", help="No progress bar.")] = False,
 ) -> int:
     """Print the lines of B that are not in A, in their order, as often as they come.
 
@@ -57,7 +56,7 @@ def diff(
     --key or --column, lines are the same if that field of them is.
     """
     if a == b == "-":
-        raise typer.BadParameter("only one of A and B can be standard input")
+        raise bad_parameter("only one of A and B can be standard input")
     asked = fields.parse(key, column, delimiter, no_header, strict, [b])
     sizes = input_sizes([a, b])
     progress = LineProgress(sum(sizes) if sizes else None, quiet, "diff")

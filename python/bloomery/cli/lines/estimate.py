@@ -52,7 +52,7 @@ def _whole_lines(sample: bytes, *, first: bool) -> bytes:
 
 
 def from_first_chunk(pump: LinePump, source: InputFile, total: int) -> int:
-    """Lines, by the first megabyte and the encoded bytes it took: all there is to go by in gzip."""
+    """Lines, by the first chunk and the encoded bytes it took: all there is to go by in gzip."""
     first = bytes(pump.prime(source))
     lines = first.count(b"\n") + 1
     return int(lines * max(1.0, total / max(1, source.position)))

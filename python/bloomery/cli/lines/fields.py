@@ -5,23 +5,19 @@ column without its quotes. So `5` and `"5"` are one key. A line that has no such
 there, has no key: it goes through as it is, and is counted; `--strict` makes it an error.
 """
 
-import csv
-import io
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Annotated
-
-import typer
+from typing import Annotated, NamedTuple
 
 from bloomery._native import LineKey
+from bloomery.cli.parsing.declared import Option, bad_parameter
 from bloomery.cli.terminal import say
 from bloomery.errors import InvalidParameter
 
 _PANEL = "What of a line is its key"
 Key = Annotated[
     str | None,
-    typer.Option(
+    Option(
         "--key",
         "-k",
         metavar="PATH",
@@ -31,7 +27,7 @@ Key = Annotated[
 ]
 Column = Annotated[
     str | None,
-    typer.Option(
+    Option(
         "--column",
         "-c",
         metavar="NAME|N",
@@ -41,7 +37,7 @@ Column = Annotated[
 ]
 Delimiter = Annotated[
     str | None,
-    typer.Option(
+    Option(
         "--delimiter",
         "-d",
         metavar="CHAR",
@@ -51,7 +47,7 @@ Delimiter = Annotated[
 ]
 NoHeader = Annotated[
     bool,
-    typer.Option(
+    Option(
         "--no-header",
         help="CSV that begins with a record, not with the columns' names.",
         rich_help_panel=_PANEL,
@@ -59,7 +55,7 @@ NoHeader = Annotated[
 ]
 Strict = Annotated[
     bool,
-    typer.Option(
+    Option(
         "--strict",
         help="Stop at a line without the field. Default: let it through, and say how many.",
         rich_help_panel=_PANEL,
@@ -75,8 +71,7 @@ _STEP = re.compile(
 _HEADER = 64 << 10  # bytes that hold a header, nearly always
 
 
-@dataclass(frozen=True)
-class FieldOptions:
+class FieldOptions(NamedTuple):
     """What was asked for, checked."""
 
     path: tuple[str | int, ...] | None = None
@@ -105,28 +100,26 @@ def parse(
 ) -> FieldOptions:
     """Read the options; BadParameter says which is wrong."""
     if key is not None and column is not None:
-        raise typer.BadParameter("--key is for JSON and --column for CSV: give one of them")
+        raise bad_parameter("--key is for JSON and --column for CSV: give one of them")
     if column is None and (delimiter is not None or no_header):
-        raise typer.BadParameter("--delimiter and --no-header go with --column")
+        raise bad_parameter("--delimiter and --no-header go with --column")
     if key is None and column is None and strict:
-        raise typer.BadParameter("--strict goes with --key or --column")
+        raise bad_parameter("--strict goes with --key or --column")
     if key is not None:
         return FieldOptions(path=_path(key), strict=strict, shown=key)
     if column is None:
         return FieldOptions()
     if no_header and not (column.isascii() and column.isdecimal() and 0 < int(column) < 1 << 31):
-        raise typer.BadParameter(
+        raise bad_parameter(
             f"{column!r} is no number, and without a header columns have only numbers: 1, 2, …",
-            param_hint="--column",
+            "--column",
         )
     if delimiter is None:
         stem = files[0].removesuffix(".gz").removesuffix(".zst") if files else ""
         delimiter = "\t" if stem.endswith(".tsv") else ","
     delimiter = {"tab": "\t", "\\t": "\t"}.get(delimiter, delimiter)
     if len(delimiter) != 1 or not delimiter.isascii() or delimiter in '"\r\n':
-        raise typer.BadParameter(
-            f"{delimiter!r} is not one character of ASCII", param_hint="--delimiter"
-        )
+        raise bad_parameter(f"{delimiter!r} is not one character of ASCII", "--delimiter")
     shown = f"column {column}"
     return FieldOptions(None, column, delimiter, not no_header, strict, shown)
 
@@ -147,8 +140,8 @@ def _path(text: str) -> tuple[str | int, ...]:
             if re.fullmatch(r"[\w-]+", text)
             else ""
         )
-        raise typer.BadParameter(
-            f"{text!r} is not a path such as .url, .user.id or .tags[0]{near}", param_hint="--key"
+        raise bad_parameter(
+            f"{text!r} is not a path such as .url, .user.id or .tags[0]{near}", "--key"
         )
     return tuple(steps)
 
@@ -182,6 +175,9 @@ class FieldReader:
         return min(len(records[0]) + 1, len(data))
 
     def _number(self, header: bytes, name: str) -> int:
+        import csv
+        import io
+
         column = str(self._options.column)
         text = header.decode("utf-8", "surrogateescape").removeprefix("\ufeff")
         rows = csv.reader(io.StringIO(text, newline=""), delimiter=self._options.delimiter)

@@ -63,6 +63,7 @@ def add(
         bool, typer.Option("--no-password", help="Only tokens log this user in.")
     ] = False,
     data: Data = FOLDER,
+    json: Json = False,
 ) -> int:
     """Add a user. The password is asked for, or read from standard input."""
     from bloomery.service.access.users import ROLES, Account, hash_password
@@ -74,7 +75,7 @@ def add(
         users.add(Account(name, ROLES[role], _patterns(filters) or ("*",), hashed))
 
     _change(data, change, f"add {name}")
-    return 0
+    return _tell(json, data, name)
 
 
 def list_(data: Data = FOLDER, json: Json = False) -> int:
@@ -93,7 +94,7 @@ def list_(data: Data = FOLDER, json: Json = False) -> int:
     return 0
 
 
-def remove(name: Name, force: Force = False, data: Data = FOLDER) -> int:
+def remove(name: Name, force: Force = False, data: Data = FOLDER, json: Json = False) -> int:
     """Remove a user; connections of theirs are closed."""
 
     def change(users: "Users") -> None:
@@ -101,6 +102,8 @@ def remove(name: Name, force: Force = False, data: Data = FOLDER) -> int:
         del users[name]
 
     _change(_existing(data), change, f"remove {name}", keep_admin=not force)
+    if json:
+        terminal.emit_json({"removed": name})
     return 0
 
 
@@ -111,6 +114,7 @@ def password(
         bool, typer.Option("--no-password", help="Only tokens log this user in.")
     ] = False,
     data: Data = FOLDER,
+    json: Json = False,
 ) -> int:
     """Set a user's password; connections that logged in by the one before are closed."""
     from bloomery.service.access.users import hash_password, load
@@ -118,7 +122,7 @@ def password(
     load(_existing(data)).find(name)  # before a person types one
     hashed = None if no_password else hash_password(_password(password_stdin))
     _change(data, lambda users: users.change(name, password=hashed), f"password {name}")
-    return 0
+    return _tell(json, data, name)
 
 
 def token(
@@ -128,6 +132,7 @@ def token(
         str | None, typer.Option(metavar="TIME", help="For how long it is good: 90d, 12h.")
     ] = None,
     data: Data = FOLDER,
+    json: Json = False,
 ) -> int:
     """Make a token for a user and print it: it is shown this once."""
     import time
@@ -142,7 +147,10 @@ def token(
     made = _change(
         _existing(data), lambda users: users.add_token(name, label, until), f"token {name}"
     )
-    terminal.emit_line(made)
+    if json:
+        terminal.emit_json({"name": name, "token": made, "label": label, "expires": until})
+    else:
+        terminal.emit_line(made)
     return 0
 
 
@@ -151,9 +159,12 @@ def revoke(
         str, typer.Argument(metavar="ID", help="Of the token, as `bloomery user list` has it.")
     ],
     data: Data = FOLDER,
+    json: Json = False,
 ) -> int:
     """Let a token be good no more; connections that logged in by it are closed."""
     _change(_existing(data), lambda users: users.revoke(token_id), f"revoke {token_id[:16]}")
+    if json:
+        terminal.emit_json({"revoked": token_id})
     return 0
 
 
@@ -168,6 +179,7 @@ def allow(
     ] = None,
     force: Force = False,
     data: Data = FOLDER,
+    json: Json = False,
 ) -> int:
     """Change what a user may do. It holds for open connections too, within a second."""
     from bloomery.service.access.users import ROLES
@@ -186,7 +198,7 @@ def allow(
         users.change(name, **fields)
 
     _change(_existing(data), change, f"allow {name}", keep_admin=not force)
-    return 0
+    return _tell(json, data, name)
 
 
 COMMANDS: list[tuple[str, Callable[..., int], str]] = [
@@ -235,6 +247,15 @@ def _existing(data: Path) -> Path:
     if not data.is_dir():
         raise InvalidParameter(f"{data}: no such folder: --data must be that of the server")
     return data
+
+
+def _tell(json: bool, data: Path, name: str) -> int:
+    """Print the user as it is now, for a program; a person is told nothing of what went well."""
+    if json:
+        from bloomery.service.access.users import load
+
+        terminal.emit_json(_facts(load(data).find(name)))
+    return 0
 
 
 def _facts(account: "Account") -> dict[str, Any]:

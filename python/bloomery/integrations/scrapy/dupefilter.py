@@ -47,7 +47,7 @@ class BloomDupeFilter(RFPDupeFilter):
         self._new = 0
         figures = self.seen.stats()
         self._room = settings.capacity - figures.get("estimated_count", 0)
-        if figures["mode"] == "exact":
+        if settings.exact:
             self._room = -1  # it has no capacity
         folder = settings.folder
         self._running: Path | None = folder / _RUNNING if folder else None

@@ -1,16 +1,26 @@
-"""Fingerprints that were seen: in a filter, an exact set, or a filter that spiders share."""
+"""Fingerprints that were seen: in a filter or an exact set, of one spider or of many."""
 
 from __future__ import annotations
 
 import logging
+import os
+from contextlib import contextmanager
+from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from bloomery.apps.diskset import DiskSet
-from bloomery.errors import BloomeryError, FilterExists, InvalidConfiguration
+from bloomery.errors import (
+    BloomeryError,
+    FilterExists,
+    InvalidConfiguration,
+    StoreUnavailable,
+)
 from bloomery.filters import BloomFilter
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
     from bloomery.integrations.scrapy.settings import JobSettings
 
 logger = logging.getLogger(__name__)
@@ -91,14 +101,19 @@ class ExactFingerprints:
 
 
 class SharedFingerprints:
-    """A filter in Redis or of a server, which many spiders share: one of them is first.
+    """A filter in Redis or of a server, or an exact set in Redis, which many spiders share: one of
+    them is first.
 
     While it cannot be reached, or refuses, every request counts as new: a page is rather fetched
     twice than never.
     """
 
     def __init__(self, settings: JobSettings) -> None:
-        self._filter = _of_server(settings) if settings.over_http else _of_redis(settings)
+        of_redis: Callable[[JobSettings], Any] = _of_redis
+        self._mode = "shared"
+        if settings.exact:
+            self._mode, of_redis = "shared, exact", Claims
+        self._filter = _of_server(settings) if settings.over_http else of_redis(settings)
         self._unavailable = 0
 
     def add(self, fingerprint: bytes) -> bool:
@@ -134,7 +149,49 @@ class SharedFingerprints:
 
     def stats(self) -> dict[str, Any]:
         """Return how often nobody could be asked."""
-        return {"mode": "shared", "unavailable": self._unavailable}
+        return {"mode": self._mode, "unavailable": self._unavailable}
+
+
+class Claims:
+    """An exact set in Redis: a hash of fingerprints, each with the claim of who was first.
+
+    A claim is of one call. If a connection breaks and the call is sent again, the claim that is
+    found tells whether it was this one that came first: no request is nobody's.
+    """
+
+    def __init__(self, settings: JobSettings) -> None:
+        from bloomery.redis_client import redis_client
+
+        self._redis = redis_client(settings.url, "filter", for_asyncio=False, timeout=5.0)
+        self._key = f"{settings.name}:exact"
+        self._spider, self._calls = os.urandom(6).hex(), count()
+        self.contains(b"")  # fails now, and not for every request, if there is no such Redis
+
+    def add(self, fingerprint: bytes) -> bool:
+        """Claim it; True for the call that was first."""
+        claim = f"{self._spider}:{next(self._calls):x}".encode()
+        try:
+            return self._claim(fingerprint, claim)
+        except StoreUnavailable:  # the connection broke, and the claim may have come
+            return self._claim(fingerprint, claim)
+
+    def _claim(self, fingerprint: bytes, claim: bytes) -> bool:
+        with self._available(), self._redis.client.pipeline(transaction=False) as commands:
+            commands.hsetnx(self._key, fingerprint, claim)
+            commands.hget(self._key, fingerprint)
+            return bool(commands.execute()[1] == claim)
+
+    def contains(self, fingerprint: bytes) -> bool:
+        """Return whether anybody has claimed it."""
+        with self._available():
+            return bool(self._redis.client.hexists(self._key, fingerprint))
+
+    @contextmanager
+    def _available(self) -> Iterator[None]:
+        try:
+            yield
+        except self._redis.failures as problem:
+            raise StoreUnavailable(f"{self._redis.place}: {problem}") from problem
 
 
 def _new_filter(settings: JobSettings) -> BloomFilter:

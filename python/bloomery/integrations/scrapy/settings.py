@@ -73,12 +73,12 @@ def read_settings(crawler: Crawler) -> JobSettings:
     url = checked("BLOOMERY_URL", _url)
     order = checked("BLOOMERY_QUEUE", _order)
     folder = crawler.settings["JOBDIR"]
-    if exact and url:
+    if exact and url and urlsplit(url).scheme in _SERVERS:
         problems.append(
-            "BLOOMERY_EXACT is on and BLOOMERY_URL is set: an exact set is one spider's own, and "
-            "a filter that spiders share is not exact: set one of them"
+            "BLOOMERY_EXACT is on and BLOOMERY_URL is that of a `bloomery serve`, which has filters"
+            " and no exact sets: give the URL of a Redis, or set one of them"
         )
-    if exact and not folder:
+    if exact and not url and not folder:
         problems.append(
             "BLOOMERY_EXACT is on and JOBDIR is not set: the exact set is kept there: set JOBDIR"
         )

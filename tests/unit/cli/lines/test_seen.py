@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from bloomery._native import LineKey
-from bloomery.cli.lines.seen import GrowingLines
+from bloomery.cli.lines.seen import Fingerprints, GrowingLines
 from bloomery.errors import InvalidParameter
 from unit.cli.conftest import COMMAND, environment
 
@@ -49,6 +49,26 @@ def test_an_error_rate_is_refused_as_it_was_given(rate: float) -> None:
     """By the number that a person wrote, and not by the part that a layer would have."""
     with pytest.raises(InvalidParameter, match=rf"not {rate}(;|$)"):
         GrowingLines(100, rate)
+
+
+def test_lines_without_a_slot_are_kept_beside() -> None:
+    """A chunk of more lines than a filter has slots for: each comes out once, none is lost."""
+    seen = Fingerprints(1000, 1e-6)
+    lines = [b"%d" % n for n in range(20_000)]
+    for wanted in (20_000, 0):
+        text, _, count, chosen = seen.add_lines(b"\n".join(lines + lines), final=True)
+        assert (count, chosen, text.count(b"\n")) == (40_000, wanted, wanted)
+    text, *_ = seen.contains_lines(b"\n".join([b"other", *lines]), final=True, invert=True)
+    assert text == b"other\n"
+    seen.clear()
+    assert not any(seen.contains_many(["1", "19999"]))
+
+
+def test_a_line_that_comes_often_takes_one_slot() -> None:
+    """A cuckoo filter has a key as often as it was added, and this one once."""
+    seen = Fingerprints(10, 1e-6)
+    _, _, count, chosen = seen.add_lines(b"a\n" * 1000)
+    assert (count, chosen, seen.estimated_count) == (1000, 1, 1)
 
 
 def test_diff_of_a_file_that_is_larger_than_said(run: Run, tmp_path: Path) -> None:
