@@ -10,6 +10,7 @@ from typing import Any
 from bloomery.errors import InvalidParameter
 from bloomery.extras import needed
 from bloomery.integrations.parquet.layout import ParquetLayout, damage
+from bloomery.integrations.parquet.pages import rows_of_pages, taken
 from bloomery.integrations.parquet.probing import candidates
 from bloomery.integrations.parquet.values import stored
 
@@ -43,27 +44,25 @@ def read(
         equal = _comparison(about, value)
         groups = [i for i, maybe in enumerate(candidates(layout, number, value)) if maybe]
         wanted = None if columns is None else [layout.known(name) for name in columns]
-        reader = layout.rows_reader()
-        found = []
+        with damage(layout.path):
+            found = [layout.reader([]).read_row_groups([], columns=wanted)]
         for group in groups:
             chunks = [equal(chunk) for chunk in layout.stored_rows(group, number)]
-            rows = pa.chunked_array(chunks, pa.bool_())
-            if pc.any(rows).as_py():
-                with damage(layout.path):
-                    table = reader.read_row_group(group, columns=wanted)
-                found.append(_chosen(table, rows))
+            rows = pc.indices_nonzero(pa.chunked_array(chunks, pa.bool_())).cast(pa.int64())
+            if len(rows):
+                found.append(
+                    rows_of_pages(layout, group, rows.to_numpy(), found[0].schema)
+                    or _rows_of_group(layout, group, rows, wanted)
+                )
         with damage(layout.path):
-            return pa.concat_tables(found or [reader.read_row_groups([], columns=wanted)])
+            return pa.concat_tables(found)
 
 
-def _chosen(table: Any, rows: Any) -> Any:
-    """The rows of a table where the mask is true."""
-    try:
-        return table.filter(rows)
-    except pa.ArrowNotImplementedError:
-        # Some types (views of strings in pyarrow 26) can be sliced only.
-        places = pc.indices_nonzero(rows).to_pylist()
-        return pa.concat_tables([table.slice(place, 1) for place in places])
+def _rows_of_group(layout: ParquetLayout, group: int, rows: Any, wanted: list[str] | None) -> Any:
+    """Some rows of a row group, all of which is read."""
+    reader = layout.reader([group])
+    with damage(layout.path):
+        return taken(reader.read_row_group(0, columns=wanted), rows)
 
 
 def _comparison(column: Any, value: object) -> Any:
