@@ -803,10 +803,10 @@ class ParquetFooter:
     def pages(self, row_group: int, column: int) -> tuple[int, int] | None:
         """Where the pages of a column in a row group begin, and how many bytes they have; None if
         that is not said."""
-    def cut(self, row_group: int, columns: list[tuple[int, int, int, int]]) -> bytes:
-        """The footer of a row group with some pages of its columns, which stand in files of their
-        own: for each column its number, how many values, how many bytes the dictionary has, and how
-        many all of it."""
+    def cut(self, row_group: int, columns: list[tuple[int, int, int, int, int]]) -> bytes:
+        """The footer of a row group with some pages of its columns, which stand in another file:
+        for each column its number, where they begin, how many values they have, how many bytes the
+        dictionary has, and how many all of it."""
 
 def parquet_filter_header(num_bytes: int) -> bytes:
     """The header of a Parquet filter of so many bytes."""

@@ -82,17 +82,17 @@ impl ParquetFooter {
         self.read.row_groups.get(row_group)?.chunks.get(column)?.pages()
     }
 
-    /// The footer of a row group with some pages of its columns, which stand in files of their own:
-    /// for each column its number, how many values, how many bytes the dictionary has, and how many
-    /// all of it.
+    /// The footer of a row group with some pages of its columns, which stand in another file: for
+    /// each column its number, where they begin, how many values they have, how many bytes the
+    /// dictionary has, and how many all of it.
     fn cut<'py>(
         &self,
         py: Python<'py>,
         row_group: usize,
-        columns: Vec<(usize, i64, i64, i64)>,
+        columns: Vec<(usize, i64, i64, i64, i64)>,
     ) -> PyResult<Bound<'py, PyBytes>> {
-        let cut = |(column, values, dictionary_bytes, num_bytes)| {
-            (column, Cut { values, dictionary_bytes, num_bytes })
+        let cut = |(column, start, values, dictionary_bytes, num_bytes)| {
+            (column, Cut { start, values, dictionary_bytes, num_bytes })
         };
         let cuts = columns.into_iter().map(cut).collect();
         let written = self.read.cut(&self.bytes, row_group, &cuts);

@@ -79,16 +79,14 @@ pub struct Footer {
 /// Where filters are, each with its length: by row group and column.
 pub type Places = HashMap<(usize, usize), (i64, i32)>;
 
-/// Pages that were cut out of a column: they stand behind 4 bytes of a file of their own, the
-/// dictionary's first.
+/// Pages that were cut out of a column and stand in another file, the dictionary's first.
 pub struct Cut {
+    pub start: i64,
     pub values: i64,
     /// Of the dictionary, with its header; 0 if there is none.
     pub dictionary_bytes: i64,
     pub num_bytes: i64,
 }
-
-const CUT_START: i64 = 4;
 
 /// Reads what a footer says about filters and pages. Each byte is looked at once: a footer of 100
 /// row groups and 8 columns has 96 kB.
@@ -173,8 +171,8 @@ impl Footer {
         self.with_groups(bytes, write_structs(&found), rows, physical)
     }
 
-    /// The footer of one row group, with just these pages of its columns, by their numbers. As many
-    /// rows as the pages have values: columns may differ, and are to be read one by one.
+    /// The footer of one row group, with just these pages of its columns, by their numbers. Columns
+    /// whose pages have other numbers of values are not to be read together.
     pub fn cut(
         &self,
         bytes: &[u8],
@@ -191,10 +189,10 @@ impl Footer {
                     meta.retain(|field| ![INDEX_OFFSET, DICTIONARY_OFFSET].contains(&field.id));
                     set(meta, Field::int(NUM_VALUES, I64, cut.values));
                     set(meta, Field::int(NUM_BYTES, I64, cut.num_bytes));
-                    let data = CUT_START + cut.dictionary_bytes;
+                    let data = cut.start.saturating_add(cut.dictionary_bytes);
                     set(meta, Field::int(DATA_OFFSET, I64, data));
                     if cut.dictionary_bytes > 0 {
-                        set(meta, Field::int(DICTIONARY_OFFSET, I64, CUT_START));
+                        set(meta, Field::int(DICTIONARY_OFFSET, I64, cut.start));
                     }
                 })
             })
@@ -404,7 +402,7 @@ mod tests {
         let whole = footer();
         let read_whole = read(&whole).unwrap();
         // A footer of one row group, and a field before the first, which moves.
-        assert_eq!(contains(&excerpt(&whole, false).unwrap(), "before"), true);
+        assert!(contains(&excerpt(&whole, false).unwrap(), "before"));
         let twice = read_whole.excerpt(&whole, &[0, 0], false).unwrap();
         let twice_read = read(&twice).unwrap();
         assert_eq!(twice_read.row_groups.len(), 2);
@@ -418,9 +416,9 @@ mod tests {
     #[test]
     fn cuts_say_where_their_pages_are() {
         let whole = footer();
-        let cut = |dictionary_bytes| Cut { values: 7, dictionary_bytes, num_bytes: 90 };
         for (dictionary_bytes, dictionary) in [(0, None), (50, Some(4))] {
-            let cuts = HashMap::from([(0, cut(dictionary_bytes))]);
+            let cut = Cut { start: 4, values: 7, dictionary_bytes, num_bytes: 90 };
+            let cuts = HashMap::from([(0, cut)]);
             let after = read(&whole).unwrap().cut(&whole, 0, &cuts).unwrap();
             let group = &read(&after).unwrap().row_groups[0];
             assert_eq!(group.rows, 7);
@@ -445,7 +443,7 @@ mod tests {
                 let _ = read(&damaged);
                 let _ = excerpt(&damaged, true);
                 if let Ok(found) = read(&damaged) {
-                    let cut = Cut { values: 1, dictionary_bytes: 1, num_bytes: 1 };
+                    let cut = Cut { start: 4, values: 1, dictionary_bytes: 1, num_bytes: 1 };
                     let _ = found.cut(&damaged, 0, &HashMap::from([(0, cut)]));
                 }
                 let _ = with_filters(&damaged, &Places::from([((0, 0), (1, 1))]));

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from functools import reduce
 from typing import Any
 
-from bloomery.errors import InvalidParameter
+from bloomery.errors import CorruptData, InvalidParameter
 from bloomery.extras import needed
 from bloomery.integrations.parquet.layout import ParquetLayout, damage
 from bloomery.integrations.parquet.pages import rows_of_pages, taken
@@ -46,16 +46,32 @@ def read(
         wanted = None if columns is None else [layout.known(name) for name in columns]
         with damage(layout.path):
             found = [layout.reader([]).read_row_groups([], columns=wanted)]
+        schema = found[0].schema
         for group in groups:
-            chunks = [equal(chunk) for chunk in layout.stored_rows(group, number)]
-            rows = pc.indices_nonzero(pa.chunked_array(chunks, pa.bool_())).cast(pa.int64())
-            if len(rows):
-                found.append(
-                    rows_of_pages(layout, group, rows.to_numpy(), found[0].schema)
-                    or _rows_of_group(layout, group, rows, wanted)
+            chunks = layout.stored_rows(group, number)
+            count, expected = sum(map(len, chunks)), layout.footer.rows[group]
+            if count != expected:  # those found would be other rows in the other columns
+                raise CorruptData(
+                    f"{layout.path}: damaged, row group {group} has {count} values in column "
+                    f"{column!r}, expected {expected}"
                 )
+            rows = pc.indices_nonzero(pa.chunked_array([equal(c) for c in chunks], pa.bool_()))
+            if len(rows):
+                rows = rows.cast(pa.int64())
+                known = _shown_as_stored(column, chunks, rows, schema)
+                table = rows_of_pages(layout, group, rows.to_numpy(), schema, known)
+                if table is None:
+                    table = _rows_of_group(layout, group, rows, wanted)
+                found.append(table)
         with damage(layout.path):
             return pa.concat_tables(found)
+
+
+def _shown_as_stored(column: str, chunks: list[Any], rows: Any, schema: Any) -> dict[str, Any]:
+    """The rows of the column that was looked through, if it shows just what it stores."""
+    if schema.names.count(column) != 1 or chunks[0].type != schema.field(column).type:
+        return {}
+    return {column: pa.chunked_array(chunks).take(rows)}
 
 
 def _rows_of_group(layout: ParquetLayout, group: int, rows: Any, wanted: list[str] | None) -> Any:
