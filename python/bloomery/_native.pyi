@@ -56,6 +56,7 @@ __all__ = [
     "parquet_filter",
     "parquet_filter_header",
     "parquet_hash",
+    "parquet_page",
     "parse_header",
     "read_header",
     "read_parquet_filter_header",
@@ -796,8 +797,16 @@ class ParquetFooter:
         """For each row group, where the column's filter begins and its length, as far as said."""
     def with_filters(self, places: list[tuple[int, int, int, int]]) -> bytes:
         """The footer with filters at these places: row group and column, offset and length."""
-    def physical(self) -> bytes:
-        """The footer without logical types: whoever reads by it gets values as they are stored."""
+    def excerpt(self, row_groups: list[int], physical: bool) -> bytes:
+        """The footer of these row groups alone; if `physical`, without logical types: whoever reads
+        by it gets values as they are stored."""
+    def pages(self, row_group: int, column: int) -> tuple[int, int] | None:
+        """Where the pages of a column in a row group begin, and how many bytes they have; None if
+        that is not said."""
+    def cut(self, row_group: int, columns: list[tuple[int, int, int, int, int]]) -> bytes:
+        """The footer of a row group with some pages of its columns, which stand in another file:
+        for each column its number, where they begin, how many values they have, how many bytes the
+        dictionary has, and how many all of it."""
 
 def parquet_filter_header(num_bytes: int) -> bytes:
     """The header of a Parquet filter of so many bytes."""
@@ -812,6 +821,10 @@ def parquet_filter(column: object, error_rate: float) -> tuple[bytes, int]:
 
 def parquet_hash(value: bytes) -> int:
     """The hash of a stored value."""
+
+def parquet_page(bytes: bytes) -> tuple[int, int | None] | None:
+    """How many bytes the page has that begins with this header, and how many values, which is None
+    of a dictionary; None if the header is not whole, or of another kind."""
 
 def parquet_block(hash: int, num_bytes: int) -> int:
     """Where in a filter of so many bytes the block of a hash begins."""

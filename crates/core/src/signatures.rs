@@ -11,16 +11,17 @@ use std::collections::TryReserveError;
 use crate::bits::{Bits, LINE_BITS, LINE_BYTES, WORDS_PER_LINE};
 use crate::format::{FormatError, Header, KindId};
 use crate::hash::remix;
-use crate::probe::anywhere;
+use crate::probe::{anywhere, prefetch};
 
 pub const BLOCK_ROWS: usize = 1 << 15;
 pub const MAX_LENGTH: u64 = 4096;
 pub const MAX_COLUMNS: usize = 1024;
 const LINE_ROWS: usize = LINE_BITS as usize;
 const BLOCK_LINES: usize = BLOCK_ROWS / LINE_ROWS;
-/// Words of each bitmap that are ANDed before the next bitmap's: what was found stays in the
-/// fastest cache, and 4,096 rows without a match end early.
-const STEP: usize = 64;
+
+/// Bitmaps that are ANDed before it is seen whether a row is left: of a question of more bits the
+/// others are mostly not read. Fewer would cost more branches than they save.
+const AT_ONCE: usize = 8;
 
 /// The bits of a row's signature that a key in this column sets; some may be the same.
 #[inline(always)]
@@ -36,6 +37,9 @@ pub struct Piece {
     /// The rows, counted from `start`, where not all of them have a key.
     pub valid: Option<Vec<usize>>,
 }
+
+/// A bit of 512 rows.
+type Line = [u64; WORDS_PER_LINE];
 
 /// The bitmaps of up to 32,768 rows, one behind the other, of `lines` lines each.
 struct Block {
@@ -70,9 +74,8 @@ impl Block {
     }
 
     /// The bitmap of a bit.
-    fn slice(&self, place: usize) -> &[u64] {
-        let words = self.lines * WORDS_PER_LINE;
-        &self.words()[place * words..][..words]
+    fn slice(&self, place: usize) -> &[Line] {
+        &self.words().as_chunks().0[place * self.lines..][..self.lines]
     }
 
     /// The same rows in bitmaps of so many lines: more, or fewer where the rest is empty.
@@ -87,6 +90,18 @@ impl Block {
         }
         Some(new)
     }
+}
+
+/// Which bits of a line are set, in order.
+fn ones(line: &Line) -> impl Iterator<Item = usize> {
+    line.iter().enumerate().flat_map(|(i, word)| {
+        let mut left = *word;
+        std::iter::from_fn(move || {
+            let bit = (left != 0).then(|| i * 64 + left.trailing_zeros() as usize)?;
+            left &= left - 1;
+            Some(bit)
+        })
+    })
 }
 
 /// Lines that the bitmap of so many rows takes.
@@ -150,7 +165,8 @@ impl Signatures {
         let past = rows % LINE_ROWS;
         if let Some(last) = found.blocks.last().filter(|_| past > 0) {
             let used = last.lines * LINE_ROWS - (LINE_ROWS - past);
-            let beyond = |slice: &[u64]| {
+            let beyond = |slice: &[Line]| {
+                let slice = slice.as_flattened();
                 let word = slice.get(used / 64).map_or(0, |word| word >> (used % 64));
                 word != 0 || slice.iter().skip(used / 64 + 1).any(|word| *word != 0)
             };
@@ -283,35 +299,39 @@ impl Signatures {
     pub fn candidates(&self, places: &[usize], rows: usize) -> Result<Vec<u64>, TryReserveError> {
         let mut found = Vec::new();
         let rows = rows.min(self.rows);
-        let Some((first, others)) = places.split_first() else { return Ok(found) };
-        let mut step = [0u64; STEP];
+        if places.is_empty() {
+            return Ok(found);
+        }
+        let mut slices = Vec::with_capacity(places.len());
         for (number, block) in self.blocks.iter().enumerate() {
             let start = number * BLOCK_ROWS;
-            let words = rows.saturating_sub(start).min(BLOCK_ROWS).div_ceil(64);
-            for at in (0..words).step_by(STEP) {
-                let end = words.min(at + STEP);
-                let step = &mut step[..end - at];
-                step.copy_from_slice(&block.slice(*first)[at..end]);
-                for place in others {
-                    let mut any = 0;
-                    for (both, word) in step.iter_mut().zip(&block.slice(*place)[at..end]) {
-                        *both &= word;
-                        any |= *both;
+            let lines = lines_of(rows.saturating_sub(start).min(BLOCK_ROWS));
+            // A processor fetches ahead within a page, and each bitmap of a block is a page of its
+            // own: what comes next is asked for while this block is ANDed.
+            let next = self.blocks.get(number + 1).unwrap_or(block);
+            slices.clear();
+            slices.extend(
+                places
+                    .iter()
+                    .map(|place| (&block.slice(*place)[..lines], next.slice(*place).as_ptr())),
+            );
+            for line in 0..lines {
+                let mut all = [u64::MAX; WORDS_PER_LINE];
+                for some in slices.chunks(AT_ONCE) {
+                    for (slice, ahead) in some {
+                        prefetch(ahead.wrapping_add(line).cast());
+                        all.iter_mut().zip(&slice[line]).for_each(|(all, word)| *all &= word);
                     }
-                    if any == 0 {
+                    if all == [0; WORDS_PER_LINE] {
                         break;
                     }
                 }
-                for (i, word) in step.iter().enumerate().filter(|(_, word)| **word != 0) {
-                    found.try_reserve(64)?;
-                    let mut word = *word;
-                    while word != 0 {
-                        let row = start + (at + i) * 64 + word.trailing_zeros() as usize;
-                        if row < rows {
-                            found.push(row as u64);
-                        }
-                        word &= word - 1;
-                    }
+                if all != [0; WORDS_PER_LINE] {
+                    found.try_reserve(LINE_ROWS)?;
+                    let first = start + line * LINE_ROWS;
+                    found.extend(
+                        ones(&all).map(|i| (first + i) as u64).filter(|row| *row < rows as u64),
+                    );
                 }
             }
         }

@@ -78,6 +78,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(parquet::parquet_filter, module)?)?;
     module.add_function(wrap_pyfunction!(parquet::parquet_filter_header, module)?)?;
     module.add_function(wrap_pyfunction!(parquet::parquet_hash, module)?)?;
+    module.add_function(wrap_pyfunction!(parquet::parquet_page, module)?)?;
     module.add_function(wrap_pyfunction!(parquet::read_parquet_filter_header, module)?)?;
     module.add_function(wrap_pyfunction!(remote::mask, module)?)?;
     module.add_function(wrap_pyfunction!(server::replay::lost_frames, module)?)?;

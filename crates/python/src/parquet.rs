@@ -1,7 +1,8 @@
 //! Parquet's own filters for Python: footers, and columns of stored values as split-block filters.
 
 use bloomery_core::hash::{HashKind, KeyHasher};
-use bloomery_core::parquet::footer::{self, Footer, Places};
+use bloomery_core::parquet::footer::{self, Cut, Footer, Places};
+use bloomery_core::parquet::page;
 use bloomery_core::parquet::split_block::{self, BLOCK_BYTES};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
@@ -63,10 +64,51 @@ impl ParquetFooter {
         written.map(|bytes| PyBytes::new(py, &bytes)).map_err(|problem| damaged(py, &problem))
     }
 
-    /// The footer without logical types: whoever reads by it gets values as they are stored.
-    fn physical<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
-        let written = footer::physical(&self.bytes);
+    /// The footer of these row groups alone; if `physical`, without logical types: whoever reads by
+    /// it gets values as they are stored.
+    fn excerpt<'py>(
+        &self,
+        py: Python<'py>,
+        row_groups: Vec<usize>,
+        physical: bool,
+    ) -> PyResult<Bound<'py, PyBytes>> {
+        let written = self.read.excerpt(&self.bytes, &row_groups, physical);
         written.map(|bytes| PyBytes::new(py, &bytes)).map_err(|problem| damaged(py, &problem))
+    }
+
+    /// Where the pages of a column in a row group begin, and how many bytes they have; None if that
+    /// is not said.
+    fn pages(&self, row_group: usize, column: usize) -> Option<(i64, i64)> {
+        self.read.row_groups.get(row_group)?.chunks.get(column)?.pages()
+    }
+
+    /// The footer of a row group with some pages of its columns, which stand in another file: for
+    /// each column its number, where they begin, how many values they have, how many bytes the
+    /// dictionary has, and how many all of it.
+    fn cut<'py>(
+        &self,
+        py: Python<'py>,
+        row_group: usize,
+        columns: Vec<(usize, i64, i64, i64, i64)>,
+    ) -> PyResult<Bound<'py, PyBytes>> {
+        let cut = |(column, start, values, dictionary_bytes, num_bytes)| {
+            (column, Cut { start, values, dictionary_bytes, num_bytes })
+        };
+        let cuts = columns.into_iter().map(cut).collect();
+        let written = self.read.cut(&self.bytes, row_group, &cuts);
+        written.map(|bytes| PyBytes::new(py, &bytes)).map_err(|problem| damaged(py, &problem))
+    }
+}
+
+/// How many bytes the page has that begins with this header, and how many values, which is None of
+/// a dictionary; None if the header is not whole, or of another kind.
+#[pyfunction]
+pub fn parquet_page(bytes: &[u8]) -> Option<(u64, Option<i64>)> {
+    let page = page::read(bytes).ok()?;
+    match page.kind {
+        page::Kind::Data { values } => Some((page.num_bytes, Some(values))),
+        page::Kind::Dictionary => Some((page.num_bytes, None)),
+        page::Kind::Other => None,
     }
 }
 

@@ -7,6 +7,7 @@ have equal bits.
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import bloomery._native as _native
@@ -94,6 +95,7 @@ def _same(held: Any, given: Any) -> bool:
         return False
 
 
+@lru_cache(256)  # of types: the same few are asked for with every question
 def _is_key(kind: pa.DataType) -> bool:
     import pyarrow as pa
 

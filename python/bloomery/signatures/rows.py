@@ -171,6 +171,14 @@ def split(numbers: RowNumbers, starts: RowNumbers) -> Iterator[tuple[int, RowNum
         yield int(part), numbers[edges[part] : edges[part + 1]] - starts[part]
 
 
+def _taken(column: pa.Array, places: RowNumbers) -> pa.Array:
+    """Some values of a column, of which the places are in order: it is enough to check the last. To
+    check each takes pyarrow as long as to take the values."""
+    if places[-1] >= len(column):
+        raise IndexError(f"there is no row {places[-1]} among {len(column)}")
+    return pc.take(column, pa.array(places), boundscheck=False)
+
+
 def narrowed(
     column: Callable[[str], pa.Array], places: RowNumbers, asked: Mapping[str, pa.Scalar]
 ) -> RowNumbers:
@@ -179,7 +187,7 @@ def narrowed(
     for name, value in asked.items():
         if not len(places):
             break
-        values = comparable(column(name).take(pa.array(places)), value.type)
+        values = comparable(_taken(column(name), places), value.type)
         equal = pc.equal(values, value)
         if equal.null_count:
             equal = equal.fill_null(False)

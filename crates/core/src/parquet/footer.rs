@@ -3,13 +3,15 @@
 
 use std::borrow::Cow;
 use std::collections::HashMap;
+use std::ops::Range;
 
 use super::thrift::{
-    Field, I32, I64, LIST, Result, STRUCT, fields, structs, write_struct, write_structs,
+    Field, I32, I64, LIST, Reader, Result, STRUCT, fields, structs, write_struct, write_structs,
 };
 
 // FileMetaData
 const SCHEMA: i16 = 2;
+const FILE_ROWS: i16 = 3;
 const ROW_GROUPS: i16 = 4;
 const KEY_VALUES: i16 = 5;
 const ENCRYPTION: i16 = 8;
@@ -25,61 +27,210 @@ const FILE_PATH: i16 = 1;
 const META_DATA: i16 = 3;
 const CRYPTO: [i16; 2] = [8, 9];
 // ColumnMetaData
+const NUM_VALUES: i16 = 5;
+const NUM_BYTES: i16 = 7; // compressed, with the headers of its pages
+const DATA_OFFSET: i16 = 9;
+const INDEX_OFFSET: i16 = 10;
+const DICTIONARY_OFFSET: i16 = 11;
 const BLOOM_OFFSET: i16 = 14;
 const BLOOM_LENGTH: i16 = 15;
 
-/// What a footer says of a column in a row group.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// What a footer says of a column in a row group, as far as it says so.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Chunk {
-    /// Where its filter begins, and how long it is with its header, as far as it says so.
+    /// Where its filter begins, and how long it is with its header.
     pub offset: Option<i64>,
     pub length: Option<i64>,
+    /// Where its pages begin, those of data and the one of a dictionary before them, and how many
+    /// bytes all of them have.
+    data: Option<i64>,
+    dictionary: Option<i64>,
+    num_bytes: Option<i64>,
+}
+
+impl Chunk {
+    /// Where its pages begin, and how many bytes they have.
+    pub fn pages(&self) -> Option<(i64, i64)> {
+        let data = self.data?;
+        let first = self.dictionary.filter(|at| (1..data).contains(at));
+        Some((first.unwrap_or(data), self.num_bytes?))
+    }
 }
 
 /// A row group: its rows, and its columns in the order of the schema's leaves.
 pub struct RowGroup {
     pub rows: i64,
     pub chunks: Vec<Chunk>,
+    /// Where in the footer it is described.
+    range: Range<usize>,
 }
 
+#[derive(Default)]
 pub struct Footer {
     pub row_groups: Vec<RowGroup>,
     /// Encrypted, or signed so that a change would be noticed.
     pub signed: bool,
     /// Some of its columns lie in other files.
     pub external: bool,
+    /// The footer's fields: number, type, and where.
+    top: Vec<(i16, u8, Range<usize>)>,
 }
 
 /// Where filters are, each with its length: by row group and column.
 pub type Places = HashMap<(usize, usize), (i64, i32)>;
 
-/// Reads what a footer says about filters.
+/// Pages that were cut out of a column and stand in another file, the dictionary's first.
+pub struct Cut {
+    pub start: i64,
+    pub values: i64,
+    /// Of the dictionary, with its header; 0 if there is none.
+    pub dictionary_bytes: i64,
+    pub num_bytes: i64,
+}
+
+/// Reads what a footer says about filters and pages. Each byte is looked at once: a footer of 100
+/// row groups and 8 columns has 96 kB.
 pub fn read(bytes: &[u8]) -> Result<Footer> {
-    let (top, _) = fields(bytes)?;
-    let mut footer = Footer {
-        row_groups: Vec::new(),
-        signed: find(&top, ENCRYPTION).is_some() || find(&top, SIGNING_KEY).is_some(),
-        external: false,
-    };
-    for group in list(&top, ROW_GROUPS)?.ok_or("it has no row groups, not even a list of none")? {
-        let (group, _) = fields(group)?;
-        let rows = find(&group, NUM_ROWS).and_then(Field::number).filter(|rows| *rows >= 0);
-        let rows = rows.ok_or("a row group does not say how many rows it has")?;
-        let mut chunks = Vec::new();
-        for chunk in list(&group, COLUMNS)?.ok_or("a row group has no columns")? {
-            let (chunk, _) = fields(chunk)?;
-            footer.signed |= CRYPTO.iter().any(|id| find(&chunk, *id).is_some());
-            footer.external |= find(&chunk, FILE_PATH).is_some();
-            let (meta, _) = match find(&chunk, META_DATA).filter(|field| field.kind == STRUCT) {
-                Some(field) => fields(&field.value)?,
-                None => (Vec::new(), 0),
-            };
-            let number = |id| find(&meta, id).and_then(Field::number);
-            chunks.push(Chunk { offset: number(BLOOM_OFFSET), length: number(BLOOM_LENGTH) });
+    let mut footer = Footer::default();
+    let mut found = None;
+    let mut reader = Reader::new(bytes);
+    reader.each_field(|reader, id, kind| {
+        let start = reader.at();
+        if id == ROW_GROUPS && found.is_none() {
+            let mut groups = Vec::new();
+            reader.each_struct(kind, |reader| {
+                groups.push(read_group(reader, &mut footer)?);
+                Ok(())
+            })?;
+            found = Some(groups);
+        } else {
+            reader.pass_over(kind)?;
         }
-        footer.row_groups.push(RowGroup { rows, chunks });
-    }
+        footer.signed |= id == ENCRYPTION || id == SIGNING_KEY;
+        footer.top.push((id, kind, start..reader.at()));
+        Ok(())
+    })?;
+    footer.row_groups = found.ok_or("it has no row groups, not even a list of none")?;
     Ok(footer)
+}
+
+fn read_group(reader: &mut Reader<'_>, footer: &mut Footer) -> Result<RowGroup> {
+    let start = reader.at();
+    let (mut rows, mut chunks) = (None, None);
+    reader.each_field(|reader, id, kind| match id {
+        NUM_ROWS => reader.number(kind, &mut rows),
+        COLUMNS if chunks.is_none() => {
+            let mut found = Vec::new();
+            reader.each_struct(kind, |reader| {
+                found.push(read_chunk(reader, footer)?);
+                Ok(())
+            })?;
+            chunks = Some(found);
+            Ok(())
+        }
+        _ => Ok(()),
+    })?;
+    let rows = rows.filter(|rows| *rows >= 0);
+    Ok(RowGroup {
+        rows: rows.ok_or("a row group does not say how many rows it has")?,
+        chunks: chunks.ok_or("a row group has no columns")?,
+        range: start..reader.at(),
+    })
+}
+
+fn read_chunk(reader: &mut Reader<'_>, footer: &mut Footer) -> Result<Chunk> {
+    let (mut chunk, mut seen) = (Chunk::default(), false);
+    reader.each_field(|reader, id, kind| {
+        footer.signed |= CRYPTO.contains(&id);
+        footer.external |= id == FILE_PATH;
+        if id != META_DATA || kind != STRUCT || seen {
+            return Ok(());
+        }
+        seen = true;
+        reader.each_field(|reader, id, kind| match id {
+            NUM_BYTES => reader.number(kind, &mut chunk.num_bytes),
+            DATA_OFFSET => reader.number(kind, &mut chunk.data),
+            DICTIONARY_OFFSET => reader.number(kind, &mut chunk.dictionary),
+            BLOOM_OFFSET => reader.number(kind, &mut chunk.offset),
+            BLOOM_LENGTH => reader.number(kind, &mut chunk.length),
+            _ => Ok(()),
+        })
+    })?;
+    Ok(chunk)
+}
+
+impl Footer {
+    /// The footer of these row groups alone: a reader then does not go through all the others.
+    /// `bytes` are those that it was read from.
+    pub fn excerpt(&self, bytes: &[u8], row_groups: &[usize], physical: bool) -> Result<Vec<u8>> {
+        let found: Option<Vec<&[u8]>> =
+            row_groups.iter().map(|group| self.described(bytes, *group)).collect();
+        let found = found.ok_or("it has fewer row groups")?;
+        let rows = row_groups.iter().map(|group| self.row_groups[*group].rows);
+        let rows = rows.fold(0i64, i64::saturating_add);
+        self.with_groups(bytes, write_structs(&found), rows, physical)
+    }
+
+    /// The footer of one row group, with just these pages of its columns, by their numbers. Columns
+    /// whose pages have other numbers of values are not to be read together.
+    pub fn cut(
+        &self,
+        bytes: &[u8],
+        row_group: usize,
+        cuts: &HashMap<usize, Cut>,
+    ) -> Result<Vec<u8>> {
+        let group = self.described(bytes, row_group).ok_or("it has fewer row groups")?;
+        let rows = cuts.values().map(|cut| cut.values).max().unwrap_or(0);
+        let group = edit(group, |group| {
+            set(group, Field::int(NUM_ROWS, I64, rows));
+            change_each(group, COLUMNS, |column, chunk| {
+                let Some(cut) = cuts.get(&column) else { return Ok(()) };
+                change_metadata(chunk, |meta| {
+                    meta.retain(|field| ![INDEX_OFFSET, DICTIONARY_OFFSET].contains(&field.id));
+                    set(meta, Field::int(NUM_VALUES, I64, cut.values));
+                    set(meta, Field::int(NUM_BYTES, I64, cut.num_bytes));
+                    let data = cut.start.saturating_add(cut.dictionary_bytes);
+                    set(meta, Field::int(DATA_OFFSET, I64, data));
+                    if cut.dictionary_bytes > 0 {
+                        set(meta, Field::int(DICTIONARY_OFFSET, I64, cut.start));
+                    }
+                })
+            })
+        })?;
+        self.with_groups(bytes, write_structs(&[group]), rows, false)
+    }
+
+    fn described<'a>(&self, bytes: &'a [u8], row_group: usize) -> Option<&'a [u8]> {
+        bytes.get(self.row_groups.get(row_group)?.range.clone())
+    }
+
+    /// The footer with this list of row groups; if `physical`, without logical types: whoever reads
+    /// by it gets values as they are stored.
+    fn with_groups(
+        &self,
+        bytes: &[u8],
+        groups: Vec<u8>,
+        rows: i64,
+        physical: bool,
+    ) -> Result<Vec<u8>> {
+        let mut top = Vec::with_capacity(self.top.len());
+        for (id, kind, range) in self.top.iter().filter(|(id, ..)| *id != ROW_GROUPS) {
+            let value = bytes.get(range.clone()).ok_or("it is another footer")?;
+            top.push(Field { id: *id, kind: *kind, value: Cow::Borrowed(value) });
+        }
+        set(&mut top, Field { id: ROW_GROUPS, kind: LIST, value: Cow::Owned(groups) });
+        set(&mut top, Field::int(FILE_ROWS, I64, rows));
+        if physical {
+            top.retain(|field| field.id != KEY_VALUES);
+            change_each(&mut top, SCHEMA, |_, element| {
+                if find(element, PHYSICAL_TYPE).is_some() {
+                    element.retain(|field| !LOGICAL.contains(&field.id));
+                }
+                Ok(())
+            })?;
+        }
+        Ok(write_struct(&top))
+    }
 }
 
 /// The footer with filters at these places; all else is as it was.
@@ -90,33 +241,34 @@ pub fn with_filters(bytes: &[u8], places: &Places) -> Result<Vec<u8>> {
                 let Some((offset, length)) = places.get(&(number, column)) else {
                     return Ok(());
                 };
-                let meta = chunk.iter_mut().find(|field| field.id == META_DATA);
-                let meta = meta.ok_or("a column has no metadata")?;
-                meta.value = Cow::Owned(edit(&meta.value, |meta| {
-                    meta.retain(|field| ![BLOOM_OFFSET, BLOOM_LENGTH].contains(&field.id));
-                    let at = meta.iter().position(|field| field.id > BLOOM_LENGTH);
-                    let at = at.unwrap_or(meta.len());
-                    meta.insert(at, Field::int(BLOOM_LENGTH, I32, i64::from(*length)));
-                    meta.insert(at, Field::int(BLOOM_OFFSET, I64, *offset));
-                    Ok(())
-                })?);
-                Ok(())
+                change_metadata(chunk, |meta| {
+                    set(meta, Field::int(BLOOM_OFFSET, I64, *offset));
+                    set(meta, Field::int(BLOOM_LENGTH, I32, i64::from(*length)));
+                })
             })
         })
     })
 }
 
-/// The footer without logical types: whoever reads by it gets values as they are stored.
-pub fn physical(bytes: &[u8]) -> Result<Vec<u8>> {
-    edit(bytes, |top| {
-        top.retain(|field| field.id != KEY_VALUES);
-        change_each(top, SCHEMA, |_, element| {
-            if find(element, PHYSICAL_TYPE).is_some() {
-                element.retain(|field| !LOGICAL.contains(&field.id));
-            }
-            Ok(())
-        })
-    })
+/// Changes what a column chunk says of its data.
+fn change_metadata(
+    chunk: &mut [Field<'_>],
+    change: impl FnOnce(&mut Vec<Field<'_>>),
+) -> Result<()> {
+    let meta = chunk.iter_mut().find(|field| field.id == META_DATA);
+    let meta = meta.ok_or("a column has no metadata")?;
+    meta.value = Cow::Owned(edit(&meta.value, |meta| {
+        change(meta);
+        Ok(())
+    })?);
+    Ok(())
+}
+
+/// Puts a field in the place of those of its number, or before the next higher.
+fn set<'a>(of: &mut Vec<Field<'a>>, field: Field<'a>) {
+    of.retain(|old| old.id != field.id);
+    let at = of.iter().position(|old| old.id > field.id).unwrap_or(of.len());
+    of.insert(at, field);
 }
 
 /// A structure with its fields changed.
@@ -153,14 +305,6 @@ fn change_each(
 
 fn find<'a, 'b>(fields: &'a [Field<'b>], id: i16) -> Option<&'a Field<'b>> {
     fields.iter().find(|field| field.id == id)
-}
-
-fn list<'a>(fields: &'a [Field<'_>], id: i16) -> Result<Option<Vec<&'a [u8]>>> {
-    match find(fields, id) {
-        Some(field) if field.kind == LIST => structs(&field.value).map(Some),
-        Some(_) => Err("a field that should be a list is none".into()),
-        None => Ok(None),
-    }
 }
 
 /// The header of a filter of so many bytes: a split-block filter of XXH64, not compressed.
@@ -232,21 +376,58 @@ mod tests {
         let places = Places::from([((0, 0), (1 << 40, 1040))]);
         let after = with_filters(&before, &places).unwrap();
         let chunk = read(&after).unwrap().row_groups[0].chunks[0];
-        assert_eq!(chunk, Chunk { offset: Some(1 << 40), length: Some(1040) });
+        assert_eq!((chunk.offset, chunk.length), (Some(1 << 40), Some(1040)));
         assert!(["unknown", "kept", "before"].iter().all(|text| contains(&after, text)));
         assert_eq!(with_filters(&after, &places).unwrap(), after);
         assert_eq!(with_filters(&before, &Places::new()).unwrap(), before);
         assert_eq!(read(&before).unwrap().row_groups[0].chunks[0].offset, None);
     }
 
+    fn excerpt(bytes: &[u8], physical: bool) -> Result<Vec<u8>> {
+        read(bytes)?.excerpt(bytes, &[0], physical)
+    }
+
     #[test]
     fn physical_footers_have_no_logical_types() {
-        let after = physical(&footer()).unwrap();
+        let after = excerpt(&footer(), true).unwrap();
         let (top, _) = fields(&after).unwrap();
-        let leaf = list(&top, SCHEMA).unwrap().unwrap()[0];
+        let leaf = structs(&find(&top, SCHEMA).unwrap().value).unwrap()[0];
         let ids: Vec<_> = fields(leaf).unwrap().0.iter().map(|field| field.id).collect();
         assert_eq!(ids, [1, 4, 99]);
         assert!(find(&top, KEY_VALUES).is_none());
+    }
+
+    #[test]
+    fn excerpts_have_the_row_groups_that_are_asked_for() {
+        let whole = footer();
+        let read_whole = read(&whole).unwrap();
+        // A footer of one row group, and a field before the first, which moves.
+        assert!(contains(&excerpt(&whole, false).unwrap(), "before"));
+        let twice = read_whole.excerpt(&whole, &[0, 0], false).unwrap();
+        let twice_read = read(&twice).unwrap();
+        assert_eq!(twice_read.row_groups.len(), 2);
+        assert_eq!(twice_read.row_groups[1].chunks, read_whole.row_groups[0].chunks);
+        let none = read_whole.excerpt(&whole, &[], false).unwrap();
+        assert!(read(&none).unwrap().row_groups.is_empty());
+        assert!(read_whole.excerpt(&whole, &[1], false).is_err());
+        assert!(read_whole.excerpt(&[], &[0], false).is_err());
+    }
+
+    #[test]
+    fn cuts_say_where_their_pages_are() {
+        let whole = footer();
+        for (dictionary_bytes, dictionary) in [(0, None), (50, Some(4))] {
+            let cut = Cut { start: 4, values: 7, dictionary_bytes, num_bytes: 90 };
+            let cuts = HashMap::from([(0, cut)]);
+            let after = read(&whole).unwrap().cut(&whole, 0, &cuts).unwrap();
+            let group = &read(&after).unwrap().row_groups[0];
+            assert_eq!(group.rows, 7);
+            assert_eq!(group.chunks[0].dictionary, dictionary);
+            assert_eq!(group.chunks[0].data, Some(4 + dictionary_bytes));
+            assert_eq!(group.chunks[0].pages(), Some((4, 90)));
+            assert!(contains(&after, "kept"));
+        }
+        assert!(read(&whole).unwrap().cut(&whole, 1, &HashMap::new()).is_err());
     }
 
     #[test]
@@ -260,7 +441,11 @@ mod tests {
                 let mut damaged = whole.clone();
                 damaged[at] ^= 1 << bit;
                 let _ = read(&damaged);
-                let _ = physical(&damaged);
+                let _ = excerpt(&damaged, true);
+                if let Ok(found) = read(&damaged) {
+                    let cut = Cut { start: 4, values: 1, dictionary_bytes: 1, num_bytes: 1 };
+                    let _ = found.cut(&damaged, 0, &HashMap::from([(0, cut)]));
+                }
                 let _ = with_filters(&damaged, &Places::from([((0, 0), (1, 1))]));
                 let _ = read_filter_header(&damaged);
             }

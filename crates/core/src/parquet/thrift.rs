@@ -91,15 +91,16 @@ pub fn write_struct(fields: &[Field<'_>]) -> Vec<u8> {
 }
 
 /// A list of structures, each with its end.
-pub fn write_structs(elements: &[Vec<u8>]) -> Vec<u8> {
-    let mut out = Vec::with_capacity(elements.iter().map(Vec::len).sum::<usize>() + 6);
+pub fn write_structs<T: AsRef<[u8]>>(elements: &[T]) -> Vec<u8> {
+    let bytes: usize = elements.iter().map(|element| element.as_ref().len()).sum();
+    let mut out = Vec::with_capacity(bytes + 6);
     if elements.len() < 15 {
         out.push((elements.len() as u8) << 4 | STRUCT);
     } else {
         out.push(0xF0 | STRUCT);
         write_varint(&mut out, elements.len() as u64);
     }
-    elements.iter().for_each(|element| out.extend_from_slice(element));
+    elements.iter().for_each(|element| out.extend_from_slice(element.as_ref()));
     out
 }
 
@@ -111,14 +112,63 @@ fn write_varint(out: &mut Vec<u8>, mut value: u64) {
     out.push(value as u8);
 }
 
-struct Reader<'a> {
+/// Goes through bytes once, from the first to the last.
+pub struct Reader<'a> {
     bytes: &'a [u8],
     at: usize,
 }
 
 impl<'a> Reader<'a> {
-    fn new(bytes: &'a [u8]) -> Self {
+    pub fn new(bytes: &'a [u8]) -> Self {
         Reader { bytes, at: 0 }
+    }
+
+    /// How many bytes were gone through.
+    pub fn at(&self) -> usize {
+        self.at
+    }
+
+    /// The fields of a structure, one by one: `each` is given a field's number and type, and takes
+    /// its value or leaves it, and then it is passed over.
+    pub fn each_field(
+        &mut self,
+        mut each: impl FnMut(&mut Self, i16, u8) -> Result<()>,
+    ) -> Result<()> {
+        let mut last = 0;
+        while let Some((id, kind)) = self.header(last)? {
+            let start = self.at;
+            each(self, id, kind)?;
+            if self.at == start {
+                self.skip(kind, DEPTH)?;
+            }
+            last = id;
+        }
+        Ok(())
+    }
+
+    /// The elements of a list of structures, each of which `each` must take.
+    pub fn each_struct(
+        &mut self,
+        field: u8,
+        mut each: impl FnMut(&mut Self) -> Result<()>,
+    ) -> Result<()> {
+        if field != LIST {
+            self.skip(field, DEPTH)?;
+            return Err("a field that should be a list is none".into());
+        }
+        let (kind, count) = self.list()?;
+        if kind != STRUCT && count > 0 {
+            return Err("a list holds what it should not".into());
+        }
+        (0..count).try_for_each(|_| each(self))
+    }
+
+    /// Takes a whole number into `to`, of a field that is one and came for the first time.
+    pub fn number(&mut self, kind: u8, to: &mut Option<i64>) -> Result<()> {
+        if matches!(kind, I32 | I64) && to.is_none() {
+            *to = Some(self.zigzag()?);
+        }
+        Ok(())
     }
 
     fn byte(&mut self) -> Result<u8> {
@@ -184,6 +234,10 @@ impl<'a> Reader<'a> {
     }
 
     /// Passes over a field's value.
+    pub fn pass_over(&mut self, kind: u8) -> Result<()> {
+        self.skip(kind, DEPTH)
+    }
+
     fn skip(&mut self, kind: u8, depth: usize) -> Result<()> {
         let depth = depth.checked_sub(1).ok_or("it is nested too deeply")?;
         match kind {

@@ -8,6 +8,7 @@ values as they are stored.
 - `layout` opens a file: its footer, its schema, and the bytes of its filters.
 - `values` says how a value of Python is stored in a column, or that no row can be equal to it.
 - `probing` asks the filters; `reading` reads the rows that are left; `inspection` lists filters.
+- `pages` cuts out of a row group the pages that rows are in, so that only these are decoded.
 - `writing` adds filters: a new file whose data is the old one's byte for byte, then the filters,
   then the footer with their places; or a sidecar with all but the data.
 

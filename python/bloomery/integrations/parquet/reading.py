@@ -7,9 +7,10 @@ from collections.abc import Sequence
 from functools import reduce
 from typing import Any
 
-from bloomery.errors import InvalidParameter
+from bloomery.errors import CorruptData, InvalidParameter
 from bloomery.extras import needed
 from bloomery.integrations.parquet.layout import ParquetLayout, damage
+from bloomery.integrations.parquet.pages import rows_of_pages, taken
 from bloomery.integrations.parquet.probing import candidates
 from bloomery.integrations.parquet.values import stored
 
@@ -43,27 +44,41 @@ def read(
         equal = _comparison(about, value)
         groups = [i for i, maybe in enumerate(candidates(layout, number, value)) if maybe]
         wanted = None if columns is None else [layout.known(name) for name in columns]
-        reader = layout.rows_reader()
-        found = []
-        for group in groups:
-            chunks = [equal(chunk) for chunk in layout.stored_rows(group, number)]
-            rows = pa.chunked_array(chunks, pa.bool_())
-            if pc.any(rows).as_py():
-                with damage(layout.path):
-                    table = reader.read_row_group(group, columns=wanted)
-                found.append(_chosen(table, rows))
         with damage(layout.path):
-            return pa.concat_tables(found or [reader.read_row_groups([], columns=wanted)])
+            found = [layout.reader([]).read_row_groups([], columns=wanted)]
+        schema = found[0].schema
+        for group in groups:
+            chunks = layout.stored_rows(group, number)
+            count, expected = sum(map(len, chunks)), layout.footer.rows[group]
+            if count != expected:  # those found would be other rows in the other columns
+                raise CorruptData(
+                    f"{layout.path}: damaged, row group {group} has {count} values in column "
+                    f"{column!r}, expected {expected}"
+                )
+            rows = pc.indices_nonzero(pa.chunked_array([equal(c) for c in chunks], pa.bool_()))
+            if len(rows):
+                rows = rows.cast(pa.int64())
+                known = _shown_as_stored(column, chunks, rows, schema)
+                table = rows_of_pages(layout, group, rows.to_numpy(), schema, known)
+                if table is None:
+                    table = _rows_of_group(layout, group, rows, wanted)
+                found.append(table)
+        with damage(layout.path):
+            return pa.concat_tables(found)
 
 
-def _chosen(table: Any, rows: Any) -> Any:
-    """The rows of a table where the mask is true."""
-    try:
-        return table.filter(rows)
-    except pa.ArrowNotImplementedError:
-        # Some types (views of strings in pyarrow 26) can be sliced only.
-        places = pc.indices_nonzero(rows).to_pylist()
-        return pa.concat_tables([table.slice(place, 1) for place in places])
+def _shown_as_stored(column: str, chunks: list[Any], rows: Any, schema: Any) -> dict[str, Any]:
+    """The rows of the column that was looked through, if it shows just what it stores."""
+    if schema.names.count(column) != 1 or chunks[0].type != schema.field(column).type:
+        return {}
+    return {column: pa.chunked_array(chunks).take(rows)}
+
+
+def _rows_of_group(layout: ParquetLayout, group: int, rows: Any, wanted: list[str] | None) -> Any:
+    """Some rows of a row group, all of which is read."""
+    reader = layout.reader([group])
+    with damage(layout.path):
+        return taken(reader.read_row_group(0, columns=wanted), rows)
 
 
 def _comparison(column: Any, value: object) -> Any:

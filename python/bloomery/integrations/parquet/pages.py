@@ -1,0 +1,129 @@
+"""Cuts out of a row group the pages that some rows are in: of the others nothing is decoded.
+
+A column of a row group is one page after another, perhaps with a dictionary before them, each
+behind a header that says how long it is and how many values it has. pyarrow reads all of them or
+none. So those that are needed are put behind each other, byte for byte, and pyarrow is given a
+footer that says they are all there is.
+
+It is a shortcut and no more: whatever is not as expected (columns within others, pages that do not
+add up, a result of another length) is None, and then all of the row group is to be read.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import bloomery._native as _native
+from bloomery.extras import needed
+from bloomery.integrations.parquet.layout import MAGIC, ParquetLayout, damage, metadata_of
+
+with needed("pyarrow", "bloomery.integrations.parquet"):
+    import numpy as np
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+# A header has statistics, of which a value may be long; one that is longer is not looked for.
+_HEADER_BYTES = 512
+
+
+class _Cut(NamedTuple):
+    """What is needed of a column: bytes of the file, and where the rows are in their pages."""
+
+    column: int
+    values: int
+    dictionary_bytes: int
+    spans: list[tuple[int, int]]
+    """Offset and length, the dictionary's first."""
+    rows: tuple[int, ...]
+
+    @property
+    def num_bytes(self) -> int:
+        return sum(length for _, length in self.spans)
+
+
+def rows_of_pages(
+    layout: ParquetLayout, group: int, rows: Any, schema: Any, known: Mapping[str, Any]
+) -> Any:
+    """These rows of a row group, in order from 0 on, as a table of that schema; None if that cannot
+    be had by their pages alone. Columns that are known already are not read."""
+    names = [column.path for column in layout.columns]
+    if len(set(names)) < len(names) or not set(schema.names) <= set(names):
+        return None
+    cuts = []
+    for name in (name for name in schema.names if name not in known):
+        cut = _cut(layout, group, names.index(name), rows)
+        if cut is None:
+            return None
+        cuts.append(cut)
+    columns = dict(known)
+    # Pages mostly end at the same rows in all columns: they are read together, by all threads.
+    together = defaultdict(list)
+    for cut in cuts:
+        together[cut.values, cut.rows].append(cut.column)
+    with damage(layout.path):
+        reader = _reader(layout, group, cuts)
+        for (values, places), alike in together.items():
+            table = reader.read_row_group(0, column_indices=alike)
+            if table.num_rows != values or table.num_columns != len(alike):
+                return None
+            table = taken(table, pa.array(places))
+            columns |= dict(zip(table.column_names, table.columns, strict=True))
+        return pa.table([columns[name] for name in schema.names], schema=schema)
+
+
+def _reader(layout: ParquetLayout, group: int, cuts: list[_Cut]) -> Any:
+    """The file that the pages are put into, as pyarrow reads it."""
+    data = pa.allocate_buffer(len(MAGIC) + sum(cut.num_bytes for cut in cuts))
+    view, at = memoryview(data), len(MAGIC)
+    places = []
+    for cut in cuts:
+        places.append((cut.column, at, cut.values, cut.dictionary_bytes, cut.num_bytes))
+        for offset, length in cut.spans:
+            layout.read_into(offset, view[at : at + length])
+            at += length
+    metadata = metadata_of(layout.footer.cut(group, places))
+    return pq.ParquetFile(pa.BufferReader(data), metadata=metadata).reader
+
+
+def _cut(layout: ParquetLayout, group: int, column: int, rows: Any) -> _Cut | None:
+    """The pages of a column that these rows are in."""
+    place = layout.footer.pages(group, column)
+    if place is None or layout.columns[column].max_repetition_level:
+        return None
+    at, end = place[0], sum(place)
+    if not len(MAGIC) <= at <= end <= layout.footer_start:
+        return None
+    dictionary, pages, counts = 0, [], [0]
+    while at < end:
+        page = _native.parquet_page(layout.read(at, min(_HEADER_BYTES, end - at)))
+        if page is None or page[0] > end - at:
+            return None
+        length, values = page
+        if values is not None:
+            pages.append((at, length))
+            counts.append(values)
+        elif pages or dictionary:
+            return None  # a dictionary is the first page, if there is one
+        else:
+            dictionary = length
+        at += length
+    starts = np.cumsum(counts)
+    if starts[-1] != layout.footer.rows[group]:
+        return None
+    needed = np.unique(of := np.searchsorted(starts, rows, side="right") - 1)
+    before = np.concatenate([[0], np.cumsum(np.diff(starts)[needed])])
+    within = rows - starts[of] + before[np.searchsorted(needed, of)]
+    spans = [(place[0], dictionary)] if dictionary else []
+    spans += [pages[number] for number in needed]
+    return _Cut(column, int(before[-1]), dictionary, spans, tuple(within.tolist()))
+
+
+def taken(table: Any, rows: Any) -> Any:
+    """Some rows of a table."""
+    try:
+        return table.take(rows)
+    except pa.ArrowNotImplementedError:
+        # Some types (views of strings in pyarrow 26) can be sliced only.
+        return pa.concat_tables([table.slice(row, 1) for row in rows.to_pylist()])
