@@ -26,9 +26,22 @@ thread_local! {
 }
 
 /// A section, until it is dropped; also by a panic.
-struct Section;
+pub struct Section;
 
 impl Section {
+    /// For threads that never have the interpreter lock, which wait for a fork.
+    pub fn begin_detached() -> Section {
+        loop {
+            RUNNING.fetch_add(1, SeqCst);
+            let section = Section;
+            if !fork_waits() {
+                return section;
+            }
+            drop(section);
+            std::thread::sleep(PAUSE);
+        }
+    }
+
     /// None while a fork waits. Called with the interpreter lock held, as `before_fork` is.
     fn begin(py: Python<'_>) -> Option<Section> {
         loop {

@@ -286,20 +286,51 @@ unsafe fn slice<'a>(start: *const u8, begin: usize, len: usize) -> &'a [u8] {
     unsafe { std::slice::from_raw_parts(start.add(begin), len) }
 }
 
+/// One of Arrow's views, as it lies there: a length, then up to 12 bytes, or the first four of more
+/// of them, and where all are: in which buffer, from which byte on.
+#[derive(Clone, Copy)]
+pub struct View {
+    len: u32,
+    text: u32,
+    begin: u32,
+}
+
+impl View {
+    /// # Safety
+    /// 16 bytes at `at` can be read.
+    #[inline(always)]
+    pub unsafe fn read(at: *const u8) -> View {
+        // SAFETY: as promised above.
+        let [len, _, text, begin] = unsafe { at.cast::<[u32; 4]>().read_unaligned() };
+        View { len, text, begin }
+    }
+
+    /// Does it lead to bytes that are there? Without a branch, for loops over many.
+    #[inline(always)]
+    pub fn leads(self, texts: &[Text]) -> bool {
+        let room = texts.get(self.text as usize).map_or(0, |text| text.len) as u64;
+        let end = u64::from(self.begin) + u64::from(self.len);
+        // Arrow's numbers have a sign, and none may be negative.
+        let positive = (self.len | self.text | self.begin) >> 31 == 0;
+        (self.len <= 12) | (positive & (end <= room))
+    }
+}
+
 /// What a view shows; None if it leads nowhere.
 ///
 /// # Safety
 /// 16 bytes at `at` can be read, and the texts.
-pub unsafe fn view<'a>(at: *const u8, texts: &[Text]) -> Option<&'a [u8]> {
+#[inline(always)]
+unsafe fn view<'a>(at: *const u8, texts: &[Text]) -> Option<&'a [u8]> {
     // SAFETY: as promised above.
     unsafe {
-        let word = |i: usize| usize::try_from(at.cast::<i32>().add(i).read_unaligned());
-        let len = word(0).ok()?;
+        let view = View::read(at);
+        let len = view.len as usize;
         if len <= 12 {
             return Some(slice(at, 4, len));
         }
-        let (text, begin) = (texts.get(word(2).ok()?)?, word(3).ok()?);
-        (begin + len <= text.len).then(|| slice(text.start, begin, len))
+        let text = texts.get(view.text as usize)?;
+        view.leads(texts).then(|| slice(text.start, view.begin as usize, len))
     }
 }
 
