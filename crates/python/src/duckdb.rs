@@ -12,6 +12,7 @@
 
 use std::collections::HashMap;
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
+use std::hint::select_unpredictable;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock, PoisonError, RwLock};
@@ -50,7 +51,10 @@ macro_rules! api {
                         if found.is_null() {
                             return None;
                         }
-                        std::mem::transmute::<Handle, unsafe extern "C" fn($($argument),*) $(-> $result)?>(found)
+                        std::mem::transmute::<
+                            Handle,
+                            unsafe extern "C" fn($($argument),*) $(-> $result)?,
+                        >(found)
                     }
                 },)* })
             }
@@ -308,7 +312,7 @@ impl Keys {
         let mut rows = 0..self.len;
         let mut blocks = |block: &mut [u64; BLOCK]| {
             let count = rows.len().min(BLOCK);
-            for (h, row) in block.iter_mut().zip(rows.by_ref()) {
+            for (h, row) in block.iter_mut().zip(rows.by_ref().take(count)) {
                 *h = if self.is_null(row) { 0 } else { hash(self.start.wrapping_add(row * width)) };
             }
             Ok(count)
@@ -344,10 +348,9 @@ unsafe extern "C" fn texts(info: Handle, chunk: Handle, result: Handle) {
         // half of the 16 bytes a pointer to more.
         unsafe {
             let len = at.cast::<u32>().read_unaligned() as usize;
-            let start = match len {
-                ..=12 => at.add(4),
-                _ => at.add(8).cast::<*const u8>().read_unaligned(),
-            };
+            let far = at.add(8).cast::<*const u8>().read_unaligned();
+            // As in column.rs: a branch would often be foreseen wrongly.
+            let start = select_unpredictable(len > 12, far, at.add(4));
             std::slice::from_raw_parts(start, len)
         }
     };
@@ -405,7 +408,7 @@ unsafe fn answer(
                 std::slice::from_raw_parts_mut(answers, len),
             )
         };
-        let _section = Section::begin_detached();
+        let _section = Section::begin_elsewhere();
         let number = numbers[0];
         if numbers.iter().fold(false, |other, each| other | (*each != number)) {
             return Err(c"the number of a filter must be the same in all rows");

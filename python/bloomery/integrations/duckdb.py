@@ -2,13 +2,13 @@
 
 A function of DuckDB has parameters of one type, and a column of another would be refused or, worse,
 cast to it: the text of a number is another key than the number. So the name that users call is a
-macro, which chooses by the type of its argument, while the query is planned, one of a few functions,
-and is an error where the rows are no keys. It is temporary: no database file keeps it.
+macro, which chooses by the type of its argument, while the query is planned, one of a few
+functions, and is an error where the rows are no keys. It is temporary: no database file keeps it.
 
-These functions are native where that is possible: importing this module gives them to every database
-that is opened in this process afterwards (`crates/python/src/duckdb.rs`). Elsewhere they are Python's,
-which get their rows as Arrow, 2,048 at a time: no Python object a row, but a call that costs more
-than the filter does.
+These functions are native where that is possible: importing this module gives them to every
+database that is opened in this process afterwards (`crates/python/src/duckdb.rs`). Elsewhere they
+are Python's, which get their rows as Arrow, 2,048 at a time: no Python object a row, but a call
+that costs more than the filter does.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ with needed("pyarrow", "bloomery.integrations.duckdb", "duckdb"):
 # Its enum is in another module of DuckDB from version to version; all of them take the word.
 _ARROW: Any = "arrow"
 
-# Of each function: the type of its parameter, and which types of DuckDB it is for, as a condition on
-# `type`. To Python UUIDs come as their 16 bytes: as Arrow they would be text unless the connection
-# was told otherwise.
+# Of each function: the type of its parameter, and which types of DuckDB it is for, as a condition
+# on `type`. To Python UUIDs come as their 16 bytes: as Arrow they would be text unless the
+# connection was told otherwise.
 _KINDS = {
     "int": (
         "BIGINT",

@@ -21,8 +21,11 @@ impl Column {
             },
             Data::Views { views, texts } => {
                 // SAFETY: the row exists, as whoever built the column promised.
-                let leads = |row| unsafe { View::read(views.add(row * 16)) }.leads(texts);
-                self.first_of_many(leads, "has a view that leads nowhere")
+                let view = |row: usize| unsafe { View::read(views.add(row * 16)) };
+                match texts.as_slice() {
+                    [only] => self.first_of_many(|row| view(row).leads_to(only), NO_BYTES),
+                    texts => self.first_of_many(|row| view(row).leads(texts), NO_BYTES),
+                }
             }
             Data::Ucs4 { start, stride, width, trim, swapped } => {
                 let text = |row| {
@@ -81,6 +84,7 @@ impl Column {
     }
 }
 
+const NO_BYTES: &str = "has a view that leads nowhere";
 const NO_TEXT: &str = "is not valid text (a lone surrogate?)";
 
 /// Rows that are looked at without stopping at a bad one, so that several are in a vector register.
