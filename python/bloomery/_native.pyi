@@ -835,6 +835,22 @@ def parquet_block_contains(block: bytes, hash: int) -> bool:
 def parquet_error_rate(bits: bytes) -> float:
     """How often a filter is wrong about values that are not in it, by its bits."""
 
+@final
+class DuckDBFilter:
+    """A filter's number, by which native functions of DuckDB ask it, until this is dropped."""
+
+    @property
+    def number(self) -> int: ...
+    @staticmethod
+    def of(filter: object) -> DuckDBFilter | None:
+        """None if only Python can ask the filter."""
+
+def offer_to_duckdb(path: str) -> bool:
+    """Give native functions to the databases that the DuckDB in this module opens from now on.
+
+    False if it cannot be.
+    """
+
 def check_arrow_type(kind: object) -> None:
     """Raise UnsupportedBatch unless the rows of a column of this Arrow type or field are keys."""
 

@@ -1,6 +1,7 @@
 //! `bloomery._native`: Python objects in, the core's work with the interpreter lock released,
 //! Python objects and errors out. No algorithms.
 
+mod duckdb;
 mod errors;
 mod filters;
 mod keys;
@@ -39,6 +40,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("Cuckoo", py.get_type::<Cuckoo>())?;
     module.add("Family", py.get_type::<Family>())?;
     module.add_class::<Commands>()?;
+    module.add_class::<duckdb::DuckDBFilter>()?;
     module.add_class::<Histogram>()?;
     module.add_class::<LineKey>()?;
     module.add_class::<Memory>()?;
@@ -80,6 +82,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(parquet::parquet_hash, module)?)?;
     module.add_function(wrap_pyfunction!(parquet::parquet_page, module)?)?;
     module.add_function(wrap_pyfunction!(parquet::read_parquet_filter_header, module)?)?;
+    module.add_function(wrap_pyfunction!(duckdb::offer_to_duckdb, module)?)?;
     module.add_function(wrap_pyfunction!(remote::mask, module)?)?;
     module.add_function(wrap_pyfunction!(server::replay::lost_frames, module)?)?;
     module.add_function(wrap_pyfunction!(filters::fuse::build_static, module)?)?;

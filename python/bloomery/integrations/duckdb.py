@@ -1,16 +1,21 @@
 """A filter as a function of DuckDB: after `register(con, "seen", filter)`, `WHERE seen(id)`.
 
-DuckDB gives a function in Python its rows as Arrow, 2,048 at a time: no Python object a row. Such a
-function has parameters of one type, and a column of another would be refused or, worse, cast to it:
-the text of a number is another key than the number. So the name that users call is a macro, which
-chooses by the type of its argument, while the query is planned, one of a few functions, and is an
-error where the rows are no keys. It is temporary: no database file keeps it.
+A function of DuckDB has parameters of one type, and a column of another would be refused or, worse,
+cast to it: the text of a number is another key than the number. So the name that users call is a
+macro, which chooses by the type of its argument, while the query is planned, one of a few
+functions, and is an error where the rows are no keys. It is temporary: no database file keeps it.
+
+These functions are native where that is possible: importing this module gives them to every
+database that is opened in this process afterwards (`crates/python/src/duckdb.rs`). Elsewhere they
+are Python's, which get their rows as Arrow, 2,048 at a time: no Python object a row, but a call
+that costs more than the filter does.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
+from bloomery._native import DuckDBFilter, offer_to_duckdb
 from bloomery.extras import needed
 from bloomery.types import ContainsMany
 
@@ -22,8 +27,8 @@ with needed("pyarrow", "bloomery.integrations.duckdb", "duckdb"):
 # Its enum is in another module of DuckDB from version to version; all of them take the word.
 _ARROW: Any = "arrow"
 
-# Of each function of Python: the type of its parameter, and which types of DuckDB it is for, as a
-# condition on `type`. UUIDs come as their 16 bytes: as Arrow they would be text unless the
+# Of each function: the type of its parameter, and which types of DuckDB it is for, as a condition
+# on `type`. To Python UUIDs come as their 16 bytes: as Arrow they would be text unless the
 # connection was told otherwise.
 _KINDS = {
     "int": (
@@ -35,26 +40,49 @@ _KINDS = {
     "blob": ("BLOB", "type = 'BLOB'"),
     "uuid": ("BLOB", "type = 'UUID'"),
 }
+_NATIVE_PARAMETERS = {kind: parameter for kind, (parameter, _) in _KINDS.items()} | {"uuid": "UUID"}
 _UUID = pa.schema([pa.field("key", pa.binary(16), metadata={"ARROW:extension:name": "arrow.uuid"})])
 
 
-def register(con: duckdb.DuckDBPyConnection, name: str, filter: ContainsMany) -> None:
+def _offered() -> bool:
+    try:
+        import _duckdb
+    except ImportError:  # before DuckDB 2.0, which has no door for it
+        return False
+    return offer_to_duckdb(_duckdb.__file__)
+
+
+_OFFERED = _offered()
+
+
+def register(
+    con: duckdb.DuckDBPyConnection, name: str, filter: ContainsMany
+) -> Literal["native", "python"]:
     """Make `name(column)` a function of this connection: true where the filter may contain the
     row's key, false where it definitely does not, NULL where the row is NULL.
 
     Columns of ints, text, enums, blobs and UUIDs are keys, the same as in the library; others are
     an error that names the type. Registering a name again puts another filter in its place.
     A cursor of the connection is another one, and is registered with by itself.
+
+    Returns who asks the filter: "native" code, which is some times as fast, or "python". It is
+    Python for a database that was opened before this module was imported, for filters that are in
+    Redis, behind a server or rotate, for classes with a `contains_many` of their own, and for
+    DuckDB before 2.0.
     """
     unregister(con, name)
+    native = DuckDBFilter.of(filter) if _has_native(con) else None
     cases = []
     for kind, (parameter, condition) in _KINDS.items():
-        con.create_function(
-            _helper(name, kind), _answering(filter, kind), [parameter], "BOOLEAN", type=_ARROW
-        )
+        # Where it is not called, it still keeps the filter for as long as the connection is there.
+        answering = _answering(filter, kind, native)
+        con.create_function(_helper(name, kind), answering, [parameter], "BOOLEAN", type=_ARROW)
         # Only the branch of the argument's type is left when the query runs; the others must be
         # castable in principle, which is what TRY_CAST says.
         call = f"{_quoted(_helper(name, kind))}(TRY_CAST(key AS {parameter}))"
+        if native:
+            key = f"TRY_CAST(key AS {_NATIVE_PARAMETERS[kind]})"
+            call = f"bloomery_{kind}({native.number}::UINTEGER, {key})"
         cases.append(f"WHEN {condition.replace('type', 'typeof(key)')} THEN {call}")
     refusal = _text(
         f"{name}() takes ints, text, blobs and UUIDs: cast the column to the type of the keys that "
@@ -64,6 +92,7 @@ def register(con: duckdb.DuckDBPyConnection, name: str, filter: ContainsMany) ->
         f"CREATE OR REPLACE TEMP MACRO {_quoted(name)}(key) AS CASE {' '.join(cases)} "
         f"WHEN typeof(key) = '\"NULL\"' THEN NULL ELSE error({refusal} || typeof(key)) END"
     )
+    return "native" if native else "python"
 
 
 def unregister(con: duckdb.DuckDBPyConnection, name: str) -> None:
@@ -76,15 +105,29 @@ def unregister(con: duckdb.DuckDBPyConnection, name: str) -> None:
             return  # they come and go together
 
 
-def _answering(filter: ContainsMany, kind: str) -> Any:
+def _has_native(con: duckdb.DuckDBPyConnection) -> bool:
+    """Was the database opened after the native functions were offered?"""
+    if not _OFFERED:
+        return False
+    try:
+        # By a cursor, whose transaction is its own: the error would end one of the connection's.
+        with con.cursor() as asking:
+            asking.execute("SELECT bloomery_int(NULL, NULL)")
+    except duckdb.CatalogException:
+        return False
+    return True
+
+
+def _answering(filter: ContainsMany, kind: str, native: DuckDBFilter | None) -> Any:
     """The function that DuckDB calls with a column of this kind; it leaves NULLs out itself."""
+    held = filter, native
 
     def answer(keys: Any) -> Any:
         # One vector is one chunk, which is handed over at half the price of a stream of them.
         keys = keys.chunk(0) if keys.num_chunks == 1 else keys
         if kind == "uuid":
             keys = pa.record_batch([keys.cast(pa.binary(16))], schema=_UUID)
-        return pa.array(filter.contains_many(keys), pa.bool_())
+        return pa.array(held[0].contains_many(keys), pa.bool_())
 
     return answer
 

@@ -200,11 +200,11 @@ def test_null_rows_of_a_struct() -> None:
     assert seen == new(1, 3)
 
 
-def _views(*views: bytes) -> Any:
+def _views(*views: bytes, buffers: int = 1) -> Any:
     pa = require("pyarrow")
-    texts = pa.py_buffer(b"a text of more than twelve bytes")
+    texts = [pa.py_buffer(b"a text of more than twelve bytes")] * buffers
     data = pa.py_buffer(b"".join(views))
-    return pa.Array.from_buffers(pa.string_view(), len(views), [None, data, texts])
+    return pa.Array.from_buffers(pa.string_view(), len(views), [None, data, *texts])
 
 
 def _strings(*offsets: int) -> Any:
@@ -220,6 +220,7 @@ def _dictionary(*places: int) -> Any:
 
 
 GOOD = struct.pack("<i4sii", 20, b"a te", 0, 0)
+SHORT = struct.pack("<i12s", 12, b"twelve bytes")
 DAMAGED: dict[str, Callable[[], Any]] = {
     "offsets": lambda: _strings(0, 9, 5),
     "view, offset": lambda: _views(GOOD, struct.pack("<i4sii", 20, b"a te", 0, 1 << 30)),
@@ -227,6 +228,11 @@ DAMAGED: dict[str, Callable[[], Any]] = {
     "view, negative": lambda: _views(GOOD, struct.pack("<i4sii", -20, b"a te", 0, 0)),
     "view, buffer": lambda: _views(GOOD, struct.pack("<i4sii", 20, b"a te", 7, 0)),
     "view, buffer below 0": lambda: _views(GOOD, struct.pack("<i4sii", 20, b"a te", -1, 0)),
+    "view, third of two": lambda: _views(GOOD, struct.pack("<i4sii", 20, b"", 2, 0), buffers=2),
+    "view, end of the second": lambda: _views(
+        GOOD, struct.pack("<i4sii", 20, b"", 1, 13), buffers=2
+    ),
+    "view, no buffer": lambda: _views(SHORT, GOOD, buffers=0),
     "place": lambda: _dictionary(1, 2),
     "place below 0": lambda: _dictionary(1, -1),
 }
@@ -241,6 +247,27 @@ def test_damaged_columns_add_nothing(name: str) -> None:
             way(column)
     assert seen == new()
     assert seen.add("after")
+
+
+def test_a_damaged_view_behind_thousands() -> None:
+    """Views are looked at many at a time, and the one that leads nowhere is named."""
+    column = _views(*[GOOD, SHORT] * 2500, struct.pack("<i4sii", 20, b"a te", 0, 13), GOOD)
+    with pytest.raises(UnsupportedBatch, match="damaged: row 5000 "):
+        new().update(column)
+
+
+@pytest.mark.parametrize("buffers", [1, 2])
+def test_views_of_all_lengths(buffers: int) -> None:
+    """Texts on both sides of what a view holds itself, from one buffer or several, are the keys."""
+    pa = require("pyarrow")
+    keys = ["", "a", "elevenbytes", "twelve bytes", "thirteen byte", "a longer text " * 9] * 700
+    views = pa.chunked_array([keys[:2000], keys[2000:]], pa.string_view())
+    column = views if buffers == 2 else views.combine_chunks()
+    seen = new()
+    seen.update(column)
+    assert seen == new(*keys)
+    assert all(new(*keys).contains_many(column))
+    assert list(new("thirteen byte").contains_many(column)) == [k == "thirteen byte" for k in keys]
 
 
 def test_a_damaged_chunk_says_how_far_it_came() -> None:

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import gc
+import subprocess
+import sys
+import threading
+import weakref
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 from uuid import UUID
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
-from bloomery import BloomFilter
+from bloomery import BloomFilter, CuckooFilter, RotatingBloomFilter, ScalableBloomFilter
+from bloomery.types import Batch, Mask
 from conftest import require
 from unit.kinds import KEYS, every_kind, made
 
@@ -31,6 +38,29 @@ def con() -> Iterator[Any]:
 def new(*keys: Any) -> BloomFilter:
     """A filter with these keys and next to no wrong maybes."""
     return BloomFilter.from_keys(list(keys), error_rate=1e-9)
+
+
+class Asked:
+    """A filter that only Python can ask."""
+
+    def __init__(self, filter: BloomFilter) -> None:
+        self.filter = filter
+
+    def contains_many(self, keys: Batch) -> Mask:
+        """What the filter says."""
+        return self.filter.contains_many(keys)
+
+
+class OwnAnswers(BloomFilter):
+    """A filter whose batches are answered by its own code."""
+
+    def contains_many(self, keys: Any, **options: Any) -> Any:
+        """True, whatever is asked."""
+        return np.ones(len(keys), bool)
+
+
+class Referred(BloomFilter):
+    """A filter that can be referred to weakly."""
 
 
 def answers(con: Any, expression: str) -> list[Any]:
@@ -149,3 +179,191 @@ def test_no_file_keeps_it(tmp_path: Path) -> None:
         assert answers(con, "seen(1)") == [True]
     with duckdb.connect(str(path)) as con, pytest.raises(duckdb.CatalogException):
         con.execute("SELECT seen(1)")
+
+
+# A column of each type that is a key, NULLs among the rows, and how it is made of the numbers i.
+TYPES = {
+    "TINYINT": "(i % 100)::TINYINT",
+    "SMALLINT": "(i - 999)::SMALLINT",
+    "INTEGER": "(i * 99991)::INTEGER",
+    "BIGINT": "i * -99999999977",
+    "UTINYINT": "(i % 200)::UTINYINT",
+    "USMALLINT": "i::USMALLINT",
+    "UINTEGER": "(i * 799991)::UINTEGER",
+    "UBIGINT": "(18446744073709551615 - i::UHUGEINT)::UBIGINT",
+    "VARCHAR": "repeat('ż', (i % 9)::INT) || i",
+    "ENUM": "('e' || (i % 3))::ENUM('e0', 'e1', 'e2')",
+    "BLOB": "('blob of some length ' || i)::BLOB",
+    "UUID": "md5(i::VARCHAR)::UUID",
+}
+
+
+@pytest.mark.parametrize("threads", [1, 4])
+@pytest.mark.parametrize("kind", TYPES)
+def test_answers_are_those_of_contains_many(con: Any, kind: str, threads: int) -> None:
+    """By native code, by Python and by `contains_many`, each row of each type has one answer."""
+    con.execute(f"SET threads = {threads}; SET arrow_lossless_conversion = true")
+    con.execute(
+        f"CREATE TABLE t AS SELECT i, CASE WHEN i % 7 <> 3 THEN {TYPES[kind]} END AS key "
+        "FROM range(5000) r(i)"
+    )
+    some = con.execute("SELECT key FROM t WHERE i % 2 = 0 AND key IS NOT NULL").fetchall()
+    seen = BloomFilter.from_keys([row[0] for row in some], error_rate=0.01)
+    assert register(con, "seen", seen) == "native"
+    assert register(con, "asked", Asked(seen)) == "python"
+    there = con.sql("SELECT key FROM t WHERE key IS NOT NULL ORDER BY i")
+    expected = list(np.asarray(seen.contains_many(there)))
+    for name in ("seen", "asked"):
+        found = answers(con, f"{name}(key) FROM t ORDER BY i")
+        assert [found[i] is None for i in range(5000)] == [i % 7 == 3 for i in range(5000)]
+        assert [answer for answer in found if answer is not None] == expected
+        kept = con.execute(f"SELECT count(*) FROM t WHERE {name}(key)").fetchone()
+        assert kept == (sum(expected),)
+        assert answers(con, f"{name}(key) FROM t WHERE i < 0") == []
+
+
+def test_vectors_of_every_kind(con: Any) -> None:
+    """Rows that DuckDB keeps as one constant, a sequence, a dictionary or a selection of others."""
+    register(con, "seen", new(*range(0, 9000, 3), "a long value of group 1", "x"))
+    constant = "(SELECT 'x' AS c, range AS i FROM range(5000))"
+    assert set(answers(con, f"seen(c) FROM {constant}")) == {True}
+    assert set(answers(con, f"seen(c || '') FROM {constant}")) == {True}
+    assert answers(con, "sum(seen(range)::INT) FROM range(9000)") == [3000]
+    assert answers(con, "seen(range) FROM range(9000) WHERE range % 3 = 1 LIMIT 1") == [False]
+    con.execute(
+        "CREATE TABLE groups AS SELECT g, 'a long value of group ' || g AS name FROM range(4) r(g)"
+    )
+    joined = "(SELECT name FROM range(9000) r(i) JOIN groups ON g = i % 4)"
+    assert answers(con, f"sum(seen(name)::INT) FROM {joined}") == [2250]
+    con.register("codes", pa.table({"key": pa.array(["x", "y", None] * 3000).dictionary_encode()}))
+    assert answers(con, "count(*) FROM codes WHERE seen(key)") == [3000]
+    assert answers(con, "count(*) FROM codes WHERE NOT seen(key)") == [3000]
+
+
+def test_who_answers(con: Any) -> None:
+    """Native code asks filters of this process that stand still; Python asks all others."""
+    assert register(con, "a", new(1)) == "native"
+    assert register(con, "b", ScalableBloomFilter()) == "native"
+    assert register(con, "c", CuckooFilter(100)) == "native"
+    assert register(con, "d", RotatingBloomFilter(100, 0.01, window=60)) == "python"
+    assert register(con, "e", Asked(new(1))) == "python"
+    assert register(con, "f", OwnAnswers(100, 0.01)) == "python"
+    assert answers(con, "f(5)") == [True]
+
+
+def test_database_that_was_there_before() -> None:
+    """A database that was opened before the import has functions of Python, and is unharmed."""
+    code = """
+import duckdb
+con = duckdb.connect()
+con.execute("BEGIN")
+from bloomery import BloomFilter
+from bloomery.integrations.duckdb import register
+seen = BloomFilter.from_keys([1], error_rate=1e-9)
+who = register(con, "seen", seen), register(duckdb.connect(), "seen", seen)
+print(who, con.execute("SELECT seen(1), seen(2)").fetchall())
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert done.stdout == "('python', 'native') [(True, False)]\n", done.stderr
+
+
+@pytest.mark.parametrize("how", ["unregister", "register", "close"])
+def test_filter_is_let_go(how: str) -> None:
+    """Nothing keeps a filter once its function is gone, or the connection."""
+    con = duckdb.connect()
+    seen = Referred.from_keys([1], error_rate=1e-9)
+    gone = weakref.ref(seen)
+    assert register(con, "seen", seen) == "native"
+    assert answers(con, "seen(1)") == [True]
+    del seen
+    if how == "unregister":
+        unregister(con, "seen")
+    elif how == "register":
+        register(con, "seen", new(2))
+    con.execute("SELECT 1").fetchall()
+    if how == "close":
+        con.close()
+        del con
+    gc.collect()
+    assert gone() is None
+
+
+def test_statement_that_outlives_its_function(con: Any) -> None:
+    """A prepared statement never asks another filter than it was made for."""
+    register(con, "seen", new(1))
+    con.execute("CREATE TABLE t AS SELECT 1 AS key")
+    con.execute("PREPARE q AS SELECT seen(key) FROM t")
+    assert con.execute("EXECUTE q").fetchall() == [(True,)]
+    unregister(con, "seen")
+    register(con, "other", new(2))
+    with pytest.raises(duckdb.Error, match=r"unregistered|does not exist"):
+        con.execute("EXECUTE q").fetchall()
+
+
+def test_numbers_of_no_filter(con: Any) -> None:
+    """The functions behind the macro refuse a number that no filter has, or more than one."""
+    con.execute("CREATE TABLE t AS SELECT range::UINTEGER AS i FROM range(3)")
+    with pytest.raises(duckdb.Error, match="unregistered"):
+        con.execute("SELECT bloomery_int(4000000000::UINTEGER, i) FROM t").fetchall()
+    with pytest.raises(duckdb.Error, match="same in all rows"):
+        con.execute("SELECT bloomery_int(i, i) FROM t").fetchall()
+
+
+@pytest.mark.parametrize("kind", [ScalableBloomFilter, BloomFilter])
+def test_filter_that_is_written_meanwhile(con: Any, kind: Any) -> None:
+    """What was there before a query began is found by it, while another thread adds to it."""
+    seen = kind(1000, 0.001)
+    seen.add_many(np.arange(1000))
+    assert register(con, "seen", seen) == "native"
+    con.execute("CREATE TABLE t AS SELECT range AS key FROM range(100000)")
+    stop = threading.Event()
+
+    def write() -> None:
+        start = 1000
+        while not stop.is_set() and start < 3_000_000:
+            seen.add(start)
+            seen.add_many(np.arange(start + 1, start + 5000))
+            start += 5000
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    try:
+        for _ in range(30):
+            assert answers(con, "count(*) FROM t WHERE key < 1000 AND seen(key)") == [1000]
+    finally:
+        stop.set()
+        writer.join()
+    assert answers(con, "count(*) FROM t WHERE key < 1000 AND seen(key)") == [1000]
+
+
+def test_fork_while_a_query_runs() -> None:
+    """A child of a fork can use the filter that threads of DuckDB asked in the parent."""
+    code = """
+import os, signal, threading
+import duckdb, numpy as np
+from bloomery import ScalableBloomFilter
+from bloomery.integrations.duckdb import register
+seen = ScalableBloomFilter()
+seen.add_many(np.arange(1000))
+con = duckdb.connect()
+assert register(con, "seen", seen) == "native"
+done = False
+def ask():
+    while not done:
+        con.execute("SELECT count(*) FROM range(300000) r(i) WHERE seen(i)").fetchall()
+thread = threading.Thread(target=ask)
+thread.start()
+good = 0
+for i in range(20):
+    child = os.fork()
+    if not child:
+        signal.alarm(20)
+        seen.add(10**9 + i)
+        os._exit(0 if 5 in seen and 10**9 + i in seen else 1)
+    good += os.waitpid(child, 0)[1] == 0
+done = True
+thread.join()
+print(good)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
+    assert done.stdout == "20\n", done.stderr

@@ -38,7 +38,7 @@ pub struct Family {
     id: KindId,
     read_only: bool,
     /// Does it want to be told the time?
-    timed: bool,
+    pub timed: bool,
     /// What tells the time, if it is not the machine.
     clock: Mutex<Option<Py<PyAny>>>,
 }

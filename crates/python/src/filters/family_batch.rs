@@ -44,6 +44,18 @@ impl Target for Batch<'_> {
     }
 }
 
+impl Family {
+    /// Lets `work` ask, without the interpreter lock; False if the filter is broken.
+    ///
+    /// # Safety
+    /// The caller was counted in at the gate, and is in a section.
+    pub unsafe fn ask_counted(&self, work: impl FnOnce(&mut dyn Inside)) -> bool {
+        let ask = |kind: &dyn AnyKind| work(&mut Asking { kind, hasher: &self.hasher });
+        // SAFETY: as promised above.
+        unsafe { self.gate.read_counted(|state| ask(&*state.kind)) }.is_some()
+    }
+}
+
 struct Asking<'a> {
     kind: &'a dyn AnyKind,
     hasher: &'a KeyHasher,

@@ -139,6 +139,25 @@ impl<T: Send + Sync> Gate<T> {
         result
     }
 
+    /// Counts one in who comes without the interpreter lock, whenever it likes, until `count_out`.
+    pub fn count_in(&self, _py: Python<'_>) {
+        self.detached.fetch_add(1, AcqRel);
+    }
+
+    pub fn count_out(&self) {
+        self.detached.fetch_sub(1, AcqRel);
+    }
+
+    /// Lets `work` look, without the interpreter lock; `None` if the value is broken.
+    ///
+    /// # Safety
+    /// The caller was counted in, and is in a section.
+    pub unsafe fn read_counted<R>(&self, work: impl FnOnce(&T) -> R) -> Option<R> {
+        let _guard = self.lock.read().unwrap_or_else(PoisonError::into_inner);
+        // SAFETY: who changes it holds the lock for writing: with one counted in, nobody is alone.
+        self.is_whole().then(|| work(unsafe { &*self.value.get() }))
+    }
+
     fn is_whole(&self) -> bool {
         !self.broken.load(Acquire)
     }

@@ -13,6 +13,7 @@ use std::cell::Cell;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::time::Duration;
 
+use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::PyDict;
@@ -26,9 +27,27 @@ thread_local! {
 }
 
 /// A section, until it is dropped; also by a panic.
-struct Section;
+pub struct Section;
 
 impl Section {
+    /// For threads of others, which let a fork come first. None while a fork waits if this one has
+    /// the interpreter lock: then the fork comes later.
+    pub fn begin_elsewhere() -> Option<Section> {
+        loop {
+            RUNNING.fetch_add(1, SeqCst);
+            let section = Section;
+            if !fork_waits() {
+                return Some(section);
+            }
+            drop(section);
+            // SAFETY: may be asked by any thread.
+            if unsafe { ffi::PyGILState_Check() } == 1 {
+                return None;
+            }
+            std::thread::sleep(PAUSE);
+        }
+    }
+
     /// None while a fork waits. Called with the interpreter lock held, as `before_fork` is.
     fn begin(py: Python<'_>) -> Option<Section> {
         loop {

@@ -1,6 +1,6 @@
 //! What is looked at before a column is hashed: every row leads to bytes that are there.
 
-use crate::keys::column::{Column, Data, ucs4, view};
+use crate::keys::column::{Column, Data, View, ucs4};
 
 /// A row and what is wrong with it.
 pub type Bad = (usize, &'static str);
@@ -21,8 +21,11 @@ impl Column {
             },
             Data::Views { views, texts } => {
                 // SAFETY: the row exists, as whoever built the column promised.
-                let leads = |row| unsafe { view(views.add(row * 16), texts) }.is_some();
-                self.first(leads, "has a view that leads nowhere")
+                let view = |row: usize| unsafe { View::read(views.add(row * 16)) };
+                match texts.as_slice() {
+                    [only] => self.first_of_many(|row| view(row).leads_to(only), NO_BYTES),
+                    texts => self.first_of_many(|row| view(row).leads(texts), NO_BYTES),
+                }
             }
             Data::Ucs4 { start, stride, width, trim, swapped } => {
                 let text = |row| {
@@ -58,6 +61,14 @@ impl Column {
         bad.map(|row| (row, what))
     }
 
+    /// As `first`, for what is looked at without a branch.
+    fn first_of_many(&self, good: impl Fn(usize) -> bool, what: &'static str) -> Option<Bad> {
+        if self.valid.is_some() {
+            return self.first(good, what);
+        }
+        first_row(self.len, |row| !good(row)).map(|row| (row, what))
+    }
+
     /// Are there nulls among the values of a dictionary?
     pub fn has_null_values(&self) -> bool {
         matches!(&self.data, Data::Dictionary(dictionary) if !dictionary.nulls.none())
@@ -73,11 +84,22 @@ impl Column {
     }
 }
 
+const NO_BYTES: &str = "has a view that leads nowhere";
 const NO_TEXT: &str = "is not valid text (a lone surrogate?)";
 
-/// Rows whose offsets are looked at without stopping at a bad one, so that they are in a vector
-/// register each.
+/// Rows that are looked at without stopping at a bad one, so that several are in a vector register.
 const TOGETHER: usize = 1024;
+
+/// The first row that is bad.
+fn first_row(len: usize, bad: impl Fn(usize) -> bool) -> Option<usize> {
+    for from in (0..len).step_by(TOGETHER) {
+        let mut rows = from..len.min(from + TOGETHER);
+        if rows.clone().fold(false, |any, row| any | bad(row)) {
+            return rows.find(|row| bad(*row));
+        }
+    }
+    None
+}
 
 /// The first row that ends before it begins, or begins before its buffer does.
 ///
@@ -95,12 +117,8 @@ where
     if at(0) < T::default() {
         return Some((0, "begins before its buffer does"));
     }
-    let falls = |row: &usize| at(*row + 1) < at(*row);
-    for from in (0..len).step_by(TOGETHER) {
-        let rows = from..len.min(from + TOGETHER);
-        if rows.clone().fold(false, |bad, row| bad | falls(&row)) {
-            return rows.clone().find(falls).map(|row| (row, "ends before it begins"));
-        }
+    if let Some(row) = first_row(len, |row| at(row + 1) < at(row)) {
+        return Some((row, "ends before it begins"));
     }
     (nowhere && at(0) < at(len)).then_some((0, "lies in a buffer that is not there"))
 }
