@@ -23,6 +23,8 @@ export PYO3_PYTHON = $(abspath $(BIN)/python)
 .PHONY: help run build test test-fast test-rust miri test-pythons soak bench bench-service bench-running bench-guard bench-cluster bench-compare figures lint format wheel wheels tree docs lock fresh-check clean bench-billion bench-crawl
 # Parts of `lint`, apart so that `make test` runs two of them at a time.
 .PHONY: lint-python lint-stubs lint-rust lint-deploy
+# Every test imported once, so that bytecode is kept of all: else each worker would compile all of it for itself.
+.PHONY: collect
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -36,11 +38,14 @@ build: $(STAMPS)/run $(STAMPS)/build ## set up .venv and build the extension in 
 # minutes one after another, on two cores). AFTER keeps two installations of packages from running at once.
 test: export CI = true
 test: $(STAMPS)/run ## everything CI runs: set-up, lint, Rust tests, Python tests
-	$(MAKE) --jobs=2 --output-sync=target AFTER="$(STAMPS)/docs $(STAMPS)/bench" $(STAMPS)/wheel lint test-rust $(STAMPS)/servers $(STAMPS)/client-tests
+	$(MAKE) --jobs=2 --output-sync=target AFTER="$(STAMPS)/docs $(STAMPS)/bench" $(STAMPS)/wheel lint test-rust $(STAMPS)/servers $(STAMPS)/client-tests collect
 	HYPOTHESIS_PROFILE=ci $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal --durations=50
 
 test-fast: build $(STAMPS)/dev ## the tests to run while working: under a minute once built
 	HYPOTHESIS_PROFILE=fast $(BIN)/python -m pytest -n auto --dist worksteal -m "not slow and not soak"
+
+collect: build $(STAMPS)/dev $(AFTER)
+	$(BIN)/python -m pytest --collect-only --quiet > $(VENV)/collected || { tail -50 $(VENV)/collected; exit 1; }
 
 # The extension crate has no tests of its own: it cannot link outside an interpreter, and pytest covers it.
 test-rust: $(STAMPS)/venv ## the Rust core's tests

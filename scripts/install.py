@@ -14,6 +14,7 @@ import shutil
 import subprocess
 import sys
 import sysconfig
+from pathlib import Path
 
 _PIP = [sys.executable, "-m", "pip", "--disable-pip-version-check"]
 # Later ones go before earlier ones.
@@ -64,6 +65,7 @@ def by_uv(arguments: list[str]) -> bool:
 
 def main(arguments: list[str]) -> int:
     """Install what pip's arguments say; pip's exit code, if it had to."""
+    os.environ["DIST_EXTRA_CONFIG"] = str(Path(__file__).with_name("stored-wheels.cfg"))
     if by_uv(arguments):
         return 0
     print("scripts/install.py: uv did not install them; by pip, then", file=sys.stderr)

@@ -4,6 +4,7 @@ HYPOTHESIS_PROFILE chooses the effort: `fast` while working, `ci` in `make test`
 long runs (which also bring in the tests marked `soak`). Without it: `ci` under CI, else `fast`.
 """
 
+import gc
 import importlib
 import os
 from collections.abc import Sequence
@@ -78,3 +79,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if left:
         config.hook.pytest_deselected(items=left)
         items[:] = kept
+
+
+def pytest_collection_finish() -> None:
+    """Let no search for garbage look through ten thousand tests again, here or in a fork: 0.3 s."""
+    gc.freeze()
