@@ -69,16 +69,14 @@ def first_fast(cases: Sequence[Any]) -> list[Any]:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave the tests marked `soak` to `make soak`."""
-    if PROFILE == "soak":
-        return
-    kept: list[pytest.Item] = []
-    left: list[pytest.Item] = []
-    for item in items:
-        (kept if item.get_closest_marker("soak") is None else left).append(item)
-    if left:
-        config.hook.pytest_deselected(items=left)
-        items[:] = kept
+    """Leave the tests marked `soak` to `make soak`, and begin with those marked `long`: else, in
+    the end, all workers would wait for one of them."""
+    if PROFILE != "soak":
+        left = [item for item in items if item.get_closest_marker("soak") is not None]
+        if left:
+            config.hook.pytest_deselected(items=left)
+            items[:] = [item for item in items if item.get_closest_marker("soak") is None]
+    items.sort(key=lambda item: item.get_closest_marker("long") is None)
 
 
 def pytest_collection_finish() -> None:
