@@ -15,6 +15,7 @@ from __future__ import annotations
 import atexit
 import contextlib
 import functools
+import gc
 import json
 import os
 import resource
@@ -29,14 +30,19 @@ from typing import Any, NoReturn
 
 _TESTS = str(Path(__file__).parent)
 # What a command always comes to; without the tests' folder, which it does not see either.
+# Its end is as always, but that nothing is freed that goes with the process anyway: that took half
+# a second of a core each time. What is registered first is done last.
 _PROGRAM = f"""
+import atexit, os
+code = []
+atexit.register(lambda: code and os._exit(code[0]))
 import socket, sys
 sys.path.insert(0, {_TESTS!r})
 from nursery import tend
 sys.path.remove({_TESTS!r})
 import bloomery.cli.app
 {{imports}}
-tend(socket.socket(fileno=0))
+tend(socket.socket(fileno=0), code)
 """
 SERVER = """
 import alembic.command, sqlalchemy.dialects.sqlite, uvloop
@@ -119,14 +125,16 @@ class Forked:
         self.send_signal(signal.SIGKILL)
 
 
-def tend(orders: socket.socket) -> None:
-    """Fork a command for each order, until there is nobody to order any."""
+def tend(orders: socket.socket, code: list[int]) -> None:
+    """Fork a command for each order, until there is nobody to order any; its exit code goes into
+    `code`."""
+    gc.freeze()  # or each would look through, and so copy, all that is here
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # keepers, for whom nobody waits
     while True:
         order, (channel, *files), _, _ = _received(orders)
         if os.fork() == 0:
             orders.detach()
-            _keep(json.loads(order), channel, files)
+            _keep(json.loads(order), channel, files, code)
         for file in (channel, *files):
             os.close(file)
 
@@ -138,12 +146,12 @@ def _received(orders: socket.socket) -> Any:
     return message
 
 
-def _keep(order: dict[str, Any], channel: int, files: list[int]) -> None:
+def _keep(order: dict[str, Any], channel: int, files: list[int], code: list[int]) -> None:
     """Fork the command, and tell its pid and, at its end, its exit code."""
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     pid = os.fork()
     if pid == 0:
-        _become(order, files)
+        _become(order, files, code)
     for file in (0, 1, 2, *files):  # or who reads its output would wait for us too
         os.close(file)
     os.write(channel, b"%d" % pid)
@@ -152,7 +160,7 @@ def _keep(order: dict[str, Any], channel: int, files: list[int]) -> None:
     _exit(0)
 
 
-def _become(order: dict[str, Any], files: list[int]) -> NoReturn:
+def _become(order: dict[str, Any], files: list[int], code: list[int]) -> NoReturn:
     """Be that command, with nothing open that is not its own."""
     from bloomery.cli import main
 
@@ -165,7 +173,8 @@ def _become(order: dict[str, Any], files: list[int]) -> NoReturn:
     for one, limit in zip(_LIMITS, order["limits"], strict=True):
         resource.setrlimit(one, tuple(limit))
     sys.argv = ["bloomery", *order["arguments"]]
-    sys.exit(main(order["arguments"]))
+    code.append(main(order["arguments"]))
+    sys.exit(code[0])
 
 
 def run(

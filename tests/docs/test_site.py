@@ -67,6 +67,7 @@ def check_offline(site: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_the_site(tmp_path: Path) -> None:
     """The site builds without a warning; pages, API and search index are there, and it needs no
     other host. (One test: a build takes ten seconds of a processor.)"""

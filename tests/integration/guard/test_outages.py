@@ -97,6 +97,7 @@ def scene(
             one.stack.close()
 
 
+@pytest.mark.long
 def test_every_answer_is_right_while_servers_go_and_come(scene: Scene) -> None:
     """Under each policy: nothing is denied that is there, and nothing said that is not so."""
     postgres, redis = scene.postgres, scene.redis

@@ -23,6 +23,7 @@ checks.positive_data_acceptance.expected-statuses = ["2xx", "404", "409", "422"]
 """
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("seed", "examples"),
     [(5, 4), *(pytest.param(seed, 200, marks=pytest.mark.soak) for seed in range(3))],

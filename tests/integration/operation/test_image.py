@@ -119,6 +119,7 @@ def image() -> Iterator[Container]:
         made.kill()
 
 
+@pytest.mark.long
 def test_the_image_serves_and_its_healthcheck_passes(image: Container) -> None:
     """After `user add` the image's command serves; HEALTHCHECK is 0 while it is ready, else 1."""
     refused = subprocess.run(

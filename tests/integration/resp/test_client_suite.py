@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
@@ -50,11 +51,12 @@ def test_nothing_fails_at_bf_or_cf(
     url, report = f"redis://127.0.0.1:{empty.resp_port}", tmp_path / "report.xml"
     done = subprocess.run(
         [
-            *(sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:xdist"),
+            *(sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"),
             *("--protocol", str(protocol), "--redis-url", f"{url}/0", "--redis-mod-url", url),
             *(f"--junitxml={report}", "-k", "bf or cf or create", "tests/test_bloom.py"),
         ],
         cwd=suite,
+        env={**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},  # ours are a second to import
         capture_output=True,
         text=True,
         timeout=240,

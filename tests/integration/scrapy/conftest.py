@@ -9,6 +9,7 @@ import sqlite3
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -39,7 +40,17 @@ class Site:
     @property
     def fetched(self) -> list[int]:
         """The pages that were asked for, in order."""
-        return [int(line) for line in self.log.read_bytes().split()]
+        return [int(line) for line in self.log.read_bytes().split()] if self.log.exists() else []
+
+    @contextmanager
+    def held(self, pages: int) -> Iterator[None]:
+        """After so many pages no more are answered: no crawl ends before it is stopped, however
+        busy the machine is."""
+        hold = Path(f"{self.log}.hold")
+        hold.write_text(str(pages))
+        assert wait_until(lambda: len(self.fetched) >= pages, 120)
+        yield
+        hold.unlink()
 
 
 class Crawl:
@@ -97,9 +108,8 @@ def crawl(tmp_path: Path, site: Site) -> Iterator[Callable[..., Crawl]]:
 
 def kill_after(crawl: Crawl, site: Site, pages: int) -> None:
     """Kill it as soon as so many more pages were fetched."""
-    before = len(site.fetched) if site.log.exists() else 0
-    assert wait_until(lambda: len(site.fetched) >= before + pages or crawl.process.poll(), 120)
-    crawl.stop(signal.SIGKILL)
+    with site.held(len(site.fetched) + pages):
+        crawl.stop(signal.SIGKILL)
     assert crawl.process.returncode == -signal.SIGKILL, crawl.errors.read_text()
 
 

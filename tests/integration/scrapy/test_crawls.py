@@ -17,7 +17,6 @@ from scrapy.utils.test import get_crawler
 from bloomery.integrations.scrapy import BloomDupeFilter
 from integration.scrapy.conftest import JOB_SCHEDULER, PAGES, Crawl, Site, in_flight, kill_after
 from integration.servers import BloomeryServer, RedisServer, Serve
-from waiting import wait_until
 
 Start = Callable[..., Crawl]
 ALL = set(range(PAGES))
@@ -53,8 +52,9 @@ def test_a_job_that_was_stopped_goes_on(site: Site, crawl: Start, tmp_path: Path
         "SCHEDULER": JOB_SCHEDULER,
     }
     first = crawl(**settings)
-    assert wait_until(lambda: site.log.exists() and len(site.fetched) >= 40, 120)
-    first.stop(signal.SIGINT)
+    with site.held(40):
+        first.process.send_signal(signal.SIGINT)
+    first.end()
     assert 40 <= len(site.fetched) < PAGES
     stats = crawl(**settings).end()
     assert sorted(site.fetched) == sorted(ALL)
@@ -66,8 +66,9 @@ def test_scrapys_own_queue_and_its_warning(site: Site, crawl: Start, tmp_path: P
     """With Scrapy's own scheduler a job that was stopped goes on; one that was killed is told."""
     settings = {"JOBDIR": str(tmp_path / "job"), "BLOOMERY_CAPACITY": 100_000}
     first = crawl(**settings)
-    assert wait_until(lambda: site.log.exists() and len(site.fetched) >= 40, 120)
-    first.stop(signal.SIGINT)
+    with site.held(40):
+        first.process.send_signal(signal.SIGINT)
+    first.end()
     second = crawl(**settings)
     second.end()
     fetched = Counter(site.fetched)

@@ -3,11 +3,13 @@
     python website.py PAGES LOG     prints its port; a line of LOG is a page that was fetched
 
 Page n links to 2n + 1, 2n + 2, n // 2, itself, and the front page: a tree with many ways back. The
-even pages come slowly, so that some are always in flight.
+even pages come slowly, so that some are always in flight. While there is a file LOG.hold, what is
+asked for after as many pages as it says is not answered.
 """
 
 import asyncio
 import sys
+from pathlib import Path
 
 _DELAY = 0.004
 
@@ -19,6 +21,7 @@ def links(page: int, pages: int) -> list[int]:
 
 async def serve(pages: int, log: str) -> None:
     """Serve until the process ends."""
+    hold = Path(log + ".hold")
     with open(log, "ab", buffering=0) as fetched:
 
         async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -28,6 +31,9 @@ async def serve(pages: int, log: str) -> None:
                     page = int(path.strip("/") or 0)
                     fetched.write(b"%d\n" % page)
                     if page % 2 == 0:
+                        await asyncio.sleep(_DELAY)
+                    asked = Path(log).read_bytes().count(b"\n")
+                    while hold.exists() and asked > int(hold.read_bytes() or 0):
                         await asyncio.sleep(_DELAY)
                     body = "".join(f'<a href="/{n}">{n}</a>' for n in links(page, pages)).encode()
                     writer.write(

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 
+@pytest.mark.long
 @pytest.mark.timeout(900)
 def test_spark_in_one_process() -> None:
     """The tests of this folder pass, one after another, in a process of their own."""
