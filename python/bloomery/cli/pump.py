@@ -2,7 +2,7 @@
 
 No Python runs for a line: a chunk of 256 KiB is read into one buffer, handed over, and the
 unfinished line at its end moved to the front. Memory is the buffer and, for a line that is longer,
-at most twice that line. (A chunk of 1 MiB is no faster, and takes 2.5 MB more.)
+at most twice that line. (A chunk of 1 MiB is no faster, and takes 2 MB more.)
 """
 
 import errno

@@ -1,4 +1,4 @@
-"""Options and arguments, declared without typer: importing it takes 100 ms and 8 MB.
+"""Options and arguments, declared without typer: importing it takes 80 ms and 5 MB.
 
 `Option` and `Argument` are written where typer's own would stand, with the same words. typer gets
 its own out of them by `for_typer`; `plain` reads them as they are.

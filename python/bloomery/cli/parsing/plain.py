@@ -1,6 +1,6 @@
 """Command lines that leave no question, read without typer: most that scripts have.
 
-`dedup` in a pipe starts in a third of the time, and in half of the memory, if typer is not there.
+`dedup` in a pipe starts in half of the time, and in 15 MB instead of 20, if typer is not there.
 Whatever is not plain is typer's: help, completion, `--`, options run together (`-qk.url`), and
 everything that is wrong, so that there is one place which says what.
 """

@@ -1,6 +1,6 @@
 """Options that are declared without typer: typer sees them as its own."""
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import pytest
 
@@ -29,7 +29,8 @@ def test_typer_reads_what_was_declared() -> None:
     made = typer.main.get_command(app)
     with made.make_context("it", ["ada", "-s", "5"]) as context:
         assert made.invoke(context) == "ada 5 False"
-    assert ("-s" in made.params[1].opts, made.params[1].help) == (True, "How large.")
+    size: Any = made.params[1]
+    assert ("-s" in size.opts, size.help) == (True, "How large.")
     assert isinstance(command.__annotations__["size"].__metadata__[0], Option)
 
 
