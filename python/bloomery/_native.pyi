@@ -46,6 +46,7 @@ __all__ = [
     "cut_json",
     "fixed_table",
     "growing_table",
+    "json_depth",
     "lost_frames",
     "make_header",
     "mask",
@@ -536,6 +537,9 @@ def cut_json(
 ) -> tuple[int, int, int, list[tuple[int, int]]] | None:
     """Where the array that is this member of JSON's outermost object begins and ends, how many
     elements it has, and those in slices of about so many bytes; None if there is none."""
+
+def json_depth(text: bytes) -> int:
+    """How deep the arrays and objects of a text of JSON are nested."""
 
 def unmap_aside() -> None:
     """Let memory of large filters be given back by threads from now on."""

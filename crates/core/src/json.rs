@@ -42,6 +42,28 @@ pub fn cut(text: &[u8], member: &[u8], bytes: usize) -> Option<Cut> {
     }
 }
 
+/// How deep the arrays and objects of a text are nested, at the deepest. A parser that recurses wants
+/// a part of its stack for each level, and ends the process when there is no more.
+pub fn depth(text: &[u8]) -> usize {
+    let (mut at, mut depth, mut deepest) = (0, 0usize, 0);
+    while let Some(byte) = text.get(at) {
+        match byte {
+            b'"' => match string(text, at) {
+                Some(end) => at = end - 1,
+                None => break, // no parser gets further
+            },
+            b'[' | b'{' => {
+                depth += 1;
+                deepest = deepest.max(depth);
+            }
+            b']' | b'}' => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+        at += 1;
+    }
+    deepest
+}
+
 fn elements(text: &[u8], bracket: usize, bytes: usize) -> Option<Cut> {
     let (mut slices, mut start, mut at) = (Vec::new(), bracket + 1, bracket + 1);
     let mut count = 0;
@@ -109,6 +131,20 @@ mod tests {
         let found = cut(text.as_bytes(), b"keys", bytes)?;
         assert!(text[found.array.clone()].starts_with('['));
         Some(found.slices.into_iter().map(|slice| &text[slice]).collect())
+    }
+
+    #[test]
+    fn the_deepest_nesting_counts() {
+        for (text, deepest) in [
+            ("", 0),
+            ("1", 0),
+            (r#"{"a": [[], {"b": []}]} {"#, 4),
+            (r#"{"a": "[[[\\\"[[["}"#, 1),
+            (r#"[["[["#, 2),
+            ("]]]\n[\n[", 2),
+        ] {
+            assert_eq!(depth(text.as_bytes()), deepest, "{text}");
+        }
     }
 
     #[test]

@@ -74,6 +74,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(filters::memory::set_memory_limit, module)?)?;
     module.add_function(wrap_pyfunction!(filters::memory::unmap_aside, module)?)?;
     module.add_function(wrap_pyfunction!(server::pattern::cut_json, module)?)?;
+    module.add_function(wrap_pyfunction!(server::pattern::json_depth, module)?)?;
     module.add_function(wrap_pyfunction!(parquet::parquet_block, module)?)?;
     module.add_function(wrap_pyfunction!(parquet::parquet_block_contains, module)?)?;
     module.add_function(wrap_pyfunction!(parquet::parquet_error_rate, module)?)?;

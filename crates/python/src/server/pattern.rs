@@ -20,6 +20,12 @@ impl Pattern {
     }
 }
 
+/// How deep the arrays and objects of a text of JSON are nested.
+#[pyfunction]
+pub fn json_depth(py: Python<'_>, text: &[u8]) -> usize {
+    py.detach(|| json::depth(text))
+}
+
 type Slices = (usize, usize, usize, Vec<(usize, usize)>);
 
 /// Where the array that is this member of JSON's outermost object begins and ends, how many elements

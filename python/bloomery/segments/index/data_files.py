@@ -11,12 +11,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from bloomery import extras
+from bloomery._native import json_depth
 from bloomery.errors import InvalidSource
 from bloomery.storage.inputs import InputFile, reader
 
 # Rows of a CSV file for each filter. It has to be read from its start anyway.
 PART_ROWS = 1 << 20
 _BLOCK = 4 << 20  # bytes of CSV at a time; a row must fit into it
+_JSON_DEPTH = 1000  # pyarrow's parser recurses, and ends the process at some 10,000
 _JSON_BYTES, _LINE_BYTES = 16 << 20, 64 << 20  # of JSON for each filter; a line is no longer
 _COMPRESSED = (".gz", ".zst", ".zstd")
 
@@ -235,6 +237,8 @@ def _texts(file: io.BufferedReader, path: str) -> Iterator[bytes]:
             text += file.readline(_LINE_BYTES)
         if len(text) >= _JSON_BYTES + _LINE_BYTES:
             raise InvalidSource(f"{path}: a line is longer than {_LINE_BYTES >> 20} MiB")
+        if json_depth(text) > _JSON_DEPTH:
+            raise InvalidSource(f"{path}: a line has values nested over {_JSON_DEPTH} deep")
         if not text.isspace():
             yield text
 

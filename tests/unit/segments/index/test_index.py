@@ -241,8 +241,9 @@ def test_json_of_several_types_is_read_or_refused(tmp_path: Path) -> None:
     (tmp_path / "a.jsonl").write_text(f'{{"id": {2**70}}}\n{{"id": "x"}}\n')
     with SegmentIndex.build(tmp_path, ["id"]) as index:
         assert index.find({"id": str(2**70)}).to_pylist() == [{"id": str(2**70)}]
-    (tmp_path / "b.jsonl").write_text("[" * 3000 + "\n")
-    with pytest.raises(InvalidSource, match="no JSON object"):
+    deep = '{"id": 1, "tree": ' + '[\n{"a": ' * 100_000 + "1" + "}]" * 100_000 + "}\n"
+    (tmp_path / "b.jsonl").write_text(deep)
+    with pytest.raises(InvalidSource, match="nested over 1000 deep"):
         SegmentIndex.build(tmp_path, ["id"], rebuild=True)
 
 
