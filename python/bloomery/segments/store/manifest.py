@@ -86,6 +86,6 @@ def _checked(part: _Part) -> _Part:
     values: dict[str, Any] = vars(part)
     for name, value in values.items():
         kind = {"fp_chance": float, "segments": tuple}.get(name, int)
-        if type(value) is not kind or (kind is not tuple and not value >= 0):
+        if not (kind is tuple or value >= 0) or type(value) is not kind:
             raise TypeError(name)
     return part
