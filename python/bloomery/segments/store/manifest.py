@@ -83,8 +83,9 @@ def _no_manifest(path: Path) -> CorruptData:
 def _checked(part: _Part) -> _Part:
     """A manifest or an entry of one, if its values are of their types: numbers become names of
     files, and a text may lead out of the folder."""
-    for name, value in vars(part).items():
+    values: dict[str, Any] = vars(part)
+    for name, value in values.items():
         kind = {"fp_chance": float, "segments": tuple}.get(name, int)
-        if type(value) is not kind or (kind is not tuple and not value >= 0):
+        if not (kind is tuple or value >= 0) or type(value) is not kind:
             raise TypeError(name)
     return part
