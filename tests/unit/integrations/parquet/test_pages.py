@@ -88,8 +88,8 @@ def test_what_cannot_be_cut_is_read_whole(tmp_path: Path) -> None:
 
 
 def test_damaged_pages_give_what_pyarrow_gives_or_an_error(tmp_path: Path) -> None:
-    """Whichever bit is wrong: the rows as they were, or as pyarrow reads them from the damaged file,
-    or CorruptData."""
+    """Whichever bit is wrong: the rows as they were, or as pyarrow reads them from that file, or
+    CorruptData."""
     small = pa.table({"id": list(range(40)), "text": [f"text {i}" for i in range(40)]})
     file = tmp_path / "a.parquet"
     pq.write_table(small, file, data_page_size=40, write_batch_size=8, compression="none")
