@@ -50,8 +50,7 @@ def _measure(kind: str, column: Any, settings: Settings) -> Record:
         )
 
         def query(condition: str) -> int:
-            found = con.execute(f"SELECT count(*) FROM t WHERE {condition}").fetchone()
-            return int(found[0]) if found else 0
+            return int(con.execute(f"SELECT count(*) FROM t WHERE {condition}").fetchall()[0][0])
 
         ways: dict[str, Callable[[], Any]] = {
             BASE: lambda: seen.contains_many(column),

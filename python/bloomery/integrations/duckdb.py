@@ -71,7 +71,9 @@ def register(
     DuckDB before 2.0.
     """
     unregister(con, name)
-    native = DuckDBFilter.of(filter) if _has_native(con) else None
+    # Where an object answers by itself, and not by its class, only Python can ask it.
+    by_class = hasattr(type(filter), "contains_many") and "contains_many" not in _own(filter)
+    native = DuckDBFilter.of(filter) if by_class and _has_native(con) else None
     cases = []
     for kind, (parameter, condition) in _KINDS.items():
         # Where it is not called, it still keeps the filter for as long as the connection is there.
@@ -103,6 +105,10 @@ def unregister(con: duckdb.DuckDBPyConnection, name: str) -> None:
             con.remove_function(_helper(name, kind))
         except duckdb.InvalidInputException:
             return  # they come and go together
+
+
+def _own(filter: object) -> dict[str, Any]:
+    return getattr(filter, "__dict__", {})
 
 
 def _has_native(con: duckdb.DuckDBPyConnection) -> bool:

@@ -249,6 +249,13 @@ def test_who_answers(con: Any) -> None:
     assert register(con, "e", Asked(new(1))) == "python"
     assert register(con, "f", OwnAnswers(100, 0.01)) == "python"
     assert answers(con, "f(5)") == [True]
+    patched: Any = Referred.from_keys([1], error_rate=1e-9)
+    patched.contains_many = lambda keys: [True] * len(keys)
+    assert register(con, "g", patched) == "python"
+    assert answers(con, "g(5)") == [True]
+    lent: Any = type("Lent", (), {"__getattr__": lambda _, name: getattr(new(1), name)})()
+    assert register(con, "h", lent) == "python"
+    assert answers(con, "h(unnest([1, 5]))") == [True, False]
 
 
 def test_database_that_was_there_before() -> None:
