@@ -168,7 +168,7 @@ $(STAMPS)/venv:
 	$(PYTHON) -m venv $(VENV)
 	@mkdir -p $(STAMPS) && touch $@
 
-# What installs the rest, ten times as fast as pip; which does it where there is no uv (scripts/install.py).
+# What installs the rest, in a third of pip's processor time; pip does it where there is no uv (scripts/install.py).
 $(STAMPS)/uv: requirements/uv.txt | $(STAMPS)/venv
 	-$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/uv.txt
 	@touch $@

@@ -1,6 +1,6 @@
 """Install pinned, hashed packages into the environment that runs this: by uv, or else by pip.
 
-uv takes a tenth of pip's processor time, and gets the packages from where pip would: pip's
+uv takes a third of pip's processor time, and gets the packages from where pip would: pip's
 settings, of the machine and of the environment, are handed on to it. Where uv cannot (there is none
 for this platform, or a setting of pip has no like in uv), pip does it.
 
