@@ -42,7 +42,7 @@ def test_others_do_not_wait(http: Http, bound: BloomeryServer, wire: Wire, holde
             took.append(time.monotonic() - start)
         assert not any(one.done() for one in slow)
         holder.execute(UNLOCK)
-        assert min(took) < 0.1  # on a busy machine many take longer, but not all
+        assert sorted(took)[10] < 0.1
         assert [one.result() for one in slow] == [["title 1"], ["title 2"]]
 
 
