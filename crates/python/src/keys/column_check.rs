@@ -1,5 +1,7 @@
 //! What is looked at before a column is hashed: every row leads to bytes that are there.
 
+use std::ops::Range;
+
 use crate::keys::column::{Column, Data, View, ucs4};
 
 /// A row and what is wrong with it.
@@ -19,14 +21,7 @@ impl Column {
             Data::Offsets { offsets, wide: true, bytes } => unsafe {
                 bad_offset::<i64>(offsets.cast(), self.len, bytes.is_null())
             },
-            Data::Views { views, texts } => {
-                // SAFETY: the row exists, as whoever built the column promised.
-                let view = |row: usize| unsafe { View::read(views.add(row * 16)) };
-                match texts.as_slice() {
-                    [only] => self.first_of_many(|row| view(row).leads_to(only), NO_BYTES),
-                    texts => self.first_of_many(|row| view(row).leads(texts), NO_BYTES),
-                }
-            }
+            Data::Views { .. } => self.first_bad_view(0..self.keys()),
             Data::Ucs4 { start, stride, width, trim, swapped } => {
                 let text = |row| {
                     // SAFETY: as above.
@@ -52,6 +47,20 @@ impl Column {
         }
     }
 
+    /// The row of the first of these keys that cannot be read, in a column of views.
+    pub fn first_bad_view(&self, keys: Range<usize>) -> Option<Bad> {
+        let Data::Views { views, texts } = &self.data else {
+            return None;
+        };
+        // SAFETY: the row exists, as whoever built the column promised.
+        let view = |row: usize| unsafe { View::read(views.add(row * 16)) };
+        match texts.as_slice() {
+            [only] => self.first_of_many(keys, |row| view(row).leads_to(only)),
+            texts => self.first_of_many(keys, |row| view(row).leads(texts)),
+        }
+        .map(|row| (row, "has a view that leads nowhere"))
+    }
+
     /// The first row, of those that are not null, that is not good.
     fn first(&self, good: impl Fn(usize) -> bool, what: &'static str) -> Option<Bad> {
         let bad = match &self.valid {
@@ -61,12 +70,12 @@ impl Column {
         bad.map(|row| (row, what))
     }
 
-    /// As `first`, for what is looked at without a branch.
-    fn first_of_many(&self, good: impl Fn(usize) -> bool, what: &'static str) -> Option<Bad> {
-        if self.valid.is_some() {
-            return self.first(good, what);
+    /// As `first`, among some of the keys, for what is looked at without a branch.
+    fn first_of_many(&self, keys: Range<usize>, good: impl Fn(usize) -> bool) -> Option<usize> {
+        match &self.valid {
+            None => first_row(keys, |row| !good(row)),
+            Some(valid) => valid[keys].iter().copied().find(|row| !good(*row)),
         }
-        first_row(self.len, |row| !good(row)).map(|row| (row, what))
     }
 
     /// Are there nulls among the values of a dictionary?
@@ -84,16 +93,15 @@ impl Column {
     }
 }
 
-const NO_BYTES: &str = "has a view that leads nowhere";
 const NO_TEXT: &str = "is not valid text (a lone surrogate?)";
 
 /// Rows that are looked at without stopping at a bad one, so that several are in a vector register.
 const TOGETHER: usize = 1024;
 
 /// The first row that is bad.
-fn first_row(len: usize, bad: impl Fn(usize) -> bool) -> Option<usize> {
-    for from in (0..len).step_by(TOGETHER) {
-        let mut rows = from..len.min(from + TOGETHER);
+fn first_row(rows: Range<usize>, bad: impl Fn(usize) -> bool) -> Option<usize> {
+    for from in rows.clone().step_by(TOGETHER) {
+        let mut rows = from..rows.end.min(from + TOGETHER);
         if rows.clone().fold(false, |any, row| any | bad(row)) {
             return rows.find(|row| bad(*row));
         }
@@ -117,7 +125,7 @@ where
     if at(0) < T::default() {
         return Some((0, "begins before its buffer does"));
     }
-    if let Some(row) = first_row(len, |row| at(row + 1) < at(row)) {
+    if let Some(row) = first_row(0..len, |row| at(row + 1) < at(row)) {
         return Some((row, "ends before it begins"));
     }
     (nowhere && at(0) < at(len)).then_some((0, "lies in a buffer that is not there"))
