@@ -317,10 +317,16 @@ impl View {
         (self.len <= 12) | ((text < texts.len()) & self.fits(room))
     }
 
-    /// As `leads`, where there is no other text: several of these are in a vector register.
+    /// As `leads`, if it is to this text, of so many bytes: several of these are in a vector register.
     #[inline(always)]
-    pub fn leads_to(self, only: &Text) -> bool {
-        (self.len <= 12) | ((self.text == 0) & self.fits(only.len))
+    pub fn leads_to(self, text: u32, room: u32) -> bool {
+        (self.len <= 12) | ((self.text == text) & self.fits(room))
+    }
+
+    /// The text that it leads to, if it is a long one.
+    #[inline(always)]
+    pub fn text(self) -> Option<u32> {
+        (self.len > 12).then_some(self.text)
     }
 
     #[inline(always)]
