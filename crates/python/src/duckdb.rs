@@ -324,7 +324,8 @@ impl Keys {
     fn ask_ints(&self, inside: &mut dyn Inside, signed: bool, answers: &mut [u8]) {
         let kind = Int { width: 8, signed, swapped: false, truth: false };
         let data = Data::Ints { start: self.start, stride: 8, kind };
-        let _ = inside.rows(&Column { data, len: self.len, valid: None }, 0, answers);
+        let column = Column { data, len: self.len, valid: None, unchecked: false };
+        let _ = inside.rows(&column, 0, answers);
     }
 }
 

@@ -9,6 +9,7 @@ use pyo3::types::PyBytes;
 
 use crate::errors::{error, invalid, no_memory, too_many_rows};
 use crate::keys::arrow::each_chunk;
+use crate::keys::arrow_rows::Reading;
 use crate::keys::source::{self, Source};
 
 /// What a Parquet file's footer says about the filters of its columns.
@@ -140,7 +141,8 @@ pub fn parquet_filter<'py>(
     let mut hashes = Vec::new();
     // Of a dictionary's values, which no column of stored values has.
     let hasher = KeyHasher { kind: HashKind::Xxh3, seed: 0 };
-    each_chunk(py, &exported, &hasher, true, &mut |chunk| {
+    let reading = Reading { skip_nulls: true, views_later: false };
+    each_chunk(py, &exported, &hasher, reading, &mut |chunk| {
         hashes.try_reserve(chunk.keys()).map_err(|_| too_many_rows(py, chunk.keys()))?;
         let mut take = |row| chunk.bytes(row).map(|value| hashes.push(split_block::hash(value)));
         let all = py.detach(|| match &chunk.valid {

@@ -13,6 +13,7 @@ use crate::filters::family::borrow;
 use crate::filters::gate::Gate;
 use crate::filters::memory::{Memory, Section};
 use crate::keys::arrow;
+use crate::keys::arrow_rows::Reading;
 use crate::keys::source::{Source, find};
 
 const HASHER: KeyHasher = KeyHasher { kind: HashKind::Xxh3, seed: 0 };
@@ -50,7 +51,8 @@ impl Signatures {
             return Err(error(py, "UnsupportedBatch", "a column must be Arrow's".into()));
         };
         let (mut rows, mut pieces) = (0, Vec::new());
-        arrow::each_chunk(py, &exported, &HASHER, true, &mut |chunk| {
+        let reading = Reading { skip_nulls: true, views_later: false };
+        arrow::each_chunk(py, &exported, &HASHER, reading, &mut |chunk| {
             let keys = chunk.keys();
             let mut hashes = Vec::new();
             hashes.try_reserve_exact(keys).map_err(|_| too_many_rows(py, keys))?;

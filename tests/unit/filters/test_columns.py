@@ -19,7 +19,7 @@ from uuid import UUID
 import numpy as np
 import pytest
 
-from bloomery import BloomFilter, FilterBank, StaticFilter
+from bloomery import BloomFilter, CuckooFilter, FilterBank, StaticFilter
 from bloomery.errors import InvalidKey, NotEnoughMemory, NullKey, UnsupportedBatch, UnsupportedKey
 from conftest import first_fast, require
 
@@ -249,11 +249,49 @@ def test_damaged_columns_add_nothing(name: str) -> None:
     assert seen.add("after")
 
 
-def test_a_damaged_view_behind_thousands() -> None:
-    """Views are looked at many at a time, and the one that leads nowhere is named."""
-    column = _views(*[GOOD, SHORT] * 2500, struct.pack("<i4sii", 20, b"a te", 0, 13), GOOD)
-    with pytest.raises(UnsupportedBatch, match="damaged: row 5000 "):
-        new().update(column)
+NOWHERE = struct.pack("<i4sii", 20, b"a te", 0, 13)
+
+
+@pytest.mark.parametrize("kind", ["bloom", "cuckoo"])
+@pytest.mark.parametrize("buffers", [1, 2])
+@pytest.mark.parametrize("row", [5_000, 8_191, 8_192, 20_001])
+def test_a_damaged_view_behind_thousands(row: int, buffers: int, kind: str) -> None:
+    """Views are looked at many at a time, questions' as they come: the one that leads nowhere is
+    named, and nothing is added."""
+    views = [GOOD, SHORT] * 10_002
+    views[row] = NOWHERE
+    column = _views(*views, buffers=buffers)
+    seen = new() if kind == "bloom" else CuckooFilter(100)
+    before = seen.to_bytes()
+    for way in (seen.update, seen.add_many, seen.contains_many):
+        with pytest.raises(UnsupportedBatch, match=f"damaged: row {row} has a view that leads now"):
+            way(column)
+    with pytest.raises(UnsupportedBatch, match=f"damaged: row {row} "):
+        seen.contains_many(column, threads=2)
+    assert seen.to_bytes() == before
+    assert not any(seen.contains_many(column[:row]))
+
+
+def test_a_damaged_view_among_nulls_and_chunks() -> None:
+    """The row that is named counts nulls and the chunks before; a null's own view is not read."""
+    pa = require("pyarrow")
+    views = [NOWHERE, GOOD, SHORT] * 10_000
+    filled = sum(1 << bit for bit in range(len(views)) if bit % 3)
+    bitmap = pa.py_buffer(filled.to_bytes(len(views) // 8, "little"))
+
+    def nullable() -> Any:
+        _, data, text = _views(*views).buffers()
+        return pa.Array.from_buffers(pa.string_view(), len(views), [bitmap, data, text])
+
+    seen = new("twelve bytes")
+    whole = pa.chunked_array([_views(SHORT, GOOD), nullable()])
+    answers = [True, False, *[False, False, True] * 10_000]
+    assert list(seen.contains_many(whole, nulls="skip")) == answers
+    views[29_998] = NOWHERE
+    damaged = pa.chunked_array([_views(SHORT, GOOD), nullable()])
+    for way in (seen.contains_many, seen.add_many):
+        with pytest.raises(UnsupportedBatch, match=r"row 30000 .*the 2 rows of the chunks before"):
+            way(damaged, nulls="skip")
 
 
 @pytest.mark.parametrize("buffers", [1, 2])

@@ -19,6 +19,10 @@ impl Target for Batch<'_> {
         self.0.hasher
     }
 
+    fn asks(&self) -> bool {
+        self.1 == Op::Contains
+    }
+
     fn enter_once<T: Send>(
         &mut self,
         py: Python<'_>,

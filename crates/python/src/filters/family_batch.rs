@@ -29,6 +29,10 @@ impl Target for Batch<'_> {
         self.filter.hasher
     }
 
+    fn asks(&self) -> bool {
+        self.act == BatchOp::Contains
+    }
+
     fn enter_once<T: Send>(
         &mut self,
         py: Python<'_>,

@@ -12,6 +12,7 @@ use crate::errors::{error, in_row, invalid, no_memory, null_error, too_many_rows
 use crate::filters::gate::Gate;
 use crate::filters::sections::give_turn;
 use crate::keys::arrow;
+use crate::keys::arrow_rows::Reading;
 use crate::keys::batch::{Options, Threads};
 use crate::keys::column::{Column, Data};
 use crate::keys::key::hash_key;
@@ -177,7 +178,8 @@ impl SparkBits {
         let mut mask = Mask { rows: Vec::new(), array: true };
         match source::find(keys)? {
             Source::Arrow(exported) => {
-                arrow::each_chunk(py, &exported, &self.hasher, skip_nulls, &mut |chunk| {
+                let reading = Reading { skip_nulls, views_later: false };
+                arrow::each_chunk(py, &exported, &self.hasher, reading, &mut |chunk| {
                     self.column(py, &chunk, &mut mask.rows, each)
                 })?;
             }

@@ -11,7 +11,7 @@ use pyo3::ffi;
 use pyo3::prelude::*;
 
 use crate::errors::error;
-use crate::keys::arrow_rows::Reader;
+use crate::keys::arrow_rows::{Reader, Reading};
 use crate::keys::arrow_type::{KeyType, key_type};
 use crate::keys::column::Column;
 
@@ -102,15 +102,15 @@ pub enum Capsules<'py> {
     Array { schema: Bound<'py, PyAny>, chunk: Bound<'py, PyAny> },
 }
 
-/// Calls `each` with every chunk of the column as it comes; `skip_nulls` or refuse them.
+/// Calls `each` with every chunk of the column as it comes.
 pub fn each_chunk(
     py: Python<'_>,
     exported: &Exported<'_>,
     hasher: &KeyHasher,
-    skip_nulls: bool,
+    reading: Reading,
     each: &mut dyn FnMut(Column) -> PyResult<()>,
 ) -> PyResult<()> {
-    let mut reader = Reader { py, hasher, skip_nulls, rows: 0 };
+    let mut reader = Reader { py, hasher, reading, rows: 0 };
     let lossy = exported.lossy.as_deref();
     let capsule = match &exported.capsules {
         Capsules::Stream(capsule) => capsule,

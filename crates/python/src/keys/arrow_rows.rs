@@ -1,4 +1,5 @@
-//! One chunk of an Arrow column as rows that can be hashed: all that it says is checked first.
+//! One chunk of an Arrow column as rows that can be hashed: all that it says is checked first, but
+//! for views that are to be checked later.
 
 use bloomery_core::hash::{Domain, KeyHasher};
 use pyo3::prelude::*;
@@ -7,6 +8,7 @@ use crate::errors::{null_error, too_many_rows};
 use crate::keys::arrow::{Chunk, damaged, pointee};
 use crate::keys::arrow_type::KeyType;
 use crate::keys::column::{Column, Data, Dictionary, Nulls, Text};
+use crate::keys::column_check::Bad;
 
 /// Below this many rows, checking them is done before another thread could have taken over.
 const DETACH_FROM: usize = 2048;
@@ -14,10 +16,20 @@ const DETACH_FROM: usize = 2048;
 /// More bytes than a process can have addresses.
 const ADDRESSES: usize = usize::MAX >> 7;
 
+/// How the rows of a column are to be taken.
+#[derive(Clone, Copy)]
+pub struct Reading {
+    /// Or refuse them?
+    pub skip_nulls: bool,
+    /// Whoever hashes them will have looked at the views, some at a time, while those are in the
+    /// cache: 16 bytes a row took 2 ns to read once more. Not where a bad row is to change nothing.
+    pub views_later: bool,
+}
+
 pub struct Reader<'a, 'py> {
     pub py: Python<'py>,
     pub hasher: &'a KeyHasher,
-    pub skip_nulls: bool,
+    pub reading: Reading,
     /// Those of the chunks before.
     pub rows: usize,
 }
@@ -35,7 +47,7 @@ impl Reader<'_, '_> {
             // SAFETY: as promised above.
             let is_null = |row: usize| unsafe { nulls.has(row) } || column.points_at_null(row);
             let first = (0..column.len).find(|row| is_null(*row));
-            if let (Some(first), false) = (first, self.skip_nulls) {
+            if let (Some(first), false) = (first, self.reading.skip_nulls) {
                 return Err(null_error(self.py, self.rows + first));
             }
             column.valid = match first {
@@ -61,19 +73,16 @@ impl Reader<'_, '_> {
         Ok(found)
     }
 
-    /// The column, once all of its rows are known to lead somewhere.
+    /// The column, once all of its rows are known to lead somewhere, or are to be looked at later.
     fn checked(&mut self, mut column: Column) -> PyResult<Column> {
+        column.unchecked = self.reading.views_later && matches!(column.data, Data::Views { .. });
         let bad = match column.len >= DETACH_FROM {
+            _ if column.unchecked => None,
             true => self.py.detach(|| column.first_bad_row()),
             false => column.first_bad_row(),
         };
-        if let Some((row, what)) = bad {
-            let row = self.rows + row;
-            let taken = match self.rows {
-                0 => String::new(),
-                rows => format!("; the {rows} rows of the chunks before were taken"),
-            };
-            return Err(damaged(self.py, &format!("row {row} {what}{taken}")));
+        if let Some(bad) = bad {
+            return Err(bad_row(self.py, self.rows, bad));
         }
         let rows = column.len;
         column.hash_values(self.hasher).map_err(|_| too_many_rows(self.py, rows))?;
@@ -104,7 +113,7 @@ impl Reader<'_, '_> {
         len: usize,
         offset: usize,
     ) -> PyResult<(Column, Nulls)> {
-        let whole = |data| Column { data, len, valid: None };
+        let whole = |data| Column { data, len, valid: None, unchecked: false };
         if let KeyType::Null = kind {
             // Rows of no width: there is nothing to read.
             let start = std::ptr::null();
@@ -197,6 +206,17 @@ impl Reader<'_, '_> {
     }
 }
 
+/// A row that cannot be read, in a chunk that has so many before it.
+#[cold]
+pub fn bad_row(py: Python<'_>, before: usize, (row, what): Bad) -> PyErr {
+    let row = before + row;
+    let taken = match before {
+        0 => String::new(),
+        rows => format!("; the {rows} rows of the chunks before were taken"),
+    };
+    damaged(py, &format!("row {row} {what}{taken}"))
+}
+
 /// The buffers of a chunk.
 struct Buffers<'a, 'py> {
     py: Python<'py>,
@@ -264,7 +284,9 @@ impl Buffers<'_, '_> {
                 let len = usize::try_from(lengths.add(i - 2).read_unaligned());
                 let start = self.get(i)?;
                 match len {
-                    Ok(len) if len == 0 || !start.is_null() => found.push(Text { start, len }),
+                    Ok(len) if len == 0 || !start.is_null() => {
+                        found.push(Text { start, len: u32::try_from(len).unwrap_or(u32::MAX) });
+                    }
                     _ => {
                         return Err(damaged(
                             self.py,

@@ -17,6 +17,7 @@ use pyo3::types::{PyList, PyTuple};
 use crate::errors::{in_row, invalid, null_error, refused, too_many_rows};
 use crate::filters::sections::{fork_waits, give_turn};
 use crate::keys::arrow;
+use crate::keys::arrow_rows::{Reading, bad_row};
 use crate::keys::column::Column;
 use crate::keys::key::hash_key;
 use crate::keys::mask::Mask;
@@ -70,6 +71,11 @@ impl Options {
 /// What takes the keys of a batch: a filter and what it is to do with each.
 pub trait Target {
     fn hasher(&self) -> KeyHasher;
+
+    /// Are the keys only asked about, so that nothing is changed by those before a bad one?
+    fn asks(&self) -> bool {
+        false
+    }
 
     /// Told how many keys a column has, before the first of them.
     fn expect(&mut self, _py: Python<'_>, _keys: usize) -> PyResult<()> {
@@ -142,7 +148,11 @@ pub fn run(target: &mut impl Target, keys: &Bound<'_, PyAny>, options: &Options)
     let mut mask = Mask { rows: Vec::new(), array: true };
     match source::find(keys)? {
         Source::Arrow(exported) => {
-            arrow::each_chunk(py, &exported, hasher, options.skip_nulls, &mut |chunk| {
+            // `rows` looks at views later where there is a mask; several threads share what was
+            // looked at before.
+            let views_later = target.asks() && options.mask && options.threads == 1;
+            let reading = Reading { skip_nulls: options.skip_nulls, views_later };
+            arrow::each_chunk(py, &exported, hasher, reading, &mut |chunk| {
                 rows(py, target, &chunk, options, &mut mask.rows)
             })?;
         }
@@ -264,6 +274,9 @@ fn hash_object(key: Borrowed<'_, '_, PyAny>, hasher: &KeyHasher) -> PyResult<Has
 const ROWS: usize = 1 << 17;
 const SHARED_ROWS: usize = 1 << 22;
 
+/// Rows whose views are looked at before they are hashed: 128 KiB of them, which stay in the cache.
+const VIEWS: usize = 1 << 13;
+
 /// Where there is no answer yet.
 const NO_ANSWER: u8 = u8::MAX;
 
@@ -301,10 +314,22 @@ fn rows(
     };
     // Starting a thread is not worth it for fewer keys than this each (a guess, not a measurement).
     let alone = options.threads == 1 || keys < options.threads * 16_384;
+    let most = match (column.unchecked, alone) {
+        (true, _) => VIEWS,
+        (false, true) => ROWS,
+        (false, false) => SHARED_ROWS,
+    };
+    let mut bad = None;
     target.enter(py, long, |inside| {
         let turn = keys.min(done + TURN);
         while done < turn {
-            let count = (turn - done).min(if alone { ROWS } else { SHARED_ROWS });
+            let count = (turn - done).min(most);
+            if column.unchecked {
+                bad = column.first_bad_view(done..done + count);
+                if bad.is_some() {
+                    return Ok(());
+                }
+            }
             let some = &mut answers[done..done + count];
             if alone {
                 take(inside, column, &mut done, some)?;
@@ -316,6 +341,9 @@ fn rows(
         }
         later_unless(done == keys)
     })?;
+    if let Some(bad) = bad {
+        return Err(bad_row(py, start, bad));
+    }
     if let Some(valid) = &column.valid {
         valid.iter().zip(found).for_each(|(row, answer)| mask[start + row] = answer);
     }

@@ -191,7 +191,7 @@ pub fn column(object: &Bound<'_, PyAny>, held: BufferView) -> PyResult<Array> {
             }
         },
     };
-    let column = Column { data, len, valid: None };
+    let column = Column { data, len, valid: None, unchecked: false };
     if let Some((row, what)) = column.first_bad_row() {
         let message = format!("row {row} of the str array {what}");
         return Err(error(object.py(), "InvalidKey", message));

@@ -13,6 +13,8 @@ pub struct Column {
     pub len: usize,
     /// The rows that hold a key, where some are null and are to be skipped.
     pub valid: Option<Vec<usize>>,
+    /// Are its views still to be looked at, by `first_bad_view`, before they are hashed?
+    pub unchecked: bool,
 }
 
 /// Whoever builds one promises that the pointers stay readable for `len` rows while it lives.
@@ -55,7 +57,8 @@ pub enum Data {
 /// A buffer that views lead to.
 pub struct Text {
     pub start: *const u8,
-    pub len: usize,
+    /// Of a longer one, as many bytes as a view can reach.
+    pub len: u32,
 }
 
 /// Values, and for each row where its own is among them.
@@ -305,26 +308,37 @@ impl View {
         View { len, text, begin }
     }
 
-    /// Does it lead to bytes that are there? Without a branch, for loops over many.
+    /// Does it lead to bytes that are there? Without a branch, for loops over many: of a short one
+    /// `text` is some of its bytes, and no processor foresees whether there is such a text.
     #[inline(always)]
     pub fn leads(self, texts: &[Text]) -> bool {
-        let room = texts.get(self.text as usize).map_or(0, |text| text.len);
-        self.fits(room)
+        let text = self.text as usize;
+        let room = texts.get(last(texts).min(text)).map_or(0, |text| text.len);
+        (self.len <= 12) | ((text < texts.len()) & self.fits(room))
     }
 
-    /// As `leads`, where there is no other text: several of these are in a vector register.
+    /// As `leads`, if it is to this text, of so many bytes: several of these are in a vector register.
     #[inline(always)]
-    pub fn leads_to(self, only: &Text) -> bool {
-        (self.len <= 12) | ((self.text == 0) & self.fits(only.len))
+    pub fn leads_to(self, text: u32, room: u32) -> bool {
+        (self.len <= 12) | ((self.text == text) & self.fits(room))
+    }
+
+    /// The text that it leads to, if it is a long one.
+    #[inline(always)]
+    pub fn text(self) -> Option<u32> {
+        (self.len > 12).then_some(self.text)
     }
 
     #[inline(always)]
-    fn fits(self, room: usize) -> bool {
-        let end = u64::from(self.begin) + u64::from(self.len);
-        // Arrow's numbers have a sign, and none may be negative.
-        let positive = (self.len | self.text | self.begin) >> 31 == 0;
-        (self.len <= 12) | (positive & (end <= room as u64))
+    fn fits(self, room: u32) -> bool {
+        // Arrow's numbers have a sign, and none may be negative: two of 31 bits have a sum of 32.
+        let positive = (self.len | self.begin) >> 31 == 0;
+        positive & (self.begin.wrapping_add(self.len) <= room)
     }
+}
+
+fn last(texts: &[Text]) -> usize {
+    texts.len().saturating_sub(1)
 }
 
 /// What a view shows, of which it is known that it leads somewhere. Where texts of up to 12 bytes and
@@ -338,9 +352,8 @@ unsafe fn view<'a>(at: *const u8, texts: &[Text]) -> &'a [u8] {
     unsafe {
         let View { len, text, begin } = View::read(at);
         // Of a short one these are some of its bytes, and lead anywhere.
-        let last = texts.len().saturating_sub(1);
         let far = texts
-            .get(last.min(text as usize))
+            .get(last(texts).min(text as usize))
             .map_or(at, |text| text.start.wrapping_add(begin as usize));
         let start = select_unpredictable(len > 12, far, at.wrapping_add(4));
         std::slice::from_raw_parts(start, len as usize)

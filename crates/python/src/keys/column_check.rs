@@ -1,5 +1,7 @@
 //! What is looked at before a column is hashed: every row leads to bytes that are there.
 
+use std::ops::Range;
+
 use crate::keys::column::{Column, Data, View, ucs4};
 
 /// A row and what is wrong with it.
@@ -19,14 +21,7 @@ impl Column {
             Data::Offsets { offsets, wide: true, bytes } => unsafe {
                 bad_offset::<i64>(offsets.cast(), self.len, bytes.is_null())
             },
-            Data::Views { views, texts } => {
-                // SAFETY: the row exists, as whoever built the column promised.
-                let view = |row: usize| unsafe { View::read(views.add(row * 16)) };
-                match texts.as_slice() {
-                    [only] => self.first_of_many(|row| view(row).leads_to(only), NO_BYTES),
-                    texts => self.first_of_many(|row| view(row).leads(texts), NO_BYTES),
-                }
-            }
+            Data::Views { .. } => self.first_bad_view(0..self.keys()),
             Data::Ucs4 { start, stride, width, trim, swapped } => {
                 let text = |row| {
                     // SAFETY: as above.
@@ -52,6 +47,28 @@ impl Column {
         }
     }
 
+    /// The row of the first of these keys that cannot be read, in a column of views.
+    pub fn first_bad_view(&self, keys: Range<usize>) -> Option<Bad> {
+        let Data::Views { views, texts } = &self.data else {
+            return None;
+        };
+        // SAFETY: the row exists, as whoever built the column promised.
+        let view = |row: usize| unsafe { View::read(views.add(row * 16)) };
+        let bad = |row: &usize| !view(*row).leads(texts);
+        let found = match &self.valid {
+            // Most rows lead to the same text as those around them, which is looked at in half the
+            // time; the others are looked at again.
+            None => stretches(keys).find_map(|mut rows| {
+                let text = rows.clone().find_map(|row| view(row).text()).unwrap_or(0);
+                let room = texts.get(text as usize).map_or(0, |text| text.len);
+                let elsewhere = |row| !view(row).leads_to(text, room);
+                if any(rows.clone(), elsewhere) { rows.find(bad) } else { None }
+            }),
+            Some(valid) => valid[keys].iter().copied().find(bad),
+        };
+        found.map(|row| (row, "has a view that leads nowhere"))
+    }
+
     /// The first row, of those that are not null, that is not good.
     fn first(&self, good: impl Fn(usize) -> bool, what: &'static str) -> Option<Bad> {
         let bad = match &self.valid {
@@ -59,14 +76,6 @@ impl Column {
             Some(valid) => valid.iter().copied().find(|row| !good(*row)),
         };
         bad.map(|row| (row, what))
-    }
-
-    /// As `first`, for what is looked at without a branch.
-    fn first_of_many(&self, good: impl Fn(usize) -> bool, what: &'static str) -> Option<Bad> {
-        if self.valid.is_some() {
-            return self.first(good, what);
-        }
-        first_row(self.len, |row| !good(row)).map(|row| (row, what))
     }
 
     /// Are there nulls among the values of a dictionary?
@@ -84,21 +93,18 @@ impl Column {
     }
 }
 
-const NO_BYTES: &str = "has a view that leads nowhere";
 const NO_TEXT: &str = "is not valid text (a lone surrogate?)";
 
 /// Rows that are looked at without stopping at a bad one, so that several are in a vector register.
 const TOGETHER: usize = 1024;
 
-/// The first row that is bad.
-fn first_row(len: usize, bad: impl Fn(usize) -> bool) -> Option<usize> {
-    for from in (0..len).step_by(TOGETHER) {
-        let mut rows = from..len.min(from + TOGETHER);
-        if rows.clone().fold(false, |any, row| any | bad(row)) {
-            return rows.find(|row| bad(*row));
-        }
-    }
-    None
+fn stretches(rows: Range<usize>) -> impl Iterator<Item = Range<usize>> {
+    rows.clone().step_by(TOGETHER).map(move |from| from..rows.end.min(from + TOGETHER))
+}
+
+/// Is one of them bad? All are looked at.
+fn any(rows: Range<usize>, bad: impl Fn(usize) -> bool) -> bool {
+    rows.fold(false, |any, row| any | bad(row))
 }
 
 /// The first row that ends before it begins, or begins before its buffer does.
@@ -117,7 +123,9 @@ where
     if at(0) < T::default() {
         return Some((0, "begins before its buffer does"));
     }
-    if let Some(row) = first_row(len, |row| at(row + 1) < at(row)) {
+    let bad = |row: usize| at(row + 1) < at(row);
+    let found = stretches(0..len).find(|rows| any(rows.clone(), bad));
+    if let Some(row) = found.and_then(|mut rows| rows.find(|row| bad(*row))) {
         return Some((row, "ends before it begins"));
     }
     (nowhere && at(0) < at(len)).then_some((0, "lies in a buffer that is not there"))
