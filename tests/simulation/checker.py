@@ -1,0 +1,182 @@
+"""What must hold in every history, as a client and an operator see it.
+
+Filters whose names begin with `b` are cleared and expire; of the others a key that was added stays.
+A key counts as *lost* from when Redis loses its entry until the stream has it again: what may
+happen then is in the table of docs/decisions/0041-shared-log.md, and so it is excused.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from dataclasses import dataclass
+
+from simulation.model import ModelReplica, parsed
+from simulation.store import Store
+
+from bloomery.service.replication.core.entries import Kind, Placed, Position
+
+Key = tuple[str, int]
+
+
+class Violation(AssertionError):
+    """A promise was broken."""
+
+
+@dataclass(slots=True)
+class WriteRecord:
+    """A write of a client, and what it was told."""
+
+    node: bytes  # the process that took it
+    payload: bytes
+    start: float
+    end: float = math.inf  # when it was told
+    result: tuple[bool, ...] | None = None  # None: an error, or nothing
+    untouched: bool = False
+
+
+class Checker:
+    """Notes what clients were told, and what Redis lost."""
+
+    def __init__(self, confirm: bool) -> None:
+        self.confirm = confirm
+        self.writes: list[WriteRecord] = []
+        self.acknowledged: dict[Key, list[WriteRecord]] = defaultdict(list)
+        self.takers: dict[str, list[WriteRecord]] = defaultdict(list)  # that take keys out
+        self.lost_until: dict[Key, float] = {}  # infinite while it is lost
+        self.crashed: set[bytes] = set()
+
+    # What clients do.
+
+    def wrote(self, record: WriteRecord) -> None:
+        """A client sends a write."""
+        self.writes.append(record)
+        for op, name, _ in parsed(record.payload):
+            if op in "CE":
+                self.takers[name].append(record)
+
+    def told(self, record: WriteRecord, now: float, result: tuple[bool, ...] | None) -> None:
+        """A client is told what its write did; None: that nobody knows."""
+        if record.end != math.inf:
+            raise Violation("a write was answered twice")
+        record.end, record.result = now, result
+        if result is not None:
+            for op, name, keys in parsed(record.payload):
+                if op == "A":
+                    for key in keys:
+                        self.acknowledged[name, key].append(record)
+
+    def denied(self, key: Key, asked: float, horizon: float, now: float, how: str) -> None:
+        """A client was told, now, that a key is not there; it had to be if it was acknowledged
+        before the horizon."""
+        if self.lost_until.get(key, -1.0) >= min(asked, horizon):
+            return
+        for record in self.acknowledged.get(key, ()):
+            if record.end < horizon and not self._taken(key[0], record, now):
+                raise Violation(
+                    f"{how}: {key} was denied at {now:.3f} (asked {asked:.3f}, must know what was "
+                    f"acknowledged before {horizon:.3f}), and acknowledged at {record.end:.3f}"
+                )
+
+    def _taken(self, name: str, record: WriteRecord, now: float) -> bool:
+        """Can a clear or an end of the filter have come after this write?"""
+        for one in self.takers.get(name, ()):
+            expires = " E " in f" {one.payload.decode()}"
+            if one.start < now and (one.end > record.start or expires):
+                return True
+        return False
+
+    # What Redis does.
+
+    def appended(self, placed: Placed, primary: bool, now: float) -> None:
+        """An entry is in a stream: that of the primary, or of one that is none any more."""
+        if placed.entry.kind is not Kind.WRITE:
+            return
+        for key in keys_of(placed):
+            if not primary:
+                self.lost_until[key] = math.inf
+            elif self.lost_until.get(key) == math.inf:
+                self.lost_until[key] = now
+
+    def replaced(self, old: Store, new: Store, failover: bool) -> None:
+        """Another store is the primary."""
+        lost = held(old) - held(new)
+        if failover and self.confirm:
+            gone = [key for key in lost if self.acknowledged.get(key) and not key[0].startswith("b")]
+            if gone:
+                raise Violation(f"acknowledged, and the replica did not have it: {gone}")
+        for key in lost:
+            self.lost_until[key] = math.inf
+
+    def restored(self, store: Store, now: float) -> None:
+        """A snapshot was brought to the primary."""
+        for key in held(store):
+            if self.lost_until.get(key) == math.inf:
+                self.lost_until[key] = now
+
+    # In the end.
+
+    def check_new(self) -> None:
+        """Of those who were acknowledged, one was told that a key is new."""
+        unknown: set[Key] = set()
+        new: dict[Key, int] = defaultdict(int)
+        for record in self.writes:
+            results = iter(record.result or ())
+            for op, name, keys in parsed(record.payload):
+                for key in keys if op == "A" else ():
+                    if record.result is None:
+                        if not record.untouched:
+                            unknown.add((name, key))
+                    else:
+                        new[name, key] += next(results)
+        for key, count in new.items():
+            if key[0].startswith("b") or key in self.lost_until:
+                continue
+            if count > 1 or (count == 0 and key not in unknown):
+                raise Violation(f"{key} was new to {count} of those who were acknowledged")
+
+    def check_kept(self, replica: ModelReplica) -> None:
+        """What was acknowledged is there, unless Redis and all who acknowledged it lost it."""
+        for (name, number), records in self.acknowledged.items():
+            if name.startswith("b") or number in replica.filters.get(name, ()):
+                continue
+            lost = self.lost_until.get((name, number)) == math.inf
+            if not lost or not all(record.node in self.crashed for record in records):
+                raise Violation(f"{(name, number)} was acknowledged and is gone")
+
+    def check_decisions(self, store: Store, replica: ModelReplica) -> None:
+        """Those decisions count, and only those, that were in the log while their node had the
+        lease; as far as the log goes back to its beginning."""
+        entries = [value for step in store.journal for what, value in step if what == "add"]
+        if entries[0].entry.kind is not Kind.GENESIS:
+            return
+        fence, holder, counted = Position(0, 0), b"", []
+        last: dict[bytes, int] = defaultdict(int)  # the last operation of each node
+        for position, entry in entries:
+            first = entry.op > last[entry.node]
+            last[entry.node] = max(last[entry.node], entry.op)
+            if first and entry.kind is Kind.CLAIM and entry.fence == fence:
+                fence, holder = position, entry.node
+            elif first and entry.kind is Kind.DECIDE and entry.node == holder:
+                counted.append(entry.node.hex())
+        if counted != replica.decisions:
+            raise Violation("a decision was taken by a node that did not hold the lease")
+
+
+def keys_of(placed: Placed) -> list[Key]:
+    """Return the keys that an entry adds."""
+    if placed.entry.kind is not Kind.WRITE:
+        return []
+    operations = parsed(placed.entry.payload)
+    return [(name, key) for op, name, keys in operations if op == "A" for key in keys]
+
+
+def held(store: Store) -> set[Key]:
+    """Return the keys that a store has, in its stream or in a snapshot that the manifest names."""
+    keys = {key for placed in store.stream for key in keys_of(placed)}
+    for snapshot in store.manifest.snapshots if store.manifest else ():
+        data = store.load(snapshot.id)
+        if data is not None:
+            replica = ModelReplica.load(data.partition(b"\n")[2])
+            keys |= {(name, key) for name, some in replica.filters.items() for key in some}
+    return keys
