@@ -7,6 +7,7 @@ lets a filter be cleared after so long, `D node` is a decision of a lease holder
 from __future__ import annotations
 
 import json
+from functools import lru_cache
 
 
 class ModelReplica:
@@ -69,6 +70,7 @@ class ModelReplica:
         return replica
 
 
+@lru_cache(10_000)
 def parsed(payload: bytes) -> list[tuple[str, str, list[int]]]:
     """Return the operations of a payload: what, to which filter, with which numbers."""
     found = []

@@ -33,7 +33,7 @@ OPTIONS = Options(
     hello=1.0,
     lease=1.0,
     clock=0.4,
-    bootstrap=4.0,
+    bootstrap=8.0,
     snapshot_entries=12,
     history_entries=200,
 )
@@ -43,16 +43,16 @@ OPTIONS = Options(
 class Faults:
     """How often each fault happens, in a second."""
 
-    crash: float = 0.1
+    crash: float = 0.1  # of a node
     pause: float = 0.15
     cut: float = 0.15
-    failover: float = 0.2
-    empty: float = 0.03
-    stall: float = 0.2  # of replication
-    damage: float = 0.1  # of a snapshot's chunks
+    failover: float = 0.4
+    empty: float = 0.06
+    stall: float = 0.4  # of replication
+    damage: float = 0.2  # of a snapshot's chunks
     lost: float = 0.02  # of a message, by chance
     late: float = 0.02  # a request arrives long after its sender has given up
-    clock_jump: float = 0.1
+    clock_jump: float = 0.2
 
 
 class SimulatedNode:
@@ -179,7 +179,7 @@ class World:
         core: type[ReplicationCore] = ReplicationCore,
         store: type[Store] = Store,
         faults: Faults | None = None,
-        seconds: float = 6.0,
+        seconds: float = 3.0,
     ) -> None:
         self.random = Random(seed)
         self.now = 0.0
@@ -409,7 +409,7 @@ class World:
             node.write(self._requests, f"A {name} {' '.join(map(str, keys))}".encode())
         elif what < 0.7:
             node.read_strong(self._requests, (name, keys[0]))
-        elif what < 0.96:
+        elif what < 0.94:
             node.read_local((name, keys[0]))
         elif what < 0.98:
             node.write(self._requests, b"C b")
@@ -479,8 +479,6 @@ class World:
         self._replace(old.journal[: self.random.choice([old.replicated, kept])], failover=True)
 
     def _empty(self) -> None:
-        if not all(node.alive for node in self.nodes):
-            return  # who comes back would begin with nothing before others bring it back
         self._replace([], failover=False)
 
     def _replace(self, journal: list[Any], failover: bool) -> None:

@@ -317,10 +317,15 @@ class ReplicationCore:
         now_ms = self.history.at.position.ms if self.history.at else 0
         if event.needs > self.ledger.oldest_version(now_ms):
             self._refuse_too_new(write)
-        elif self._fresh is not None and self.replica.unchanged(event.payload) is not None:
+        elif self._fresh is not None and self._is_unchanged(event.payload):
             self.writes.unchanged.append(write)
         else:
             self.writes.queue.append(write)
+
+    def _is_unchanged(self, payload: bytes) -> bool:
+        """Need a write not be appended, if this copy is current? With replicas it must be: what it
+        finds here may be an entry that they do not have."""
+        return not self.options.confirm and self.replica.unchanged(payload) is not None
 
     def _queue(self, kind: Kind, payload: bytes = b"", fence: Position | None = None) -> None:
         """Queue an entry that no client waits for."""
