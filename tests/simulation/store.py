@@ -21,7 +21,9 @@ FETCH_COUNT = 16  # entries in one answer: few, so that nodes are often cut shor
 class Store:
     """A Redis server."""
 
-    def __init__(self, journal: Iterable[list[Effect]] = (), clock: Callable[[], int] = int) -> None:
+    def __init__(
+        self, journal: Iterable[list[Effect]] = (), clock: Callable[[], int] = int
+    ) -> None:
         """`clock`: its wall clock, in ms."""
         self.journal: list[list[Effect]] = []
         self.stream: list[Placed] = []

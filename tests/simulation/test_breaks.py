@@ -10,7 +10,17 @@ import pytest
 from simulation.checker import Violation
 from simulation.model import ModelReplica
 from simulation.store import Store
-from simulation.world import Faults, World
+from simulation.world import (
+    OFTEN_CUT,
+    OFTEN_DAMAGED,
+    OFTEN_EMPTY,
+    OFTEN_LOST,
+    OFTEN_PAUSED,
+    OPTIONS,
+    SOON_FORGOTTEN,
+    Faults,
+    World,
+)
 
 from bloomery.service.replication.core import messages as m
 from bloomery.service.replication.core.entries import Kind, LogEntry, Mark, Placed
@@ -191,23 +201,20 @@ class NamesSnapshotsOfOtherHistories(Store):
         return snapshot.id in self.chunks
 
 
-# Faults in which the break shows soon.
-OFTEN_LOST = Faults(failover=1.5, stall=1.5, crash=0.02)
-OFTEN_EMPTY = Faults(empty=0.5, crash=0.3)
 CORES = [
     (ReadsOnWithoutAMark, OFTEN_LOST),
     (AcknowledgesWithoutReplicas, OFTEN_LOST),
     (AcknowledgesBeforeItIsApplied, Faults()),
     (AppliesRetriesTwice, Faults()),
     (AcknowledgesWhatItKnows, Faults()),
-    (CountsAgeFromTheAnswer, Faults(pause=1.0)),
-    (AnswersFromAnyCopy, Faults(cut=1.0)),
+    (CountsAgeFromTheAnswer, OFTEN_PAUSED),
+    (AnswersFromAnyCopy, OFTEN_CUT),
     (ForgetsWhatItAcknowledged, OFTEN_LOST),
     (WritesBeforeItRepeats, OFTEN_LOST),
     (RepeatsWhatTakesAway, OFTEN_LOST),
-    (DecidesWithoutTheLease, Faults(pause=0.5)),
+    (DecidesWithoutTheLease, OFTEN_PAUSED),
     (BeginsWithNothing, OFTEN_EMPTY),
-    (TrimsBehindTheNewest, Faults(damage=1.0)),
+    (TrimsBehindTheNewest, OFTEN_DAMAGED),
 ]
 STORES = [
     (AppendsOnAnything, OFTEN_LOST),
@@ -216,11 +223,12 @@ STORES = [
 ]
 
 
-def first_violation(**parts: Any) -> tuple[int, Violation]:
+def first_violation(faults: Faults, **parts: Any) -> tuple[int, Violation]:
     """Return the first seed whose history breaks a promise, and which."""
+    options = SOON_FORGOTTEN if faults is OFTEN_EMPTY else OPTIONS
     for seed in range(MOST):
         try:
-            World(seed, **parts).run()
+            World(seed, faults=faults, options=options, **parts).run()
         except Violation as violation:
             return seed, violation
     pytest.fail(f"{parts}: nothing was seen in {MOST} histories")
@@ -230,11 +238,11 @@ def first_violation(**parts: Any) -> tuple[int, Violation]:
 @pytest.mark.parametrize(("core", "faults"), CORES, ids=[core.__name__ for core, _ in CORES])
 def test_broken_core_is_seen(core: type[ReplicationCore], faults: Faults) -> None:
     """A core with one rule left out breaks a promise, and the checker says which."""
-    print(*first_violation(core=core, faults=faults))
+    print(*first_violation(faults, core=core))
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("store", "faults"), STORES, ids=[store.__name__ for store, _ in STORES])
 def test_broken_script_is_seen(store: type[Store], faults: Faults) -> None:
     """A script of Redis with one condition left out breaks a promise."""
-    print(*first_violation(store=store, faults=faults))
+    print(*first_violation(faults, store=store))

@@ -55,6 +55,16 @@ class Faults:
     clock_jump: float = 0.2
 
 
+# What may go wrong, by what it is about; the last one also needs `SOON_FORGOTTEN`.
+OFTEN_LOST = Faults(failover=1.5, stall=1.5, crash=0.02)
+OFTEN_CUT = Faults(cut=1.0, lost=0.1, late=0.1)
+OFTEN_PAUSED = Faults(pause=1.0)
+OFTEN_DAMAGED = Faults(damage=1.0)
+OFTEN_EMPTY = Faults(0.4, pause=0, cut=0, failover=0, empty=0.5, damage=0, lost=0, late=0)
+# Nodes know what they acknowledged for so short a time that they cannot repeat all of it.
+SOON_FORGOTTEN = replace(OPTIONS, retain=0.2)
+
+
 class SimulatedNode:
     """A node: the core, its clock, and its link to a store."""
 
@@ -78,7 +88,7 @@ class SimulatedNode:
         self.core = self.world.make_core(self.id)
         self.writes: dict[int, WriteRecord] = {}
         self.reads: dict[int, tuple[tuple[str, int], float]] = {}
-        self.asked: set[int] = set()  # requests to Redis without an answer yet
+        self.asked: dict[int, Store] = {}  # requests to Redis without an answer yet
         self.core_event(m.Tick())
         self.world.after(TICK, self.tick, self.id)
 
@@ -100,7 +110,7 @@ class SimulatedNode:
     def answer(self, id: bytes, event: Any) -> None:
         """Hand an answer of Redis over, unless it was given up."""
         if id == self.id and event.ref in self.asked:
-            self.asked.remove(event.ref)
+            del self.asked[event.ref]
             self.deliver(id, event)
 
     def deliver(self, id: bytes, event: m.Event) -> None:
@@ -179,6 +189,7 @@ class World:
         core: type[ReplicationCore] = ReplicationCore,
         store: type[Store] = Store,
         faults: Faults | None = None,
+        options: Options = OPTIONS,
         seconds: float = 3.0,
     ) -> None:
         self.random = Random(seed)
@@ -186,7 +197,7 @@ class World:
         self.steps = 0
         self.seconds = seconds
         self.confirm = self.random.random() < 0.4
-        self.options = replace(OPTIONS, confirm=self.confirm)
+        self.options = replace(options, confirm=self.confirm)
         self.checker = Checker(self.confirm)
         self.faults = faults or Faults()
         self.quiet = False  # no faults any more
@@ -206,8 +217,8 @@ class World:
 
     def make_core(self, id: bytes) -> ReplicationCore:
         """Return the core of a process."""
-        first = replace(self.options, bootstrap=0.0)
-        return self._core(id, ModelReplica, self.options if self.primary.exists else first)
+        options = self.options if self.now else replace(self.options, bootstrap=0.0)
+        return self._core(id, ModelReplica, options)
 
     def make_store(self, journal: list[Any]) -> Store:
         """Return a store of a journal."""
@@ -273,7 +284,7 @@ class World:
             node.strayed = self.now
         wait = 0.3 if isinstance(action, m.Fetch) and action.wait else 0.0
         slowly = isinstance(action, m.SaveSnapshot | m.LoadSnapshot)
-        node.asked.add(action.ref)
+        node.asked[action.ref] = store
         self.after(wait + TIMEOUT * (1 + 3 * slowly), node.answer, id, m.Failed(action.ref))
         delay = self._delay() + (self.random.uniform(0, 0.3) if slowly else 0.0)
         data = b""
@@ -490,15 +501,21 @@ class World:
         for node in self.nodes:
             strays = split and self.random.random() < 0.5
             self.after(self.random.uniform(0.1, 0.8) if strays else 0.0, self._switch, node)
-        old.alive = split
         if split:
             self.after(0.8, self._end_store, old)
+        else:
+            self._end_store(old)
 
     def _switch(self, node: SimulatedNode) -> None:
         node.store = self.primary
 
     def _end_store(self, store: Store) -> None:
+        """Break all connections to a store."""
         store.alive = False
+        for node in self.nodes:
+            for ref, asked in list(node.asked.items()):
+                if asked is store:
+                    self.after(self._delay(), node.answer, node.id, m.Failed(ref))
 
     def _heal(self) -> None:
         """End all faults; one more node starts, from what Redis has."""

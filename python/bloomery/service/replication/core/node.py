@@ -152,11 +152,15 @@ class ReplicationCore:
 
     def _failed(self, action: m.Action) -> None:
         self._fetch_at = self._load_at = self._now + self.options.retry
-        # It may be a failover that lost entries: who has them puts them back first.
-        self._append_at = self._now + self.options.settle
+        self._settle()
         steps = m.ReadManifest | m.SaveSnapshot | m.SwapManifest
         if isinstance(action, steps) and self._snapshots.owns(action.ref):
             self._snapshots.ended(False, self._now)
+
+    def _settle(self) -> None:
+        """Append nothing for a moment: Redis may have lost entries (a failover, a restart), and who
+        has them puts them back, which goes only where nobody wrote meanwhile."""
+        self._append_at = self._now + self.options.settle
 
     # Loading: the newest snapshot, or the stream from its start.
 
@@ -204,12 +208,16 @@ class ReplicationCore:
             self._bootstrap()
 
     def _bootstrap(self) -> None:
+        if self._is_empty_for_long():
+            self._append(PendingWrite(Kind.GENESIS), None)
+        else:
+            self._load_at = self._now + self.options.retry
+
+    def _is_empty_for_long(self) -> bool:
+        """Has nobody who has more than this node brought it to the empty Redis?"""
         if self._empty_since is None:
             self._empty_since = self._now
-        if self._now - self._empty_since < self.options.bootstrap:
-            self._load_at = self._now + self.options.retry
-        else:
-            self._append(PendingWrite(Kind.GENESIS), None)
+        return self._now - self._empty_since >= self.options.bootstrap
 
     def _adopt(self, replica: Replica, ledger: Ledger, at: Mark | None) -> None:
         """Have another copy from now on."""
@@ -268,7 +276,7 @@ class ReplicationCore:
         news = self.history.news(entries)
         if news is None:
             return False
-        self._matched = True
+        self._matched, self._empty_since = True, None
         for placed in news:
             self._apply(placed)
         return True
@@ -457,6 +465,7 @@ class ReplicationCore:
     def _lost(self, event: m.Fetched) -> None:
         """The stream does not have the entry that was applied last."""
         self._matched = False
+        self._settle()
         if self._is_asked(m.PutBack, m.Restore):
             return
         if event.end is None:
@@ -479,7 +488,9 @@ class ReplicationCore:
     def _save_all(self) -> None:
         """Bring everything back to a Redis that has nothing: first the copy, as a snapshot."""
         self._fetch_at = self._now + self.options.retry
-        if self.history.at is not None and not self._is_asked(m.SaveSnapshot):
+        # A copy that was current a moment ago; an older one only if nobody has that.
+        may = self.may_answer(self._now) or self._is_empty_for_long()
+        if may and self.history.at is not None and not self._is_asked(m.SaveSnapshot):
             ref = self._ref()
             id = self.node + ref.to_bytes(8, "little")
             snapshot = m.Snapshot(id, self.history.at, self.ledger.count)
@@ -493,6 +504,7 @@ class ReplicationCore:
             else:
                 self._snapshots.ended(False, self._now)
         elif event.done and self.history.last and snapshot.mark == self.history.at:
+            self._settle()
             restore = m.Restore(ref, m.Manifest((snapshot,)), self.history.last)
             self._ask(restore, ref)
 

@@ -1,0 +1,54 @@
+"""Thousands of histories of nodes that share a log, each with faults of its own: every promise
+holds in each of them. A seed that fails is run again with `World(seed, faults=…).run()`."""
+
+from __future__ import annotations
+
+import pytest
+from conftest import effort
+from simulation.checker import Violation
+from simulation.world import (
+    OFTEN_CUT,
+    OFTEN_DAMAGED,
+    OFTEN_EMPTY,
+    OFTEN_LOST,
+    OFTEN_PAUSED,
+    OPTIONS,
+    SOON_FORGOTTEN,
+    Faults,
+    World,
+)
+
+MIXES = {
+    "all": Faults(),
+    "lost": OFTEN_LOST,
+    "cut": OFTEN_CUT,
+    "paused": OFTEN_PAUSED,
+    "damaged": OFTEN_DAMAGED,
+    "empty": OFTEN_EMPTY,
+}
+
+
+@pytest.mark.parametrize("mix", MIXES)
+def test_promises_hold(mix: str) -> None:
+    """Nothing acknowledged is lost, denied or new twice, but for what the table of the decision
+    allows; and all copies are equal in the end."""
+    steps = 0
+    for seed in range(effort(20, 250, 1000)):
+        options = SOON_FORGOTTEN if mix == "empty" else OPTIONS
+        world = World(seed, faults=MIXES[mix], options=options)
+        try:
+            world.run()
+        except Violation as violation:
+            pytest.fail(f"mix {mix}, seed {seed}: {violation}", pytrace=False)
+        steps += world.steps
+    print(f"{steps} steps")
+
+
+def test_a_seed_is_one_history() -> None:
+    """The same seed leads to the same history, so that what was seen once can be seen again."""
+    runs = [World(5), World(5)]
+    for world in runs:
+        world.run()
+    assert runs[0].steps == runs[1].steps
+    assert runs[0].primary.stream == runs[1].primary.stream
+    assert len(runs[0].checker.acknowledged) > 3
