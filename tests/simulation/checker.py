@@ -11,10 +11,9 @@ import math
 from collections import defaultdict
 from dataclasses import dataclass
 
+from bloomery.service.replication.core.entries import Kind, Placed, Position
 from simulation.model import ModelReplica, parsed
 from simulation.store import Store
-
-from bloomery.service.replication.core.entries import Kind, Placed, Position
 
 Key = tuple[str, int]
 

@@ -7,6 +7,13 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+
+from bloomery.service.replication.core import messages as m
+from bloomery.service.replication.core.entries import Kind, LogEntry, Mark, Placed
+from bloomery.service.replication.core.node import Options, ReplicationCore
+from bloomery.service.replication.core.replica import Replica
+from bloomery.service.replication.core.snapshots import SnapshotKeeper
+from bloomery.service.replication.core.writes import PendingWrite
 from simulation.checker import Violation
 from simulation.model import ModelReplica
 from simulation.store import Store
@@ -16,18 +23,12 @@ from simulation.world import (
     OFTEN_EMPTY,
     OFTEN_LOST,
     OFTEN_PAUSED,
+    OFTEN_SPLIT,
     OPTIONS,
     SOON_FORGOTTEN,
     Faults,
     World,
 )
-
-from bloomery.service.replication.core import messages as m
-from bloomery.service.replication.core.entries import Kind, LogEntry, Mark, Placed
-from bloomery.service.replication.core.node import Options, ReplicationCore
-from bloomery.service.replication.core.replica import Replica
-from bloomery.service.replication.core.snapshots import SnapshotKeeper
-from bloomery.service.replication.core.writes import PendingWrite
 
 MOST = 400  # histories in which a break must show
 
@@ -211,15 +212,15 @@ CORES = [
     (AnswersFromAnyCopy, OFTEN_CUT),
     (ForgetsWhatItAcknowledged, OFTEN_LOST),
     (WritesBeforeItRepeats, OFTEN_LOST),
-    (RepeatsWhatTakesAway, OFTEN_LOST),
+    (RepeatsWhatTakesAway, OFTEN_SPLIT),
     (DecidesWithoutTheLease, OFTEN_PAUSED),
     (BeginsWithNothing, OFTEN_EMPTY),
     (TrimsBehindTheNewest, OFTEN_DAMAGED),
 ]
 STORES = [
     (AppendsOnAnything, OFTEN_LOST),
-    (PutsBackAnywhere, OFTEN_LOST),
-    (NamesSnapshotsOfOtherHistories, OFTEN_LOST),
+    (PutsBackAnywhere, OFTEN_SPLIT),
+    (NamesSnapshotsOfOtherHistories, OFTEN_SPLIT),
 ]
 
 

@@ -4,6 +4,7 @@ holds in each of them. A seed that fails is run again with `World(seed, faults=â
 from __future__ import annotations
 
 import pytest
+
 from conftest import effort
 from simulation.checker import Violation
 from simulation.world import (
@@ -12,6 +13,7 @@ from simulation.world import (
     OFTEN_EMPTY,
     OFTEN_LOST,
     OFTEN_PAUSED,
+    OFTEN_SPLIT,
     OPTIONS,
     SOON_FORGOTTEN,
     Faults,
@@ -21,6 +23,7 @@ from simulation.world import (
 MIXES = {
     "all": Faults(),
     "lost": OFTEN_LOST,
+    "split": OFTEN_SPLIT,
     "cut": OFTEN_CUT,
     "paused": OFTEN_PAUSED,
     "damaged": OFTEN_DAMAGED,

@@ -14,13 +14,12 @@ from dataclasses import dataclass, replace
 from random import Random
 from typing import Any
 
-from simulation.checker import Checker, Violation, WriteRecord
-from simulation.model import ModelReplica
-from simulation.store import Store
-
 from bloomery.service.replication.core import messages as m
 from bloomery.service.replication.core.entries import Placed
 from bloomery.service.replication.core.node import Options, ReplicationCore
+from simulation.checker import Checker, Violation, WriteRecord
+from simulation.model import ModelReplica
+from simulation.store import Store
 
 TIMEOUT = 0.4  # seconds that a node waits for Redis
 TICK = 0.1
@@ -47,6 +46,7 @@ class Faults:
     pause: float = 0.15
     cut: float = 0.15
     failover: float = 0.4
+    split: float = 0.3  # the share of failovers after which the old server still serves some
     empty: float = 0.06
     stall: float = 0.4  # of replication
     damage: float = 0.2  # of a snapshot's chunks
@@ -57,6 +57,7 @@ class Faults:
 
 # What may go wrong, by what it is about; the last one also needs `SOON_FORGOTTEN`.
 OFTEN_LOST = Faults(failover=1.5, stall=1.5, crash=0.02)
+OFTEN_SPLIT = Faults(failover=1.2, split=1.0, stall=1.0, crash=0.02)
 OFTEN_CUT = Faults(cut=1.0, lost=0.1, late=0.1)
 OFTEN_PAUSED = Faults(pause=1.0)
 OFTEN_DAMAGED = Faults(damage=1.0)
@@ -497,7 +498,7 @@ class World:
         self.primary = self.make_store(journal)
         self.checker.replaced(old, self.primary, failover)
         # Who still talks to the old one is answered for a while: it does not know yet either.
-        split = failover and self.random.random() < 0.3
+        split = failover and self.random.random() < self.faults.split
         for node in self.nodes:
             strays = split and self.random.random() < 0.5
             self.after(self.random.uniform(0.1, 0.8) if strays else 0.0, self._switch, node)

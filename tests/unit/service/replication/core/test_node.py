@@ -1,0 +1,119 @@
+"""The core, step by step: what it asks of Redis, and when it replies."""
+
+from typing import Any
+
+from bloomery.service.replication.core import messages as m
+from bloomery.service.replication.core.entries import Kind, LogEntry, Placed, Position
+from bloomery.service.replication.core.node import Options, ReplicationCore
+from simulation.model import ModelReplica
+
+ME, OTHER = b"me" * 4, b"them" * 2
+
+
+def only(actions: list[m.Action], kind: type) -> Any:
+    """The one action of a kind."""
+    [found] = [action for action in actions if isinstance(action, kind)]
+    return found
+
+
+def begun(**options: Any) -> tuple[ReplicationCore, Placed]:
+    """A node that has begun a log: the core, and its first entry. Its claim is under way."""
+    core = ReplicationCore(ME, ModelReplica, Options(bootstrap=0.0, **options))
+    manifest = only(core.step(m.Tick(), 0.0), m.ReadManifest)
+    fetch = only(core.step(m.ManifestRead(manifest.ref, None), 0.1), m.Fetch)
+    append = only(core.step(m.Fetched(fetch.ref, (), None), 0.2), m.Append)
+    assert append.entry.kind is Kind.GENESIS
+    first = Placed(Position(1, 0), append.entry)
+    actions = core.step(m.Appended(append.ref, first.position, (), True, True), 0.3)
+    assert only(actions, m.SetReady).ready
+    claim = only(actions, m.Append)
+    assert (claim.entry.kind, claim.after) == (Kind.CLAIM, first.mark)
+    last = Placed(Position(2, 0), claim.entry)
+    core.step(m.Appended(claim.ref, last.position, (first,), True, True), 0.4)
+    assert core.holds_lease
+    return core, last
+
+
+def settle(core: ReplicationCore, last: Placed, now: float) -> Placed:
+    """Answer appends of the node's own until none is under way."""
+    while own := [r for r in core._requests.values() if isinstance(r[0], m.Append)]:
+        append = own[0][0]
+        assert isinstance(append, m.Append)
+        entry = Placed(Position(last.position.ms + 1, 0), append.entry)
+        core.step(m.Appended(append.ref, entry.position, (last,), True, True), now)
+        last = entry
+    return last
+
+
+def test_a_write_is_answered_by_the_log() -> None:
+    """Another node added the key just before: it is not new, although it was when it was sent."""
+    core, last = begun(clock=100.0)
+    last = settle(core, last, 0.5)
+    append = only(core.step(m.Write(1, b"A f 7"), 0.6), m.Append)
+    assert append.after == last.mark
+    theirs = Placed(Position(10, 0), LogEntry(OTHER, 1, 1, Kind.WRITE, b"A f 7"))
+    answer = m.Appended(append.ref, Position(11, 0), (last, theirs), True, True)
+    assert only(core.step(answer, 0.7), m.Reply) == m.Reply(1, (False,))
+
+
+def test_a_lost_answer_is_made_up_for() -> None:
+    """The append's answer is lost: what the next fetch brings is answered by, and once."""
+    core, last = begun(clock=100.0)
+    last = settle(core, last, 0.5)
+    append = only(core.step(m.Write(1, b"A f 7"), 0.6), m.Append)
+    fetch = next(r[0] for r in core._requests.values() if isinstance(r[0], m.Fetch))
+    assert isinstance(fetch, m.Fetch)
+    entry = Placed(Position(10, 0), append.entry)
+    fetched = m.Fetched(fetch.ref, (last, entry), entry.mark)
+    core.step(m.Failed(append.ref), 0.65)
+    assert only(core.step(fetched, 0.7), m.Reply) == m.Reply(1, (True,))
+    assert not core.writes.queue
+
+
+def test_what_is_unchanged_waits_for_a_look_at_the_log() -> None:
+    """An add of a known key is acknowledged by a fetch that was sent after it came."""
+    core, last = begun(clock=100.0)
+    append = only(core.step(m.Write(1, b"A f 7"), 0.6), m.Append)
+    entry = Placed(Position(10, 0), append.entry)
+    core.step(m.Appended(append.ref, entry.position, (last,), True, True), 0.7)
+    actions = core.step(m.Write(2, b"A f 7"), 0.8)
+    assert not [action for action in actions if isinstance(action, m.Append | m.Reply)]
+    fetch = only(actions, m.Fetch)
+    assert not fetch.wait
+    answered = core.step(m.Fetched(fetch.ref, (entry,), entry.mark), 0.9)
+    assert only(answered, m.Reply) == m.Reply(2, (False,))
+
+
+def test_a_lost_tail_is_put_back() -> None:
+    """A stream that ends before this node's place gets back what it lost, where it was."""
+    core, last = begun(clock=100.0)
+    append = only(core.step(m.Write(1, b"A f 7"), 0.6), m.Append)
+    entry = Placed(Position(10, 0), append.entry)
+    core.step(m.Appended(append.ref, entry.position, (last,), True, True), 0.7)
+    fetch = next(r[0] for r in core._requests.values() if isinstance(r[0], m.Fetch))
+    assert isinstance(fetch, m.Fetch)
+    core.step(m.Failed(fetch.ref), 0.8)
+    fetch = only(core.step(m.Tick(), 1.0), m.Fetch)
+    lost = core.step(m.Fetched(fetch.ref, (), last.mark), 1.1)
+    assert only(lost, m.PutBack) == m.PutBack(only(lost, m.PutBack).ref, last.mark, (entry,))
+
+
+def test_an_older_member_refuses_what_is_newer() -> None:
+    """What a node of an older version does not know is refused before it is written."""
+    core, _ = begun(version=2)
+    assert only(core.step(m.Write(1, b"A f 1", needs=3), 0.6), m.Refuse).untouched
+    core.step(m.Write(2, b"A f 1", needs=2), 0.6)
+    assert len(core.writes.queue) == 1
+
+
+def test_a_node_that_is_too_old_stops() -> None:
+    """A node that finds operations it does not know ends."""
+    core = ReplicationCore(ME, ModelReplica, Options())
+    manifest = only(core.step(m.Tick(), 0.0), m.ReadManifest)
+    fetch = only(core.step(m.ManifestRead(manifest.ref, None), 0.1), m.Fetch)
+    entries = (
+        Placed(Position(1, 0), LogEntry(OTHER, 1, 1, Kind.GENESIS, version=2)),
+        Placed(Position(2, 0), LogEntry(OTHER, 2, 2, Kind.WRITE, b"A f 1", version=2, needs=2)),
+    )
+    actions = core.step(m.Fetched(fetch.ref, entries, entries[-1].mark), 0.2)
+    assert "upgrade" in only(actions, m.Stop).reason
