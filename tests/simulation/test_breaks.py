@@ -18,6 +18,7 @@ from simulation.checker import Violation
 from simulation.model import ModelReplica
 from simulation.store import Store
 from simulation.world import (
+    OFTEN_CLEARED,
     OFTEN_CUT,
     OFTEN_DAMAGED,
     OFTEN_EMPTY,
@@ -212,7 +213,7 @@ CORES = [
     (AnswersFromAnyCopy, OFTEN_CUT),
     (ForgetsWhatItAcknowledged, OFTEN_LOST),
     (WritesBeforeItRepeats, OFTEN_LOST),
-    (RepeatsWhatTakesAway, OFTEN_SPLIT),
+    (RepeatsWhatTakesAway, OFTEN_CLEARED),
     (DecidesWithoutTheLease, OFTEN_PAUSED),
     (BeginsWithNothing, OFTEN_EMPTY),
     (TrimsBehindTheNewest, OFTEN_DAMAGED),

@@ -8,6 +8,7 @@ import pytest
 from conftest import effort
 from simulation.checker import Violation
 from simulation.world import (
+    OFTEN_CLEARED,
     OFTEN_CUT,
     OFTEN_DAMAGED,
     OFTEN_EMPTY,
@@ -24,6 +25,7 @@ MIXES = {
     "all": Faults(),
     "lost": OFTEN_LOST,
     "split": OFTEN_SPLIT,
+    "cleared": OFTEN_CLEARED,
     "cut": OFTEN_CUT,
     "paused": OFTEN_PAUSED,
     "damaged": OFTEN_DAMAGED,
@@ -36,7 +38,7 @@ def test_promises_hold(mix: str) -> None:
     """Nothing acknowledged is lost, denied or new twice, but for what the table of the decision
     allows; and all copies are equal in the end."""
     steps = 0
-    for seed in range(effort(20, 250, 1000)):
+    for seed in range(effort(20, 200, 1000)):
         options = SOON_FORGOTTEN if mix == "empty" else OPTIONS
         world = World(seed, faults=MIXES[mix], options=options)
         try:

@@ -53,11 +53,13 @@ class Faults:
     lost: float = 0.02  # of a message, by chance
     late: float = 0.02  # a request arrives long after its sender has given up
     clock_jump: float = 0.2
+    clear: float = 0.04  # the share of requests that clear a filter
 
 
 # What may go wrong, by what it is about; the last one also needs `SOON_FORGOTTEN`.
 OFTEN_LOST = Faults(failover=1.5, stall=1.5, crash=0.02)
 OFTEN_SPLIT = Faults(failover=1.2, split=1.0, stall=1.0, crash=0.02)
+OFTEN_CLEARED = replace(OFTEN_SPLIT, clear=0.2)
 OFTEN_CUT = Faults(cut=1.0, lost=0.1, late=0.1)
 OFTEN_PAUSED = Faults(pause=1.0)
 OFTEN_DAMAGED = Faults(damage=1.0)
@@ -421,7 +423,7 @@ class World:
             node.write(self._requests, f"A {name} {' '.join(map(str, keys))}".encode())
         elif what < 0.7:
             node.read_strong(self._requests, (name, keys[0]))
-        elif what < 0.94:
+        elif what < 0.98 - self.faults.clear:
             node.read_local((name, keys[0]))
         elif what < 0.98:
             node.write(self._requests, b"C b")

@@ -17,10 +17,11 @@ what to send and when to reply; sockets, threads, clocks and files are around it
    history that is not its own (`history`).
 2. *A reply is decided by the log.* A write is answered when its entry has been applied here, by
    what it changed then. A retry has the same operation number and is applied once (`ledger`). So of
-   all that add a key, one is told that it is new.
+   all that add a key, one is told that it is new. A write that would change nothing rides along
+   with the next entry of its node, and is looked at where that is in the log.
 3. *One notion of age.* The copy is as recent as the moment at which the last read was **sent** that
    was answered up to the stream's end and applied. `local` reads want that to be no longer ago than
-   a bound; `strong` reads, and writes that would change nothing, want it to be after they came.
+   a bound; `strong` reads want it to be after they came.
 4. *Lost history is put back as it was.* If the stream ends before this node's place (a failover),
    the missing entries are appended again, byte for byte at their old positions, provided that
    nothing else came there. Else the node loads the snapshot, follows, and repeats those of its own

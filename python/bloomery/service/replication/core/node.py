@@ -246,21 +246,14 @@ class ReplicationCore:
             for action, sent in self._requests.values()
             if isinstance(action, m.Fetch)
         ]
-        arrived = self._waiting_since()
         asked = max((sent for action, sent in fetches if not action.wait), default=-1.0)
         behind = bool(self._targets) or self._fresh is None or not self._matched
-        if asked < 0 and (behind or (arrived is not None and not self.options.confirm)):
+        if asked < 0 and (behind or (self._strong and not self.options.confirm)):
             ref = self._ref()
             self._ask(m.Fetch(ref, self.history.at, wait=False), ref)
         elif not fetches:
             ref = self._ref()
             self._ask(m.Fetch(ref, self.history.at, wait=True), ref)
-
-    def _waiting_since(self) -> float | None:
-        """When the last one came that waits until this copy is current; None: nobody waits."""
-        arrivals = [arrived for _, arrived in self._strong]
-        arrivals += [write.arrived for write in self.writes.unchanged]
-        return max(arrivals, default=None)
 
     def _fetched(self, event: m.Fetched, after: Mark | None, sent: float) -> None:
         if self._loading:
@@ -325,15 +318,10 @@ class ReplicationCore:
         now_ms = self.history.at.position.ms if self.history.at else 0
         if event.needs > self.ledger.oldest_version(now_ms):
             self._refuse_too_new(write)
-        elif self._fresh is not None and self._is_unchanged(event.payload):
+        elif self._fresh is not None and self.replica.unchanged(event.payload) is not None:
             self.writes.unchanged.append(write)
         else:
             self.writes.queue.append(write)
-
-    def _is_unchanged(self, payload: bytes) -> bool:
-        """Need a write not be appended, if this copy is current? With replicas it must be: what it
-        finds here may be an entry that they do not have."""
-        return not self.options.confirm and self.replica.unchanged(payload) is not None
 
     def _queue(self, kind: Kind, payload: bytes = b"", fence: Position | None = None) -> None:
         """Queue an entry that no client waits for."""
@@ -345,7 +333,8 @@ class ReplicationCore:
 
     def _send(self) -> None:
         """Append the first that waits, unless one is on its way."""
-        barrier = self.options.confirm and self._waiting_since() is not None
+        unproven = any(arrived > self._sent for _, arrived in self._strong)
+        barrier = bool(self.writes.unchanged) or (self.options.confirm and unproven)
         if barrier and all(write.op for write in self.writes.queue):
             self._queue(Kind.BARRIER)
         silent = self._now - self._sent >= self.options.hello or not self.joined
@@ -395,16 +384,30 @@ class ReplicationCore:
             return
         if verdict is Verdict.TOO_NEW:
             self.writes.queue.remove(write)
+            self.writes.unchanged += write.riders
             self._refuse_too_new(write)
         elif verdict is Verdict.REPEAT and write.outcome is None:
             # It was done, in what a snapshot has: what came of it, nobody knows.
             self.writes.queue.remove(write)
+            self.writes.unchanged += write.riders
             self._refuse(write, "it is in the log; what it changed is not known")
         else:
             write.applied.add(entry.attempt)
             if verdict is not Verdict.REPEAT:
                 write.outcome = (outcome,)
+                self._decide_riders(write)
             self._acknowledge(write)
+
+    def _decide_riders(self, write: PendingWrite) -> None:
+        """Look whether its riders change nothing, where it is in the log; else append them."""
+        riders, write.riders = write.riders, []
+        for rider in riders:
+            reply = self.replica.unchanged(rider.payload)
+            if reply is None:  # another node took something away
+                self.writes.queue.append(rider)
+            else:
+                rider.outcome = (reply,)
+                write.riders.append(rider)
 
     def _acknowledge(self, write: PendingWrite | None) -> None:
         """Reply if the write was applied here and Redis (and its replicas) has it."""
@@ -418,11 +421,14 @@ class ReplicationCore:
         self.writes.queue.remove(write)
         if write.kind is Kind.WRITE:
             self.writes.retain(write.op, write.payload, self._now)
-        if write.request is not None:
-            self._actions.append(m.Reply(write.request, write.outcome[0]))
+        for rider in write.riders:
+            self.writes.retain(0, rider.payload, self._now)
+        for one in (write, *write.riders):
+            if one.request is not None and one.outcome is not None:
+                self._actions.append(m.Reply(one.request, one.outcome[0]))
 
     def _resolve(self) -> None:
-        """Answer those who waited until this copy is current, if it is."""
+        """Answer strong reads that came before this copy was last known to be current."""
         current = self._confirmed if self.options.confirm else self._fresh
         if current is None:
             return
@@ -430,18 +436,6 @@ class ReplicationCore:
             if arrived <= current:
                 self._actions.append(m.Answer(request))
         self._strong = [one for one in self._strong if one[1] > current]
-        waiting, self.writes.unchanged = self.writes.unchanged, []
-        for write in waiting:
-            if write.arrived > current:
-                self.writes.unchanged.append(write)
-                continue
-            reply = self.replica.unchanged(write.payload)
-            if reply is None:  # another node took something away
-                self.writes.queue.append(write)
-            else:
-                self.writes.retain(0, write.payload, self._now)
-                assert write.request is not None
-                self._actions.append(m.Reply(write.request, reply))
 
     def _expire(self) -> None:
         """Tell those who waited for too long."""

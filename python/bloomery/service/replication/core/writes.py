@@ -31,6 +31,8 @@ class PendingWrite:
     # Attempts that Redis, and the replicas that it waits for, said they have; and when it was sent.
     confirmed: dict[int, float] = field(default_factory=dict)
     outcome: tuple[Any] | None = None  # what it did, when it was first applied here
+    # Writes that would change nothing: it is where this one is in the log that decides it.
+    riders: list[PendingWrite] = field(default_factory=list)
 
 
 class Retained(NamedTuple):
@@ -48,14 +50,15 @@ class WriteQueue:
         self._retain_seconds = retain_seconds
         self._last_op = 0
         self.queue: deque[PendingWrite] = deque()
-        self.unchanged: list[PendingWrite] = []  # would change nothing, if this copy is current
+        self.unchanged: list[PendingWrite] = []  # would change nothing; they ride with the next
         self.retained: deque[Retained] = deque()
 
     def number(self, write: PendingWrite) -> None:
-        """Give it its number, unless it has one."""
+        """Give it its number and its riders, unless it has one: it is sent for the first time."""
         if not write.op:
             self._last_op += 1
             write.op = self._last_op
+            write.riders, self.unchanged = self.unchanged, []
 
     def find(self, op: int) -> PendingWrite | None:
         """Return the write of a number, if it still waits."""
@@ -69,10 +72,13 @@ class WriteQueue:
 
     def expired(self, now: float) -> list[PendingWrite]:
         """Take out what has waited for too long."""
-        late = [write for write in (*self.queue, *self.unchanged) if write.deadline <= now]
-        if late:
-            self.queue = deque(write for write in self.queue if write.deadline > now)
-            self.unchanged = [write for write in self.unchanged if write.deadline > now]
+        late = [write for write in self.queue if write.deadline <= now]
+        for write in late:
+            self.queue.remove(write)
+            self.unchanged += write.riders
+        for some in (self.unchanged, *(write.riders for write in self.queue)):
+            late += [write for write in some if write.deadline <= now]
+            some[:] = [write for write in some if write.deadline > now]
         return late
 
     def forget_outcomes(self) -> None:
