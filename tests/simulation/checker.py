@@ -123,12 +123,11 @@ class Checker:
         for record in self.writes:
             results = iter(record.result or ())
             for op, name, keys in parsed(record.payload):
-                for key in keys if op == "A" else ():
-                    if record.result is None:
-                        if not record.untouched:
-                            unknown.add((name, key))
-                    else:
-                        new[name, key] += next(results)
+                for number in keys if op == "A" else ():
+                    if record.result is not None:
+                        new[name, number] += next(results)
+                    elif not record.untouched:
+                        unknown.add((name, number))
         for key, count in new.items():
             if key[0].startswith("b") or key in self.lost_until:
                 continue
@@ -150,14 +149,14 @@ class Checker:
         entries = [value for step in store.journal for what, value in step if what == "add"]
         if entries[0].entry.kind is not Kind.GENESIS:
             return
-        fence, holder, counted = Position(0, 0), b"", []
+        fence, counted = Position(0, 0), []
         last: dict[bytes, int] = defaultdict(int)  # the last operation of each node
         for position, entry in entries:
             first = entry.op > last[entry.node]
             last[entry.node] = max(last[entry.node], entry.op)
             if first and entry.kind is Kind.CLAIM and entry.fence == fence:
-                fence, holder = position, entry.node
-            elif first and entry.kind is Kind.DECIDE and entry.node == holder:
+                fence = position
+            elif first and entry.kind is Kind.DECIDE and entry.fence == fence:
                 counted.append(entry.node.hex())
         if counted != replica.decisions:
             raise Violation("a decision was taken by a node that did not hold the lease")

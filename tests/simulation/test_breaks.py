@@ -91,6 +91,33 @@ class AcknowledgesWhatItKnows(ReplicationCore):
             self._actions.append(m.Reply(event.request, reply))
 
 
+class AcknowledgesByALook(ReplicationCore):
+    """Acknowledges an add that changes nothing by a look at the stream's end, without an entry."""
+
+    def __init__(self, node: bytes, make: Callable[[], Replica], options: Options) -> None:
+        super().__init__(node, make, options)
+        self.looks: dict[int, m.Write] = {}
+
+    def _write(self, event: m.Write) -> None:
+        if self._fresh is None or self.replica.unchanged(event.payload) is None:
+            super()._write(event)
+        else:
+            self.looks[event.request] = event
+            self._strong.append((event.request, self._now))
+
+    def step(self, event: m.Event, now: float) -> list[m.Action]:
+        actions = []
+        for action in super().step(event, now):
+            look = self.looks.pop(action.request, None) if isinstance(action, m.Answer) else None
+            if look is None:
+                actions.append(action)
+            elif (reply := self.replica.unchanged(look.payload)) is not None:
+                actions.append(m.Reply(look.request, reply))
+            else:
+                actions.append(m.Refuse(look.request, "another node took something away"))
+        return actions
+
+
 class CountsAgeFromTheAnswer(ReplicationCore):
     """Takes its copy to be as recent as the answer's arrival."""
 
@@ -209,6 +236,7 @@ CORES = [
     (AcknowledgesBeforeItIsApplied, Faults()),
     (AppliesRetriesTwice, Faults()),
     (AcknowledgesWhatItKnows, Faults()),
+    (AcknowledgesByALook, OFTEN_CLEARED),
     (CountsAgeFromTheAnswer, OFTEN_PAUSED),
     (AnswersFromAnyCopy, OFTEN_CUT),
     (ForgetsWhatItAcknowledged, OFTEN_LOST),
