@@ -59,12 +59,14 @@ class Faults:
 # What may go wrong, by what it is about; the last one also needs `SOON_FORGOTTEN`.
 OFTEN_LOST = Faults(failover=1.5, stall=1.5, crash=0.02)
 OFTEN_SPLIT = Faults(failover=1.2, split=1.0, stall=1.0, crash=0.02)
-OFTEN_CLEARED = replace(OFTEN_SPLIT, clear=0.2)
+OFTEN_CLEARED = replace(OFTEN_LOST, clear=0.1)
 OFTEN_CUT = Faults(cut=1.0, lost=0.1, late=0.1)
 OFTEN_PAUSED = Faults(pause=1.0)
 OFTEN_DAMAGED = Faults(damage=1.0)
 OFTEN_EMPTY = Faults(0.4, pause=0, cut=0, failover=0, empty=0.5, damage=0, lost=0, late=0)
 # Nodes know what they acknowledged for so short a time that they cannot repeat all of it.
+# Nobody waits for others to put entries back: nodes have to load again more often.
+UNSETTLED = replace(OPTIONS, settle=0.0, snapshot_entries=6)
 SOON_FORGOTTEN = replace(OPTIONS, retain=0.2)
 
 
@@ -289,7 +291,7 @@ class World:
         slowly = isinstance(action, m.SaveSnapshot | m.LoadSnapshot)
         node.asked[action.ref] = store
         self.after(wait + TIMEOUT * (1 + 3 * slowly), node.answer, id, m.Failed(action.ref))
-        delay = self._delay() + (self.random.uniform(0, 0.3) if slowly else 0.0)
+        delay = self._delay() + (self.random.choice([0.02, 0.2, 0.8]) if slowly else 0.0)
         data = b""
         if isinstance(action, m.SaveSnapshot):
             replica = node.core.replica
