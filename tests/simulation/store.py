@@ -137,7 +137,8 @@ class Store:
 
     def restore(self, action: m.Restore) -> m.Done:
         """Begin the stream anew, from a snapshot."""
-        right = not self.exists and action.manifest.snapshots[0].id in self.chunks
+        snapshot = action.manifest.snapshots[0]
+        right = not self.exists and snapshot.id in self.chunks
         if right:
-            self._do([("manifest", action.manifest), ("add", action.last)])
+            self._do([("manifest", action.manifest), ("add", snapshot.last)])
         return m.Done(action.ref, right)

@@ -137,8 +137,8 @@ class RepeatsWhatTakesAway(ReplicationCore):
     def __init__(self, node: bytes, make: Callable[[], Replica], options: Options) -> None:
         super().__init__(node, self._Replica, options)
 
-    def _adopt(self, replica: Any, ledger: Any, at: Mark | None) -> None:
-        super()._adopt(self._Replica.load(replica.dump()), ledger, at)
+    def _adopt(self, replica: Any, ledger: Any, last: Placed | None) -> None:
+        super()._adopt(self._Replica.load(replica.dump()), ledger, last)
 
 
 class DecidesWithoutTheLease(ReplicationCore):

@@ -62,7 +62,7 @@ OFTEN_SPLIT = Faults(failover=1.2, split=1.0, stall=1.0, crash=0.02)
 OFTEN_CLEARED = replace(OFTEN_LOST, clear=0.1)
 OFTEN_CUT = Faults(cut=1.0, lost=0.1, late=0.1)
 OFTEN_PAUSED = Faults(pause=1.0)
-OFTEN_DAMAGED = Faults(damage=1.0)
+OFTEN_DAMAGED = Faults(damage=2.0, crash=0.3)
 OFTEN_EMPTY = Faults(0.4, pause=0, cut=0, failover=0, empty=0.5, damage=0, lost=0, late=0)
 # Nodes know what they acknowledged for so short a time that they cannot repeat all of it.
 # Nobody waits for others to put entries back: nodes have to load again more often.

@@ -12,10 +12,12 @@ from bloomery.service.replication.core.entries import Mark, Placed
 class History:
     """Where this node is in the log, and the entries before that, as many as are kept."""
 
-    def __init__(self, at: Mark | None = None, most: int = 10_000) -> None:
-        """`at`: the mark of the snapshot that was loaded; None: nothing was applied yet."""
-        self.at = at
+    def __init__(self, last: Placed | None, most: int) -> None:
+        """`last`: the entry that a loaded snapshot ends with; None: nothing was applied yet."""
+        self.at: Mark | None = None
         self._recent: deque[Placed] = deque(maxlen=most)
+        if last is not None:
+            self.append(last)
 
     def append(self, placed: Placed) -> None:
         """Note an entry that is applied."""
@@ -24,7 +26,7 @@ class History:
 
     @property
     def last(self) -> Placed | None:
-        """The last entry; None if it came with a snapshot."""
+        """The last entry; None: nothing was applied yet."""
         return self._recent[-1] if self._recent else None
 
     def news(self, entries: Sequence[Placed]) -> Sequence[Placed] | None:
@@ -32,8 +34,6 @@ class History:
         not continue what was applied here."""
         for index, placed in enumerate(entries):
             if placed.mark == self.at:
-                if not self._recent:  # the entry of the snapshot that was loaded
-                    self._recent.append(placed)
                 return entries[index + 1 :]
         return None
 

@@ -16,12 +16,17 @@ from bloomery.service.replication.core.replica import Replica
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """A copy in Redis: whose chunks it is (`id`), what it holds everything up to, and how many
-    entries that are since the beginning."""
+    """A copy in Redis: the name of its chunks, the last entry that it holds, and how many entries
+    that are since the beginning."""
 
     id: bytes
-    mark: Mark
+    last: Placed
     count: int
+
+    @property
+    def mark(self) -> Mark:
+        """The mark of its last entry."""
+        return self.last.mark
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,12 +110,11 @@ class SwapManifest:
 
 @dataclass(frozen=True, slots=True)
 class Restore:
-    """If there is no stream, and all chunks are there: write the manifest, and a stream of this one
-    entry at its position. Answered by `Done`."""
+    """If there is no stream, and all chunks are there: write the manifest, and a stream of the
+    snapshot's last entry, at its position. Answered by `Done`."""
 
     ref: int
     manifest: Manifest
-    last: Placed
 
 
 # Actions for the server.

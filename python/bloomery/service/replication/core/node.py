@@ -127,7 +127,7 @@ class ReplicationCore:
             case m.ManifestRead(), _:
                 self._manifest_read(event)
             case m.SnapshotLoaded(), m.LoadSnapshot():
-                self._adopt(event.replica, Ledger.from_bytes(event.ledger), action.snapshot.mark)
+                self._adopt(event.replica, Ledger.from_bytes(event.ledger), action.snapshot.last)
             case m.SnapshotMissing(), _:
                 self._load_next()
             case m.Done(), m.SaveSnapshot():
@@ -172,12 +172,14 @@ class ReplicationCore:
 
     def _manifest_read(self, event: m.ManifestRead) -> None:
         if self._snapshots.owns(event.ref):
-            at, ref = self.history.at, self._ref()
-            if self._loading or at is None or not self.holds_lease:
+            last, ref = self.history.last, self._ref()
+            if self._loading or last is None or not self.holds_lease:
                 self._snapshots.ended(False, self._now)
                 return
             count, ledger = self.ledger.count, self.ledger.to_bytes
-            step = self._snapshots.manifest_read(event.manifest, at, count, ledger, ref, self._now)
+            step = self._snapshots.manifest_read(
+                event.manifest, last, count, ledger, ref, self._now
+            )
             if step is not None:
                 self._ask(step, ref)
         elif event.manifest is not None:
@@ -208,22 +210,22 @@ class ReplicationCore:
             self._bootstrap()
 
     def _bootstrap(self) -> None:
-        if self._is_empty_for_long():
+        if self._is_empty_for(self.options.bootstrap):
             self._append(PendingWrite(Kind.GENESIS), None)
         else:
             self._load_at = self._now + self.options.retry
 
-    def _is_empty_for_long(self) -> bool:
-        """Has nobody who has more than this node brought it to the empty Redis?"""
+    def _is_empty_for(self, seconds: float) -> bool:
+        """Has nobody who has more than this node brought it to the empty Redis for so long?"""
         if self._empty_since is None:
             self._empty_since = self._now
-        return self._now - self._empty_since >= self.options.bootstrap
+        return self._now - self._empty_since >= seconds
 
-    def _adopt(self, replica: Replica, ledger: Ledger, at: Mark | None) -> None:
+    def _adopt(self, replica: Replica, ledger: Ledger, last: Placed | None) -> None:
         """Have another copy from now on."""
         self._loading, self._reloaded, self._matched = False, True, True
         self.replica, self.ledger = replica, ledger
-        self.history = History(at, self.options.history_entries)
+        self.history = History(last, self.options.history_entries)
         self.writes.forget_outcomes()
         self._fresh = self._confirmed = self._empty_since = None
         self._targets.clear()
@@ -482,12 +484,14 @@ class ReplicationCore:
     def _save_all(self) -> None:
         """Bring everything back to a Redis that has nothing: first the copy, as a snapshot."""
         self._fetch_at = self._now + self.options.retry
-        # A copy that was current a moment ago; an older one only if nobody has that.
-        may = self.may_answer(self._now) or self._is_empty_for_long()
-        if may and self.history.at is not None and not self._is_asked(m.SaveSnapshot):
+        # A copy that was current a moment ago; an older one if nobody has that, before anybody
+        # begins with nothing.
+        may = self.may_answer(self._now) or self._is_empty_for(self.options.bootstrap / 2)
+        last = self.history.last
+        if may and last is not None and not self._is_asked(m.SaveSnapshot):
             ref = self._ref()
             id = self.node + ref.to_bytes(8, "little")
-            snapshot = m.Snapshot(id, self.history.at, self.ledger.count)
+            snapshot = m.Snapshot(id, last, self.ledger.count)
             self._ask(m.SaveSnapshot(ref, snapshot, self.ledger.to_bytes()), ref)
 
     def _saved(self, snapshot: m.Snapshot, event: m.Done) -> None:
@@ -497,10 +501,9 @@ class ReplicationCore:
                 self._ask(self._snapshots.saved(ref), ref)
             else:
                 self._snapshots.ended(False, self._now)
-        elif event.done and self.history.last and snapshot.mark == self.history.at:
+        elif event.done and snapshot.mark == self.history.at:
             self._settle()
-            restore = m.Restore(ref, m.Manifest((snapshot,)), self.history.last)
-            self._ask(restore, ref)
+            self._ask(m.Restore(ref, m.Manifest((snapshot,))), ref)
 
     def _repeat_lost_writes(self) -> None:
         """Queue what this node acknowledged and the history that it loaded does not have."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from bloomery.service.replication.core.entries import Mark
+from bloomery.service.replication.core.entries import Placed
 from bloomery.service.replication.core.messages import (
     Action,
     Manifest,
@@ -51,7 +51,7 @@ class SnapshotKeeper:
     def manifest_read(
         self,
         manifest: Manifest | None,
-        at: Mark,
+        last: Placed,
         count: int,
         ledger: Callable[[], bytes],
         ref: int,
@@ -64,7 +64,7 @@ class SnapshotKeeper:
         if not self.is_due(count, now):
             return None
         self._ref = ref
-        self._snapshot = Snapshot(self._node + ref.to_bytes(8, "little"), at, count)
+        self._snapshot = Snapshot(self._node + ref.to_bytes(8, "little"), last, count)
         return SaveSnapshot(ref, self._snapshot, ledger())
 
     def saved(self, ref: int) -> Action:
