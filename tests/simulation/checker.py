@@ -43,6 +43,8 @@ class Checker:
         self.acknowledged: dict[Key, list[WriteRecord]] = defaultdict(list)
         self.takers: dict[str, list[WriteRecord]] = defaultdict(list)  # that take keys out
         self.lost_until: dict[Key, float] = {}  # infinite while it is lost
+        # Of filters that are cleared a store may have one add of a key and have lost a later one.
+        self.lost_adds: dict[Key, set[tuple[bytes, int]]] = defaultdict(set)
         self.crashed: set[bytes] = set()
 
     # What clients do.
@@ -89,12 +91,16 @@ class Checker:
 
     def appended(self, placed: Placed, primary: bool, now: float) -> None:
         """An entry is in a stream: that of the primary, or of one that is none any more."""
-        if placed.entry.kind is not Kind.WRITE:
-            return
+        operation = (placed.entry.node, placed.entry.op)
         for key in keys_of(placed):
+            lost = self.lost_adds[key]
             if not primary:
                 self.lost_until[key] = math.inf
-            elif self.lost_until.get(key) == math.inf:
+                lost.add(operation)
+                continue
+            lost.discard(operation)
+            back = not lost or not key[0].startswith("b")
+            if back and self.lost_until.get(key) == math.inf:
                 self.lost_until[key] = now
 
     def replaced(self, old: Store, new: Store, failover: bool) -> None:
@@ -105,13 +111,21 @@ class Checker:
             gone = [key for key in lost & known if not key[0].startswith("b")]
             if gone:
                 raise Violation(f"acknowledged, and the replica did not have it: {gone}")
+        kept = {(placed.entry.node, placed.entry.op) for placed in new.stream}
+        for placed in old.stream:
+            operation = (placed.entry.node, placed.entry.op)
+            if operation not in kept:
+                for key in keys_of(placed):
+                    self.lost_adds[key].add(operation)
+                    if key[0].startswith("b"):
+                        lost.add(key)
         for key in lost:
             self.lost_until[key] = math.inf
 
     def restored(self, store: Store, now: float) -> None:
         """A snapshot was brought to the primary."""
         for key in held(store):
-            if self.lost_until.get(key) == math.inf:
+            if self.lost_until.get(key) == math.inf and not key[0].startswith("b"):
                 self.lost_until[key] = now
 
     # In the end.
