@@ -217,7 +217,9 @@ class World:
         self.slow = self.random.choice([1.0, 1.0, 5.0])
         self.keys = self.random.choice([4, 30])
         self.nodes = [SimulatedNode(self, 0)]
-        self._run_until(0.2)
+        while self.now < 0.2 or self.nodes[0].core.history.at is None:
+            self._run_until(self.now + 0.2)
+        self.nodes[0].core.options = self.options  # it waits like all others from now on
         self.nodes += [SimulatedNode(self, n) for n in range(1, self.random.randint(2, 4))]
 
     def make_core(self, id: bytes) -> ReplicationCore:
