@@ -173,7 +173,7 @@ class ReplicationCore:
     def _manifest_read(self, event: m.ManifestRead) -> None:
         if self._snapshots.owns(event.ref):
             last, ref = self.history.last, self._ref()
-            if self._loading or last is None or not self.holds_lease:
+            if self._loading or last is None or not (self.holds_lease and self._matched):
                 self._snapshots.ended(False, self._now)
                 return
             count, ledger = self.ledger.count, self.ledger.to_bytes
@@ -183,6 +183,7 @@ class ReplicationCore:
             if step is not None:
                 self._ask(step, ref)
         elif event.manifest is not None:
+            self._empty_since = None
             self._candidates = list(event.manifest.snapshots)
             self._load_next()
         else:
@@ -203,7 +204,7 @@ class ReplicationCore:
                 self._apply(placed)
             self._caught_up_to(event.end, sent)
         elif event.end is not None:  # it was trimmed since: there is a manifest now
-            self._load_at = self._now
+            self._load_at, self._empty_since = self._now, None
         elif self.history.at is not None:  # Redis has lost everything, and this node has not
             self._loading = False
         else:
@@ -486,13 +487,21 @@ class ReplicationCore:
         self._fetch_at = self._now + self.options.retry
         # A copy that was current a moment ago; an older one if nobody has that, before anybody
         # begins with nothing.
-        may = self.may_answer(self._now) or self._is_empty_for(self.options.bootstrap / 2)
+        waited = self._is_empty_for(self.options.bootstrap / 2)  # counts from the first look
         last = self.history.last
-        if may and last is not None and not self._is_asked(m.SaveSnapshot):
+        if last is not None and (waited or self.may_answer(self._now)) and not self._is_saving():
             ref = self._ref()
             id = self.node + ref.to_bytes(8, "little")
             snapshot = m.Snapshot(id, last, self.ledger.count)
             self._ask(m.SaveSnapshot(ref, snapshot, self.ledger.to_bytes()), ref)
+
+    def _is_saving(self) -> bool:
+        """Is the copy on its way to an empty Redis? The lease holder's own snapshot is not that: it
+        does not restore anything, and must not keep this from being done."""
+        return any(
+            isinstance(action, m.SaveSnapshot) and not self._snapshots.owns(action.ref)
+            for action, _ in self._requests.values()
+        )
 
     def _saved(self, snapshot: m.Snapshot, event: m.Done) -> None:
         ref = self._ref()
@@ -535,6 +544,6 @@ class ReplicationCore:
         if self._now - self._clock_at >= self.options.clock:
             self._clock_at = self._now
             self._queue(Kind.CLOCK, fence=self.ledger.fence)
-        if self._snapshots.is_due(self.ledger.count, self._now):
+        if self._matched and self._snapshots.is_due(self.ledger.count, self._now):
             ref = self._ref()
             self._ask(self._snapshots.begin(ref), ref)

@@ -1,5 +1,6 @@
 """The core, step by step: what it asks of Redis, and when it replies."""
 
+from dataclasses import replace
 from typing import Any
 
 from bloomery.service.replication.core import messages as m
@@ -43,6 +44,17 @@ def settle(core: ReplicationCore, last: Placed, now: float) -> Placed:
         core.step(m.Appended(append.ref, entry.position, (last,), True, True), now)
         last = entry
     return last
+
+
+def find_nothing(core: ReplicationCore, now: float) -> list[m.Action]:
+    """Answer the node's fetches, of which the last has its newest mark, by an empty Redis."""
+    core.step(m.Tick(), now)
+    actions = []
+    while fetches := [r[0] for r in core._requests.values() if isinstance(r[0], m.Fetch)]:
+        fetch = fetches[0]
+        assert isinstance(fetch, m.Fetch)
+        actions += core.step(m.Fetched(fetch.ref, (), None), now)
+    return actions
 
 
 def test_a_write_is_answered_by_the_log() -> None:
@@ -95,6 +107,53 @@ def test_a_lost_tail_is_put_back() -> None:
     fetch = only(core.step(m.Tick(), 1.0), m.Fetch)
     lost = core.step(m.Fetched(fetch.ref, (), last.mark), 1.1)
     assert only(lost, m.PutBack) == m.PutBack(only(lost, m.PutBack).ref, last.mark, (entry,))
+
+
+def test_an_own_snapshot_does_not_keep_an_empty_redis_waiting() -> None:
+    """The lease holder is saving a snapshot when Redis loses everything: the copy is saved again,
+    to be restored, and no other snapshot is begun while the stream is not there."""
+    core, last = begun(clock=100.0, snapshot_entries=1)
+    last = settle(core, last, 0.5)
+    manifest = next(r[0] for r in core._requests.values() if isinstance(r[0], m.ReadManifest))
+    own = only(core.step(m.ManifestRead(manifest.ref, None), 0.6), m.SaveSnapshot)
+    save = only(find_nothing(core, 0.7), m.SaveSnapshot)
+    restore = only(core.step(m.Done(save.ref, True), 0.8), m.Restore)
+    assert restore.manifest.snapshots[0].last == last
+    swap = only(core.step(m.Done(own.ref, True), 0.9), m.SwapManifest)
+    actions = core.step(m.Done(swap.ref, False), 1.0) + core.step(m.Tick(), 2.0)
+    assert not [action for action in actions if isinstance(action, m.ReadManifest)]
+
+
+def test_a_loss_is_counted_from_when_it_was_first_seen() -> None:
+    """A copy that grew old while it could not be restored waits for half of `bootstrap` since the
+    loss, and not since it grew old; a node with nothing begins after all of it."""
+    core, last = begun(clock=100.0, max_lag=3.0)
+    core.options = replace(core.options, bootstrap=8.0)
+    settle(core, last, 0.5)
+    save = only(find_nothing(core, 1.0), m.SaveSnapshot)
+    core.step(m.Failed(save.ref), 3.8)
+    late = find_nothing(core, 4.5)
+    assert not [action for action in late if isinstance(action, m.SaveSnapshot)]
+    assert only(find_nothing(core, 5.0), m.SaveSnapshot)
+
+
+def test_a_redis_that_had_something_meanwhile_is_waited_for_anew() -> None:
+    """A node with nothing waits from the second loss on, for those who have what was restored."""
+    core = ReplicationCore(ME, ModelReplica, Options(bootstrap=8.0))
+
+    def look(now: float) -> list[m.Action]:
+        manifest = only(core.step(m.Tick(), now), m.ReadManifest)
+        fetch = only(core.step(m.ManifestRead(manifest.ref, None), now), m.Fetch)
+        return core.step(m.Fetched(fetch.ref, (), None), now)
+
+    assert look(0.0) == []
+    manifest = only(core.step(m.Tick(), 7.0), m.ReadManifest)
+    last = Placed(Position(1, 0), LogEntry(OTHER, 1, 1, Kind.GENESIS, b""))
+    restored = m.Manifest((m.Snapshot(b"theirs", last, 1),))
+    load = only(core.step(m.ManifestRead(manifest.ref, restored), 7.0), m.LoadSnapshot)
+    core.step(m.Failed(load.ref), 7.5)
+    assert look(8.0) == look(15.9) == []
+    assert only(look(16.1), m.Append).entry.kind is Kind.GENESIS
 
 
 def test_an_older_member_refuses_what_is_newer() -> None:
