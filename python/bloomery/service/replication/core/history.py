@@ -1,0 +1,48 @@
+"""The last entries that this node applied: to see whether a stream continues them, and to put back
+what a stream has lost."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+
+from bloomery.service.replication.core.entries import Mark, Placed
+
+
+class History:
+    """Where this node is in the log, and the entries before that, as many as are kept."""
+
+    def __init__(self, last: Placed | None, most: int) -> None:
+        """`last`: the entry that a loaded snapshot ends with; None: nothing was applied yet."""
+        self.at: Mark | None = None
+        self._recent: deque[Placed] = deque(maxlen=most)
+        if last is not None:
+            self.append(last)
+
+    def append(self, placed: Placed) -> None:
+        """Note an entry that is applied."""
+        self.at = placed.mark
+        self._recent.append(placed)
+
+    @property
+    def last(self) -> Placed | None:
+        """The last entry; None: nothing was applied yet."""
+        return self._recent[-1] if self._recent else None
+
+    def news(self, entries: Sequence[Placed]) -> Sequence[Placed] | None:
+        """Return the entries behind this node's place; None if that is not among them: then they do
+        not continue what was applied here."""
+        for index, placed in enumerate(entries):
+            if placed.mark == self.at:
+                return entries[index + 1 :]
+        return None
+
+    def missing(self, end: Mark) -> tuple[Placed, ...] | None:
+        """Return the entries that a stream lacks which ends with this mark; None if that is none of
+        those that are kept: then the stream is no beginning of what was applied here."""
+        entries: list[Placed] = []
+        for placed in reversed(self._recent):
+            if placed.mark == end:
+                return tuple(reversed(entries))
+            entries.append(placed)
+        return None

@@ -1,0 +1,129 @@
+"""What all nodes know beside the filters, by the log alone: members, the lease, and which entries
+count.
+
+It is applied in the log's order and saved with each snapshot, so it is equal on all nodes.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from enum import Enum, auto
+
+from bloomery import errors
+from bloomery.service.replication.core.entries import (
+    NO_LEASE,
+    Kind,
+    LogEntry,
+    Position,
+)
+
+
+class Verdict(Enum):
+    """What is to be done with an entry."""
+
+    APPLY = auto()
+    REPEAT = auto()  # its operation was applied before, or its node has gone on without it
+    FENCED = auto()  # its node did not hold the lease
+    TOO_NEW = auto()  # some node would not know what to do
+
+
+@dataclass(slots=True)
+class Member:
+    """A node, as its entries tell of it."""
+
+    version: int
+    op: int  # its last operation
+    heard: int  # when Redis had its last entry, in ms
+
+
+@dataclass(slots=True)
+class Ledger:
+    """Members, lease and time of the shared log."""
+
+    absent_ms: int = 60_000  # a member that was not heard of for so long has gone
+    forget_ms: int = 86_400_000  # and after this its retries are no longer told from new operations
+    count: int = 0  # entries so far
+    now_ms: int = 0  # the time that the last CLOCK let pass
+    holder: bytes = b""
+    fence: Position = NO_LEASE  # where the holder's claim is
+    members: dict[bytes, Member] = field(default_factory=dict)
+
+    def admit(self, position: Position, entry: LogEntry) -> Verdict:
+        """Take an entry in; return whether it is to be applied."""
+        self.count += 1
+        member = self.members.get(entry.node)
+        if member is None:
+            member = self.members[entry.node] = Member(entry.version, 0, position.ms)
+        member.heard = position.ms
+        if entry.op <= member.op:
+            return Verdict.REPEAT
+        member.op = entry.op
+        if entry.needs > self.oldest_version(position.ms):
+            return Verdict.TOO_NEW
+        if entry.kind is Kind.CLAIM:
+            return self._claim(position, entry)
+        if entry.kind in (Kind.CLOCK, Kind.DECIDE) and entry.fence != self.fence:
+            return Verdict.FENCED
+        if entry.kind is Kind.CLOCK:
+            self._pass_time(position.ms)
+        return Verdict.APPLY
+
+    def _claim(self, position: Position, entry: LogEntry) -> Verdict:
+        if entry.fence != self.fence:
+            return Verdict.FENCED  # another node was first
+        self.holder, self.fence = entry.node, position
+        return Verdict.APPLY
+
+    def _pass_time(self, now_ms: int) -> None:
+        self.now_ms = now_ms
+        oldest = now_ms - self.forget_ms
+        self.members = {node: one for node, one in self.members.items() if one.heard >= oldest}
+
+    def oldest_version(self, now_ms: int) -> int:
+        """The lowest version of the members that are there."""
+        since = now_ms - self.absent_ms
+        return min((one.version for one in self.members.values() if one.heard >= since), default=1)
+
+    def last_op(self, node: bytes) -> int:
+        """The number of a node's last operation in the log."""
+        return self.members[node].op if node in self.members else 0
+
+    def to_bytes(self) -> bytes:
+        """Return it as snapshots have it."""
+        members = {
+            node.hex(): (one.version, one.op, one.heard)
+            for node, one in sorted(self.members.items())
+        }
+        saved = {
+            "absent_ms": self.absent_ms,
+            "forget_ms": self.forget_ms,
+            "count": self.count,
+            "now_ms": self.now_ms,
+            "holder": self.holder.hex(),
+            "fence": list(self.fence),
+            "members": members,
+        }
+        return json.dumps(saved, separators=(",", ":")).encode()
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> Ledger:
+        """Return the ledger of such bytes; CorruptData if they are none."""
+        try:
+            saved = json.loads(data)
+            members = {
+                bytes.fromhex(node): Member(*map(int, values))
+                for node, values in saved["members"].items()
+            }
+            ms, seq = map(int, saved["fence"])
+            return cls(
+                int(saved["absent_ms"]),
+                int(saved["forget_ms"]),
+                int(saved["count"]),
+                int(saved["now_ms"]),
+                bytes.fromhex(saved["holder"]),
+                Position(ms, seq),
+                members,
+            )
+        except (AttributeError, KeyError, TypeError, ValueError):
+            raise errors.CorruptData("a snapshot's ledger cannot be read") from None

@@ -1,0 +1,80 @@
+"""Filters as plain sets: what the shared log is applied to in the simulation.
+
+A payload is operations with `;` between them: `A name key key…` adds, `C name` clears, `E name ms`
+lets a filter be cleared after so long, `D node` is a decision of a lease holder.
+"""
+
+from __future__ import annotations
+
+import json
+from functools import lru_cache
+
+
+class ModelReplica:
+    """Exact sets by name, with TTLs."""
+
+    def __init__(self) -> None:
+        self.filters: dict[str, set[int]] = {}
+        self.expires: dict[str, int] = {}
+        self.decisions: list[str] = []
+
+    def apply(self, payload: bytes, at_ms: int) -> tuple[bool, ...]:
+        """Do operations; for each added key, whether it was new."""
+        new: list[bool] = []
+        for op, name, arguments in parsed(payload):
+            if op == "A":
+                keys = self.filters.setdefault(name, set())
+                for key in arguments:
+                    new.append(key not in keys)
+                    keys.add(key)
+            elif op == "C":
+                self.filters[name] = set()
+            elif op == "E":
+                self.expires[name] = at_ms + arguments[0]
+            else:
+                self.decisions.append(name)
+        return tuple(new)
+
+    def unchanged(self, payload: bytes) -> tuple[bool, ...] | None:
+        """Return the reply if nothing would change."""
+        count = 0
+        for op, name, keys in parsed(payload):
+            if op != "A" or not self.filters.get(name, set()).issuperset(keys):
+                return None
+            count += len(keys)
+        return (False,) * count
+
+    def additions(self, payload: bytes) -> bytes | None:
+        """Return the operations that add."""
+        return b";".join(one for one in payload.split(b";") if one.startswith(b"A")) or None
+
+    def pass_time(self, now_ms: int) -> None:
+        """Clear what is over."""
+        for name, at in list(self.expires.items()):
+            if at <= now_ms:
+                del self.expires[name]
+                self.filters[name] = set()
+
+    def dump(self) -> bytes:
+        """Return all of it as bytes, the same for equal ones."""
+        filters = {name: sorted(keys) for name, keys in sorted(self.filters.items())}
+        return json.dumps([filters, sorted(self.expires.items()), self.decisions]).encode()
+
+    @classmethod
+    def load(cls, data: bytes) -> ModelReplica:
+        """Return what was dumped."""
+        replica = cls()
+        filters, expires, replica.decisions = json.loads(data)
+        replica.filters = {name: set(keys) for name, keys in filters.items()}
+        replica.expires = dict(expires)
+        return replica
+
+
+@lru_cache(10_000)
+def parsed(payload: bytes) -> list[tuple[str, str, list[int]]]:
+    """Return the operations of a payload: what, to which filter, with which numbers."""
+    found = []
+    for one in payload.decode().split(";"):
+        op, name, *numbers = one.split()
+        found.append((op, name, [int(number) for number in numbers]))
+    return found

@@ -1,0 +1,244 @@
+"""The core and the scripts, each broken on purpose in one place: the checker sees it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from bloomery.service.replication.core import messages as m
+from bloomery.service.replication.core.entries import Kind, LogEntry, Mark, Placed
+from bloomery.service.replication.core.node import Options, ReplicationCore
+from bloomery.service.replication.core.replica import Replica
+from bloomery.service.replication.core.snapshots import SnapshotKeeper
+from bloomery.service.replication.core.writes import PendingWrite
+from simulation.checker import Violation
+from simulation.model import ModelReplica
+from simulation.store import Store
+from simulation.world import (
+    OFTEN_CUT,
+    OFTEN_DAMAGED,
+    OFTEN_EMPTY,
+    OFTEN_LOST,
+    OFTEN_PAUSED,
+    OPTIONS,
+    SOON_FORGOTTEN,
+    UNSETTLED,
+    Faults,
+    World,
+)
+
+MOST = 400  # histories in which a break must show
+
+
+class ReadsOnWithoutAMark(ReplicationCore):
+    """Takes whatever is behind its position for the continuation of its history."""
+
+    def _take(self, entries: Sequence[Placed]) -> bool:
+        at = self.history.at
+        for placed in entries:
+            if at is not None and placed.position > at.position:
+                self._apply(placed)
+        return True
+
+
+class AcknowledgesWithoutReplicas(ReplicationCore):
+    """Does not wait for the replicas that it was told to wait for."""
+
+    def _acknowledge(self, write: PendingWrite | None) -> None:
+        if write is not None:
+            write.confirmed.update(dict.fromkeys(write.applied, self._now))
+        super()._acknowledge(write)
+
+
+class AcknowledgesBeforeItIsApplied(ReplicationCore):
+    """Says what an add would do here, not what it did in the log."""
+
+    def _append(self, write: PendingWrite, after: Mark | None) -> None:
+        if write.kind is Kind.WRITE and write.outcome is None:
+            copy = ModelReplica.load(self.replica.dump())  # type: ignore[attr-defined]
+            write.outcome = (copy.apply(write.payload, 0),)
+        super()._append(write, after)
+
+    def _applied_own(self, entry: LogEntry, verdict: Any, outcome: Any) -> None:
+        write = self.writes.find(entry.op)
+        if write is not None and write.outcome is not None:
+            outcome = write.outcome[0]
+        super()._applied_own(entry, verdict, outcome)
+
+
+class AppliesRetriesTwice(ReplicationCore):
+    """Does not know a retry from a new operation."""
+
+    def _apply(self, placed: Placed) -> None:
+        member = self.ledger.members.get(placed.entry.node)
+        if member is not None:
+            member.op = placed.entry.op - 1
+        super()._apply(placed)
+
+
+class AcknowledgesWhatItKnows(ReplicationCore):
+    """Acknowledges an add that changes nothing here, without a look at the log."""
+
+    def _write(self, event: m.Write) -> None:
+        reply = self.replica.unchanged(event.payload)
+        if reply is None or self._fresh is None:
+            super()._write(event)
+        else:
+            self._actions.append(m.Reply(event.request, reply))
+
+
+class CountsAgeFromTheAnswer(ReplicationCore):
+    """Takes its copy to be as recent as the answer's arrival."""
+
+    def _caught_up_to(self, end: Mark | None, sent: float) -> None:
+        super()._caught_up_to(end, self._now)
+
+
+class AnswersFromAnyCopy(ReplicationCore):
+    """Answers local reads however old its copy is."""
+
+    def may_answer(self, now: float) -> bool:
+        return self._fresh is not None
+
+
+class ForgetsWhatItAcknowledged(ReplicationCore):
+    """Does not repeat its own writes after it had to load another history."""
+
+    def _repeat_lost_writes(self) -> None:
+        self._reloaded = False
+
+
+class WritesBeforeItRepeats(ReplicationCore):
+    """Repeats its own writes behind new ones, which makes them count as done."""
+
+    def _repeat_lost_writes(self) -> None:
+        super()._repeat_lost_writes()
+        if self.writes.queue:
+            self._queue(Kind.HELLO)
+            self.writes.queue.rotate(1)
+
+
+class RepeatsWhatTakesAway(ReplicationCore):
+    """Repeats clears too, behind what others added since."""
+
+    class _Replica(ModelReplica):
+        def additions(self, payload: bytes) -> bytes | None:
+            return payload
+
+        @classmethod
+        def load(cls, data: bytes) -> ModelReplica:
+            replica = super().load(data)
+            replica.__class__ = cls
+            return replica
+
+    def __init__(self, node: bytes, make: Callable[[], Replica], options: Options) -> None:
+        super().__init__(node, self._Replica, options)
+
+    def _adopt(self, replica: Any, ledger: Any, last: Placed | None) -> None:
+        super()._adopt(self._Replica.load(replica.dump()), ledger, last)
+
+
+class DecidesWithoutTheLease(ReplicationCore):
+    """Applies decisions of a holder that was replaced."""
+
+    def _apply(self, placed: Placed) -> None:
+        if placed.entry.kind is Kind.DECIDE:
+            entry = replace(placed.entry, fence=self.ledger.fence)
+            placed = Placed(placed.position, entry)
+        super()._apply(placed)
+
+
+class BeginsWithNothing(ReplicationCore):
+    """Takes an empty Redis for a new one at once."""
+
+    def _bootstrap(self) -> None:
+        self._empty_since = self._now - self.options.bootstrap
+        super()._bootstrap()
+
+
+class TrimsBehindTheNewest(ReplicationCore):
+    """Keeps no entries for the older of the two snapshots."""
+
+    class _Keeper(SnapshotKeeper):
+        def saved(self, ref: int) -> m.Action:
+            step = super().saved(ref)
+            assert isinstance(step, m.SwapManifest)
+            return replace(step, trim=step.manifest.snapshots[0].mark.position)
+
+    def __init__(self, node: bytes, make: Callable[[], Replica], options: Options) -> None:
+        super().__init__(node, make, options)
+        self._snapshots = self._Keeper(node, options.snapshot_entries, options.retry)
+
+
+class AppendsOnAnything(Store):
+    """Appends also where the node's last entry is not."""
+
+    def append(self, action: m.Append) -> m.Appended | m.Fetched:
+        if action.after is not None and self.end is not None and not self.has(action.after):
+            answer = super().append(replace(action, after=self.end))
+            assert isinstance(answer, m.Appended)
+            return replace(answer, entries=(), complete=False)
+        return super().append(action)
+
+
+class PutsBackAnywhere(Store):
+    """Puts lost entries back although others have written there since."""
+
+    def put_back(self, action: m.PutBack) -> m.Done:
+        end = self.end
+        entries = [one for one in action.entries if end and one.position > end.position]
+        if entries and end is not None:
+            super().put_back(replace(action, end=end, entries=tuple(entries)))
+        return m.Done(action.ref, True)
+
+
+CORES = [
+    (ReadsOnWithoutAMark, OFTEN_LOST, OPTIONS),
+    (AcknowledgesWithoutReplicas, OFTEN_LOST, OPTIONS),
+    (AcknowledgesBeforeItIsApplied, Faults(), OPTIONS),
+    (AppliesRetriesTwice, Faults(), OPTIONS),
+    (AcknowledgesWhatItKnows, Faults(), OPTIONS),
+    (CountsAgeFromTheAnswer, OFTEN_PAUSED, OPTIONS),
+    (AnswersFromAnyCopy, OFTEN_CUT, OPTIONS),
+    (ForgetsWhatItAcknowledged, OFTEN_LOST, OPTIONS),
+    (WritesBeforeItRepeats, OFTEN_LOST, OPTIONS),
+    (RepeatsWhatTakesAway, OFTEN_LOST, UNSETTLED),
+    (DecidesWithoutTheLease, OFTEN_PAUSED, OPTIONS),
+    (BeginsWithNothing, OFTEN_EMPTY, SOON_FORGOTTEN),
+    (TrimsBehindTheNewest, OFTEN_DAMAGED, OPTIONS),
+]
+STORES = [
+    (AppendsOnAnything, OFTEN_LOST, OPTIONS),
+    (PutsBackAnywhere, OFTEN_LOST, UNSETTLED),
+]
+
+
+def first_violation(**parts: Any) -> tuple[int, Violation]:
+    """Return the first seed whose history breaks a promise, and which."""
+    for seed in range(MOST):
+        try:
+            World(seed, **parts).run()
+        except Violation as violation:
+            return seed, violation
+    pytest.fail(f"{parts}: nothing was seen in {MOST} histories")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("core", "faults", "options"), CORES, ids=[core.__name__ for core, *_ in CORES]
+)
+def test_broken_core_is_seen(core: type[ReplicationCore], faults: Faults, options: Options) -> None:
+    """A core with one rule left out breaks a promise, and the checker says which."""
+    print(*first_violation(core=core, faults=faults, options=options))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("store", "faults", "options"), STORES, ids=[store.__name__ for store, *_ in STORES]
+)
+def test_broken_script_is_seen(store: type[Store], faults: Faults, options: Options) -> None:
+    """A script of Redis with one condition left out breaks a promise."""
+    print(*first_violation(store=store, faults=faults, options=options))

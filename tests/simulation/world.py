@@ -1,0 +1,536 @@
+"""Nodes, Redis, clients and faults in virtual time: one seed, one history.
+
+The real core runs in every node. Everything else is a model: the network delays, loses and repeats
+nothing by itself but may deliver a request after its sender has given up; a store fails over and
+loses what its replicas had not got; nodes crash, stop for a while, are cut off, and have clocks of
+their own.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from random import Random
+from typing import Any
+
+from bloomery.service.replication.core import messages as m
+from bloomery.service.replication.core.entries import Placed
+from bloomery.service.replication.core.node import Options, ReplicationCore
+from simulation.checker import Checker, Violation, WriteRecord
+from simulation.model import ModelReplica
+from simulation.store import Store
+
+TIMEOUT = 0.4  # seconds that a node waits for Redis
+TICK = 0.1
+OPTIONS = Options(
+    max_lag=1.0,
+    write_timeout=1.2,
+    retry=0.05,
+    settle=0.15,
+    retain=1000.0,
+    hello=1.0,
+    lease=1.0,
+    clock=0.4,
+    bootstrap=8.0,
+    snapshot_entries=12,
+    history_entries=200,
+)
+
+
+@dataclass(frozen=True)
+class Faults:
+    """How often each fault happens, in a second."""
+
+    crash: float = 0.1  # of a node
+    pause: float = 0.15
+    cut: float = 0.15
+    failover: float = 0.4
+    split: float = 0.3  # the share of failovers after which the old server still serves some
+    empty: float = 0.06
+    stall: float = 0.4  # of replication
+    damage: float = 0.2  # of a snapshot's chunks
+    lost: float = 0.02  # of a message, by chance
+    late: float = 0.02  # a request arrives long after its sender has given up
+    clock_jump: float = 0.2
+    clear: float = 0.04  # the share of requests that clear a filter
+
+
+# What may go wrong, by what it is about; the last one also needs `SOON_FORGOTTEN`.
+OFTEN_LOST = Faults(failover=1.5, stall=1.5, crash=0.02)
+OFTEN_SPLIT = Faults(failover=1.2, split=1.0, stall=1.0, crash=0.02)
+OFTEN_CLEARED = replace(OFTEN_LOST, clear=0.1)
+OFTEN_CUT = Faults(cut=1.0, lost=0.1, late=0.1)
+OFTEN_PAUSED = Faults(pause=1.0)
+OFTEN_DAMAGED = Faults(damage=2.0, crash=0.3)
+OFTEN_EMPTY = Faults(0.4, pause=0, cut=0, failover=0, empty=0.5, damage=0, lost=0, late=0)
+# Nodes know what they acknowledged for so short a time that they cannot repeat all of it.
+# Nobody waits for others to put entries back: nodes have to load again more often.
+UNSETTLED = replace(OPTIONS, settle=0.0, snapshot_entries=6)
+SOON_FORGOTTEN = replace(OPTIONS, retain=0.2)
+
+
+class SimulatedNode:
+    """A node: the core, its clock, and its link to a store."""
+
+    def __init__(self, world: World, number: int) -> None:
+        self.world, self.number = world, number
+        self.starts = 0
+        self.alive = False
+        self.paused_until = 0.0
+        self.cut_until = 0.0
+        self.rate = world.random.uniform(0.97, 1.03)
+        self.offset = world.random.uniform(0, 1e6)
+        self.store = world.primary
+        self.strayed = -1.0  # when it last talked to a store that was no primary any more
+        self.start()
+
+    def start(self) -> None:
+        """Start a process."""
+        self.starts += 1
+        self.id = bytes([self.number, self.starts]).ljust(8, b"\0")
+        self.alive = True
+        self.core = self.world.make_core(self.id)
+        self.writes: dict[int, WriteRecord] = {}
+        self.reads: dict[int, tuple[tuple[str, int], float]] = {}
+        self.asked: dict[int, Store] = {}  # requests to Redis without an answer yet
+        self.core_event(m.Tick())
+        self.world.after(TICK, self.tick, self.id)
+
+    def crash(self) -> None:
+        """Be killed."""
+        self.alive = False
+        self.world.checker.crashed.add(self.id)
+
+    def clock(self) -> float:
+        """Its own steady clock."""
+        return self.offset + self.rate * self.world.now
+
+    def tick(self, id: bytes) -> None:
+        """Let the core see that time passes."""
+        if self.alive and id == self.id:
+            self.deliver(id, m.Tick())
+            self.world.after(TICK, self.tick, id)
+
+    def answer(self, id: bytes, event: Any) -> None:
+        """Hand an answer of Redis over, unless it was given up."""
+        if id == self.id and event.ref in self.asked:
+            del self.asked[event.ref]
+            self.deliver(id, event)
+
+    def deliver(self, id: bytes, event: m.Event) -> None:
+        """Hand an event to the process that it is for, when that runs."""
+        if not self.alive or id != self.id:
+            return
+        if self.world.now < self.paused_until:
+            wait = self.paused_until - self.world.now
+            self.world.after(wait, self.deliver, id, event)
+        else:
+            self.core_event(event)
+
+    def core_event(self, event: m.Event) -> None:
+        """Step the core, and do what it says."""
+        self.world.steps += 1
+        for action in self.core.step(event, self.clock()):
+            self._do(action)
+
+    def _do(self, action: m.Action) -> None:
+        world = self.world
+        match action:
+            case m.Reply():
+                world.checker.told(self.writes.pop(action.request), world.now, action.result)
+            case m.Refuse():
+                record = self.writes.pop(action.request, None)
+                if record is not None:
+                    record.untouched = action.untouched
+                    world.checker.told(record, world.now, None)
+                else:
+                    self.reads.pop(action.request)
+            case m.Answer():
+                key, asked = self.reads.pop(action.request)
+                if not self.has(key) and (self.core.options.confirm or self.strayed < asked):
+                    world.checker.denied(key, asked, asked, world.now, "strong")
+            case m.SetReady():
+                pass
+            case m.Stop():
+                raise Violation(action.reason)
+            case _:
+                world.send(self, action)
+
+    def has(self, key: tuple[str, int]) -> bool:
+        """Ask the copy."""
+        replica = self.core.replica
+        assert isinstance(replica, ModelReplica)
+        return key[1] in replica.filters.get(key[0], ())
+
+    # Clients.
+
+    def write(self, request: int, payload: bytes) -> None:
+        """A client writes."""
+        record = self.writes[request] = WriteRecord(self.id, payload, self.world.now)
+        self.world.checker.wrote(record)
+        self.core_event(m.Write(request, payload))
+
+    def read_strong(self, request: int, key: tuple[str, int]) -> None:
+        """A client asks for what holds for all."""
+        self.reads[request] = (key, self.world.now)
+        self.core_event(m.StrongRead(request))
+
+    def read_local(self, key: tuple[str, int]) -> None:
+        """A client asks this copy."""
+        world, core = self.world, self.core
+        if core.may_answer(self.clock()) and not self.has(key):
+            horizon = world.now - core.options.max_lag / self.rate
+            if self.strayed < horizon:
+                world.checker.denied(key, world.now, horizon, world.now, "local")
+
+
+class World:
+    """One history."""
+
+    def __init__(
+        self,
+        seed: int,
+        core: type[ReplicationCore] = ReplicationCore,
+        store: type[Store] = Store,
+        faults: Faults | None = None,
+        options: Options = OPTIONS,
+        seconds: float = 3.0,
+    ) -> None:
+        self.random = Random(seed)
+        self.now = 0.0
+        self.steps = 0
+        self.seconds = seconds
+        self.confirm = self.random.random() < 0.4
+        self.options = replace(options, confirm=self.confirm)
+        self.checker = Checker(self.confirm)
+        self.faults = faults or Faults()
+        self.quiet = False  # no faults any more
+        self._core, self._store = core, store
+        self._queue: list[tuple[float, int, Callable[..., None], tuple[Any, ...]]] = []
+        self._events = 0
+        self._requests = 0
+        self._stalled_until = 0.0
+        self.clock_offset = 1_000_000
+        self._waiting: list[tuple[Store, Callable[[], None]]] = []  # reads that wait for news
+        self.primary = self.make_store([])
+        self.slow = self.random.choice([1.0, 1.0, 5.0])
+        self.keys = self.random.choice([4, 30])
+        self.nodes = [SimulatedNode(self, 0)]
+        while self.now < 0.2 or self.nodes[0].core.history.at is None:
+            self._run_until(self.now + 0.2)
+        self.nodes[0].core.options = self.options  # it waits like all others from now on
+        self.nodes += [SimulatedNode(self, n) for n in range(1, self.random.randint(2, 4))]
+
+    def make_core(self, id: bytes) -> ReplicationCore:
+        """Return the core of a process."""
+        options = self.options if self.now else replace(self.options, bootstrap=0.0)
+        return self._core(id, ModelReplica, options)
+
+    def make_store(self, journal: list[Any]) -> Store:
+        """Return a store of a journal."""
+        store = self._store(journal, self._wall_clock)
+        store.on_append = lambda placed: self._appended(store, placed)
+        return store
+
+    def _wall_clock(self) -> int:
+        return self.clock_offset + int(self.now * 1000)
+
+    # Virtual time.
+
+    def after(self, seconds: float, function: Callable[..., None], *arguments: Any) -> None:
+        """Have something done later."""
+        self._events += 1
+        heapq.heappush(self._queue, (self.now + seconds, self._events, function, arguments))
+
+    def run(self) -> None:
+        """Run the history, then heal everything, and see that all agree; Violation if not."""
+        for node in self.nodes:
+            self._client(node)
+        self._fault()
+        self._run_until(self.seconds)
+        self._heal()
+        for _ in range(150):
+            self._run_until(self.now + 0.2)
+            if self._agree():
+                break
+        else:
+            raise Violation("the nodes do not agree, long after the last fault")
+        self.checker.check_new()
+        replica = self.nodes[0].core.replica
+        assert isinstance(replica, ModelReplica)
+        self.checker.check_kept(replica)
+        self.checker.check_decisions(self.primary, replica)
+
+    def _run_until(self, end: float) -> None:
+        while self._queue and self._queue[0][0] <= end:
+            self.now, _, function, arguments = heapq.heappop(self._queue)
+            function(*arguments)
+        self.now = end
+
+    def _agree(self) -> bool:
+        cores = [node.core for node in self.nodes]
+        if len({core.history.at for core in cores}) > 1 or not all(core.ready for core in cores):
+            return False
+        if any(node.writes for node in self.nodes) or any(core.writes.queue for core in cores):
+            return False
+        copies = {(core.replica.dump(), core.ledger.to_bytes()) for core in cores}  # type: ignore[attr-defined]
+        if len(copies) > 1:
+            raise Violation("copies at the same position differ")
+        return True
+
+    # The network.
+
+    def _delay(self) -> float:
+        return self.random.expovariate(1 / (0.004 * self.slow))
+
+    def send(self, node: SimulatedNode, action: Any) -> None:
+        """Send a request to the node's store."""
+        store, id, faults = node.store, node.id, self.faults
+        if store is not self.primary:
+            node.strayed = self.now
+        wait = 0.3 if isinstance(action, m.Fetch) and action.wait else 0.0
+        slowly = isinstance(action, m.SaveSnapshot | m.LoadSnapshot)
+        node.asked[action.ref] = store
+        self.after(wait + TIMEOUT * (1 + 3 * slowly), node.answer, id, m.Failed(action.ref))
+        delay = self._delay() + (self.random.choice([0.02, 0.2, 0.8]) if slowly else 0.0)
+        data = b""
+        if isinstance(action, m.SaveSnapshot):
+            replica = node.core.replica
+            assert isinstance(replica, ModelReplica)
+            data = action.ledger + b"\n" + replica.dump()
+        if not self.quiet:
+            if self.now < node.cut_until or self.random.random() < faults.lost:
+                return
+            if self.random.random() < faults.late:
+                delay += self.random.uniform(0, 1.5)
+        self.after(delay, self._execute, node, id, store, action, data)
+
+    def _reply(self, node: SimulatedNode, id: bytes, event: m.Event) -> None:
+        cut = self.now < node.cut_until or self.random.random() < self.faults.lost
+        if self.quiet or not cut:
+            self.after(self._delay(), node.answer, id, event)
+
+    def _execute(
+        self, node: SimulatedNode, id: bytes, store: Store, action: Any, data: bytes
+    ) -> None:
+        """Do a request at a store."""
+        if not store.alive:
+            return
+        event: m.Event
+        match action:
+            case m.Fetch():
+                event = store.fetch(action.ref, action.after)
+                if action.wait and event.end == action.after:
+                    end = self.now + 0.3
+                    self._wait(store, end, lambda: self._fetch(node, id, store, action))
+                    return
+            case m.Append():
+                event = store.append(action)
+                if isinstance(event, m.Appended) and self.confirm:
+                    self._replicate(store)
+                    self._confirm(node, id, store, event, len(store.journal), self.now + 0.25)
+                    return
+            case m.PutBack():
+                event = store.put_back(action)
+            case m.ReadManifest():
+                event = m.ManifestRead(action.ref, store.manifest)
+            case m.LoadSnapshot():
+                loaded = store.load(action.snapshot.id)
+                if loaded is None:
+                    event = m.SnapshotMissing(action.ref)
+                else:
+                    ledger, _, dump = loaded.partition(b"\n")
+                    event = m.SnapshotLoaded(action.ref, ModelReplica.load(dump), ledger)
+            case m.SaveSnapshot():
+                store.save(action.snapshot.id, data)
+                event = m.Done(action.ref, True)
+            case m.SwapManifest():
+                event = store.swap(action)
+            case m.Restore():
+                event = store.restore(action)
+                if event.done and store is self.primary:
+                    self.checker.restored(store, self.now)
+            case _:
+                raise AssertionError(action)
+        self._replicate(store)
+        self._reply(node, id, event)
+
+    def _wait(self, store: Store, end: float, function: Callable[[], None]) -> None:
+        """Call a function when a store has news, or at a time."""
+        waiting = (store, function)
+        self._waiting.append(waiting)
+
+        def over() -> None:
+            if waiting in self._waiting:
+                self._waiting.remove(waiting)
+                function()
+
+        self.after(end - self.now, over)
+
+    def _fetch(self, node: SimulatedNode, id: bytes, store: Store, action: m.Fetch) -> None:
+        if store.alive:
+            self._reply(node, id, store.fetch(action.ref, action.after))
+
+    def _appended(self, store: Store, placed: Placed) -> None:
+        self.checker.appended(placed, store is self.primary, self.now)
+        woken = [one for one in self._waiting if one[0] is store]
+        self._waiting = [one for one in self._waiting if one[0] is not store]
+        for _, function in woken:
+            self.after(0.0, function)
+
+    def _replicate(self, store: Store) -> None:
+        steps = len(store.journal)
+        if store.replicated < steps and store is self.primary:
+            self.after(self.random.expovariate(1 / 0.01), self._replicated, store, steps)
+
+    def _replicated(self, store: Store, steps: int) -> None:
+        if store is not self.primary or not store.alive:
+            return
+        if self.now < self._stalled_until:
+            self.after(self._stalled_until - self.now, self._replicated, store, steps)
+        else:
+            store.replicated = max(store.replicated, steps)
+
+    def _confirm(
+        self,
+        node: SimulatedNode,
+        id: bytes,
+        store: Store,
+        event: m.Appended,
+        steps: int,
+        end: float,
+    ) -> None:
+        """Answer when the replicas have it, or have not got it in time (WAIT)."""
+        if not store.alive:
+            return
+        if store.replicated >= steps or self.now >= end:
+            self._reply(node, id, replace(event, replicated=store.replicated >= steps))
+        else:
+            self.after(0.01, self._confirm, node, id, store, event, steps, end)
+
+    # Clients.
+
+    def _client(self, node: SimulatedNode) -> None:
+        """Do something at a node, and go on later."""
+        if self.quiet:
+            return
+        random = self.random
+        self.after(random.expovariate(12.0), self._client, node)
+        if not node.alive or self.now < node.paused_until:
+            return
+        self._requests += 1
+        name = random.choice(["a", "a", "b"])
+        keys = [random.randrange(self.keys) for _ in range(random.choice([1, 1, 3]))]
+        what = random.random()
+        if what < 0.45:
+            node.write(self._requests, f"A {name} {' '.join(map(str, keys))}".encode())
+        elif what < 0.7:
+            node.read_strong(self._requests, (name, keys[0]))
+        elif what < 0.98 - self.faults.clear:
+            node.read_local((name, keys[0]))
+        elif what < 0.98:
+            node.write(self._requests, b"C b")
+        elif what < 0.99:
+            node.write(self._requests, b"E b 500")
+        if node.core.holds_lease and random.random() < 0.1:
+            node.core_event(m.Decide(f"D {node.id.hex()}".encode()))
+
+    # Faults.
+
+    def _fault(self) -> None:
+        """Let one thing go wrong, and go on later."""
+        if self.quiet:
+            return
+        faults, random = self.faults, self.random
+        chances = {
+            self._crash: faults.crash * len(self.nodes),
+            self._pause: faults.pause * len(self.nodes),
+            self._cut: faults.cut * len(self.nodes),
+            self._failover: faults.failover,
+            self._empty: faults.empty,
+            self._stall: faults.stall,
+            self._damage: faults.damage,
+            self._jump: faults.clock_jump,
+        }
+        total = sum(chances.values())
+        if total:
+            [fault] = random.choices(list(chances), list(chances.values()))
+            fault()
+            self.after(random.expovariate(total), self._fault)
+
+    def _crash(self) -> None:
+        node = self.random.choice(self.nodes)
+        if node.alive:
+            node.crash()
+            self.after(self.random.uniform(0.05, 1.5), self._revive, node)
+
+    def _revive(self, node: SimulatedNode) -> None:
+        if not node.alive:
+            node.store = self.primary
+            node.start()
+
+    def _pause(self) -> None:
+        node = self.random.choice(self.nodes)
+        node.paused_until = self.now + self.random.choice([0.1, 0.6, 2.0])
+
+    def _cut(self) -> None:
+        node = self.random.choice(self.nodes)
+        node.cut_until = self.now + self.random.choice([0.1, 0.6, 2.0])
+
+    def _stall(self) -> None:
+        self._stalled_until = self.now + self.random.choice([0.05, 0.3, 1.0])
+
+    def _jump(self) -> None:
+        self.clock_offset += self.random.choice([-500, -50, 50, 500])
+
+    def _damage(self) -> None:
+        manifest = self.primary.manifest
+        if manifest is not None and len(manifest.snapshots) == 2:
+            newest, older = manifest.snapshots
+            if self.primary.load(older.id) is not None:
+                self.primary.chunks[newest.id] = b"damaged"
+
+    def _failover(self) -> None:
+        old = self.primary
+        kept = self.random.randint(old.replicated, len(old.journal))
+        self._replace(old.journal[: self.random.choice([old.replicated, kept])], failover=True)
+
+    def _empty(self) -> None:
+        self._replace([], failover=False)
+
+    def _replace(self, journal: list[Any], failover: bool) -> None:
+        old = self.primary
+        self.primary = self.make_store(journal)
+        self.checker.replaced(old, self.primary, failover)
+        # Who still talks to the old one is answered for a while: it does not know yet either.
+        split = failover and self.random.random() < self.faults.split
+        for node in self.nodes:
+            strays = split and self.random.random() < 0.5
+            self.after(self.random.uniform(0.1, 0.8) if strays else 0.0, self._switch, node)
+        if split:
+            self.after(0.8, self._end_store, old)
+        else:
+            self._end_store(old)
+
+    def _switch(self, node: SimulatedNode) -> None:
+        node.store = self.primary
+
+    def _end_store(self, store: Store) -> None:
+        """Break all connections to a store."""
+        store.alive = False
+        for node in self.nodes:
+            for ref, asked in list(node.asked.items()):
+                if asked is store:
+                    self.after(self._delay(), node.answer, node.id, m.Failed(ref))
+
+    def _heal(self) -> None:
+        """End all faults; one more node starts, from what Redis has."""
+        self.quiet = True
+        self._stalled_until = 0.0
+        for node in self.nodes:
+            node.cut_until = 0.0
+            node.paused_until = min(node.paused_until, self.now)
+            node.store = self.primary
+            self._revive(node)
+        self.nodes.append(SimulatedNode(self, len(self.nodes)))

@@ -1,0 +1,177 @@
+"""The core, step by step: what it asks of Redis, and when it replies."""
+
+from dataclasses import replace
+from typing import Any
+
+from bloomery.service.replication.core import messages as m
+from bloomery.service.replication.core.entries import Kind, LogEntry, Placed, Position
+from bloomery.service.replication.core.node import Options, ReplicationCore
+from simulation.model import ModelReplica
+
+ME, OTHER = b"me" * 4, b"them" * 2
+
+
+def only(actions: list[m.Action], kind: type) -> Any:
+    """The one action of a kind."""
+    [found] = [action for action in actions if isinstance(action, kind)]
+    return found
+
+
+def begun(**options: Any) -> tuple[ReplicationCore, Placed]:
+    """A node that has begun a log: the core, and its first entry. Its claim is under way."""
+    core = ReplicationCore(ME, ModelReplica, Options(bootstrap=0.0, **options))
+    manifest = only(core.step(m.Tick(), 0.0), m.ReadManifest)
+    fetch = only(core.step(m.ManifestRead(manifest.ref, None), 0.1), m.Fetch)
+    append = only(core.step(m.Fetched(fetch.ref, (), None), 0.2), m.Append)
+    assert append.entry.kind is Kind.GENESIS
+    first = Placed(Position(1, 0), append.entry)
+    actions = core.step(m.Appended(append.ref, first.position, (), True, True), 0.3)
+    assert only(actions, m.SetReady).ready
+    claim = only(actions, m.Append)
+    assert (claim.entry.kind, claim.after) == (Kind.CLAIM, first.mark)
+    last = Placed(Position(2, 0), claim.entry)
+    core.step(m.Appended(claim.ref, last.position, (first,), True, True), 0.4)
+    assert core.holds_lease
+    return core, last
+
+
+def settle(core: ReplicationCore, last: Placed, now: float) -> Placed:
+    """Answer appends of the node's own until none is under way."""
+    while own := [r for r in core._requests.values() if isinstance(r[0], m.Append)]:
+        append = own[0][0]
+        assert isinstance(append, m.Append)
+        entry = Placed(Position(last.position.ms + 1, 0), append.entry)
+        core.step(m.Appended(append.ref, entry.position, (last,), True, True), now)
+        last = entry
+    return last
+
+
+def find_nothing(core: ReplicationCore, now: float) -> list[m.Action]:
+    """Answer the node's fetches, of which the last has its newest mark, by an empty Redis."""
+    core.step(m.Tick(), now)
+    actions = []
+    while fetches := [r[0] for r in core._requests.values() if isinstance(r[0], m.Fetch)]:
+        fetch = fetches[0]
+        assert isinstance(fetch, m.Fetch)
+        actions += core.step(m.Fetched(fetch.ref, (), None), now)
+    return actions
+
+
+def test_a_write_is_answered_by_the_log() -> None:
+    """Another node added the key just before: it is not new, although it was when it was sent."""
+    core, last = begun(clock=100.0)
+    last = settle(core, last, 0.5)
+    append = only(core.step(m.Write(1, b"A f 7"), 0.6), m.Append)
+    assert append.after == last.mark
+    theirs = Placed(Position(10, 0), LogEntry(OTHER, 1, 1, Kind.WRITE, b"A f 7"))
+    answer = m.Appended(append.ref, Position(11, 0), (last, theirs), True, True)
+    assert only(core.step(answer, 0.7), m.Reply) == m.Reply(1, (False,))
+
+
+def test_a_lost_answer_is_made_up_for() -> None:
+    """The append's answer is lost: what the next fetch brings is answered by, and once."""
+    core, last = begun(clock=100.0)
+    last = settle(core, last, 0.5)
+    append = only(core.step(m.Write(1, b"A f 7"), 0.6), m.Append)
+    fetch = next(r[0] for r in core._requests.values() if isinstance(r[0], m.Fetch))
+    assert isinstance(fetch, m.Fetch)
+    entry = Placed(Position(10, 0), append.entry)
+    fetched = m.Fetched(fetch.ref, (last, entry), entry.mark)
+    core.step(m.Failed(append.ref), 0.65)
+    assert only(core.step(fetched, 0.7), m.Reply) == m.Reply(1, (True,))
+    assert not core.writes.queue
+
+
+def test_what_is_unchanged_waits_for_a_look_at_the_log() -> None:
+    """An add of a known key is acknowledged by an entry that was sent after it came, without its
+    keys."""
+    core, last = begun(clock=100.0)
+    append = only(core.step(m.Write(1, b"A f 7"), 0.6), m.Append)
+    entry = Placed(Position(10, 0), append.entry)
+    core.step(m.Appended(append.ref, entry.position, (last,), True, True), 0.7)
+    barrier = only(core.step(m.Write(2, b"A f 7"), 0.8), m.Append)
+    assert (barrier.entry.kind, barrier.entry.payload) == (Kind.BARRIER, b"")
+    answer = m.Appended(barrier.ref, Position(11, 0), (entry,), True, True)
+    assert only(core.step(answer, 0.9), m.Reply) == m.Reply(2, (False,))
+
+
+def test_a_lost_tail_is_put_back() -> None:
+    """A stream that ends before this node's place gets back what it lost, where it was."""
+    core, last = begun(clock=100.0)
+    append = only(core.step(m.Write(1, b"A f 7"), 0.6), m.Append)
+    entry = Placed(Position(10, 0), append.entry)
+    core.step(m.Appended(append.ref, entry.position, (last,), True, True), 0.7)
+    fetch = next(r[0] for r in core._requests.values() if isinstance(r[0], m.Fetch))
+    assert isinstance(fetch, m.Fetch)
+    core.step(m.Failed(fetch.ref), 0.8)
+    fetch = only(core.step(m.Tick(), 1.0), m.Fetch)
+    lost = core.step(m.Fetched(fetch.ref, (), last.mark), 1.1)
+    assert only(lost, m.PutBack) == m.PutBack(only(lost, m.PutBack).ref, last.mark, (entry,))
+
+
+def test_an_own_snapshot_does_not_keep_an_empty_redis_waiting() -> None:
+    """The lease holder is saving a snapshot when Redis loses everything: the copy is saved again,
+    to be restored, and no other snapshot is begun while the stream is not there."""
+    core, last = begun(clock=100.0, snapshot_entries=1)
+    last = settle(core, last, 0.5)
+    manifest = next(r[0] for r in core._requests.values() if isinstance(r[0], m.ReadManifest))
+    own = only(core.step(m.ManifestRead(manifest.ref, None), 0.6), m.SaveSnapshot)
+    save = only(find_nothing(core, 0.7), m.SaveSnapshot)
+    restore = only(core.step(m.Done(save.ref, True), 0.8), m.Restore)
+    assert restore.manifest.snapshots[0].last == last
+    swap = only(core.step(m.Done(own.ref, True), 0.9), m.SwapManifest)
+    actions = core.step(m.Done(swap.ref, False), 1.0) + core.step(m.Tick(), 2.0)
+    assert not [action for action in actions if isinstance(action, m.ReadManifest)]
+
+
+def test_a_loss_is_counted_from_when_it_was_first_seen() -> None:
+    """A copy that grew old while it could not be restored waits for half of `bootstrap` since the
+    loss, and not since it grew old; a node with nothing begins after all of it."""
+    core, last = begun(clock=100.0, max_lag=3.0)
+    core.options = replace(core.options, bootstrap=8.0)
+    settle(core, last, 0.5)
+    save = only(find_nothing(core, 1.0), m.SaveSnapshot)
+    core.step(m.Failed(save.ref), 3.8)
+    late = find_nothing(core, 4.5)
+    assert not [action for action in late if isinstance(action, m.SaveSnapshot)]
+    assert only(find_nothing(core, 5.0), m.SaveSnapshot)
+
+
+def test_a_redis_that_had_something_meanwhile_is_waited_for_anew() -> None:
+    """A node with nothing waits from the second loss on, for those who have what was restored."""
+    core = ReplicationCore(ME, ModelReplica, Options(bootstrap=8.0))
+
+    def look(now: float) -> list[m.Action]:
+        manifest = only(core.step(m.Tick(), now), m.ReadManifest)
+        fetch = only(core.step(m.ManifestRead(manifest.ref, None), now), m.Fetch)
+        return core.step(m.Fetched(fetch.ref, (), None), now)
+
+    assert look(0.0) == []
+    manifest = only(core.step(m.Tick(), 7.0), m.ReadManifest)
+    last = Placed(Position(1, 0), LogEntry(OTHER, 1, 1, Kind.GENESIS, b""))
+    restored = m.Manifest((m.Snapshot(b"theirs", last, 1),))
+    load = only(core.step(m.ManifestRead(manifest.ref, restored), 7.0), m.LoadSnapshot)
+    core.step(m.Failed(load.ref), 7.5)
+    assert look(8.0) == look(15.9) == []
+    assert only(look(16.1), m.Append).entry.kind is Kind.GENESIS
+
+
+def test_an_older_member_refuses_what_is_newer() -> None:
+    """What a node of an older version does not know is refused before it is written."""
+    core, _ = begun(version=2)
+    assert only(core.step(m.Write(1, b"A f 1", needs=3), 0.6), m.Refuse).untouched
+    core.step(m.Write(2, b"A f 1", needs=2), 0.6)
+    assert len(core.writes.queue) == 1
+
+
+def test_a_node_that_is_too_old_stops() -> None:
+    """A node that finds operations it does not know ends."""
+    core = ReplicationCore(ME, ModelReplica, Options())
+    manifest = only(core.step(m.Tick(), 0.0), m.ReadManifest)
+    fetch = only(core.step(m.ManifestRead(manifest.ref, None), 0.1), m.Fetch)
+    entries = (
+        Placed(Position(1, 0), LogEntry(OTHER, 1, 1, Kind.GENESIS, version=2)),
+        Placed(Position(2, 0), LogEntry(OTHER, 2, 2, Kind.WRITE, b"A f 1", version=2, needs=2)),
+    )
+    actions = core.step(m.Fetched(fetch.ref, entries, entries[-1].mark), 0.2)
+    assert "upgrade" in only(actions, m.Stop).reason
