@@ -4,8 +4,10 @@ most; checks go on; and an end says what it is waiting for."""
 from __future__ import annotations
 
 import contextlib
+import re
 import select
 import signal
+import threading
 import time
 import urllib.request
 from collections.abc import Callable, Iterator
@@ -14,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from integration.durability.disks import Hung, fill, small_disk
-from integration.resp.wire import Connection, Refused, ask
+from integration.resp.wire import Connection, Refused, Wire, ask, request
 from integration.servers import BloomeryServer, wait_until
 
 pytestmark = pytest.mark.slow
@@ -122,6 +124,46 @@ def test_the_end_says_what_it_waits_for(disk: Hung, start: Start) -> None:
     with Connection(server.resp_port) as connection:
         assert connection.info()["recovered_rows"] == "0"
         assert all(connection.ask("BF.MEXISTS", "filter", *keys))
+
+
+def test_a_long_pipeline_to_a_slow_disk(disk: Hung, start: Start) -> None:
+    """However long each commit takes, a client that takes its replies is answered to the end, and
+    what cannot be done yet waits at the client's: it does not pile up in the server."""
+    server = start("--fsync", "always", "--set", "max-input-bytes=4mb")
+    count, sent, replies = 100_000, [0], [0]
+    data = b"".join(request("BF.INSERT", "c", "ITEMS", n) for n in range(count))
+    with Wire(server.resp_port) as wire, Wire(server.resp_port) as watching:
+
+        def send() -> None:
+            with contextlib.suppress(OSError):  # the count of replies tells
+                for at in range(0, len(data), 1 << 16):
+                    wire.send(data[at : at + (1 << 16)])
+                    sent[0] = at
+
+        def receive() -> None:
+            with contextlib.suppress(OSError):
+                while replies[0] < count and (some := wire.socket.recv(1 << 16)):
+                    replies[0] += some.count(b"*")
+
+        threads = [threading.Thread(target=work, daemon=True) for work in (send, receive)]
+        for thread in threads:
+            thread.start()
+
+        def stands() -> bool:
+            before, seen[0] = seen[0], sent[0]
+            return before == sent[0]
+
+        while threads[1].is_alive():
+            disk.hang()
+            seen = [-1]
+            wait_until(lambda: disk.waiting() > 0 or not threads[1].is_alive())
+            wait_until(stands)
+            for waiting in re.findall(rb"qbuf=(\d+)", watching.ask("CLIENT", "LIST")):
+                assert int(waiting) < 2 << 20
+            disk.release()
+            wait_until(lambda: disk.waiting() == 0)
+        assert replies[0] == count
+        threads[0].join()
 
 
 def test_terminated_during_a_retry(disk: Hung, start: Start, tmp_path: Path) -> None:

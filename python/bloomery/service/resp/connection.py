@@ -96,11 +96,7 @@ class RespConnection(asyncio.Protocol):
     def _choose_reading(self) -> None:
         """Read on, or let what comes wait at the client's: while its own commands take long, while
         its replies are not taken, and while much of it waits for the log."""
-        waits = (
-            self.busy
-            or self.paused
-            or (self.committing and len(self.held) > limits.MAX_UNREAD_CHUNKS)
-        )
+        waits = self.busy or self.paused or (self.committing and self._has_much())
         if self.transport.is_closing() or self.clients.draining:
             return
         if waits:
@@ -108,19 +104,36 @@ class RespConnection(asyncio.Protocol):
         else:
             self.transport.resume_reading()
 
+    def _has_much(self) -> bool:
+        """Is there so much to do that more can wait? What a turn left undone counts too: else each
+        slow commit would let in more of a long pipeline than is done before the next."""
+        return len(self.held) > limits.MAX_UNREAD_CHUNKS or self.session.waiting > RESERVED
+
     def _weigh(self, before: int) -> None:
         """Count what came and is not yet done into the budget of all; `before`: bytes there were
         before some of it was done."""
         waiting = self.session.waiting
         if waiting < before:  # a command was whole: what is left began just now
             self.begun = time.monotonic()
-        after = max(waiting + self.client.queued_bytes - RESERVED, 0)
+        after = self._weight()
         if self.context.input_budget.move(self.charged, after):
             self.charged = after
         elif self.busy or self.committing:
             self.transport.abort()
         else:
             self._refuse("too many large requests at once (max-input-bytes): try again soon")
+
+    def _weight(self) -> int:
+        """Bytes that count: of requests that are not yet done, beyond the first ones."""
+        return max(self.session.waiting + self.client.queued_bytes - RESERVED, 0)
+
+    def _give_back(self) -> None:
+        """Take less of the budget, if less is left to do. More it is not: what was held while the
+        log was slow is whole commands of a client that may take its replies."""
+        after = self._weight() if self.charged else 0
+        if after < self.charged:
+            self.context.input_budget.move(self.charged, after)
+            self.charged = after
 
     def _refuse(self, why: str) -> None:
         """Reply with an error, and close the connection."""
@@ -220,7 +233,11 @@ class RespConnection(asyncio.Protocol):
         waits = self.paused or self.committing
         if not waits and not self.transport.is_closing() and not self.client.closing:
             held, self.held = b"".join(self.held), []
+            before = self.session.waiting + len(held)
             self.work(held)
+            # While it is busy there are whole commands among it, which were taken and are done.
+            if not self.busy and (self.session.waiting or self.client.queued_bytes):
+                self._weigh(before)
         self._choose_reading()
 
     # As a member of a turn.
@@ -255,8 +272,7 @@ class RespConnection(asyncio.Protocol):
         self.joined = False
         if self.transport.is_closing():
             return
-        if self.charged and not self.client.closing:
-            self._weigh(0)  # it may be done
+        self._give_back()
         data = self.session.take()
         if data:
             self.transport.write(data)
