@@ -118,7 +118,7 @@ def test_engines_run_and_judge(tmp_path: Path) -> None:
     found = run(tmp_path, "engines")
     assert {r["table"] for r in found["records"]} == {"queries", "parquet"}
     assert not any(r.get("wrong", 0) or r.get("lost", 0) for r in found["records"])
-    assert len(found["how_good"]) == 5
+    assert len(found["how_good"]) == 7
 
 
 @pytest.mark.slow

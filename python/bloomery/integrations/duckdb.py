@@ -13,6 +13,7 @@ that costs more than the filter does.
 
 from __future__ import annotations
 
+from importlib.util import find_spec
 from typing import Any, Literal
 
 from bloomery._native import DuckDBFilter, offer_to_duckdb
@@ -45,11 +46,9 @@ _UUID = pa.schema([pa.field("key", pa.binary(16), metadata={"ARROW:extension:nam
 
 
 def _offered() -> bool:
-    try:
-        import _duckdb
-    except ImportError:  # before DuckDB 2.0, which has no door for it
-        return False
-    return offer_to_duckdb(_duckdb.__file__)
+    """Does DuckDB take our functions? Before 2.0 there is no such module, and no way to offer."""
+    module = find_spec("_duckdb")
+    return module is not None and module.origin is not None and offer_to_duckdb(module.origin)
 
 
 _OFFERED = _offered()
