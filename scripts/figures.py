@@ -113,11 +113,14 @@ def many(value: float) -> str:
 @block
 def machine() -> str:
     about = result("library")["machine"]
+    files = sorted(RESULTS.glob("*.json"))
+    cpus = sorted({json.loads(file.read_text("utf-8"))["machine"]["cpu"] for file in files})
+    which = " or an ".join(cpus) + (", as its results file says," if len(cpus) > 1 else "")
     return paragraph(
-        f"Each table is made from the results of the run that it names, on an {about['cpu']} with "
-        f"{about['cores']} virtual cores under Python {about['python']}; all that the runs printed "
-        "is in [`benchmarks/results/`](benchmarks/results/summary.md). The machine is shared: read "
-        "differences under 25% as noise."
+        f"Each table is made from the results of the run that it names, on an {which}"
+        f" with {about['cores']} virtual cores under Python {about['python']}; all that the "
+        "runs printed is in [`benchmarks/results/`](benchmarks/results/summary.md). The machine is "
+        "shared: read differences under 25% as noise."
     )
 
 
