@@ -11,7 +11,7 @@ import pytest
 from conftest import require
 from integration.conftest import open_folder, started
 from integration.http.asking import Http
-from integration.resp.wire import Wire
+from integration.resp.wire import Wire, request
 from integration.servers import BloomeryServer, wait_until
 
 MIB = 1 << 20
@@ -174,3 +174,19 @@ def test_a_command_that_does_not_end_is_ended(server: BloomeryServer) -> None:
         assert ended
         assert silent.closed()
         assert idle.ask("PING") == b"+PONG\r\n"
+
+
+@pytest.mark.slow
+def test_a_command_on_an_old_connection_has_its_time(server: BloomeryServer) -> None:
+    """The time for a command counts from its first bytes, not from the connection's."""
+    with Wire(server.resp_port) as wire, Wire(server.resp_port) as other:
+        assert other.ask("CONFIG", "SET", "request-seconds", 5) == b"+OK\r\n"
+        begun = time.monotonic()
+        assert wire.ask("PING") == b"+PONG\r\n"
+        assert wait_until(lambda: time.monotonic() > begun + 6)
+        whole = request("BF.ADD", "old", "x" * 1000)
+        wire.send(whole[:500])
+        sent = time.monotonic()
+        assert wait_until(lambda: time.monotonic() > sent + 2)  # who is late is ended each second
+        wire.send(whole[500:])
+        assert wire.reply() == b":1\r\n"

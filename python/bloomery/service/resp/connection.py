@@ -84,10 +84,9 @@ class RespConnection(asyncio.Protocol):
             self._hold_back(data)
             self._choose_reading()
         elif not self.client.closing:
-            before = self.session.waiting + len(data)
-            self.work(data)
+            self._take(data)
             if self.session.waiting or self.charged or self.client.queued_bytes:
-                self._weigh(before)
+                self._weigh()
 
     def _hold_back(self, data: bytes) -> None:
         self.session.arrived()
@@ -109,12 +108,16 @@ class RespConnection(asyncio.Protocol):
         slow commit would let in more of a long pipeline than is done before the next."""
         return len(self.held) > limits.MAX_UNREAD_CHUNKS or self.session.waiting > RESERVED
 
-    def _weigh(self, before: int) -> None:
-        """Count what came and is not yet done into the budget of all; `before`: bytes there were
-        before some of it was done."""
+    def _take(self, data: bytes) -> None:
+        """Do what is whole, and note when the request began that is not."""
+        before = self.session.waiting
+        self.work(data)
         waiting = self.session.waiting
-        if waiting < before:  # a command was whole: what is left began just now
-            self.begun = time.monotonic()
+        if waiting and (not before or waiting < before + len(data)):
+            self.begun = self.client.last
+
+    def _weigh(self) -> None:
+        """Count what came and is not yet done into the budget of all, or refuse it."""
         after = self._weight()
         if self.context.input_budget.move(self.charged, after):
             self.charged = after
@@ -233,11 +236,11 @@ class RespConnection(asyncio.Protocol):
         waits = self.paused or self.committing
         if not waits and not self.transport.is_closing() and not self.client.closing:
             held, self.held = b"".join(self.held), []
-            before = self.session.waiting + len(held)
-            self.work(held)
+            self.begun = time.monotonic()  # until now it was us who did not read
+            self._take(held)
             # While it is busy there are whole commands among it, which were taken and are done.
             if not self.busy and (self.session.waiting or self.client.queued_bytes):
-                self._weigh(before)
+                self._weigh()
         self._choose_reading()
 
     # As a member of a turn.
@@ -294,4 +297,4 @@ class RespConnection(asyncio.Protocol):
         self.paused = False
         self._choose_reading()
         if not self.busy:
-            asyncio.get_running_loop().call_soon(self.go_on)
+            self._later()
