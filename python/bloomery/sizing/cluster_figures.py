@@ -14,21 +14,21 @@ from dataclasses import dataclass, fields
 class Figures:
     """Times are of a processor, in microseconds; `request`: of each, `key`: of each key in it."""
 
-    request_us: float = 16.5
-    key_us: float = 0.08
+    request_us: float = 10.5
+    key_us: float = 0.0744
     follow_request_us: float = 22.8
     follow_key_us: float = 0.14
     write_key_us: float = 1.94
     redis_request_us: float = 7.36
     redis_key_us: float = 3.14
-    redis_ask_us: float = 13.3
+    redis_ask_us: float = 7.37
     redis_check_us: float = 1.3
     balancer_request_us: float = 23.7
     sent_key_bytes: float = 238.0
     stream_entry_bytes: float = 100.0
     stream_key_bytes: float = 8.0
     kept_entry_bytes: float = 41.0
-    node_bytes: float = 70e6
+    node_bytes: float = 104e6
     redis_factor: float = 1.25
     load_bytes_a_second: float = 297e6
     lag_seconds: float = 0.00888
