@@ -168,10 +168,11 @@ $(STAMPS)/venv:
 	$(PYTHON) -m venv $(VENV)
 	@mkdir -p $(STAMPS) && touch $@
 
-# What installs the rest, in a third of pip's processor time; pip does it where there is no uv (scripts/install.py).
+# What installs the rest, in a third of pip's processor time; pip does it where there is no uv (scripts/install.py),
+# and is not to build a uv, which takes long. A failure leaves no stamp: the network may be back for the next make.
 $(STAMPS)/uv: requirements/uv.txt | $(STAMPS)/venv
-	-$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/uv.txt
-	@touch $@
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --retries 1 --require-hashes --only-binary :all: \
+		-r requirements/uv.txt && touch $@ || echo "no uv for now: pip installs the rest" >&2
 
 $(STAMPS)/run: requirements/build.txt requirements/run.txt | $(STAMPS)/uv
 	$(INSTALL) -r requirements/build.txt -r requirements/run.txt

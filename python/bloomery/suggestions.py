@@ -213,6 +213,8 @@ def missing_name(name: str) -> object:
     by its own; but of names of classes alone, for a module may still be there to be imported.
     """
     bloomery = sys.modules["bloomery"]
+    if name == "client":  # a module; when it is imported, it is an attribute
+        return import_module("bloomery.client")
     if name in LATER:
         setattr(bloomery, name, found := getattr(import_module(LATER[name]), name))
         return found

@@ -329,3 +329,14 @@ def test_remote_filters_suggest_too() -> None:
     remote = Client("http://127.0.0.1:1")["seen"]
     with pytest.raises(AttributeError, match="a RemoteFilter has no insert: use add"):
         remote.insert  # type: ignore[attr-defined]  # noqa: B018
+
+
+@pytest.mark.parametrize("name", ["bloomery.client.Client", "bloomery.Client"])
+def test_the_client_without_an_import_of_its_own(name: str) -> None:
+    """It is there after `import bloomery`, by its module too, which is not imported before."""
+    program = (
+        "import sys, bloomery; assert 'bloomery.client' not in sys.modules; "
+        f"print({name} is sys.modules['bloomery.client'].Client)"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True)
+    assert done.stdout.strip() == b"True"

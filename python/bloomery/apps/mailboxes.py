@@ -29,6 +29,8 @@ _FOLDERS = ("cur", "new")
 _FROM_LINE = re.compile(rb"From \S+\s+.*\d\d:\d\d.*\d{4}")
 _HEADER = re.compile(rb"[!-9;-~]+[ \t]*:")
 _CONTENT_LENGTH = re.compile(rb"^content-length:[ \t]*(\d{1,15})[ \t\r]*$", re.I | re.M)
+_END_OF_HEADERS = re.compile(rb"\r?\n\r?\n")
+_SLACK = 2  # bytes: programs count the empty lines at the end of a message in more than one way
 
 
 class Maildir:
@@ -126,11 +128,13 @@ class Mbox:
         """
         last: tuple[Any, bytes | None] | None = None
         owed = 0  # bytes of the message before that are still to come, if it says how long it is
+        left = self.path.stat().st_size  # bytes of the file, from the message at hand on
         for key in self._box.keys():  # noqa: SIM118 (iterating would parse every message)
             raw = self._box.get_bytes(key, from_=True)
             first, _, data = raw.partition(b"\n")
-            whole = owed <= 0 and bool(_FROM_LINE.match(first) and _HEADER.match(data))
-            owed = _owed(data) if owed <= 0 else owed - len(raw) - 1
+            left -= len(raw)
+            whole = owed <= _SLACK and bool(_FROM_LINE.match(first) and _HEADER.match(data))
+            owed = _owed(data, left) if owed <= _SLACK else owed - len(raw) - 1
             if last is not None:
                 yield last if whole else (last[0], None)
             last = key, data if whole else None
@@ -185,13 +189,13 @@ class Mbox:
             ) from problem
 
 
-def _owed(message: bytes) -> int:
-    """Return how many bytes a message lacks of those that its Content-Length has; 0 if few, since
-    programs count the empty lines at its end in more than one way."""
-    head, _, body = message.partition(b"\n\n")
+def _owed(message: bytes, left: int) -> int:
+    """Return how many bytes a message lacks of those that its Content-Length has; 0 if it has none,
+    or one that is wrong, since not so many bytes are `left` in the file."""
+    head, *body = _END_OF_HEADERS.split(message, maxsplit=1)
     length = _CONTENT_LENGTH.search(head)
-    lacks = int(length[1]) - len(body) if length else 0
-    return lacks if lacks > 2 else 0
+    lacks = int(length[1]) - sum(map(len, body)) if length else 0
+    return lacks if lacks <= left + _SLACK else 0
 
 
 def _end_last_message(file: FileIO) -> None:

@@ -1,7 +1,7 @@
 """A bar and a rate on standard error, for a run that takes long enough to want one.
 
 Shown only when standard error is a terminal. Nothing is imported or drawn in the first half second,
-so a small input costs no rich (about 60 ms).
+so a small input costs no rich (about 60 ms). Where there is no rich, there is no bar.
 """
 
 import time
@@ -33,7 +33,11 @@ class _Bar:
     def _draw(self, completed: int, *fields: str) -> None:
         self._next_draw = time.monotonic() + _INTERVAL
         if self._display is None:
-            self._start(len(fields))
+            try:
+                self._start(len(fields))
+            except ImportError:  # the plain install has no rich, and these commands do without
+                self._wanted = False
+                return
         shown = {f"field{number}": text for number, text in enumerate(fields)}
         self._display.update(self._task, completed=completed, **shown)
         self._display.refresh()

@@ -68,7 +68,13 @@ class InputFile:
     @property
     def position(self) -> int:
         """Encoded bytes used so far."""
-        return self._taken - len(self._head)
+        unused = 0 if self._decoder is None else self._decoder.unused
+        return self._taken - len(self._head) - unused
+
+    @property
+    def ahead(self) -> int:
+        """Decoded bytes that are still to be handed over: one piece of input may be megabytes."""
+        return 0 if self._decoder is None else self._decoder.ahead
 
     @property
     def size(self) -> int | None:
@@ -155,6 +161,16 @@ class _Decoder:
         self._fresh = True  # no byte of the current member has been seen
         self._rest = b""
         self._output = memoryview(b"")
+
+    @property
+    def unused(self) -> int:
+        """Encoded bytes that it was given, and has not decoded."""
+        return len(self._rest)
+
+    @property
+    def ahead(self) -> int:
+        """Decoded bytes that nobody has read yet."""
+        return len(self._output)
 
     def readinto(self, view: memoryview, source: InputFile) -> int:
         while not self._output:

@@ -32,19 +32,25 @@ class Code(IntEnum):
     NOTADB = 26
 
 
-# Python 3.10 has no codes of SQLite's errors: there the texts of sqlite3_errstr stand for them.
+# Python 3.10 has no codes of SQLite's errors: there its texts stand for them, the first that fits.
+# What is missing goes first, since its name follows: "no such column: database is locked".
 _TEXTS = {
-    "locked": Code.BUSY,
-    "busy": Code.BUSY,
-    "readonly": Code.READONLY,
-    "interrupted": Code.INTERRUPT,
-    "disk I/O": Code.IOERR,
-    "malformed": Code.CORRUPT,
-    "full": Code.FULL,
-    "unable to open": Code.CANTOPEN,
-    "not a database": Code.NOTADB,
     "no such": Code.ERROR,
+    "unsupported file format": Code.ERROR,
+    "has no column named": Code.ERROR,
+    "is locked": Code.BUSY,
+    "attempt to write a readonly database": Code.READONLY,
+    "interrupted": Code.INTERRUPT,
+    "disk I/O error": Code.IOERR,
+    "disk image is malformed": Code.CORRUPT,
+    "malformed database schema": Code.CORRUPT,
+    "database or disk is full": Code.FULL,
+    "unable to open database": Code.CANTOPEN,
+    "is not a database": Code.NOTADB,
 }
+# What a whole file of ours has, and one that was changed may lack. Any other ERROR is a mistake in
+# our SQL.
+_MISSING = ("no such", "unsupported file format", "has no column named")
 _IN_USE = "another process uses it: end that one, or give each its own file"
 # The error number that fits, and what to do.
 _PROBLEMS: dict[int | None, tuple[int, str]] = {
@@ -67,6 +73,14 @@ def code_of(failure: BaseException) -> int | None:
         return code & 0xFF
     text = str(failure)
     return next((code for words, code in _TEXTS.items() if words in text), None)
+
+
+def is_damage(failure: BaseException) -> bool:
+    """Whether an error of SQLite's says that the file is not as it was written."""
+    code = code_of(failure)
+    if code == Code.ERROR:
+        return any(words in str(failure) for words in _MISSING)
+    return code in (Code.CORRUPT, Code.NOTADB)
 
 
 def connect(

@@ -15,6 +15,7 @@ from bloomery import BloomFilter, _native
 from bloomery.errors import InvalidParameter, QueueUnavailable
 from bloomery.guard import AsyncGuard, AsyncRedisQueue, Guard, RedisQueue, SqliteQueue
 from bloomery.guard.protocols import Item
+from bloomery.guard.queues import redis_scripts as scripts
 from conftest import effort, require
 from integration.conftest import open_folder, started
 from integration.servers import RedisCluster, RedisServer, Sentinel, free_port, wait_until
@@ -234,6 +235,17 @@ def test_a_redis_that_drops_keys_is_refused(url: str) -> None:
             plain.config_set("maxmemory", "0")
             plain.config_set("maxmemory-policy", "noeviction")
             plain.acl_deluser("few")
+
+
+def test_a_script_that_found_no_memory(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before version 7, Redis says so of a script in a text of its own; here a script says it."""
+    text = "ERR Error running script (call to f_1): @user_script:9: -OOM command not allowed when"
+    said = scripts.Script(f"""return redis.error_reply("{text} used memory > 'maxmemory'.")""")
+    monkeypatch.setattr(scripts, "PUT", said)
+    for queue in (RedisQueue(url, "q"), Awaited(url, "q")):
+        with pytest.raises(QueueUnavailable, match="give it more memory"):
+            queue.put([item(1)])
+        queue.close()
 
 
 def test_a_redis_that_is_away_at_the_start_is_checked_later(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from scrapy.utils.test import get_crawler
 
 from bloomery.integrations.scrapy import BloomDupeFilter
 from integration.scrapy.conftest import JOB_SCHEDULER, PAGES, Crawl, Site, in_flight, kill_after
-from integration.servers import BloomeryServer, RedisServer, Serve
+from integration.servers import BloomeryServer, RedisCluster, RedisServer, Serve
 
 Start = Callable[..., Crawl]
 ALL = set(range(PAGES))
@@ -140,16 +140,7 @@ def test_an_exact_claim_that_is_sent_twice(redis_server: RedisServer, tmp_path: 
     name = f"claims-{tmp_path.name}"
     with relay(redis_server.port, relayed) as port:
         one, two = (
-            BloomDupeFilter.from_crawler(
-                get_crawler(
-                    settings_dict={
-                        "BLOOMERY_URL": url,
-                        "BLOOMERY_EXACT": True,
-                        "BLOOMERY_NAME": name,
-                    }
-                )
-            )
-            for url in (f"redis://127.0.0.1:{port}/0", redis_server.url)
+            exact_of(url, name) for url in (f"redis://127.0.0.1:{port}/0", redis_server.url)
         )
         request = Request("https://example.org/")
         assert not one.request_seen(request)
@@ -157,6 +148,50 @@ def test_an_exact_claim_that_is_sent_twice(redis_server: RedisServer, tmp_path: 
         assert one.request_seen(request)
         assert two.request_seen(request)
         assert one.seen.stats() == {"mode": "shared, exact", "unavailable": 0}
+
+
+def test_exact_claims_where_replies_are_decoded(redis_server: RedisServer) -> None:
+    """A URL that is shared with other programs may say so: claims are compared all the same."""
+    assert_claims(f"{redis_server.url}?decode_responses=true", "https://example.org/")
+
+
+def test_exact_claims_in_a_cluster(redis_cluster: RedisCluster) -> None:
+    """By the URL of any of its nodes, though one of them alone has the claims."""
+    for number, master in enumerate(redis_cluster.masters()):
+        assert_claims(master.url, f"https://example.org/{number}")
+
+
+def assert_claims(url: str, page: str) -> None:
+    """A page is new once."""
+    dupefilter = exact_of(url, "claims")
+    assert [dupefilter.request_seen(Request(page)) for _ in range(2)] == [False, True]
+    assert dupefilter.seen.stats()["unavailable"] == 0
+
+
+def test_a_refused_claim_is_sent_once(
+    redis_server: RedisServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    """What Redis refuses it refuses again; the log says why, and not what was sent."""
+    sent: list[bytes] = []
+
+    def relayed(data: bytes) -> bool:
+        sent.append(data)
+        return True
+
+    with relay(redis_server.port, relayed) as port:
+        dupefilter = exact_of(f"redis://127.0.0.1:{port}/0", "claims")
+        redis_server.run("SET", "claims:exact", "taken")
+        assert not dupefilter.request_seen(Request("https://example.org/"))
+    assert sum(b"HSETNX" in data for data in sent) == 1
+    assert "another value is in the place" in caplog.text
+    assert "HSETNX" not in caplog.text
+    assert dupefilter.seen.stats()["unavailable"] == 1
+
+
+def exact_of(url: str, name: str) -> BloomDupeFilter:
+    """What a spider with an exact set in this Redis asks."""
+    settings = {"BLOOMERY_URL": url, "BLOOMERY_EXACT": True, "BLOOMERY_NAME": name}
+    return BloomDupeFilter.from_crawler(get_crawler(settings_dict=settings))
 
 
 @contextmanager

@@ -294,12 +294,49 @@ def test_a_mail_inside_another_that_nothing_tells_apart(tmp_path: Path) -> None:
 def test_a_content_length_that_lies_keeps_mail(tmp_path: Path) -> None:
     """One that is too long may leave copies in the file, and takes out nothing else."""
     start = b"From a@example.org Mon Jan  1 10:00:00 2024\n"
-    liar = start + b"Message-ID: <1@x>\nContent-Length: 999999\n\n12 bars\n\n"
     copies = 2 * (start + b"Message-ID: <3@x>\n\n3 rods\n\n")
+    liar = start + b"Message-ID: <1@x>\nContent-Length: %d\n\n12 bars\n\n" % (len(copies) + 5)
     (tmp_path / "box").write_bytes(copies + liar + copies)
     report = deduplicate_mail([tmp_path / "box"], delete=True)
     assert (report.messages, report.unreadable, report.deleted) == (2, 3, 1)
     assert (tmp_path / "box").read_bytes() == copies[: len(copies) // 2] + liar + copies
+
+
+@pytest.mark.parametrize("end", [b"\n", b"\r\n"])
+@pytest.mark.parametrize(
+    "odd",
+    [
+        pytest.param((b"Content-Length: 999999", b"", b"12 bars", b""), id="past the end"),
+        pytest.param((b"X: 1", b"", b"Content-Length: 40", b""), id="in the text"),
+        pytest.param((b"Content-Length: 10", b"", b"12 bars", b""), id="two bytes too many"),
+    ],
+)
+def test_a_content_length_that_says_nothing(
+    tmp_path: Path, odd: tuple[bytes, ...], end: bytes
+) -> None:
+    """The messages behind it are messages, and copies of each other."""
+    start = b"From a@example.org Mon Jan  1 10:00:00 2024" + end
+    copy = start + end.join([b"Message-ID: <3@x>", b"", b"3 rods", b"", b""])
+    first = start + b"Message-ID: <1@x>" + end + end.join([*odd, b""])
+    (tmp_path / "box").write_bytes(first + copy * 3)
+    report = deduplicate_mail([tmp_path / "box"], delete=True)
+    assert (report.messages, report.unreadable, report.deleted) == (4, 0, 2)
+    # Behind lines that end with \r\n the standard library writes an empty line more.
+    assert (tmp_path / "box").read_bytes().split() == (first + copy).split()
+
+
+def test_what_is_left_of_a_long_message_is_counted_down(tmp_path: Path) -> None:
+    """Two bytes that its parts leave open, of empty lines at the end, do not make the next message
+    a part of it."""
+    start = b"From a@example.org Mon Jan  1 10:00:00 2024\n"
+    quoted = b"As he wrote:\n\n" + start + b"Message-ID: <7@x>\n\n12 bars\n"
+    length = b"Content-Length: %d\n" % (len(quoted) + 2)
+    long = start + b"Message-ID: <1@x>\n" + length + b"\n" + quoted + b"\n"
+    copy = start + b"Message-ID: <3@x>\n\n3 rods\n\n"
+    (tmp_path / "box").write_bytes(long + copy * 2)
+    report = deduplicate_mail([tmp_path / "box"], delete=True)
+    assert (report.messages, report.unreadable, report.deleted) == (2, 2, 1)
+    assert (tmp_path / "box").read_bytes() == long + copy
 
 
 @pytest.mark.parametrize("end", [b"", b"\n", b"\n\n", b"\r\n\r\n"])

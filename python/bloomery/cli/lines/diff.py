@@ -74,7 +74,8 @@ def diff(
             LineReader(pump, asked, progress, kept.add_lines).read_all([a])
             ask = kept.absent_lines
         else:
-            ask = _filled(a, asked, capacity, error_rate, pump, progress)
+            filled = _filled(a, asked, capacity, error_rate, pump, progress)
+            ask, error_rate = filled.absent_lines, filled.facts()["error_rate"]
         reader = LineReader(pump, asked, progress, ask, emit)
         reader.read_all([b])
     if json:
@@ -113,13 +114,13 @@ def _filled(
     error_rate: float,
     pump: LinePump,
     progress: LineProgress,
-) -> Step:
+) -> GrowingLines:
     sizes = input_sizes([path])
     with InputFile(path) as source:
         room = room_for([path], sizes, pump, source) if capacity is None else capacity
         kept = GrowingLines(room, error_rate)
         LineReader(pump, asked, progress, kept.add_lines).read(source)
-    return kept.absent_lines
+    return kept
 
 
 COMMANDS = [("diff", diff, EXAMPLE)]

@@ -52,7 +52,11 @@ def _whole_lines(sample: bytes, *, first: bool) -> bytes:
 
 
 def from_first_chunk(pump: LinePump, source: InputFile, total: int) -> int:
-    """Lines, by the first chunk and the encoded bytes it took: all there is to go by in gzip."""
+    """Lines, by the first chunk and the encoded bytes it took: all there is to go by in gzip.
+
+    Those bytes may hold far more than one chunk, which is then not yet handed over.
+    """
     first = bytes(pump.prime(source))
     lines = first.count(b"\n") + 1
-    return int(lines * max(1.0, total / max(1, source.position)))
+    decoded = 1 + source.ahead / max(1, len(first))  # in chunks
+    return int(lines * decoded * max(1.0, total / max(1, source.position)))

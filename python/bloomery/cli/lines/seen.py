@@ -51,7 +51,8 @@ class GrowingLines:
     """Lines in a filter of an estimated size, and in further ones once it is full.
 
     An estimate that is too small would drop lines, so it is only where to begin: each further
-    filter is twice as large. What all of them together err is at most the rate asked for.
+    filter is twice as large. What all of them together err is at most the rate asked for, or where
+    no filter errs so seldom, what `facts` says.
     """
 
     path: str | None = None
@@ -109,7 +110,9 @@ class GrowingLines:
 
     def facts(self) -> dict[str, Any]:
         nbytes = sum(layer.nbytes for layer in self._layers)
-        return {"exact": False, "error_rate": self._rate, "memory_bytes": nbytes}
+        # Near the least rate that a filter has, the layers together may err more than was asked.
+        rate = max(self._rate, sum(layer.error_rate for layer in self._layers))
+        return {"exact": False, "error_rate": rate, "memory_bytes": nbytes}
 
 
 # Of the error rate, for the first layer; the others have the rest. (With 0.9 a fingerprint would

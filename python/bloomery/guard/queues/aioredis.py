@@ -150,5 +150,6 @@ class AsyncRedisQueue:
                 return await send("EVAL", *command)
         except redis.failures as problem:
             full = isinstance(problem, redis.module.exceptions.OutOfMemoryError)
+            full = full or "'maxmemory'" in str(problem)  # of a script, before Redis 7
             step = "give it more memory" if full else "does it run, and may we use it?"
             raise QueueUnavailable(f"the queue in {redis.describe(problem)}: {step}") from problem

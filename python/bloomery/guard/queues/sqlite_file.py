@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from bloomery.errors import InvalidParameter, QueueUnavailable, UnsupportedVersion
-from bloomery.storage.sqlite import Code, code_of
+from bloomery.storage.sqlite import Code, code_of, is_damage
 
 _APPLICATION = 0x424C4D51  # "BLMQ": tells a queue of ours from any other file of SQLite
 _VERSION = 1
@@ -26,8 +26,6 @@ _NEXT_STEP: dict[int | None, str] = {
     Code.READONLY: "give this user the right to write the file and its folder",
     Code.CANTOPEN: "is the folder there, and may this user write to it?",
     Code.CORRUPT: "the file is damaged: set it aside, and save what sqlite3's .recover finds in it",
-    Code.NOTADB: _DAMAGED,
-    Code.ERROR: _DAMAGED,  # a table or a column is missing
 }
 # Connections of the process that this one was forked from: they are neither used nor closed.
 _ABANDONED: list[list[sqlite3.Connection]] = []
@@ -163,7 +161,7 @@ class SqliteFile:
                 raise
             if self._closed:
                 self._ready()
-            step = _NEXT_STEP.get(code_of(problem))
+            step = _NEXT_STEP.get(code_of(problem)) or (_DAMAGED if is_damage(problem) else "")
             raise QueueUnavailable(
                 f"{self.path}: {problem}{f': {step}' if step else ''}"
             ) from problem

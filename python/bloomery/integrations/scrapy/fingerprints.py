@@ -4,22 +4,16 @@ from __future__ import annotations
 
 import logging
 import os
-from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from bloomery.apps.diskset import DiskSet
-from bloomery.errors import (
-    BloomeryError,
-    FilterExists,
-    InvalidConfiguration,
-    StoreUnavailable,
-)
+from bloomery.errors import BloomeryError, FilterExists, InvalidConfiguration
 from bloomery.filters import BloomFilter
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
     from bloomery.integrations.scrapy.settings import JobSettings
 
@@ -160,38 +154,32 @@ class Claims:
     """
 
     def __init__(self, settings: JobSettings) -> None:
-        from bloomery.redis_client import redis_client
+        from bloomery.integrations.redis.wire.link import Link
 
-        self._redis = redis_client(settings.url, "filter", for_asyncio=False, timeout=5.0)
-        self._key = f"{settings.name}:exact"
+        # As filters are asked: undecoded, in a cluster too, and again if a connection is lost.
+        self._link = Link(settings.url)
+        self._key = f"{settings.name}:exact".encode()
         self._spider, self._calls = os.urandom(6).hex(), count()
         self.contains(b"")  # fails now, and not for every request, if there is no such Redis
 
     def add(self, fingerprint: bytes) -> bool:
         """Claim it; True for the call that was first."""
-        claim = f"{self._spider}:{next(self._calls):x}".encode()
-        try:
-            return self._claim(fingerprint, claim)
-        except StoreUnavailable:  # the connection broke, and the claim may have come
-            return self._claim(fingerprint, claim)
+        from bloomery.integrations.redis.wire.flow import commands, replies_to
 
-    def _claim(self, fingerprint: bytes, claim: bytes) -> bool:
-        with self._available(), self._redis.client.pipeline(transaction=False) as commands:
-            commands.hsetnx(self._key, fingerprint, claim)
-            commands.hget(self._key, fingerprint)
-            return bool(commands.execute()[1] == claim)
+        claim = f"{self._spider}:{next(self._calls):x}".encode()
+        ask = commands(
+            self._key,
+            ("HSETNX", self._key, fingerprint, claim),
+            ("HGET", self._key, fingerprint),
+        )
+        [[_, first]] = self._link.run(replies_to([ask]))
+        return bool(first == claim)
 
     def contains(self, fingerprint: bytes) -> bool:
         """Return whether anybody has claimed it."""
-        with self._available():
-            return bool(self._redis.client.hexists(self._key, fingerprint))
+        from bloomery.integrations.redis.wire.flow import reply_to
 
-    @contextmanager
-    def _available(self) -> Iterator[None]:
-        try:
-            yield
-        except self._redis.failures as problem:
-            raise StoreUnavailable(f"{self._redis.place}: {problem}") from problem
+        return bool(self._link.run(reply_to(self._key, "HEXISTS", self._key, fingerprint)))
 
 
 def _new_filter(settings: JobSettings) -> BloomFilter:

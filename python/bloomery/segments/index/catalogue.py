@@ -25,7 +25,7 @@ from urllib.parse import quote
 
 from bloomery.errors import CorruptData, UnsupportedVersion
 from bloomery.segments.index.pack_file import REBUILD
-from bloomery.storage.sqlite import Code, code_of
+from bloomery.storage.sqlite import Code, code_of, is_damage
 
 _FORMAT = 1
 NO_FILTER = -1  # in the place of a filter: the part has no value in that column
@@ -123,8 +123,10 @@ class IndexCatalogue:
         try:
             yield
         except sqlite3.OperationalError as failure:
-            if code_of(failure) in (Code.CORRUPT, Code.ERROR):  # ERROR: a table is missing
+            if is_damage(failure):
                 raise CorruptData(f"{self.path}: damaged ({failure}): {REBUILD}") from None
+            if code_of(failure) == Code.ERROR:  # our SQL is wrong, and not the file
+                raise
             number = errno.ENOSPC if code_of(failure) == Code.FULL else errno.EIO
             raise OSError(number, str(failure), str(self.path)) from None
         except (sqlite3.DatabaseError, OverflowError) as failure:

@@ -78,3 +78,17 @@ def test_compressed_files(tmp_path: Path) -> None:
     with Interrupts() as interrupts, InputFile(str(path)) as source:
         found = estimate.from_first_chunk(LinePump(interrupts), source, path.stat().st_size)
     assert 160_000 <= found <= 260_000
+
+
+@pytest.mark.parametrize("members", [1, 800], ids=["one stream", "many members"])
+def test_compressed_files_that_were_mostly_air(tmp_path: Path, members: int) -> None:
+    """The first 8 KiB hold far more than a chunk, which counts though it is not read yet; and
+    members behind the first chunk do not count as read."""
+    path = tmp_path / "lines.gz"
+    lines = [b"%s%d\n" % (b"-" * 400, number) for number in range(40_000)]
+    each = len(lines) // members
+    texts = [b"".join(lines[at : at + each]) for at in range(0, len(lines), each)]
+    path.write_bytes(b"".join(map(gzip.compress, texts)))
+    with Interrupts() as interrupts, InputFile(str(path)) as source:
+        found = estimate.from_first_chunk(LinePump(interrupts), source, path.stat().st_size)
+    assert 28_000 <= found <= 60_000

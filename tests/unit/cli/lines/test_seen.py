@@ -41,7 +41,8 @@ def test_every_error_rate_that_a_filter_has(rate: float) -> None:
     for at in range(0, 2000, 500):
         lines = memoryview(b"".join(b"%d\n" % n for n in range(at, at + 500)))
         assert seen.add_lines(lines, False, None)[1] == len(lines)
-    assert seen.facts()["error_rate"] == rate
+    # 100, 1000 and 2000 lines: no layer errs more seldom than 1e-9, and their sum is told.
+    assert seen.facts()["error_rate"] == pytest.approx(3e-9 if rate == 1e-9 else rate)
 
 
 @pytest.mark.parametrize("rate", [2.0, 0.55, 0.9e-9])

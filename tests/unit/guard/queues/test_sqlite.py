@@ -21,6 +21,7 @@ from bloomery import BloomFilter, _native
 from bloomery.errors import InvalidParameter, QueueUnavailable, UnsupportedVersion
 from bloomery.guard import Guard, SqliteQueue
 from bloomery.guard.protocols import Item
+from bloomery.guard.queues.sqlite_file import SqliteFile
 from conftest import effort
 from unit.guard.flaky import Log, end_lease
 
@@ -223,6 +224,15 @@ def test_a_damaged_file_is_an_error_with_the_next_step(queue: SqliteQueue, path:
     path.write_bytes(data)
     with pytest.raises(QueueUnavailable, match="damaged: set it aside"):
         SqliteQueue(path).head(1000)
+
+
+def test_a_mistake_of_ours_is_not_damage(tmp_path: Path) -> None:
+    """Nobody restores a backup over a good file, since SQLite did not understand a query."""
+    file = SqliteFile(tmp_path / "queue", "CREATE TABLE t(x)", fsync=False)
+    for query, told in (("SELEKT 1", r"syntax error$"), ("SELECT y FROM t", "file is damaged")):
+        with pytest.raises(QueueUnavailable, match=told), file.reading() as connection:
+            connection.execute(query)
+    file.close()
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,11 @@ import contextlib
 import sqlite3
 from pathlib import Path
 
+import pytest
+
+from bloomery.errors import CorruptData
 from bloomery.segments import SegmentIndex
+from bloomery.segments.index.catalogue import IndexCatalogue
 from conftest import require
 
 require("pyarrow")
@@ -35,3 +39,13 @@ def test_readers_go_on_after_a_killed_update(tmp_path: Path) -> None:
         leave_half_a_transaction(index.path / "catalogue.sqlite")
         assert index.find({"id": 1}).num_rows == 1
         assert index.stats()["files"] == 1
+
+
+def test_a_mistake_of_ours_is_not_damage(tmp_path: Path) -> None:
+    """An index is rebuilt for what it lacks, and not since SQLite did not understand a query."""
+    catalogue = IndexCatalogue(tmp_path, create=True)
+    with contextlib.closing(catalogue), contextlib.closing(sqlite3.connect(catalogue.path)) as db:
+        with pytest.raises(sqlite3.OperationalError, match="syntax error"), catalogue.errors():
+            db.execute("SELEKT 1")
+        with pytest.raises(CorruptData, match="damaged"), catalogue.errors():
+            db.execute("SELECT full_name FROM files")
