@@ -344,7 +344,7 @@ def test_filter_that_is_written_meanwhile(con: Any, kind: Any) -> None:
 
 
 def test_fork_while_a_query_runs() -> None:
-    """A child of a fork can use the filter that threads of DuckDB asked in the parent."""
+    """A child of a fork can use the filter that threads of DuckDB asked in the parent, and fork."""
     code = """
 import os, signal, threading
 import duckdb, numpy as np
@@ -366,7 +366,11 @@ for i in range(20):
     if not child:
         signal.alarm(20)
         seen.add(10**9 + i)
-        os._exit(0 if 5 in seen and 10**9 + i in seen else 1)
+        grandchild = os.fork()
+        if not grandchild:
+            os._exit(0 if 7 in seen else 1)
+        whole = os.waitpid(grandchild, 0)[1] == 0
+        os._exit(0 if whole and 5 in seen and 10**9 + i in seen else 1)
     good += os.waitpid(child, 0)[1] == 0
 done = True
 thread.join()

@@ -122,10 +122,12 @@ fn after_fork_in_parent() {
     FORKING.fetch_sub(1, SeqCst);
 }
 
-/// Other threads that were about to fork are not here.
+/// Other threads that were about to fork are not here, nor are those that looked whether a section
+/// may begin; this one is in none, since it runs Python code.
 #[pyfunction]
 fn after_fork_in_child() {
     ABOUT_TO_FORK.set(false);
+    RUNNING.store(0, SeqCst);
     FORKING.store(0, SeqCst);
 }
 
