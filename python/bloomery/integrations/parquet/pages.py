@@ -95,6 +95,7 @@ def _cut(layout: ParquetLayout, group: int, column: int, rows: Any) -> _Cut | No
     at, end = place[0], sum(place)
     if not len(MAGIC) <= at <= end <= layout.footer_start:
         return None
+    total = layout.footer.rows[group]
     dictionary, pages, counts = 0, [], [0]
     while at < end:
         page = _native.parquet_page(layout.read(at, min(_HEADER_BYTES, end - at)))
@@ -102,6 +103,8 @@ def _cut(layout: ParquetLayout, group: int, column: int, rows: Any) -> _Cut | No
             return None
         length, values = page
         if values is not None:
+            if not 0 <= values <= total:
+                return None  # by an overflow they may add up nevertheless
             pages.append((at, length))
             counts.append(values)
         elif pages or dictionary:
@@ -110,7 +113,7 @@ def _cut(layout: ParquetLayout, group: int, column: int, rows: Any) -> _Cut | No
             dictionary = length
         at += length
     starts = np.cumsum(counts)
-    if starts[-1] != layout.footer.rows[group]:
+    if starts[-1] != total:
         return None
     needed = np.unique(of := np.searchsorted(starts, rows, side="right") - 1)
     before = np.concatenate([[0], np.cumsum(np.diff(starts)[needed])])
