@@ -68,7 +68,7 @@ def rows_of_pages(
             table = reader.read_row_group(0, column_indices=alike)
             if table.num_rows != values or table.num_columns != len(alike):
                 return None
-            table = taken(table, pa.array(places))
+            table = taken(table, places)
             columns |= dict(zip(table.column_names, table.columns, strict=True))
         return pa.table([columns[name] for name in schema.names], schema=schema)
 
@@ -124,9 +124,12 @@ def _cut(layout: ParquetLayout, group: int, column: int, rows: Any) -> _Cut | No
 
 
 def taken(table: Any, rows: Any) -> Any:
-    """Some rows of a table."""
+    """Some rows of a table, in order."""
+    # Not by `take`, which puts the chunks of a column together: of text no more than 2 GiB can be.
+    mask = np.zeros(table.num_rows, bool)
+    mask[np.asarray(rows)] = True
     try:
-        return table.take(rows)
+        return table.filter(pa.array(mask))
     except pa.ArrowNotImplementedError:
         # Some types (views of strings in pyarrow 26) can be sliced only.
-        return pa.concat_tables([table.slice(row, 1) for row in rows.to_pylist()])
+        return pa.concat_tables([table.slice(row, 1) for row in rows])
