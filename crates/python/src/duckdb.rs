@@ -242,7 +242,8 @@ impl Asked {
     }
 }
 
-/// A filter's number, until it is dropped; queries that run keep the filter until they are done.
+/// A filter's number, until it is dropped. A chunk that is being answered keeps the filter until it
+/// is done; a query that goes on after that fails with its next chunk.
 #[pyclass(frozen, module = "bloomery._native")]
 pub struct DuckDBFilter {
     #[pyo3(get)]
@@ -384,7 +385,8 @@ unsafe fn answer(
     result: Handle,
     work: impl FnOnce(&Keys, &mut dyn Inside, &KeyHasher, &mut [u8]),
 ) {
-    let Some(Some(api)) = API.get() else { return };
+    // Without it `entry` would have given no function to call.
+    let Some(Some(api)) = API.get() else { unreachable!("the API was found before") };
     let done = catch_unwind(AssertUnwindSafe(|| {
         // SAFETY: vectors have as many rows as their chunk, and the result as many bools.
         let (numbers, keys, answers) = unsafe {

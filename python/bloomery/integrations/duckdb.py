@@ -13,6 +13,7 @@ that costs more than the filter does.
 
 from __future__ import annotations
 
+import itertools
 from importlib.util import find_spec
 from typing import Any, Literal
 
@@ -43,6 +44,9 @@ _KINDS = {
 }
 _NATIVE_PARAMETERS = {kind: parameter for kind, (parameter, _) in _KINDS.items()} | {"uuid": "UUID"}
 _UUID = pa.schema([pa.field("key", pa.binary(16), metadata={"ARROW:extension:name": "arrow.uuid"})])
+# All connections of a database share its functions, and each has macros of its own: so functions
+# have a number in their names, another one for each registration in the process.
+_NUMBERS = itertools.count(1)
 
 
 def _offered() -> bool:
@@ -70,17 +74,22 @@ def register(
     DuckDB before 2.0.
     """
     unregister(con, name)
+    number = next(_NUMBERS)
+    con.execute(f"CREATE TEMP MACRO {_quoted(_record(name))}() AS {number}")
     # Where an object answers by itself, and not by its class, only Python can ask it.
     by_class = hasattr(type(filter), "contains_many") and "contains_many" not in _own(filter)
     native = DuckDBFilter.of(filter) if by_class and _has_native(con) else None
-    cases = []
+    cases: list[str] = []
     for kind, (parameter, condition) in _KINDS.items():
-        # Where it is not called, it still keeps the filter for as long as the connection is there.
-        answering = _answering(filter, kind, native)
-        con.create_function(_helper(name, kind), answering, [parameter], "BOOLEAN", type=_ARROW)
+        helper = _helper(number, kind)
+        # One is there for a native filter too, and never called: it keeps the filter for as long as
+        # the connection is there.
+        if not native or not cases:
+            answering = _answering(filter, kind, native)
+            con.create_function(helper, answering, [parameter], "BOOLEAN", type=_ARROW)
         # Only the branch of the argument's type is left when the query runs; the others must be
         # castable in principle, which is what TRY_CAST says.
-        call = f"{_quoted(_helper(name, kind))}(TRY_CAST(key AS {parameter}))"
+        call = f"{helper}(TRY_CAST(key AS {parameter}))"
         if native:
             key = f"TRY_CAST(key AS {_NATIVE_PARAMETERS[kind]})"
             call = f"bloomery_{kind}({native.number}::UINTEGER, {key})"
@@ -98,12 +107,21 @@ def register(
 
 def unregister(con: duckdb.DuckDBPyConnection, name: str) -> None:
     """Take the function away, and let go of its filter; nothing happens if there is none."""
-    con.execute(f"DROP MACRO IF EXISTS temp.{_quoted(name)}")
+    record = _record(name)
+    known = con.execute(
+        "SELECT macro_definition FROM duckdb_functions() "
+        "WHERE database_name = 'temp' AND lower(function_name) = lower(?)",
+        [record],
+    ).fetchone()
+    for macro in (name, record):
+        con.execute(f"DROP MACRO IF EXISTS temp.{_quoted(macro)}")
+    if known is None:
+        return
     for kind in _KINDS:
         try:
-            con.remove_function(_helper(name, kind))
+            con.remove_function(_helper(int(known[0]), kind))
         except duckdb.InvalidInputException:
-            return  # they come and go together
+            return  # they come and go together, and of a native filter there is one
 
 
 def _own(filter: object) -> dict[str, Any]:
@@ -137,8 +155,13 @@ def _answering(filter: ContainsMany, kind: str, native: DuckDBFilter | None) -> 
     return answer
 
 
-def _helper(name: str, kind: str) -> str:
-    return f"bloomery_{name}_{kind}"
+def _helper(number: int, kind: str) -> str:
+    return f"bloomery_{number}_{kind}"
+
+
+def _record(name: str) -> str:
+    """The macro that says by which number the helpers of a function are called."""
+    return f"bloomery number of {name}"
 
 
 def _quoted(name: str) -> str:

@@ -95,8 +95,14 @@ def _same(held: Any, given: Any) -> bool:
         return False
 
 
-@lru_cache(256)  # of types: the same few are asked for with every question
 def _is_key(kind: pa.DataType) -> bool:
+    import pyarrow as pa
+
+    # Extension types of users cannot be hashed.
+    return _checked(kind) if isinstance(kind, pa.BaseExtensionType) else _cached_check(kind)
+
+
+def _checked(kind: pa.DataType) -> bool:
     import pyarrow as pa
 
     try:
@@ -104,6 +110,9 @@ def _is_key(kind: pa.DataType) -> bool:
     except UnsupportedBatch:
         return False
     return not pa.types.is_nested(kind)
+
+
+_cached_check = lru_cache(256)(_checked)  # the same few types are asked for with every question
 
 
 def _bits_type(kind: pa.DataType) -> pa.DataType | None:

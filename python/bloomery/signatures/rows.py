@@ -144,14 +144,12 @@ def as_table(rows: Any) -> pa.Table:
         )
     for number, field in enumerate(table.schema):
         kind = field.type.value_type if pa.types.is_dictionary(field.type) else field.type
-        if kind in _VIEWS:
-            column = _without_views(table.column(number), _VIEWS[kind])
+        # Polars hands text over as views, of which pyarrow cannot take some rows: they are copied.
+        if pa.types.is_string_view(kind) or pa.types.is_binary_view(kind):
+            plain = pa.large_string() if pa.types.is_string_view(kind) else pa.large_binary()
+            column = _without_views(table.column(number), plain)
             table = table.set_column(number, field.name, column)
     return table
-
-
-# Polars hands text over as views, of which pyarrow cannot take some rows: such columns are copied.
-_VIEWS = {pa.string_view(): pa.large_string(), pa.binary_view(): pa.large_binary()}
 
 
 def _without_views(column: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:

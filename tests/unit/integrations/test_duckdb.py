@@ -295,6 +295,50 @@ def test_filter_is_let_go(how: str) -> None:
     assert gone() is None
 
 
+def functions(con: Any) -> int:
+    """How many functions the database has that `register` made."""
+    ours = "regexp_matches(function_name, '^bloomery_[0-9]')"
+    return int(answers(con, f"count(*) FROM duckdb_functions() WHERE {ours}")[0])
+
+
+@pytest.mark.parametrize("wrapped", [False, True])
+def test_cursors_have_functions_of_their_own(con: Any, wrapped: bool) -> None:
+    """The same name is another filter for each cursor, also once another of them was closed."""
+    filters = [Asked(new(i)) if wrapped else new(i) for i in range(3)]
+    cursors = [con, con.cursor(), con.cursor()]
+    for cursor, filter in zip(cursors, filters, strict=True):
+        register(cursor, "seen", filter)
+    for i, cursor in enumerate(cursors):
+        assert answers(cursor, "seen(unnest([0, 1, 2]))") == [i == j for j in range(3)]
+    cursors[1].close()
+    register(cursors[2], "SEEN", filters[1])
+    assert answers(con, "seen(unnest([0, 1, 2]))") == [True, False, False]
+    assert answers(cursors[2], "seen(unnest([0, 1, 2]))") == [False, True, False]
+    unregister(con, "seen")
+    with pytest.raises(duckdb.CatalogException, match="seen does not exist"):
+        con.execute("SELECT seen(1)")
+    assert answers(cursors[2], "seen(1)") == [True]
+
+
+@pytest.mark.parametrize("wrapped", [False, True])
+def test_many_registrations_leave_nothing_behind(con: Any, wrapped: bool) -> None:
+    """A name that is registered again and again, by the connection and by cursors that go."""
+    for i in range(20):
+        seen = Referred.from_keys([i], error_rate=1e-9)
+        gone = weakref.ref(seen)
+        with con.cursor() as cursor:
+            for each in (con, cursor):
+                register(each, "seen", Asked(seen) if wrapped else seen)
+                assert answers(each, f"seen(unnest([{i}, 99]))") == [True, False]
+            unregister(cursor, "seen")
+        del seen
+    unregister(con, "seen")
+    con.execute("SELECT 1").fetchall()
+    gc.collect()
+    assert gone() is None
+    assert functions(con) == 0
+
+
 def test_statement_that_outlives_its_function(con: Any) -> None:
     """A prepared statement never asks another filter than it was made for."""
     register(con, "seen", new(1))
@@ -344,7 +388,7 @@ def test_filter_that_is_written_meanwhile(con: Any, kind: Any) -> None:
 
 
 def test_fork_while_a_query_runs() -> None:
-    """A child of a fork can use the filter that threads of DuckDB asked in the parent."""
+    """A child of a fork can use the filter that threads of DuckDB asked in the parent, and fork."""
     code = """
 import os, signal, threading
 import duckdb, numpy as np
@@ -366,7 +410,11 @@ for i in range(20):
     if not child:
         signal.alarm(20)
         seen.add(10**9 + i)
-        os._exit(0 if 5 in seen and 10**9 + i in seen else 1)
+        grandchild = os.fork()
+        if not grandchild:
+            os._exit(0 if 7 in seen else 1)
+        whole = os.waitpid(grandchild, 0)[1] == 0
+        os._exit(0 if whole and 5 in seen and 10**9 + i in seen else 1)
     good += os.waitpid(child, 0)[1] == 0
 done = True
 thread.join()

@@ -172,3 +172,34 @@ def test_hidden_folders_are_left_out(folder: Path) -> None:
         (folder / name).mkdir()
         pq.write_table(pa.table({"other": [1]}), folder / name / "1.parquet")
     assert SignatureIndex.build(folder).num_rows == 6000
+
+
+class Colour(pa.ExtensionType):  # type: ignore[misc, name-defined]
+    """A type of a user's own; pyarrow cannot hash such types."""
+
+    def __init__(self) -> None:
+        super().__init__(pa.int32(), "bloomery.tests.colour")
+
+    def __arrow_ext_serialize__(self) -> bytes:
+        return b""
+
+    @classmethod
+    def __arrow_ext_deserialize__(cls, storage_type: object, serialized: bytes) -> "Colour":
+        return cls()
+
+
+def test_columns_of_types_that_users_made(tmp_path: Path) -> None:
+    """They come with the rows, and are refused as what is compared."""
+    colours = pa.ExtensionArray.from_storage(Colour(), pa.array([7, 8, 9], pa.int32()))
+    rows = pa.table({"n": [1, 2, 2], "colour": colours})
+    pa.register_extension_type(Colour())
+    try:
+        pq.write_table(rows, tmp_path / "a.parquet")
+        for source in (tmp_path, rows):
+            found = SignatureIndex.build(source, ["n"]).find({"n": 2})
+            assert found.equals(rows.slice(1))
+            assert found.schema.field("colour").type == Colour()
+            with pytest.raises(InvalidParameter, match="'colour' is of type extension"):
+                SignatureIndex.build(source, ["n", "colour"])
+    finally:
+        pa.unregister_extension_type("bloomery.tests.colour")

@@ -40,9 +40,9 @@ impl Section {
                 return Some(section);
             }
             drop(section);
-            // SAFETY: may be asked by any thread.
-            if unsafe { ffi::PyGILState_Check() } == 1 {
-                return None;
+            if is_attached() {
+                // SAFETY: it is attached, and stays so until the function returns.
+                return Section::begin(unsafe { Python::assume_attached() });
             }
             std::thread::sleep(PAUSE);
         }
@@ -74,6 +74,17 @@ impl Section {
 impl Drop for Section {
     fn drop(&mut self) {
         RUNNING.fetch_sub(1, SeqCst);
+    }
+}
+
+/// Does this thread hold the interpreter lock? `PyGILState_Check` does not tell: it says yes to every
+/// thread once there was a second interpreter.
+fn is_attached() -> bool {
+    // SAFETY: may be asked by any thread.
+    unsafe {
+        let current = ffi::compat::PyThreadState_GetUnchecked();
+        // Before 3.12 it is that of whichever thread holds the lock.
+        !current.is_null() && (cfg!(Py_3_12) || current == ffi::PyGILState_GetThisThreadState())
     }
 }
 
@@ -122,10 +133,12 @@ fn after_fork_in_parent() {
     FORKING.fetch_sub(1, SeqCst);
 }
 
-/// Other threads that were about to fork are not here.
+/// Other threads that were about to fork are not here, nor are those that looked whether a section
+/// may begin; this one is in none, since it runs Python code.
 #[pyfunction]
 fn after_fork_in_child() {
     ABOUT_TO_FORK.set(false);
+    RUNNING.store(0, SeqCst);
     FORKING.store(0, SeqCst);
 }
 

@@ -1,6 +1,6 @@
 """What `dedup` remembers of the lines before: a filter here, every key on disk in exact.py."""
 
-from typing import Any, Protocol
+from typing import Any, NoReturn, Protocol
 
 from bloomery import sizing
 from bloomery._native import LineKey
@@ -34,17 +34,44 @@ class SeenLines(Protocol):
         """For the summary."""
 
 
-class Fingerprints(CuckooFilter):
-    """Has each key once, and refuses none; for memory alone.
+class _OnceFilter(CuckooFilter):
+    """Has each key once, and refuses none: what has no slot is kept beside, in memory alone."""
 
-    Nothing here is saved, so lines need no BloomFilter: fingerprints take 24 bits a line at the
-    default rate, and bits of a Bloom filter 31.
-    """
-
-    def __new__(cls, capacity: int, error_rate: float) -> "Fingerprints":
+    def __new__(cls, capacity: int, error_rate: float) -> "_OnceFilter":
         made = super().__new__(cls, capacity, error_rate)
         made._act("once")
         return made
+
+
+class Fingerprints:
+    """Takes each line once, and refuses none; for memory alone.
+
+    Nothing here is saved, so lines need no BloomFilter: fingerprints take 24 bits a line at the
+    default rate, and bits of a Bloom filter 31. What is beside the filter within would be missing
+    in files and copies of it: so lines are added and asked for, and no more can be done.
+    """
+
+    def __init__(self, capacity: int, error_rate: float) -> None:
+        self._filter = _OnceFilter(capacity, error_rate)
+        self.add_lines, self.contains_lines = self._filter.add_lines, self._filter.contains_lines
+
+    @property
+    def capacity(self) -> int:
+        """How many lines it was made for."""
+        return self._filter.capacity
+
+    @property
+    def count(self) -> int:
+        """How many lines it has."""
+        return self._filter.estimated_count
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of memory."""
+        return self._filter.nbytes
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("fingerprints of lines are for memory alone: save a filter of another kind")
 
 
 class GrowingLines:

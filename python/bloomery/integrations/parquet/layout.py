@@ -74,7 +74,7 @@ class ParquetLayout:
             raise
 
     def _read_sidecar(self, file: FileIO) -> bytes:
-        head = file.read(SIDECAR.size)
+        head = _read(file, SIDECAR.size)
         if head.startswith(_WITHOUT_TIME):
             raise InvalidParameter(
                 f"{file.name} was written by an older bloomery and does not tell whether "
@@ -185,7 +185,7 @@ class ParquetLayout:
     def read(self, offset: int, count: int) -> bytes:
         """So many bytes of the file, or of the sidecar if they lie behind the file's data."""
         file = self._at(offset)
-        data = file.read(count)
+        data = _read(file, count)
         return data if len(data) == count else self._shorter(file)
 
     def read_into(self, offset: int, target: memoryview) -> None:
@@ -277,7 +277,7 @@ def _read_footer(file: FileIO) -> tuple[int, int, bytes]:
     size = file.seek(0, os.SEEK_END)
     shortest = 2 * len(MAGIC) + 4
     file.seek(max(0, size - 8))
-    tail = file.read(8)
+    tail = _read(file, 8)
     if tail[4:] == ENCRYPTED:
         raise InvalidParameter(
             f"{file.name} has an encrypted footer: write it without encryption first"
@@ -291,4 +291,13 @@ def _read_footer(file: FileIO) -> tuple[int, int, bytes]:
         )
     start = size - 8 - length
     file.seek(start)
-    return size, start, file.read(length)
+    return size, start, _read(file, length)
+
+
+def _read(file: FileIO, count: int) -> bytes:
+    """So many bytes, fewer at the end of the file only: a single read may return less, of more than
+    2 GiB and from some file systems."""
+    data = file.read(count)
+    while len(data) < count and (more := file.read(count - len(data))):
+        data += more
+    return data

@@ -68,7 +68,7 @@ def rows_of_pages(
             table = reader.read_row_group(0, column_indices=alike)
             if table.num_rows != values or table.num_columns != len(alike):
                 return None
-            table = taken(table, pa.array(places))
+            table = taken(table, places)
             columns |= dict(zip(table.column_names, table.columns, strict=True))
         return pa.table([columns[name] for name in schema.names], schema=schema)
 
@@ -95,6 +95,7 @@ def _cut(layout: ParquetLayout, group: int, column: int, rows: Any) -> _Cut | No
     at, end = place[0], sum(place)
     if not len(MAGIC) <= at <= end <= layout.footer_start:
         return None
+    total = layout.footer.rows[group]
     dictionary, pages, counts = 0, [], [0]
     while at < end:
         page = _native.parquet_page(layout.read(at, min(_HEADER_BYTES, end - at)))
@@ -102,6 +103,8 @@ def _cut(layout: ParquetLayout, group: int, column: int, rows: Any) -> _Cut | No
             return None
         length, values = page
         if values is not None:
+            if not 0 <= values <= total:
+                return None  # by an overflow they may add up nevertheless
             pages.append((at, length))
             counts.append(values)
         elif pages or dictionary:
@@ -110,7 +113,7 @@ def _cut(layout: ParquetLayout, group: int, column: int, rows: Any) -> _Cut | No
             dictionary = length
         at += length
     starts = np.cumsum(counts)
-    if starts[-1] != layout.footer.rows[group]:
+    if starts[-1] != total:
         return None
     needed = np.unique(of := np.searchsorted(starts, rows, side="right") - 1)
     before = np.concatenate([[0], np.cumsum(np.diff(starts)[needed])])
@@ -121,9 +124,12 @@ def _cut(layout: ParquetLayout, group: int, column: int, rows: Any) -> _Cut | No
 
 
 def taken(table: Any, rows: Any) -> Any:
-    """Some rows of a table."""
+    """Some rows of a table, in order."""
+    # Not by `take`, which puts the chunks of a column together: of text no more than 2 GiB can be.
+    mask = np.zeros(table.num_rows, bool)
+    mask[np.asarray(rows)] = True
     try:
-        return table.take(rows)
+        return table.filter(pa.array(mask))
     except pa.ArrowNotImplementedError:
         # Some types (views of strings in pyarrow 26) can be sliced only.
-        return pa.concat_tables([table.slice(row, 1) for row in rows.to_pylist()])
+        return pa.concat_tables([table.slice(row, 1) for row in rows])

@@ -57,9 +57,10 @@ def read(
                 )
             rows = pc.indices_nonzero(pa.chunked_array([equal(c) for c in chunks], pa.bool_()))
             if len(rows):
-                rows = rows.cast(pa.int64())
-                known = _shown_as_stored(column, chunks, rows, schema)
-                table = rows_of_pages(layout, group, rows.to_numpy(), schema, known)
+                rows = rows.cast(pa.int64()).to_numpy()
+                with damage(layout.path):
+                    known = _shown_as_stored(column, chunks, rows, schema)
+                table = rows_of_pages(layout, group, rows, schema, known)
                 if table is None:
                     table = _rows_of_group(layout, group, rows, wanted)
                 found.append(table)
@@ -71,7 +72,8 @@ def _shown_as_stored(column: str, chunks: list[Any], rows: Any, schema: Any) -> 
     """The rows of the column that was looked through, if it shows just what it stores."""
     if schema.names.count(column) != 1 or chunks[0].type != schema.field(column).type:
         return {}
-    return {column: pa.chunked_array(chunks).take(rows)}
+    whole = pa.table({column: pa.chunked_array(chunks)})
+    return {column: taken(whole, rows).column(0)}
 
 
 def _rows_of_group(layout: ParquetLayout, group: int, rows: Any, wanted: list[str] | None) -> Any:

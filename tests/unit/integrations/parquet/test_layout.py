@@ -6,6 +6,7 @@ import os
 import random
 import shutil
 from collections.abc import Callable
+from io import FileIO
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ import pytest
 
 import bloomery._native as _native
 from bloomery.errors import BloomeryError, CorruptData, InvalidParameter
-from bloomery.integrations.parquet import add_bloom, inspect, might_contain, read
+from bloomery.integrations.parquet import add_bloom, inspect, layout, might_contain, read
 from conftest import effort
 from unit.integrations.parquet.columns import pa, pq
 
@@ -167,6 +168,28 @@ def test_a_sidecar_of_other_values_behind_the_same_footer(tmp_path: Path) -> Non
     side.write_bytes(b"BLMPQ\0\0\1" + side.read_bytes()[8:])
     with pytest.raises(InvalidParameter, match="older bloomery"):
         might_contain(kept, "id", 4, sidecar=side)
+
+
+class ShortReads(FileIO):
+    """A file that gives less than was asked for, as those of some file systems do."""
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        """At most seven bytes."""
+        return super().read(7 if size is None or size < 0 else min(size, 7))
+
+
+def test_reads_that_return_less(
+    tmp_path: Path, whole: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The rest is read too, of footers, of filters and of sidecars."""
+    file, sidecar = tmp_path / "a.parquet", tmp_path / "a.sidecar"
+    file.write_bytes(whole)
+    add_bloom(file, "id", sidecar=sidecar)
+    expected = read(file, "id", 205)
+    monkeypatch.setattr(layout, "open", lambda path, *_, **__: ShortReads(path), raising=False)
+    for side in (None, sidecar):
+        assert might_contain(file, "id", 205, sidecar=side) == [False, False, True]
+        assert read(file, "id", 205, sidecar=side).equals(expected)
 
 
 def test_missing_files(tmp_path: Path) -> None:

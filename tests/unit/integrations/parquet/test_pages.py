@@ -11,7 +11,7 @@ import pytest
 from bloomery.errors import CorruptData
 from bloomery.integrations.parquet import read
 from bloomery.integrations.parquet.layout import ParquetLayout
-from bloomery.integrations.parquet.pages import rows_of_pages
+from bloomery.integrations.parquet.pages import rows_of_pages, taken
 from unit.integrations.parquet.columns import pa, pq
 
 ROWS = 3000
@@ -110,3 +110,44 @@ def test_damaged_pages_give_what_pyarrow_gives_or_an_error(tmp_path: Path) -> No
             wanted = [i for i, number in enumerate(table["id"].to_pylist()) if number == 21]
             assert found.equals(table.take(pa.array(wanted, pa.int64())))
     assert refused
+
+
+def _header(values: int, num_bytes: int) -> bytes:
+    """The header of a data page, as Thrift writes it."""
+
+    def number(value: int) -> bytes:
+        value, digits = value << 1, b"\x15"
+        while value > 127:
+            digits, value = digits + bytes([value & 127 | 128]), value >> 7
+        return digits + bytes([value])
+
+    about = b"".join(map(number, [values, 0, 3, 3]))
+    return b"".join(map(number, [0, 100, num_bytes])) + b"\x2c" + about + b"\0\0"
+
+
+def test_pages_that_claim_more_values_than_there_are_rows(tmp_path: Path) -> None:
+    """Even if they add up, to so many that the sum overflows: they are not cut."""
+    file = tmp_path / "a.parquet"
+    table = pa.table({"text": [f"text {i}" for i in range(40)]})
+    pq.write_table(table, file, use_dictionary=False, compression="none")
+    place = pq.read_metadata(file).row_group(0).column(0)
+    start, length = place.data_page_offset, place.total_compressed_size
+    pages = _header(2**63 - 1, 0) * 2
+    rest = length - len(pages)
+    pages += next(h for n in range(rest) if len(h := _header(42, n)) + n == rest)
+    data = bytearray(file.read_bytes())
+    data[start : start + len(pages)] = pages
+    file.write_bytes(data)
+    assert _in_pages(file, 0, [21], table.schema) is None
+    with pytest.raises(CorruptData):
+        read(file, "text", "text 21")
+
+
+def test_rows_of_chunks_that_cannot_be_put_together() -> None:
+    """Of text no more than 2 GiB can be one array; here nobody touches the long text."""
+    long, short = 3 << 29, 1000
+    offsets = np.append(0, np.arange(long, long + short + 1)).astype(np.int32)
+    buffers = [None, pa.py_buffer(offsets), pa.py_buffer(np.zeros(long + short, np.uint8))]
+    chunk = pa.Array.from_buffers(pa.string(), short + 1, buffers)
+    table = pa.table({"text": pa.chunked_array([chunk, chunk])})
+    assert taken(table, np.array([short, 2 * short])).column(0).to_pylist() == ["\0", "\0"]
