@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from bloomery.service.replication.core import messages as m
 from bloomery.service.replication.core.entries import Kind, LogEntry, Mark, Placed, Position
@@ -14,6 +14,8 @@ from bloomery.service.replication.core.ledger import Ledger, Verdict
 from bloomery.service.replication.core.replica import Replica
 from bloomery.service.replication.core.snapshots import SnapshotKeeper
 from bloomery.service.replication.core.writes import PendingWrite, WriteQueue
+
+_A = TypeVar("_A")
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,6 +148,10 @@ class ReplicationCore:
     def _ref(self) -> int:
         self._refs += 1
         return self._refs
+
+    def outstanding(self, kind: type[_A]) -> list[_A]:
+        """What Redis was asked of this kind and has not answered yet."""
+        return [action for action, _ in self._requests.values() if isinstance(action, kind)]
 
     def _is_asked(self, *kinds: type) -> bool:
         return any(isinstance(action, kinds) for action, _ in self._requests.values())

@@ -37,9 +37,8 @@ def begun(**options: Any) -> tuple[ReplicationCore, Placed]:
 
 def settle(core: ReplicationCore, last: Placed, now: float) -> Placed:
     """Answer appends of the node's own until none is under way."""
-    while own := [r for r in core._requests.values() if isinstance(r[0], m.Append)]:
-        append = own[0][0]
-        assert isinstance(append, m.Append)
+    while own := core.outstanding(m.Append):
+        append = own[0]
         entry = Placed(Position(last.position.ms + 1, 0), append.entry)
         core.step(m.Appended(append.ref, entry.position, (last,), True, True), now)
         last = entry
@@ -50,10 +49,8 @@ def find_nothing(core: ReplicationCore, now: float) -> list[m.Action]:
     """Answer the node's fetches, of which the last has its newest mark, by an empty Redis."""
     core.step(m.Tick(), now)
     actions = []
-    while fetches := [r[0] for r in core._requests.values() if isinstance(r[0], m.Fetch)]:
-        fetch = fetches[0]
-        assert isinstance(fetch, m.Fetch)
-        actions += core.step(m.Fetched(fetch.ref, (), None), now)
+    while fetches := core.outstanding(m.Fetch):
+        actions += core.step(m.Fetched(fetches[0].ref, (), None), now)
     return actions
 
 
@@ -73,8 +70,7 @@ def test_a_lost_answer_is_made_up_for() -> None:
     core, last = begun(clock=100.0)
     last = settle(core, last, 0.5)
     append = only(core.step(m.Write(1, b"A f 7"), 0.6), m.Append)
-    fetch = next(r[0] for r in core._requests.values() if isinstance(r[0], m.Fetch))
-    assert isinstance(fetch, m.Fetch)
+    fetch = core.outstanding(m.Fetch)[0]
     entry = Placed(Position(10, 0), append.entry)
     fetched = m.Fetched(fetch.ref, (last, entry), entry.mark)
     core.step(m.Failed(append.ref), 0.65)
@@ -101,8 +97,7 @@ def test_a_lost_tail_is_put_back() -> None:
     append = only(core.step(m.Write(1, b"A f 7"), 0.6), m.Append)
     entry = Placed(Position(10, 0), append.entry)
     core.step(m.Appended(append.ref, entry.position, (last,), True, True), 0.7)
-    fetch = next(r[0] for r in core._requests.values() if isinstance(r[0], m.Fetch))
-    assert isinstance(fetch, m.Fetch)
+    fetch = core.outstanding(m.Fetch)[0]
     core.step(m.Failed(fetch.ref), 0.8)
     fetch = only(core.step(m.Tick(), 1.0), m.Fetch)
     lost = core.step(m.Fetched(fetch.ref, (), last.mark), 1.1)
@@ -114,7 +109,7 @@ def test_an_own_snapshot_does_not_keep_an_empty_redis_waiting() -> None:
     to be restored, and no other snapshot is begun while the stream is not there."""
     core, last = begun(clock=100.0, snapshot_entries=1)
     last = settle(core, last, 0.5)
-    manifest = next(r[0] for r in core._requests.values() if isinstance(r[0], m.ReadManifest))
+    manifest = core.outstanding(m.ReadManifest)[0]
     own = only(core.step(m.ManifestRead(manifest.ref, None), 0.6), m.SaveSnapshot)
     save = only(find_nothing(core, 0.7), m.SaveSnapshot)
     restore = only(core.step(m.Done(save.ref, True), 0.8), m.Restore)
