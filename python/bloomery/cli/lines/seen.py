@@ -52,6 +52,7 @@ class Fingerprints:
     """
 
     def __init__(self, capacity: int, error_rate: float) -> None:
+        self.error_rate = error_rate
         self._filter = _OnceFilter(capacity, error_rate)
         self.add_lines, self.contains_lines = self._filter.add_lines, self._filter.contains_lines
 
