@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sqlite3
 import threading
+import time
 import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -30,6 +31,20 @@ _NEXT_STEP: dict[int | None, str] = {
 # Connections of the process that this one was forked from: they are neither used nor closed.
 _ABANDONED: list[list[sqlite3.Connection]] = []
 _HELD: list[threading.Lock] = []  # while a process forks
+
+
+def _enter_wal_mode(connection: sqlite3.Connection) -> None:
+    """Try until it is done: at this step SQLite does not wait for others that open the file too."""
+    until = time.monotonic() + _BUSY_SECONDS
+    while True:
+        try:
+            connection.execute("PRAGMA journal_mode = WAL")
+        except sqlite3.OperationalError as failure:
+            if code_of(failure) != Code.BUSY or time.monotonic() > until:
+                raise
+            time.sleep(0.005)
+        else:
+            return
 
 
 class SqliteFile:
@@ -120,7 +135,7 @@ class SqliteFile:
                 for statement in self._tables.split(";"):
                     connection.execute(statement)
             connection.execute("COMMIT")
-            connection.execute("PRAGMA journal_mode = WAL")
+            _enter_wal_mode(connection)
             if present and _columns(connection) != self._expected():
                 raise QueueUnavailable(
                     f"{self.path}: the tables are not those of a queue: {_DAMAGED}"

@@ -9,6 +9,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
 from typing import Any, Literal
@@ -485,3 +486,17 @@ def test_a_damaged_item_is_named_and_not_guessed_at(path: Path, damage: str) -> 
     with pytest.raises(QueueUnavailable, match="item 1 is damaged"):
         queue.head(10)
     queue.close()
+
+
+def test_many_open_a_new_file_at_once(tmp_path: Path) -> None:
+    """Each has the queue: none is told that another holds it."""
+    for attempt in range(40):
+        path, ready = tmp_path / f"queue {attempt}", threading.Barrier(4)
+
+        def opened(path: Path = path, ready: threading.Barrier = ready) -> None:
+            ready.wait()
+            SqliteQueue(path).close()
+
+        with ThreadPoolExecutor(4) as pool:
+            for one in [pool.submit(opened) for _ in range(4)]:
+                one.result()
