@@ -39,7 +39,13 @@ build: $(STAMPS)/run $(STAMPS)/build ## set up .venv and build the extension in 
 test: export CI = true
 test: $(STAMPS)/run ## everything CI runs: set-up, lint, Rust tests, Python tests
 	$(MAKE) --jobs=2 --output-sync=target AFTER="$(STAMPS)/docs $(STAMPS)/bench" $(STAMPS)/wheel lint test-rust $(STAMPS)/servers $(STAMPS)/client-tests collect
-	HYPOTHESIS_PROFILE=ci $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal --durations=50
+	HYPOTHESIS_PROFILE=ci $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal --durations=50 || $(AGAIN)
+
+# Hundreds of tests start real servers, on however many cores there are. What failed beside the others is run again
+# alone, and if that passes it is said, loudly: such a race is a defect, of the test or of what it tests.
+AGAIN = { echo "FAILED beside others, now alone:" && \
+	HYPOTHESIS_PROFILE=ci $(BIN)/python -m pytest -n 0 --last-failed --last-failed-no-failures none && \
+	echo "FLAKY: what is listed as failed above passed alone. Find the race."; }
 
 test-fast: build $(STAMPS)/dev ## the tests to run while working: under a minute once built
 	HYPOTHESIS_PROFILE=fast $(BIN)/python -m pytest -n auto --dist worksteal -m "not slow and not soak"
