@@ -168,10 +168,10 @@ def test_the_registry(serve: Serve, copy: Copy) -> None:
     for path in folder.path.glob("registry.sqlite*"):
         path.write_bytes(b"no database" * 1000)
     server = serve(data=folder.path)
-    assert wait_until(lambda: "registry" in server.printed().partition("data=")[2])
     with Connection(server.resp_port) as connection:
+        assert wait_until(lambda: connection.info()["registry"] == "err")
         facts = connection.info()
-    assert facts["registry"] == "err"
+    assert wait_until(lambda: "registry.sqlite" in server.printed())
     assert "registry.sqlite" in facts["registry_problem"]
     assert missing(server.resp_port, *PARTS) == []
     server.kill()
