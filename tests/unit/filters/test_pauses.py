@@ -78,20 +78,17 @@ def test_one_add_that_grows(make: Callable[[], Any], ticker: Ticker) -> None:
     """A table of two million keys grows for tens of milliseconds, and stops nobody meanwhile."""
     filter = make()
     filter.update(np.arange(2_000_000))
-    # Once is enough: a busy machine may let nobody else run, a lock that is held never does.
-    assert any(growing(filter, ticker)[1] >= 3 for _ in range(4))
+    longest, ticks = max(growing(filter, ticker) for _ in range(4))
+    assert ticks >= 3, f"{ticks} ticks in {longest} s"
     assert np.asarray(filter.contains_many(np.arange(0, 2_000_000, 100))).all()
 
 
 @pytest.mark.slow
 def test_one_add_that_rotates(ticker: Ticker) -> None:
     """So does the end of a generation, which goes through all of a table."""
-    for _ in range(4):  # a busy machine may let nobody else run
-        filter = RotatingBloomFilter(6_000_000, 1e-9, window=None, generations=2)
-        filter.update(np.arange(2_999_999))
-        seconds, ticks = ticker.during(partial(filter.add, -1))
-        if ticks >= 3:
-            break
+    filter = RotatingBloomFilter(6_000_000, 1e-9, window=None, generations=2)
+    filter.update(np.arange(2_999_999))
+    seconds, ticks = ticker.during(lambda: filter.add(-1))
     assert ticks >= 3, f"{ticks} ticks in {seconds} s"
     assert -1 in filter
     assert 5 in filter
