@@ -32,6 +32,8 @@
     ├── QueueUnavailable     (OSError)      queue-unavailable
     ├── StoreUnavailable     (ConnectionError) store-unavailable
     ├── StoreRefused         (RuntimeError) store-refused
+    ├── FeedRefused          (ValueError)   feed-refused
+    ├── FeedUnavailable      (RuntimeError) feed-unavailable
     └── MissingExtra         (ImportError)  missing-extra
 
 Each also derives from the built-in that a caller would reach for (in brackets). The code is what
@@ -243,6 +245,26 @@ class StoreRefused(BloomeryError, RuntimeError):
     """That Redis does not do what it was asked: it is full, read-only, or wants a password."""
 
     code = "store-refused"
+
+
+class FeedRefused(BloomeryError, ValueError):
+    """A feed is not what its publisher signed, or no longer; the copy that was there stays.
+
+    `reason` is a word for programs: `signature`, `malformed`, `other-feed`, `expired`,
+    `rolled-back`, `forked` (two manifests of one version), `too-large` or `damaged`.
+    """
+
+    code = "feed-refused"
+
+    def __init__(self, message: str, reason: str = "malformed") -> None:
+        super().__init__(message)
+        self.reason = reason
+
+
+class FeedUnavailable(BloomeryError, RuntimeError):
+    """There is no copy of the feed yet, so nothing can be said of any key."""
+
+    code = "feed-unavailable"
 
 
 class MissingExtra(BloomeryError, ImportError):

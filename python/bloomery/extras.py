@@ -11,6 +11,7 @@ EXTRAS: dict[str, tuple[str, ...]] = {
     "alembic": ("serve",),
     "argon2": ("serve",),
     "cachetools": ("guard", "serve"),
+    "cryptography": ("feeds", "scrapy"),
     "duckdb": ("duckdb",),
     "fastapi": ("serve",),
     "hiredis": ("redis", "guard"),

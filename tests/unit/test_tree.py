@@ -41,6 +41,7 @@ MAY_IMPORT = {
     "bloomery": _BASE | {"client", "filters"},
     "building": _BASE | {"database_errors", "filters", "storage"},
     "apps": _BASE | {"filters", "storage"},
+    "feeds": _BASE | {"filters", "storage"},
     "integrations": _BASE
     | {"apps", "client", "filters", "flow", "guard", "redis_client", "storage"},
     "segments": _BASE | {"filters", "integrations", "storage"},
@@ -64,6 +65,7 @@ MAY_IMPORT = {
         "apps",
         "building",
         "client",
+        "feeds",
         "filters",
         "guard",
         "integrations",

@@ -34,6 +34,12 @@ def open(
     return cls.load(path, mmap=mmap, writable=writable, verify=verify)
 
 
+def kind_of(path: str | os.PathLike[str]) -> str:
+    """Return the kind of a saved filter; nothing but its header is read."""
+    with files.naming(path), builtins.open(path, "rb") as file:
+        return _native.read_header(file.read(HEADER_BYTES), None)[0]
+
+
 def holds_a_bank(path: str | os.PathLike[str]) -> bool:
     """True if the file is a bank's; nothing more of it is checked."""
     if not os.path.isfile(path):
