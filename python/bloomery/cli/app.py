@@ -18,7 +18,7 @@ from bloomery.cli.version import version
 
 _PAGE = "https://github.com/bloomery/bloomery/blob/main/docs/cli.md"
 _BEGIN, _FILES, _LINES = "To begin with", "Filters in files", "Lines, JSON lines and CSV"
-_SERVER = "Servers"
+_SERVER, _FEEDS = "Servers", "Feeds: filters that others keep a copy of"
 _ENGINES = "Databases and data engines"
 # Each with its module, its place in the help, and what stands beside it there.
 _COMMANDS = {
@@ -44,6 +44,9 @@ _COMMANDS = {
     "restore": ("server.backup", _SERVER, "Make a server's data folder out of a backup."),
     "user": ("server.user", _SERVER, "Users of a server: who may log in, and what they may do."),
     "cluster": ("server.cluster", _SERVER, "Several servers that share their filters, to try out."),
+    "feed-key": ("feeds.publish", _FEEDS, "Make a key to sign feeds with."),
+    "publish": ("feeds.publish", _FEEDS, "Publish a filter file as a signed feed."),
+    "fetch": ("feeds.fetch", _FEEDS, "Keep a copy of a feed current, by deltas."),
     "pgindex": ("pgindex", _ENGINES, "The bloom index of PostgreSQL that suits a table."),
 }
 _GROUPS = {"cluster", "index", "mail", "parquet", "pgindex", "user"}  # with commands under them

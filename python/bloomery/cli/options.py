@@ -164,6 +164,14 @@ KeysPerFilter = Annotated[
         rich_help_panel=_SOME_KINDS,
     ),
 ]
+Trust = Annotated[
+    list[str] | None,
+    Option(
+        "--trust",
+        metavar="KEY",
+        help="A publisher's public key, ed25519:…, or a file of such lines; may be given again.",
+    ),
+]
 Json = Annotated[bool, Option("--json", help="Print JSON, for a program.")]
 
 

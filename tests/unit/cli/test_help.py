@@ -36,6 +36,9 @@ COMMANDS = [
     "serve",
     "backup",
     "restore",
+    "feed-key",
+    "publish",
+    "fetch",
     "demo",
     "version",
 ]

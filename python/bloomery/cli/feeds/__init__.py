@@ -1,0 +1,1 @@
+"""Commands about feeds: filters that others keep a copy of."""
