@@ -1,0 +1,147 @@
+"""URLs: the published examples of Safe Browsing, and what a list covers."""
+
+import pytest
+
+from bloomery.errors import InvalidKey
+from bloomery.feeds import canonical_url, url_expressions, url_key
+
+# The examples of the protocol's pages on URLs and hashing, versions 4 and 5.
+CANONICAL = [
+    ("http://host/%25%32%35", "http://host/%25"),
+    ("http://host/%25%32%35%25%32%35", "http://host/%25%25"),
+    ("http://host/%2525252525252525", "http://host/%25"),
+    ("http://host/asdf%25%32%35asd", "http://host/asdf%25asd"),
+    ("http://host/%%%25%32%35asd%%", "http://host/%25%25%25asd%25%25"),
+    ("http://www.google.com/", "http://www.google.com/"),
+    (
+        "http://%31%36%38%2e%31%38%38%2e%39%39%2e%32%36/%2E%73%65%63%75%72%65/%77%77%77%2E%65%62%61"
+        "%79%2E%63%6F%6D/",
+        "http://168.188.99.26/.secure/www.ebay.com/",
+    ),
+    (
+        "http://195.127.0.11/uploads/%20%20%20%20/.verify/.eBaysecure=updateuserdataxplimnbqmn-xplm"
+        "validateinfoswqpcmlx=hgplmcx/",
+        "http://195.127.0.11/uploads/%20%20%20%20/.verify/.eBaysecure=updateuserdataxplimnbqmn-xplm"
+        "validateinfoswqpcmlx=hgplmcx/",
+    ),
+    (
+        "http://host%23.com/%257Ea%2521b%2540c%2523d%2524e%25f%255E00%252611%252A22%252833%252944_5"
+        "5%252B",
+        "http://host%23.com/~a!b@c%23d$e%25f^00&11*22(33)44_55+",
+    ),
+    ("http://3279880203/blah", "http://195.127.0.11/blah"),
+    ("http://www.google.com/blah/..", "http://www.google.com/"),
+    ("www.google.com/", "http://www.google.com/"),
+    ("www.google.com", "http://www.google.com/"),
+    ("http://www.evil.com/blah#frag", "http://www.evil.com/blah"),
+    ("http://www.GOOgle.com/", "http://www.google.com/"),
+    ("http://www.google.com.../", "http://www.google.com/"),
+    ("http://www.google.com/foo\tbar\rbaz\n2", "http://www.google.com/foobarbaz2"),
+    ("http://www.google.com/q?", "http://www.google.com/q?"),
+    ("http://www.google.com/q?r?", "http://www.google.com/q?r?"),
+    ("http://www.google.com/q?r?s", "http://www.google.com/q?r?s"),
+    ("http://evil.com/foo#bar#baz", "http://evil.com/foo"),
+    ("http://evil.com/foo;", "http://evil.com/foo;"),
+    ("http://evil.com/foo?bar;", "http://evil.com/foo?bar;"),
+    (b"http://\x01\x80.com/", "http://%01%80.com/"),
+    ("http://notrailingslash.com", "http://notrailingslash.com/"),
+    ("http://www.gotaport.com:1234/", "http://www.gotaport.com/"),
+    ("  http://www.google.com/  ", "http://www.google.com/"),
+    ("http:// leadingspace.com/", "http://%20leadingspace.com/"),
+    ("http://%20leadingspace.com/", "http://%20leadingspace.com/"),
+    ("%20leadingspace.com/", "http://%20leadingspace.com/"),
+    ("https://www.securesite.com/", "https://www.securesite.com/"),
+    ("http://host.com/ab%23cd", "http://host.com/ab%23cd"),
+    (
+        "http://host.com//twoslashes?more//slashes",
+        "http://host.com/twoslashes?more//slashes",
+    ),
+    # Addresses of IPv6, of version 5's page.
+    ("http://[2001:0db8:0000::1]/", "http://[2001:db8::1]/"),
+    ("http://[::ffff:1.2.3.4]/", "http://1.2.3.4/"),
+    ("http://[64:ff9b::1.2.3.4]/", "http://1.2.3.4/"),
+]
+
+
+@pytest.mark.parametrize(("url", "canonical"), CANONICAL)
+def test_the_published_examples(url: str | bytes, canonical: str) -> None:
+    """Each has the canonical form that is published for it, which is its own."""
+    assert canonical_url(url) == canonical
+    assert canonical_url(canonical) == canonical
+
+
+@pytest.mark.parametrize(
+    ("url", "canonical"),
+    [
+        ("http://user:password@host.com:80/", "http://host.com/"),
+        ("HTTP://Host.COM", "http://host.com/"),
+        ("http://host.com?q", "http://host.com/?q"),
+        ("http://0x7f.1/", "http://127.0.0.1/"),
+        ("http://0177.0.0.01/", "http://127.0.0.1/"),
+        ("http://1.2.3/", "http://1.2.0.3/"),
+        ("http://1.2.3.256/", "http://1.2.3.256/"),
+        ("http://1.2.3.4.5/", "http://1.2.3.4.5/"),
+        ("http://4294967296/", "http://4294967296/"),
+        ("http://08.1.1.1/", "http://08.1.1.1/"),
+        ("http://[2001:db8::1]:8080/x", "http://[2001:db8::1]/x"),
+        ("http://host/a/./b/../c/", "http://host/a/c/"),
+        ("http://host/../../a", "http://host/a"),
+        ("http://host/a/.", "http://host/a/"),
+        ("http://host/?a/../b", "http://host/?a/../b"),
+        ("http://host\\a\\b", "http://host/a/b"),
+        ("http://Bücher.example/", "http://xn--bcher-kva.example/"),
+        ("http://host/ż", "http://host/%C5%BC"),
+    ],
+)
+def test_other_spellings(url: str, canonical: str) -> None:
+    """Ports, users, addresses in any number of parts, dots, and names that are not ASCII."""
+    assert canonical_url(url) == canonical
+
+
+@pytest.mark.parametrize("url", ["", "http://", "http:///path", "http://...", "http://[::g]/"])
+def test_no_host(url: str) -> None:
+    """What has no host that can be looked up is an error."""
+    with pytest.raises(InvalidKey):
+        canonical_url(url)
+
+
+@pytest.mark.parametrize(
+    ("url", "expressions"),
+    [
+        (
+            "http://a.b.c/1/2.html?param=1",
+            "a.b.c/1/2.html?param=1 a.b.c/1/2.html a.b.c/ a.b.c/1/ "
+            "b.c/1/2.html?param=1 b.c/1/2.html b.c/ b.c/1/",
+        ),
+        (
+            "http://a.b.c.d.e.f.g/1.html",
+            "a.b.c.d.e.f.g/1.html a.b.c.d.e.f.g/ c.d.e.f.g/1.html c.d.e.f.g/ d.e.f.g/1.html "
+            "d.e.f.g/ e.f.g/1.html e.f.g/ f.g/1.html f.g/",
+        ),
+        ("http://1.2.3.4/1/", "1.2.3.4/1/ 1.2.3.4/"),
+        ("http://[2001:db8::1]/1/", "[2001:db8::1]/1/ [2001:db8::1]/"),
+        ("http://example.co.uk/1", "example.co.uk/1 example.co.uk/ co.uk/1 co.uk/"),
+        ("http://localhost/", "localhost/"),
+        (
+            "http://b.c/1/2/3/4/5.html",
+            "b.c/1/2/3/4/5.html b.c/ b.c/1/ b.c/1/2/ b.c/1/2/3/",
+        ),
+    ],
+)
+def test_expressions(url: str, expressions: str) -> None:
+    """The published examples: up to five hosts, up to six paths, each with each."""
+    assert url_expressions(url) == expressions.split()
+
+
+def test_a_key_covers_what_is_below_it() -> None:
+    """A host covers its pages and the hosts below it, a folder its pages, a page itself with any
+    query."""
+    host, folder = url_key("http://evil.example"), url_key("https://shop.example/bad/")
+    page = url_key("shop.example/login.html")
+    assert (host, folder) == ("evil.example/", "shop.example/bad/")
+    assert host in url_expressions("http://a.b.evil.example/any/page?q=1")
+    assert host not in url_expressions("http://notevil.example/")
+    assert folder in url_expressions("http://www.shop.example/bad/x/y.html")
+    assert folder not in url_expressions("http://shop.example/good/")
+    assert page in url_expressions("http://shop.example/login.html?session=1")
+    assert url_key("http://shop.example/a?b") not in url_expressions("http://shop.example/a")
