@@ -110,26 +110,28 @@ class Copy:
         return None
 
     def commit(self, new: Manifest, data: bytes, source: str, etag: str | None) -> None:
-        """Make a manifest that of the copy; its file is there by now. Then remove what it was."""
+        """Make a manifest that of the copy; its file is there by now."""
         with files.replacing(self.folder / manifest.NAME) as file:
             file.write(data)
-        name = local_name(new.full.sha256)
-        self._link(name)
         if etag:
             with files.replacing(self.folder / _TAG) as file:
                 tag = {"source": source, "etag": etag, "body": self._body()}
                 file.write(json.dumps(tag).encode("ascii"))
-        # At once: whoever has the old file open or mapped keeps it, and nobody else fetches here.
+
+    def tidy(self, held: Manifest) -> None:
+        """Let `current` lead to the file of the copy, and remove all others: those of before, and
+        what a kill left. Whoever has one open or mapped keeps it."""
+        name = local_name(held.full.sha256)
+        link = self.folder / CURRENT
+        if not link.is_symlink() or os.readlink(link) != name:
+            temporary = self.folder / f".{CURRENT}.{os.urandom(8).hex()}.tmp"
+            temporary.symlink_to(name)
+            temporary.replace(link)
         remove_old(self.folder, {name}, float("inf"))
 
     def _body(self) -> str:
         """SHA-256 of the manifest's file, which a tag belongs to."""
         return hashlib.sha256((self.folder / manifest.NAME).read_bytes()).hexdigest()
-
-    def _link(self, name: str) -> None:
-        temporary = self.folder / f".{CURRENT}.{os.urandom(8).hex()}.tmp"
-        temporary.symlink_to(name)
-        temporary.replace(self.folder / CURRENT)
 
 
 def seen_of(accepted: Manifest) -> Seen:

@@ -194,22 +194,30 @@ class Subscriber:
             self._check_expiry(held[0])
             return Update(held[0].version, "nothing", 0)
         with self._copy.locked(self._timeout + self._max_bytes / 100_000):
-            local = self._local()
-            known = None if local is None else self._copy.etag(self._place)
-            data, etag = self._source.manifest(known)
-            if data is None:
-                assert local is not None
-                self._check_expiry(local)
-                return Update(local.version, "nothing", 0)
-            new = manifest.unseal(data, self._keys)
-            self._check(new, local)
-            self._copy.remember(new)
-            if local is not None and local.body == new.body:
-                return Update(new.version, "nothing", 0)
-            by, fetched, filter = self._fetch(new, local, progress)
-            self._copy.commit(new, data, self._place, etag)
-            self._held, self._stamp = (new, filter), self._copy.stamp()
-            return Update(new.version, by, fetched)
+            current, done = self._follow(self._source, self._place, progress)
+            self._copy.tidy(current)
+            return done
+
+    def _follow(
+        self, source: Source, place: str, progress: Callable[[int, int], object] | None
+    ) -> tuple[Manifest, Update]:
+        """Make the copy what the source has, if that may be; the folder is locked."""
+        local = self._local()
+        known = None if local is None else self._copy.etag(place)
+        data, etag = source.manifest(known)
+        if data is None:
+            assert local is not None
+            self._check_expiry(local)
+            return local, Update(local.version, "nothing", 0)
+        new = manifest.unseal(data, self._keys)
+        self._check(new)
+        self._copy.remember(new)
+        if local is not None and local.body == new.body:
+            return local, Update(new.version, "nothing", 0)
+        by, fetched, filter = self._fetch(source, new, local, progress)
+        self._copy.commit(new, data, place, etag)
+        self._held, self._stamp = (new, filter), self._copy.stamp()
+        return new, Update(new.version, by, fetched)
 
     def _local(self) -> Manifest | None:
         """The copy that is there, taken up if another process has replaced it; None if there is
@@ -224,7 +232,7 @@ class Subscriber:
             return held
         return None
 
-    def _check(self, new: Manifest, local: Manifest | None) -> None:
+    def _check(self, new: Manifest) -> None:
         """Refuse a manifest that is of another feed, expired, too large or older than another."""
         seen = self._copy.seen()
         self._check_name(new, seen.feed if seen else None)
@@ -261,7 +269,11 @@ class Subscriber:
             )
 
     def _fetch(
-        self, new: Manifest, local: Manifest | None, progress: Callable[[int, int], object] | None
+        self,
+        source: Source,
+        new: Manifest,
+        local: Manifest | None,
+        progress: Callable[[int, int], object] | None,
     ) -> tuple[Literal["manifest", "deltas", "full"], int, Any]:
         """Have the new file in the folder, and the filter in it: by deltas if that works."""
         path = self._copy.path(new)
@@ -275,7 +287,8 @@ class Subscriber:
             total = sum(delta.size for delta in chain)
             with incoming(self._copy.folder) as result:
                 try:
-                    self._apply(chain, self._copy.path(local), result, _of(progress, total))
+                    base = self._copy.path(local)
+                    self._apply(source, chain, base, result, _of(progress, total))
                     filter = self._load(result, new.full)
                 except (FeedRefused, errors.CorruptData, FileNotFoundError):
                     filter = None  # a base that is damaged, say: then the full file
@@ -283,21 +296,24 @@ class Subscriber:
                     settle(result, path)
                     return "deltas", total, filter
         with incoming(self._copy.folder) as result:
-            assert self._source is not None
-            self._source.file(new.full, result, _of(progress, new.full.size))
+            source.file(new.full, result, _of(progress, new.full.size))
             filter = self._load(result, new.full)
             settle(result, path)
         return "full", new.full.size, filter
 
     def _apply(
-        self, chain: tuple[DeltaFile, ...], base: Path, result: Path, progress: Progress
+        self,
+        source: Source,
+        chain: tuple[DeltaFile, ...],
+        base: Path,
+        result: Path,
+        progress: Progress,
     ) -> None:
         """Make the result of the base and the deltas, one after another."""
-        assert self._source is not None
         shutil.copyfile(base, result)
         for file in chain:
             with incoming(self._copy.folder) as path:
-                self._source.file(file, path, progress)
+                source.file(file, path, progress)
                 if not is_whole(path, file):
                     raise FeedRefused(f"{file.name}: not the bytes that were signed", "damaged")
                 delta = Delta(path.read_bytes())

@@ -33,32 +33,31 @@ def site(folder: Path) -> Iterator[Site]:
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             name = self.path.removeprefix("/feed/")
-            served.asked.append((name, self._answer(name)))
-
-        def _answer(self, name: str) -> int:
             path = served.folder / name
             if served.redirect is not None:
-                return self._head(302, {"Location": served.redirect, "Content-Length": "0"})
+                self._head(302, {"Location": served.redirect, "Content-Length": "0"})
+                return
             if not path.is_file() or "/" in name:
-                return self._head(404, {"Content-Length": "0"})
+                self._head(404, {"Content-Length": "0"})
+                return
             data = path.read_bytes()
             etag = f'"{hashlib.sha256(data).hexdigest()[:16]}"'
             if served.always_304 or self.headers.get("If-None-Match") == etag:
-                return self._head(304, {"ETag": etag})
+                self._head(304, {"ETag": etag})
+                return
             extra = served.matching(dict(served.added), name)
             data += extra if isinstance(extra, bytes) else b""
             self._head(200, {"ETag": etag, "Content-Length": str(len(data))})
             cut = served.matching(dict(served.cut), name)
             self.wfile.write(data[:cut] if isinstance(cut, int) else data)
             self.close_connection = True
-            return 200
 
-        def _head(self, code: int, headers: dict[str, str]) -> int:
+        def _head(self, code: int, headers: dict[str, str]) -> None:
+            served.asked.append((self.path.removeprefix("/feed/"), code))
             self.send_response(code)
             for key, value in headers.items():
                 self.send_header(key, value)
             self.end_headers()
-            return code
 
         def log_message(self, *_: object) -> None:
             """Not into the tests' output."""

@@ -114,9 +114,7 @@ def test_a_signature_of_somebody_else_is_not_enough(key: PrivateKey, tmp_path: P
         ("deltas", [vars(DELTAS[1])] * 65),
     ],
 )
-def test_a_signed_body_of_another_form_is_refused(
-    key: PrivateKey, member: str, value: Any
-) -> None:
+def test_a_signed_body_of_another_form_is_refused(key: PrivateKey, member: str, value: Any) -> None:
     """The publisher's own mistakes are not followed either."""
     members = json.loads(example().body)
     assert unseal(signed(key, json.dumps(members).encode()), [key.public]) == example()

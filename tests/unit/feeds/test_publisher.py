@@ -168,9 +168,7 @@ def test_a_bank_can_be_published(feed: Feed, tmp_path: Path) -> None:
     assert subscriber.filter.contains("user", "key")
 
 
-def test_a_file_that_is_written_to_is_published_with_a_checksum(
-    feed: Feed, tmp_path: Path
-) -> None:
+def test_a_file_that_is_written_to_is_published_with_a_checksum(feed: Feed, tmp_path: Path) -> None:
     """A filter that a process has mapped for writing is copied, and its copy summed."""
     path = tmp_path / "live.bloom"
     bloom(range(100)).save(path)

@@ -81,8 +81,8 @@ def test_without_a_copy_nothing_is_said(feed: Feed) -> None:
     """Before the first fetch a key is neither in nor not: it is an error."""
     feed.publish(bloom([1]))
     subscriber = feed.subscriber()
-    assert subscriber.stale
     assert subscriber.manifest is None
+    assert subscriber.info() == {"stale": True, "problem": None}
     for ask in (lambda: 1 in subscriber, lambda: subscriber.check_url("http://a.example")):
         with pytest.raises(FeedUnavailable, match="no copy of the feed yet"):
             ask()
@@ -234,9 +234,7 @@ def test_what_is_wrong_is_refused_and_the_copy_answers(
 
 
 @pytest.mark.parametrize("over", ["http", "folder"])
-def test_an_older_feed_is_refused_after_a_restart_too(
-    feed: Feed, served: Site, over: str
-) -> None:
+def test_an_older_feed_is_refused_after_a_restart_too(feed: Feed, served: Site, over: str) -> None:
     """A replay of a version that was signed once, and has not expired, is told from the newest."""
     source = served.url if over == "http" else feed.folder
     old = feed.folder.parent / "old"
