@@ -47,6 +47,8 @@ CATALOGUE = {
     "QueueUnavailable": ("queue-unavailable", OSError),
     "StoreUnavailable": ("store-unavailable", ConnectionError),
     "StoreRefused": ("store-refused", RuntimeError),
+    "FeedRefused": ("feed-refused", ValueError),
+    "FeedUnavailable": ("feed-unavailable", RuntimeError),
     "MissingExtra": ("missing-extra", ImportError),
 }
 CLASSES: dict[str, Any] = {n: c for n, c in vars(errors).items() if isinstance(c, type)}

@@ -13,11 +13,17 @@ from bloomery.apps.caching import (
 from bloomery.apps.deduplicator import Deduplicator
 from bloomery.apps.diskset import DiskSet
 from bloomery.apps.mail import MailReport, deduplicate_mail, message_key
+from bloomery.apps.revocation import (
+    AsgiRevocationMiddleware,
+    WsgiRevocationMiddleware,
+    bearer_token_id,
+)
 from bloomery.apps.seen import SeenStore
 
 __all__ = [
     "AdmissionCache",
     "AsgiCacheMiddleware",
+    "AsgiRevocationMiddleware",
     "AsyncAdmissionCache",
     "AsyncRedisStore",
     "Deduplicator",
@@ -27,6 +33,8 @@ __all__ = [
     "RedisStore",
     "SeenStore",
     "WsgiCacheMiddleware",
+    "WsgiRevocationMiddleware",
+    "bearer_token_id",
     "deduplicate_mail",
     "edge_summary",
     "message_key",

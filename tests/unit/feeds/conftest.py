@@ -36,6 +36,11 @@ class Feed:
         """The time that publisher and subscribers go by."""
         return self.now
 
+    def later(self, days: float) -> Feed:
+        """Let days pass."""
+        self.now += 86400 * days
+        return self
+
     def publish(self, filter: Any, **options: Any) -> Manifest:
         """Publish by the feed's own key, unless others are given."""
         keys = options.pop("keys", self.key)
