@@ -43,6 +43,7 @@ PARTS = {
     "guard": "exact answers in front of PostgreSQL",
     "admission": "caches that keep what is asked for twice, and edges",
     "seen": "which articles each of many users had",
+    "feeds": "deltas of signed feeds, and what the check of a token costs",
     "cluster": "filters in Redis, nodes, HAProxy",
     "crawl": "Scrapy's dupefilters",
     "signatures": "one index for ten columns beside Polars, DuckDB and PostgreSQL",

@@ -229,6 +229,10 @@ class Settings:
         return self.size(20_000 if self.quick else 100_000)
 
     @property
+    def feed_keys(self) -> int:
+        return self.size(100_000 if self.quick else 1_000_000)
+
+    @property
     def seen_stores(self) -> list[tuple[int, int]]:
         """Users of a store, and articles of each."""
         many, more = (5_000, 20_000) if self.quick else (100_000, 1_000_000)

@@ -736,6 +736,33 @@ def edges() -> str:
 
 
 @block
+def feeds() -> str:
+    if not measured("feeds"):
+        return paragraph("*Not measured yet: `python -m benchmarks --only feeds`.*")
+    found = records("feeds", table="deltas")
+    rows: dict[str, list[str]] = {}
+    for r in found:
+        row = rows.setdefault(r["kind"], [r["kind"], rounded(r["bytes"] / 1e6, 3)])
+        delta = "none" if r["delta"] is None else f"**{r['delta']:.1%}**"
+        row.append(f"{delta} ({r['entropy']:.1%})")
+    changes = dict.fromkeys(r["change"] for r in found)
+    text = paragraph(
+        f"Filters of {found[0]['keys']:,} keys (an `ExactSet`: a hundredth of them, among all "
+        "others): the delta of the full file, and in brackets the entropy of the bits that differ."
+    )
+    text += "\n" + table(("file", "MB", *changes), rows.values())
+    followed, checked = record("feeds", table="followed"), record("feeds", table="checked")
+    text += "\n" + paragraph(
+        f"Over HTTP, a copy of {followed['bytes'] / 1e6:,.2f} MB followed by a delta of "
+        f"{followed['deltas']['fetched'] / 1e3:,.0f} kB in "
+        f"{rounded(followed['deltas']['seconds'], 2)} s; its publisher took "
+        f"{rounded(followed['publish_seconds'], 2)} s. The check of a valid token adds "
+        f"{rounded(checked['microseconds'], 2)} µs to a request."
+    )
+    return text + "\n" + source("feeds")
+
+
+@block
 def seen() -> str:
     if not measured("seen"):
         return paragraph("*Not measured yet: `python -m benchmarks --only seen`.*")

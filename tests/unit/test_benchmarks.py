@@ -104,6 +104,17 @@ def test_admission_runs_and_is_drawn(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+def test_feeds_run_and_are_judged(tmp_path: Path) -> None:
+    """Deltas of every kind of file are measured; those of plain filters are small, and a static
+    filter has none."""
+    found = run(tmp_path, "feeds")
+    assert {r["table"] for r in found["records"]} == {"deltas", "followed", "checked"}
+    static = [r["delta"] for r in found["records"] if r.get("kind") == "static, 1%"]
+    assert static == [None] * 3
+    assert [line["must"] for line in found["how_good"]] == ["<= 5% of the full file"]
+
+
+@pytest.mark.slow
 def test_seen_runs_and_judges(tmp_path: Path) -> None:
     """Both stores are measured, offer nothing again, and the bill has sets beside them."""
     found = run(tmp_path, "seen")
