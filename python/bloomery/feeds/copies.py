@@ -19,14 +19,14 @@ from typing import NamedTuple
 
 from bloomery import errors
 from bloomery.feeds import manifest
-from bloomery.feeds.incoming import local_name, remove_old
+from bloomery.feeds.incoming import COPY, SEEN, local_name, refuse_other_use, remove_old
 from bloomery.feeds.keys import PublicKey
 from bloomery.feeds.manifest import Manifest
 from bloomery.storage import files
 from bloomery.storage.locking import lock_folder
 
 CURRENT = "current"
-_SEEN, _TAG = "seen.json", "etag.json"
+_TAG = "etag.json"
 _POLL = 0.05
 
 
@@ -47,6 +47,7 @@ class Copy:
     @contextlib.contextmanager
     def locked(self, timeout: float) -> Iterator[None]:
         """Have the folder to oneself; wait for another fetcher until the timeout."""
+        refuse_other_use(self.folder, here=COPY)
         end = time.monotonic() + timeout
         while True:
             try:
@@ -82,7 +83,7 @@ class Copy:
 
     def seen(self) -> Seen | None:
         """The highest version that was ever accepted."""
-        path = self.folder / _SEEN
+        path = self.folder / SEEN
         try:
             members = json.loads(path.read_bytes())
             return Seen(str(members["feed"]), int(members["version"]), str(members["body"]))
@@ -98,7 +99,7 @@ class Copy:
         """Keep on disk that this version was accepted."""
         seen = seen_of(accepted)
         if self.seen() != seen:
-            with files.replacing(self.folder / _SEEN) as file:
+            with files.replacing(self.folder / SEEN) as file:
                 file.write(json.dumps(seen._asdict()).encode("ascii"))
 
     def etag(self, source: str) -> str | None:

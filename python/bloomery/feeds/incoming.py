@@ -9,9 +9,13 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
+from bloomery import errors
+from bloomery.feeds.manifest import NAME as MANIFEST
 from bloomery.feeds.manifest import FeedFile
 from bloomery.storage.files import sync_folder
 
+FEED, COPY = "a feed that was published here", "a subscriber's copy"
+SEEN = "seen.json"
 _CHUNK = 1 << 20
 # Files of a feed, and what a kill may leave of one on its way: nothing else in a folder is ours.
 _FEED_FILE = re.compile(r"(?:\d+-)?[0-9a-f]{16}\.bloom|\d+-\d+-[0-9a-f]{16}\.delta")
@@ -31,6 +35,16 @@ def local_name(sha256: str) -> str:
 def delta_name(before: int, version: int, sha256: str) -> str:
     """The name of a delta between two versions."""
     return f"{before}-{version}-{sha256[:16]}.delta"
+
+
+def refuse_other_use(folder: Path, *, here: str) -> None:
+    """Raise InvalidParameter if a folder is a feed and is to be a copy, or the other way round:
+    each removes files that the other needs."""
+    there = COPY if (folder / SEEN).exists() else FEED
+    if here != there and (folder / MANIFEST).exists():
+        raise errors.InvalidParameter(
+            f"{folder} is {there}, and cannot be {here}: use another folder"
+        )
 
 
 @contextlib.contextmanager

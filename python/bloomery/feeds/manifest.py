@@ -17,7 +17,7 @@ MAX_BYTES = 1 << 20
 MAX_DELTAS = 64
 _FORMAT = "bloomery-feed/1"
 _FIRST_LINE = b"bloomery-feed 1"
-_MAX_SIGNATURES = 8
+MAX_SIGNATURES = 8
 _SIGNATURE = re.compile(rb"signature ([0-9a-f]{16}) ([A-Za-z0-9+/]{86}==)")
 _PLAIN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 _SHA256 = re.compile(r"[0-9a-f]{64}")
@@ -109,10 +109,10 @@ def unseal(data: bytes, keys: Sequence[PublicKey]) -> Manifest:
         raise FeedRefused(f"the manifest has more than {MAX_BYTES:,} bytes", "too-large")
     head, empty_line, body = data.partition(b"\n\n")
     first, *lines = head.split(b"\n")
-    if first != _FIRST_LINE or not empty_line or not 1 <= len(lines) <= _MAX_SIGNATURES:
+    if first != _FIRST_LINE or not empty_line or not 1 <= len(lines) <= MAX_SIGNATURES:
         raise FeedRefused(
             f"no manifest of a feed: it begins with {data[:32]!r}, must begin with "
-            f"{_FIRST_LINE.decode()!r}, 1 to {_MAX_SIGNATURES} signatures and an empty line"
+            f"{_FIRST_LINE.decode()!r}, 1 to {MAX_SIGNATURES} signatures and an empty line"
         )
     signers = []
     for line in lines:

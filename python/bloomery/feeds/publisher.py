@@ -20,11 +20,13 @@ import bloomery._native as _native
 from bloomery import errors
 from bloomery.feeds import delta, manifest
 from bloomery.feeds.incoming import (
+    FEED,
     delta_name,
     digest,
     full_name,
     incoming,
     is_whole,
+    refuse_other_use,
     remove_old,
     settle,
 )
@@ -65,8 +67,10 @@ def publish(
     publish here.
     """
     signing = [keys] if isinstance(keys, PrivateKey) else list(keys)
-    if not signing:
-        raise errors.InvalidParameter("keys is empty, must have a private key to sign with")
+    if not 1 <= len(signing) <= manifest.MAX_SIGNATURES:
+        raise errors.InvalidParameter(
+            f"keys has {len(signing)} keys, must have 1 to {manifest.MAX_SIGNATURES} to sign with"
+        )
     if not 0 <= max_deltas <= manifest.MAX_DELTAS:
         raise errors.InvalidParameter(
             f"max_deltas is {max_deltas}, must be from 0 to {manifest.MAX_DELTAS}"
@@ -76,6 +80,7 @@ def publish(
         raise errors.InvalidParameter(f"expires_in is {lifetime:g}, must be at least a second")
     place = Path(folder)
     place.mkdir(parents=True, exist_ok=True)
+    refuse_other_use(place, here=FEED)
     with lock_folder(place, "publisher"):
         before = _current(place, [*(key.public for key in signing), *trusted_or_none(trust)])
         number = _next_version(before, version)

@@ -25,8 +25,8 @@ Progress = Callable[[int], object]
 class Readable(Protocol):
     """What bytes are read from."""
 
-    def read(self, size: int, /) -> bytes:
-        """Up to so many bytes; none at the end."""
+    def read1(self, size: int, /) -> bytes:
+        """Up to so many bytes, as they come; none at the end."""
 
 
 class Fetched(NamedTuple):
@@ -101,11 +101,13 @@ class HttpSource:
         headers = {"If-None-Match": etag} if etag else {}
         try:
             with self._get(manifest.NAME, headers) as response:
-                late = self._deadline(manifest.MAX_BYTES)
+                late = self._deadline(0)
                 data = b""
-                while len(data) <= manifest.MAX_BYTES and (chunk := response.read(_CHUNK)):
+                while len(data) <= manifest.MAX_BYTES and (chunk := response.read1(_CHUNK)):
                     data += chunk
                     late()
+                if response.length and len(data) <= manifest.MAX_BYTES:
+                    raise errors.ServerUnavailable(f"{self._url}: the server hung up")
                 return Fetched(data, response.headers.get("ETag"))
         except _NotModified:
             if not etag:
@@ -181,7 +183,7 @@ def _copy(
     """Write what comes to a new file, but no more than the manifest says."""
     left = file.size
     with target.open("xb") as out:
-        while chunk := source.read(min(_CHUNK, left + 1)):
+        while chunk := source.read1(min(_CHUNK, left + 1)):
             left -= len(chunk)
             if left < 0:
                 raise errors.FeedRefused(

@@ -193,7 +193,7 @@ class Subscriber:
                 raise errors.FeedUnavailable(f"{self._copy.folder} has no copy of the feed")
             self._check_expiry(held[0])
             return Update(held[0].version, "nothing", 0)
-        with self._copy.locked(self._timeout + self._max_bytes / 100_000):
+        with self._copy.locked(self._timeout):
             current, done = self._follow(self._source, self._place, progress)
             self._copy.tidy(current)
             return done
@@ -332,7 +332,7 @@ class Subscriber:
             # What is mapped forgets nothing: a filter that is to forget is read.
             rotates = saved_filters.kind_of(path) == "rotating"
             return saved_filters.open(path, mmap=self._mmap and not rotates)
-        except errors.CorruptData as problem:
+        except (errors.CorruptData, errors.IncompatibleFilters) as problem:
             raise FeedRefused(f"{file.name}: {problem}", "damaged") from None
 
     # In the background
@@ -358,7 +358,7 @@ class Subscriber:
             done: Update | Exception
             try:
                 done = self.update()
-            except (errors.BloomeryError, OSError) as why:
+            except (errors.BloomeryError, OSError, MemoryError) as why:
                 done = why
             if on_update is not None:
                 on_update(done)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -18,6 +20,7 @@ class Site:
         self.asked: list[tuple[str, int]] = []
         self.cut: dict[str, int] = {}  # by the end of a name: send so many bytes and hang up
         self.added: dict[str, bytes] = {}  # the same: send these behind the file
+        self.slow: str | None = None  # the same: send a byte now and then
         self.redirect: str | None = None
         self.always_304 = False
 
@@ -49,7 +52,13 @@ def site(folder: Path) -> Iterator[Site]:
             data += extra if isinstance(extra, bytes) else b""
             self._head(200, {"ETag": etag, "Content-Length": str(len(data))})
             cut = served.matching(dict(served.cut), name)
-            self.wfile.write(data[:cut] if isinstance(cut, int) else data)
+            if served.slow is not None and name.endswith(served.slow):
+                with contextlib.suppress(OSError):
+                    for at in range(len(data)):
+                        self.wfile.write(data[at : at + 1])
+                        time.sleep(0.02)
+            else:
+                self.wfile.write(data[:cut] if isinstance(cut, int) else data)
             self.close_connection = True
 
         def _head(self, code: int, headers: dict[str, str]) -> None:

@@ -18,7 +18,7 @@ from bloomery.errors import (
     InvalidParameter,
     ServerUnavailable,
 )
-from bloomery.feeds import PrivateKey, Subscriber, Update, url_key
+from bloomery.feeds import PrivateKey, Subscriber, Update, publish, url_key
 from bloomery.storage.locking import lock_folder
 from unit.feeds.conftest import Feed, bloom
 from unit.feeds.site import Site, site
@@ -323,6 +323,27 @@ def test_a_connection_that_breaks_changes_nothing(feed: Feed, served: Site, wher
     assert not list(feed.copy.glob(".*"))
 
 
+@pytest.mark.parametrize("where", [".bloom", MANIFEST])
+def test_a_server_that_sends_a_byte_now_and_then_is_left(
+    feed: Feed, served: Site, where: str
+) -> None:
+    """The timeout is for the whole of a file, and not for each of its bytes alone."""
+    served.slow = where
+    with pytest.raises(ServerUnavailable, match="too slow, given up"):
+        feed.subscriber(served.url, timeout=0.2).update()
+
+
+def test_a_feed_is_not_fetched_into_nor_a_copy_published_in(feed: Feed) -> None:
+    """Each would remove what the other needs."""
+    feed.publish(bloom([1]))
+    feed.subscriber().update()
+    for source in (feed.folder, feed.copy):
+        with pytest.raises(InvalidParameter, match="cannot be a subscriber's copy"):
+            feed.subscriber(source, copy=feed.folder).update()
+    with pytest.raises(InvalidParameter, match="cannot be a feed that was published here"):
+        publish(bloom([1]), feed.copy, feed.key)
+
+
 def test_a_delta_of_a_damaged_copy_is_of_no_use(feed: Feed, served: Site) -> None:
     """Where the copy's file was damaged, the full one is fetched."""
     feed.subscriber(served.url).update()
@@ -428,7 +449,7 @@ def test_two_fetchers_on_one_folder(feed: Feed, served: Site) -> None:
 def test_a_folder_that_is_locked_for_too_long(feed: Feed) -> None:
     """A fetcher that never ends is told, after the timeout."""
     feed.publish(bloom([1]))
-    subscriber = feed.subscriber(timeout=0.1, max_bytes=10_000)
+    subscriber = feed.subscriber(timeout=0.1)
     with lock_folder(feed.copy, "fetcher"), pytest.raises(FolderInUse, match="another fetcher"):
         subscriber.update()
 
