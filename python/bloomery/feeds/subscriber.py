@@ -345,8 +345,9 @@ class Subscriber:
         """Update now and then each interval, in a thread of its own; `on_update` gets what each
         did, or why it failed. After a fork, a child begins its own."""
         pause = seconds("interval", interval)
-        if self._thread is not None:
+        if self._thread is not None and self._thread.is_alive():
             raise errors.InvalidParameter("the subscriber was started already")
+        self._stop.clear()
         self._thread = threading.Thread(
             target=self._run, args=(pause, on_update), name="bloomery-feed", daemon=True
         )

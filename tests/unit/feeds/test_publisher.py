@@ -142,7 +142,10 @@ def every_kind() -> list[Any]:
     ]
     for filter in filters:
         filter.update(range(100))
-    return [*filters, StaticFilter.build(range(100))]
+    filters.append(StaticFilter.build(range(100)))
+    if exact := getattr(bloomery, "ExactSet", None):
+        filters.append(exact.build(range(100), range(100, 1000)))
+    return filters
 
 
 @pytest.mark.parametrize("filter", every_kind(), ids=lambda filter: str(filter.kind))

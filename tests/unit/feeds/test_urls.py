@@ -1,6 +1,8 @@
 """URLs: the published examples of Safe Browsing, and what a list covers."""
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from bloomery.errors import InvalidKey
 from bloomery.feeds import canonical_url, url_expressions, url_key
@@ -96,6 +98,23 @@ def test_the_published_examples(url: str | bytes, canonical: str) -> None:
 def test_other_spellings(url: str, canonical: str) -> None:
     """Ports, users, addresses in any number of parts, dots, and names that are not ASCII."""
     assert canonical_url(url) == canonical
+
+
+@given(st.one_of(st.binary(max_size=60), st.text(max_size=60)), st.sampled_from(["", "http://h/"]))
+def test_a_canonical_url_is_its_own(text: str | bytes, before: str) -> None:
+    """Whatever is given is a URL without a host, or has one spelling, and its key is among its
+    expressions, of which there are at most thirty."""
+    url = before + text if isinstance(text, str) else before.encode() + text
+    try:
+        canonical = canonical_url(url)
+    except InvalidKey:
+        return
+    assert canonical.isascii()
+    assert canonical_url(canonical) == canonical
+    expressions = url_expressions(url)
+    assert url_key(url) == expressions[0] == canonical.partition("://")[2]
+    assert len(set(expressions)) == len(expressions) <= 30
+    assert url_expressions(canonical) == expressions
 
 
 @pytest.mark.parametrize("url", ["", "http://", "http:///path", "http://...", "http://[::g]/"])

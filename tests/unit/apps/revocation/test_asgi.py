@@ -1,6 +1,7 @@
 """The ASGI middleware: revoked tokens do not get in, by any message of ASGI."""
 
 import asyncio
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -8,7 +9,9 @@ import pytest
 from bloomery import BloomFilter
 from bloomery.apps import AsgiRevocationMiddleware
 from bloomery.errors import InvalidParameter, SourceUnavailable
+from bloomery.feeds import PrivateKey, Subscriber, publish
 from bloomery.guard import AsyncGuard, CallSource, Guard
+from conftest import require
 from unit.apps.revocation.tokens import Ids, bearer
 
 
@@ -209,6 +212,22 @@ def test_a_stale_feed_may_fail_open() -> None:
     assert status(app, bearer("bad")) == 401
     app = AsgiRevocationMiddleware(application, Ids([], absent=True), when_stale="answer")
     assert status(app, bearer("bad")) == 200
+
+
+def test_a_subscriber_is_the_feed(tmp_path: Path) -> None:
+    """From the id that was published to the refusal; when the copy's time is over, all are."""
+    require("cryptography")
+    key, now = PrivateKey.create(tmp_path / "key"), [1_000_000.0]
+    filter = BloomFilter.from_keys(["bad"], 1e-9)
+    publish(filter, tmp_path / "feed", key, expires_in="1h", clock=lambda: now[0])
+    feed = Subscriber(tmp_path / "feed", tmp_path / "copy", key.public, clock=lambda: now[0])
+    app = AsgiRevocationMiddleware(application, feed)
+    assert status(app, bearer("good")) == 503
+    feed.update()
+    assert [status(app, bearer(one)) for one in ("bad", "good")] == [401, 200]
+    now[0] += 3600
+    assert [status(app, bearer(one)) for one in ("bad", "good")] == [401, 503]
+    assert app.info()["feed"]["version"] == 1
 
 
 def test_absurd_options_are_refused() -> None:
