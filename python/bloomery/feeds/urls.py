@@ -9,14 +9,16 @@ from __future__ import annotations
 
 import ipaddress
 import re
-from urllib.parse import unquote_to_bytes
+from itertools import product
 
 from bloomery.errors import InvalidKey
 
 _MAX_HOSTS = 5  # the host itself and four that it is part of
 _MAX_FOLDERS = 4  # and the path with its query, and without
 _SCHEME = re.compile(rb"([A-Za-z][A-Za-z0-9+.-]*)://")
-_ESCAPE = re.compile(rb"%[0-9A-Fa-f]{2}")
+_DIGITS = b"0123456789ABCDEFabcdef"
+_HEX = {bytes(pair): int(bytes(pair), 16) for pair in product(_DIGITS, repeat=2)}
+_MAX_NAME = 1024  # bytes of a name that is not ASCII: the codec is slow, and DNS has 253
 _NAT64 = ipaddress.ip_network("64:ff9b::/96")
 
 
@@ -72,10 +74,17 @@ def _split(url: str | bytes) -> tuple[str, str, str, str]:
 
 
 def _unescaped(data: bytes) -> bytes:
-    """Without escapes, however often something was escaped."""
-    while _ESCAPE.search(data):
-        data = unquote_to_bytes(data)
-    return data
+    """Without escapes, however often something was escaped: as if all were undone until none is
+    left, but in one pass, since a URL of a megabyte may be escaped half a million times."""
+    first = data.find(b"%")
+    if first < 0:
+        return data
+    out = bytearray(data[:first])
+    for byte in data[first:]:
+        out.append(byte)
+        while out[-3:-2] == b"%" and (value := _HEX.get(bytes(out[-2:]))) is not None:
+            out[-3:] = bytes([value])  # which may complete another
+    return bytes(out)
 
 
 def _escaped(data: bytes) -> str:
@@ -102,20 +111,26 @@ def _host(authority: bytes) -> str:
     if name.startswith(b"["):
         bracketed, _, _ = name.partition(b"]")
         return _ipv6(bracketed[1:])
-    name = name.partition(b":")[0]
-    name = re.sub(rb"\.{2,}", b".", name).strip(b".").lower()
+    name = _dotted(_punycode(_dotted(name.partition(b":")[0])))
     if not name:
         raise InvalidKey("a URL without a host")
-    return _ipv4(name) or _punycode(name)
+    return _ipv4(name) or _escaped(name)
 
 
-def _punycode(name: bytes) -> str:
-    if name.isascii():
-        return _escaped(name)
+def _dotted(name: bytes) -> bytes:
+    """In lower case, with single dots, and none at its ends."""
+    return re.sub(rb"\.{2,}", b".", name).strip(b".").lower()
+
+
+def _punycode(name: bytes) -> bytes:
+    """A name that is not ASCII as DNS has it; bytes that are no such name stay as they are."""
+    if name.isascii() or len(name) > _MAX_NAME:
+        return name
     try:
-        return _escaped(name.decode("utf-8").encode("idna").lower())
+        found = name.decode("utf-8").encode("idna")
     except UnicodeError:
-        return _escaped(name)  # no name that can be looked up, but bytes that can be compared
+        return name
+    return found if re.fullmatch(rb"[A-Za-z0-9._-]+", found) else name
 
 
 def _ipv4(name: bytes) -> str | None:

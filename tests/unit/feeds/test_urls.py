@@ -1,5 +1,7 @@
 """URLs: the published examples of Safe Browsing, and what a list covers."""
 
+from urllib.parse import unquote_to_bytes
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -98,6 +100,28 @@ def test_the_published_examples(url: str | bytes, canonical: str) -> None:
 def test_other_spellings(url: str, canonical: str) -> None:
     """Ports, users, addresses in any number of parts, dots, and names that are not ASCII."""
     assert canonical_url(url) == canonical
+
+
+def repeatedly(text: str) -> str:
+    """A path unescaped until nothing changes, as the pages say it."""
+    data = text.encode()
+    while (after := unquote_to_bytes(data)) != data:
+        data = after
+    return data.decode("latin-1")
+
+
+@given(st.text("%%%%0123456789abcdefAF25x", max_size=60))
+def test_escapes_are_undone_to_the_last(text: str) -> None:
+    """In one pass, but as if all were undone again and again."""
+    query = canonical_url(f"http://h/?q{text}").partition("?")[2]
+    assert unquote_to_bytes(query) == repeatedly(f"q{text}").encode("latin-1")
+
+
+def test_a_long_url_takes_no_time() -> None:
+    """One that was escaped half a million times is undone within the test's patience."""
+    assert canonical_url("http://h/%" + "25" * 500_000 + "41") == "http://h/A"
+    assert len(url_expressions("http://" + "a." * 100_000 + "b/" + "c/" * 100_000)) == 25
+    assert canonical_url("http://" + "ż" * 100_000 + ".example/").endswith(".example/")
 
 
 @given(st.one_of(st.binary(max_size=60), st.text(max_size=60)), st.sampled_from(["", "http://h/"]))
