@@ -156,9 +156,17 @@ class ExactSides:
             hashes.update(batch, "skip")
             row = hashes.row_of(hash)
             if row is not None:
-                rows = (getattr(key, "as_py", lambda key=key: key)() for key in batch)
-                yield next(islice((key for key in rows if key is not None), row, None))
+                keys = filter(lambda key: key is not None, map(_plain, batch))
+                yield next(islice(keys, row, None))
                 return
+
+
+def _plain(key: Any) -> Any:
+    """A row of a column as Python has it: Arrow's and NumPy's are objects of their own."""
+    for name in ("as_py", "item"):
+        if hasattr(key, name):
+            return getattr(key, name)()
+    return key
 
 
 def _twice(keys: Batch) -> list[Batch]:

@@ -90,8 +90,10 @@ def exact_plan(
     plans = _plans(*counts, False, rate)
     if rate is None:
         plans = [*plans, *_plans(*counts, True, None)]
-    # Of several that take the same lines of memory, the one that errs least.
-    return min(plans, key=lambda plan: (plan.nbytes, plan.error_rate))
+    # Of several that take the same lines of memory, the one that errs least about other keys.
+    return min(
+        plans, key=lambda plan: (plan.nbytes, plan.holds_non_members, -plan.fingerprint_bits)
+    )
 
 
 def _plans(

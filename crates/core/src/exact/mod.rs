@@ -142,8 +142,8 @@ pub fn open(header: &Header, body: Option<Bits>) -> Result<Box<dyn AnyKind>, For
     if (header.lines_per_key, header.num_hashes) != (0, 3) || header.layout > 1 {
         return corrupt("an exact set has layout 0 or 1, 0 lines and 3 hashes a key".into());
     }
-    let [width, exponent, second_exponent, rest @ ..] = shape.to_le_bytes();
-    if u32::from(width) > MAX_WIDTH || rest != [0; 5] {
+    let [width, exponent, second_exponent, _key_type, rest @ ..] = shape.to_le_bytes();
+    if u32::from(width) > MAX_WIDTH || rest != [0; 4] {
         return corrupt(format!(
             "levels of shape {shape:#x}, fingerprints have 0 to {MAX_WIDTH} bits"
         ));
