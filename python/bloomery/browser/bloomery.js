@@ -905,7 +905,7 @@ export class Filter {
     if (given.length !== HEADER + header.nbytes || header.nbytes % 64) {
       throw corrupt(`${given.length} bytes in all, expected ${HEADER + header.nbytes}: cut off or overgrown`);
     }
-    const body = given.slice(HEADER); // a copy, which is aligned and nobody else's
+    const body = new Uint8Array(given.subarray(HEADER)); // a copy, which is aligned and nobody else's
     if (header.live) check(header.kind === "bloom", `no checksum: a ${header.kind} filter always has one`);
     else {
       checksum(body);
@@ -940,7 +940,9 @@ export class Filter {
 
   /** The same for each of many keys. */
   containsMany(keys) {
-    return Array.from(keys, (key) => this.contains(key));
+    const answers = [];
+    for (const key of keys) answers.push(this.contains(key));
+    return answers;
   }
 
   /** The key's 64-bit hash, a BigInt. */
