@@ -45,7 +45,7 @@ const corrupt = (message) => new BloomeryError(message, "corrupt-data");
 
 // ---- 64-bit arithmetic
 
-const R = new Int32Array(4);
+const R = new Int32Array(2);
 
 /** The high half of a product of two numbers of 32 bits. */
 function high32(a, b) {
@@ -74,23 +74,13 @@ function subtract(ah, al, bh, bl) {
   R[1] = al - bl;
 }
 
-const carry = (sum) => (sum >= 8589934592 ? 2 : sum >= 4294967296 ? 1 : 0);
-
-/** The 128 bits of a · b: the high half in R[0] and R[1], the low one in R[2] and R[3]. */
-function multiply(ah, al, bh, bl) {
-  const middle = (high32(al, bl) >>> 0) + (Math.imul(al, bh) >>> 0) + (Math.imul(ah, bl) >>> 0);
-  const upper = (high32(al, bh) >>> 0) + (high32(ah, bl) >>> 0) + (Math.imul(ah, bh) >>> 0) + carry(middle);
-  R[0] = high32(ah, bh) + carry(upper);
-  R[1] = upper;
-  R[2] = middle;
-  R[3] = Math.imul(al, bl);
-}
-
-/** Both halves of a · b, XORed. */
+/** Both halves of the 128 bits of a · b, XORed. */
 function fold(ah, al, bh, bl) {
-  multiply(ah, al, bh, bl);
-  R[0] ^= R[2];
-  R[1] ^= R[3];
+  const middle = (high32(al, bl) >>> 0) + (Math.imul(al, bh) >>> 0) + (Math.imul(ah, bl) >>> 0);
+  const upper =
+    (high32(al, bh) >>> 0) + (high32(ah, bl) >>> 0) + (Math.imul(ah, bh) >>> 0) + Math.floor(middle / 4294967296);
+  R[0] = (high32(ah, bh) + Math.floor(upper / 4294967296)) ^ middle;
+  R[1] = upper ^ Math.imul(al, bl);
 }
 
 /** h · n >> 64 for an n of 32 bits: scales a hash to 0 … n − 1. */
@@ -151,6 +141,15 @@ function mix(view, at, k, sh, sl, sumh, suml) {
   add(R[0], R[1], sumh, suml);
 }
 
+/** The same by the secret of a seed, which has what `mix` computes at each multiple of sixteen bytes. */
+function mixSeeded(view, at, words, k, sumh, suml) {
+  fold(
+    words[k + 1] ^ view.getInt32(at + 4, true), words[k] ^ view.getInt32(at, true),
+    words[k + 3] ^ view.getInt32(at + 12, true), words[k + 2] ^ view.getInt32(at + 8, true),
+  );
+  add(R[0], R[1], sumh, suml);
+}
+
 const swap = (n) => ((n & 0xff) << 24) | ((n & 0xff00) << 8) | ((n >>> 8) & 0xff00) | (n >>> 24);
 
 function xxh3(view, length, sh, sl) {
@@ -158,9 +157,12 @@ function xxh3(view, length, sh, sl) {
   if (length > 240) return xxh3Long(view, length, sh, sl);
   mul(0x9e3779b1, 0x85ebca87, 0, length);
   if (length <= 128) {
+    const sumh = R[0], suml = R[1], words = secretOf(sh, sl).words;
+    R[0] = sumh;
+    R[1] = suml;
     for (let i = ((length - 1) >>> 5); i >= 0; i--) { // pairs from the middle to both ends
-      mix(view, 16 * i, 32 * i, sh, sl, R[0], R[1]);
-      mix(view, length - 16 * (i + 1), 32 * i + 16, sh, sl, R[0], R[1]);
+      mixSeeded(view, 16 * i, words, 8 * i, R[0], R[1]);
+      mixSeeded(view, length - 16 * (i + 1), words, 8 * i + 4, R[0], R[1]);
     }
     return avalanche(R[0], R[1]);
   }
@@ -211,27 +213,33 @@ function xxh3Short(view, length, sh, sl) {
   );
 }
 
-let longSeed = [0, 0], longSecret = K;
-
-/** The secret that a seed makes of the published one. */
-function secretOf(sh, sl) {
-  if (sh === longSeed[0] && sl === longSeed[1]) return longSecret;
-  const made = new DataView(new ArrayBuffer(192));
-  for (let at = 0; at < 192; at += 16) {
-    add(K.getInt32(at + 4, true), K.getInt32(at, true), sh, sl);
-    made.setInt32(at + 4, R[0], true);
-    made.setInt32(at, R[1], true);
-    subtract(K.getInt32(at + 12, true), K.getInt32(at + 8, true), sh, sl);
-    made.setInt32(at + 12, R[0], true);
-    made.setInt32(at + 8, R[1], true);
+/** The secret that a seed makes of the published one, and its seed. */
+class SeededSecret {
+  constructor(sh, sl) {
+    this.high = sh;
+    this.low = sl;
+    this.view = new DataView(new ArrayBuffer(192));
+    this.words = new Int32Array(this.view.buffer); // every browser is little-endian
+    for (let at = 0; at < 192; at += 16) {
+      add(K.getInt32(at + 4, true), K.getInt32(at, true), sh, sl);
+      this.view.setInt32(at + 4, R[0], true);
+      this.view.setInt32(at, R[1], true);
+      subtract(K.getInt32(at + 12, true), K.getInt32(at + 8, true), sh, sl);
+      this.view.setInt32(at + 12, R[0], true);
+      this.view.setInt32(at + 8, R[1], true);
+    }
   }
-  longSeed = [sh, sl];
-  longSecret = made;
-  return made;
+}
+
+let secret = new SeededSecret(0, 0); // of the seed that was used last
+
+function secretOf(sh, sl) {
+  if (sh !== secret.high || sl !== secret.low) secret = new SeededSecret(sh, sl);
+  return secret;
 }
 
 function xxh3Long(view, length, sh, sl) {
-  const secret = secretOf(sh, sl);
+  const secret = secretOf(sh, sl).view;
   const high = Int32Array.of(0, 0x9e3779b1, 0xc2b2ae3d, 0x165667b1, 0x85ebca77, 0, 0x27d4eb2f, 0);
   const low = Int32Array.of(
     0xc2b2ae3d, 0x85ebca87, 0x27d4eb4f, 0x9e3779f9, 0xc2b2ae63, 0x85ebca77, 0x165667c5, 0x9e3779b1,
@@ -428,11 +436,12 @@ function encode(key, depth = 0) {
   switch (typeof key) {
     case "string": {
       const length = key.length;
-      room(3 * length);
+      if (3 * length > buffer.length) room(3 * length);
+      const out = buffer;
       for (let i = 0; i < length; i++) {
         const code = key.charCodeAt(i);
         if (code > 127) return encodeText(key);
-        buffer[i] = code;
+        out[i] = code;
       }
       size = length;
       return BYTES;

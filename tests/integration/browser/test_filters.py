@@ -224,7 +224,9 @@ def test_a_hundred_thousand_questions_to_a_megabyte(page: Any) -> None:
     page.evaluate(OPEN, [sent(filter.to_bytes()), 0])
     found, times = page.evaluate(
         """() => {
-            const keys = Array.from({length: 1e5}, (_, i) => `https://example.org/${i * 16}`);
+            // As they come from a response: texts that were just put together are still in parts.
+            const made = Array.from({length: 1e5}, (_, i) => `https://example.org/${i * 16}`);
+            const keys = JSON.parse(JSON.stringify(made));
             const times = [];
             let answers;
             for (let i = 0; i < 15; i++) {
