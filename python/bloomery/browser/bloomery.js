@@ -1248,7 +1248,8 @@ export class Feed {
 
   async #update() {
     await this.load();
-    const data = await this.#get(MANIFEST, MANIFEST_BYTES, "no-cache");
+    // Not by way of the cache: it asks by the second of the last change, and two versions may share that.
+    const data = await this.#get(MANIFEST, MANIFEST_BYTES, "no-store");
     const manifest = await unseal(data, await this.#keys);
     await this.#check(manifest);
     const held = this.#held, version = manifest.version;
@@ -1297,15 +1298,17 @@ export class Feed {
     } catch (problem) {
       throw new FeedUnavailable(`${name} could not be fetched: ${problem.message}`);
     }
-    if (data === null) throw new FeedRefused(`${name} has more than ${most} bytes`, name === MANIFEST ? "too-large" : "damaged");
-    return data;
+    if (data === null && name === MANIFEST) throw new FeedRefused("the manifest has more than a mebibyte", "too-large");
+    return data ?? new Uint8Array(0);
   }
 
   /** A file that a manifest names: exactly the bytes that were signed. */
   async #file({ name, size, sha256: expected }) {
-    const data = await this.#get(name, size, "default");
-    if (data.length !== size || (await sha256(data)) !== expected) throw damaged(`${name}: not the bytes that were signed`);
-    return data;
+    for (const cache of ["default", "reload"]) { // what was damaged may lie in the browser's own cache
+      const data = await this.#get(name, size, cache);
+      if (data.length === size && (await sha256(data)) === expected) return data;
+    }
+    throw damaged(`${name}: not the bytes that were signed`);
   }
 
   /** The new file: by deltas if that works, else whole. */
