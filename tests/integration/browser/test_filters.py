@@ -74,7 +74,7 @@ def test_every_golden_file_answers_as_in_python(page: Any, path: Path) -> None:
         filter.set_clock(lambda: LATER)
     page.evaluate(OPEN, [sent(path.read_bytes()), LATER])
     asked: list[Any] = [*range(300), *(f"valid {i}" for i in range(200))]
-    asked += [key for key in ABSENT[:700] if isinstance(key, (str, bytes, int))]
+    asked += ABSENT[:700]
     answers = page.evaluate(ASK, [shown(key) for key in asked])
     assert answers == [key in filter for key in asked]
     assert page.evaluate("() => [filter.kind, filter.capacity, filter.hasher, filter.nbytes]") == [

@@ -24,8 +24,8 @@ def test_two_files_of_lines(tmp_path: Path) -> None:
     """Lines are keys; the file says that they are text, and holds what a list would give."""
     out = tmp_path / "out.exact"
     told: list[int] = []
-    sides = lines(tmp_path / "a", MEMBERS), lines(tmp_path / "b", OTHERS * 2)
-    built = building.build_exact(*sides, out, on_batch=told.append)
+    members, others = lines(tmp_path / "a", MEMBERS), lines(tmp_path / "b", OTHERS * 2)
+    built = building.build_exact(members, others, out, on_batch=told.append)
     assert built.filter == bloomery.ExactSet.build(MEMBERS, OTHERS) == bloomery.open(out)
     assert (built.rows, built.nulls, told[-1]) == (500 + 18_000, 0, 500 + 18_000)
     assert key_type(out) == "str"
@@ -39,22 +39,23 @@ def test_a_database_and_nulls(tmp_path: Path) -> None:
         database.executemany("INSERT INTO token VALUES (?, ?)", rows)
     url = f"sqlite:///{tmp_path}/shop.db"
     query = "SELECT id FROM token WHERE revoked = {}"
-    sides = [building.open_rows(url, query=query.format(which)) for which in (1, 0)]
+    revoked, valid = (building.open_rows(url, query=query.format(which)) for which in (1, 0))
     out = tmp_path / "out.exact"
-    built = building.build_exact(*sides, out)
+    built = building.build_exact(revoked, valid, out)
     assert built.nulls == 1
     assert [key in built.filter for key in range(1000)] == [key % 10 == 0 for key in range(1000)]
     assert key_type(out) == "int"
     with pytest.raises(errors.NullKey, match="NULL"):
-        building.build_exact(*sides, out, nulls="error")
+        building.build_exact(revoked, valid, out, nulls="error")
 
 
 def test_a_key_on_both_sides_is_named(tmp_path: Path) -> None:
     """The line that both files have is in the message, and nothing is written."""
     out = tmp_path / "out.exact"
-    sides = lines(tmp_path / "a", MEMBERS), lines(tmp_path / "b", [*OTHERS, "m77"])
+    members = lines(tmp_path / "a", MEMBERS)
+    others = lines(tmp_path / "b", [*OTHERS, "m77"])
     with pytest.raises(errors.ConflictingKeys, match=r"^1 key is .*: b'm77'"):
-        building.build_exact(*sides, out)
+        building.build_exact(members, others, out)
     assert not out.exists()
 
 
@@ -63,9 +64,9 @@ def test_a_side_that_can_be_read_only_once(tmp_path: Path) -> None:
     read, write = os.pipe()
     os.write(write, b"m1\nx\n")
     os.close(write)
-    sides = building.open_rows(f"/dev/fd/{read}"), lines(tmp_path / "b", MEMBERS)
+    piped, others = building.open_rows(f"/dev/fd/{read}"), lines(tmp_path / "b", MEMBERS)
     with pytest.raises(errors.ConflictingKeys, match=r"^1 key is .*: b'm1'"):
-        building.build_exact(*sides, tmp_path / "out.exact")
+        building.build_exact(piped, others, tmp_path / "out.exact")
     os.close(read)
 
 

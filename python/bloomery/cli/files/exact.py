@@ -101,7 +101,8 @@ def build(
         progress.advance(0, None)
         try:
             built = building.build_exact(
-                *sides,
+                sides[0],
+                sides[1],
                 out,
                 error_rate=error_rate,
                 hasher=hasher,
