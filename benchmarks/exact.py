@@ -1,4 +1,4 @@
-"""`exact`: what an exact set of revoked tokens among a hundred times as many valid ones takes, beside
+"""`exact`: what an exact set of revoked keys among a hundred times as many valid ones takes, beside
 the bounds and beside cascades of filters; what a question costs, in Python and in Chromium.
 
 A cascade is built as CRLite first was: a filter of the revoked ones at the best rate, then filters
@@ -69,7 +69,7 @@ def _cascade(
         held, others = revoked, valid
         rate = min(0.5, len(revoked) / (2 * len(valid) * math.log(2)))
         while len(held):
-            # Each with a seed of its own: what one takes for the other side by chance, the next must not.
+            # With seeds of their own: what one level lets through by chance, the next must not.
             levels.append(build(held, rate, seed=len(levels)))
             held, others = others[np.asarray(levels[-1].contains_many(others))], held
             rate = 0.5
