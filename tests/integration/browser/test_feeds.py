@@ -19,6 +19,7 @@ import pytest
 
 from bloomery import BloomFilter, ExactSet
 from conftest import require
+from docs.pages import DOCS, blocks
 from golden.make import FOLDER
 from integration.browser.conftest import SET_UP
 
@@ -403,3 +404,23 @@ def test_members_that_are_not_as_they_must_be(page: Any, publisher: Publisher, n
     publisher.write(sealed(json.dumps(members).encode(), publisher.key))
     follow(page, publisher)
     assert update(page) == "malformed"
+
+
+def test_what_the_page_of_the_docs_shows(
+    window: Any, publisher: Publisher, site: tuple[Path, str]
+) -> None:
+    """The example of docs/browser.md runs, with a file and a feed of our own."""
+    (shown,) = (block.text for block in blocks(DOCS / "browser.md") if block.info == "js")
+    publisher.publish(tokens(17), 1)
+    ExactSet.build(["token-17"], ["token-18"]).save(site[0] / "revoked.exact")
+    for example, ours in (
+        ("https://example.org/revoked/", f"./{publisher.folder.name}/"),
+        ("ed25519:…", public(publisher.key)),
+    ):
+        assert example in shown
+        shown = shown.replace(example, ours)
+    options = f"{{clock: () => {NOW}}}"
+    shown = shown.replace(f'"{public(publisher.key)}")', f'"{public(publisher.key)}", {options})')
+    shown += "export const answers = [revoked, feed].map((one) => one.contains('token-17'));\n"
+    (site[0] / "page.js").write_text(shown, "utf-8")
+    assert window.evaluate("async () => (await import('./page.js')).answers") == [True, True]
