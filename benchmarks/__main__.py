@@ -37,6 +37,7 @@ PARTS = {
     "shell": "lines of JSON by a field, and what two files have not in common",
     "compare": "what else people use, for ten million URLs",
     "family": "every other kind of filter beside its peers",
+    "exact": "revoked keys among valid ones, without error; filters in a browser",
     "segments": "reads that filters spare, in a store and in a folder of files",
     "service": "bloomery serve beside redis-server",
     "running": "HTTP, samples and users of bloomery serve",

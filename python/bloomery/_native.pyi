@@ -25,6 +25,7 @@ __all__ = [
     "DuckDBFilter",
     "Family",
     "Histogram",
+    "KeyHashes",
     "LineKey",
     "Memory",
     "Pack",
@@ -38,6 +39,7 @@ __all__ = [
     "SparkBits",
     "__version__",
     "bank_pages",
+    "build_exact",
     "build_static",
     "canonical",
     "check_arrow_type",
@@ -65,6 +67,7 @@ __all__ = [
     "read_parquet_filter_header",
     "rotating_table",
     "set_memory_limit",
+    "static_nbytes",
     "unmap_aside",
 ]
 __version__: Final[str]
@@ -418,6 +421,26 @@ class Family(_KeyFilter):
     def _snapshot(self) -> tuple[bytes, Memory]: ...
 
 @final
+class KeyHashes:
+    """The hashes of keys, 8 bytes each, as they come."""
+
+    def __new__(cls, hasher: str, seed: int) -> Self: ...
+    def update(self, keys: Batch, nulls: str = "error") -> None: ...
+    def add_lines(
+        self, data: Buffer, *, final: bool = False, key: LineKey | None = None
+    ) -> int: ...
+    def distinct(self) -> int:
+        """Bring them into order, each once; how many there are."""
+
+    def common(self, other: KeyHashes) -> tuple[int, int | None]:
+        """How many keys both have, and the hash of one of them; both were made `distinct`."""
+
+    def row_of(self, hash: int) -> int | None:
+        """Which of them, in the order in which they came, has this hash; before `distinct`."""
+
+    def __len__(self) -> int: ...
+
+@final
 class LineKey:
     """Where in each line its key is, and how many lines had none."""
 
@@ -558,6 +581,18 @@ def lost_frames(data: Buffer) -> int: ...
 def build_static(
     keys: Batch, error_rate: float, hasher: Hasher, seed: int, nulls: Nulls
 ) -> tuple[bytes, Memory]: ...
+def build_exact(
+    members: KeyHashes,
+    non_members: KeyHashes,
+    width: int,
+    inverted: bool,
+    error_rate: float,
+) -> tuple[bytes, Memory]:
+    """The head and the memory of an exact set of these keys, which it uses up."""
+
+def static_nbytes(count: int, width: int) -> int:
+    """How many bytes a static filter of so many distinct keys takes, by bits of a fingerprint."""
+
 def growing_table(capacity: int, error_rate: float) -> tuple[int, int, int, int]: ...
 def fixed_table(capacity: int, error_rate: float) -> tuple[int, int, int, int]: ...
 def rotating_table(

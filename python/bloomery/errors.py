@@ -6,6 +6,7 @@
     ├── UnsupportedKey       (TypeError)    unsupported-key
     ├── InvalidKey           (ValueError)   invalid-key
     │   └── NullKey                         null-key
+    ├── ConflictingKeys      (ValueError)   conflicting-keys
     ├── UnsupportedBatch     (TypeError)    unsupported-batch
     ├── IncompatibleFilters  (ValueError)   incompatible-filters
     ├── CorruptData          (ValueError)   corrupt-data
@@ -84,6 +85,13 @@ class NullKey(InvalidKey):
     """A column holds a null; the message says at which row."""
 
     code = "null-key"
+
+
+class ConflictingKeys(BloomeryError, ValueError):
+    """A key is among the members and among the non-members of an exact set; the message names one,
+    where the keys can be read twice."""
+
+    code = "conflicting-keys"
 
 
 class UnsupportedBatch(BloomeryError, TypeError):

@@ -17,6 +17,7 @@ KINDS = {
     6: "rotating",
     7: "static",
     8: "bank",
+    12: "exact",
 }
 GOLDEN = 0x9E3779B97F4A7C15
 
@@ -235,6 +236,51 @@ class Fuse(Saved):
         return int(total & (1 << self.width) - 1 == 0)
 
 
+# ---- 11. Exact sets
+
+
+class Exact(Saved):
+    """Two levels of three cells of a key."""
+
+    def check(self) -> None:
+        self.members, self.non_members, shape, attempt, second_attempt, cells = self.extra
+        self.width, reach, second_reach, key_type = shape.to_bytes(8, "little")[:4]
+        assert self.layout in (0, 1)
+        assert (self.lines_per_key, self.num_hashes) == (0, 3)
+        assert shape < 2**32
+        assert key_type <= 5
+        assert self.capacity == max(1, self.members)
+        second_cells = self.num_bits - cells * self.width
+        second_start = lines_of(cells * self.width // 8 + 8) * 64 if self.width else 0
+        second_nbytes = lines_of(second_cells // 8 + 8) * 64
+        assert len(self.body) == second_start + second_nbytes
+        self.held = self.non_members if self.layout else self.members
+        self.levels = [(8 * second_start, 1, second_cells, 2**second_reach, second_attempt)]
+        if self.width:
+            self.levels.insert(0, (0, self.width, cells, 2**reach, attempt))
+        else:
+            assert (reach, attempt, cells) == (0, 0, 0)
+        for start, width, count, v, _ in self.levels:
+            assert 1 <= width <= 40
+            assert v <= 2**18
+            assert count > 3 * v
+            assert self.held <= count
+            nbytes = lines_of(count * width // 8 + 8) * 64
+            assert self.bits(start + count * width, 8 * nbytes - count * width) == 0
+
+    def count(self, h: int) -> int:
+        found = self.held > 0 and all(self.finds(h, *level) for level in self.levels)
+        return int(found != (self.layout == 1))
+
+    def finds(self, h: int, start: int, width: int, cells: int, v: int, attempt: int) -> bool:
+        x = remix(h ^ attempt) if attempt else h
+        first = mulhi(x, cells - 3 * v)
+        total = x ^ x >> 32
+        for cell in (first, first + v + x % v, first + 2 * v + (x >> 18) % v):
+            total ^= self.bits(start + cell * width, width)
+        return total & (1 << width) - 1 == 0
+
+
 # ---- 4. Files
 
 
@@ -270,11 +316,13 @@ def take_apart(data: bytes, cls: type[S]) -> S:
     return saved
 
 
-def read(data: bytes) -> Table | Cells | Fuse:
+def read(data: bytes) -> Table | Cells | Fuse | Exact:
     """Take a saved filter apart."""
     kind = KINDS[data[10]]
     if kind == "static":
         return take_apart(data, Fuse)
+    if kind == "exact":
+        return take_apart(data, Exact)
     if kind in ("counting", "deletable"):
         return take_apart(data, Cells)
     return take_apart(data, Table)

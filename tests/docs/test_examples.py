@@ -33,7 +33,7 @@ WITH_SERVERS = {
     "stream_consumer.py",
 }
 PEERS = ("pybloom-live", "rbloom", "abloom", "pybloomfiltermmap3")  # whose blocks run too
-LANGUAGES = {"python", "console", "sql", "toml", "json", "yaml", ""}
+LANGUAGES = {"python", "console", "sql", "toml", "json", "yaml", "js", ""}
 
 
 def stated_value(line: str) -> object:
@@ -77,7 +77,7 @@ def test_python_blocks_run(
 @pytest.mark.parametrize("page", PAGES)
 def test_no_block_escapes(page: Path) -> None:
     """Every fenced block is Python or SQL that runs, a console session, JSON or YAML that can be
-    read, or plain text."""
+    read, JavaScript that tests/integration/browser runs, or plain text."""
     peers = {f"python {peer}" for peer in PEERS} if page.name == "migrate.md" else set()
     assert {block.info for block in blocks(page)} <= LANGUAGES | peers
     for block in blocks(page):

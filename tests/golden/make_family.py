@@ -14,6 +14,7 @@ from bloomery import (
     CountingBloomFilter,
     CuckooFilter,
     DeletableBloomFilter,
+    ExactSet,
     RotatingBloomFilter,
     ScalableBloomFilter,
     StaticFilter,
@@ -26,6 +27,8 @@ NOW = 4_000_000_000.0  # in 2096: no clock of a machine is ahead of it
 HELD = [*KEYS.values(), *range(200)]
 # Added and removed again, where that can be.
 GONE = [f"gone {i}" for i in range(20)]
+# Known not to be there, to an exact set.
+OTHERS = [f"valid {i}" for i in range(2000)]
 MIXED: dict[str, Any] = {"hasher": "murmur3", "seed": 12345}
 
 
@@ -67,6 +70,10 @@ BUILD: dict[str, Callable[[], Any]] = {
     "deletable": lambda: filled(DeletableBloomFilter(300, 0.05)),
     "static": lambda: StaticFilter.build(HELD, 0.05),
     "static-murmur3": lambda: StaticFilter.build([*HELD, *HELD], 2**-16, **MIXED),
+    "exact": lambda: ExactSet.build(HELD, OTHERS),
+    "exact-murmur3": lambda: ExactSet.build(HELD, OTHERS, error_rate=1e-4, **MIXED),
+    "exact-of-most": lambda: ExactSet.build([*HELD, *OTHERS], GONE),
+    "exact-of-half": lambda: ExactSet.build(HELD, OTHERS[: len(HELD)]),
     "deletable-low": lambda: filled(DeletableBloomFilter(300, 1e-5, regions=500, **MIXED)),
 }
 

@@ -14,20 +14,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bloomery.errors import BloomeryError, CorruptData, UnsupportedVersion
-from bloomery.filters import COMMON_KINDS
 from conftest import effort
-from properties.family import NOW, holding
+from properties.family import CLASSES, NOW, holding
 from properties.forgery import FIELDS, HEAD, KEYS, doors, forged, signed
 
 # A small filter of every kind, and of what a kind may be besides; a new kind joins by itself.
 OPTIONS: dict[str, list[dict[str, Any]]] = {
     "counting": [{}, {"counter_bits": 8}],
     "cuckoo": [{}, {"grow": True}],
+    "exact": [{"others": range(-500, 0)}, {"others": range(-9, 0)}],
     "rotating": [{}, {"window": None, "generations": 3}, {"generations": 254}],
 }
 SAMPLES = {
     f"{kind} {i}": (kind, options)
-    for kind in COMMON_KINDS
+    for kind in CLASSES
     if kind != "bloom"
     for i, options in enumerate(OPTIONS.get(kind, [{}]))
 }
@@ -44,7 +44,7 @@ def saved(name: str, error_rate: float = 1e-3) -> bytearray:
 
 def way_in(name: str, door: str, folder: Path) -> Callable[[bytes], Any]:
     """A door for the bytes of such a filter."""
-    return doors(folder, COMMON_KINDS[SAMPLES[name][0]])[door]
+    return doors(folder, CLASSES[SAMPLES[name][0]])[door]
 
 
 def exercise(filter: Any, size: int) -> None:
@@ -212,7 +212,7 @@ def test_any_header_at_all(name: str, data: st.DataObject) -> None:
         for field, (_, form) in FIELDS.items()
         if form != "<8s" and data.draw(st.integers(0, 6)) == 0
     }
-    survives(COMMON_KINDS[SAMPLES[name][0]].from_bytes, forged(saved(name), **fields))
+    survives(CLASSES[SAMPLES[name][0]].from_bytes, forged(saved(name), **fields))
 
 
 @every_sample
@@ -252,7 +252,7 @@ def test_a_map_that_another_process_writes(tmp_path: Path, name: str) -> None:
     """Whatever becomes of the bytes under a map, questions are answered and nothing breaks."""
     rng, path = random.Random(4), tmp_path / "shared"
     path.write_bytes(saved(name))
-    mapped: Any = COMMON_KINDS[SAMPLES[name][0]].load(path, mmap=True)
+    mapped: Any = CLASSES[SAMPLES[name][0]].load(path, mmap=True)
     with open(path, "r+b") as file:
         for _ in range(effort(20, 100, 2000)):
             file.seek(rng.randrange(HEAD, HEAD + mapped.nbytes))

@@ -21,6 +21,7 @@ CATALOGUE = {
     "UnsupportedKey": ("unsupported-key", TypeError),
     "InvalidKey": ("invalid-key", ValueError),
     "NullKey": ("null-key", ValueError),
+    "ConflictingKeys": ("conflicting-keys", ValueError),
     "UnsupportedBatch": ("unsupported-batch", TypeError),
     "IncompatibleFilters": ("incompatible-filters", ValueError),
     "CorruptData": ("corrupt-data", ValueError),

@@ -28,6 +28,7 @@ MAY_IMPORT = {
     "types": set(),
     "suggestions": set(),
     "boottime": set(),
+    "browser": set(),
     "flow": set(),
     "redis_client": {"errors", "extras"},
     "sizing": {"_native", "errors", "suggestions", "types"},
@@ -58,6 +59,7 @@ MAY_IMPORT = {
         "integrations",
         "building",
         "boottime",
+        "browser",
     },
     "dashboard": {"bloomery", "errors", "service", "sizing", "types"},
     "cli": _BASE

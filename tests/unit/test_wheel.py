@@ -258,6 +258,7 @@ def test_wheel_holds_the_package_and_nothing_else(wheel: Path) -> None:
     for migration in ("env.py", "versions/v0001_tables.py"):
         assert f"bloomery/service/registry/migrations/{migration}" in names
     assert "bloomery/cli/trial/haproxy.cfg" in names  # which `bloomery cluster up` runs
+    assert "bloomery/browser/bloomery.js" in names
     assert len([n for n in names if n.startswith("bloomery/_native.") and n[-4:] != ".pyi"]) == 1
     assert any(n.endswith(".dist-info/licenses/LICENSE") for n in names)
     assert any(n.endswith(".data/data/share/man/man1/bloomery-dedup.1") for n in names)

@@ -30,10 +30,11 @@ pub enum KindId {
     RedisBloom = 9,
     RedisCuckoo = 10,
     Signatures = 11,
+    Exact = 12,
 }
 
 impl KindId {
-    pub const ALL: [(KindId, &'static str); 11] = [
+    pub const ALL: [(KindId, &'static str); 12] = [
         (KindId::Bloom, "bloom"),
         (KindId::Scalable, "scalable"),
         (KindId::Counting, "counting"),
@@ -45,6 +46,7 @@ impl KindId {
         (KindId::RedisBloom, "redisbloom"),
         (KindId::RedisCuckoo, "rediscuckoo"),
         (KindId::Signatures, "signatures"),
+        (KindId::Exact, "exact"),
     ];
 
     pub fn name(self) -> &'static str {

@@ -8,7 +8,7 @@ use crate::bits::{Bits, LINE_BYTES};
 use crate::format::{FormatError, Header, KindId};
 pub use crate::loops::{AnyKind, Ints, Keys};
 use crate::scan::{Figures, Scan};
-use crate::{counting, cuckoo, deletable, fuse, rotating, scalable};
+use crate::{counting, cuckoo, deletable, exact, fuse, rotating, scalable};
 
 /// Why a filter did not do what it was asked to; nothing has changed.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -166,5 +166,6 @@ pub fn open(header: &Header, body: Option<Bits>) -> Result<Box<dyn AnyKind>, For
         KindId::Cuckoo => cuckoo::open(header, body),
         KindId::Rotating => rotating::open(header, body),
         KindId::Static => fuse::open(header, body),
+        KindId::Exact => exact::open(header, body),
     }
 }

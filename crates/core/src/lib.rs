@@ -11,6 +11,7 @@ mod cells;
 pub mod counting;
 pub mod cuckoo;
 pub mod deletable;
+pub mod exact;
 pub mod fields;
 pub mod fold;
 pub mod format;

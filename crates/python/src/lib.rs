@@ -17,6 +17,7 @@ use pyo3::types::{PyBytes, PyTuple};
 
 use crate::filters::bank::Bank;
 use crate::filters::bloom::Bloom;
+use crate::filters::exact::KeyHashes;
 use crate::filters::family::Family;
 use crate::filters::memory::{Memory, Section};
 use crate::filters::pack::Pack;
@@ -42,6 +43,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<Commands>()?;
     module.add_class::<duckdb::DuckDBFilter>()?;
     module.add_class::<Histogram>()?;
+    module.add_class::<KeyHashes>()?;
     module.add_class::<LineKey>()?;
     module.add_class::<Memory>()?;
     module.add_class::<Pack>()?;
@@ -86,6 +88,8 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(duckdb::offer_to_duckdb, module)?)?;
     module.add_function(wrap_pyfunction!(remote::mask, module)?)?;
     module.add_function(wrap_pyfunction!(server::replay::lost_frames, module)?)?;
+    module.add_function(wrap_pyfunction!(filters::exact::build_exact, module)?)?;
+    module.add_function(wrap_pyfunction!(filters::exact::static_nbytes, module)?)?;
     module.add_function(wrap_pyfunction!(filters::fuse::build_static, module)?)?;
     module.add_function(wrap_pyfunction!(keys::source::checked_arrow, module)?)?;
     module.add_function(wrap_pyfunction!(keys::source::column_objects, module)?)?;

@@ -69,6 +69,11 @@ def open_rows(source: str | Sequence[str], *, format: Format | None = None, **op
     return CsvRows(sources, **given)
 
 
+def takes(source: str, option: str) -> bool:
+    """Whether `open_rows` has a use for this option with such a source."""
+    return option in _TAKES[_kind_of(source)]
+
+
 def key_batches(source: str | Sequence[str], **options: Any) -> Iterator[Any]:
     """All keys of a source, a batch at a time, for `Guard.rebuild` and its like.
 

@@ -28,6 +28,7 @@ _COMMANDS = {
     "demo": ("demo", _BEGIN, "Ten seconds of a crawler that asks a filter about every link."),
     "create": ("files.create", _FILES, "Make an empty filter."),
     "build": ("files.build", _FILES, "Make a filter of a database's or a file's keys."),
+    "exact": ("files.exact", _FILES, "Known members and non-members, told apart without error."),
     "add": ("files.membership", _FILES, "Add keys."),
     "contains": ("files.membership", _FILES, "Print the keys that may be in it, or are not."),
     "remove": ("files.membership", _FILES, "Remove keys, from kinds that can."),
@@ -49,7 +50,15 @@ _COMMANDS = {
     "fetch": ("feeds.fetch", _FEEDS, "Keep a copy of a feed current, by deltas."),
     "pgindex": ("pgindex", _ENGINES, "The bloom index of PostgreSQL that suits a table."),
 }
-_GROUPS = {"cluster", "index", "mail", "parquet", "pgindex", "user"}  # with commands under them
+_GROUPS = {
+    "cluster",
+    "exact",
+    "index",
+    "mail",
+    "parquet",
+    "pgindex",
+    "user",
+}  # with commands under them
 
 
 def _version(wanted: bool) -> None:

@@ -7,11 +7,12 @@ import typer
 from bloomery import sizing
 from bloomery.cli import nodeplan, options
 from bloomery.cli.amounts import parse_count, parse_memory, parse_rate, show_memory, show_rate
-from bloomery.cli.terminal import emit_line, render
+from bloomery.cli.terminal import emit_json, emit_line, render
 from bloomery.errors import InvalidParameter
 
 EXAMPLE = (
     "bloomery plan 1e9 1%; bloomery plan --memory 1GB -e 1%; bloomery plan 1e9 --nodes --checks 1M"
+    "; bloomery plan 100k --non-members 10M"
 )
 
 
@@ -54,6 +55,15 @@ def plan(
         options.Layout | None,
         typer.Option("--layout", metavar="NAME", help="Only blocked, or only classic."),
     ] = None,
+    non_members: Annotated[
+        int | None,
+        typer.Option(
+            "--non-members",
+            parser=parse_count,
+            metavar="N",
+            help="Plan an exact set instead: CAPACITY members, and so many known non-members.",
+        ),
+    ] = None,
     nodes: Annotated[
         bool,
         typer.Option("--nodes", help="Plan servers that share the filter by Redis instead."),
@@ -70,10 +80,13 @@ def plan(
     json: options.Json = False,
 ) -> int:
     """Size a filter: from any two or three of capacity, error rate, memory and hashes, the rest;
-    with --nodes, how many servers and how much Redis so many keys and requests take."""
+    with --nodes, how many servers and how much Redis so many keys and requests take; with
+    --non-members, an exact set."""
     if rate is not None and error_rate is not None:
         raise typer.BadParameter("the error rate is given twice", param_hint="--error-rate")
     wanted = rate if rate is not None else error_rate
+    if non_members is not None:
+        return _show_exact(capacity, non_members, wanted, memory or hashes or layout or nodes, json)
     if capacity is not None and wanted is None and memory is None and hashes is None:
         wanted = 0.01  # the library's default
     given = {
@@ -123,6 +136,43 @@ def plan(
     emit_line(_table(plans))
     for name, why in refused.items():
         emit_line(f"{name}: {why}")
+    return 0
+
+
+def _show_exact(
+    members: int | None, non_members: int, rate: float | None, other: object, json: bool
+) -> int:
+    """The plan of an exact set."""
+    if members is None or other:
+        why = "goes with the number of members and an error rate, and nothing else"
+        raise typer.BadParameter(why, param_hint="--non-members")
+    plan = sizing.exact_plan(members, non_members, error_rate=rate)
+    if json:
+        emit_json(plan.as_dict(), indent=2)
+        return 0
+    from rich.table import Table
+
+    title = f"{members:,} members, {non_members:,} non-members, no error about any of them"
+    table = Table(title=title, title_justify="left", title_style="bold", show_header=False)
+    table.add_column()
+    table.add_column(justify="right")
+    bits = 8 * plan.nbytes
+    held = "non-members" if plan.holds_non_members else "members"
+    table.add_row("memory", f"[bold]{show_memory(plan.nbytes)}[/bold]")
+    if plan.fingerprint_bits:
+        what = f"first level: {plan.fingerprint_bits} bits for each of the {held}"
+        table.add_row(what, show_memory(plan.first_nbytes))
+    table.add_row(
+        f"last level: a bit for each of about {plan.second_keys:,} keys left",
+        show_memory(plan.second_nbytes),
+    )
+    fewer = min(members, non_members)
+    if fewer:
+        table.add_row("bits for each key of the smaller side", f"{bits / fewer:.2f}")
+        table.add_row("the least that can tell them apart", f"{plan.least_bits / fewer:.2f}")
+        table.add_row("a cascade of ideal filters", f"{plan.cascade_bits / fewer:.2f}")
+    table.add_row("keys of neither side that are a yes", show_rate(plan.error_rate))
+    emit_line(render(table))
     return 0
 
 

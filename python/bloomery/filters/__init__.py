@@ -10,6 +10,7 @@ RedisBloom, and one class, `Family`, for all other kinds (docs/decisions/0010-on
     counting, deletable         one line or two; in each a few cells, found as one mask
     scalable, cuckoo, rotating  one slot of two buckets, whose slots are compared in a word or two
     static                      three cells near each other, combined by XOR
+    exact                       as static, in a first level and, if it is found there, in a second
     bank                        the user's slot in the directory, its record, a page of each layer
     redisbloom, rediscuckoo     as RedisBloom has them, with hashes of their own
 
@@ -37,6 +38,7 @@ from bloomery.filters.bloom import BloomFilter
 from bloomery.filters.counting import CountingBloomFilter
 from bloomery.filters.cuckoo import CuckooFilter
 from bloomery.filters.deletable import DeletableBloomFilter
+from bloomery.filters.exact import ExactSet
 from bloomery.filters.filter import Filter, RemovingFilter
 from bloomery.filters.redisbloom import RedisBloomFilter, RedisCuckooFilter
 from bloomery.filters.rotating import RotatingBloomFilter
@@ -52,6 +54,7 @@ __all__ = [
     "CountingBloomFilter",
     "CuckooFilter",
     "DeletableBloomFilter",
+    "ExactSet",
     "Filter",
     "FilterBank",
     "RedisBloomFilter",

@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from typing_extensions import Buffer, Self
 
 _CHECKSUM = slice(HEADER_BYTES - 8, HEADER_BYTES)
-_KEY_TYPE = slice(64, 72)  # the first of the words that `bloom` has no use for
+# Where the head of a file says what its keys are: in words or bytes that have no other use.
+_KEY_TYPE = {"bloom": slice(64, 72), "exact": slice(83, 84)}
 # What the keys of a file are, in the order of the format's numbers, from 1; "str" is bytes too.
 KEY_TYPES = ("str", "int", "tuple", "uuid", "datetime")
 
@@ -230,7 +231,7 @@ def _expect(cls: type[F], head: bytes, total: int | None) -> tuple[type[F], int,
 
 
 def write(filter: SavedFilter, file: BinaryIO, key_type: str | None = None) -> None:
-    """Write a filter to an empty file that can seek; what its keys are is kept of `bloom` alone."""
+    """Write a filter to an empty file that can seek; what its keys are is kept of few kinds."""
     changes = filter._changes()
     file.seek(HEADER_BYTES)
     checksum = 0
@@ -238,8 +239,8 @@ def write(filter: SavedFilter, file: BinaryIO, key_type: str | None = None) -> N
         checksum = _native.checksum(chunk, checksum)
         file.write(chunk)
     header = filter._header(checksum)
-    if key_type in KEY_TYPES and filter.kind == "bloom":
-        header = _with_key_type(header, 1 + KEY_TYPES.index(key_type))
+    if key_type in KEY_TYPES and filter.kind in _KEY_TYPE:
+        header = _with_key_type(header, _KEY_TYPE[filter.kind], 1 + KEY_TYPES.index(key_type))
     file.seek(0)
     if filter._changes() == changes:
         file.write(header)
@@ -249,9 +250,10 @@ def write(filter: SavedFilter, file: BinaryIO, key_type: str | None = None) -> N
         write(filter.copy(), file, key_type)
 
 
-def _with_key_type(header: bytes, number: int) -> bytes:
-    """The header with the word that readers of old do not look at, and its checksum anew."""
-    summed = header[: _KEY_TYPE.start] + number.to_bytes(8, "little") + header[_KEY_TYPE.stop : 112]
+def _with_key_type(header: bytes, place: slice, number: int) -> bytes:
+    """The header with the bytes that readers of old do not look at, and its checksum anew."""
+    said = number.to_bytes(place.stop - place.start, "little")
+    summed = header[: place.start] + said + header[place.stop : 112]
     return summed + _native.checksum(summed).to_bytes(8, "little") + header[_CHECKSUM]
 
 
@@ -262,10 +264,10 @@ def key_type(head: bytes) -> str | None:
     anything, so a live file says nothing.
     """
     kind, _, checksum = _native.read_header(head, None)
-    number = int.from_bytes(head[_KEY_TYPE], "little")
-    if kind != "bloom" or checksum == _native.LIVE or not 0 < number <= len(KEY_TYPES):
+    if kind not in _KEY_TYPE or checksum == _native.LIVE:
         return None
-    return KEY_TYPES[number - 1]
+    number = int.from_bytes(head[_KEY_TYPE[kind]], "little")
+    return KEY_TYPES[number - 1] if 0 < number <= len(KEY_TYPES) else None
 
 
 def head(filter: SavedFilter) -> bytes:

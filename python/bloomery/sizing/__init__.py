@@ -1,7 +1,8 @@
 """How large a filter must be: pure maths, for every kind and layout (docs/sizing.md).
 
 `bloom` sizes the plain filter (`plan`, `solve`), `blocked` and `classic` have the error rates of
-its two layouts, `cells` sizes filters of counters and regions, `limits` checks what is asked for,
+its two layouts, `cells` sizes filters of counters and regions, `exact` sizes exact sets, `limits`
+checks what is asked for,
 `intervals` has the Wilson interval of an observed rate, `cluster` sizes nodes and masters.
 """
 
@@ -30,6 +31,7 @@ from bloomery.sizing.cells import (
     deletable_plan,
     removable_share,
 )
+from bloomery.sizing.exact import MIN_EXACT_RATE, ExactPlan, exact_plan
 from bloomery.sizing.limits import (
     MAX_CAPACITY,
     MAX_ERROR_RATE,
@@ -49,9 +51,11 @@ __all__ = [
     "MAX_HASHES",
     "MAX_MEMORY",
     "MIN_ERROR_RATE",
+    "MIN_EXACT_RATE",
     "ONE_LINE_HASHES",
     "TWO_LINES_HASHES",
     "CellPlan",
+    "ExactPlan",
     "Layout",
     "Plan",
     "capacity_for",
@@ -65,6 +69,7 @@ __all__ = [
     "counting_shape_plan",
     "deletable_plan",
     "estimated_count",
+    "exact_plan",
     "expected_error_rate",
     "is_beyond",
     "optimal_bits_per_key",

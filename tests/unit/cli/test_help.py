@@ -43,6 +43,7 @@ COMMANDS = [
     "version",
 ]
 GROUPS = {
+    "exact": ["build"],
     "index": ["build", "find", "stats", "verify"],
     "user": ["add", "list", "remove", "password", "token", "revoke", "allow"],
     "cluster": ["up"],

@@ -40,17 +40,30 @@ numbers!(u32, u64);
 pub fn build(mut hashes: Vec<u64>, width: u32) -> Result<(Packed, u64), Refusal> {
     hashes.sort_unstable();
     hashes.dedup();
+    build_values(hashes, width, 0, |_| 0)
+}
+
+/// As `build`, of hashes that are distinct and in order: the cells of each come to its fingerprint
+/// and its value, added without carry, so that where a value is not 0 the hash is certainly not
+/// found. The seeds of the attempts begin with `first_seed`.
+pub fn build_values(
+    mut hashes: Vec<u64>,
+    width: u32,
+    first_seed: u64,
+    value: impl Fn(u64) -> u64,
+) -> Result<(Packed, u64), Refusal> {
     let count = hashes.len() as u64;
     let mut before = Positions::plan(count, 0);
     for attempt in 0..ATTEMPTS {
-        let positions = Positions::plan(count, attempt);
-        if attempt > 0 {
+        let seed = first_seed + attempt;
+        let positions = Positions { seed, ..Positions::plan(count, attempt) };
+        if seed > 0 {
             hashes.iter_mut().for_each(|h| *h = positions.mix(before.unmix(*h)));
             hashes.sort_unstable();
         }
         let solved = match u32::try_from(positions.cells()) {
-            Ok(_) => solve::<u32>(&hashes, positions, width)?,
-            Err(_) => solve::<u64>(&hashes, positions, width)?,
+            Ok(_) => solve::<u32>(&hashes, positions, width, &value)?,
+            Err(_) => solve::<u64>(&hashes, positions, width, &value)?,
         };
         if let Some(packed) = solved {
             return Ok((packed, count));
@@ -68,12 +81,13 @@ fn zeroes<T: Copy + Default>(len: usize) -> Result<Vec<T>, Refusal> {
     Ok(made)
 }
 
-/// `hashes` are mixed and distinct; in order, so that memory is gone through in order. `None` if
-/// some keys block one another.
+/// `hashes` are mixed and distinct; in order, so that memory is gone through in order. `value` has
+/// what those that are not mixed come to. `None` if some keys block one another.
 pub fn solve<N: Number>(
     hashes: &[u64],
     positions: Positions,
     width: u32,
+    value: impl Fn(u64) -> u64,
 ) -> Result<Option<Packed>, Refusal> {
     let cells = positions.cells() as usize;
     let (mut sums, mut degrees) = (zeroes(cells)?, zeroes(cells)?);
@@ -94,7 +108,9 @@ pub fn solve<N: Number>(
     let bytes = nbytes(positions.cells() * u64::from(width));
     let bits = Bits::zeroed(bytes as usize).ok_or(Refusal::NoMemory(bytes))?;
     let packed = Packed { bits, positions, width };
-    owned.iter().rev().for_each(|number| packed.settle(sums[number.cell()], number.cell()));
+    for own in owned.iter().rev().map(|number| number.cell()) {
+        packed.settle(sums[own], own, value(positions.unmix(sums[own])));
+    }
     Ok(Some(packed))
 }
 

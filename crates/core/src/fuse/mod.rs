@@ -3,9 +3,9 @@
 
 #[cfg(target_arch = "x86_64")]
 mod avx2;
-mod build;
-mod packed;
-mod positions;
+pub(crate) mod build;
+pub(crate) mod packed;
+pub(crate) mod positions;
 #[cfg(test)]
 mod tests;
 

@@ -61,10 +61,10 @@ impl Packed {
     }
 
     /// Sets a cell, still 0, so that the three of a mixed hash, of which it is one, come to its
-    /// fingerprint.
+    /// fingerprint and this value, added without carry.
     #[inline(always)]
-    pub fn settle(&self, h: u64, cell: usize) {
-        let value = self.sum(h) & self.mask();
+    pub fn settle(&self, h: u64, cell: usize, value: u64) {
+        let value = (self.sum(h) ^ value) & self.mask();
         let bit = cell as u64 * u64::from(self.width);
         let (words, word, shift) = (self.bits.words(), (bit >> 6) as usize, bit & 63);
         let put = |word: usize, value: u64| {

@@ -197,8 +197,10 @@ fn hostile_headers_do_no_harm() {
 #[test]
 fn long_numbers_solve_as_short_ones() {
     let (keys, positions) = (hashes(20_000, 4), Positions::plan(20_000, 0));
-    let short = build::solve::<u32>(&keys, positions, 11).expect("has memory").expect("solves");
-    let long = build::solve::<u64>(&keys, positions, 11).expect("has memory").expect("solves");
+    let short =
+        build::solve::<u32>(&keys, positions, 11, |_| 0).expect("has memory").expect("solves");
+    let long =
+        build::solve::<u64>(&keys, positions, 11, |_| 0).expect("has memory").expect("solves");
     assert!(short.bits.is_subset_of(&long.bits) && long.bits.is_subset_of(&short.bits));
 }
 

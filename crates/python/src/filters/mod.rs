@@ -4,6 +4,7 @@ pub mod bank;
 pub mod bank_batch;
 pub mod bloom;
 pub mod bloom_batch;
+pub mod exact;
 pub mod family;
 pub mod family_batch;
 pub mod fuse;

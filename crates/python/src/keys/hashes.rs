@@ -8,6 +8,7 @@ use pyo3::prelude::*;
 use crate::errors::too_many_rows;
 use crate::keys::batch::{Inside, Options, Target, run};
 use crate::keys::column::Column;
+use crate::keys::lines::{self, LineKey};
 
 /// Keeps the hash of every key it is given.
 struct Hashes<'a> {
@@ -80,4 +81,17 @@ pub fn append_hashes(
     let mut target = Hashes { hasher, found };
     let mask = run(&mut target, keys, &Options { skip_nulls, threads: 1, mask: false })?;
     Ok(mask.array)
+}
+
+/// As `append_hashes`, of the lines of `data` or the part of each that `key` names; the bytes used.
+pub fn append_line_hashes(
+    data: &Bound<'_, PyAny>,
+    hasher: KeyHasher,
+    end: bool,
+    key: Option<PyRefMut<'_, LineKey>>,
+    found: &mut Vec<u64>,
+) -> PyResult<usize> {
+    let mut target = Hashes { hasher, found };
+    let (_, used, ..) = lines::run(&mut target, data, end, true, key)?;
+    Ok(used)
 }

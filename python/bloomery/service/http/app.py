@@ -15,6 +15,7 @@ from starlette.responses import JSONResponse
 from starlette.routing import Match, Route
 
 from bloomery import __version__, errors
+from bloomery.browser import MODULE
 from bloomery.service.http import problems, validation
 from bloomery.service.http.body import key_schemas
 from bloomery.service.http.endpoints import file, filters, health, keys, lookup, maintenance
@@ -53,6 +54,7 @@ def make(not_ready: Callable[[bool], str] = lambda writes: "loading") -> FastAPI
     app.add_exception_handler(RequestValidationError, _not_valid)  # type: ignore[arg-type]
     app.openapi = lambda: _document(app)  # type: ignore[method-assign]
     app.add_route("/openapi.json", _openapi, include_in_schema=False)
+    app.add_route("/bloomery.js", _module, include_in_schema=False)
     return app
 
 
@@ -97,6 +99,12 @@ async def _not_valid(request: Request, problem: RequestValidationError) -> Respo
     detail = "; ".join(f"{field['where']}: {field['what']}" for field in differences[:3])
     status, body = problems.document("invalid-parameter", detail, errors=differences)
     return Response(body, status, media_type=problems.MEDIA)
+
+
+async def _module(request: Request) -> Response:
+    """The module that reads filters and feeds in browsers, for whoever serves pages from here."""
+    text = await asyncio.to_thread(MODULE.read_bytes)
+    return Response(text, media_type="text/javascript")
 
 
 # The document.
