@@ -15,6 +15,7 @@ from uvicorn import Config
 from bloomery import errors
 from bloomery._native import Histogram
 from bloomery.service.access.permissions import User
+from bloomery.service.access.sessions import Sessions
 from bloomery.service.config.settings import Settings
 from bloomery.service.http import app, origin, problems
 from bloomery.service.http.body.bodies import ClientDisconnected
@@ -55,6 +56,7 @@ class HttpServer:
         self.state = ServerState()
         self._headers = origin.security_headers(certificate is not None)
         self._app = app.make(not_ready)
+        self._app.state.sessions = Sessions(settings)
         self.config = Config(
             self._serve,
             interface="asgi3",
