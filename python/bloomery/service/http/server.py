@@ -21,6 +21,7 @@ from bloomery.service.http import app, origin, problems
 from bloomery.service.http.body.bodies import ClientDisconnected
 from bloomery.service.http.connection import HttpConnection
 from bloomery.service.http.endpoints import health, keys
+from bloomery.service.http.pages.board import Board
 from bloomery.service.http.uvicorn_internals import ServerState
 from bloomery.service.network.listening import Listener, allow_files, listen
 from bloomery.service.network.tls import Tls
@@ -82,6 +83,7 @@ class HttpServer:
         """Answer all requests from now on: the filters are loaded. `metrics` are those that a user
         may see, as Prometheus reads them."""
         self._app.state.context, self._app.state.metrics = context, metrics
+        self._app.state.board = Board(context)
         self._loaded = True
 
     # Connections.
