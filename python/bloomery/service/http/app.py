@@ -18,6 +18,7 @@ from bloomery import __version__, errors
 from bloomery.service.http import problems, validation
 from bloomery.service.http.body import key_schemas
 from bloomery.service.http.endpoints import file, filters, health, keys, lookup, maintenance
+from bloomery.service.http.pages import routes as pages
 from bloomery.service.http.problems import Refused
 
 _ABOUT = (
@@ -53,6 +54,7 @@ def make(not_ready: Callable[[bool], str] = lambda writes: "loading") -> FastAPI
     app.add_exception_handler(RequestValidationError, _not_valid)  # type: ignore[arg-type]
     app.openapi = lambda: _document(app)  # type: ignore[method-assign]
     app.add_route("/openapi.json", _openapi, include_in_schema=False)
+    app.router.routes.extend(pages.ALL)
     return app
 
 

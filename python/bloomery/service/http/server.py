@@ -15,11 +15,13 @@ from uvicorn import Config
 from bloomery import errors
 from bloomery._native import Histogram
 from bloomery.service.access.permissions import User
+from bloomery.service.access.sessions import Sessions
 from bloomery.service.config.settings import Settings
 from bloomery.service.http import app, origin, problems
 from bloomery.service.http.body.bodies import ClientDisconnected
 from bloomery.service.http.connection import HttpConnection
 from bloomery.service.http.endpoints import health, keys
+from bloomery.service.http.pages.board import Board
 from bloomery.service.http.uvicorn_internals import ServerState
 from bloomery.service.network.listening import Listener, allow_files, listen
 from bloomery.service.network.tls import Tls
@@ -55,6 +57,7 @@ class HttpServer:
         self.state = ServerState()
         self._headers = origin.security_headers(certificate is not None)
         self._app = app.make(not_ready)
+        self._app.state.sessions = Sessions(settings)
         self.config = Config(
             self._serve,
             interface="asgi3",
@@ -80,6 +83,7 @@ class HttpServer:
         """Answer all requests from now on: the filters are loaded. `metrics` are those that a user
         may see, as Prometheus reads them."""
         self._app.state.context, self._app.state.metrics = context, metrics
+        self._app.state.board = Board(context)
         self._loaded = True
 
     # Connections.
