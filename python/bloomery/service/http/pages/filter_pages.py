@@ -16,7 +16,7 @@ from bloomery.service.http.endpoints.filters import filter_info
 from bloomery.service.http.endpoints.keys import keys_in
 from bloomery.service.http.origin import PAGES
 from bloomery.service.http.pages import anatomy, frame
-from bloomery.service.http.pages.board import SORTS, Board
+from bloomery.service.http.pages.board import SORTS, board_of
 from bloomery.service.http.pages.series import MAX_SECONDS, series
 from bloomery.service.http.route import ApiResponse, Name, commands_of, context_of, does, routes
 
@@ -43,12 +43,6 @@ _FACTS = {
     "expansion": "How many times larger the next layer is.",
     "num_buckets": "Buckets of fingerprints.",
 }
-
-
-def board_of(request: Request) -> Board:
-    """The figures that pages share."""
-    board: Board = request.app.state.board
-    return board
 
 
 @frame.page(frame.HOME)

@@ -23,7 +23,7 @@ const charts = {
   rate: chart(at("chart-rate"), {title: "Error rate", x: time, y: {format: show.percent, min: 0}, series: [], marks: target ? [{y: target, name: `allowed: ${show.percent(target)}`}] : [], empty}),
   fill: chart(at("chart-fill"), {title: "Fill", x: time, y: {format: show.percent, min: 0}, series: [], empty}),
   traffic: chart(at("chart-traffic"), {title: "Traffic", x: time, y: {format: show.perSecond, min: 0}, series: [], empty}),
-  memory: chart(at("chart-memory"), {title: "Memory", x: time, y: {format: show.bytes, min: 0}, series: [], empty}),
+  memory: chart(at("chart-memory"), {title: "Memory", x: time, y: {format: show.bytes, min: 0, binary: true}, series: [], empty}),
 };
 const COLUMNS = ["at", "estimated_error_rate", "fill_ratio", "adds_per_second", "checks_per_second", "items", "nbytes", "observed_error_rate", "observed_low", "observed_high"];
 let range = 900;
