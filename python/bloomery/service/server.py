@@ -97,7 +97,7 @@ class Server:
             if not await self._load(stop):
                 return 0
             await self.parts.declared.make()  # before a client makes another of that name
-            self.http.serve(self.parts, self.metrics.render)
+            self.http.serve(self.parts, self.metrics.render, self._figures)
             await self.parts.lookups.start(self.say)
             resp = await self._listen(bound)
             background.append(self._repeat(self._tick, "what is due each second failed"))

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from itertools import islice
 from typing import Any
 
+from fastapi import Request
 from pydantic_core import to_json
 
 from bloomery.names import printable
@@ -165,6 +166,12 @@ class Board:
     def sample(self, entry: Entry) -> Sample | None:
         """The last sample of a filter."""
         return self._parts.sampler.last(entry)
+
+
+def board_of(request: Request) -> Board:
+    """The board that all pages share."""
+    board: Board = request.app.state.board
+    return board
 
 
 def _matcher(search: str) -> Callable[[bytes], bool]:

@@ -1,4 +1,4 @@
-"""The pages of filters: all of them in a table, and each by itself; and the data that they fetch."""
+"""The pages of filters: all in a table, and each by itself; and the data that they fetch."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ from bloomery.service.http.endpoints.filters import filter_info
 from bloomery.service.http.endpoints.keys import keys_in
 from bloomery.service.http.origin import PAGES
 from bloomery.service.http.pages import anatomy, frame
-from bloomery.service.http.pages.board import SORTS, Board
+from bloomery.service.http.pages.board import SORTS, board_of
+from bloomery.service.http.pages.series import MAX_SECONDS, series
 from bloomery.service.http.route import ApiResponse, Name, commands_of, context_of, does, routes
 
 data = routes()
@@ -42,12 +43,6 @@ _FACTS = {
     "expansion": "How many times larger the next layer is.",
     "num_buckets": "Buckets of fingerprints.",
 }
-
-
-def board_of(request: Request) -> Board:
-    """The figures that pages share."""
-    board: Board = request.app.state.board
-    return board
 
 
 @frame.page(frame.HOME)
@@ -80,6 +75,8 @@ async def show_filter(request: Request, user: User | None) -> Response:
         created_at=facts["created_at"],
         policy=facts["policy"],
         source=facts["source"],
+        sources=sorted(context.lookups.sources),
+        target=facts.get("error_rate"),
     )
 
 
@@ -102,6 +99,17 @@ async def table(
 async def live(request: Request, name: Name) -> Response:
     """What changes about a filter."""
     return Response(board_of(request).live(request.state.user, name), media_type=bodies.JSON)
+
+
+@data.get(
+    f"{PAGES}data/filters/{{name}}/series", openapi_extra=does("info"), include_in_schema=False
+)
+async def charts(
+    request: Request, name: Name, seconds: Annotated[int, Query(ge=60, le=MAX_SECONDS)]
+) -> Response:
+    """The samples that the charts draw."""
+    entry = commands_of(request).find(name)
+    return ApiResponse(await series(context_of(request), entry, seconds))
 
 
 @data.get(

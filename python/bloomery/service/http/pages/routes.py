@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
-from fastapi import Request, Response
+from fastapi import APIRouter, Request, Response
 from starlette.responses import RedirectResponse
 from starlette.routing import BaseRoute, Route
 
 from bloomery.service.http.origin import PAGES
-from bloomery.service.http.pages import assets, filter_pages, frame, session
+from bloomery.service.http.pages import (
+    api_docs,
+    assets,
+    filter_pages,
+    frame,
+    health_pages,
+    session,
+)
 
 
 async def _home(request: Request) -> Response:
@@ -15,8 +22,9 @@ async def _home(request: Request) -> Response:
     return RedirectResponse(frame.HOME, 303)
 
 
-# Modules enter their pages as they are imported; the routers have the data of pages.
-_ROUTERS = (filter_pages.data,)
+# Each enters its pages as it is imported; those that fetch figures have a router of `data` too.
+_MODULES = (filter_pages, health_pages, api_docs, session)
+_ROUTERS = [router for one in _MODULES if isinstance(router := vars(one).get("data"), APIRouter)]
 ALL: list[BaseRoute] = [
     Route("/", _home, methods=["GET"], include_in_schema=False),
     Route(f"{PAGES}static/{{digest}}/{{file}}", assets.send, include_in_schema=False),

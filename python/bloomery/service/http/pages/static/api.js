@@ -39,7 +39,7 @@ async function send(method, path, value, options) {
     lost("The server does not answer. This page tries again by itself.");
     throw new Problem(0, {detail: "The server does not answer.", code: "no-answer"});
   }
-  if (answer.status === 503) lost("The server is not ready yet. This page tries again by itself.");
+  if (answer.status === 503 && (await answer.clone().text()).includes("server-unavailable")) lost("The server is not ready yet. This page tries again by itself.");
   else found();
   return answer;
 }

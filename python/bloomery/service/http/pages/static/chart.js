@@ -6,7 +6,7 @@
 //   });
 //   drawn.update({series: …});                         // some of the options anew
 //
-// x, y: {kind: "time" | "number", log: false, format: count, label: "", min, max}. A series has points [x, y], y null
+// x, y: {kind: "time" | "number", log: false, format: count, label: "", min, max, binary: false}. A series has points [x, y], y null
 // for a gap; `band` [x, low, high]; `dashed`; `colour` 1 to 6. A mark is a horizontal line with a name; with x, a
 // vertical one. `empty` is said while there is nothing to draw. The same figures are in a table below it.
 
@@ -40,14 +40,13 @@ export function chart(place, options) {
 function scale(axis, from, to, [low, high]) {
   const value = axis.log ? Math.log10 : (v) => v;
   const [a, b] = [value(low), value(high)];
-  const place = (v) => from + ((value(v) - a) / (b - a || 1)) * (to - from);
-  return place;
+  return (v) => from + ((value(v) - a) / (b - a || 1)) * (to - from);
 }
 
 function extent(axis, values) {
   const usable = values.filter((v) => v !== null && Number.isFinite(v) && (!axis.log || v > 0));
   if (!usable.length) return null;
-  let low = axis.min ?? Math.min(...usable.slice(0, 1), usable.reduce((a, b) => Math.min(a, b)));
+  let low = axis.min ?? usable.reduce((a, b) => Math.min(a, b));
   let high = axis.max ?? usable.reduce((a, b) => Math.max(a, b));
   if (low === high) [low, high] = axis.log ? [low / 2, high * 2] : low === 0 ? [0, 1] : [Math.min(low, 0), high * 1.1];
   if (axis.log) return [low, high];
@@ -65,7 +64,9 @@ function ticks(axis, [low, high], most) {
     if (inside.length >= 2) return inside.filter((_, i) => i % every === 0);
   }
   const rough = (high - low) / most;
-  const size = 10 ** Math.floor(Math.log10(rough));
+  // Bytes have powers of 1024 as their round numbers.
+  const unit = axis.binary ? 1024 ** Math.max(0, Math.floor(Math.log(rough) / Math.log(1024))) : 1;
+  const size = unit * 10 ** Math.floor(Math.log10(rough / unit));
   const step = [1, 2, 2.5, 5, 10].map((m) => m * size).find((one) => one >= rough) || rough;
   const found = [];
   for (let v = Math.ceil(low / step) * step; v <= high + step * 1e-9; v += step) found.push(Math.abs(v) < step * 1e-9 ? 0 : v);
