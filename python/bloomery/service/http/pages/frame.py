@@ -50,7 +50,9 @@ def page(path: str, operation: str = "look") -> Callable[[Show], Show]:
                 check(user, operation)
                 return await show(request, user)
             except errors.NotLoggedIn:
-                return RedirectResponse(f"{LOGIN}?to={quote(request.scope['path'], safe='')}", 303)
+                query = request.scope["query_string"].decode("latin-1")
+                to = request.scope["path"] + (f"?{query}" if query else "")  # a plan is in it
+                return RedirectResponse(f"{LOGIN}?to={quote(to, safe='')}", 303)
             except errors.BloomeryError as problem:
                 status = problems.response(problem).status_code
                 values = {"title": problems.phrase(status), "detail": str(problem)}

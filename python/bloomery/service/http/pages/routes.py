@@ -13,6 +13,8 @@ from bloomery.service.http.pages import (
     filter_pages,
     frame,
     health_pages,
+    planner,
+    playground,
     session,
 )
 
@@ -23,7 +25,7 @@ async def _home(request: Request) -> Response:
 
 
 # Each enters its pages as it is imported; those that fetch figures have a router of `data` too.
-_MODULES = (filter_pages, health_pages, api_docs, session)
+_MODULES = (filter_pages, planner, playground, health_pages, api_docs, session)
 _ROUTERS = [router for one in _MODULES if isinstance(router := vars(one).get("data"), APIRouter)]
 ALL: list[BaseRoute] = [
     Route("/", _home, methods=["GET"], include_in_schema=False),
