@@ -156,7 +156,11 @@ def _shown(
     cells = tiny.cells()
     if asked is not None:
         places = tiny.places(asked)
-        answer = {"maybe": asked in tiny.filter, "places": places, "holds": [cells[p] for p in places]}
+        answer = {
+            "maybe": asked in tiny.filter,
+            "places": places,
+            "holds": [cells[p] for p in places],
+        }
     return {
         "name": tiny.name,
         "cells": cells,

@@ -140,9 +140,11 @@ function grid(one) {
   const owner = new Map();
   one.keys.forEach((key, i) => key.places.forEach((place) => { if (!owner.has(place)) owner.set(place, i); }));
   const gap = (column) => (one.name === "deletable" ? 3 * Math.floor(column / 7) : one.name === "blocked" ? 6 * Math.floor(column / 32) : 0);
+  // The halves of a blocked line stand side by side.
+  const spot = (place) => (one.name === "blocked" ? [32 * (place >> 8) + (place & 31), (place & 255) >> 5] : [place % across, Math.floor(place / across)]);
   const width = across * size + gap(across - 1) + 2;
   const parts = one.cells.map((value, place) => {
-    const [column, row] = [place % across, Math.floor(place / across)];
+    const [column, row] = spot(place);
     const [x, y] = [column * size + gap(column) + 1, row * size + 1];
     const shared = one.flags.length && one.flags[Math.floor(place / 7)];
     const box = s("rect", {x, y, width: size - 1, height: size - 1, class: `cell ${value ? `taken ${colour(owner.get(place) ?? 5)}` : ""} ${looked.has(place) ? "asked" : ""} ${shared ? "shared" : ""}`});
