@@ -873,8 +873,10 @@ def _with_cluster_figures(text: str) -> str:
 
 
 def _with_compared(text: str) -> str:
-    names = ("what", "bytes_a_key", "insert_us", "ask_us", "wrong_maybes")
-    names += ("removes", "survives", "runs")
+    names = (
+        *("what", "bytes_a_key", "insert_us", "ask_us", "wrong_maybes"),
+        *("removes", "survives", "runs"),
+    )
     rows = [
         ", ".join(repr(float(f"{r[n]:.3g}") if isinstance(r[n], float) else r[n]) for n in names)
         for r in records("compare")

@@ -131,7 +131,10 @@ def solve_kind(
     most = None if memory is None else _check_memory(memory)
     if num_hashes is not None:
         return _hashes_given(kind, chosen, count, rate, most, num_hashes)
-    plan = partial(_PLANS[kind], options=chosen)
+
+    def plan(count: int, rate: float) -> FamilyPlan:
+        return _PLANS[kind](count, rate, chosen)
+
     if count is not None and rate is not None:
         planned = plan(count, rate)
         if most is not None and planned.nbytes > most:
@@ -450,7 +453,7 @@ def _rediscuckoo(capacity: int, rate: float, options: dict[str, Any]) -> FamilyP
 
     def rate_at(count: float) -> float:
         load = min(1.0, max(0.0, count) / slots)
-        return 1.0 - (1.0 - 1.0 / 255.0) ** (2.0 * size * load)
+        return -math.expm1(2.0 * size * load * math.log1p(-1.0 / 255.0))
 
     return FamilyPlan(
         "rediscuckoo",

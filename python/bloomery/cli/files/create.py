@@ -66,6 +66,7 @@ def create(
         raise _refuse("type", f"files of kind {kind} do not keep it: give it to each command")
     shape = {"num_bits": num_bits, "num_hashes": num_hashes, "lines_per_key": lines_per_key}
     shape = {name: value for name, value in shape.items() if value is not None}
+    filter: AnyFilter | FilterBank
     if shape:
         filter = _make_shape(kind, capacity, {"hasher": hasher, "seed": seed, **given, **shape})
     else:

@@ -27,7 +27,7 @@ def save(drawing: Drawing, file: Any, form: str) -> None:
 
 
 def _panel(panel: Panel, ax: Any, axis: str) -> None:
-    from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
+    from matplotlib import dates
 
     for line, colour in zip(panel.lines, _LINES, strict=False):
         if all(map(math.isnan, line.ys)):
@@ -46,9 +46,10 @@ def _panel(panel: Panel, ax: Any, axis: str) -> None:
     if axis == "keys":
         ax.xaxis.set_major_formatter(lambda value, _: show(value, "keys"))
     else:
-        locator = AutoDateLocator()
+        untyped: Any = dates
+        locator = untyped.AutoDateLocator()
         ax.xaxis.set_major_locator(locator)
-        ax.xaxis.set_major_formatter(ConciseDateFormatter(locator))
+        ax.xaxis.set_major_formatter(untyped.ConciseDateFormatter(locator))
     ax.grid(alpha=0.25)
     ax.legend(loc="best", fontsize=8, frameon=False)
 

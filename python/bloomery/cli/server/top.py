@@ -159,8 +159,10 @@ def _table(server: "LiveServer", rows: "list[LiveFilter]", url: str, width: int)
     left_out = {name for name, least in _OPTIONAL.items() if width < least}
     table.add_column("filter", overflow="ellipsis", no_wrap=True, min_width=8)
     words = ("kind", "state")
-    numbers = ("keys", "of its capacity", "wrong maybes", "allowed")
-    numbers += ("memory", "adds/s", "checks/s", "full in")
+    numbers = (
+        *("keys", "of its capacity", "wrong maybes", "allowed"),
+        *("memory", "adds/s", "checks/s", "full in"),
+    )
     for name in (*words, *numbers):
         if name not in left_out:
             table.add_column(name, justify="left" if name in words else "right", no_wrap=True)

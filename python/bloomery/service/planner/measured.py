@@ -1,5 +1,6 @@
-"""What else people use, measured: bytes a key and times of `make bench-compare`, for ten million URLs
-of 58 characters. `make figures` writes the rows here from its results; docs/compare.md has them too.
+"""What else people use, measured: bytes a key and times of `make bench-compare`, for ten million
+URLs of 58 characters. `make figures` writes the rows here from its results, as into
+docs/compare.md.
 """
 
 from __future__ import annotations

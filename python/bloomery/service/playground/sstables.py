@@ -1,5 +1,5 @@
-"""A read through three SSTables, as RocksDB, Cassandra and others have them: sorted files, the newest
-first, each with a filter that says whether it is worth opening."""
+"""A read through three SSTables, as RocksDB, Cassandra and others have them: sorted files, the
+newest first, each with a filter that says whether it is worth opening."""
 
 from __future__ import annotations
 
@@ -68,8 +68,8 @@ def _cells(filter: BloomFilter) -> list[int]:
 
 @lru_cache(maxsize=1)
 def examples() -> dict[str, str]:
-    """A key for each thing that can happen: found in the newest and in the oldest, in none without a
-    look, and in none after a look in vain."""
+    """A key for each thing that can happen: found in the newest and in the oldest, in none without
+    a look, and in none after a look in vain."""
     absent = [word for word in candidates(2000) if not any(word in t.rows for t in TABLES)]
     told = {"in the newest": "apple", "in the oldest": "cherry"}
     for word in absent:

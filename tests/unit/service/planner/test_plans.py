@@ -1,6 +1,7 @@
 """All that the planner's page shows is what `bloomery.sizing` says."""
 
 import json
+import re
 from itertools import product
 from typing import Any
 
@@ -27,9 +28,8 @@ def test_the_plain_filters_numbers_are_those_of_sizing() -> None:
         try:
             expected = sizing.solve(**given, layout=layout)
         except InvalidParameter as problem:
-            with pytest.raises(InvalidParameter) as caught:
+            with pytest.raises(InvalidParameter, match=re.escape(str(problem))):
                 planned(Wish("bloom", {"layout": layout}, **given))
-            assert str(caught.value) == str(problem)
             continue
         shown = planned(Wish("bloom", {"layout": layout}, **given))["plan"]
         for name, value in expected.as_dict().items():

@@ -1,4 +1,4 @@
-"""The planner's page: which filter, how large, what it costs, how to make it; all of it in the URL."""
+"""The planner's page: which filter, how large, what it costs, how to make it; all in the URL."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""The playground's page: tiny filters whose bits are all seen. Keys come in bodies, so that they are
-in no address and no log, and are forgotten with the answer."""
+"""The playground's page: tiny filters whose bits are all seen. Keys come in bodies, so that they
+are in no address and no log, and are forgotten with the answer."""
 
 from __future__ import annotations
 
@@ -42,8 +42,13 @@ class _Read(StrictModel):
 @frame.page(f"{PAGES}playground")
 async def show_playground(request: Request, user: User | None) -> Response:
     """The playground."""
-    values = {"tables": sstables.tables(), "examples": sstables.examples()}
-    return frame.render(request, "playground.html", user, **values)
+    return frame.render(
+        request,
+        "playground.html",
+        user,
+        tables=sstables.tables(),
+        examples=sstables.examples(),
+    )
 
 
 @data.post(f"{PAGES}data/playground", openapi_extra=does("look"), include_in_schema=False)
