@@ -9,6 +9,7 @@ from urllib.parse import quote
 
 from fastapi import Request, Response
 from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
 from starlette.responses import HTMLResponse, RedirectResponse
 from starlette.routing import Route
 
@@ -138,4 +139,12 @@ def _templates() -> Environment:
         lstrip_blocks=True,
     )
     templates.globals["asset"] = assets.address
+    templates.filters["code"] = _with_code
     return templates
+
+
+def _with_code(text: str) -> Markup:
+    """Text in which what stands between backticks is code."""
+    parts = [Markup("<code>{}</code>" if at % 2 else "{}") for at in range(1 + text.count("`"))]
+    words = zip(parts, text.split("`"), strict=True)
+    return Markup("").join(part.format(word) for part, word in words)

@@ -150,7 +150,8 @@ function axes(x, y, across, upright, toX, toY, box, state) {
   for (const v of along) {
     const label = x.kind === "time" ? timeTick(v, along.step) : x.format(v);
     parts.push(s("line", {class: "tick", x1: toX(v), x2: toX(v), y1: box.bottom, y2: box.bottom + 5}));
-    parts.push(s("text", {x: toX(v), y: box.bottom + 18, "text-anchor": "middle"}, label));
+    const last = toX(v) > box.right - 28; // or the text would be cut off
+    parts.push(s("text", {x: last ? box.right + 12 : toX(v), y: box.bottom + 18, "text-anchor": last ? "end" : "middle"}, label));
   }
   parts.push(s("line", {class: "axis", x1: box.left, x2: box.right, y1: box.bottom, y2: box.bottom}));
   if (x.label) parts.push(s("text", {class: "label", x: box.right, y: state.height - 3, "text-anchor": "end"}, x.label));

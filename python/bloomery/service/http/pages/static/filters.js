@@ -100,6 +100,12 @@ for (const th of document.querySelectorAll("th[data-sort]")) {
   });
 }
 
+at("sort").value = view.sort;
+at("sort").addEventListener("change", (event) => {
+  const sort = event.target.value;
+  change({sort, order: ["name", "state", "full_in"].includes(sort) ? "up" : "down", page: 1});
+});
+
 // A new filter.
 
 const dialog = at("create");

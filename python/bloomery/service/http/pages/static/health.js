@@ -18,7 +18,7 @@ const STORE = {
   queued_keys: ["Queued", "Keys that were acknowledged and wait for Redis on this disk.", show.count],
 };
 const state = (good, words) => h("span", {class: `state ${good}`}, words);
-const within = (told) => (told.half === null ? show.UNKNOWN : `${show.duration(told.half)}, ${told.most === null ? "longer" : show.duration(told.most)}`);
+const within = (told) => (told.half === null ? show.UNKNOWN : `${show.duration(told.half)} and ${told.most === null ? "longer" : show.duration(told.most)}`);
 
 const commands = chart(at("chart-commands"), {title: "Commands a second", x: {kind: "time"}, y: {format: show.perSecond, min: 0}, series: [{name: "commands", points: []}], empty: "A moment…"});
 const points = [];
@@ -33,7 +33,9 @@ poll(async () => {
   alerts("recent", told.recent.reverse(), "Nothing yet.");
   await nodes(told);
 }, 2);
-if (at("audit")) poll(audit, 5);
+// Not again and again: who reads the audit log is written to it.
+if (at("audit")) audit().catch(() => {});
+at("audit-again")?.addEventListener("click", () => audit().catch(() => {}));
 
 function drawServer(server) {
   at("ready").replaceChildren(server.not_ready ? state("bad", server.not_ready) : state("good", "ready"));

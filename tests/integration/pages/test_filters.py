@@ -1,0 +1,236 @@
+"""The pages of filters in a browser: made, filled, watched, asked and dropped there."""
+
+import json
+import time
+from typing import Any
+
+import pytest
+import redis
+
+from conftest import require
+from integration.pages.conftest import OpenPage
+from integration.servers import BloomeryServer, Serve, free_port
+from waiting import wait_until
+
+require("playwright.sync_api")
+
+
+_CREATE = """async body => (await fetch("/filters", {method: "POST", body, headers: {
+    "Content-Type": "application/json", "X-CSRF-Token": document.documentElement.dataset.csrf,
+}})).status"""
+_PAINTED = (
+    "[performance.getEntriesByName('first-contentful-paint')[0].startTime, performance.now()]"
+)
+
+
+@pytest.fixture
+def sampled(serve: Serve) -> BloomeryServer:
+    """A server that takes a sample each second."""
+    return serve("--set", "sample-seconds=1")
+
+
+def last_figure(page: Any, chart: str) -> str:
+    """The newest value of a chart, as its readout has it for the keyboard."""
+    drawing = page.locator(f"#{chart} svg").last
+    drawing.focus()
+    drawing.press("End")
+    return str(page.locator(f"#{chart} .readout").inner_text())
+
+
+def test_a_filter_is_made_filled_and_watched(visit: OpenPage, sampled: BloomeryServer) -> None:
+    """A filter that is created on the page is there for redis-py, and the traffic of redis-py is
+    there on the page: in the table and in the charts, without a reload."""
+    page = visit(sampled, "/")
+    assert page.url == f"{sampled.url}/ui/filters"
+    page.get_by_role("button", name="New filter").click()
+    page.get_by_role("textbox", name="Name", exact=True).fill("seen <b>urls</b>")
+    page.get_by_label("Kind", exact=True).select_option("bloom")
+    page.get_by_label("Capacity (keys)").fill("5000")
+    page.get_by_label("Error rate (%)").fill("2")
+    page.get_by_role("button", name="Create").click()
+    page.wait_for_url("**/ui/filters/seen*")
+    page.get_by_role("heading", name="seen <b>urls</b>").wait_for()
+    name = "seen <b>urls</b>"
+    with redis.Redis(port=sampled.resp_port) as client:
+        assert client.execute_command("BF.INFO", name, "CAPACITY") in (5000, [5000])
+        assert client.execute_command("BF.ADD", name, "first") == 1
+        page.wait_for_function("document.getElementById('items').textContent == '1 of 5,000'")
+        page.wait_for_selector("#chart-traffic svg path.line")
+        before = last_figure(page, "chart-fill")
+        client.execute_command("BF.MADD", name, *(f"key {one}" for one in range(4500)))
+        client.execute_command("BF.MEXISTS", name, *(f"no {one}" for one in range(500)))
+    page.wait_for_function("document.getElementById('items').textContent.startsWith('4,')")
+    page.wait_for_function("document.getElementById('state').textContent.startsWith('filling')")
+    assert wait_until(lambda: last_figure(page, "chart-fill") != before, pause=0.3)
+    assert wait_until(lambda: "checks 0/s" not in last_figure(page, "chart-traffic"), pause=0.3)
+    page.get_by_role("link", name="All filters").click()
+    row = page.locator("#filters tbody tr")
+    row.get_by_text("filling").wait_for()
+    assert "<b>urls</b>" in row.inner_text()
+    assert "allowed 2%" in row.inner_text()
+
+
+def test_keys_are_asked_added_and_removed(visit: OpenPage, server: BloomeryServer) -> None:
+    """A key is tested before and after it is added, with the bits that say so; what is typed is in
+    no address."""
+    with redis.Redis(port=server.resp_port) as client:
+        client.execute_command("BF.RESERVE", "page keys", 0.01, 1000)
+    page = visit(server, "/ui/filters/page%20keys")
+    asked: list[str] = []
+    page.on("request", lambda request: asked.append(request.url))
+
+    def typed(form: str, key: str, button: str) -> str:
+        page.locator(f"#{form}-key").fill(key)
+        page.locator(f"#{form}-answer").evaluate("place => place.replaceChildren()")
+        page.locator(f"#{form}").get_by_role("button", name=button).click()
+        page.locator(f"#{form}-answer .notice").wait_for()
+        return str(page.locator(f"#{form}-answer").inner_text())
+
+    assert typed("test", "a secret", "Test").startswith("Definitely not: that is certain.")
+    assert "definitely new" in typed("add", "a secret", "Add")
+    assert "was there already" in typed("add", "a secret", "Add")
+    assert typed("test", "a secret", "Test").startswith("Maybe, and these bits say so.")
+    assert page.locator("#test-answer .places li.set").count() >= 1
+    assert "by the filter" in typed("lookup", "a secret", "Look up")
+    assert typed("test", "a secret", "Test").startswith("Maybe")
+    assert [url for url in asked if "secret" in url] == []
+    assert "secret" not in page.evaluate("JSON.stringify([location.href, {...localStorage}])")
+    # The same text is another key as a number.
+    page.locator("#test-type").select_option("number")
+    assert typed("test", "a secret", "Test") == "That is no whole number."
+    assert typed("test", "7", "Test").startswith("Definitely not")
+
+
+def test_a_counting_filter_gives_keys_back(visit: OpenPage, server: BloomeryServer) -> None:
+    """A key is removed on the page of a kind that can, and there is no form on one that cannot."""
+    page = visit(server, "/ui/filters")
+    for kind in ("counting", "bloom"):
+        body = json.dumps({"name": f"page {kind}", "kind": kind, "capacity": 100})
+        made = page.evaluate(_CREATE, body)
+        assert made == 201
+    page.goto(f"{server.url}/ui/filters/page%20bloom")
+    page.locator("#add").wait_for()
+    assert page.locator("#remove").count() == 0
+    page.goto(f"{server.url}/ui/filters/page%20counting")
+    page.locator("#add-key").fill("gone")
+    page.locator("#add").get_by_role("button").click()
+    page.locator("#add-answer .notice").wait_for()
+    page.locator("#remove-key").fill("gone")
+    page.locator("#remove").get_by_role("button").click()
+    page.locator("#remove-answer").get_by_text("Removed.").wait_for()
+
+
+def test_what_cannot_be_undone_is_typed(visit: OpenPage, server: BloomeryServer) -> None:
+    """To clear or delete a filter one has to type its name; the policy is changed by a form, and
+    the filter is downloaded as it is."""
+    with redis.Redis(port=server.resp_port) as client:
+        client.execute_command("BF.RESERVE", "page whole", 0.01, 100, "NONSCALING")
+        client.execute_command("BF.ADD", "page whole", "a")
+        page = visit(server, "/ui/filters/page%20whole")
+        page.get_by_label("Warn at").fill("50")
+        page.get_by_role("button", name="Change", exact=True).click()
+        page.get_by_text("The policy was changed.").wait_for()
+        with page.expect_download() as download:
+            page.get_by_role("link", name="Download").click()
+        assert download.value.path().read_bytes().startswith(b"BLOOMERY")
+        page.get_by_role("button", name="Snapshot of all filters").click()
+        page.get_by_text("was made in").wait_for()
+        for button, word, done in (
+            (
+                "Clear…",
+                "Clear",
+                lambda: client.execute_command("BF.EXISTS", "page whole", "a") == 0,
+            ),
+            ("Delete…", "Delete", lambda: client.exists("page whole") == 0),
+        ):
+            page.get_by_role("button", name=button).click()
+            confirm = page.get_by_role("dialog").get_by_role("button", name=word, exact=True)
+            page.get_by_label("Type the filter's name").fill("page whol")
+            assert confirm.is_disabled()
+            page.get_by_label("Type the filter's name").fill("page whole")
+            confirm.click()
+            assert wait_until(done)
+    page.wait_for_url(f"{server.url}/ui/filters")
+
+
+def test_a_thousand_filters_are_sorted_and_searched(visit: OpenPage, serve: Serve) -> None:
+    """A table of 1,000 filters is there within a second, cut into pages, sorted and searched by
+    the server."""
+    server = serve()
+    with redis.Redis(port=server.resp_port) as client, client.pipeline(transaction=False) as many:
+        for one in range(1000):
+            many.execute_command("BF.RESERVE", f"filter {one:04}", 0.01, 100)
+        many.execute_command("BF.MADD", "filter 0777", *range(90))
+        many.execute()
+    page = visit(server, "/ui/filters")
+    page.get_by_text("1,000 filters").wait_for()
+    paints = []
+    for _ in range(3):  # others use these cores too
+        page.goto(f"{server.url}/ui/filters")
+        page.locator("#filters tbody tr").first.wait_for()
+        paint, rows = page.evaluate(_PAINTED)
+        paints.append((paint, rows))
+    assert min(paint for paint, _ in paints) <= 1000, paints
+    assert min(rows for _, rows in paints) <= 1000, paints
+    assert page.locator("#filters tbody tr").count() == 50
+    page.get_by_role("button", name="Next").click()
+    page.get_by_text("page 2 of 20").wait_for()
+    page.get_by_role("columnheader", name="Keys").get_by_role("button").click()
+    page.locator("#filters tbody tr").first.get_by_text("filter 0777").wait_for()
+    assert page.get_by_role("columnheader", name="Keys").get_attribute("aria-sort") == "descending"
+    page.get_by_label("Search by name").fill("0998")
+    page.get_by_text("1 filter", exact=True).wait_for()
+    page.get_by_label("Search by name").fill("filter 00?5")
+    page.get_by_text("10 filters", exact=True).wait_for()
+    page.reload()  # what is looked at is kept
+    page.get_by_text("10 filters", exact=True).wait_for()
+
+
+def test_a_lost_connection_is_told_and_found_again(
+    visit: OpenPage, serve: Serve, complaints: list[str]
+) -> None:
+    """While the server is away the page says so; when it is back the page goes on, and what it
+    asks to be changed works without a reload, although the server has another token."""
+    port = str(free_port())
+    server = serve("--http-port", port)
+    with redis.Redis(port=server.resp_port) as client:
+        client.execute_command("BF.RESERVE", "kept", 0.01, 1000)
+    page = visit(server, "/ui/filters/kept")
+    page.wait_for_function("document.getElementById('items').textContent.startsWith('0 ')")
+    server.stop()
+    page.get_by_text("The server does not answer.").wait_for()
+    server.start()
+    page.wait_for_function("document.getElementById('connection').hidden")
+    page.locator("#add-key").fill("after")
+    page.locator("#add").get_by_role("button").click()
+    page.get_by_text("Added: it was definitely new.").wait_for()
+    page.wait_for_function("document.getElementById('items').textContent.startsWith('1 ')")
+    expected = ("ERR_CONNECTION", "ERR_EMPTY_RESPONSE", "403")
+    assert [one for one in complaints if not any(word in one for word in expected)] == []
+    complaints.clear()
+
+
+def test_live_pages_cost_little(server: BloomeryServer) -> None:
+    """A look at the table of 50 filters takes so little of the server's processor time that five
+    viewers, each looking every two seconds, take less than a hundredth of a core, even if no two
+    of them look at the same."""
+    import httpx
+    import psutil
+
+    with redis.Redis(port=server.resp_port) as client, client.pipeline(transaction=False) as many:
+        for one in range(50):
+            many.execute_command("BF.ADD", f"looked at {one}", "a")
+        many.execute()
+    assert server.process is not None
+    process = psutil.Process(server.process.pid)
+    with httpx.Client(base_url=server.url) as client:
+        costs = []
+        for _ in range(5):
+            before = sum(process.cpu_times()[:2])
+            for one in range(40):
+                search = f"looked{'?' * (1 + one % 3)}at*{'*' * (one // 3)}"  # never kept
+                told = client.get("/ui/data/filters", params={"search": search, "sort": "adds"})
+                assert told.status_code == 200, told.text
+            costs.append((sum(process.cpu_times()[:2]) - before) / 40)
+            time.sleep(0)
+    assert min(costs) * 5 / 2 <= 0.01, costs
