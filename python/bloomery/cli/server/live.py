@@ -14,7 +14,11 @@ from bloomery.client import Client
 from bloomery.client.request import Request, loaded
 
 State = Literal["healthy", "filling", "saturated", "lagging"]
-_LINE = re.compile(r'bloomery_(\w+?)(?:\{filter="((?:[^"\\]|\\.)*)"\})? (\S+)')
+_LINE = re.compile(
+    r'bloomery_(\w+?)(?:\{(?:alert="([a-z-]+)",)?filter="((?:[^"\\]|\\.)*)"\})? (\S+)'
+)
+# Which alerts of a filter make it what.
+_SATURATED, _FILLING = {"full", "error-rate"}, {"nearly-full", "full-soon"}
 _PAGE = "1000"  # rows of one answer
 _SOON = 86400.0  # seconds: what is full within a day is filling
 _NEARLY = 0.9  # and so is what has nine tenths of its keys
@@ -104,12 +108,15 @@ def parse_metrics(text: str) -> tuple[dict[str, float], dict[str, dict[str, floa
         match = _LINE.fullmatch(line)
         if match is None:
             continue
-        figure, label, value = match.groups()
+        figure, alert, label, value = match.groups()
         if label is None:
             server[figure] = float(value)
-        elif figure.startswith("filter_"):
-            name = re.sub(r"\\(.)", r"\1", label)
+            continue
+        name = re.sub(r"\\(.)", r"\1", label)
+        if figure.startswith("filter_"):
             filters.setdefault(name, {})[figure.removeprefix("filter_")] = float(value)
+        elif figure == "alert_active" and name:  # else it is about the server
+            filters.setdefault(name, {})[f"alert {alert}"] = float(value)
     return server, filters
 
 
@@ -150,19 +157,21 @@ def _row(
 
 
 def _state(figures: dict[str, float], lagging: bool) -> State:
-    """The state of a filter in a word."""
-    rate, capacity = figures.get("error_rate"), figures.get("capacity")
-    items = figures.get("items", 0.0)
-    over = capacity is not None and items > capacity
-    if rate is not None:
-        surely = figures.get("observed_error_rate_low", 0.0) > rate
-        if surely or (over and figures.get("estimated_error_rate", 0.0) > rate):
-            return "saturated"
+    """The state of a filter in a word: by the server's alerts about it, and by its figures."""
+    alerts = {name.removeprefix("alert ") for name in figures if name.startswith("alert ")}
     if lagging:
         return "lagging"
-    forecast = figures.get("full_in_seconds")
-    if forecast is not None and (
-        forecast <= _SOON or (capacity is not None and items >= _NEARLY * capacity)
-    ):
+    rate, capacity = figures.get("error_rate"), figures.get("capacity")
+    items = figures.get("items", 0.0)
+    if alerts & _SATURATED:
+        return "saturated"
+    if rate is not None:
+        surely = figures.get("observed_error_rate_low", 0.0) > rate
+        over = capacity is not None and items > capacity
+        if surely or (over and figures.get("estimated_error_rate", 0.0) > rate):
+            return "saturated"
+    forecast = figures.get("full_in_seconds")  # none of a filter that grows
+    nearly = capacity is not None and items >= _NEARLY * capacity
+    if alerts & _FILLING or (forecast is not None and (forecast <= _SOON or nearly)):
         return "filling"
     return "healthy"

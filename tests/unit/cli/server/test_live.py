@@ -87,6 +87,19 @@ def test_states(more: dict[str, float], state: str) -> None:
     assert row.state == state
 
 
+@pytest.mark.parametrize(
+    ("alert", "state"),
+    [("full", "saturated"), ("error-rate", "saturated"), ("full-soon", "filling")],
+)
+def test_alerts_of_the_server_count(alert: str, state: str) -> None:
+    """What the server has raised an alert about is not healthy."""
+    line = f'bloomery_alert_active{{alert="{alert}",filter="a \\"b\\" \\\\ c"}} 1.0\n'
+    [row] = read(METRICS % (5, line)).filters
+    assert row.state == state
+    [well] = read(METRICS % (5, 'bloomery_alert_active{alert="clock",filter=""} 1.0\n')).filters
+    assert well.state == "healthy"
+
+
 def test_a_node_that_is_behind() -> None:
     """All of its filters are lagging."""
     [row] = read(METRICS % (5, "bloomery_store_behind_seconds 4.5\n")).filters

@@ -10,7 +10,8 @@ const FIELDS = [
   "window", "keys_per_filter", "bucket_size", "price", "checks", "writes", "batch",
 ];
 const QUESTIONS = ["q_grow", "q_remove", "q_forget", "q_known", "q_users", "q_wrong"];
-const DEFAULTS = {kind: "bloom", capacity: "1000000", error_rate: "1%"};
+const SIZES = ["capacity", "error_rate", "memory", "hashes"];
+const DEFAULTS = {capacity: "1000000", error_rate: "1%"}; // if none of these is given
 const USUAL = {kind: "bloom", q_wrong: "little"}; // what is not written into the address
 const WAIT = 200; // milliseconds after the last key
 
@@ -33,8 +34,8 @@ function size(value) {
 
 function fill(search) {
   const given = new URLSearchParams(search);
-  const values = FIELDS.some((name) => given.has(name)) ? given : new URLSearchParams(DEFAULTS);
-  for (const name of FIELDS) at(name).value = values.get(name) || USUAL[name] || "";
+  const sized = SIZES.some((name) => given.has(name));
+  for (const name of FIELDS) at(name).value = given.get(name) || USUAL[name] || (!sized && DEFAULTS[name]) || "";
   for (const name of QUESTIONS) {
     const value = given.get(name) || USUAL[name] || "no";
     for (const radio of document.getElementsByName(name)) radio.checked = radio.value === value;
