@@ -106,7 +106,7 @@ class Board:
         row = {
             "name": printable(entry.name),
             "kind": None if filter is None else filter.kind,
-            "items": entry.items,
+            "items": self.count(entry),
             "capacity": None if filter is None else capacity_of(entry) or None,
             "limited": filter is not None and policy_of(entry).on_full in ("reject", "alert"),
             "target": getattr(filter, "error_rate", None),
@@ -143,10 +143,10 @@ class Board:
                     return state, active[kind, entry.id].text
         policy = policy_of(entry)
         if policy.on_full in ("reject", "alert"):
-            capacity = capacity_of(entry)
-            if entry.items >= part_of(policy.full_at, capacity):
+            capacity, items = capacity_of(entry), self.count(entry)
+            if items >= part_of(policy.full_at, capacity):
                 return "saturated", "it holds all the keys that it was made for"
-            if policy.warn_at and entry.items >= part_of(policy.warn_at, capacity):
+            if policy.warn_at and items >= part_of(policy.warn_at, capacity):
                 return "filling", f"it holds {policy.warn_at:.0%} of its capacity, or more"
         return "healthy", "it has room, and errs no more often than was allowed"
 
@@ -162,6 +162,10 @@ class Board:
             self._kept.clear()
         self._kept[asked] = (time.monotonic(), answer)
         return answer
+
+    def count(self, entry: Entry) -> int:
+        """How many keys a filter holds."""
+        return self._parts.engine.state.count(entry)
 
     def sample(self, entry: Entry) -> Sample | None:
         """The last sample of a filter."""
@@ -202,7 +206,7 @@ def _sampled(field: Callable[[Sample], float | None]) -> Callable[[Board, Entry]
 _SORTS: dict[str, Callable[[Board, Entry], Any]] = {
     "name": lambda board, entry: printable(entry.name).lower(),
     "kind": lambda board, entry: None if entry.filter is None else entry.filter.kind,
-    "items": lambda board, entry: entry.items,
+    "items": lambda board, entry: board.count(entry),
     "nbytes": lambda board, entry: 0 if entry.filter is None else entry.filter.nbytes,
     "state": lambda board, entry: STATES.index(board.state(entry)[0]),
     "fill": _sampled(lambda sample: sample.fill_ratio),

@@ -94,8 +94,10 @@ export function poll(work, seconds) {
   let timer = 0;
   let wait = seconds;
   let running = false;
+  let wanted = false; // once more, as soon as it is done
   const again = async () => {
     clearTimeout(timer);
+    wanted = running;
     if (over || running || document.hidden) return;
     running = true;
     try {
@@ -106,7 +108,7 @@ export function poll(work, seconds) {
       wait = problem.status === 0 || problem.status === 503 ? Math.min(2 * seconds, 5) : Math.max(seconds, 5);
     }
     running = false;
-    timer = setTimeout(again, 1000 * wait);
+    timer = setTimeout(again, wanted ? 0 : 1000 * wait);
   };
   document.addEventListener("visibilitychange", again);
   again();

@@ -14,7 +14,9 @@ new URLSearchParams(location.hash.slice(1)).forEach((value, name) => { if (name 
 at("search").value = view.search;
 
 const look = poll(async () => {
-  const told = await ask("GET", `/ui/data/filters?${new URLSearchParams(view)}`);
+  const asked = String(new URLSearchParams(view));
+  const told = await ask("GET", `/ui/data/filters?${asked}`);
+  if (asked !== String(new URLSearchParams(view))) return; // something else is looked at by now
   view.page = told.page;
   draw(told);
 }, 2);
