@@ -2,13 +2,10 @@
 
 from typing import Any
 
-import pytest
-
 from bloomery import BloomFilter
 from conftest import require
 from integration.http.asking import Http
 from integration.pages.conftest import OpenPage
-from integration.pages.looking import faint, too_wide, unnamed
 from integration.servers import BloomeryServer
 
 require("playwright.sync_api")
@@ -35,7 +32,10 @@ def bits_of(filter: BloomFilter, *keys: str) -> list[int]:
 
 def played(page: Any, number: int) -> None:
     """Wait until the answer to so many steps is shown."""
-    page.wait_for_function(f"Number(document.documentElement.dataset.played) >= {number}")
+    # A function, which the page's Content-Security-Policy does not forbid as it does text.
+    page.wait_for_function(
+        "(least) => Number(document.documentElement.dataset.played) >= least", arg=number
+    )
 
 
 def test_bits_are_those_of_the_real_filter(visit: OpenPage, server: BloomeryServer) -> None:
@@ -136,20 +136,3 @@ def test_what_is_refused(server: BloomeryServer) -> None:
         foreign = {"Origin": "http://evil.example"}
         http.ask("POST", path, {"steps": []}, 403, headers=foreign)
         http.ask("POST", f"{path}/read", {"key": ""}, 422)
-
-
-@pytest.mark.parametrize("path", ["/ui/planner?price=3&checks=1M&q_grow=yes", "/ui/playground"])
-@pytest.mark.parametrize("theme", ["light", "dark"])
-def test_named_and_readable(
-    visit: OpenPage, context: OpenPage, server: BloomeryServer, path: str, theme: Any
-) -> None:
-    """Whatever can be used has a name, text has the contrast of WCAG AA, and at 1280 and 390 pixels
-    nothing is wider than the window."""
-    window = context(color_scheme=theme, viewport={"width": 1280, "height": 900})
-    page = visit(server, path, within=window)
-    page.wait_for_selector("html[data-planned], html[data-played]")
-    for width in (1280, 390):
-        page.set_viewport_size({"width": width, "height": 900})
-        assert not too_wide(page)
-        assert unnamed(page) == []
-        assert faint(page) == []

@@ -15,6 +15,8 @@ expect = require("playwright.sync_api").expect
 PAGES = {
     "/ui/filters": "#filters tbody tr",
     "/ui/filters/read": "#heat svg",
+    "/ui/planner?price=3&checks=1M&q_grow=yes": "html[data-planned]",
+    "/ui/playground": "html[data-played]",
     "/ui/nodes": "#audit tbody tr",
     "/docs": ".operation",
     "/ui/login": "#login",

@@ -147,7 +147,7 @@ function grid(one) {
     const [column, row] = spot(place);
     const [x, y] = [column * size + gap(column) + 1, row * size + 1];
     const shared = one.flags.length && one.flags[Math.floor(place / 7)];
-    const box = s("rect", {x, y, width: size - 1, height: size - 1, class: `cell ${value ? `taken ${colour(owner.get(place) ?? 5)}` : ""} ${looked.has(place) ? "asked" : ""} ${shared ? "shared" : ""}`});
+    const box = s("rect", {x, y, width: size - 1, height: size - 1, class: `cell ${size >= 20 ? "lettered" : ""} ${value ? `taken ${colour(owner.get(place) ?? 5)}` : ""} ${looked.has(place) ? "asked" : ""} ${shared ? "shared" : ""}`});
     const text = size >= 20 && value ? s("text", {x: x + size / 2 - 0.5, y: y + size / 2 + 4, "text-anchor": "middle"}, String(value)) : null;
     return [box, text];
   });
