@@ -4,8 +4,10 @@ import json
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 
 from bloomery import Client
@@ -19,47 +21,7 @@ from waiting import wait_until
 expect = require("playwright.sync_api").expect
 
 # What it tries, each with what came of it. TARGET is the server as its users know it.
-ATTACK = """<!doctype html><title>kittens</title><body><script>
-const results = {};
-const tried = (name, work) => work.then((v) => { results[name] = v; }, () => { results[name] = "failed"; });
-const target = "TARGET";
-const body = JSON.stringify({name: "planted", capacity: 10});
-const element = (tag, name, attributes) => new Promise((done, failed) => {
-  const made = Object.assign(document.createElement(tag), attributes);
-  made.onload = () => done("loaded"); made.onerror = failed;
-  document.body.append(made);
-});
-const form = (path, name, enctype, fields) => {
-  const frame = Object.assign(document.createElement("iframe"), {name});
-  const made = Object.assign(document.createElement("form"), {action: target + path, method: "POST", target: name, enctype});
-  for (const [key, value] of Object.entries(fields)) made.append(Object.assign(document.createElement("input"), {name: key, value}));
-  document.body.append(frame, made);
-  made.submit();
-};
-form("/filters", "f1", "text/plain", {[body.slice(0, -1) + ', "x": "']: '"}'});
-form("/filters/secret-name/clear", "f2", "application/x-www-form-urlencoded", {});
-form("/ui/login", "f3", "text/plain", {'{"name": "admin-all", "password": "': '"}'});
-const all = [
-  tried("read", fetch(target + "/filters").then((r) => r.text())),
-  tried("read with cookies", fetch(target + "/filters", {credentials: "include"}).then((r) => r.text())),
-  tried("read a page", fetch(target + "/ui/filters", {credentials: "include"}).then((r) => r.text())),
-  tried("the token", fetch(target + "/ui/session", {credentials: "include"}).then((r) => r.text())),
-  tried("blind clear", fetch(target + "/filters/secret-name/clear", {method: "POST", mode: "no-cors", credentials: "include"}).then((r) => r.type + r.status)),
-  tried("blind create", fetch(target + "/filters", {method: "POST", mode: "no-cors", body, credentials: "include"}).then((r) => r.type + r.status)),
-  tried("delete", fetch(target + "/filters/secret-name", {method: "DELETE", credentials: "include"}).then((r) => r.status)),
-  tried("json", fetch(target + "/filters", {method: "POST", body, headers: {"Content-Type": "application/json"}}).then((r) => r.status)),
-  tried("beacon", Promise.resolve(navigator.sendBeacon(target + "/filters/secret-name/clear", body))),
-  tried("image of an export", element("img", "img", {src: target + "/filters/secret-name/file"})),
-  tried("icon", element("img", "icon", {src: target + "/ui/static/STATIC/icon.svg"})),
-  tried("script", element("script", "script", {src: target + "/ui/static/STATIC/theme.js"})),
-  tried("style", element("link", "style", {rel: "stylesheet", href: target + "/ui/static/STATIC/bloomery.css"})),
-  tried("document as script", element("script", "json", {src: target + "/openapi.json"})),
-];
-for (const path of ["/ui/filters", "/docs", "/filters", "/filters/secret-name/file"]) {
-  document.body.append(Object.assign(document.createElement("iframe"), {src: target + path, className: "framed"}));
-}
-Promise.all(all).then(() => { document.title = "done"; });
-</script>"""
+ATTACK = Path(__file__).with_name("attack.html").read_text()
 
 
 class Attacker(BaseHTTPRequestHandler):
@@ -111,7 +73,7 @@ def test_a_page_of_others_can_do_and_learn_nothing(
     with ThreadingHTTPServer(("127.0.0.1", 0), Attacker) as others:
         threading.Thread(target=others.serve_forever, daemon=True).start()
         try:
-            for host in (EVIL, "127.0.0.1", "localhost"):  # another site, another port of this one
+            for host in (EVIL, "127.0.0.1"):  # another site, another port of this one
                 evil = window.context.new_page()
                 evil.goto(f"http://{host}:{others.server_port}/")
                 expect(evil).to_have_title("done", timeout=60_000)
@@ -144,8 +106,10 @@ def test_a_page_of_others_can_do_and_learn_nothing(
         finally:
             others.shutdown()
     with Client(server.url, token=token) as client:
-        assert [one.name for one in client.filters()] == ["secret-name"]
         assert "a key" in client.filter("secret-name")
+    login = {} if token is None else {"Authorization": f"Bearer {token}"}
+    listed = httpx.get(f"{server.url}/filters", headers=login).json()["filters"]
+    assert [one["name"] for one in listed] == ["secret-name"]
     complaints.clear()  # the browser complains of the attacks
     audit = (server.data / "audit.log").read_text().splitlines()
     done = [line for line in map(json.loads, audit) if line["operation"] == "clear"]
