@@ -66,7 +66,7 @@ class FamilyPlan:
     num_hashes: int | None  # None: it has fingerprints
     lines_per_key: int | None
     expected_error_rate: float  # once `capacity` keys are in
-    rate_at: Rate = field(repr=False, compare=False)  # after so many keys
+    rate_at: Rate = field(repr=False, compare=False)  # after so many keys, as it is made
     grows: bool = False  # past its capacity it takes more memory, and errs no more often
     full_at: int | None = None  # keys from which on it refuses more
     estimate: bool = False  # memory is about right, and no promise
@@ -82,6 +82,14 @@ class FamilyPlan:
         """Bits above the textbook optimum of a Bloom filter: 0.035 is 3.5% more; fingerprints may
         be below it."""
         return self.bits_per_key / optimal_bits_per_key(self.error_rate) - 1.0
+
+    def rate_after(self, count: float) -> float | None:
+        """The error rate after so many keys, also past the capacity: one that grows has no more
+        than it was made for, and None is for one that takes no more keys."""
+        if self.full_at is not None and count > self.full_at:
+            return None
+        rate = self.rate_at(count)
+        return min(rate, self.error_rate) if self.grows and count > self.capacity else rate
 
     def as_dict(self) -> dict[str, Any]:
         """Every figure by name, ready for JSON."""

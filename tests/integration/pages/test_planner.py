@@ -1,18 +1,17 @@
 """The planner in a browser: numbers of `bloomery.sizing`, all in the address."""
 
 import json
-import os
 import shlex
+from pathlib import Path
 from typing import Any
 
-import nursery
 from bloomery import Client, sizing
 from bloomery.sizing.family import solve_kind
 from conftest import require
+from integration.access.conftest import PASSWORD, add_users
 from integration.http.asking import Http
 from integration.pages.conftest import OpenPage
 from integration.servers import BloomeryServer, Serve
-from waiting import wait_until
 
 require("playwright.sync_api")
 
@@ -142,22 +141,18 @@ def test_the_keyboard_alone_will_do(visit: OpenPage, server: BloomeryServer) -> 
 
 
 def test_a_shared_address_survives_the_login(
-    visit: OpenPage, serve: Serve, complaints: list[str]
+    visit: OpenPage, serve: Serve, complaints: list[str], tmp_path: Path
 ) -> None:
     """Where the server has users, whoever opens an address logs in first and then sees that plan;
     the data are for who is logged in."""
-    server = serve()
-    password = b"a long password"
-    words = ["user", "add", "ann", "--role", "admin", "--password-stdin"]
-    words += ["--data", str(server.data)]
-    made = nursery.run(words, password, server.folder, dict(os.environ), nursery.FILES)
-    assert made.returncode == 0, made.stderr
+    data = tmp_path / "data"
+    add_users(data)
+    server = serve(data=data)
     with Http(server) as http:
-        assert wait_until(lambda: http.client.get("/filters").status_code == 401)
         http.ask("GET", "/ui/data/planner?capacity=10&error_rate=0.1", status=401)
     page = visit(server, "/ui/planner?capacity=123456&error_rate=3%25")
-    page.get_by_label("Name").fill("ann")
-    page.get_by_label("Password, or token").fill("a long password")
+    page.get_by_label("Name").fill("read-some")
+    page.get_by_label("Password, or token").fill(PASSWORD)
     page.get_by_role("button", name="Log in").click()
     page.wait_for_url("**/ui/planner**")
     planned(page)

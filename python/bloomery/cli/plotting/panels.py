@@ -118,7 +118,8 @@ def of_file(path: str) -> Drawing:
     plan = _plan(facts)
     most = _OVERFULL * max(capacity, count)
     xs = [most * step / (_POINTS - 1) for step in range(_POINTS)]
-    ys = [rate_after(plan, x) for x in xs]
+    rates = [plan.rate_after(x) for x in xs]
+    ys = [math.nan if rate is None else rate for rate in rates]
     now = (float(count), float(facts["estimated_error_rate"]))
     panel = Panel("wrong maybes", "rate", [Line("expected", xs, ys)], limit=rate, now=now)
     title = f"{path}, a filter of kind {kind} for {capacity:,} keys"
@@ -136,12 +137,3 @@ def _plan(facts: dict[str, Any]) -> FamilyPlan:
     elif kind == "rotating":
         options = {"generations": int(facts["generations"])}
     return plan_kind(kind, max(1, facts["capacity"]), facts["error_rate"], **options)
-
-
-def rate_after(plan: FamilyPlan, count: float) -> float:
-    """The error rate after so many keys: one that grows has no more than it was made for, and one
-    that is full takes no more keys."""
-    if plan.full_at is not None and count > plan.full_at:
-        return math.nan
-    rate = plan.rate_at(count)
-    return min(rate, plan.error_rate) if plan.grows else rate

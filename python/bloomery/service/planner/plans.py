@@ -114,16 +114,8 @@ def rate_curve(plan: FamilyPlan) -> list[list[float | None]]:
     points: list[list[float | None]] = []
     for step in range(_STEPS + 1):
         count = round(plan.capacity * _OVERFULL * step / _STEPS)
-        points.append([count, rate_after(plan, count)])
+        points.append([count, plan.rate_after(count)])
     return points
-
-
-def rate_after(plan: FamilyPlan, count: int) -> float | None:
-    """The error rate after so many keys; one that grows has no more than it was made for."""
-    if plan.full_at is not None and count > plan.full_at:
-        return None
-    rate = plan.rate_at(count)
-    return min(rate, plan.error_rate) if plan.grows and count > plan.capacity else rate
 
 
 def other_kinds(plan: FamilyPlan, price: float | None) -> list[dict[str, Any]]:
