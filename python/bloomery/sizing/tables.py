@@ -14,7 +14,7 @@ from typing import NamedTuple
 import bloomery._native as _native
 from bloomery.errors import InvalidParameter
 from bloomery.sizing.blocked import LINE_BYTES
-from bloomery.sizing.limits import MAX_MEMORY, check_hash_width, number, show
+from bloomery.sizing.limits import MAX_MEMORY, check_hash_width, last_true, number, show
 
 # Where the numbers of a table are in its word, as crates/core/src/table/saved.rs packs them.
 _TAG, _STREAM, _MARK = 48, 54, 59
@@ -98,9 +98,12 @@ def bank_bytes_a_user(keys_per_filter: int, error_rate: float) -> int:
     """About how many bytes a user with so many keys takes in a FilterBank: its record, its pages,
     and its share of the directory."""
     lines, cells = _native.bank_pages(keys_per_filter, error_rate)
-    words, pages = lines * _WORDS_PER_LINE, 1
-    while not _fits(keys_per_filter, pages, cells, words):
-        pages += 1
+    words = lines * _WORDS_PER_LINE
+
+    def too_few(pages: int) -> bool:
+        return not _fits(keys_per_filter, pages, cells, words)
+
+    pages = 1 + last_true(too_few, keys_per_filter / (8 * words), 1, keys_per_filter)
     directory = _SLOT_BYTES / (0.75 * _DIRECTORY_LOAD)
     return round(LINE_BYTES * (1 + pages * lines) + directory)
 

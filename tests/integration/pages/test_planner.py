@@ -5,6 +5,8 @@ import shlex
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from bloomery import Client, sizing
 from bloomery.sizing.family import solve_kind
 from conftest import require
@@ -138,6 +140,32 @@ def test_the_keyboard_alone_will_do(visit: OpenPage, server: BloomeryServer) -> 
     page.wait_for_url("**kind=static**")
     planned(page)
     assert page.locator("#kind").input_value() == "static"
+
+
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [
+        ("", "too little"),
+        ("capacity=ten&error_rate=1%25", "must be a whole number"),
+        ("capacity=10&error_rate=200%25", "error_rate must be"),
+        ("capacity=10&error_rate=nan", "must be a share"),
+        ("capacity=10&memory=much", "must be an amount"),
+        ("capacity=1e30&error_rate=0.1", "capacity must be"),
+        ("capacity=10&error_rate=0.1&kind=tree", "kind must be one of"),
+        ("capacity=10&error_rate=0.1&kind=cuckoo&grow=maybe", "grow must be yes or no"),
+        ("capacity=10&error_rate=0.1&kind=rotating&window=soon", "window is"),
+        ("capacity=10&error_rate=0.1&price=-1", "price is"),
+        ("capacity=10&error_rate=0.1&checks=1e13", "checks must be at most"),
+        ("capacity=10&error_rate=0.1&hashes=3", "num_hashes must be"),
+        (f"capacity={'9' * 41}", "capacity"),
+    ],
+)
+def test_what_cannot_be_planned(server: BloomeryServer, asked: str, said: str) -> None:
+    """Says what would be right, and is never an error of the server."""
+    with Http(server) as http:
+        told = http.ask("GET", f"/ui/data/planner?{asked}", status=422)
+        assert said in told["detail"]
+        http.ask("GET", "/ui/data/planner/kind?remove=some", status=422)
 
 
 def test_a_shared_address_survives_the_login(

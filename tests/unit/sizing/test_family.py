@@ -78,6 +78,13 @@ def test_a_bank_takes_about_what_was_planned(keys: int, users: int) -> None:
     assert bank.nbytes == pytest.approx(plan.nbytes, rel=0.1)
 
 
+def test_a_bank_of_very_large_users() -> None:
+    """Is planned at once, and takes about as many bits a key as one of smaller users."""
+    plan = plan_kind("bank", 10**11, 0.01, keys_per_filter=10**9)
+    assert plan.options["users"] == 100
+    assert 8 < plan.bits_per_key < 14
+
+
 def test_plans_of_redisbloom_are_its_own() -> None:
     """Hashes, memory but for the head, and the error rate are those of RedisBloom's filters."""
     for capacity in (100, 12_345, 200_000):
