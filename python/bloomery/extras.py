@@ -16,6 +16,8 @@ EXTRAS: dict[str, tuple[str, ...]] = {
     "hiredis": ("redis", "guard"),
     "httptools": ("serve",),
     "httpx": ("client", "serve"),
+    "jinja2": ("serve",),
+    "markupsafe": ("serve",),
     "numpy": ("numpy", "arrow", "duckdb", "pandas", "polars", "spark"),
     "pandas": ("pandas", "spark"),
     "polars": ("polars",),
