@@ -16,6 +16,8 @@ EXTRAS: dict[str, tuple[str, ...]] = {
     "hiredis": ("redis", "guard"),
     "httptools": ("serve",),
     "httpx": ("client", "serve"),
+    "jinja2": ("serve",),
+    "markupsafe": ("serve",),
     "matplotlib": ("plot",),
     "numpy": ("numpy", "arrow", "duckdb", "pandas", "polars", "plot", "spark"),
     "pandas": ("pandas", "spark"),

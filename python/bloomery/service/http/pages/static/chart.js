@@ -48,6 +48,7 @@ function extent(axis, values) {
   if (!usable.length) return null;
   let low = axis.min ?? usable.reduce((a, b) => Math.min(a, b));
   let high = axis.max ?? usable.reduce((a, b) => Math.max(a, b));
+  if (low === high && axis.kind === "time") return [low - 30, high + 30];
   if (low === high) [low, high] = axis.log ? [low / 2, high * 2] : low === 0 ? [0, 1] : [Math.min(low, 0), high * 1.1];
   if (axis.log) return [low, high];
   if (axis.kind === "time" || axis.kind === "number" && axis.tight) return [low, high];
