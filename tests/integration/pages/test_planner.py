@@ -188,3 +188,12 @@ def test_a_shared_address_survives_the_login(
     assert page.locator("#is-rate").inner_text() == "3%"
     assert all("401" in told for told in complaints)  # the form asks whether there is a session
     complaints.clear()
+
+
+def test_a_server_without_pages_plans_nothing(serve: Serve) -> None:
+    """With `dashboard` no there is neither page nor data."""
+    with Http(serve("--set", "dashboard=no")) as http:
+        http.ask("GET", "/ui/data/planner?capacity=10&error_rate=0.1", status=404)
+        http.ask("GET", "/ui/data/planner/kind", status=404)
+        http.ask("POST", "/ui/data/playground", {"steps": []}, 404)
+        http.ask("POST", "/ui/data/playground/read", {"key": "apple"}, 404)

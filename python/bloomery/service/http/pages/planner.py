@@ -55,6 +55,7 @@ async def plan(
     batch: Text = "",
 ) -> Response:
     """A plan, with curves, other kinds, cost, nodes and the ways to make it."""
+    frame.require_dashboard(request)
     if window:
         parse_window(window)  # or say what is wrong with it
     given: dict[str, Any] = {
@@ -96,6 +97,7 @@ async def kind(
     wrong: Wrong = "little",
 ) -> Response:
     """Which kind suits, by a few questions."""
+    frame.require_dashboard(request)
     chosen: Choice = choose(
         grow=_yes("grow", grow),
         remove=remove,

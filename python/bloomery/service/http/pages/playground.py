@@ -54,6 +54,7 @@ async def show_playground(request: Request, user: User | None) -> Response:
 @data.post(f"{PAGES}data/playground", openapi_extra=does("look"), include_in_schema=False)
 async def play(request: Request, game: Annotated[_Game, Body()]) -> Response:
     """The tiny filters after some steps, and what they answer."""
+    frame.require_dashboard(request)
     steps = [tiny.Step(step.action, step.key) for step in game.steps]
     return ApiResponse(tiny.play(steps, game.asked, game.bits, game.hashes))
 
@@ -61,4 +62,5 @@ async def play(request: Request, game: Annotated[_Game, Body()]) -> Response:
 @data.post(f"{PAGES}data/playground/read", openapi_extra=does("look"), include_in_schema=False)
 async def read(request: Request, wanted: Annotated[_Read, Body()]) -> Response:
     """A read through three SSTables."""
+    frame.require_dashboard(request)
     return ApiResponse(sstables.read(wanted.key))
