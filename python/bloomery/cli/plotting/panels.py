@@ -1,7 +1,7 @@
 """What `bloomery plot` draws: panels with lines, from a server's samples or from a filter file."""
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
 from bloomery.cli.amounts import show_memory, show_rate
@@ -33,7 +33,6 @@ class Panel:
     lines: list[Line]
     limit: float | None = None
     now: tuple[float, float] | None = None
-    log: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +42,14 @@ class Drawing:
     title: str
     axis: Literal["time", "keys"]
     panels: list[Panel] = field(default_factory=list)
+
+    def as_dict(self) -> dict[str, Any]:
+        """All of it, ready for JSON: what is not known is null."""
+        figures = asdict(self)
+        for panel in figures["panels"]:
+            for line in panel["lines"]:
+                line["ys"] = [None if math.isnan(y) else y for y in line["ys"]]
+        return figures
 
 
 def show(value: float, unit: Unit) -> str:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from bloomery import errors
-from bloomery.cli import terminal
+from bloomery.cli import options, terminal
 from bloomery.cli.parsing.declared import bad_parameter
 from bloomery.cli.server import remote
 
@@ -54,6 +54,7 @@ def plot(
     ] = None,
     token_file: remote.TokenFile = None,
     ca: remote.Ca = None,
+    json: options.Json = False,
 ) -> int:
     """Draw a filter: in a file, how often it errs as it fills, and now; of a server, how it was
     over time (error rate against its limit, fill, keys, traffic, memory).
@@ -62,6 +63,7 @@ def plot(
     """
     from bloomery.cli.plotting import panels, text
 
+    options.refuse_together(json, "--out", out is not None)
     form = None if out is None else _form(out)
     if url is None and os.path.isfile(filter):
         if since is not None:
@@ -76,6 +78,9 @@ def plot(
         with files.replacing(out) as target:
             picture.save(drawing, target, form)
         terminal.emit_line(f"{out}: {drawing.title}")
+        return 0
+    if json:
+        terminal.emit_json(drawing.as_dict())
         return 0
     width = shutil.get_terminal_size((80, 24)).columns
     plain = os.environ.get("TERM") == "dumb" and terminal.is_terminal(terminal.STDOUT)

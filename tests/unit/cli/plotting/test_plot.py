@@ -1,5 +1,6 @@
 """`bloomery plot` of files: in the terminal and as a picture."""
 
+import json
 import math
 from collections.abc import Callable
 from pathlib import Path
@@ -59,6 +60,18 @@ def test_the_curve_goes_through_what_is(filter: Any, tmp_path: Path) -> None:
     assert max(within) <= (panel.limit or 0) * 1.05
     if filter.kind == "cuckoo" and not filter.info()["grow"]:
         assert math.isnan(line.ys[-1])  # it is full: there is no such filter
+
+
+def test_points_for_a_program(run: Run, tmp_path: Path) -> None:
+    """The same as JSON; where a filter takes no more keys there is null, and not a number."""
+    saved(tmp_path / "c.bloom", CuckooFilter(1000), 700)
+    drawing = json.loads(run("plot", "c.bloom", "--json").stdout)
+    [panel] = drawing["panels"]
+    assert (drawing["axis"], panel["unit"], panel["limit"]) == ("keys", "rate", 0.01)
+    assert panel["now"][0] == 700
+    [line] = panel["lines"]
+    assert line["ys"][0] == 0
+    assert line["ys"][-1] is None
 
 
 @pytest.mark.slow
