@@ -5,6 +5,7 @@ import re
 import time
 from typing import Any
 
+import httpx
 import pytest
 import redis
 
@@ -217,9 +218,7 @@ def test_live_pages_cost_little(server: BloomeryServer) -> None:
     """A look at the table of 50 filters takes so little of the server's processor time that five
     viewers, each looking every two seconds, take less than a hundredth of a core, even if no two
     of them look at the same."""
-    import httpx
-    import psutil
-
+    psutil = require("psutil")
     with redis.Redis(port=server.resp_port) as client, client.pipeline(transaction=False) as many:
         for one in range(50):
             many.execute_command("BF.ADD", f"looked at {one}", "a")
