@@ -234,7 +234,8 @@ class Server:
             print(f"bloomery ready: {where}", flush=True)
         if os.isatty(2) and self.tls is None and not self.parts.access.required:
             port = self.parts.resp_address.rpartition(":")[2]
-            self.say(f"try: redis-cli -p {port} BF.ADD seen alice (Ctrl-C stops the server)")
+            look = f", or look: http://{self.http_address}/" if self.settings.dashboard else ""
+            self.say(f"try: redis-cli -p {port} BF.ADD seen alice{look} (Ctrl-C stops the server)")
 
     # While it runs.
 

@@ -98,7 +98,7 @@ def visit(context: OpenPage, complaints: list[str]) -> Iterator[OpenPage]:
 
     def open_page(server: BloomeryServer, path: str, *, within: Any = None, **options: Any) -> Any:
         page = (within or context(**options)).new_page()
-        page.on("console", lambda told: told.type == "error" and complaints.append(told.text))
+        page.on("console", lambda told: complaints.extend([told.text] * (told.type == "error")))
         page.on("pageerror", lambda problem: complaints.append(str(problem)))
         page.goto(f"{server.url}{path}")
         return page

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable
-from functools import lru_cache
 from typing import Any
 from urllib.parse import quote
 
 from fastapi import Request, Response
-from jinja2 import Environment, PackageLoader, StrictUndefined
-from markupsafe import Markup
 from starlette.responses import HTMLResponse, RedirectResponse
 from starlette.routing import Route
 
@@ -19,7 +17,6 @@ from bloomery.service.access.sessions import Sessions
 from bloomery.service.http import browser, problems
 from bloomery.service.http.login import authenticate
 from bloomery.service.http.origin import PAGES
-from bloomery.service.http.pages import assets
 from bloomery.service.http.problems import NoSession, Refused
 from bloomery.service.http.route import context_of
 
@@ -49,6 +46,7 @@ def page(path: str, operation: str = "look") -> Callable[[Show], Show]:
             try:
                 user = await _user(request)
                 check(user, operation)
+                await asyncio.to_thread(_environment)
                 return await show(request, user)
             except errors.NotLoggedIn:
                 query = request.scope["query_string"].decode("latin-1")
@@ -87,21 +85,17 @@ def render(
     """
     settings = context_of(request).settings
     names = [values["raw_name"]] if "raw_name" in values else []
-    text = (
-        _templates()
-        .get_template(template)
-        .render(
-            user=user,
-            may={operation: allowed(user, operation, *names) for operation in OPERATIONS},
-            has_users=context_of(request).access.required,
-            csrf=csrf_token(request),
-            path=request.scope["path"],
-            navigation=NAVIGATION,
-            version=__version__,
-            settings=settings,
-            **values,
-        )
-    )
+    shown = {
+        "user": user,
+        "may": {operation: allowed(user, operation, *names) for operation in OPERATIONS},
+        "has_users": context_of(request).access.required,
+        "csrf": csrf_token(request),
+        "path": request.scope["path"],
+        "navigation": NAVIGATION,
+        "version": __version__,
+        "settings": settings,
+    }
+    text = _environment().get_template(template).render(shown | values)
     return HTMLResponse(text, status)
 
 
@@ -128,23 +122,8 @@ def allowed(user: User | None, operation: str, *names: bytes) -> bool:
     return True
 
 
-@lru_cache(maxsize=1)
-def _templates() -> Environment:
-    loader = PackageLoader("bloomery.service.http.pages", "templates")
-    templates = Environment(
-        loader=loader,
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    templates.globals["asset"] = assets.address
-    templates.filters["code"] = _with_code
-    return templates
+def _environment() -> Any:
+    """The templates; with the first page, in a thread: to import and compile takes 0.2 s."""
+    from bloomery.service.http.pages import rendering
 
-
-def _with_code(text: str) -> Markup:
-    """Text in which what stands between backticks is code."""
-    parts = [Markup("<code>{}</code>" if at % 2 else "{}") for at in range(1 + text.count("`"))]
-    words = zip(parts, text.split("`"), strict=True)
-    return Markup("").join(part.format(word) for part, word in words)
+    return rendering.ENVIRONMENT

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from typing import Any
-from urllib.parse import unquote
 
 from fastapi import Request, Response
 from starlette.routing import Route
@@ -26,7 +25,7 @@ async def show_login(request: Request, user: User | None) -> Response:
     """The form to log in."""
     to = request.query_params.get("to", frame.HOME)
     local = to == "/docs" or to.startswith(PAGES)  # never another site
-    return frame.render(request, "login.html", user, to=unquote(to) if local else frame.HOME)
+    return frame.render(request, "login.html", user, to=to if local else frame.HOME)
 
 
 async def _log_in(request: Request) -> Response:

@@ -84,7 +84,7 @@ function sessionOver() {
   if (over) return;
   over = true;
   const link = document.createElement("a");
-  link.href = `/ui/login?to=${encodeURIComponent(location.pathname)}`;
+  link.href = `/ui/login?to=${encodeURIComponent(location.pathname + location.search)}`;
   link.textContent = "Log in again";
   banner("Your session is over. ", link);
 }

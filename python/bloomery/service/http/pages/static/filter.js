@@ -28,6 +28,7 @@ const charts = {
 const COLUMNS = ["at", "estimated_error_rate", "fill_ratio", "adds_per_second", "checks_per_second", "items", "nbytes", "observed_error_rate", "observed_low", "observed_high"];
 let range = 900;
 let columns = null;
+let loaded = false; // the samples of before, from the registry
 
 function draw() {
   const line = (column) => columns.at.map((t, i) => [t, columns[column][i]]);
@@ -43,9 +44,15 @@ function draw() {
 async function loadCharts() {
   const told = await ask("GET", `${data}/series?seconds=${range}`);
   const live = columns; // samples that have come since, which the registry may not have yet
-  columns = told;
+  [columns, loaded] = [told, true];
   if (live) live.at.forEach((t, i) => { if (t > (told.at.at(-1) ?? 0)) COLUMNS.forEach((c) => told[c].push(live[c][i])); });
   draw();
+}
+
+/** Go on with what comes from now on; the registry is asked again with the next figures. */
+function withoutRegistry(problem) {
+  if (problem.code !== "registry-unavailable") throw problem;
+  columns ||= Object.fromEntries(COLUMNS.map((column) => [column, []]));
 }
 
 function take(sample) {
@@ -59,8 +66,8 @@ for (const button of document.querySelectorAll("#ranges button")) {
   button.addEventListener("click", async () => {
     for (const other of document.querySelectorAll("#ranges button")) other.setAttribute("aria-pressed", String(other === button));
     range = Number(button.dataset.seconds);
-    columns = null;
-    await loadCharts().catch((problem) => say("why", problem.message));
+    [columns, loaded] = [null, false];
+    look();
   });
 }
 
@@ -82,8 +89,8 @@ function figures(told) {
 
 const look = poll(async () => {
   const told = await ask("GET", data);
-  if (!columns) await loadCharts();
   figures(told);
+  if (!loaded) await loadCharts().catch(withoutRegistry);
   take(told.sample);
 }, 2);
 

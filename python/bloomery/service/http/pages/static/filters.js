@@ -66,7 +66,7 @@ function update(made, row) {
   if (made.last === text) return;
   made.last = text;
   const {cells} = made;
-  const two = (cell, first, second) => cell.replaceChildren(first, h("small", {}, second));
+  const two = (cell, first, ...more) => cell.replaceChildren(first, ...more.filter(Boolean).map((one) => h("small", {}, one)));
   cells.state.replaceChildren(pill(row.state, row.why));
   cells.kind.textContent = row.kind || show.UNKNOWN;
   two(cells.items, show.count(row.items), row.limited && row.capacity ? `${show.percent(row.items / row.capacity)} of ${show.short(row.capacity)}` : "grows");
@@ -74,7 +74,7 @@ function update(made, row) {
   cells.fill.replaceChildren(row.fill === undefined || row.fill === null ? show.UNKNOWN : meter(row.fill), row.fill === undefined || row.fill === null ? "" : show.percent(row.fill));
   const allowed = row.target ? `allowed ${show.percent(row.target)}` : "";
   const estimated = row.estimated === undefined || row.estimated === null ? "" : `estimated ${show.percent(row.estimated)}`;
-  two(cells.rate, row.observed === undefined || row.observed === null ? show.UNKNOWN : show.percent(row.observed), [estimated, allowed].filter(Boolean).join(", "));
+  two(cells.rate, row.observed === undefined || row.observed === null ? show.UNKNOWN : show.percent(row.observed), estimated, allowed);
   cells.nbytes.textContent = show.bytes(row.nbytes);
   cells.adds.textContent = show.perSecond(row.adds);
   cells.checks.textContent = show.perSecond(row.checks);
