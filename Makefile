@@ -20,7 +20,7 @@ export PYO3_PYTHON = $(abspath $(BIN)/python)
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help run build test test-fast test-rust miri test-pythons soak bench bench-service bench-running bench-guard bench-cluster bench-compare figures lint format wheel wheels tree docs lock fresh-check clean bench-billion bench-crawl
+.PHONY: help run build test test-fast test-rust miri test-pythons soak bench bench-service bench-running bench-guard bench-cluster bench-compare figures screenshots lint format wheel wheels tree docs lock fresh-check clean bench-billion bench-crawl
 # Parts of `lint`, apart so that `make test` runs two of them at a time.
 .PHONY: lint-python lint-stubs lint-rust lint-deploy
 # Every test imported once, so that bytecode is kept of all: else each worker would compile all of it for itself.
@@ -95,6 +95,9 @@ figures: $(STAMPS)/dev $(STAMPS)/bench ## README's and the pages' figures anew, 
 	$(BIN)/python scripts/admission_plot.py
 	$(BIN)/python scripts/figures.py
 	$(BIN)/python scripts/scaling_page.py
+
+screenshots: build $(STAMPS)/dev $(STAMPS)/servers ## the server's pages as pictures, in docs/images/pages: look at them
+	$(BIN)/python scripts/screenshots.py
 
 lint: lint-python lint-stubs lint-rust lint-deploy ## ruff, generated twins, mypy --strict, stubtest, rustfmt, clippy; Dockerfile, compose file, workflows
 

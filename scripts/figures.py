@@ -21,6 +21,7 @@ from typing import Any
 TREE = Path(__file__).resolve().parent.parent
 RESULTS = TREE / "benchmarks" / "results"
 CLUSTER_FIGURES = TREE / "python" / "bloomery" / "sizing" / "cluster_figures.py"
+PLANNER_FIGURES = TREE / "python" / "bloomery" / "service" / "planner" / "measured.py"
 SUMMARY = RESULTS / "summary.md"
 BUSY = 0.2  # cores, as in benchmarks/machine.py
 OURS, RIVAL = "bloomery", "abloom serializable"
@@ -895,6 +896,29 @@ def _with_cluster_figures(text: str) -> str:
     return text
 
 
+# What the planner's page compares with.
+
+
+def _with_compared(text: str) -> str:
+    names = (
+        *("what", "bytes_a_key", "insert_us", "ask_us", "wrong_maybes"),
+        *("removes", "survives", "runs"),
+    )
+    rows = [
+        ", ".join(repr(float(f"{r[n]:.3g}") if isinstance(r[n], float) else r[n]) for n in names)
+        for r in records("compare")
+    ]
+    lines = "".join(f"    Measured({row.replace(chr(39), chr(34))}),\n" for row in rows)
+    found = result("compare")
+    told = f"{found['command']}, {found['started'][:10]}, commit {found['machine']['commit']}"
+    block = f'ROWS = [\n{lines}]\nSOURCE = "{told}"\n'
+    text, count = re.subn(
+        r"ROWS = \[\n.*?\]\nSOURCE = \".*?\"\n", lambda _: block, text, flags=re.S
+    )
+    assert count == 1
+    return text
+
+
 # Data engines.
 
 _ENGINES = '*Not measured yet: `make bench BENCH="--only engines"`.*'
@@ -971,6 +995,7 @@ def made() -> dict[Path, str]:
     texts = {page: page.read_text("utf-8") for page in pages}
     files = {page: filled(text) for page, text in texts.items() if _MARKED.search(text)}
     files[CLUSTER_FIGURES] = _with_cluster_figures(CLUSTER_FIGURES.read_text("utf-8"))
+    files[PLANNER_FIGURES] = _with_compared(PLANNER_FIGURES.read_text("utf-8"))
     files[SUMMARY] = _summary()
     return files
 

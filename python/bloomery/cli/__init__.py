@@ -38,6 +38,8 @@ _SYNONYMS = {
     "dedup": "uniq unique distinct",
     "plan": "size sizing calc calculate params",
     "serve": "server start run listen",
+    "top": "watch monitor live htop",
+    "plot": "graph chart draw",
     "list": "ls show",
 }
 _OF_A_SERVER = {
@@ -46,6 +48,7 @@ _OF_A_SERVER = {
     "cluster",
     "backup",
     "restore",
+    "top",
 }  # the extra `serve` brings all that they need
 _NEXT_STEP = {
     errno.ENOSPC: "free some space and run it again",

@@ -41,6 +41,8 @@ _COMMANDS = {
     "index": ("files.index", _FILES, "Index a folder of Parquet, CSV and JSONL files."),
     "parquet": ("files.parquet", _FILES, "Parquet's own filters: list, add, find rows by them."),
     "serve": ("server.serve", _SERVER, "Serve filters over the Redis protocol and HTTP."),
+    "top": ("server.top", _SERVER, "A server's filters and how they fare, live."),
+    "plot": ("plotting.plot", _SERVER, "Draw a filter of a server, or a file: how often it errs."),
     "backup": ("server.backup", _SERVER, "Back up a running server into one file."),
     "restore": ("server.backup", _SERVER, "Make a server's data folder out of a backup."),
     "user": ("server.user", _SERVER, "Users of a server: who may log in, and what they may do."),

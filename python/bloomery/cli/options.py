@@ -172,6 +172,34 @@ Trust = Annotated[
         help="A publisher's public key, ed25519:…, or a file of such lines; may be given again.",
     ),
 ]
+NumBits = Annotated[
+    int | None,
+    Option(
+        "--num-bits",
+        parser=parse_count,
+        metavar="M",
+        help="bloom, counting: bits, with --num-hashes; the error rate follows from both.",
+        rich_help_panel=_SOME_KINDS,
+    ),
+]
+NumHashes = Annotated[
+    int | None,
+    Option(
+        "--num-hashes",
+        metavar="K",
+        help="bloom, counting: bits or counters that a key has.",
+        rich_help_panel=_SOME_KINDS,
+    ),
+]
+LinesPerKey = Annotated[
+    int | None,
+    Option(
+        "--lines-per-key",
+        metavar="1|2",
+        help="bloom: over how many lines of 64 bytes a key's bits are spread.",
+        rich_help_panel=_SOME_KINDS,
+    ),
+]
 Json = Annotated[bool, Option("--json", help="Print JSON, for a program.")]
 
 

@@ -97,8 +97,9 @@ def is_terminal(fd: int) -> bool:
         return False
 
 
-def render(*things: object) -> str:
-    """Rich renderables as text for standard output: coloured on a terminal, plain in a pipe."""
+def render(*things: object, width: int = 100) -> str:
+    """Rich renderables as text for standard output: coloured on a terminal and as wide as that is,
+    plain in a pipe and so many characters wide."""
     import shutil
 
     from rich.console import Console
@@ -107,8 +108,16 @@ def render(*things: object) -> str:
     console = Console(
         file=StringIO(),  # not sys.stdout, which rich would flush and which may be full or gone
         force_terminal=on_terminal or None,
-        width=shutil.get_terminal_size().columns if on_terminal else 100,
+        width=shutil.get_terminal_size().columns if on_terminal else width,
     )
     with console.capture() as captured:
         console.print(*things)
     return captured.get().rstrip("\n")
+
+
+def bar(share: float, width: int) -> str:
+    """A share from 0 to 1 as a bar of so many characters; what is more than 1 fills all of it."""
+    eighths = round(min(max(share, 0.0), 1.0) * width * 8)
+    full, rest = divmod(eighths, 8)
+    drawn = "█" * full + " ▏▎▍▌▋▊▉"[rest].strip()
+    return drawn.ljust(width, "·")

@@ -62,16 +62,22 @@ class BloomFilter(HashedFilter, _native.Bloom, OtherNames):
         num_hashes: int,
         layout: Layout = "classic",
         *,
+        lines_per_key: int | None = None,
+        capacity: int | None = None,
         hasher: Hasher = "xxh3",
         seed: int = 0,
     ) -> Self:
         """Make an empty filter of so many bits, m, of which a key sets so many, k.
 
-        For those who bring m and k. Its `capacity` is the number of keys for which that k is the
-        textbook's choice, ln 2 * m / k, and its `error_rate` what that many keys make. Blocked, its
-        bits are in whole lines: m is rounded up to a multiple of 512.
+        For those who bring m and k. Its `capacity`, unless it is given too, is the number of keys
+        for which that k is the textbook's choice, ln 2 * m / k, and its `error_rate` what that many
+        keys make. Blocked, its bits are in whole lines: m is rounded up to a multiple of 512, and a
+        key has its bits in one or two of them, as suits k, or as `lines_per_key` says.
         """
-        return cls._planned(sizing.shape_plan(num_bits, num_hashes, layout=layout), hasher, seed)
+        plan = sizing.shape_plan(
+            num_bits, num_hashes, layout=layout, lines_per_key=lines_per_key, capacity=capacity
+        )
+        return cls._planned(plan, hasher, seed)
 
     @classmethod
     def _planned(cls, plan: sizing.Plan, hasher: Hasher, seed: int) -> Self:

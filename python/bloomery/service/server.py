@@ -97,7 +97,7 @@ class Server:
             if not await self._load(stop):
                 return 0
             await self.parts.declared.make()  # before a client makes another of that name
-            self.http.serve(self.parts, self.metrics.render)
+            self.http.serve(self.parts, self.metrics.render, self._figures)
             await self.parts.lookups.start(self.say)
             resp = await self._listen(bound)
             background.append(self._repeat(self._tick, "what is due each second failed"))
@@ -234,7 +234,8 @@ class Server:
             print(f"bloomery ready: {where}", flush=True)
         if os.isatty(2) and self.tls is None and not self.parts.access.required:
             port = self.parts.resp_address.rpartition(":")[2]
-            self.say(f"try: redis-cli -p {port} BF.ADD seen alice (Ctrl-C stops the server)")
+            look = f", or look: http://{self.http_address}/" if self.settings.dashboard else ""
+            self.say(f"try: redis-cli -p {port} BF.ADD seen alice{look} (Ctrl-C stops the server)")
 
     # While it runs.
 

@@ -1,9 +1,10 @@
 """How large a filter must be: pure maths, for every kind and layout (docs/sizing.md).
 
 `bloom` sizes the plain filter (`plan`, `solve`), `blocked` and `classic` have the error rates of
-its two layouts, `cells` sizes filters of counters and regions, `exact` sizes exact sets, `limits`
-checks what is asked for,
-`intervals` has the Wilson interval of an observed rate, `cluster` sizes nodes and masters.
+its two layouts, `cells` sizes filters of counters and regions, `tables` those of fingerprints,
+`exact` sizes exact sets, `family` a filter of any kind (`plan_kind`, `solve_kind`). `limits` checks
+what is asked for, `amounts` reads it from text, `intervals` has the Wilson interval of an observed
+rate, `cluster` sizes nodes and masters.
 """
 
 from bloomery.sizing.blocked import LINE_BITS, LINE_BYTES, optimal_bits_per_key

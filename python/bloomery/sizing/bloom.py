@@ -119,20 +119,45 @@ def plan(capacity: int | float, error_rate: float | str, *, layout: str = "block
     return _plan(n, rate, kind, None)
 
 
-def shape_plan(num_bits: int, num_hashes: int, *, layout: str = "classic") -> Plan:
+def shape_plan(
+    num_bits: int,
+    num_hashes: int,
+    *,
+    layout: str = "classic",
+    lines_per_key: int | None = None,
+    capacity: int | float | None = None,
+) -> Plan:
     """The plan of a filter whose bits and hashes are given; blocked, in whole lines of 512 bits.
 
-    Its capacity is the number of keys for which so many hashes are the textbook's choice,
-    ln 2 * num_bits / num_hashes, and its error rate the one that they make: about 2**-num_hashes.
+    Its capacity, unless it is given too, is the number of keys for which so many hashes are the
+    textbook's choice, ln 2 * num_bits / num_hashes, and its error rate the one that they make:
+    about 2**-num_hashes. Blocked, a key's bits lie in as many lines, 1 or 2, as suit that rate.
     """
     kind = check_layout(layout)
-    k, bits, lines_per_key = _check_num_hashes(num_hashes, kind), check_num_bits(num_bits), 0
+    k, bits = _check_num_hashes(num_hashes, kind), check_num_bits(num_bits)
+    lines = _check_lines(lines_per_key, k, kind)
     if kind == "blocked":
         bits = -(-bits // LINE_BITS) * LINE_BITS
-        lines_per_key = _shape(max(MIN_ERROR_RATE, 2.0**-k), k)[0]
-    capacity = best_capacity(bits, k)
-    rate = expected_error_rate(kind, bits, k, lines_per_key, capacity)
-    return _plan_of(capacity, check_shape_rate(bits, k, rate), kind, bits, k, lines_per_key)
+    count = best_capacity(bits, k) if capacity is None else check_capacity(capacity)
+    rate = expected_error_rate(kind, bits, k, lines, count)
+    return _plan_of(count, check_shape_rate(bits, k, rate), kind, bits, k, lines)
+
+
+def _check_lines(value: int | None, num_hashes: int, layout: Layout) -> int:
+    """The lines of a key with so many hashes: 0 where the layout has none."""
+    possible = {0}
+    if layout == "blocked":
+        possible = {1} if num_hashes in ONE_LINE_HASHES else set()
+        possible |= {2} if num_hashes in TWO_LINES_HASHES else set()
+        if value is None:
+            return _shape(max(MIN_ERROR_RATE, 2.0**-num_hashes), num_hashes)[0]
+    if value is None or value in possible:
+        return value or 0
+    shown = " or ".join(map(str, sorted(possible)))
+    raise InvalidParameter(
+        f"lines_per_key must be {shown} for num_hashes {num_hashes} ({layout} layout), not "
+        f"{show(value)}"
+    )
 
 
 @known_keywords

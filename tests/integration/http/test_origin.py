@@ -112,7 +112,11 @@ def test_others_are_let_in(server: BloomeryServer, http: Http) -> None:
         for headers in ({"Host": host}, own, own | {"Sec-Fetch-Site": "same-origin"}):
             http.ask("GET", "/filters", None, headers=headers)
     http.ask("GET", "/filters", None, headers={"Sec-Fetch-Site": "none"})
-    http.ask("GET", "/filters", None, headers=LINK)
+    for page in ("/ui/filters", "/docs"):
+        assert http.client.get(page, headers=LINK).status_code == 200
+    # A link of theirs leads to a page, and makes nobody download a filter.
+    for path in ("/filters", "/backup", f"{at('a page of theirs')}/file", "/metrics"):
+        http.ask("GET", path, None, 403, headers=LINK)
     http.ask("POST", "/snapshot", None, 403, headers=LINK)
     with Raw(port) as raw:
         raw.send(b"GET /readyz HTTP/1.0\r\n\r\n")
@@ -151,11 +155,12 @@ def test_names_of_the_server(serve: Serve) -> None:
 
 
 HEADERS = {
-    "content-security-policy": "default-src 'self'; base-uri 'none'; form-action 'self'; "
-    "frame-ancestors 'none'; object-src 'none'",
+    "content-security-policy": "default-src 'none'; script-src 'self'; style-src 'self'; "
+    "img-src 'self'; connect-src 'self'; form-action 'self'; base-uri 'none'; "
+    "frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'",
     "x-content-type-options": "nosniff",
     "x-frame-options": "deny",
-    "referrer-policy": "same-origin",
+    "referrer-policy": "no-referrer",
     "cross-origin-resource-policy": "same-origin",
     "cross-origin-opener-policy": "same-origin",
     "cache-control": "no-store",

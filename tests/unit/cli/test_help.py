@@ -34,6 +34,8 @@ COMMANDS = [
     "diff",
     "count",
     "serve",
+    "top",
+    "plot",
     "backup",
     "restore",
     "feed-key",

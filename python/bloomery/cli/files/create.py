@@ -19,7 +19,8 @@ EXAMPLE = (
     "bloomery create seen.bloom --capacity 10M --error-rate 0.1%; "
     "bloomery create week.bloom --kind rotating --capacity 1M --window 7d; "
     "bloomery create words.bloom --kind static < words.txt; "
-    "bloomery create bank.bloom --kind bank --keys-per-filter 5000"
+    "bloomery create bank.bloom --kind bank --keys-per-filter 5000; "
+    "bloomery create shaped.bloom --num-bits 1M --num-hashes 7 --layout classic"
 )
 
 
@@ -38,6 +39,9 @@ def create(
     growth: options.Growth = None,
     grow: options.Grow = None,
     keys_per_filter: options.KeysPerFilter = None,
+    num_bits: options.NumBits = None,
+    num_hashes: options.NumHashes = None,
+    lines_per_key: options.LinesPerKey = None,
     type: options.KeyType = None,
     force: options.Force = False,
     json: options.Json = False,
@@ -60,7 +64,13 @@ def create(
         given["window"] = None
     if type is not None and kind != "bloom":
         raise _refuse("type", f"files of kind {kind} do not keep it: give it to each command")
-    filter = _make(kind, capacity, common, given)
+    shape = {"num_bits": num_bits, "num_hashes": num_hashes, "lines_per_key": lines_per_key}
+    shape = {name: value for name, value in shape.items() if value is not None}
+    filter: AnyFilter | FilterBank
+    if shape:
+        filter = _make_shape(kind, capacity, {"hasher": hasher, "seed": seed, **given, **shape})
+    else:
+        filter = _make(kind, capacity, common, given)
     state.save(filter, file, "nothing was written", typed.saved_as(type or "str"))
     rate = show_rate(filter.error_rate)
     if json:
@@ -72,6 +82,20 @@ def create(
         memory = show_memory(filter.nbytes)
         emit_line(f"{file}: room for {filter.capacity:,} keys at {rate} in {memory}")
     return 0
+
+
+def _make_shape(kind: str, capacity: int | None, given: dict[str, Any]) -> AnyFilter:
+    """The filter of bits and hashes that are given; its error rate follows from them."""
+    make: Any = getattr(COMMON_KINDS.get(kind), "with_shape", None)
+    if make is None:
+        raise _refuse("num-bits", f"a filter of kind {kind} is made for a capacity")
+    for name in ("num_bits", "num_hashes"):
+        if name not in given:
+            raise _refuse(name, "bits and hashes go together")
+    given |= {} if capacity is None else {"capacity": capacity}
+    check_fit(kind, make, given)
+    filter: AnyFilter = make(**given)
+    return filter
 
 
 def _make(

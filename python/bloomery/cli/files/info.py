@@ -5,9 +5,10 @@ from typing import Any
 from bloomery.cli import options
 from bloomery.cli.amounts import show_memory, show_rate
 from bloomery.cli.files import bank, state
-from bloomery.cli.terminal import emit_json, emit_line, render
+from bloomery.cli.terminal import bar, emit_json, emit_line, render
 from bloomery.filters.files import holds_a_bank
 
+_BAR = 20  # characters of the bar beside a share
 EXAMPLE = "bloomery info seen.bloom --json; bloomery info bank.bloom --user ada"
 
 
@@ -28,11 +29,25 @@ def info(file: options.FilterFile, json: options.Json = False, user: options.Use
 
     table = Table(title=file, show_header=False, title_justify="left", title_style="bold")
     for name, value in facts.items():
-        table.add_row(name.replace("_", " "), _for_a_person(name, value))
+        text = _for_a_person(name, value)
+        share = _share(name, value, facts)
+        if share is not None:
+            text = f"{bar(share, _BAR)} {text}"
+        table.add_row(name.replace("_", " "), text)
     emit_line(render(table))
     if facts.get("saturated"):
         emit_line("It holds more keys than it was made for: more maybes are wrong than promised.")
     return 0
+
+
+def _share(name: str, value: Any, facts: dict[str, Any]) -> float | None:
+    """The share that a bar is drawn for: of places, of the capacity, or of the rate allowed."""
+    whole = {
+        "fill_ratio": 1.0,
+        "estimated_count": facts.get("capacity"),
+        "estimated_error_rate": facts.get("error_rate"),
+    }.get(name)
+    return value / whole if whole and isinstance(value, int | float) else None
 
 
 def _for_a_person(name: str, value: Any) -> str:

@@ -47,6 +47,8 @@ class Settings:
     resp_port: int = _set(6380, _PORT, live=False)
     http_port: int = _set(8100, _PORT, live=False)
     http_hosts: str = _set("", values.hosts)  # names, beside host's, that it is asked by
+    dashboard: bool = _set(True, values.yes_no)  # the pages at /
+    session_seconds: int = _set(12 * 3600, values.between(1, 1 << 31))  # of a login on a page
     registry: str = _set("", values.line, live=False, secret=True)  # a URL; else in `data`
     # A URL of Redis, where the filters are; without one they are in `data`.
     store: str = _set("", values.line, live=False, secret=True)

@@ -19,6 +19,7 @@ from bloomery.browser import MODULE
 from bloomery.service.http import problems, validation
 from bloomery.service.http.body import key_schemas
 from bloomery.service.http.endpoints import file, filters, health, keys, lookup, maintenance
+from bloomery.service.http.pages import routes as pages
 from bloomery.service.http.problems import Refused
 
 _ABOUT = (
@@ -55,6 +56,7 @@ def make(not_ready: Callable[[bool], str] = lambda writes: "loading") -> FastAPI
     app.openapi = lambda: _document(app)  # type: ignore[method-assign]
     app.add_route("/openapi.json", _openapi, include_in_schema=False)
     app.add_route("/bloomery.js", _module, include_in_schema=False)
+    app.router.routes.extend(pages.ALL)
     return app
 
 

@@ -6,7 +6,8 @@ rebinding, and the security headers of answers. Every request passes here before
   localhost, the setting `host`, one of `http-hosts`, or one of the TLS certificate's.
 - **CSRF**: a page has the browser send a form or a script's request here. So Origin, where there is
   one, must be this server's, scheme and port too; and a browser that says by Sec-Fetch-Site that
-  another site asks may only follow a link. What is no browser sends neither.
+  another site asks may only follow a link to a page, and not to what is downloaded. What is no
+  browser sends neither. (What a browser wants changed also brings a token: `browser`.)
 - **Security headers**: what a browser may do with an answer. They suit a page of this server's own,
   with its files and without scripts in its text; other sites get nothing of it to see.
 """
@@ -24,18 +25,22 @@ from bloomery.service.config.settings import Settings
 _HEADERS = (
     (
         b"content-security-policy",
-        b"default-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'; "
-        b"object-src 'none'",
+        b"default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; "
+        b"connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'; "
+        b"require-trusted-types-for 'script'; trusted-types 'none'",
     ),
     (b"x-content-type-options", b"nosniff"),
     (b"x-frame-options", b"DENY"),
-    # Not no-referrer, with which the Origin of this server's own forms would be null.
-    (b"referrer-policy", b"same-origin"),
+    # With it the Origin of a form would be null; this server's own pages ask by fetch, where it is
+    # theirs.
+    (b"referrer-policy", b"no-referrer"),
     (b"cross-origin-resource-policy", b"same-origin"),
     (b"cross-origin-opener-policy", b"same-origin"),
     (b"cache-control", b"no-store"),
 )
 _HSTS = (b"strict-transport-security", b"max-age=31536000")
+PAGES = "/ui/"  # what is below it is for people
+_LINKED = ("/", "/docs")
 _OWN_SITES = (None, b"same-origin", b"none")  # none: somebody typed the address
 _HOST = re.compile(r"(\[[0-9a-f:.]+\]|[^:\[\]]+)(:[0-9]*)?")
 
@@ -114,6 +119,7 @@ def _follows_link(scope: Any, headers: dict[bytes, bytes]) -> bool:
     """Whether somebody followed a link to here: what they see, the page they came from does not."""
     return (
         scope["method"] in ("GET", "HEAD")
+        and (scope["path"] in _LINKED or scope["path"].startswith(PAGES))
         and headers.get(b"sec-fetch-mode") == b"navigate"
         and headers.get(b"sec-fetch-dest") == b"document"
     )

@@ -67,6 +67,10 @@ class Refused(errors.InvalidRequest):
         self.allow = allow
 
 
+class NoSession(errors.NotLoggedIn):
+    """A page asks, and there is no session: it shows its own form, and no dialog of the browser."""
+
+
 class Problem(BaseModel):
     """What went wrong: a program goes by `code`, a person by `detail`."""
 
@@ -101,6 +105,8 @@ def response(problem: errors.BloomeryError, **more: Any) -> Response:
 
 
 def _headers(status: int, problem: errors.BloomeryError) -> dict[str, str]:
+    if isinstance(problem, NoSession):
+        return {"WWW-Authenticate": 'Bearer realm="bloomery"'}  # no browser asks by itself for it
     if status == 401:
         return {"WWW-Authenticate": 'Bearer realm="bloomery", Basic realm="bloomery"'}
     if status == 503:

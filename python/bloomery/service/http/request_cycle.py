@@ -20,6 +20,7 @@ from bloomery.service.http.uvicorn_internals import FlowControl, RequestResponse
 _STATUS_LINES = {
     status.value: f"HTTP/1.1 {status.value} {status.phrase}\r\n".encode() for status in HTTPStatus
 }
+_NO_STORE = b"cache-control: no-store\r\n"
 _CONTROL = re.compile(b"[\x00-\x08\x0a-\x1f\x7f]")  # what no header's value may have
 
 
@@ -105,6 +106,8 @@ class RequestCycle(RequestResponseCycle):
             elif name == b"connection" and value == b"close":
                 self.keep_alive = False
                 continue
+            elif name == b"cache-control":  # instead of that of all others
+                parts[1] = self._header_lines.replace(_NO_STORE, b"")
             parts.append(b"%b: %b\r\n" % (name, value))
         if not self.keep_alive:
             parts.append(b"connection: close\r\n")

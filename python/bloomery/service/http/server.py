@@ -15,15 +15,18 @@ from uvicorn import Config
 from bloomery import errors
 from bloomery._native import Histogram
 from bloomery.service.access.permissions import User
+from bloomery.service.access.sessions import Sessions
 from bloomery.service.config.settings import Settings
 from bloomery.service.http import app, origin, problems
 from bloomery.service.http.body.bodies import ClientDisconnected
 from bloomery.service.http.connection import HttpConnection
 from bloomery.service.http.endpoints import health, keys
+from bloomery.service.http.pages.board import Board
 from bloomery.service.http.uvicorn_internals import ServerState
 from bloomery.service.network.listening import Listener, allow_files, listen
 from bloomery.service.network.tls import Tls
 from bloomery.service.observe.logs import Say
+from bloomery.service.observe.metrics import ServerFigures
 from bloomery.service.parts import Parts
 
 _KEEP_ALIVE = 75  # seconds that a connection may be idle between requests
@@ -55,6 +58,7 @@ class HttpServer:
         self.state = ServerState()
         self._headers = origin.security_headers(certificate is not None)
         self._app = app.make(not_ready)
+        self._app.state.sessions = Sessions(settings)
         self.config = Config(
             self._serve,
             interface="asgi3",
@@ -76,10 +80,16 @@ class HttpServer:
         seconds = self.settings.tls_handshake_seconds
         return await listen(lambda: HttpConnection(self), hosts, port, tls, seconds)
 
-    def serve(self, context: Parts, metrics: Callable[[User], bytes]) -> None:
+    def serve(
+        self,
+        context: Parts,
+        metrics: Callable[[User], bytes],
+        server_figures: Callable[[], ServerFigures],
+    ) -> None:
         """Answer all requests from now on: the filters are loaded. `metrics` are those that a user
-        may see, as Prometheus reads them."""
+        may see, as Prometheus reads them; `server_figures` those of the server itself."""
         self._app.state.context, self._app.state.metrics = context, metrics
+        self._app.state.board, self._app.state.server_figures = Board(context), server_figures
         self._loaded = True
 
     # Connections.

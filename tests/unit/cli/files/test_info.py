@@ -124,3 +124,37 @@ def test_info_of_something_else(
     """A file that is no filter is one line on stderr and exit code 2."""
     (tmp_path / "f.bloom").write_bytes(content)
     one_line(run("info", "f.bloom", code=2).stderr)
+
+
+def test_bits_and_hashes_that_are_given(run: Run, one_line: OneLine) -> None:
+    """A filter of just this shape, for this capacity; other kinds, and halves of a shape, are
+    refused."""
+    shape = ["--num-bits", "30_720", "--num-hashes", "8", "--lines-per-key", "2"]
+    made = run("create", "s.bloom", *shape, "--layout", "blocked", "-n", "1000", "--json").stdout
+    facts = json.loads(made)
+    assert (facts["num_bits"], facts["num_hashes"], facts["lines_per_key"]) == (30_720, 8, 2)
+    assert facts["capacity"] == 1000
+    counting = ["--kind", "counting", "--num-bits", "4k", "--num-hashes", "3"]
+    assert json.loads(run("create", "c.bloom", *counting, "--json").stdout)["nbytes"] == 512
+    for arguments, message in (
+        (["--kind", "cuckoo", *shape], "is made for a capacity"),
+        (["--num-bits", "1000"], "bits and hashes go together"),
+        ([*counting, "-n", "10"], "no such option"),
+        ([*shape[:4], "--layout", "classic", "--lines-per-key", "1"], "lines_per_key must be 0"),
+    ):
+        assert message in one_line(run("create", "x.bloom", *arguments, code=2).stderr)
+
+
+def test_bars_show_how_full_it_is(run: Run) -> None:
+    """Of places, of the capacity and of the error rate allowed; none where there is no such
+    figure."""
+    run("create", "b.bloom", "--capacity", "1000")
+    run("add", "b.bloom", stdin=b"".join(b"%d\n" % n for n in range(1000)))
+    rows = run("info", "b.bloom").stdout.decode().splitlines()
+    drawn = [row for row in rows if "█" in row]
+    assert [row.split("│")[1].strip() for row in drawn] == [
+        "fill ratio",
+        "estimated count",
+        "estimated error rate",
+    ]
+    assert any("███████████████████" in row for row in drawn)
