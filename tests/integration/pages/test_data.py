@@ -25,7 +25,7 @@ def test_the_table_is_sorted_by_every_column(http: httpx.Client, server: Bloomer
         for one, keys in (("few", 3), ("many", 70)):
             client.execute_command("BF.MADD", f"data {one}", *range(keys))
         client.execute_command("BF.RESERVE", "data none", 0.01, 10)
-    asked = {"search": "data ", "page": 9}
+    asked = {"search": "data ", "page": "9"}
     sorts = ("name", "kind", "items", "nbytes", "state", "fill", "estimated", "observed", "adds")
     for sort in (*sorts, "checks", "full_in"):
         for order in ("up", "down"):
