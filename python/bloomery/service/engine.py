@@ -8,34 +8,58 @@ until the log has what is in memory.
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Callable, Iterable, Iterator, Set
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from bloomery import BloomFilter, _native, errors
 from bloomery.filters.creation import PARAMETERS
 from bloomery.filters.internals import facts
 from bloomery.service.clock import Clock
 from bloomery.service.domain import operations
-from bloomery.service.domain.operations import Op
+from bloomery.service.domain.operations import HASHES, MAKES, Op
 from bloomery.service.domain.state import Entry, State
 from bloomery.service.events import Event
 from bloomery.service.policy.policy import limit_and_threshold, refusal
 
 if TYPE_CHECKING:
     from bloomery.service.durability.log import Log, Row
-    from bloomery.service.replication.log import StoreLog
+    from bloomery.service.replication.turns import NodeLog
 
 # Stands on the shelf for a filter that is still being loaded.
 _UNREADY = BloomFilter(1)
 _NONE: Set[int] = frozenset()
+_NUMBER_BITS = 52  # of a filter's number on nodes: a double in JSON holds it
 _NON_SCALING = "non scaling filter is full"  # RedisBloom's words
 
+
+# A byte for each key: 0 or 1, or NO_ROOM if there was no memory for it; and the refusal (code,
+# message) of one that was refused, and with it all behind it.
+Outcome = tuple[bytes, tuple[str, str] | None]
 
 # What brings keys to a filter that its successor would not get, or takes them all.
 _OTHER_KEYS = (Op.MERGE, Op.CLEAR, Op.CHUNK, Op.ROTATE)
 # Settings that a successor keeps its own of: they decide how a filter is made.
 _MADE_BY = {"kind", *(name for names in PARAMETERS.values() for name in names)}
+
+
+class SharedLog(Protocol):
+    """The log that a node shares with others, as operations use it (`replication/node.py`). What is
+    submitted is done when the log has it, in the log's order, on all nodes."""
+
+    @property
+    def may_answer(self) -> bool:
+        """Is this node's copy recent enough for who wants its own answers?"""
+
+    async def submit(self, op: Op, filter_id: int, data: bytes) -> Entry | None:
+        """Do an operation; the entry that it was done to, if it is still there."""
+
+    async def submit_keys(self, name: bytes, op: Op, keys: Any) -> Outcome:
+        """Add or remove keys: a byte for each."""
+
+    async def catch_up(self) -> None:
+        """Return when this copy has all that was acknowledged before; else StoreUnavailable."""
 
 
 class Successor(NamedTuple):
@@ -48,12 +72,13 @@ class Successor(NamedTuple):
 class Engine:
     """The state of a server, its hot path, and its log."""
 
-    def __init__(self, state: State, log: Log | StoreLog, clock: Clock | None = None) -> None:
+    def __init__(self, state: State, log: Log | NodeLog, clock: Clock | None = None) -> None:
         self.state = state
         self.log = log
         self.clock = clock or Clock(state.now)
         self.shelf = _native.Shelf()
         self.problem: errors.LogUnavailable | None = None  # why writes are refused
+        self.shared: SharedLog | None = None  # of a node
         self.frozen = False  # time stands still: nothing expires or is forgotten
         self.on_change: Event[[Entry]] = Event()  # a filter is new, or was changed
         self.on_drop: Event[[Entry]] = Event()
@@ -118,6 +143,20 @@ class Engine:
             self._changed(entry)
         return entry
 
+    async def perform(self, op: Op, filter_id: int, data: bytes = b"") -> Entry | None:
+        """Do an operation: here and at once, or on all nodes of a shared log."""
+        if self.shared is None:
+            return self.change(op, filter_id, data)
+        return await self.shared.submit(op, filter_id, data)
+
+    async def make(self, op: Op, data: bytes) -> Entry:
+        """Do an operation that makes a filter. Its number is the next one, or one that nobody else
+        will draw: operations of several nodes come in no order that any of them knows."""
+        number = self.state.next_id if self.shared is None else 1 + secrets.randbits(_NUMBER_BITS)
+        entry = await self.perform(op, number, data)
+        assert entry is not None
+        return entry
+
     def _check_unlocked(self, entry: Entry | None) -> None:
         if entry is not None and self.is_locked(entry):
             raise errors.ServerUnavailable("this filter is worked on: try again in a moment")
@@ -156,24 +195,36 @@ class Engine:
         """Is a filter locked, for who asks now?"""
         return not self._owner and entry.name in self._locked
 
-    # What another node did, to a filter that both have.
+    # Entries of a shared log, in its order: nothing is noted.
 
-    def apply_remote(self, op: Op, filter_id: int, data: bytes = b"") -> None:
-        """Do an operation here too; it is not noted for the log."""
-        entry = self.state.apply(op, filter_id, data, self.state.now)
-        if entry is not None and op != Op.ADD:
+    def apply_shared(self, op: int, filter_id: int, data: bytes, at: float) -> Any:
+        """Do an operation that the shared log has, at its time; what it comes to: for hashes a byte
+        each, else the entry."""
+        if op in HASHES:
+            self.state.now = at
+            entry = self.state.filters.get(filter_id)
+            if entry is None:
+                raise errors.UnknownFilter("the filter was dropped meanwhile")
+            return self.shelf.apply(entry.name, op, data)
+        if op not in MAKES and filter_id not in self.state.filters:
+            raise errors.UnknownFilter("the filter was dropped meanwhile")
+        entry = self.state.apply(op, filter_id, data, at)
+        if entry is not None:
             self._changed(entry)
-
-    def put_remote(self, entry: Entry) -> None:
-        """Have a filter that another node made."""
-        self.state.put(entry)
-        self._changed(entry)
-
-    def create(self, op: Op, data: bytes) -> Entry:
-        """Do an operation that makes a filter."""
-        entry = self.change(op, self.state.next_id, data)
-        assert entry is not None
         return entry
+
+    def pass_shared_time(self, now: float) -> None:
+        """Let what is over by this time, which all nodes agree on, be over."""
+        self.state.pass_time(now)
+
+    def exchange(self, entries: Iterable[Entry], now: float) -> None:
+        """Have other filters from now on, as a snapshot of the shared log has them."""
+        for entry in list(self.state.filters.values()):
+            self.state.remove(entry)
+        self.state.now = now
+        for entry in entries:
+            self.state.put(entry)
+            self._changed(entry)
 
     def find(self, name: bytes) -> Entry | None:
         """Return the entry of that name, unless its time is over; its items are up to date."""
@@ -204,7 +255,7 @@ class Engine:
         return (0, 0, 0) if figures is None else figures[1:]
 
     def _pass_time(self) -> None:
-        if self.frozen:
+        if self.frozen or self.shared is not None:  # time of nodes is in the log
             return
         for record in self.state.pass_time(self.clock.now(), self.is_locked):
             self.shelf.note(*record)

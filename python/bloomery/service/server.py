@@ -17,6 +17,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from bloomery import __version__
 from bloomery.service.access import users
 from bloomery.service.config.configuration import Configuration
 from bloomery.service.config.settings import Settings
@@ -24,6 +25,7 @@ from bloomery.service.config.sources import SourceSettings
 from bloomery.service.domain.state import State
 from bloomery.service.durability.folder import lock
 from bloomery.service.durability.recovery import Recovery, recover
+from bloomery.service.group_commit import GroupCommit
 from bloomery.service.http.server import HttpServer
 from bloomery.service.network import binding
 from bloomery.service.network.listening import Listener
@@ -101,7 +103,7 @@ class Server:
             await self.parts.lookups.start(self.say)
             resp = await self._listen(bound)
             background.append(self._repeat(self._tick, "what is due each second failed"))
-            syncing = asyncio.ensure_future(self.parts.group_commit.flush_each_second())
+            syncing = self._begin_syncing()
             if self.certificate is not None:
                 background.append(asyncio.create_task(self.certificate.watch(self._reload)))
             background.append(asyncio.create_task(self._follow_configuration()))
@@ -137,7 +139,7 @@ class Server:
             gc.set_threshold(*gc.get_threshold()[:2], _OLDEST)
             self.loaded = True
             return True
-        self.node = Node(self.settings, self.say, self.alerts, accept_loss=self.accept_loss)
+        self.node = Node(self.settings, self.say, self.alerts, self._describe)
         self._open(Recovery(self.data, State(), 1, 0, 0, 0))
         started = asyncio.ensure_future(self.node.start())
         stopped = asyncio.ensure_future(stop.wait())
@@ -223,6 +225,24 @@ class Server:
             latency={"resp": self.parts.engine.shelf.latency, "http": self.http.latency},
         )
 
+    def _describe(self) -> dict[str, Any]:
+        """What this node tells the others of itself."""
+        served = self.resp.clients.figures()
+        return {
+            "resp": self.parts.resp_address,
+            "http": self.http_address,
+            "version": __version__,
+            "commands": served[2] + served[3],
+            "started": self.started,
+        }
+
+    def _begin_syncing(self) -> asyncio.Future[None] | None:
+        """Bring a log on a disk there each second."""
+        turns = self.parts.group_commit
+        if isinstance(turns, GroupCommit):
+            return asyncio.ensure_future(turns.flush_each_second())
+        return None
+
     async def _listen(self, bound: list[str]) -> Listener:
         resp = await self.resp.open(bound, self.settings.resp_port, self.tls)
         self.parts.resp_address = resp.address
@@ -258,8 +278,6 @@ class Server:
         if await self.parts.tick():
             self.resp.follow_users()
         self.resp.sweep()
-        if self.node is not None:
-            await self.node.pass_second()
 
     def _hang_up(self) -> None:
         """SIGHUP: everything that comes from files is read again."""

@@ -51,7 +51,7 @@ class Settings:
     # A URL of Redis, where the filters are; without one they are in `data`.
     store: str = _set("", values.line, live=False, secret=True)
     store_prefix: str = _set("bloomery", values.prefix, live=False)
-    store_consistency: str = _set("local", values.one_of("local", "shared"))
+    store_consistency: str = _set("local", values.one_of("local", "strong"))
     store_on_outage: str = _set("refuse", values.one_of("refuse", "queue"), live=False)
     store_min_replicas: int = _set(0, values.between(0, 100), live=False)
     store_max_lag_ms: int = _set(5000, values.between(500, 3_600_000))

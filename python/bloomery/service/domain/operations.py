@@ -40,6 +40,11 @@ class Op(IntEnum):
     COMPACT = 12
     TICK = 13  # time has come for a rotating filter to forget
     ADJUST = 14  # settings of the service's own, as they are from now on; null: the default
+    ADD_NEW = 15  # those keys that are definitely not there; on nodes
+
+
+HASHES = frozenset({Op.ADD, Op.REMOVE, Op.ADD_NEW})
+MAKES = frozenset({Op.CREATE, Op.COPY, Op.CHUNK})  # a filter; of CHUNK the first one
 
 
 def fields(**values: Any) -> bytes:

@@ -76,6 +76,7 @@ class State:
         self.names: Mapping[bytes, Entry] = MappingProxyType(self._names)
         self._shelf: Shelf | None = None
         self.next_id = 1
+        self.numbers_are_drawn = False  # by nodes, and not counted
         self.now = 0.0
         self.on_drop: Callable[[Entry], object] = lambda entry: None
         self._waiting: list[tuple[float, int]] = []  # a heap: when to look at which filter
@@ -101,7 +102,8 @@ class State:
         self._schedule(entry)
         self._show(entry)
 
-    def _remove_entry(self, entry: Entry) -> None:
+    def remove(self, entry: Entry) -> None:
+        """Take an entry out, with its filter."""
         del self._filters[entry.id], self._names[entry.name]
         if self._shelf is not None:
             self._shelf.drop(entry.name)
@@ -207,7 +209,7 @@ class State:
 
     def _new(self, filter_id: int, name: bytes, replace: bool = False) -> None:
         """Raise unless a filter of this number and name can be made."""
-        if filter_id < self.next_id:
+        if filter_id in self.filters or (filter_id < self.next_id and not self.numbers_are_drawn):
             raise errors.InvalidParameter(
                 f"filter number {filter_id} was given before: the next one is {self.next_id}"
             )
@@ -220,6 +222,9 @@ class State:
         entry = self._entry(filter_id)
         entry.items += add_hashes(self.filter_of(entry), data)
         return entry
+
+    def _add_new(self, filter_id: int, data: bytes) -> Entry:
+        raise errors.UnsupportedVersion("only nodes have ADD_NEW in their log")
 
     def _remove(self, filter_id: int, data: bytes) -> Entry:
         entry = self._entry(filter_id)
@@ -239,7 +244,7 @@ class State:
         return entry
 
     def _drop(self, filter_id: int, data: bytes) -> None:
-        self._remove_entry(self._entry(filter_id))
+        self.remove(self._entry(filter_id))
 
     def _rename(self, filter_id: int, data: bytes) -> Entry:
         entry, name = (
@@ -248,7 +253,7 @@ class State:
         )
         if name != entry.name:
             if name in self._names:  # as Redis does it
-                self._remove_entry(self._names[name])
+                self.remove(self._names[name])
             self._set_name(entry, name)
         return entry
 
@@ -261,7 +266,7 @@ class State:
         filter = self.filter_of(source)
         copy = self.deferral.run(filter.nbytes, filter.copy)
         if name in self._names:
-            self._remove_entry(self._names[name])
+            self.remove(self._names[name])
         entry = Entry(
             filter_id, name, copy, self.now, source.expires_at, source.items, dict(source.settings)
         )

@@ -14,10 +14,12 @@ import os
 import subprocess
 import time
 from pathlib import Path
+from typing import cast
 
 from bloomery import errors
 from bloomery.service.config.settings import Settings
 from bloomery.service.durability import snapshots
+from bloomery.service.durability.log import Log
 from bloomery.service.engine import Engine
 from bloomery.service.group_commit import GroupCommit
 from bloomery.service.policy.alerts import Alerts
@@ -128,7 +130,7 @@ class SnapshotSchedule:
     async def _cut(self) -> tuple[int, int]:
         """Begin a segment, and close those before, so that another may read them; its number, and
         the last row before it."""
-        log = self._engine.log
+        log = cast("Log", self._engine.log)
         number, seq = await self._group_commit.call(lambda: (log.cut(), log.seq))
         self._segment = number
         await asyncio.to_thread(log.sync)

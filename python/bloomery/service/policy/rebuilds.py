@@ -30,7 +30,8 @@ from bloomery.service.background import Background
 from bloomery.service.commands import NO_ROOM, Commands
 from bloomery.service.domain.operations import quoted
 from bloomery.service.domain.state import Entry
-from bloomery.service.group_commit import GroupCommit
+from bloomery.service.eagerly import eagerly
+from bloomery.service.group_commit import Turns
 from bloomery.service.lookup.keytypes import forms
 from bloomery.service.observe.logs import Say
 from bloomery.service.policy.policy import capacity_of, policy_of
@@ -68,7 +69,7 @@ class RebuildTask:
     def __init__(
         self,
         commands: Commands,
-        group_commit: GroupCommit,
+        group_commit: Turns,
         background: Background,
         entry: Entry,
         state: Rebuild,
@@ -90,7 +91,7 @@ class RebuildTask:
 
     async def run(self, states: dict[int, Rebuild]) -> None:
         """Do it; from the moment on when the new filter has the name, the state is its own."""
-        self._create(await self._ask_source(self._count))
+        await self._create(await self._ask_source(self._count))
         await self._group_commit.logged()
         await asyncio.sleep(self._settle)
         self.state.state = "reading"
@@ -131,7 +132,7 @@ class RebuildTask:
         batches.close()
         return self.state.of * sum(len(forms(key)) for key in batch) // max(1, len(batch))
 
-    def _create(self, keys: int) -> None:
+    async def _create(self, keys: int) -> None:
         commands, old, settings = self._commands, self.entry.filter, self.entry.settings
         wanted = self._capacity
         if wanted is None:
@@ -148,22 +149,24 @@ class RebuildTask:
             more |= {"grow": True, "on_full": policy_of(self.entry).on_full}
         self._group_commit.join()
         self._check()
-        successor = commands.create(self._name, old.kind, capacity=wanted, error_rate=rate, **more)
+        successor = await commands.create(
+            self._name, old.kind, capacity=wanted, error_rate=rate, **more
+        )
         commands.listing.hidden.add(self._name)
         self._new = successor
-        self._postpone_expiry()
+        await self._postpone_expiry()
         self._engine.follow(self.entry, successor, self._give_up)
 
-    def _postpone_expiry(self) -> None:
+    async def _postpone_expiry(self) -> None:
         """Let the new filter expire later than it would: a crash must not leave it for ever."""
         seconds = 2 * self._settle + _UNFINISHED
-        self._commands.expire(self._name, self._engine.state.now + seconds)
+        await self._commands.expire(self._name, self._engine.state.now + seconds)
 
     async def _add(self, batch: list[Any]) -> None:
         keys = [form for key in batch for form in forms(key)]
         self._group_commit.join()
         self._check()
-        answers, refused = self._commands.add(self._name, keys)
+        answers, refused = await self._commands.add(self._name, keys)
         if refused is not None:
             raise errors.FilterFull(
                 f"the source has more keys than the new filter takes ({refused[1]}): rebuild it "
@@ -171,7 +174,7 @@ class RebuildTask:
             )
         if NO_ROOM in answers:
             raise errors.NotEnoughMemory("there is no memory for the new filter (maxmemory)")
-        self._postpone_expiry()
+        await self._postpone_expiry()
         self.state.rows += len(batch)
         await self._group_commit.logged()
 
@@ -189,14 +192,14 @@ class RebuildTask:
         if self._new is not None and self._new.id not in self._engine.state.filters:
             raise errors.InvalidParameter("what was built so far was dropped")
 
-    def forget(self) -> None:
+    async def forget(self) -> None:
         """Release the source, and drop the new filter if it did not take the place."""
         engine = self._engine
         self._thread.submit(self.rows.close)
         engine.give_up(self.entry.id, "the rebuild has ended")
         if self._new is not None and engine.problem is None:
             self._group_commit.join()
-            self._commands.drop(self._new.name)
+            await self._commands.drop(self._new.name)
             self._commands.listing.hidden.discard(self._name)
 
 
@@ -204,7 +207,7 @@ class Rebuilds:
     """The rebuilds that are under way, and how the last one of each filter ended."""
 
     def __init__(
-        self, commands: Commands, group_commit: GroupCommit, background: Background, say: Say
+        self, commands: Commands, group_commit: Turns, background: Background, say: Say
     ) -> None:
         self._commands, self._group_commit, self._background, self._say = (
             commands,
@@ -220,7 +223,7 @@ class Rebuilds:
         left = [name for name, entry in names if name.startswith(PREFIX) and entry.expires_at]
         if left:  # by a crash; one that has no end is somebody's own
             group_commit.join()
-            commands.drop(*left)
+            eagerly(commands.drop(*left))
 
     def of(self, entry: Entry) -> Rebuild | None:
         """How far the rebuild of a filter is, or how the last one ended."""
@@ -276,7 +279,7 @@ class Rebuilds:
             self._say(f"{name} was rebuilt of {state.rows:,} keys in {took:.1f} s")
         finally:
             state.ended_at = time.time()
-            work.forget()
+            await work.forget()
 
     async def stop(self) -> None:
         """End: the filters stay as they are."""

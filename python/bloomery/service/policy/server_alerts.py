@@ -9,7 +9,7 @@ from bloomery import errors
 from bloomery.service.clock import ALARM_SECONDS
 from bloomery.service.durability import quarantine
 from bloomery.service.engine import Engine
-from bloomery.service.group_commit import GroupCommit
+from bloomery.service.group_commit import Turns
 from bloomery.service.lookup.lookups import Lookups
 from bloomery.service.policy.alerts import Alerts
 from bloomery.service.registry.publisher import Publisher
@@ -31,7 +31,7 @@ class ServerAlerts:
         alerts: Alerts,
         data: Path,
         engine: Engine,
-        group_commit: GroupCommit,
+        group_commit: Turns,
         publisher: Publisher,
         lookups: Lookups,
     ) -> None:

@@ -40,15 +40,22 @@ class Options:
 class ReplicationCore:
     """A node of the shared log."""
 
-    def __init__(self, node: bytes, make: Callable[[], Replica], options: Options) -> None:
-        """`node`: 8 bytes that no process had before. `make` returns a replica without filters."""
+    def __init__(
+        self,
+        node: bytes,
+        make: Callable[[], Replica],
+        options: Options,
+        about: Callable[[], bytes] = bytes,
+    ) -> None:
+        """`node`: 8 bytes that no process had before. `make` returns a replica without filters.
+        `about` returns what other nodes are told of this one, now and then."""
         self.node, self.options = node, options
         self.replica = make()
         self.ledger = Ledger()
         self.history = History(None, options.history_entries)
         self.writes = WriteQueue(options.retain)
         self.ready = False
-        self._make = make
+        self._make, self._about = make, about
         self._snapshots = SnapshotKeeper(node, options.snapshot_entries, options.retry)
         self._now = 0.0
         self._actions: list[m.Action] = []
@@ -69,6 +76,7 @@ class ReplicationCore:
         self._fetch_at = 0.0
         self._append_at = 0.0
         self._sent = 0.0  # when this node last appended something
+        self._hello_at = 0.0  # when it says next that it is there
         # Lease.
         self._lease_heard = 0.0
         self._claim_at = 0.0
@@ -77,6 +85,11 @@ class ReplicationCore:
     def may_answer(self, now: float) -> bool:
         """May a local read be answered from the copy?"""
         return self._fresh is not None and now - self._fresh <= self.options.max_lag
+
+    @property
+    def fresh(self) -> float | None:
+        """The copy has all that the stream had at this time; None: it is not known of any."""
+        return self._fresh
 
     @property
     def joined(self) -> bool:
@@ -346,9 +359,9 @@ class ReplicationCore:
         barrier = bool(self.writes.unchanged) or (self.options.confirm and unproven)
         if barrier and all(write.op for write in self.writes.queue):
             self._queue(Kind.BARRIER)
-        silent = self._now - self._sent >= self.options.hello or not self.joined
-        if silent and not self.writes.queue:
-            self._queue(Kind.HELLO)
+        if self._now >= self._hello_at or not (self.joined or self.writes.queue):
+            self._hello_at = self._now + self.options.hello
+            self._queue(Kind.HELLO, self._about())
         busy = self._is_asked(m.Append, m.PutBack) or self._reloaded or not self._matched
         if self.writes.queue and not busy and self._now >= self._append_at:
             self._append(self.writes.queue[0], self.history.at)
