@@ -108,6 +108,8 @@ class Server:
                 background.append(asyncio.create_task(self.certificate.watch(self._reload)))
             background.append(asyncio.create_task(self._follow_configuration()))
             self.parts.sampler.start()
+            if self.node is not None:
+                self.node.introduce()
             self.serving = True
             self._print_ready()
             notify("READY=1", f"STATUS=resp={self.parts.resp_address} http={self.http_address}")

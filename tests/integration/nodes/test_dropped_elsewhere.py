@@ -9,12 +9,12 @@ from typing import Any
 import httpx
 import pytest
 import redis
+from bloomery.service.replication.catalogue import Catalogue, Listed, new_uid
 
 from bloomery.integrations.redis.bits.strings import create
 from bloomery.integrations.redis.config import planned
 from bloomery.integrations.redis.naming import Keys
 from bloomery.integrations.redis.wire.link import Link
-from bloomery.service.replication.catalogue import Catalogue, Listed, new_uid
 from integration.nodes.conftest import StartFleet
 from integration.servers import RedisServer, wait_until
 

@@ -3,11 +3,12 @@
 from types import SimpleNamespace
 from typing import Any
 
-from bloomery.integrations.redis.wire.link import Link
 from bloomery.service.replication.catalogue import Catalogue
 from bloomery.service.replication.shared import Recent
 from bloomery.service.replication.stream import START
 from bloomery.service.replication.tail import Tail
+
+from bloomery.integrations.redis.wire.link import Link
 from integration.servers import RedisServer
 
 

@@ -5,15 +5,15 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
-
-from bloomery import BloomFilter, errors
-from bloomery.integrations.redis import RedisFilter
-from bloomery.integrations.redis.wire.link import Link
 from bloomery.service.replication.catalogue import Catalogue, Listed
 from bloomery.service.replication.context import NodeContext
 from bloomery.service.replication.copying import loaded, restored
 from bloomery.service.replication.lifecycle import Control, dropping
 from bloomery.service.replication.shared import Shared
+
+from bloomery import BloomFilter, errors
+from bloomery.integrations.redis import RedisFilter
+from bloomery.integrations.redis.wire.link import Link
 from integration.servers import RedisServer
 
 PREFIX = "leftovers"

@@ -100,6 +100,10 @@ class Node:
         self._ticking = asyncio.create_task(self._tick())
         await self._caught_up.wait()
 
+    def introduce(self) -> None:
+        """Tell the other nodes where clients find this one."""
+        self.core.introduce()
+
     async def stop(self) -> None:
         """Follow no more; what is under way has a moment to end."""
         if self._ticking is not None:

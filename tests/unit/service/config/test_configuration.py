@@ -24,7 +24,7 @@ OTHER = {
     "registry": "sqlite:////tmp/r.sqlite",
     "store": "redis://127.0.0.1:6379",
     "store-prefix": "others",
-    "store-consistency": "shared",
+    "store-consistency": "strong",
     "store-on-outage": "queue",
     "tls-cert": "/etc/cert.pem",
     "tls-key": "/etc/key.pem",

@@ -61,7 +61,7 @@ class Ledger:
             member = Member(entry.version, 0, position.ms, position.ms)
             self.members[entry.node] = member
         member.heard = position.ms
-        if entry.kind is Kind.HELLO:
+        if entry.kind in (Kind.HELLO, Kind.GENESIS):
             member.about = entry.payload[:MOST_ABOUT]
         if entry.op <= member.op:
             return Verdict.REPEAT

@@ -86,6 +86,10 @@ class ReplicationCore:
         """May a local read be answered from the copy?"""
         return self._fresh is not None and now - self._fresh <= self.options.max_lag
 
+    def introduce(self) -> None:
+        """Tell the other nodes of this one anew, soon: what it tells has changed."""
+        self._hello_at = 0.0
+
     @property
     def fresh(self) -> float | None:
         """The copy has all that the stream had at this time; None: it is not known of any."""
@@ -231,7 +235,8 @@ class ReplicationCore:
 
     def _bootstrap(self) -> None:
         if self._is_empty_for(self.options.bootstrap):
-            self._append(PendingWrite(Kind.GENESIS), None)
+            self._hello_at = self._now + self.options.hello
+            self._append(PendingWrite(Kind.GENESIS, self._about()), None)
         else:
             self._load_at = self._now + self.options.retry
 
