@@ -3,7 +3,7 @@ done to it, and bytes.
 
 | operation | bytes |
 |---|---|
-| ADD, REMOVE | hashes: 8 little-endian bytes each, 16 for kind `redisbloom` |
+| ADD, REMOVE, ADD_NEW | hashes: 8 little-endian bytes each, 16 for kind `redisbloom` |
 | CREATE, RENAME, COPY, EXPIRE, MERGE, ADJUST | a JSON object (`fields`) |
 | CHUNK | a position, a JSON object and a part of a saved filter (`chunk`) |
 | DROP, CLEAR, ROTATE, COMPACT, TICK | none |
@@ -40,6 +40,7 @@ class Op(IntEnum):
     COMPACT = 12
     TICK = 13  # time has come for a rotating filter to forget
     ADJUST = 14  # settings of the service's own, as they are from now on; null: the default
+    ADD_NEW = 15  # unless it may be there; only in the log that nodes share
 
 
 def fields(**values: Any) -> bytes:
