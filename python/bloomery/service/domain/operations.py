@@ -3,7 +3,7 @@ done to it, and bytes.
 
 | operation | bytes |
 |---|---|
-| ADD, REMOVE | hashes: 8 little-endian bytes each, 16 for kind `redisbloom` |
+| ADD, REMOVE, ADD_NEW | hashes: 8 little-endian bytes each, 16 for kind `redisbloom` |
 | CREATE, RENAME, COPY, EXPIRE, MERGE, ADJUST | a JSON object (`fields`) |
 | CHUNK | a position, a JSON object and a part of a saved filter (`chunk`) |
 | DROP, CLEAR, ROTATE, COMPACT, TICK | none |

@@ -10,7 +10,7 @@ from functools import partial
 from types import MappingProxyType
 from typing import Any, Protocol
 
-from bloomery import errors
+from bloomery import _native, errors
 from bloomery.filters import creation, saved
 from bloomery.filters.files import Loading
 from bloomery.filters.internals import add_hashes, check_compatible, remove_hashes
@@ -223,12 +223,17 @@ class State:
         entry.items += add_hashes(self.filter_of(entry), data)
         return entry
 
-    def _add_new(self, filter_id: int, data: bytes) -> Entry:
-        raise errors.UnsupportedVersion("only nodes have ADD_NEW in their log")
-
     def _remove(self, filter_id: int, data: bytes) -> Entry:
         entry = self._entry(filter_id)
         entry.items -= remove_hashes(self.filter_of(entry), data)
+        return entry
+
+    def _add_new(self, filter_id: int, data: bytes) -> Entry:
+        entry = self._entry(filter_id)
+        shelf = _native.Shelf()  # for this only: it knows how to ask and add by hashes
+        shelf.put(b"", self.filter_of(entry), entry.id)
+        answers, _ = shelf.apply(b"", Op.ADD_NEW, data)
+        entry.items += answers.count(1)
         return entry
 
     def _create(self, filter_id: int, data: bytes) -> Entry:
