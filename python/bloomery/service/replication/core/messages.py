@@ -242,8 +242,8 @@ class Failed:
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """An append was not done, since Redis takes no writes: it is full, its disk fails, or it has too
-    few replicas."""
+    """An append was not done, since Redis takes no writes: it is full, its disk fails, or replicas
+    are missing."""
 
     ref: int
     reason: str

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from collections.abc import Callable
 from typing import Any, NamedTuple, TypeAlias
 
 from bloomery.redis_client import RedisClient
@@ -24,7 +25,7 @@ class LinkLost(Exception):
 class _Question(NamedTuple):
     """Commands that were sent at once."""
 
-    count: int
+    expected: int
     replies: list[Any]
     answered: asyncio.Future[list[Any]]
 
@@ -54,7 +55,7 @@ class _Exchange(asyncio.Protocol):
             while (reply := self._reader.gets()) is not False:
                 question = self._waiting[0]
                 question.replies.append(reply)
-                if len(question.replies) == question.count:
+                if len(question.replies) == question.expected:
                     self._waiting.popleft()
                     if not question.answered.done():
                         question.answered.set_result(question.replies)
@@ -85,7 +86,8 @@ class Link:
         import hiredis
 
         self._redis, self._key, self._timeout = redis, key.decode(), timeout
-        self._pack, self._parser = hiredis.pack_command, hiredis.Reader
+        self._pack: Callable[[Any], bytes] = hiredis.pack_command
+        self._parser = hiredis.Reader
         self._exchange: _Exchange | None = None
         self._connecting = asyncio.Lock()
 

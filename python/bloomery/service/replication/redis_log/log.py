@@ -27,7 +27,6 @@ from bloomery.service.replication.redis_log.link import Command, Link, LinkLost
 from bloomery.service.replication.redis_log.scripts import Script
 
 LogAction: TypeAlias = m.Fetch | m.Append | m.PutBack | m.ReadManifest | m.SwapManifest | m.Restore
-_MOST_ENTRIES = 1000  # in one answer
 _MOST_BYTES = 4 << 20  # in one answer, or put back at once; a single entry may be larger
 _UNMATCHED, _MATCHED, _APPENDED, _CUT_SHORT = range(4)  # what scripts reply first
 # What Redis answers when it does not write at all, whoever asks: full, a broken disk, too few
@@ -56,15 +55,18 @@ class RedisLog:
         timeout: float = 1.0,
         min_replicas: int = 0,
         wait: float = 1.0,
+        most_entries: int = 1000,
     ) -> None:
         """`timeout`: seconds for an answer, with those for replicas (half of it, at most) included.
-        `wait`: seconds that a fetch waits for news; twice that must be less than `max_lag`."""
+        `wait`: seconds that a fetch waits for news; twice that must be less than `max_lag`.
+        `most_entries`: in one answer."""
         self._keys = Keys(prefix)
         self._redis = redis_client(url, "log", for_asyncio=True, timeout=timeout, retries=0)
         self._writes, self._reads, self._news = (
             Link(self._redis, self._keys.log, timeout) for _ in range(3)
         )
         self._min_replicas, self._wait = min_replicas, wait
+        self._limits = (most_entries, _MOST_BYTES)
         self._replica_ms = max(1, int(timeout * 500))
         self._names = (self._keys.log, self._keys.manifest, self._keys.last, self._keys.chunk)
         self.problem = ""  # what came last instead of an answer; nothing if the last was one
@@ -135,7 +137,9 @@ class RedisLog:
 
     async def _fetched(self, link: Link, action: m.Fetch) -> m.Fetched:
         # A server that has become a replica would answer from what it has got so far.
-        reply, role = await self._script(link, scripts.FETCH, _asked(action.after), then=(b"ROLE",))
+        reply, role = await self._script(
+            link, scripts.FETCH, self._asked(action.after), then=(b"ROLE",)
+        )
         if not isinstance(role, list) or role[:1] != [b"master"]:
             self._leave()
             raise _ErrorReply("it is a replica, or does not say")
@@ -145,7 +149,7 @@ class RedisLog:
         entry = action.entry.to_bytes()
         if len(entry) > MOST_ENTRY:
             return m.Refused(action.ref, f"an entry of the log has at most {MOST_ENTRY} bytes")
-        arguments = (*_asked(action.after), entry)
+        arguments = (*self._asked(action.after), entry)
         replicated = True
         if self._min_replicas:
             wait = (b"WAIT", self._min_replicas, self._replica_ms)
@@ -175,7 +179,7 @@ class RedisLog:
 
     async def _swap(self, action: m.SwapManifest) -> bool:
         newest = action.manifest.snapshots[0].mark
-        done = await self._run(
+        done: int = await self._run(
             self._writes,
             scripts.SWAP,
             (action.expected or b"").hex().encode(),
@@ -187,6 +191,12 @@ class RedisLog:
         return done == 1
 
     # Commands.
+
+    def _asked(self, after: Mark | None) -> tuple[bytes | int, ...]:
+        """What FETCH and APPEND want to know."""
+        if after is None:
+            return b"", b"", *self._limits
+        return written(after.position), tag(after), *self._limits
 
     async def _run(self, link: Link, script: Script, *arguments: bytes) -> Any:
         reply, _ = await self._script(link, script, arguments)
@@ -227,12 +237,6 @@ class RedisLog:
             link.close("another connection found that this server does not serve")
 
 
-def _asked(after: Mark | None) -> tuple[bytes | int, ...]:
-    if after is None:
-        return b"", b"", _MOST_ENTRIES, _MOST_BYTES
-    return written(after.position), tag(after), _MOST_ENTRIES, _MOST_BYTES
-
-
 def _named(manifest: m.Manifest) -> tuple[bytes, bytes]:
     ids = b"".join([one.id.hex().encode() for one in manifest.snapshots])
     return manifest_bytes(manifest), ids
@@ -252,8 +256,8 @@ def _fetched(ref: int, after: Mark | None, reply: Any) -> m.Fetched:
 
 
 def _entries(after: Mark | None, reply: list[Any]) -> tuple[Placed, ...]:
-    """Return the entries of a reply. That of the mark, which scripts leave out where they have found
-    it, is one without contents: whoever has the mark has applied it."""
+    """Return the entries of a reply. That of the mark, which scripts leave out where it is there, is
+    one without contents: whoever has the mark has applied it."""
     found = [placed(reply[n], reply[n + 1]) for n in range(3, len(reply) - 1, 2)]
     if after is not None and reply[0] != _UNMATCHED:
         stands_for = LogEntry(after.node, after.attempt, 0, Kind.BARRIER)
