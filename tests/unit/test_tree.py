@@ -57,6 +57,7 @@ MAY_IMPORT = {
         "integrations",
         "building",
         "boottime",
+        "redis_client",
     },
     "dashboard": {"bloomery", "errors", "service", "sizing", "types"},
     "cli": _BASE

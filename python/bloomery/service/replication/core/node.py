@@ -3,6 +3,7 @@ rules that it keeps."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -139,7 +140,10 @@ class ReplicationCore:
                 self._failed(action)
             case m.Fetched(), m.Fetch():
                 self._fetched(event, action.after, sent)
-            case m.Fetched(), m.Append():  # refused: nothing was appended
+            case m.Refused(), m.Append():
+                self._append_refused(event, action)
+            case m.Fetched(), m.Append():  # its mark is not there: nothing was appended
+                self._not_appended(action)
                 self._fetched(event, action.after, sent)
             case m.Appended(), m.Append():
                 self._appended(event, action, sent)
@@ -373,6 +377,7 @@ class ReplicationCore:
 
     def _append(self, write: PendingWrite, after: Mark | None) -> None:
         self.writes.number(write)
+        write.unanswered += 1
         self._sent = self._now
         ref = self._ref()
         entry = LogEntry(
@@ -404,6 +409,23 @@ class ReplicationCore:
         elif self._take((*event.entries, own) if event.complete else event.entries):
             self._caught_up_to(own.mark, sent)
         self._acknowledge(write)
+
+    def _not_appended(self, action: m.Append) -> PendingWrite | None:
+        """Return the write of an attempt that never was and never will be in the log."""
+        write = self.writes.find(action.entry.op)
+        if write is not None:
+            write.unanswered -= 1
+        return write
+
+    def _append_refused(self, event: m.Refused, action: m.Append) -> None:
+        """Redis takes no writes: clients are told at once, of what is surely not done."""
+        self._append_at = self._load_at = self._now + self.options.retry
+        write = self._not_appended(action)
+        # What is repeated after a loss was acknowledged: it waits, however long that is.
+        if write is not None and not write.unanswered and write.deadline < math.inf:
+            self.writes.queue.remove(write)
+            for one in (write, *write.riders):
+                self._refuse(one, event.reason, True)
 
     def _applied_own(self, entry: LogEntry, verdict: Verdict, outcome: Any) -> None:
         write = self.writes.find(entry.op)

@@ -27,6 +27,7 @@ class PendingWrite:
     needs: int = 1
     fence: Position = NO_LEASE
     op: int = 0  # 0: it was not sent yet
+    unanswered: int = 0  # attempts that may be in the log, or come there yet
     applied: set[int] = field(default_factory=set)  # attempts that are in the log, as read here
     # Attempts that Redis, and the replicas that it waits for, said they have; and when it was sent.
     confirmed: dict[int, float] = field(default_factory=dict)
