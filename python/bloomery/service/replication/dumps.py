@@ -73,7 +73,7 @@ def _framed(data: bytes) -> bytes:
 class _Reader:
     """Frames of a stream that comes in pieces of any size."""
 
-    def __init__(self, pieces: Iterator[bytes]) -> None:
+    def __init__(self, pieces: Iterator[bytes | memoryview]) -> None:
         self._pieces = pieces
         self._buffer = memoryview(b"")
 
@@ -114,7 +114,7 @@ class _Reader:
             yield part
 
 
-def load(pieces: Iterator[bytes]) -> tuple[list[Entry], float, bytes]:
+def load(pieces: Iterator[bytes | memoryview]) -> tuple[list[Entry], float, bytes]:
     """Return the filters of a stream, the time, and the ledger; CorruptData if it is none."""
     reader = _Reader(pieces)
     try:

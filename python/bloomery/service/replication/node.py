@@ -31,7 +31,8 @@ from bloomery.service.replication import dumps
 from bloomery.service.replication.core import messages as m
 from bloomery.service.replication.core.ledger import Member
 from bloomery.service.replication.core.node import Options, ReplicationCore
-from bloomery.service.replication.redis_log import RedisLog, read_chunks, write_chunks
+from bloomery.service.replication.redis_log.chunks import read_chunks, write_chunks
+from bloomery.service.replication.redis_log.log import LogAction, RedisLog
 from bloomery.service.replication.replica import FilterReplica
 from bloomery.service.replication.turns import SharedTurns
 
@@ -279,9 +280,13 @@ class Node:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _perform(self, action: m.Action) -> None:
-        event = await self._log.perform(action)
-        if isinstance(event, m.Failed):
+    async def _perform(self, action: LogAction) -> None:
+        try:
+            event = await self._log.perform(action)
+        except errors.BloomeryError as problem:  # what is there cannot be applied, nor left out
+            self._break(str(problem))
+            return
+        if isinstance(event, (m.Failed, m.Refused)):
             self._missed(self._log.problem)
         elif self.down_since is not None:
             self._found()
