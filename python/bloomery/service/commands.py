@@ -22,7 +22,8 @@ from bloomery.service.domain import operations
 from bloomery.service.domain.deferral import Deferred
 from bloomery.service.domain.operations import Op, quoted
 from bloomery.service.domain.state import Entry
-from bloomery.service.engine import Engine, Outcome
+from bloomery.service.engine import NO_ROOM as NO_ROOM
+from bloomery.service.engine import REFUSED, Engine, Outcome
 from bloomery.service.listing import Listing
 from bloomery.service.lookup.lookups import Lookups
 from bloomery.service.policy import policy
@@ -32,7 +33,6 @@ from bloomery.storage import files
 
 _T = TypeVar("_T")
 MAX_NAME_BYTES = 1024
-NO_ROOM = 2
 AT_ONCE = 4096  # keys: of fewer, in one go, it is a matter of a millisecond
 MAX_EXPORT_BYTES = 4 << 20  # of one chunk: it is copied several times, and all others wait
 
@@ -177,9 +177,8 @@ class Commands:
         self._check_writable()
         entry, shelf = self._loaded(name), self.engine.shelf
         if self.engine.shared is not None:
-            return await self.engine.shared.submit_keys(
-                name, Op.ADD_NEW if only_new else Op.ADD, keys
-            )
+            op = Op.ADD_NEW if only_new else Op.ADD
+            return _cut(await self.engine.shared.submit_keys(name, op, keys))
         if only_new:
             return shelf.add_new(name, keys)
         if self.engine.state.deferral.allowed and shelf.needs_room(name, len(keys)):
@@ -198,12 +197,28 @@ class Commands:
         self._loaded(name)
         return self.engine.shelf.contains(name, keys)
 
+    async def try_each(self, name: bytes, keys: Any, *, only_new: bool) -> Outcome:
+        """As `add`, but those behind a key that was refused are tried too: REFUSED is the answer to
+        that one. An error if the filter takes none at all."""
+        if self.engine.shared is not None:
+            self._check_writable()
+            op = Op.ADD_NEW if only_new else Op.ADD
+            return await self.engine.shared.submit_keys(name, op, keys)
+        tried, first = b"", None
+        while len(tried) < len(keys):
+            done, refused = await self.add(name, keys[len(tried) :], only_new=only_new, more=True)
+            tried += done
+            if refused is None:
+                break
+            tried, first = tried + bytes([REFUSED]), first or refused
+        return tried, first
+
     async def remove(self, name: bytes, keys: Any) -> Outcome:
         """Take one copy of each key out: a byte for each, 1 where there was one."""
         self._check_writable()
         self._loaded(name)
         if self.engine.shared is not None:
-            return await self.engine.shared.submit_keys(name, Op.REMOVE, keys)
+            return _cut(await self.engine.shared.submit_keys(name, Op.REMOVE, keys))
         return self.engine.shelf.remove(name, keys)
 
     def count(self, name: bytes, key: Any) -> int:
@@ -383,6 +398,12 @@ def _check_parameters(chosen: dict[str, Any]) -> None:
 
 # What is no parameter of the filter itself.
 _ANY_KIND = {"kind", "capacity", "expansion", "source", *policy.FIELDS}
+
+
+def _cut(outcome: Outcome) -> Outcome:
+    """What became of keys up to the first that was refused."""
+    answers, refusal = outcome
+    return (answers, None) if refusal is None else (answers[: answers.index(REFUSED)], refusal)
 
 
 def check_name(name: bytes) -> None:

@@ -34,8 +34,10 @@ _NUMBER_BITS = 52  # of a filter's number on nodes: a double in JSON holds it
 _NON_SCALING = "non scaling filter is full"  # RedisBloom's words
 
 
-# A byte for each key: 0 or 1, or NO_ROOM if there was no memory for it; and the refusal (code,
-# message) of one that was refused, and with it all behind it.
+NO_ROOM = 2  # the answer to a key for which there was no memory
+REFUSED = 3  # on a node, to a key that was refused: those behind it were tried
+# A byte for each key: 0 or 1, or one of those; and the refusal (code, message) of the first that
+# was refused. On a server alone there is no byte for that, nor for those behind it.
 Outcome = tuple[bytes, tuple[str, str] | None]
 
 # What brings keys to a filter that its successor would not get, or takes them all.
@@ -56,7 +58,7 @@ class SharedLog(Protocol):
         """Do an operation; the entry that it was done to, if it is still there."""
 
     async def submit_keys(self, name: bytes, op: Op, keys: Any) -> Outcome:
-        """Add or remove keys: a byte for each."""
+        """Add or remove keys: a byte for each, whether refused or not."""
 
     async def catch_up(self) -> None:
         """Return when this copy has all that was acknowledged before; else StoreUnavailable."""

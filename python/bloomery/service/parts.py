@@ -160,7 +160,7 @@ class Parts:
         fsync, limit = cast("Fsync", settings.fsync), settings.snapshot_log_bytes
         log = NodeLog() if self.node is not None else recovered.log(fsync, limit)
         # Only now: a lower limit than before must not keep the server from its own data.
-        _native.set_memory_limit(settings.maxmemory or None)
+        _native.set_memory_limit(settings.maxmemory or None if self.node is None else None)
         _native.unmap_aside()
         clock = Clock(recovered.state.now, mark=HighWaterMark(self.data / "clock"))
         engine = Engine(recovered.state, log, clock)

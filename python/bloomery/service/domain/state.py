@@ -214,7 +214,7 @@ class State:
                 f"filter number {filter_id} was given before: the next one is {self.next_id}"
             )
         if name in self.names and not replace:
-            raise errors.InvalidParameter(f"there is a filter named {quoted(name)} already")
+            raise errors.FilterExists(f"there is a filter named {quoted(name)} already")
 
     # The operations, each by the name of its code.
 

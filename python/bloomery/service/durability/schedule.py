@@ -72,7 +72,8 @@ class SnapshotSchedule:
         if self._task is None or self._task.done():
             self._tried = time.monotonic()
             self._waited_for = self._ending
-            self._group_commit.snapshot(running=True)
+            if not self._disabled:
+                self._group_commit.snapshot(running=True)
             self._task = asyncio.create_task(self._make())
             self._task.add_done_callback(self._finished)
         return self._task
@@ -197,7 +198,8 @@ class SnapshotSchedule:
         return task
 
     def _finished(self, task: asyncio.Task[None]) -> None:
-        self._group_commit.snapshot(running=False)
+        if not self._disabled:
+            self._group_commit.snapshot(running=False)
         if task.cancelled():
             return
         problem = task.exception()

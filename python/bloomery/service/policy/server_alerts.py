@@ -104,6 +104,8 @@ class ServerAlerts:
                 self._alerts.begin("source-unavailable", text, source=name)
 
     def _check_clock(self) -> None:
+        if self._engine.shared is not None:
+            return  # time of nodes is Redis's
         off = self._engine.clock.off
         if abs(off) > ALARM_SECONDS:
             where = "ahead of" if off > 0 else "behind"

@@ -21,23 +21,27 @@ from collections.abc import Callable
 from typing import Any
 
 from bloomery import _native, errors
+from bloomery.filters import creation, saved
 from bloomery.service.config.settings import Settings
+from bloomery.service.domain import operations
 from bloomery.service.domain.operations import Op
 from bloomery.service.domain.state import Entry
-from bloomery.service.engine import Engine, Outcome
+from bloomery.service.engine import NO_ROOM, Engine, Outcome
 from bloomery.service.observe.logs import Say
 from bloomery.service.policy.alerts import Alerts
 from bloomery.service.replication import dumps
 from bloomery.service.replication.core import messages as m
-from bloomery.service.replication.core.ledger import Member
+from bloomery.service.replication.core.ledger import UNIT, Member
 from bloomery.service.replication.core.node import Options, ReplicationCore
 from bloomery.service.replication.redis_log.chunks import read_chunks, write_chunks
 from bloomery.service.replication.redis_log.log import LogAction, RedisLog
 from bloomery.service.replication.replica import FilterReplica
 from bloomery.service.replication.turns import SharedTurns
+from bloomery.storage import files, memory
 
 VERSION = 1  # which operations this bloomery knows
 _TICK = 0.02  # seconds
+_FIXED = {"bloom", "counting", "deletable", "static"}  # kinds that do not grow
 _STOPPING = 1.0  # seconds for what is under way to end
 
 
@@ -64,6 +68,7 @@ class Node:
             settings.store_prefix,
             timeout=settings.store_timeout_ms / 1000,
             min_replicas=settings.store_min_replicas,
+            wait=min(1.0, settings.store_max_lag_ms / 4000),
         )
         self._loop = asyncio.get_running_loop()
         self._tasks: set[asyncio.Task[None]] = set()
@@ -89,7 +94,7 @@ class Node:
             max_lag=settings.store_max_lag_ms / 1000,
             write_timeout=settings.store_timeout_ms / 1000,
             retain=float(settings.store_replay_seconds),
-            snapshot_entries=settings.store_stream_entries,
+            bootstrap=settings.store_bootstrap_seconds,
         )
         self.core = ReplicationCore(self.id, lambda: FilterReplica(engine), options, self._about)
         self.turns = SharedTurns(engine, self._submit)
@@ -118,6 +123,9 @@ class Node:
 
     async def _tick(self) -> None:
         while True:
+            # A snapshot costs as much as there are filters: not for less than half of that.
+            stream = max(self.settings.store_stream_bytes, _native.memory_used() // 2)
+            self.core.set_snapshot_entries(stream // UNIT)
             self._step(m.Tick())
             await asyncio.sleep(_TICK)
 
@@ -136,13 +144,48 @@ class Node:
     async def submit(self, op: Op, filter_id: int, data: bytes) -> Entry | None:
         """Do an operation on all nodes; the entry that it was done to, if it is still there."""
         self._check()
+        self._check_memory(op, data)
         entry: Entry | None = await self.turns.note(op, filter_id, data)
         return entry
 
     async def submit_keys(self, name: bytes, op: Op, keys: Any) -> Outcome:
         """Add or remove keys on all nodes: a byte for each."""
         self._check()
+        if self._is_full and op != Op.REMOVE and self._grows(name):
+            return bytes([NO_ROOM]) * len(keys), None
         return await self.turns.note_keys(name, op, keys)
+
+    # Memory: a write that is in the log must be applied, by every node. So what is too large is
+    # refused where it comes in, and what is applied goes beyond the limit if it must.
+
+    @property
+    def _is_full(self) -> bool:
+        limit = self.settings.maxmemory
+        return bool(limit) and _native.memory_used() >= limit
+
+    def _grows(self, name: bytes) -> bool:
+        entry = self.engine.state.names.get(name)
+        return entry is not None and getattr(entry.filter, "kind", "bloom") not in _FIXED
+
+    def _check_memory(self, op: Op, data: bytes) -> None:
+        """Raise NotEnoughMemory unless there is memory for the filter that an operation makes."""
+        nbytes = 0
+        if op == Op.CREATE:
+            settings = operations.read_fields(data)["settings"]
+            nbytes = creation.create(dict(settings), self.engine.state.clock).nbytes
+        elif op == Op.COPY:
+            source = self.engine.state.filters.get(operations.read_fields(data)["source"])
+            nbytes = 0 if source is None or source.filter is None else source.filter.nbytes
+        elif op == Op.CHUNK:
+            position, fields, part = operations.read_chunk(data)
+            if position == 1 and fields["format"] == "bloomery":
+                nbytes = saved.expect(part[: files.HEADER_BYTES])[1]
+        memory.check(nbytes)
+        limit = self.settings.maxmemory
+        if nbytes and limit and _native.memory_used() + nbytes > limit:
+            raise errors.NotEnoughMemory(
+                f"a filter of {nbytes:,} bytes has no room in maxmemory ({limit:,} bytes)"
+            )
 
     async def catch_up(self) -> None:
         """Return when this copy has all that was acknowledged before; else StoreUnavailable."""
@@ -173,7 +216,7 @@ class Node:
     def _watch(self) -> None:
         """At the start of each turn: native code must not answer from a copy that is too old."""
         strong = self.settings.store_consistency == "strong"
-        bypassed = strong or not self.may_answer
+        bypassed = strong or not self.may_answer or self._is_full
         if bypassed is not self.engine.shelf.bypassed:
             self.engine.shelf.bypassed = bypassed
 

@@ -18,10 +18,8 @@ from typing import Any, NamedTuple
 from bloomery import _native, errors
 from bloomery.service.domain.operations import Op
 from bloomery.service.durability.log import Fsync, Row
-from bloomery.service.engine import Engine, Outcome
+from bloomery.service.engine import REFUSED, Engine, Outcome
 from bloomery.service.group_commit import CommitWaiter, Turns
-
-REFUSED = 3  # the answer to a key that was refused
 
 
 class NodeLog:
@@ -72,15 +70,9 @@ class _Expected(NamedTuple):
         elif self.keys is None:
             self.result.set_result(value)
         else:
-            self.result.set_result(outcome(value, self.keys))
-
-
-def outcome(value: Outcome, keys: slice) -> Outcome:
-    """Return what became of some keys of a record, up to the first that was refused."""
-    answers, refusal = value
-    own = answers[keys]
-    at = own.find(REFUSED)
-    return (own, None) if at < 0 else (own[:at], refusal)
+            answers, refusal = value
+            own = answers[self.keys]
+            self.result.set_result((own, refusal if REFUSED in own else None))
 
 
 class SharedTurns(Turns):

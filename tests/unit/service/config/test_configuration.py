@@ -25,7 +25,6 @@ OTHER = {
     "store": "redis://127.0.0.1:6379",
     "store-prefix": "others",
     "store-consistency": "strong",
-    "store-on-outage": "queue",
     "tls-cert": "/etc/cert.pem",
     "tls-key": "/etc/key.pem",
     "insecure": "yes",

@@ -67,7 +67,7 @@ CONSISTENCY = {
     "in": "query",
     "required": False,
     "schema": {"enum": ["local", "strong"]},
-    "description": "Of a node: its copy (local), or that once it has all that was acknowledged (strong).",
+    "description": "Of a node: its copy (local), or that once it has all (strong).",
 }
 COLUMN = {
     "name": "column",

@@ -18,6 +18,7 @@ from bloomery.service.replication.core.entries import (
     Position,
 )
 
+UNIT = 512  # bytes of a payload that count as one more entry
 MOST_ABOUT = 4096  # bytes that a node tells of itself
 
 
@@ -47,7 +48,7 @@ class Ledger:
 
     absent_ms: int = 60_000  # a member that was not heard of for so long has gone
     forget_ms: int = 86_400_000  # and after this its retries are no longer told from new operations
-    count: int = 0  # entries so far
+    count: int = 0  # entries so far; one of many bytes counts as several
     now_ms: int = 0  # the time that the last CLOCK let pass
     holder: bytes = b""
     fence: Position = NO_LEASE  # where the holder's claim is
@@ -55,7 +56,7 @@ class Ledger:
 
     def admit(self, position: Position, entry: LogEntry) -> Verdict:
         """Take an entry in; return whether it is to be applied."""
-        self.count += 1
+        self.count += 1 + len(entry.payload) // UNIT
         member = self.members.get(entry.node)
         if member is None:
             member = Member(entry.version, 0, position.ms, position.ms)

@@ -87,6 +87,10 @@ class ReplicationCore:
         """May a local read be answered from the copy?"""
         return self._fresh is not None and now - self._fresh <= self.options.max_lag
 
+    def set_snapshot_entries(self, every: int) -> None:
+        """Let so many entries be between two snapshots from now on."""
+        self._snapshots.every = every
+
     def introduce(self) -> None:
         """Tell the other nodes of this one anew, soon: what it tells has changed."""
         self._hello_at = 0.0

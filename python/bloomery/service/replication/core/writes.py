@@ -14,6 +14,8 @@ from typing import Any, NamedTuple
 
 from bloomery.service.replication.core.entries import NO_LEASE, Kind, Position
 
+_MOST_RETAINED = 256 << 20  # bytes; of 32 million keys
+
 
 @dataclass(slots=True)
 class PendingWrite:
@@ -53,6 +55,7 @@ class WriteQueue:
         self.queue: deque[PendingWrite] = deque()
         self.unchanged: list[PendingWrite] = []  # would change nothing; they ride with the next
         self.retained: deque[Retained] = deque()
+        self._retained_bytes = 0
 
     def number(self, write: PendingWrite) -> None:
         """Give it its number and its riders, unless it has one: it is sent for the first time."""
@@ -68,8 +71,10 @@ class WriteQueue:
     def retain(self, op: int, payload: bytes, now: float) -> None:
         """Keep what was acknowledged, and no longer what was so too long ago."""
         self.retained.append(Retained(op, payload, now))
-        while self.retained[0].acknowledged < now - self._retain_seconds:
-            self.retained.popleft()
+        self._retained_bytes += len(payload)
+        oldest = now - self._retain_seconds
+        while self.retained[0].acknowledged < oldest or self._retained_bytes > _MOST_RETAINED:
+            self._retained_bytes -= len(self.retained.popleft().payload)
 
     def expired(self, now: float) -> list[PendingWrite]:
         """Take out what has waited for too long."""

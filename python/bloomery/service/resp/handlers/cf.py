@@ -109,17 +109,12 @@ def _check_layers(client: ClientState, name: bytes) -> None:
 async def _insert(client: ClientState, name: bytes, keys: list[bytes], new: bool) -> list[int]:
     """Add keys, with `new` only those that are definitely not there: 1, 0, or -1 where there is no
     room."""
-    commands = client.context.commands
-    done, refused = await commands.add(name, keys, only_new=new, more=True)
-    replies = [-1 if answer == NO_ROOM else int(answer) for answer in done]
+    done, refused = await client.context.commands.try_each(name, keys, only_new=new)
     if refused is not None:
         failure = refusal("cf", refused)
         if failure.text != _FULL:
             raise failure
-        replies.append(-1)
-        for key in keys[len(replies) :]:  # those behind one that was refused may yet find room
-            replies += await _insert(client, name, [key], new)
-    return replies
+    return [answer if answer <= 1 else -1 for answer in done]
 
 
 async def _add_one(client: ClientState, words: list[bytes], new: bool) -> bool:
