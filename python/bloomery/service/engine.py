@@ -14,12 +14,11 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from bloomery import BloomFilter, _native, errors
-from bloomery.filters.creation import PARAMETERS
 from bloomery.filters.internals import facts
 from bloomery.service.clock import Clock
 from bloomery.service.domain import operations
 from bloomery.service.domain.operations import HASHES, MAKES, Op
-from bloomery.service.domain.state import Entry, State
+from bloomery.service.domain.state import Entry, State, kept_settings
 from bloomery.service.events import Event
 from bloomery.service.policy.policy import limit_and_threshold, refusal
 
@@ -42,13 +41,19 @@ Outcome = tuple[bytes, tuple[str, str] | None]
 
 # What brings keys to a filter that its successor would not get, or takes them all.
 _OTHER_KEYS = (Op.MERGE, Op.CLEAR, Op.CHUNK, Op.ROTATE)
-# Settings that a successor keeps its own of: they decide how a filter is made.
-_MADE_BY = {"kind", *(name for names in PARAMETERS.values() for name in names)}
 
 
 class SharedLog(Protocol):
     """The log that a node shares with others, as operations use it (`replication/node.py`). What is
     submitted is done when the log has it, in the log's order, on all nodes."""
+
+    @property
+    def holds_lease(self) -> bool:
+        """Does this node decide for all?"""
+
+    def decide(self, op: Op, filter_id: int, data: bytes) -> None:
+        """As the one that decides for all: do what no client asked for, unless another decides by
+        then."""
 
     @property
     def may_answer(self) -> bool:
@@ -207,13 +212,24 @@ class Engine:
             entry = self.state.filters.get(filter_id)
             if entry is None:
                 raise errors.UnknownFilter("the filter was dropped meanwhile")
+            if "successor" in entry.settings and op != Op.REMOVE:
+                self._apply_to_successor(entry, data)
             return self.shelf.apply(entry.name, op, data)
         if op not in MAKES and filter_id not in self.state.filters:
             raise errors.UnknownFilter("the filter was dropped meanwhile")
         entry = self.state.apply(op, filter_id, data, at)
         if entry is not None:
+            if op in _OTHER_KEYS:
+                entry.settings.pop("successor", None)
             self._changed(entry)
         return entry
+
+    def _apply_to_successor(self, entry: Entry, data: bytes) -> None:
+        """Add what is added to a filter to the one that is to take its place, on all nodes; if that
+        cannot have it, nothing takes its place."""
+        successor = self.state.filters.get(entry.settings["successor"])
+        if successor is None or self.shelf.apply(successor.name, Op.ADD, data)[1] is not None:
+            del entry.settings["successor"]
 
     def pass_shared_time(self, now: float) -> None:
         """Let what is over by this time, which all nodes agree on, be over."""
@@ -264,14 +280,20 @@ class Engine:
 
     # A filter that is built anew, while the one it is to replace goes on.
 
-    def follow(self, entry: Entry, successor: Entry, on_failure: Callable[[str], None]) -> None:
+    async def follow(
+        self, entry: Entry, successor: Entry, on_failure: Callable[[str], None]
+    ) -> None:
         """From now on add to the successor what is added to a filter, in the same turn; tell
-        `on_failure` if that cannot go on, and why."""
+        `on_failure` if that cannot go on, and why. On nodes the filter's settings tell."""
         one, other = entry.filter, successor.filter
         if (one.hasher, one.seed) != (other.hasher, other.seed):
             raise errors.InvalidParameter("a successor must have the same hasher and seed")
         if other.kind == "cuckoo" and not facts(other)["grow"]:
             raise errors.InvalidParameter("a successor must have room: a cuckoo filter must grow")
+        if self.shared is not None:
+            fields = operations.fields(successor=successor.id)
+            await self.perform(Op.ADJUST, entry.id, fields)
+            return
         self._successors[entry.id] = Successor(successor.id, on_failure)
         self._set_followed(entry, True)
 
@@ -288,16 +310,21 @@ class Engine:
         entry.followed = followed
         self.state.refresh(entry)
 
-    def succeed(self, entry: Entry) -> Entry:
-        """Put the successor in a filter's place, under its name, with its settings and its end."""
+    async def succeed(self, entry: Entry, number: int) -> Entry:
+        """Put the successor of this number in a filter's place, under its name, with its settings
+        and its end."""
+        if self.shared is not None:
+            fields = operations.fields(successor=number)
+            new = await self.perform(Op.SUCCEED, entry.id, fields)
+            assert new is not None
+            return new
         self._check_unlocked(entry)
         self.gather()  # so that it has what was added in this turn too
         successor = self._successors.pop(entry.id, None)
         if successor is None:
             raise errors.InvalidParameter("the filter has no successor (any more)")
         self._set_followed(entry, False)  # whether or not what follows can be done
-        kept = {name: value for name, value in entry.settings.items() if name not in _MADE_BY}
-        self.change(Op.ADJUST, successor.id, operations.fields(**kept))
+        self.change(Op.ADJUST, successor.id, operations.fields(**kept_settings(entry)))
         self.change(Op.EXPIRE, successor.id, operations.fields(at=entry.expires_at))
         name = operations.fields(name=operations.text_of(entry.name))
         renamed = self.change(Op.RENAME, successor.id, name)

@@ -172,7 +172,9 @@ class Parts:
         return Webhook(url, secret.encode(), self.say, self._id) if url else None
 
     def _deliver(self, alert: dict[str, Any]) -> None:
-        if self.webhook is not None:
+        # What is told of a filter that nodes share is told once, by the one that decides for all.
+        told = alert.get("filter") is None or self.node is None or self.node.holds_lease
+        if self.webhook is not None and told:
             self.webhook.deliver(alert)
 
     async def exchange_webhook(self) -> None:

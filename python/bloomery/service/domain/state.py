@@ -13,7 +13,7 @@ from typing import Any, Protocol
 from bloomery import _native, errors
 from bloomery.filters import creation, saved
 from bloomery.filters.files import Loading
-from bloomery.filters.internals import add_hashes, check_compatible, remove_hashes
+from bloomery.filters.internals import add_hashes, check_compatible, facts, remove_hashes
 from bloomery.service.domain import operations
 from bloomery.service.domain.deferral import Deferral, Deferred
 from bloomery.service.domain.operations import Op, Record, quoted
@@ -319,9 +319,24 @@ class State:
             raise errors.ReadOnlyFilter(
                 f"{quoted(entry.name)} is a {filter.kind} filter: only a rotating one rotates"
             )
+        if data and operations.read_fields(data)["began"] != facts(filter)["generation_started"]:
+            raise errors.InvalidParameter(f"{quoted(entry.name)} has rotated meanwhile")
         entry.items = self.deferral.run(filter.nbytes, partial(_rotated, filter))
         self._schedule(entry)
         return entry
+
+    def _succeed(self, filter_id: int, data: bytes) -> Entry:
+        old, number = self._entry(filter_id), operations.read_fields(data)["successor"]
+        if old.settings.get("successor") != number or number not in self._filters:
+            raise errors.InvalidParameter(f"{quoted(old.name)} has no successor (any more)")
+        new = self._entry(number)
+        new.settings |= kept_settings(old)
+        new.expires_at = old.expires_at
+        name = old.name
+        self.remove(old)
+        self._set_name(new, name)
+        self._schedule(new)
+        return new
 
     def _tick(self, filter_id: int, data: bytes) -> Entry:
         entry = self._entry(filter_id)
@@ -387,6 +402,19 @@ class State:
         # Before anything is asked of it: by another clock it might forget all it has.
         self.set_clock(replace(entry, filter=filter))
         return entry.loading, filter, int(filter.estimated_count)
+
+
+def kept_settings(entry: Entry) -> dict[str, Any]:
+    """Return the settings of a filter that its successor takes over: those that do not say how a
+    filter is made."""
+    return {name: value for name, value in entry.settings.items() if name not in _OWN_SETTINGS}
+
+
+_OWN_SETTINGS = {
+    "kind",
+    "successor",
+    *(name for names in creation.PARAMETERS.values() for name in names),
+}
 
 
 # What takes long of each operation.

@@ -32,6 +32,7 @@ from bloomery.service.domain.operations import quoted
 from bloomery.service.domain.state import Entry
 from bloomery.service.eagerly import eagerly
 from bloomery.service.group_commit import Turns
+from bloomery.service.listing import BUILT
 from bloomery.service.lookup.keytypes import forms
 from bloomery.service.observe.logs import Say
 from bloomery.service.policy.policy import capacity_of, policy_of
@@ -40,7 +41,7 @@ _T = TypeVar("_T")
 KINDS = ("bloom", "scalable", "counting", "deletable", "cuckoo")
 SETTLE = 5.0  # seconds
 _MOST = 8  # at once: each has a connection and a filter of its own
-PREFIX = b"\x00rebuild:"
+PREFIX = BUILT
 _BATCH = 10_000  # keys: half a millisecond of the loop
 _UNFINISHED = 3600.0  # seconds without a batch, after which what was built is forgotten
 _ROOM = 1.5  # times as many keys as there are: with a quarter more somebody is warned at once
@@ -85,6 +86,7 @@ class RebuildTask:
         self._name = PREFIX + secrets.token_hex(8).encode()
         self._new: Entry | None = None
         self._given_up: str | None = None
+        self._followed = False  # on a node: do the filter's settings name the new one?
         self._source = entry.settings.get("source")
         # Not one of the event loop's threads: the source may hang, and those write the log.
         self._thread = Workers(1, "bloomery-rebuild")
@@ -108,9 +110,11 @@ class RebuildTask:
             await asyncio.sleep(settled - time.monotonic())
         await self._background.unlocked(self.entry.name)
         self._group_commit.join()
-        self._engine.gather()
+        if self._engine.shared is None:
+            self._engine.gather()
         self._check()
-        new = self._engine.succeed(self.entry)
+        assert self._new is not None
+        new = await self._engine.succeed(self.entry, self._new.id)
         states[new.id], self._new = self.state, None
         self._commands.listing.hidden.discard(self._name)
         await self._group_commit.logged()
@@ -155,7 +159,8 @@ class RebuildTask:
         commands.listing.hidden.add(self._name)
         self._new = successor
         await self._postpone_expiry()
-        self._engine.follow(self.entry, successor, self._give_up)
+        await self._engine.follow(self.entry, successor, self._give_up)
+        self._followed = self._engine.shared is not None
 
     async def _postpone_expiry(self) -> None:
         """Let the new filter expire later than it would: a crash must not leave it for ever."""
@@ -191,6 +196,8 @@ class RebuildTask:
             raise errors.InvalidParameter("the filter was bound to another source meanwhile")
         if self._new is not None and self._new.id not in self._engine.state.filters:
             raise errors.InvalidParameter("what was built so far was dropped")
+        if self._followed and self.entry.settings.get("successor") is None:
+            raise errors.InvalidParameter("the filter was changed meanwhile, as a whole")
 
     async def forget(self) -> None:
         """Release the source, and drop the new filter if it did not take the place."""
@@ -239,13 +246,13 @@ class Rebuilds:
     ) -> Rebuild:
         """Begin to build a filter anew; without a capacity, for as many keys as the source has, in
         all their forms, and half as many more, if that is more than before."""
-        entry = self._commands.find(name)
+        entry, engine = self._commands.find(name), self._commands.engine
         kind = getattr(entry.filter, "kind", None)
         if kind not in KINDS:
             raise errors.InvalidParameter(
                 f"{quoted(name)} is a {kind} filter: one of kind {', '.join(KINDS)} can be rebuilt"
             )
-        if entry.id in self._tasks:
+        if entry.id in self._tasks or entry.settings.get("successor") in engine.state.filters:
             raise errors.InvalidParameter(f"{quoted(name)} is being rebuilt already")
         if len(self._tasks) >= _MOST:
             raise errors.ServerUnavailable(f"{_MOST} filters are being rebuilt: try again later")

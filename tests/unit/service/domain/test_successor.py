@@ -40,7 +40,7 @@ class Served:
         old = eagerly(self.commands.create(OLD, kind, capacity=100, error_rate=0.3, **settings))
         grow = {"grow": True} if kind == "cuckoo" else {}
         new = eagerly(self.commands.create(NEW, kind, capacity=10_000, error_rate=0.01, **grow))
-        self.engine.follow(old, new, self.failures.append)
+        eagerly(self.engine.follow(old, new, self.failures.append))
         return old, new
 
     def replayed(self) -> State:
@@ -79,7 +79,7 @@ def test_it_takes_the_place(served: Served) -> None:
     eagerly(served.commands.expire(OLD, 4e9))
     served.turn()
     eagerly(served.commands.add(OLD, ["at the last moment"]))
-    served.engine.succeed(old)
+    eagerly(served.engine.succeed(old, 0))
     served.turn()
     assert served.commands.find(OLD) is new
     assert all(served.commands.contains(OLD, ["at the last moment"]))
@@ -99,7 +99,7 @@ def test_one_that_could_not_take_its_place_is_not_followed(served: Served) -> No
     served.turn()
     served.engine.refuse(errors.LogUnavailable("the disk is full"))
     with pytest.raises(errors.LogUnavailable):
-        served.engine.succeed(old)
+        eagerly(served.engine.succeed(old, 0))
     served.engine.accept()
     before = len(served.rows)
     assert eagerly(served.commands.add(OLD, ["a"])) == (b"\x00", None)
@@ -137,7 +137,7 @@ def test_the_log_leads_to_the_same(served: Served) -> None:
         assert eagerly(served.commands.add(OLD, keys))[1] is None
         added += keys
         if number == 20:
-            served.engine.succeed(old)
+            eagerly(served.engine.succeed(old, 0))
         served.turn()
         found = served.replayed().names[OLD].filter
         assert all(found.contains_many(added))
@@ -168,7 +168,7 @@ def test_it_ends_with_what_it_cannot_follow(served: Served, what: str) -> None:
     assert len(served.failures) == 1
     assert ("dropped" if what == "drop" else what) in served.failures[0]
     with pytest.raises(errors.InvalidParameter, match="no successor"):
-        served.engine.succeed(old)
+        eagerly(served.engine.succeed(old, 0))
 
 
 def test_one_that_can_be_full_cannot_follow(served: Served) -> None:
@@ -176,7 +176,7 @@ def test_one_that_can_be_full_cannot_follow(served: Served) -> None:
     old = eagerly(served.commands.create(OLD, "cuckoo", capacity=1000, grow=True))
     new = eagerly(served.commands.create(NEW, "cuckoo", capacity=10, grow=False))
     with pytest.raises(errors.InvalidParameter, match="grow"):
-        served.engine.follow(old, new, served.failures.append)
+        eagerly(served.engine.follow(old, new, served.failures.append))
 
 
 def test_other_hashes_cannot_follow(served: Served) -> None:
@@ -184,4 +184,4 @@ def test_other_hashes_cannot_follow(served: Served) -> None:
     old = eagerly(served.commands.create(OLD, "bloom", capacity=1000))
     new = eagerly(served.commands.create(NEW, "bloom", capacity=1000, seed=7))
     with pytest.raises(errors.InvalidParameter, match="hasher"):
-        served.engine.follow(old, new, served.failures.append)
+        eagerly(served.engine.follow(old, new, served.failures.append))
