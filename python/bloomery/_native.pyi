@@ -778,7 +778,7 @@ class Session:
         """Bytes of replies that were not yet taken."""
     @property
     def wrote(self) -> bool:
-        """Is there a reply to a write among the replies that were not yet taken, or one deferred?"""
+        """Is there a reply to a write among those that were not yet taken, or a deferred write?"""
     @property
     def waiting(self) -> int:
         """Bytes that came and are not yet done."""

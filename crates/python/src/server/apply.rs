@@ -43,6 +43,9 @@ impl Entry {
         first: &mut Option<Refusal>,
     ) -> PyResult<()> {
         let Work { hashes, answers, .. } = work;
+        if hashes.is_empty() {
+            return Ok(()); // of no key it cannot be said that it was refused
+        }
         let width = self.filter.width();
         let room = self.limit.saturating_sub(self.items) >= (hashes.len() / width) as u64;
         // All at once, which stops at the first that is refused; what is left goes one by one.
