@@ -163,7 +163,7 @@ class Both:
     def remember(self) -> None:
         """Note the state of Redis: a replica may have got this far."""
         with self.server.client() as client:
-            keys = {key: client.dump(key) for key in client.keys()}
+            keys = {key: client.dump(key) for key in client.scan_iter()}
         self.earlier.append((len(self.model.journal), keys))
 
     def fall_back(self) -> None:

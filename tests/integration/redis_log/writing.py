@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
-from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -81,4 +80,4 @@ async def writer(url: str, **options: Any) -> AsyncIterator[Writer]:
 
 def run(work: Coroutine[Any, Any, None]) -> None:
     """Run a test on an event loop."""
-    asyncio.run(asyncio.wait_for(work, 120))
+    asyncio.run(asyncio.wait_for(work, 60))

@@ -44,7 +44,7 @@ def write_chunks(
     Redis does not answer, StoreRefused if it is full or otherwise unwilling."""
     keys = Keys(prefix)
     number, size, checksum = 0, 0, 0
-    with _client(url, timeout) as client:
+    with _client(url, keys, timeout) as client:
         for data in _chunks(parts):
             if number == MOST_CHUNKS:
                 raise errors.StoreRefused("a snapshot has too many bytes for the log in Redis")
@@ -61,7 +61,7 @@ def read_chunks(url: str, prefix: str, id: bytes, *, timeout: float = 10.0) -> I
     (also after the first have been returned: what they made is worth nothing then);
     StoreUnavailable if Redis does not answer."""
     keys = Keys(prefix)
-    with _client(url, timeout) as client:
+    with _client(url, keys, timeout) as client:
         data = client.getrange(keys.description(id), 0, _LONGEST_DESCRIPTION)
         if not data:
             raise SnapshotDamaged("a snapshot is not in Redis")
@@ -135,11 +135,16 @@ def _pipelined(client: Any, names: list[bytes]) -> Iterator[Any]:
 
 
 @contextmanager
-def _client(url: str, timeout: float) -> Iterator[Any]:
+def _client(url: str, keys: Keys, timeout: float) -> Iterator[Any]:
     """A client of redis-py; to write or read a chunk once more does no harm."""
     redis: RedisClient = redis_client(url, "log", for_asyncio=False, timeout=timeout, retries=1)
     exceptions = redis.module.exceptions
     try:
+        try:
+            redis.client.exists(keys.log)
+        except exceptions.MovedError:
+            if not redis.switch_to_cluster():  # a URL of one server that is a cluster's node
+                raise
         yield redis.client
     except exceptions.MovedError:
         raise errors.StoreUnavailable(f"Redis at {redis.place}: its keys have moved") from None
