@@ -71,7 +71,10 @@ def test_a_cluster(redis_cluster: RedisCluster) -> None:
     by_name = f"redis+cluster://127.0.0.1:{others[0].port}"
 
     async def body() -> None:
-        async with writer(others[0].url) as one, writer(by_name, min_replicas=1) as two:
+        async with (
+            writer(others[0].url) as one,
+            writer(by_name, min_replicas=1, timeout=2.0) as two,
+        ):
             first = await appended(one, b"first")
             two.last = first
             second = await appended(two, b"second")
