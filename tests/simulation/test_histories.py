@@ -12,6 +12,7 @@ from simulation.world import (
     OFTEN_CUT,
     OFTEN_DAMAGED,
     OFTEN_EMPTY,
+    OFTEN_FULL,
     OFTEN_LOST,
     OFTEN_PAUSED,
     OFTEN_SPLIT,
@@ -30,6 +31,7 @@ MIXES = {
     "cleared": (OFTEN_CLEARED, OPTIONS),
     "cut": (OFTEN_CUT, OPTIONS),
     "paused": (OFTEN_PAUSED, OPTIONS),
+    "full": (OFTEN_FULL, OPTIONS),
     "damaged": (OFTEN_DAMAGED, OPTIONS),
     "empty": (OFTEN_EMPTY, SOON_FORGOTTEN),
 }

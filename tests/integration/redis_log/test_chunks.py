@@ -83,7 +83,7 @@ def test_chunks_go_unless_they_are_named(redis_server: RedisServer) -> None:
                 assert await one.log.perform(swap) == m.Done(9, False)
                 assert all(redis_server.run("TTL", name) == -1 for name in names)
                 assert await one.log.perform(m.ReadManifest(8)) == m.ManifestRead(8, manifest)
-            left = {key for key in redis_server.run("KEYS", "*:chunk:*")}
+            left = set(redis_server.run("KEYS", "*:chunk:*"))
             assert left == {
                 name
                 for id in ids[2:]

@@ -120,7 +120,7 @@ class Both:
             self.compare(action, await self.log.perform(action))
         self.compare_chunks()
 
-    def compare(self, action: Any, real: m.Event) -> None:
+    def compare(self, action: Any, real: Any) -> None:
         """Let the model do what Redis did; the answers are the same."""
         if isinstance(real, m.Appended):
             self.clock = real.position.ms

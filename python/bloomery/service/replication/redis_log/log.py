@@ -214,7 +214,7 @@ class RedisLog:
         then: Command | None = None,
     ) -> tuple[Any, Any]:
         """Return the replies to a script, and to what is sent behind it."""
-        rest = (len(self._names), *self._names, *arguments)
+        rest = (script.keys, *self._names[: script.keys], *arguments)
         behind = () if then is None else (then,)
         replies = await link.ask((b"EVALSHA", script.sha, *rest), *behind)
         if isinstance(replies[0], Exception) and str(replies[0]).startswith("NOSCRIPT"):
