@@ -9,14 +9,17 @@ from typing import Any
 
 import pytest
 
+from bloomery import errors
 from bloomery.service.replication.core import messages as m
 from bloomery.service.replication.core.entries import Kind, LogEntry, Mark, Placed, Position
+from bloomery.service.replication.redis_log import scripts
 from bloomery.service.replication.redis_log.chunks import (
     SnapshotDamaged,
     read_chunks,
     write_chunks,
 )
 from bloomery.service.replication.redis_log.log import RedisLog
+from bloomery.service.replication.redis_log.scripts import Script
 from conftest import effort
 from integration.redis_log.writing import PREFIX, run
 from integration.servers import RedisServer
@@ -80,8 +83,14 @@ class Both:
 
     def put_back(self) -> m.PutBack:
         """Entries behind the stream's end that were there once, or at another place."""
-        end = self.model.end if self.random.random() < 0.8 else self.some_mark()
-        end = end or self.known[0].mark
+        end = self.model.end or self.known[0].mark
+        chance = self.random.random()
+        if chance < 0.1:  # another entry there
+            end = end._replace(attempt=2**40)
+        elif chance < 0.2:  # the same elsewhere
+            end = end._replace(position=Position(end.position.ms - 1, 0))
+        elif chance < 0.3:
+            end = self.random.choice(self.known).mark
         lost = [one for one in self.known if one.position > end.position]
         if not lost:
             lost = [Placed(Position(end.position.ms + 1, 0), self.entry())]
@@ -154,6 +163,8 @@ class Both:
     def save(self) -> None:
         """Write the chunks of a snapshot, at some entry."""
         last = self.random.choice(self.known[-40:])
+        if self.random.random() < 0.15:  # another history
+            last = Placed(last.position, self.entry())
         snapshot = m.Snapshot(self.random.randbytes(16), last, self.random.randrange(1000))
         data = self.random.randbytes(50)
         write_chunks(self.server.url, PREFIX, snapshot.id, [data])
@@ -193,13 +204,61 @@ class Both:
 def test_scripts_do_as_the_model(seed: int, redis_server: RedisServer) -> None:
     """Appends, fetches, entries put back, snapshots swapped and restored, after losses too."""
 
-    async def steps() -> None:
-        log = RedisLog(redis_server.url, PREFIX, timeout=10.0, most_entries=FETCH_COUNT)
-        both = Both(redis_server, log, seed)
-        for _ in range(effort(150, 500, 20_000)):
-            await both.step()
-        await log.close()
-        assert both.known
-        assert both.saved
+    both = compared(redis_server, seed, effort(150, 500, 20_000))
+    assert both.known
+    assert both.saved
 
-    run(steps())
+
+# A script, a condition or step of it, and what is there instead.
+BREAKS = [
+    ("FETCH", b"and tag_of(entry) == tag", b""),
+    ("FETCH", b"XREVRANGE', log, '+', '-'", b"XRANGE', log, '-', '+'"),
+    ("FETCH", b"'COUNT', take)", b"'COUNT', 1)"),
+    ("APPEND", b"elseif reply[1] == 0 then", b"elseif false then"),
+    ("APPEND", b"redis.call('EXISTS', log, KEYS[2]) > 0", b"false"),
+    ("APPEND", b"redis.call('SET', last, id .. tag_of(ARGV[5]))", b""),
+    ("PUT_BACK", b"string.sub(final[2][2], 5, 20) ~= ARGV[2]", b"false"),
+    ("PUT_BACK", b"final[1] ~= ARGV[1]", b"false"),
+    ("PUT_BACK", b"redis.call('DEL', last)", b"ARGV[#ARGV] = ARGV[#ARGV - 2]"),
+    ("SWAP", b"(old[1] or '') ~= ARGV[1]", b"false"),
+    ("SWAP", b"string.sub(found[2][2], 5, 20) ~= ARGV[5]", b"false"),
+    ("SWAP", b"keep(id, count)", b"redis.call('UNLINK', chunk .. id)"),
+    ("SWAP", b"redis.call('XTRIM', log, 'MINID', ARGV[6])", b""),
+    ("RESTORE", b"if redis.call('EXISTS', log) == 1 then return 0 end", b"redis.call('DEL', log)"),
+    ("RESTORE", b"redis.call('XADD', log, ARGV[3], 'e', ARGV[4])", b""),
+]
+
+
+@pytest.mark.parametrize(("name", "part", "instead"), BREAKS, ids=str)
+def test_a_broken_script_is_seen(
+    name: str,
+    part: bytes,
+    instead: bytes,
+    redis_server: RedisServer,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """With one condition left out, a script and its model part ways."""
+    script: Script = getattr(scripts, name)
+    assert part in script.text
+    broken = Script(script.text.replace(part, instead), script.keys)
+    monkeypatch.setattr(scripts, name, broken)
+    with pytest.raises((AssertionError, errors.CorruptData)):
+        for seed in range(10):
+            redis_server.run("FLUSHALL")
+            compared(redis_server, seed, 500)
+
+
+def compared(server: RedisServer, seed: int, steps: int) -> Both:
+    """Do the same with both; an AssertionError if they differ."""
+
+    async def work() -> None:
+        try:
+            for _ in range(steps):
+                await both.step()
+        finally:
+            await log.close()
+
+    log = RedisLog(server.url, PREFIX, timeout=10.0, most_entries=FETCH_COUNT)
+    both = Both(server, log, seed)
+    run(work())
+    return both
