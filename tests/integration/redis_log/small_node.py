@@ -63,7 +63,10 @@ class SmallNode:
 
     async def write(self, payload: str) -> tuple[bool, ...] | None:
         """Write; None: it was refused, or nobody knows."""
-        return await self._asked(lambda number: m.Write(number, payload.encode()))
+        found: tuple[bool, ...] | None = await self._asked(
+            lambda number: m.Write(number, payload.encode())
+        )
+        return found
 
     async def has(self, name: str, key: int) -> bool | None:
         """Read what holds for all; None: Redis does not answer."""
