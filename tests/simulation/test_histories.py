@@ -59,6 +59,12 @@ def test_the_lease_holder_restores_what_redis_lost_twice() -> None:
     World(50208, faults=OFTEN_EMPTY, options=SOON_FORGOTTEN).run()
 
 
+def test_a_known_key_is_acknowledged_by_a_replaced_server() -> None:
+    """The new server has a clear that the old one lacks: what its nodes acknowledge there without
+    an entry of its own is lost until they have come back, as what they write there."""
+    World(80417, faults=OFTEN_LOST).run()
+
+
 def test_a_seed_is_one_history() -> None:
     """The same seed leads to the same history, so that what was seen once can be seen again."""
     runs = [World(5), World(5)]

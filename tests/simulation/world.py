@@ -140,12 +140,14 @@ class SimulatedNode:
         world = self.world
         match action:
             case m.Reply():
-                world.checker.told(self.writes.pop(action.request), world.now, action.result)
+                record = self.writes.pop(action.request)
+                strayed = self.strayed >= record.start
+                world.checker.told(record, world.now, action.result, strayed)
             case m.Refuse():
-                record = self.writes.pop(action.request, None)
-                if record is not None:
-                    record.untouched = action.untouched
-                    world.checker.told(record, world.now, None)
+                refused = self.writes.pop(action.request, None)
+                if refused is not None:
+                    refused.untouched = action.untouched
+                    world.checker.told(refused, world.now, None)
                 else:
                     self.reads.pop(action.request)
             case m.Answer():
