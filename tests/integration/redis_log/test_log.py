@@ -352,7 +352,10 @@ def test_keys_of_another_type(redis_server: RedisServer) -> None:
     run(body())
 
 
-def test_tls_a_password_and_a_socket(start_redis: StartRedis, tmp_path: Path) -> None:
+@pytest.mark.parametrize("faster", [False, True])
+def test_tls_a_password_and_a_socket(
+    faster: bool, start_redis: StartRedis, tmp_path: Path
+) -> None:
     """Every way to a Redis that a URL can say."""
     pairs = Pairs(tmp_path)
     secure = start_redis(password="secret", tls=pairs)
@@ -376,7 +379,7 @@ def test_tls_a_password_and_a_socket(start_redis: StartRedis, tmp_path: Path) ->
             assert "secret" not in one.log.problem
             assert "wrong:" not in one.log.problem
 
-    run(body())
+    run(body(), faster)
 
 
 def test_a_mark_of_another_log(redis_server: RedisServer) -> None:

@@ -9,6 +9,8 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
+import uvloop
+
 from bloomery.service.replication.core import messages as m
 from bloomery.service.replication.core.entries import Kind, LogEntry, Mark, Placed
 from bloomery.service.replication.redis_log.log import LogAction, RedisLog
@@ -78,6 +80,11 @@ async def writer(url: str, **options: Any) -> AsyncIterator[Writer]:
         await log.close()
 
 
-def run(work: Coroutine[Any, Any, None]) -> None:
-    """Run a test on an event loop."""
-    asyncio.run(asyncio.wait_for(work, 60))
+def run(work: Coroutine[Any, Any, None], faster: bool = False) -> None:
+    """Run a test on an event loop; `faster`: on that which servers use."""
+    if faster:
+        uvloop.install()
+    try:
+        asyncio.run(asyncio.wait_for(work, 60))
+    finally:
+        asyncio.set_event_loop_policy(None)
