@@ -44,12 +44,17 @@ def write_chunks(
     Redis does not answer, StoreRefused if it is full or otherwise unwilling."""
     keys = Keys(prefix)
     number, size, checksum = 0, 0, 0
-    with _client(url, timeout) as client:
+    with _client(url, keys, timeout) as client, _connection(client, keys) as connection:
         for data in _chunks(parts):
             if number == MOST_CHUNKS:
                 raise errors.StoreRefused("a snapshot has too many bytes for the log in Redis")
             head = CHUNK_HEAD.pack(chunk_checksum(id, number, data))
-            client.set(keys.part(id, number), b"".join([head, data]), ex=ttl)
+            # Not packed by redis-py, which copies: half of the processor time went there.
+            name, length = keys.part(id, number), len(head) + len(data)
+            command = (len(name), name, len(b"%d" % ttl), ttl, length, head)
+            before = b"*4\r\n$5\r\nSETEX\r\n$%d\r\n%s\r\n$%d\r\n%d\r\n$%d\r\n%s" % command
+            connection.send_packed_command([before, data, b"\r\n"], check_health=False)
+            connection.read_response()
             number, size = number + 1, size + len(data)
             checksum = zlib.crc32(head, checksum)
         client.set(keys.description(id), Description(number, size, checksum).to_bytes(), ex=ttl)
@@ -61,7 +66,7 @@ def read_chunks(url: str, prefix: str, id: bytes, *, timeout: float = 10.0) -> I
     (also after the first have been returned: what they made is worth nothing then);
     StoreUnavailable if Redis does not answer."""
     keys = Keys(prefix)
-    with _client(url, timeout) as client:
+    with _client(url, keys, timeout) as client:
         data = client.getrange(keys.description(id), 0, _LONGEST_DESCRIPTION)
         if not data:
             raise SnapshotDamaged("a snapshot is not in Redis")
@@ -72,7 +77,7 @@ def read_chunks(url: str, prefix: str, id: bytes, *, timeout: float = 10.0) -> I
         names = [keys.part(id, number) for number in range(whole.chunks)]
         _check_sizes(client, names, whole.size)  # nothing larger than that is asked for
         checksum = 0
-        for number, chunk in enumerate(_pipelined(client, names)):
+        for number, chunk in enumerate(_pipelined(client, keys, names)):
             if not isinstance(chunk, bytes) or len(chunk) < CHUNK_HEAD.size:
                 raise SnapshotDamaged(f"chunk {number} of a snapshot is not in Redis")
             found = memoryview(chunk)[CHUNK_HEAD.size :]
@@ -116,30 +121,41 @@ def _check_sizes(client: Any, names: list[bytes], size: int) -> None:
         raise SnapshotDamaged("a snapshot's chunks are missing, or longer than they were")
 
 
-def _pipelined(client: Any, names: list[bytes]) -> Iterator[Any]:
-    """The values of keys of one node, each asked for some time before it is wanted."""
-    node = client
-    if hasattr(client, "get_node_from_key"):
-        node = client.get_redis_connection(client.get_node_from_key(names[0].decode()))
-    pool = node.connection_pool
-    connection = pool.get_connection()
-    try:
+def _pipelined(client: Any, keys: Keys, names: list[bytes]) -> Iterator[Any]:
+    """The values of keys, each asked for some time before it is wanted."""
+    with _connection(client, keys) as connection:
         for number in range(len(names) + _AHEAD):
             if number < len(names):
                 connection.send_command("GET", names[number], check_health=False)
             if number >= _AHEAD:
                 yield connection.read_response()
+
+
+@contextmanager
+def _connection(client: Any, keys: Keys) -> Iterator[Any]:
+    """A connection to the server that has the keys."""
+    if hasattr(client, "get_node_from_key"):
+        client = client.get_redis_connection(client.get_node_from_key(keys.log.decode()))
+    pool = client.connection_pool
+    connection = pool.get_connection()
+    try:
+        yield connection
     finally:
-        connection.disconnect()  # replies may be left if nobody wants more
+        connection.disconnect()  # replies may be left if nobody wanted more
         pool.release(connection)
 
 
 @contextmanager
-def _client(url: str, timeout: float) -> Iterator[Any]:
-    """A client of redis-py; to write or read a chunk once more does no harm."""
+def _client(url: str, keys: Keys, timeout: float) -> Iterator[Any]:
+    """A client of redis-py, whose errors are ours."""
     redis: RedisClient = redis_client(url, "log", for_asyncio=False, timeout=timeout, retries=1)
     exceptions = redis.module.exceptions
     try:
+        try:
+            redis.client.exists(keys.log)
+        except exceptions.MovedError:
+            if not redis.switch_to_cluster():  # a URL of one server that is a cluster's node
+                raise
         yield redis.client
     except exceptions.MovedError:
         raise errors.StoreUnavailable(f"Redis at {redis.place}: its keys have moved") from None

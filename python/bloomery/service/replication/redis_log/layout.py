@@ -140,11 +140,12 @@ def read_manifest(data: bytes) -> Manifest:
             last = placed(b"%d-%d" % (ms, seq), body[at - size : at])
             id = ids[_ID * number : _ID * (number + 1)]
             snapshots.append(Snapshot(id, last, entries))
-        if at != len(body) or len(ids) != _ID * count:
+        manifest = Manifest(tuple(snapshots))
+        if manifest_bytes(manifest) != data:  # there is one way to write it
             raise ValueError
     except (ValueError, IndexError, struct.error):
         raise errors.CorruptData("the manifest of the shared log cannot be read") from None
-    return Manifest(tuple(snapshots))
+    return manifest
 
 
 # Snapshots.

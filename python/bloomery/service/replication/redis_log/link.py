@@ -89,6 +89,7 @@ class Link:
         self._pack: Callable[[Any], bytes] = hiredis.pack_command
         self._parser = hiredis.Reader
         self._exchange: _Exchange | None = None
+        self._again = False  # was a connection tried before?
         self._connecting = asyncio.Lock()
 
     async def ask(self, *commands: Command, longer: float = 0.0) -> list[Any]:
@@ -119,14 +120,17 @@ class Link:
                 try:
                     exchange = await asyncio.wait_for(self._connect(), self._timeout)
                 except self._redis.failures as problem:
-                    raise LinkLost(self._redis.describe(problem)) from problem
+                    raise LinkLost(self._describe(problem)) from problem
                 self._exchange = exchange
             return exchange
 
     async def _connect(self) -> _Exchange:
-        client = self._redis.client
+        client, again = self._redis.client, self._again
+        self._again = True
         if self._redis.cluster:
-            await client.nodes_manager.initialize()  # each time: slots may have moved
+            await client.initialize()
+            if again:  # slots may have moved
+                await client.nodes_manager.initialize()
             node = client.get_node_from_key(self._key)
             connection = node.connection_class(**node.connection_kwargs)
         else:
@@ -141,6 +145,9 @@ class Link:
             await connection.disconnect(nowait=True)
             raise
         return _Exchange(writer, self._parser())
+
+    def _describe(self, problem: Exception) -> str:
+        return self._redis.describe(problem).removeprefix(f"Redis at {self._redis.place}: ")
 
     def close(self, why: str = "closed") -> None:
         """End the connection; the next question makes another, perhaps to another server."""

@@ -136,14 +136,17 @@ class RedisLog:
         return await self._fetched(link, action)
 
     async def _fetched(self, link: Link, action: m.Fetch) -> m.Fetched:
-        # A server that has become a replica would answer from what it has got so far.
         reply, role = await self._script(
             link, scripts.FETCH, self._asked(action.after), then=(b"ROLE",)
         )
+        self._check_role(role)
+        return _fetched(action.ref, action.after, reply)
+
+    def _check_role(self, role: Any) -> None:
+        """A server that has become a replica reads too, from what it has got so far."""
         if not isinstance(role, list) or role[:1] != [b"master"]:
             self._leave()
-            raise _ErrorReply("it is a replica, or does not say")
-        return _fetched(action.ref, action.after, reply)
+            raise _ErrorReply("it is a replica, or does not say what it is")
 
     async def _append(self, action: m.Append) -> m.Appended | m.Fetched | m.Refused:
         entry = action.entry.to_bytes()
@@ -158,7 +161,8 @@ class RedisLog:
         else:
             reply, _ = await self._script(self._writes, scripts.APPEND, arguments)
         kind = _kind(reply)
-        if kind in (_UNMATCHED, _MATCHED):
+        if kind in (_UNMATCHED, _MATCHED):  # nothing was written, as far as a replica is concerned
+            self._check_role(await self._one(self._writes, (b"ROLE",)))
             return _fetched(action.ref, action.after, reply)
         entries = _entries(action.after, reply) if action.after is not None else ()
         complete = kind == _APPENDED
@@ -210,7 +214,7 @@ class RedisLog:
         then: Command | None = None,
     ) -> tuple[Any, Any]:
         """Return the replies to a script, and to what is sent behind it."""
-        rest = (len(self._names), *self._names, *arguments)
+        rest = (script.keys, *self._names[: script.keys], *arguments)
         behind = () if then is None else (then,)
         replies = await link.ask((b"EVALSHA", script.sha, *rest), *behind)
         if isinstance(replies[0], Exception) and str(replies[0]).startswith("NOSCRIPT"):
@@ -256,7 +260,7 @@ def _fetched(ref: int, after: Mark | None, reply: Any) -> m.Fetched:
 
 
 def _entries(after: Mark | None, reply: list[Any]) -> tuple[Placed, ...]:
-    """Return the entries of a reply. That of the mark, which scripts leave out where it is there, is
+    """Return the entries of a reply. That of the mark, which scripts leave out if they find it, is
     one without contents: whoever has the mark has applied it."""
     found = [placed(reply[n], reply[n + 1]) for n in range(3, len(reply) - 1, 2)]
     if after is not None and reply[0] != _UNMATCHED:

@@ -1,8 +1,8 @@
 """The steps that Redis does, each as a whole: Lua, with the conditions of docs/decisions/0041.
 
-A mark is a position and a tag (the bytes 4 to 20 of the entry there). KEYS: log, manifest, last,
-and what chunks' names begin with. An error of a script means that nothing was done: Redis refuses
-the first thing that it writes, or nothing.
+A mark is a position and a tag (the bytes 4 to 20 of the entry there). KEYS: log, manifest, last;
+for snapshots also what the names of chunks begin with (each key costs an append 0.5 µs). An error
+of a script means that nothing was done: Redis refuses the first thing that it writes, or nothing.
 
 `last` is only a shortcut: where it is not the mark that is asked for, the stream decides. It is
 written in the same step as the entry, and taken away before entries are put back, so it never names
@@ -20,6 +20,7 @@ class Script:
     """A script, and the name by which Redis knows it once it was there."""
 
     text: bytes
+    keys: int = 3
     sha: bytes = field(init=False)
 
     def __post_init__(self) -> None:
@@ -181,7 +182,8 @@ keep(id, count)
 drop(old, ARGV[3])
 if ARGV[6] ~= '' then redis.call('XTRIM', log, 'MINID', ARGV[6]) end
 return 1
-"""
+""",
+    keys=4,
 )
 
 # ARGV: the manifest, the ids that it names, the position and bytes of the first one's last entry.
@@ -200,5 +202,6 @@ redis.call('DEL', last)
 redis.call('XADD', log, ARGV[3], 'e', ARGV[4])
 redis.call('SET', last, ARGV[3] .. string.sub(ARGV[4], 5, 20))
 return 1
-"""
+""",
+    keys=4,
 )
