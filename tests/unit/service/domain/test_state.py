@@ -85,7 +85,7 @@ def test_names_and_numbers_are_given_once() -> None:
     """A name that is taken and a number that was given before are refused."""
     state = State()
     create(state, "bloom")
-    with pytest.raises(errors.InvalidParameter, match="named 'one' already"):
+    with pytest.raises(errors.FilterExists, match="named 'one' already"):
         create(state, "bloom")
     state.apply(Op.DROP, 1, b"", NOW)
     assert not state.names
