@@ -69,6 +69,7 @@ class Server:
         self.alerts = Alerts(self.say)
         self.certificate: Tls | None = None
         self.node: Node | None = None  # with a store
+        self._served = 0, time.monotonic()  # commands, when the other nodes were last told
         self._reload = asyncio.Event()  # of the certificate
         self._reconfigure = asyncio.Event()
 
@@ -229,13 +230,14 @@ class Server:
 
     def _describe(self) -> dict[str, Any]:
         """What this node tells the others of itself."""
-        served = self.resp.clients.figures()
+        now, served = time.monotonic(), self.resp.clients.figures()
+        commands, (before, since) = served[2] + served[3], self._served
+        self._served = commands, now
         return {
             "resp": self.parts.resp_address,
             "http": self.http_address,
             "version": __version__,
-            "commands": served[2] + served[3],
-            "started": self.started,
+            "requests_a_second": round((commands - before) / max(now - since, 0.001), 1),
         }
 
     def _begin_syncing(self) -> asyncio.Future[None] | None:

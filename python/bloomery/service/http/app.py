@@ -17,7 +17,7 @@ from starlette.routing import Match, Route
 from bloomery import __version__, errors
 from bloomery.service.http import problems, validation
 from bloomery.service.http.body import key_schemas
-from bloomery.service.http.endpoints import file, filters, health, keys, lookup, maintenance
+from bloomery.service.http.endpoints import file, filters, health, keys, lookup, maintenance, nodes
 from bloomery.service.http.problems import Refused
 
 _ABOUT = (
@@ -26,7 +26,7 @@ _ABOUT = (
 # Those of keys first: they are asked for most, and found by looking through all in order.
 _ROUTERS = (
     *(keys.router, lookup.router, filters.router, maintenance.router, file.router),
-    *(health.watching, health.router),
+    *(health.watching, health.router, nodes.router),
 )
 
 

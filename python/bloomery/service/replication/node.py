@@ -41,6 +41,7 @@ from bloomery.storage import files, memory
 
 VERSION = 1  # which operations this bloomery knows
 _TICK = 0.02  # seconds
+_LONG = 1e9  # seconds
 _FIXED = {"bloom", "counting", "deletable", "static"}  # kinds that do not grow
 _STOPPING = 1.0  # seconds for what is under way to end
 
@@ -271,7 +272,10 @@ class Node:
 
     def _about(self) -> bytes:
         """What is told to the other nodes."""
-        return json.dumps(self._describe()).encode()
+        at, lag = self.core.history.at, self.lag
+        place = "" if at is None else f"{at.position.ms}-{at.position.seq}"
+        about = {"position": place, "lag_seconds": round(lag, 3) if lag < _LONG else None}
+        return json.dumps({**about, **self._describe()}).encode()
 
     # The core, and what it wants done.
 

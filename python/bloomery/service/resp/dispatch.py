@@ -18,6 +18,7 @@ from bloomery.service.resp.handlers import (
     info,
     introspection,
     keyspace,
+    nodes,
     restore,
     session,
     transactions,
@@ -29,7 +30,7 @@ from bloomery.service.resp.table import Command
 # Importing them has entered their commands into the table.
 HANDLERS = (
     *(bf, bf_lookup, bf_reserve, bf_maintenance, introspection, cf, session, config, info),
-    *(keyspace, restore, transactions),
+    *(keyspace, nodes, restore, transactions),
 )
 
 
