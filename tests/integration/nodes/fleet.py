@@ -105,8 +105,8 @@ class Fleet:
 
 
 def client_at(port: int, *, strong: bool = False, **options: Any) -> Any:
-    """A client of redis-py, which has no types for these; it tries once. `strong`: it sees all that was
-    acknowledged before."""
+    """A client of redis-py, which has no types for these; it tries once. `strong`: it sees all that
+    was acknowledged before."""
     chosen: dict[str, Any] = {"socket_timeout": 20, "retry": Retry(NoBackoff(), 0), **options}
     if strong:
         chosen["redis_connect_func"] = _ask_strongly

@@ -353,9 +353,7 @@ def test_keys_of_another_type(redis_server: RedisServer) -> None:
 
 
 @pytest.mark.parametrize("faster", [False, True])
-def test_tls_a_password_and_a_socket(
-    faster: bool, start_redis: StartRedis, tmp_path: Path
-) -> None:
+def test_tls_a_password_and_a_socket(faster: bool, start_redis: StartRedis, tmp_path: Path) -> None:
     """Every way to a Redis that a URL can say."""
     pairs = Pairs(tmp_path)
     secure = start_redis(password="secret", tls=pairs)
