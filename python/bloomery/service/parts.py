@@ -15,6 +15,7 @@ from typing import Any, cast
 from bloomery import _native, errors
 from bloomery.service.access.audit import Audit
 from bloomery.service.access.authentication import Access
+from bloomery.service.access.shared_users import user_source
 from bloomery.service.background import Background
 from bloomery.service.clock import Clock, HighWaterMark
 from bloomery.service.commands import Commands
@@ -140,7 +141,7 @@ class Parts:
             read=read,
         )
         self.audit = Audit(self.data, say)
-        self.access = Access(self.data, say, self.audit.note)
+        self.access = Access(user_source(settings, say), say, self.audit.note)
         self.provisioner = Provisioner(
             self.commands, self.group_commit, self.background, self.publisher.writer, self.audit
         )

@@ -17,8 +17,8 @@ from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from bloomery import __version__
-from bloomery.service.access import users
+from bloomery import __version__, errors
+from bloomery.service.access.shared_users import user_source
 from bloomery.service.config.configuration import Configuration
 from bloomery.service.config.settings import Settings
 from bloomery.service.config.sources import SourceSettings
@@ -89,7 +89,7 @@ class Server:
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, stop.set)
         loop.add_signal_handler(signal.SIGHUP, self._hang_up)
-        bound = binding.require(self.settings, bool(users.load(self.data)), self.say)
+        bound = binding.require(self.settings, await self._has_users(), self.say)
         if self.settings.tls_cert:
             self.certificate = Tls(self.settings.tls_cert, self.settings.tls_key, self.say)
         with contextlib.closing(lock(self.data)):
@@ -150,11 +150,20 @@ class Server:
         stopped.cancel()
         if started.done():
             await started
+            await self.parts.access.refresh()
             self.loaded = True
             return True
         started.cancel()
         await self.parts.close(Shutdown(self.say))
         return False
+
+    async def _has_users(self) -> bool:
+        """Whether there are users; of nodes whose Redis does not answer, there may be."""
+        source = user_source(self.settings)
+        try:
+            return bool(await asyncio.to_thread(source.load))
+        except errors.StoreUnavailable:
+            return True
 
     @property
     def ready(self) -> bool:
