@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -150,6 +151,35 @@ def test_what_was_changed_is_seen(redis_server: RedisServer) -> None:
         with pytest.raises(SnapshotDamaged if what != "a list" else errors.StoreRefused):
             loaded(redis_server)
         redis_server.run("DEL", *[KEYS.part(ID, number) for number in range(3)])
+
+
+@pytest.mark.parametrize("change", [("DEL",), ("APPEND", b"x"), ("SET", b"short")])
+def test_what_changes_while_it_is_read(change: tuple[Any, ...], redis_server: RedisServer) -> None:
+    """A chunk is dropped, or written again, behind those that were read already."""
+    saved(redis_server, os.urandom(8 * CHUNK))
+    chunks = read_chunks(redis_server.url, PREFIX, ID)
+    next(chunks)
+    name, *values = change
+    redis_server.run(name, KEYS.part(ID, 7), *values)
+    with pytest.raises(SnapshotDamaged):
+        list(chunks)
+
+
+def test_redis_stops_while_it_is_read(start_redis: StartRedis) -> None:
+    """Who reads is told so in time."""
+    server = start_redis()
+    saved(server, os.urandom(8 * CHUNK))
+    chunks = read_chunks(server.url, PREFIX, ID, timeout=1.0)
+    next(chunks)
+    server.freeze()
+    with pytest.raises(errors.StoreUnavailable):
+        list(chunks)
+    server.thaw()
+    chunks = read_chunks(server.url, PREFIX, ID)
+    next(chunks)
+    server.kill()
+    with pytest.raises(errors.StoreUnavailable):
+        list(chunks)
 
 
 def test_an_empty_redis_is_restored(redis_server: RedisServer) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import struct
 import zlib
 from pathlib import Path
@@ -12,6 +13,7 @@ import pytest
 from bloomery import errors
 from bloomery.service.replication.core import messages as m
 from bloomery.service.replication.core.entries import Kind, LogEntry, Placed, Position
+from bloomery.service.replication.redis_log.chunks import read_chunks, write_chunks
 from integration.redis_log.dropping import DeafWire
 from integration.redis_log.writing import PREFIX, run, writer
 from integration.servers import RedisServer, StartRedis
@@ -369,6 +371,9 @@ def test_tls_a_password_and_a_socket(faster: bool, start_redis: StartRedis, tmp_
                 first = await one.append(b"first")
                 await one.append(bytes(100_000))
                 assert len((await one.fetch(first.mark, wait=True)).entries) == 2
+            data = os.urandom(5_000_000)
+            write_chunks(url, PREFIX, bytes(16), [data])
+            assert b"".join(read_chunks(url, PREFIX, bytes(16))) == data
         async with writer(f"rediss://127.0.0.1:{secure.port}") as one:
             assert isinstance(await one.send(), m.Failed)
             assert "certificate" in one.log.problem.lower()

@@ -39,6 +39,7 @@ class _Exchange(asyncio.Protocol):
         self._writer = writer  # closes the transport when it is collected
         self._transport: Any = writer.transport
         self.ended = False
+        self.closed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._transport.set_protocol(self)
 
     def ask(self, data: bytes, question: _Question) -> None:
@@ -65,6 +66,8 @@ class _Exchange(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """Called by the event loop."""
         self.end("the connection ended")
+        if not self.closed.done():
+            self.closed.set_result(None)
 
     def end(self, why: str) -> None:
         """Close it; all who wait are told why."""
@@ -149,7 +152,13 @@ class Link:
     def _describe(self, problem: Exception) -> str:
         return self._redis.describe(problem).removeprefix(f"Redis at {self._redis.place}: ")
 
-    def close(self, why: str = "closed") -> None:
+    async def aclose(self) -> None:
+        """End the connection for good; return when the event loop has let go of it."""
+        self.close("closed")
+        if self._exchange is not None:
+            await asyncio.wait([self._exchange.closed], timeout=self._timeout)
+
+    def close(self, why: str) -> None:
         """End the connection; the next question makes another, perhaps to another server."""
         if self._exchange is not None:
             self._exchange.end(why)

@@ -79,7 +79,7 @@ class RedisLog:
     async def close(self) -> None:
         """End the connections; what waits fails."""
         for link in (self._writes, self._reads, self._news):
-            link.close()
+            await link.aclose()
         await self._redis.aclose()
 
     async def perform(self, action: LogAction) -> m.Event:

@@ -1,8 +1,8 @@
 """The steps that Redis does, each as a whole: Lua, with the conditions of docs/decisions/0041.
 
 A mark is a position and a tag (the bytes 4 to 20 of the entry there). KEYS: log, manifest, last;
-for snapshots also what the names of chunks begin with (each key costs an append 0.5 µs). An error
-of a script means that nothing was done: Redis refuses the first thing that it writes, or nothing.
+for snapshots also what the names of chunks begin with. An error of a script means that nothing was
+done: Redis refuses the first thing that it writes, or nothing.
 
 `last` is only a shortcut: where it is not the mark that is asked for, the stream decides. It is
 written in the same step as the entry, and taken away before entries are put back, so it never names
