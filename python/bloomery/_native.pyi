@@ -53,6 +53,7 @@ __all__ = [
     "mask",
     "memory_used",
     "offer_to_duckdb",
+    "pack_records",
     "parquet_block",
     "parquet_block_contains",
     "parquet_error_rate",
@@ -66,6 +67,7 @@ __all__ = [
     "rotating_table",
     "set_memory_limit",
     "unmap_aside",
+    "unpack_records",
 ]
 __version__: Final[str]
 HEADER_BYTES: Final[int]

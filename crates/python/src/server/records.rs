@@ -55,19 +55,3 @@ fn split(data: &[u8]) -> Option<(u64, u8, &[u8], &[u8])> {
     let (found, after) = rest.split_at_checked(length)?;
     Some((u64::from_le_bytes(*id), *op, found, after))
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_record_is_whole_or_none() {
-        let packed = [&7u64.to_le_bytes()[..], &[1], &2u32.to_le_bytes(), b"ab"].concat();
-        assert_eq!(split(&packed), Some((7, 1, &b"ab"[..], &b""[..])));
-        for nbytes in 0..packed.len() {
-            assert_eq!(split(&packed[..nbytes]), None, "{nbytes}");
-        }
-        let two = [&packed[..], b"rest"].concat();
-        assert_eq!(split(&two), Some((7, 1, &b"ab"[..], &b"rest"[..])));
-    }
-}
