@@ -113,8 +113,10 @@ class Engine:
     def end(self) -> list[Row]:
         """End the turn; what was noted in it, to be logged with its time."""
         self.on_end()
-        self.gather()
         self._open = False
+        if self.shared is not None:  # what is noted waits for `replication.turns`
+            return []
+        self.gather()
         rows, self._rows = self._rows, []
         return rows
 

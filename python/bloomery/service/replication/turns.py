@@ -4,6 +4,8 @@ log, and is answered when that entry is applied here.
     connections ──join──> a turn ──end──> only asked: answered at once
                                    └────> wrote: one payload ──> the core ──> applied: answered
                                                                         └──> refused: an error
+
+One payload is on its way at a time. What is written meanwhile, in however many rounds, is the next.
 """
 
 from __future__ import annotations
@@ -20,6 +22,7 @@ from bloomery.service.domain.operations import Op
 from bloomery.service.durability.log import Fsync, Row
 from bloomery.service.engine import REFUSED, Engine, Outcome
 from bloomery.service.group_commit import CommitWaiter, Turns
+from bloomery.service.observe import logs
 
 
 class NodeLog:
@@ -84,7 +87,9 @@ class SharedTurns(Turns):
         self._send = send
         self._numbers = itertools.count(1)
         self._sent: dict[int, _Sent] = {}
-        self._expected: list[_Expected] = []  # of the turn that goes on
+        # Of what is noted and was not sent yet.
+        self._held: list[CommitWaiter] = []
+        self._expected: list[_Expected] = []
 
     def note(self, op: Op, filter_id: int, data: bytes) -> asyncio.Future[Any]:
         """Let an operation be part of this turn; a future of its result."""
@@ -103,23 +108,39 @@ class SharedTurns(Turns):
         self._expected.append(_Expected(record, keys, future))
         return future
 
+    def logging(self) -> asyncio.Future[None]:
+        """Return a future that is done: who was told the result of an operation knows that the log
+        has it."""
+        future = self._loop.create_future()
+        future.set_result(None)
+        return future
+
     def _end(self) -> None:
         turn, self._turn, self._begun = self._turn, [], False
-        expected, self._expected = self._expected, []
-        rows = self.engine.end()
-        if not rows:
-            for waiter in turn:
-                waiter.send()
-            return
-        held = [waiter for waiter in turn if waiter.wrote]
+        self.engine.end()
         for waiter in turn:
             if waiter.wrote:
                 waiter.hold()
+                self._held.append(waiter)
             else:
                 waiter.send()
+        self._send_next()
+
+    def _send_next(self) -> None:
+        """Send what was noted, unless something is on its way: then more is noted meanwhile, and
+        all of it is the next entry."""
+        if self._sent or self._begun:  # in a turn that goes on, more is noted: its end sends it
+            return
+        records = self.engine.shelf.take_log()
+        held, self._held = self._held, []
+        expected, self._expected = self._expected, []
+        if not records:
+            for waiter in held:
+                waiter.release(None)
+            return
         number = next(self._numbers)
         self._sent[number] = _Sent(held, expected, time.monotonic())
-        self._send(number, _native.pack_records([row[1:] for row in rows]))
+        self._send(number, _native.pack_records(records))
 
     def applied(self, number: int, results: list[Any]) -> None:
         """Answer a turn: its entry is in the log, and has done this."""
@@ -128,7 +149,12 @@ class SharedTurns(Turns):
         for one in sent.futures:
             one.take(results)
         for waiter in sent.waiters:
-            waiter.answer(results)
+            try:
+                waiter.answer(results)
+            except Exception as problem:  # noqa: BLE001  # the others wait too
+                logs.tell("a client was not answered", level="error", problem=problem)
+                waiter.release(errors.ServerUnavailable("an error of the server: it is done"))
+        self._send_next()
 
     def refused(self, number: int, problem: errors.BloomeryError) -> None:
         """Tell the clients of a turn why it was not done, or that nobody knows."""
@@ -138,11 +164,12 @@ class SharedTurns(Turns):
                 one.result.set_exception(problem)
         for waiter in sent.waiters:
             waiter.release(problem)
+        self._send_next()
 
     async def close(self) -> None:
         """Return when every turn was answered."""
         self.join()
-        while self._begun or self._sent:
+        while self._begun or self._sent or self._held:
             await asyncio.sleep(0.001)
 
     def refuse_all(self, problem: errors.BloomeryError) -> None:
