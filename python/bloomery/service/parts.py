@@ -124,7 +124,7 @@ class Parts:
             settings,
             snapshot_number=recovered.snapshot_number,
             replayed=recovered.rows,
-            disabled=node is not None,
+            elsewhere=None if node is None else node.save,
         )
         self.backups = Backups(self.snapshots, self.data, is_node=node is not None)
         self.webhook = self._open_webhook()

@@ -13,6 +13,7 @@ import json
 import os
 import subprocess
 import time
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import cast
 
@@ -41,13 +42,14 @@ class SnapshotSchedule:
         *,
         snapshot_number: int,
         replayed: int,
-        disabled: bool = False,
+        elsewhere: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
         """`snapshot_number` is that of the last snapshot, after which so many rows of the log were
-        `replayed` at the start. `disabled`: make none, as on a node, whose filters are in Redis."""
+        `replayed` at the start. `elsewhere`: makes one of a node, which has
+        nothing on its disk."""
         self._engine, self._group_commit, self._alerts = engine, group_commit, alerts
         self._settings, self._data = settings, Path(settings.data)
-        self._disabled = disabled
+        self._elsewhere = elsewhere
         self.snapshot_number = snapshot_number  # of the last one
         self.last_save = time.time()
         self.problem: str | None = None  # of the last one, if it failed
@@ -57,7 +59,7 @@ class SnapshotSchedule:
         self._waited_for = False
         self._again = False
         self._ending = False
-        covered = disabled or (snapshot_number != 0 and replayed == 0)
+        covered = elsewhere is not None or (snapshot_number != 0 and replayed == 0)
         self._seq = engine.log.seq if covered else -1  # the last row that it covers
         self._segment = engine.log.segment
         self._tried = time.monotonic()
@@ -72,7 +74,7 @@ class SnapshotSchedule:
         if self._task is None or self._task.done():
             self._tried = time.monotonic()
             self._waited_for = self._ending
-            if not self._disabled:
+            if self._elsewhere is None:
                 self._group_commit.snapshot(running=True)
             self._task = asyncio.create_task(self._make())
             self._task.add_done_callback(self._finished)
@@ -111,9 +113,11 @@ class SnapshotSchedule:
             self.start()
 
     async def _make(self) -> None:
-        if self._disabled:
-            return
         began = time.monotonic()
+        if self._elsewhere is not None:
+            await self._elsewhere()
+            self.last_save, self.seconds = time.time(), time.monotonic() - began
+            return
         number, seq = await self._cut()
         code, stderr, damage = await self._run(snapshots.command(self._data, number))
         if code == snapshots.DAMAGED:
@@ -198,7 +202,7 @@ class SnapshotSchedule:
         return task
 
     def _finished(self, task: asyncio.Task[None]) -> None:
-        if not self._disabled:
+        if self._elsewhere is None:
             self._group_commit.snapshot(running=False)
         if task.cancelled():
             return

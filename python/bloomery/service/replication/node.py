@@ -42,6 +42,7 @@ from bloomery.storage import files, memory
 VERSION = 1  # which operations this bloomery knows
 _TICK = 0.02  # seconds
 _LONG = 1e9  # seconds
+_SAVING = 600.0  # seconds that who asks for a snapshot waits
 _FIXED = {"bloom", "counting", "deletable", "static"}  # kinds that do not grow
 _STOPPING = 1.0  # seconds for what is under way to end
 
@@ -76,6 +77,7 @@ class Node:
         self._reads: dict[int, asyncio.Future[None]] = {}
         self._read_numbers = itertools.count(-1, -1)  # turns have those above 0
         self._caught_up = asyncio.Event()
+        self._saved: asyncio.Future[None] | None = None  # who waits for a snapshot
         self._ticking: asyncio.Task[None] | None = None
 
     # Set by follow().
@@ -107,6 +109,18 @@ class Node:
         self._ticking = asyncio.create_task(self._tick())
         await self._caught_up.wait()
 
+    async def save(self) -> None:
+        """Return when Redis has a snapshot of now, by this node if it decides for all; else the one
+        that does makes them."""
+        if not self.holds_lease:
+            return
+        if self._saved is None:
+            self._saved = self._loop.create_future()
+        try:
+            await asyncio.wait_for(asyncio.shield(self._saved), _SAVING)
+        except asyncio.TimeoutError:
+            raise errors.SnapshotFailed("Redis has no snapshot yet: see the log") from None
+
     def introduce(self) -> None:
         """Tell the other nodes where clients find this one."""
         self.core.introduce()
@@ -126,7 +140,7 @@ class Node:
         while True:
             # A snapshot costs as much as there are filters: not for less than half of that.
             stream = max(self.settings.store_stream_bytes, _native.memory_used() // 2)
-            self.core.set_snapshot_entries(stream // UNIT)
+            self.core.set_snapshot_entries(1 if self._saved is not None else stream // UNIT)
             self._step(m.Tick())
             await asyncio.sleep(_TICK)
 
@@ -338,6 +352,19 @@ class Node:
         elif self.down_since is not None:
             self._found()
         self._step(event)
+        if isinstance(action, m.SwapManifest):
+            self._tell_saved(isinstance(event, m.Done) and event.done)
+
+    def _tell_saved(self, done: bool) -> None:
+        """Tell who waits for a snapshot."""
+        waiting, self._saved = self._saved, None
+        if waiting is None or waiting.done():
+            return
+        if done:
+            waiting.set_result(None)
+        else:
+            waiting.set_exception(errors.SnapshotFailed("Redis did not take it: try again"))
+            waiting.exception()  # nobody may wait any more
 
     def _missed(self, why: str) -> None:
         self.why = why
@@ -382,6 +409,7 @@ class Node:
         _, status = await asyncio.to_thread(os.waitpid, pid, 0)
         if status:
             self.say("a snapshot could not be written to Redis", level="warning")
+            self._tell_saved(False)
         self._step(m.Done(action.ref, True) if status == 0 else m.Failed(action.ref))
 
     async def _load(self, action: m.LoadSnapshot) -> None:
