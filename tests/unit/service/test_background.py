@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -18,11 +19,11 @@ from bloomery.service.engine import Engine
 from unit.service.durability.serving import assert_same
 
 KINDS: dict[str, dict[str, str]] = {"bloom": {}, "rotating": {"window": "1h"}}
-OPERATIONS: dict[str, tuple[str, Callable[[Commands], object]]] = {
-    "clear": ("bloom", lambda commands: eagerly(commands.clear(b"large"))),
-    "merge": ("bloom", lambda commands: eagerly(commands.merge(b"large", b"source"))),
-    "copy": ("bloom", lambda commands: eagerly(commands.copy(b"large", b"copied"))),
-    "rotate": ("rotating", lambda commands: eagerly(commands.rotate(b"large"))),
+OPERATIONS: dict[str, tuple[str, Callable[[Commands], Any]]] = {
+    "clear": ("bloom", lambda commands: commands.clear(b"large")),
+    "merge": ("bloom", lambda commands: commands.merge(b"large", b"source")),
+    "copy": ("bloom", lambda commands: commands.copy(b"large", b"copied")),
+    "rotate": ("rotating", lambda commands: commands.rotate(b"large")),
 }
 
 

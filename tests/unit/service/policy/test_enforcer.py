@@ -53,7 +53,8 @@ class House:
 
     def make(self, **settings: Any) -> Entry:
         """A filter named x for a thousand keys."""
-        return eagerly(self.commands.create(b"x", **{"capacity": 1000, **settings}))
+        entry: Entry = eagerly(self.commands.create(b"x", **{"capacity": 1000, **settings}))
+        return entry
 
     def add(self, start: int, end: int) -> int:
         """Add keys; how many were taken."""

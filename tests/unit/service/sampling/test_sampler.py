@@ -26,7 +26,7 @@ def filled(server: Server, name: bytes = b"users", keys: int = 500, **settings: 
     """A plain filter with room for 1,000 keys, and so many in it."""
     chosen = {"capacity": 1000, "error_rate": 0.01} | settings
     server.parts.group_commit.join()
-    entry = eagerly(server.parts.commands.create(name, "bloom", **chosen))
+    entry: Entry = eagerly(server.parts.commands.create(name, "bloom", **chosen))
     eagerly(server.parts.commands.add(name, [b"key %d" % number for number in range(keys)]))
     return entry
 
